@@ -1,0 +1,8 @@
+"""`python -m seqkit` is `seqkit`."""
+
+import sys
+
+from seqkit.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,95 @@
+"""Recurrent networks behind the same protocol: one step a token, a state for a memory.
+
+b batch · n tokens · d width
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from einops import rearrange
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from seqkit.contract import Backbone, Cache, Embedded
+
+
+class RecurrentState(Cache):
+    """The hidden state after the last real token of each example."""
+
+    def __init__(self) -> None:
+        self.num_tokens = 0
+        self.state: Any = None
+
+
+class _Recurrent(Backbone):
+    """torch's recurrent layers, packed so that padding is neither read nor worked on.
+
+    causal=True: left to right, all of the width. causal=False: both directions, half of the width each.
+    dropout: between layers, while training. Raises ValueError for an odd dim in both directions.
+    Refuses links and segments: a state is carried along all tokens in order.
+    """
+
+    cell: ClassVar[type[nn.RNNBase]]
+
+    def __init__(self, dim: int, depth: int = 2, *, causal: bool = False, dropout: float = 0.0):
+        super().__init__()
+        if depth < 1:
+            raise ValueError(f"depth={depth}; a recurrent network needs at least one layer")
+        if not causal and dim % 2:
+            raise ValueError(f"dim={dim} is odd, so two directions cannot have half of it each; make it even")
+        self.dim, self.causal = dim, causal
+        self.layers = self.cell(
+            dim,
+            dim if causal else dim // 2,
+            depth,
+            batch_first=True,
+            bidirectional=not causal,
+            dropout=dropout if depth > 1 else 0.0,  # torch drops between layers only, and warns if there is no between
+        )
+
+    def forward(self, embedded: Embedded, cache: Cache | None = None) -> Tensor:
+        """Hidden vectors [b n d], zero where padded. Raises ValueError for links, segments or an example without tokens."""
+        if embedded.links is not None or embedded.segments is not None:
+            raise ValueError(f"{type(self).__name__} reads tokens in order and cannot honour links or segments")
+        if cache is not None and not isinstance(cache, RecurrentState):
+            raise ValueError(f"{type(self).__name__} was given a {type(cache).__name__}; make its cache with init_cache")
+        state = None if cache is None else cache.state
+        n = embedded.valid.shape[1]
+        lengths = embedded.valid.sum(dim=1)
+        if bool((lengths == n).all()):
+            hidden, state = self.layers(embedded.hidden, state)
+        else:
+            if bool((lengths == 0).any()):
+                raise ValueError("an example has no real token; a recurrent network needs at least one")
+            packed = pack_padded_sequence(embedded.hidden, lengths.cpu(), batch_first=True, enforce_sorted=False)
+            packed, state = self.layers(packed, state)
+            hidden, _ = pad_packed_sequence(packed, batch_first=True, total_length=n)
+            hidden = hidden.masked_fill(~rearrange(embedded.valid, "b n -> b n 1"), 0.0)
+        if cache is not None:
+            cache.state, cache.num_tokens = state, cache.num_tokens + n
+        return hidden
+
+    def init_cache(self, batch_size: int, max_tokens: int) -> Cache:
+        """An empty state. Raises ValueError if not causal: the other direction reads from the end."""
+        if not self.causal:
+            raise ValueError(f"this {type(self).__name__} reads in both directions; build it with causal=True to go stepwise")
+        return RecurrentState()
+
+
+class LSTM(_Recurrent):
+    """Long short-term memory (Hochreiter and Schmidhuber 1997; `torch.nn.LSTM`)."""
+
+    cell = nn.LSTM
+
+
+class GRU(_Recurrent):
+    """Gated recurrent unit (Cho et al. 2014; `torch.nn.GRU`)."""
+
+    cell = nn.GRU
+
+
+class RNN(_Recurrent):
+    """Elman network with tanh (Elman 1990; `torch.nn.RNN`)."""
+
+    cell = nn.RNN

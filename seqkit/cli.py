@@ -1,0 +1,276 @@
+"""The front door. This file imports no torch, so that help, version and lists answer at once."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from seqkit import __version__
+from seqkit.configure import UsageError, parse, read_recipe, recipe_names
+from seqkit.registry import KINDS, parts, suggest
+
+USAGE, DATA = 2, 3
+"""Exit codes: the command was wrong; the data was wrong."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """One line on a mistake, with the nearest command."""
+
+    def error(self, message: str) -> NoReturn:
+        if "invalid choice" in message and "(choose from" in message:
+            got = message.split("'")[1]
+            message = f"there is no command {got!r}; {suggest(got, COMMANDS)}"
+        self.exit(USAGE, f"{self.prog}: {message}\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; gives the exit code: 0, 1 (stopped), 2 (usage) or 3 (data)."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    args, overrides = _front().parse_known_args(words)
+    if args.command is None:
+        _front().print_help()
+        return 0
+    if overrides and args.command not in ("fit", "inspect"):
+        print(f"seqkit {args.command}: it takes no {overrides[0]}; see seqkit {args.command} --help", file=sys.stderr)
+        return USAGE
+    try:
+        return COMMANDS[args.command](args, overrides) or 0
+    except KeyboardInterrupt:
+        print("\nstopped", file=sys.stderr)
+        return 1
+    except Exception as error:
+        code = _expected(error)
+        if code is None:
+            raise
+        print(f"seqkit {args.command}: {error}", file=sys.stderr)
+        return code
+
+
+def _expected(error: Exception) -> int | None:
+    """The exit code of an error that a user can cause; None for a mistake of ours, which deserves its traceback."""
+    codes = {"DataError": DATA, "UsageError": USAGE, "DivergedError": 1}
+    if type(error).__name__ in codes:  # by name: their modules import torch
+        return codes[type(error).__name__]
+    if isinstance(error, OSError):
+        return DATA
+    return USAGE if isinstance(error, ValueError) and _origin(error).startswith("seqkit.") else None
+
+
+def _origin(error: Exception) -> str:
+    """The module in which the error was raised."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace.tb_frame.f_globals.get("__name__", "") if trace is not None else ""
+
+
+# ── commands ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _fit(args: argparse.Namespace, overrides: list[str]) -> int:
+    _import_plugins(args.plugin)
+    config = read_recipe(args.recipe, args.preset)
+    if args.help_keys:
+        from seqkit.configure import parser
+
+        parser().print_help()
+        return 0
+    if args.print_config:
+        from seqkit.configure import dump
+
+        print(dump(parse(config, overrides)), end="")
+        return 0
+    _quiet()
+    from rich.console import Console
+
+    from seqkit.report.page import write_report
+    from seqkit.report.table import result_table
+    from seqkit.run import fit, new_folder
+
+    full = parse(config, overrides)
+    folder = args.out or new_folder(full.recipe)
+    if folder.exists():
+        raise UsageError(f"{folder} exists already, and a run is never overwritten; give another --out")
+    summary = fit(full, folder)
+    write_report(folder)
+    console = Console()
+    console.print(result_table([summary]))
+    console.print(f"run     {folder}\nreport  {folder / 'report.html'}", highlight=False, soft_wrap=True)
+    return 0 if summary["finished"] else 1
+
+
+def _evaluate(args: argparse.Namespace, overrides: list[str]) -> int:
+    _import_plugins(args.plugin)
+    _quiet()
+    from seqkit.run import evaluate
+
+    for name, value in evaluate(args.run, "test" if args.command == "test" else "valid").items():
+        print(f"{name:12} {value:.4f}")
+    return 0
+
+
+def _predict(args: argparse.Namespace, overrides: list[str]) -> int:
+    _import_plugins(args.plugin)
+    _quiet()
+    from seqkit.data.files import read_raw
+    from seqkit.run import load
+
+    loaded = load(args.run)
+    raws = [read_raw(given, loaded.tokenizer) for given in args.inputs]
+    for given, answer in zip(args.inputs, loaded.predict(raws)):
+        print(f"{given}\t{answer}")
+    return 0
+
+
+def _generate(args: argparse.Namespace, overrides: list[str]) -> int:
+    _import_plugins(args.plugin)
+    _quiet()
+    from seqkit.generate import stream_text
+    from seqkit.run import load
+
+    loaded = load(args.run)
+    print(args.prompt, end="", flush=True)
+    pieces = stream_text(
+        loaded, args.prompt, args.tokens, temperature=args.temperature, top_k=args.top_k, seed=args.seed
+    )
+    for piece in pieces:
+        print(piece, end="", flush=True)
+    print()
+    return 0
+
+
+def _list(args: argparse.Namespace, overrides: list[str]) -> int:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    plural = {f"{kind}s": kind for kind in KINDS} | {"recipes": "recipe", "data": "source", "datasets": "source"}
+    if args.what is not None and args.what not in plural and args.what not in plural.values():
+        raise UsageError(f"there is nothing called {args.what!r} to list; {suggest(args.what, plural)}")
+    wanted = [plural.get(args.what, args.what)] if args.what else ["recipe", "source", "tokenizer", "backbone", "objective"]
+    for kind in wanted:
+        table = Table(title={"source": "data sets (data.source)"}.get(kind, f"{kind}s"), title_justify="left", box=None)
+        table.add_column("name", style="bold", no_wrap=True)
+        table.add_column("what")
+        if kind == "recipe":
+            from seqkit.configure import find_recipe
+
+            for name in recipe_names():
+                first = find_recipe(name)[1].read_text(encoding="utf-8").splitlines()[0]
+                table.add_row(name, first.lstrip("# "))
+        else:
+            table.add_column("when to use it")
+            for part in parts(kind).values():
+                table.add_row(part.name, part.what, part.when)
+        console.print(table)
+        console.print()
+    return 0
+
+
+def _inspect(args: argparse.Namespace, overrides: list[str]) -> int:
+    _import_plugins(args.plugin)
+    _quiet()
+    from seqkit.report.inspect import inspect
+
+    folder = args.out or Path("runs") / "inspect"
+    path = inspect(parse(read_recipe(args.recipe, args.preset), overrides), folder / f"{args.recipe.replace('/', '-')}.png")
+    print(path)
+    return 0
+
+
+def _doctor(args: argparse.Namespace, overrides: list[str]) -> int:
+    from seqkit.doctor import report
+
+    return report()
+
+
+COMMANDS: dict[str, Any] = {
+    "fit": _fit,
+    "validate": _evaluate,
+    "test": _evaluate,
+    "predict": _predict,
+    "generate": _generate,
+    "list": _list,
+    "inspect": _inspect,
+    "doctor": _doctor,
+}
+
+
+def _front() -> argparse.ArgumentParser:
+    front = _Parser(
+        prog="seqkit",
+        description="Text, images, audio and graphs as tokens through one shared backbone.",
+        epilog="Start with: seqkit list; seqkit inspect image/digits; seqkit fit image/digits --preset debug",
+        allow_abbrev=False,
+    )
+    front.add_argument("--version", action="version", version=f"seqkit {__version__}")
+    commands = front.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
+
+    def add(name: str, text: str, **kwargs: Any) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=text, description=text, allow_abbrev=False, **kwargs)
+        if name not in ("list", "doctor"):
+            command.add_argument("--plugin", type=Path, action="append", default=[], help="a Python file of yours that registers parts")
+        return command
+
+    fit = add("fit", "train a recipe, test it, write a run folder", epilog="Any key of the recipe: --model.backbone LSTM --seed 2 …")
+    fit.add_argument("recipe", help="a name (seqkit list recipes) or a YAML file, such as a run's config.yaml")
+    fit.add_argument("--preset", help="a named variant of the recipe, such as debug")
+    fit.add_argument("--out", type=Path, help="the run folder (default: runs/RECIPE/TIME)")
+    fit.add_argument("--print_config", action="store_true", help="show all keys with their values, and stop")
+    fit.add_argument("--keys", dest="help_keys", action="store_true", help="explain all keys, and stop")
+    for name, split in (("validate", "validation"), ("test", "test")):
+        add(name, f"measure a run on its data's {split} part").add_argument("run", type=Path, help="a run folder")
+    predict = add("predict", "answer for raw files: text, PNG, WAV, or SMILES as a word")
+    predict.add_argument("run", type=Path, help="a run folder")
+    predict.add_argument("inputs", nargs="+", metavar="FILE", help="a file, or a SMILES string")
+    generate = add("generate", "continue a text")
+    generate.add_argument("run", type=Path, help="a run folder of a language model")
+    generate.add_argument("--prompt", default="\n", help="the text to continue")
+    generate.add_argument("--tokens", type=int, default=500, help="how many new tokens (default 500)")
+    generate.add_argument("--temperature", type=float, default=0.8, help="0 is greedy (default 0.8)")
+    generate.add_argument("--top-k", type=int, help="draw only among the k likeliest tokens")
+    generate.add_argument("--seed", type=int, default=0)
+    add("list", "what there is, and when to use it").add_argument("what", nargs="?", help="recipes, tokenizers, backbones, …")
+    inspect = add("inspect", "draw how one real example becomes tokens")
+    inspect.add_argument("recipe", help="a name or a YAML file")
+    inspect.add_argument("--preset", help="a named variant of the recipe")
+    inspect.add_argument("--out", type=Path, help="folder for the picture (default runs/inspect)")
+    add("doctor", "which versions disagree, what is missing")
+    return front
+
+
+def _import_plugins(files: Sequence[Path]) -> None:
+    """Run Python files that the user named on the command line, so that their parts register."""
+    import importlib.util
+
+    for file in files:
+        if not file.is_file():
+            raise UsageError(f"--plugin {file} is no file")
+        spec = importlib.util.spec_from_file_location(file.stem, file)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[file.stem] = module
+        spec.loader.exec_module(module)
+
+
+def _quiet() -> None:
+    """Lightning's advice about workers and accelerators is not for our users; its errors are."""
+    import logging
+    import warnings
+
+    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
+    logging.getLogger("pytorch_lightning.utilities.rank_zero").setLevel(logging.WARNING)
+    for advice in (
+        "does not have many workers",
+        "isinstance.treespec, LeafSpec",
+        "exists and is not empty",
+        "smaller than the logging interval",
+    ):
+        warnings.filterwarnings("ignore", message=f".*{advice}.*")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,273 @@
+"""From a recipe (a name or a YAML file) and dotted overrides to built parts. jsonargparse does the work.
+
+Order: file, then its preset, then `--key value`. A part may be given by its registered name (`backbone: LSTM`), by its
+class path, or with arguments (`class_path` / `init_args`).
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from seqkit.registry import _ENTRY_POINTS, find, parts, suggest
+
+NAMED = {
+    "tokenizer": "tokenizer",
+    "data.source": "source",
+    "model.backbone": "backbone",
+    "model.objective": "objective",
+    "model.position": "position",
+    "optimizer": "optimizer",
+    "optimizer.adamw": "optimizer",
+    "schedule": "schedule",
+}
+"""Configuration keys whose value is a part, and its kind."""
+
+_TRUSTED = ("seqkit", "torch", "torchvision", "torchaudio", "timm", "pytorch_lightning")
+
+
+class UsageError(ValueError):
+    """The command, a key or a name is wrong: exit code 2."""
+
+
+# ── recipes ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def recipe_folder() -> Path:
+    """Where the recipes are: inside an installed package, or beside it in a checkout."""
+    package = Path(__file__).parent
+    return package / "_recipes" if (package / "_recipes").is_dir() else package.parent / "recipes"
+
+
+def recipe_names() -> list[str]:
+    """Names such as `text/char-lm`."""
+    folder = recipe_folder()
+    return sorted(str(path.relative_to(folder).with_suffix("")) for path in folder.glob("*/*.yaml"))
+
+
+def find_recipe(name: str) -> tuple[str, Path]:
+    """A recipe's name and file, given its name or a path. Raises UsageError with the nearest names."""
+    path = Path(name)
+    if path.suffix in (".yaml", ".yml"):
+        if not path.is_file():
+            raise UsageError(f"there is no recipe file {name}; give a path to a YAML file or one of: {', '.join(recipe_names())}")
+        return path.stem, path
+    if name in recipe_names():
+        return name, recipe_folder() / f"{name}.yaml"
+    raise UsageError(f"there is no recipe called {name!r}; {suggest(name, recipe_names())}")
+
+
+def read_recipe(name: str, preset: str | None = None) -> dict[str, Any]:
+    """A recipe as a plain dictionary, its preset merged in, its parts' names made class paths.
+
+    Raises UsageError where the file is not a YAML mapping, or the preset is not there.
+    """
+    title, path = find_recipe(name)
+    try:
+        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        where = " ".join(str(error).split())
+        raise UsageError(f"{path} is not readable as YAML: {where}") from error
+    if not isinstance(config, dict):
+        raise UsageError(f"{path} should hold `key: value` lines, but holds {type(config).__name__}")
+    presets = config.pop("presets", None) or {}
+    if preset is not None:
+        if preset not in presets:
+            raise UsageError(f"recipe {name} has no preset {preset!r}; {suggest(preset, presets) if presets else 'it has none'}")
+        config = _merged(_resolved(config), _resolved(presets[preset]))
+    config.setdefault("recipe", title)
+    return _resolved(config)
+
+
+def _merged(base: Any, over: Any) -> Any:
+    """`over` on top of `base`; a part of another class replaces, the same class keeps its other arguments."""
+    if not isinstance(base, dict) or not isinstance(over, dict):
+        return over
+    if "class_path" in base and over.get("class_path", base["class_path"]) != base["class_path"]:
+        return over
+    return {key: _merged(base[key], over[key]) if key in base and key in over else over.get(key, base.get(key)) for key in {**base, **over}}
+
+
+def _resolved(config: dict[str, Any]) -> dict[str, Any]:
+    """The same with registered names as class paths."""
+
+    def walk(value: Any, key: str) -> Any:
+        if isinstance(value, str) and key in NAMED:
+            return {"class_path": class_path(NAMED[key], value)}
+        if not isinstance(value, dict):
+            return value
+        if key in NAMED and isinstance(value.get("class_path"), str):
+            value = value | {"class_path": class_path(NAMED[key], value["class_path"])}
+        if "class_path" in value:
+            arguments = value.get("init_args") or {}
+            return value | {"init_args": {k: walk(v, f"{key}.{k}") for k, v in arguments.items()}} if arguments else value
+        return {k: walk(v, f"{key}.{k}".lstrip(".")) for k, v in value.items()}
+
+    return walk(config, "")
+
+
+def class_path(kind: str, name: str) -> str:
+    """A registered name as a class path; a dotted path stays. Raises UsageError with the nearest names."""
+    if "." in name:
+        return name
+    try:
+        return find(kind, name).class_path
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def _check_trusted(value: Any) -> None:
+    """Raise UsageError for a class path outside the packages that recipes may name: a YAML file is data, not code."""
+    if isinstance(value, dict):
+        path = value.get("class_path")
+        registered = {part.class_path for kind in _ENTRY_POINTS for part in parts(kind).values()}
+        if isinstance(path, str) and path.split(".")[0] not in _TRUSTED and path not in registered:
+            raise UsageError(
+                f"the recipe names {path}, which is neither seqkit's nor a registered plug-in; "
+                "install its package, or name its file with --plugin if you trust it"
+            )
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _check_trusted(inner)
+
+
+# ── from dictionaries to objects ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def parser(*, with_data: bool = True, prog: str = "seqkit fit RECIPE") -> Any:
+    """The jsonargparse parser of all keys. with_data=False: only what a model needs (`tokenizer`, `model`)."""
+    import pytorch_lightning as pl
+    from jsonargparse import ArgumentParser
+
+    from seqkit.contract import Tokenizer
+    from seqkit.model import Model
+    from seqkit.optim import OptimizerPart, Schedule
+
+    p = ArgumentParser(prog=prog, exit_on_error=False, description="Every key of a recipe; give `--key value` to override it.")
+    p.add_argument("--config", action="config", help="(the recipe)")
+    p.add_argument("--tokenizer", type=Tokenizer, required=True, help="cuts raw examples into tokens (seqkit list tokenizers)")
+    p.add_class_arguments(Model, "model", skip={"spec"}, instantiate=False)
+    if with_data:
+        from seqkit.data.loader import Data
+
+        p.add_argument("--recipe", type=str, default="", help="what the run is called")
+        p.add_argument("--seed", type=int, default=1, help="of weights, order, hiding and dropout")
+        p.add_class_arguments(Data, "data")
+        p.add_argument("--optimizer", type=OptimizerPart, default={"class_path": "seqkit.optim.AdamW"})
+        p.add_argument("--schedule", type=Schedule, default={"class_path": "seqkit.optim.Cosine"})
+        skip = {"logger", "callbacks", "default_root_dir", "enable_checkpointing", "plugins", "profiler", "model_registry"}
+        skip &= set(inspect.signature(pl.Trainer.__init__).parameters)
+        p.add_class_arguments(pl.Trainer, "trainer", instantiate=False, skip=skip)
+        p.set_defaults({"trainer.max_epochs": None, "trainer.enable_model_summary": False, "trainer.log_every_n_steps": 20})
+    return p
+
+
+def parse(config: dict[str, Any], overrides: Sequence[str] = (), *, with_data: bool = True) -> Any:
+    """A complete configuration (jsonargparse Namespace) from a dictionary and `--key value` words.
+
+    Raises UsageError in one line, with the nearest key or name.
+    """
+    p = parser(with_data=with_data)
+    _check_trusted(config)
+    words = list(_resolved_words(overrides))
+    from jsonargparse import ArgumentError
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "recipe.yaml")
+        file.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+        try:
+            full = p.parse_args(["--config", str(file), *words])
+        except (ArgumentError, TypeError, ValueError) as error:
+            raise UsageError(_one_line(str(error), p, config)) from None
+    full.pop("config", None)
+    _check_trusted(full.as_dict())
+    return full
+
+
+def dump(config: Any, *, with_data: bool = True) -> str:
+    """A configuration as YAML, every default written out."""
+    return parser(with_data=with_data).dump(config, skip_validation=True)
+
+
+def instantiate(config: Any, *, with_data: bool = True) -> Any:
+    """The parts that a configuration names, built; `model` stays a namespace until the tokenizer's spec is known.
+
+    Raises UsageError where a part refuses its arguments.
+    """
+    try:
+        return parser(with_data=with_data).instantiate(config)
+    except TypeError as error:
+        raise UsageError(" ".join(str(error).split())) from error
+
+
+def _resolved_words(words: Sequence[str]) -> Iterator[str]:
+    """`--model.backbone LSTM` → `--model.backbone seqkit.backbones.recurrent.LSTM`."""
+    key = ""
+    for word in words:
+        if word.startswith("--"):
+            key, is_pair, value = word[2:].partition("=")
+            key = key.replace(".init_args", "")
+            yield f"--{key}={_value(key, value)}" if is_pair else f"--{key}"
+        else:
+            yield _value(key, word)
+
+
+def _value(key: str, value: str) -> str:
+    if key.removesuffix(".class_path") not in NAMED or value in ("null", "None") or value[:1] in "{[":
+        return value
+    kind = NAMED[key.removesuffix(".class_path")]
+    if kind == "source" and Path(value).exists():
+        return yaml.safe_dump(_source_for(Path(value)), default_flow_style=True).strip()
+    return class_path(kind, value)
+
+
+def _source_for(path: Path) -> dict[str, Any]:
+    """The source that reads a user's own file or folder, judged by what is in it. Raises UsageError if nothing fits."""
+    suffixes = {p.suffix.lower() for p in path.rglob("*") if p.is_file()} if path.is_dir() else {path.suffix.lower()}
+    for name, fitting in (
+        ("AudioFolder", {".wav", ".flac", ".ogg"} if path.is_dir() else set()),
+        ("ImageFolder", {".png", ".jpg", ".jpeg"} if path.is_dir() else set()),
+        ("SmilesTable", {".csv"}),
+        ("TextFiles", {".txt", ".md"}),
+    ):
+        if suffixes & fitting:
+            given: Any = [str(p) for p in sorted(path.rglob("*")) if p.suffix in fitting] if path.is_dir() else str(path)
+            return {"class_path": find("source", name).class_path, "init_args": {"path": str(path) if name != "TextFiles" else given}}
+    raise UsageError(f"{path} holds neither text, nor images or sounds in folders by class, nor a CSV of molecules")
+
+
+def _one_line(message: str, p: Any, config: dict[str, Any]) -> str:
+    """jsonargparse's message in one line, with the nearest key for one that is unknown."""
+    text = " ".join(re.sub(r"\. Got value: Namespace\(.*", "", message, flags=re.DOTALL).split())
+    text = text.replace("collections.abc.", "").replace("torch.nn.modules.module.", "")
+    known = [action.dest for action in p._actions if "." in action.dest or action.dest in ("seed", "tokenizer", "optimizer")]
+    unknown = re.search(r"unrecognized arguments: --([\w.\-]+)", text) or re.search(r"[Kk]ey '([\w.\-]+)' is not expected", text)
+    if unknown:
+        key = unknown[1]
+        near = difflib.get_close_matches(key, [*known, *_keys_of(config)], n=1, cutoff=0.5)
+        return f"there is no key {key!r}" + (f"; did you mean {near[0]}?" if near else "; --print_config shows all keys")
+    refused = re.search(r"class_path '([\w.]+)': .*Option '(\w+)' is not accepted", text)
+    if refused:
+        names = _arguments(refused[1])
+        return f"{refused[1].rsplit('.', 1)[-1]} has no argument {refused[2]!r}; {suggest(refused[2], names)}"
+    return text
+
+
+def _keys_of(config: Any, prefix: str = "") -> list[str]:
+    inner = config.get("init_args", config) if isinstance(config, dict) else {}
+    found = []
+    for key, value in inner.items():
+        found += [f"{prefix}{key}", *_keys_of(value, f"{prefix}{key}.")]
+    return found
+
+
+def _arguments(path: str) -> list[str]:
+    from jsonargparse._util import import_object
+
+    return [name for name in inspect.signature(import_object(path)).parameters if name != "self"]

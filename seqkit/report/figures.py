@@ -1,0 +1,142 @@
+"""Figures as plain objects: no pyplot, nothing global, nothing opens a window.
+
+Text and lines are drawn in INK, which `svg` turns into the text colour of the page that shows it, light or dark.
+
+k classes · m predictions · s steps
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+INK = "#1b2733"
+BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, YELLOW = (
+    "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#f0e442",
+)  # fmt: skip
+"""Okabe and Ito's palette, which the colour-blind can tell apart."""
+
+STYLE: dict[Any, Any] = {
+    "text.color": INK, "axes.edgecolor": INK, "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK,
+    "font.size": 8.5, "axes.titlesize": 9.5, "axes.titlelocation": "left", "legend.fontsize": 8,
+    "legend.frameon": False,
+    "axes.spines.top": False, "axes.spines.right": False, "axes.linewidth": 0.7, "lines.linewidth": 1.4,
+    "xtick.major.width": 0.7, "ytick.major.width": 0.7, "svg.fonttype": "none", "text.parse_math": False,
+}  # fmt: skip
+"""`with rc_context(STYLE)` around all that draws. Text is never mathematics: class names may hold a dollar sign."""
+
+MAX_NAMED = 20
+"""Up to so many classes a confusion matrix writes names and numbers."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """A curve. x: [s] optimiser steps. y: [s]. label: what the legend says."""
+
+    x: Sequence[float]
+    y: Sequence[float]
+    label: str
+
+
+def blank(width: float, height: float, *, columns: int = 1, rows: int = 1, **grid: Any) -> tuple[Figure, list[Axes]]:
+    """A figure of that size in inches and its axes, row by row. Call it within `rc_context(STYLE)`."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, list(figure.subplots(rows, columns, squeeze=False, **grid).flat)
+
+
+@rc_context(STYLE)
+def curves(series: Sequence[Series], *, unit: str, baseline: float | None = None) -> Figure:
+    """Curves over optimiser steps, a constant prediction's value as a dashed line. unit: of the vertical axis."""
+    figure, (axes,) = blank(4.6, 2.7)
+    for one, color in zip(series, (BLUE, VERMILION, GREEN, PURPLE)):
+        lonely = "o" if len(one.x) < 3 else None
+        noisy = len(one.x) > 200
+        axes.plot(one.x, one.y, color=color, label=one.label, marker=lonely, markersize=4, alpha=0.35 if noisy else 1)
+        if noisy:
+            axes.plot(*_smooth(one), color=color)
+    if baseline is not None:
+        axes.axhline(baseline, color=INK, linestyle="--", linewidth=1, label="constant prediction (test)")
+    axes.set(xlabel="optimiser steps", ylabel=unit)
+    axes.legend()
+    return figure
+
+
+@rc_context(STYLE)
+def confusion(counts: np.ndarray, names: Sequence[str]) -> Figure:
+    """How often each true class (row) was taken for each other. counts: [k k]."""
+    k = len(names)
+    side = min(5.4, 1.9 + 0.33 * k)
+    figure, (axes,) = blank(side + 0.5, side)
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    image = axes.imshow(shares, cmap="cividis", vmin=0, vmax=1)
+    axes.set(xlabel="predicted class", ylabel="true class")
+    if k <= MAX_NAMED:
+        short = [name if len(name) <= 14 else f"{name[:13]}…" for name in names]
+        axes.set_xticks(
+            range(k),
+            short,
+            rotation=45 if max(map(len, short)) > 2 else 0,
+            ha="right" if max(map(len, short)) > 2 else "center",
+        )
+        axes.set_yticks(range(k), short)
+        for (row, column), number in np.ndenumerate(counts):
+            if number:
+                color = "#000000" if shares[row, column] > 0.55 else "#ffffff"
+                axes.text(column, row, str(int(number)), ha="center", va="center", color=color, fontsize=7)
+    figure.colorbar(image, ax=axes, label="share of the true class", shrink=0.8)
+    return figure
+
+
+@rc_context(STYLE)
+def scatter(truth: np.ndarray, predicted: np.ndarray, *, rmse: float) -> Figure:
+    """Predicted against true numbers [m], with the diagonal on which they agree."""
+    figure, (axes,) = blank(3.9, 3.5)
+    low, high = float(min(truth.min(), predicted.min())), float(max(truth.max(), predicted.max()))
+    axes.plot([low, high], [low, high], color=INK, linewidth=0.8, linestyle="--", label="perfect")
+    axes.scatter(truth, predicted, s=9, color=BLUE, alpha=0.6, linewidths=0, label=f"test, RMSE {rmse:.3g}")
+    axes.set(xlabel="true (target's unit)", ylabel="predicted (target's unit)", aspect="equal")
+    axes.legend()
+    return figure
+
+
+def svg(figure: Figure) -> str:
+    """The figure as an `<svg>` element: text in the page's colour and font, ids unlike those of other figures."""
+    file = io.StringIO()
+    with warnings.catch_warnings(), rc_context(STYLE):
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")  # the browser has its own fonts
+        empty = {"Creator": None, "Date": None, "Format": None, "Type": None}
+        figure.savefig(file, format="svg", transparent=True, metadata=empty, bbox_inches="tight", pad_inches=0.04)
+    text = file.getvalue()
+    text = text[text.index("<svg") :].replace(INK, "currentColor")
+    prefix = f"f{sha256(text.encode()).hexdigest()[:8]}-"
+    text = re.sub(r'(\sid="|"url\(#|\surl\(#|href="#)', lambda found: found[1] + prefix, text)
+    return re.sub(
+        r'(<svg[^>]*?) width="([\d.]+)pt" height="[\d.]+pt"', r'\1 width="\2pt"', text, count=1, flags=re.DOTALL
+    )
+
+
+def png(figure: Figure, path: Path) -> Path:
+    """Write the figure as a PNG of 150 dots per inch, making its folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with warnings.catch_warnings(), rc_context(STYLE):
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")  # a box stands for it
+        figure.savefig(path, dpi=150, facecolor="white", bbox_inches="tight", pad_inches=0.12)
+    return path
+
+
+def _smooth(one: Series) -> tuple[np.ndarray, np.ndarray]:
+    """Means over a fiftieth of the curve."""
+    width = max(2, len(one.x) // 50)
+    kernel = np.ones(width) / width
+    return np.convolve(one.x, kernel, "valid"), np.convolve(one.y, kernel, "valid")

@@ -1,0 +1,84 @@
+"""Results as a table for the terminal, and which of a run's numbers speaks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from rich.table import Table
+
+_UNITS = {
+    ("NextToken", "loss"): "nats a token",
+    ("Masked", "loss"): "nats a token",
+    ("Regress", "rmse"): "target's unit",
+}
+_BY_OBJECTIVE = {
+    "Classify": ("accuracy",),
+    "Regress": ("rmse",),
+    "NextToken": ("loss",),
+    "Masked": ("explained", "loss"),
+}
+_ANY = ("rmse", "explained", "accuracy", "loss")
+
+
+class Headline(NamedTuple):
+    """The number that speaks for a run. baseline: the same of the best constant prediction; None: not measured.
+
+    unit: nothing for shares, which are shown in percent.
+    """
+
+    name: str
+    value: float
+    baseline: float | None
+    unit: str
+
+    @property
+    def label(self) -> str:
+        """Name and unit."""
+        return f"{self.name} ({self.unit})" if self.unit else self.name
+
+
+def headline(summary: dict[str, Any]) -> Headline:
+    """Accuracy of classification, RMSE of regression, nats a token of ids, explained share of vectors.
+
+    summary: what `summary.json` says; its key `objective` decides, without it the kind of metrics there are.
+    Raises ValueError if the run has no metrics.
+    """
+    metrics = summary["metrics"]
+    objective = summary.get("objective", "")
+    for name in (*_BY_OBJECTIVE.get(objective, ()), *_ANY, *metrics):
+        if name in metrics:
+            return Headline(
+                name, metrics[name], summary.get("baseline", {}).get(name), _UNITS.get((objective, name), "")
+            )
+    raise ValueError(f"the run of {summary.get('recipe')} measured nothing; train it again")
+
+
+def shown(name: str, value: float | None) -> str:
+    """A metric as people write it: shares in percent, others with three decimals; a dash for none."""
+    if value is None:
+        return "–"
+    if name in ("accuracy", "explained"):
+        return f"{100 * value:.2f} %"
+    return f"{value:.3f}"
+
+
+def result_table(summaries: Sequence[dict[str, Any]]) -> Table:
+    """One row per run: recipe, backbone, metric, a constant prediction's on the same split, parameters, seconds."""
+    table = Table()
+    for name in ("recipe", "backbone"):
+        table.add_column(name, no_wrap=True)
+    for name in ("test metric", "result", "constant prediction", "parameters", "seconds"):
+        table.add_column(name, justify="left" if name == "test metric" else "right")
+    for summary in summaries:
+        metric = headline(summary)
+        table.add_row(
+            summary["recipe"],
+            summary["backbone"],
+            metric.label,
+            shown(metric.name, metric.value),
+            shown(metric.name, metric.baseline),
+            f"{summary['num_parameters']:,}",
+            f"{summary['wall_seconds']:.0f}",
+        )
+    return table

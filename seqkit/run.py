@@ -1,0 +1,295 @@
+"""A run: from a configuration to a complete folder, and from a folder back to a model.
+
+    config.yaml  state.json  metrics.csv  checkpoints/model.safetensors  summary.json  report.html  log.txt
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import platform
+import time
+from collections.abc import Iterable
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from torch import Tensor, nn
+
+from seqkit.configure import UsageError, dump, instantiate, parse
+from seqkit.contract import DataError, Objective, TokenBatch, Tokenizer
+from seqkit.model import Model
+
+log = logging.getLogger("seqkit")
+
+PACKAGES = ("seqkit", "torch", "torchvision", "torchaudio", "timm", "pytorch-lightning", "einops", "numpy")
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A trained model with its two ends, ready to use; no data set needed.
+
+    config: the run's whole configuration. summary: what `summary.json` says.
+    """
+
+    model: Model
+    tokenizer: Tokenizer
+    objective: Objective
+    config: dict[str, Any]
+    summary: dict[str, Any]
+
+    @torch.inference_mode()
+    def predict(self, raws: Iterable[Any], batch_size: int = 32) -> list[Any]:
+        """Answers in the user's words for raw examples, in their order. Raises DataError for one that cannot be read."""
+        tokens = [self.tokenizer.encode(raw) for raw in raws]
+        answers: list[Any] = []
+        for start in range(0, len(tokens), batch_size):
+            batch = TokenBatch.collate(tokens[start : start + batch_size])
+            answers += self.objective.answer(self.model(batch))
+        return answers
+
+
+# ── training ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def fit(config: Any, folder: Path) -> dict[str, Any]:
+    """Train what `config` (from `configure.parse`) describes, test it, and fill `folder`, which must not exist yet.
+
+    Returns the summary. Raises DataError, UsageError (a part refused) or DivergedError, each with one line.
+    """
+    import pytorch_lightning as pl
+    from pytorch_lightning.loggers import CSVLogger
+
+    from seqkit.learner import Learner
+    from seqkit.progress import StepProgress
+
+    pl.seed_everything(config.seed, verbose=False)
+    built = _built(config)
+    data, tokenizer, objective = built.data, built.tokenizer, built.model.objective
+    data.connect(tokenizer, objective, seed=config.seed)
+    model = _model(tokenizer, built.model)
+
+    folder.mkdir(parents=True)
+    (folder / "config.yaml").write_text(dump(config), encoding="utf-8")
+    _write_json(folder / "state.json", {"tokenizer": tokenizer.state(), "objective": objective.state()})
+    with _logging_to(folder / "log.txt"):
+        log.info("recipe %s, %s parameters, seed %d", config.recipe, f"{model.num_parameters:,}", config.seed)
+        num_steps = _num_steps(config, data)
+        shown = config.trainer.enable_progress_bar is not False
+        trainer = pl.Trainer(
+            **{**dict(config.trainer), "enable_progress_bar": False},
+            logger=CSVLogger(folder, name="", version=""),
+            callbacks=[StepProgress(config.recipe, num_steps)] if shown else [],
+            enable_checkpointing=False,
+            default_root_dir=folder,
+        )
+        learner = Learner(
+            model,
+            objective,
+            optimizer=built.optimizer,
+            schedule=built.schedule,
+            num_steps=num_steps,
+            seed=config.seed,
+        )
+        started = time.perf_counter()
+        trainer.fit(learner, train_dataloaders=data.train_dataloader(), val_dataloaders=data.val_dataloader() or None)
+        seconds = time.perf_counter() - started
+        digest = _save_weights(model, folder / "checkpoints" / "model.safetensors")
+        measured = _measured(trainer, learner, data, "test")
+        summary = {
+            "recipe": config.recipe,
+            "backbone": type(model.backbone).__name__,
+            "metrics": measured,
+            "baseline": _constant_baseline(objective, data),
+            "num_parameters": model.num_parameters,
+            "tokens_seen": learner.tokens_seen,
+            "steps": trainer.global_step,
+            "wall_seconds": round(seconds, 1),
+            "seed": config.seed,
+            "finished": not trainer.interrupted,
+            "sha256": digest,
+            "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
+        }
+        _write_json(folder / "summary.json", summary)
+        log.info("done in %.0f s: %s", seconds, ", ".join(f"{k} {v:.4f}" for k, v in measured.items()))
+    return summary
+
+
+def evaluate(folder: Path, split: str) -> dict[str, float]:
+    """Measure a run's weights again on its data's `split` ("valid" or "test"). Raises UsageError where there is none."""
+    import pytorch_lightning as pl
+
+    from seqkit.learner import Learner
+
+    loaded = load(folder)
+    config = parse(loaded.config)
+    pl.seed_everything(config.seed, verbose=False)
+    data = instantiate(config).data
+    data.connect(loaded.tokenizer, loaded.objective, seed=config.seed)
+    trainer = pl.Trainer(
+        accelerator=config.trainer.accelerator, devices=1, logger=False, enable_checkpointing=False,
+        enable_model_summary=False, enable_progress_bar=False,
+    )  # fmt: skip
+    return _measured(trainer, Learner(loaded.model, loaded.objective, seed=config.seed), data, split)
+
+
+def new_folder(recipe: str, root: Path = Path("runs")) -> Path:
+    """A folder `root/recipe/time` that does not exist yet: a run is never overwritten."""
+    stamp = datetime.now().strftime("%Y-%m-%d-%H%M%S")
+    folder, again = root / recipe / stamp, 1
+    while folder.exists():
+        again += 1
+        folder = root / recipe / f"{stamp}-{again}"
+    return folder
+
+
+def _built(config: Any) -> Any:
+    try:
+        return instantiate(config)
+    except DataError:
+        raise
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+def _model(tokenizer: Tokenizer, arguments: Any) -> Model:
+    try:
+        return Model(tokenizer.spec, **vars(arguments))
+    except DataError:
+        raise
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+def _num_steps(config: Any, data: Any) -> int:
+    """Optimiser steps that the trainer will take. Raises UsageError where nothing bounds them."""
+    steps, epochs = config.trainer.max_steps, config.trainer.max_epochs
+    per_epoch = -(-len(data.train_dataloader()) // config.trainer.accumulate_grad_batches)
+    bounds = [steps] if steps > 0 else []
+    bounds += [epochs * per_epoch] if epochs is not None and epochs > 0 else []
+    if not bounds:
+        raise UsageError("training has no end; give --trainer.max_steps or --trainer.max_epochs")
+    return min(bounds)
+
+
+def _measured(trainer: Any, learner: Any, data: Any, split: str) -> dict[str, float]:
+    loader = data.test_dataloader() if split == "test" else data.val_dataloader()
+    if not loader:
+        raise UsageError(f"the data has no {split} part; give --data.valid_fraction at training, or ask for `test`")
+    run = trainer.test if split == "test" else trainer.validate
+    (measured,) = run(learner, loader, verbose=False)
+    return {name.removeprefix(f"{split}/"): float(value) for name, value in measured.items()}
+
+
+def _constant_baseline(objective: Objective, data: Any) -> dict[str, float]:
+    """What the best constant prediction, fitted on the training targets, scores on the test split."""
+    from seqkit.learner import MeanLoss
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        guess = objective.constant([objective.prepare(*batch).target for batch in data.train_dataloader()])
+        measures: dict[str, Any] = {"loss": MeanLoss(), **objective.metrics()}
+        for batch in data.test_dataloader():
+            target = objective.prepare(*batch).target
+            score = objective.score(guess(target), target)
+            measures["loss"].update(score.loss, score.count)
+            for name, measure in measures.items():
+                if name != "loss" and score.truth.numel():
+                    measure.update(score.predicted, score.truth)
+    return {name: float(measure.compute()) for name, measure in measures.items()}
+
+
+# ── back from a folder ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def load(folder: str | Path) -> Loaded:
+    """Model, tokenizer and objective of a run, in evaluation mode; the data set may be absent.
+
+    Raises UsageError if the folder is no finished run; DataError if its weights are damaged.
+    """
+    folder = Path(folder)
+    if not (folder / "config.yaml").is_file():
+        raise UsageError(f"{folder} is no run: it has no config.yaml; give a folder such as runs/text/char-lm/2026-01-31-120000")
+    if not (folder / "summary.json").is_file():
+        raise UsageError(f"{folder} did not finish: it has no summary.json; train again with `seqkit fit {folder / 'config.yaml'}`")
+    config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+    ends = instantiate(parse({k: config[k] for k in ("tokenizer", "model")}, with_data=False), with_data=False)
+    ends.tokenizer.load_state(state["tokenizer"])
+    ends.model.objective.load_state(state["objective"])
+    model = Model(ends.tokenizer.spec, **vars(ends.model))
+    _load_weights(model, folder / "checkpoints" / "model.safetensors", summary["sha256"])
+    return Loaded(model.eval(), ends.tokenizer, ends.model.objective, config, summary)
+
+
+def _save_weights(model: nn.Module, path: Path) -> str:
+    """Write all weights, whole or not at all; gives the file's SHA-256."""
+    from safetensors.torch import save
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    shared: dict[int, str] = {}
+    weights: dict[str, Tensor] = {}
+    for name, tensor in model.state_dict().items():
+        if shared.setdefault(tensor.data_ptr(), name) == name or tensor.numel() == 0:  # tied weights are written once
+            weights[name] = tensor.detach().cpu().contiguous()
+    content = save(weights)
+    _write_whole(path, content)
+    return hashlib.sha256(content).hexdigest()
+
+
+def _load_weights(model: nn.Module, path: Path, digest: str) -> None:
+    from safetensors.torch import load as read
+
+    if not path.is_file():
+        raise DataError(f"{path} is missing; the run folder is not complete, train again or copy it whole")
+    content = path.read_bytes()
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise DataError(f"{path} is damaged: its SHA-256 is not the one in summary.json; copy it again or train again")
+    weights, own = read(content), model.state_dict()
+    tied = {own[name].data_ptr() for name in weights if name in own}
+    missing = [name for name, tensor in own.items() if name not in weights and tensor.data_ptr() not in tied]
+    extra = [name for name in weights if name not in own]
+    if missing or extra:
+        raise DataError(f"{path} does not fit the model: missing {missing or 'nothing'}, unknown {extra or 'nothing'}")
+    model.load_state_dict(weights, strict=False)
+
+
+def _write_json(path: Path, value: Any) -> None:
+    _write_whole(path, json.dumps(value, indent=1, ensure_ascii=False).encode())
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    """A file appears whole or not at all: temporary file in the same folder, fsync, rename."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    with part.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+
+
+@contextmanager
+def _logging_to(path: Path) -> Any:
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
+    watched = [logging.getLogger(name) for name in ("seqkit", "pytorch_lightning")]
+    log.setLevel(logging.INFO)
+    for logger in watched:
+        logger.addHandler(handler)
+    try:
+        yield
+    except BaseException:
+        log.exception("the run stopped")
+        raise
+    finally:
+        for logger in watched:
+            logger.removeHandler(handler)
+        handler.close()

@@ -1,0 +1,178 @@
+"""Sound as log-mel frames: one token per hop, positions count frames.
+
+c channels · t samples · n frames · m mel bands
+"""
+
+from __future__ import annotations
+
+import warnings
+from math import gcd
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from einops import rearrange, reduce
+from torch import Tensor
+from torchaudio.functional import melscale_fbanks
+from torchaudio.transforms import MelSpectrogram, Resample
+
+from seqkit.contract import DataError, Tokenizer, Tokens, TokenSpec
+
+LOG_FLOOR = 1e-6
+"""Added to the mel energies before the logarithm: about what the rounding of 16-bit samples leaves in a frame."""
+
+_MIN_STD = 1e-2  # a band that varies by less nats is flat; dividing by its spread would magnify rounding
+_MAX_PEAK = 10.0  # +20 dB over full scale: room for augmentation, yet int16 values are noticed
+_MAX_KERNEL = 2**24  # entries of a resampling kernel; rates without a common divisor would take gigabytes
+_MAX_RESAMPLERS = 8
+
+
+class Waveform(NamedTuple):
+    """Sound as it was recorded.
+
+    samples: [t] or [c t] float, amplitude in [-1, 1]. sample_rate: in Hz.
+    """
+
+    samples: Tensor
+    sample_rate: int
+
+
+class LogMel(Tokenizer):
+    """Log-mel frames of a waveform at any sample rate, `window_ms` wide, one every `hop_ms`.
+
+    sample_rate: in Hz, to which other rates are resampled first (torchaudio's windowed sinc); a lower rate is allowed,
+    its upper bands then stay empty. The FFT is as long as the next power of two that holds a window.
+    channels: "mono": more than one channel is an error; "mix": their mean; "first": channel 0.
+    normalize: True: each band of each clip gets mean 0 and variance 1 over the frames, which takes away loudness and
+    the recording's colour. Digital silence then has nothing to normalise and is refused; without it, it is taken.
+    When: speech and sound. Raises ValueError where a band would fall between two frequencies of the FFT.
+    """
+
+    def __init__(
+        self,
+        sample_rate: int = 16_000,
+        *,
+        num_mels: int = 40,
+        window_ms: float = 25.0,
+        hop_ms: float = 10.0,
+        channels: Literal["mono", "mix", "first"] = "mono",
+        normalize: bool = True,
+    ) -> None:
+        if channels not in ("mono", "mix", "first"):
+            raise ValueError(f"channels={channels!r}; choose 'mono' (refuse more than one), 'mix' (mean) or 'first'")
+        if sample_rate < 1 or num_mels < 1 or not 0 < hop_ms <= window_ms:
+            raise ValueError(
+                f"sample_rate={sample_rate}, num_mels={num_mels}, window_ms={window_ms}, hop_ms={hop_ms}; "
+                "give positive numbers and a hop that is no longer than the window"
+            )
+        self.sample_rate, self.num_mels, self.channels, self.normalize = sample_rate, num_mels, channels, normalize
+        self.window_samples, self.hop_samples = (round(sample_rate * ms / 1000) for ms in (window_ms, hop_ms))
+        if self.hop_samples < 1 or self.window_samples < 2:
+            raise ValueError(f"a hop of {hop_ms} ms at {sample_rate} Hz is shorter than a sample; make it longer")
+        self.fft_samples = 1 << (self.window_samples - 1).bit_length()
+        self._check_bands()
+        self._mel: MelSpectrogram | None = None
+        self._resamplers: dict[int, Resample] = {}
+
+    def __repr__(self) -> str:
+        return (
+            f"LogMel({self.sample_rate}, num_mels={self.num_mels}, window_samples={self.window_samples}, "
+            f"hop_samples={self.hop_samples}, channels={self.channels!r}, normalize={self.normalize})"
+        )
+
+    @property
+    def spec(self) -> TokenSpec:
+        """Vectors of `num_mels` log-energies on one axis."""
+        return TokenSpec(num_features=self.num_mels)
+
+    def encode(self, raw: Any, /) -> Tokens:
+        """A `Waveform` as n = t // hop_samples + 1 frames [n m] of log-energies, t counted at `self.sample_rate`.
+
+        Positions [n 1] count frames, hop_samples / sample_rate s each. A clip shorter than a window is filled up with
+        zeros to one. Frames are centred, as in torchaudio.transforms.MelSpectrogram(center=True).
+        Raises DataError on no samples, NaN or infinite ones, integers, a shape that is not [t] or [c t], too many
+        channels, and digital silence if it is to be normalised.
+        """
+        wave = self._resampled(self._one_channel(_checked(raw)), int(raw[1]))
+        if len(wave) < self.window_samples:
+            wave = torch.cat([wave, wave.new_zeros(self.window_samples - len(wave))])
+        if self._mel is None:
+            self._mel = MelSpectrogram(
+                self.sample_rate,
+                n_fft=self.fft_samples,
+                win_length=self.window_samples,
+                hop_length=self.hop_samples,
+                n_mels=self.num_mels,
+            )
+        content = rearrange((self._mel(wave) + LOG_FLOOR).log(), "m n -> n m")
+        if self.normalize:
+            if not bool(wave.any()):
+                raise DataError(
+                    f"audio is silent: every one of its {len(raw[0].flatten())} samples is 0, and normalize=True has "
+                    "nothing to scale; drop the clip, or set normalize=False"
+                )
+            content = content - content.mean(dim=0)
+            content = content / content.std(dim=0, unbiased=False).clamp(min=_MIN_STD)
+        return Tokens(content, rearrange(torch.arange(len(content), dtype=torch.float32), "n -> n 1"))
+
+    def _one_channel(self, samples: Tensor) -> Tensor:
+        c, t = samples.shape
+        if c > t:
+            raise DataError(f"samples are [{c} {t}], more channels than samples; give [c t], channels first")
+        if c > 1 and self.channels == "mono":
+            raise DataError(f"audio has {c} channels; set channels='mix' for their mean or channels='first' for one")
+        return reduce(samples, "c t -> t", "mean") if self.channels == "mix" else samples[0]
+
+    def _resampled(self, wave: Tensor, rate: int) -> Tensor:
+        if rate == self.sample_rate:
+            return wave
+        if rate not in self._resamplers:
+            common = gcd(rate, self.sample_rate)
+            if (rate // common) * (self.sample_rate // common) > _MAX_KERNEL:
+                raise DataError(
+                    f"audio at {rate} Hz does not resample to {self.sample_rate} Hz (they share no divisor above "
+                    f"{common}); convert it to a usual rate first, such as 16000 or 44100 Hz"
+                )
+            if len(self._resamplers) >= _MAX_RESAMPLERS:  # a folder of odd rates must not fill the memory
+                self._resamplers.clear()
+            self._resamplers[rate] = Resample(rate, self.sample_rate)
+        return self._resamplers[rate](wave)
+
+    def _check_bands(self) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torchaudio warns of what is refused here
+            bands = melscale_fbanks(
+                self.fft_samples // 2 + 1, 0.0, self.sample_rate / 2, self.num_mels, self.sample_rate
+            )
+        num_empty = int((bands.amax(dim=0) == 0).sum())
+        if num_empty:
+            raise ValueError(
+                f"{num_empty} of num_mels={self.num_mels} bands fall between the {len(bands)} frequencies of an FFT "
+                f"of {self.fft_samples} samples; take fewer bands or a longer window_ms"
+            )
+
+
+def _checked(raw: Any) -> Tensor:
+    """Samples [c t] float32 of a waveform that can be used."""
+    if not isinstance(raw, tuple) or len(raw) != 2:
+        raise DataError(f"sound is a Waveform(samples, sample_rate), not {type(raw).__name__}; say its rate in Hz")
+    samples, rate = raw
+    if isinstance(rate, bool) or not isinstance(rate, (int, np.integer)) or rate < 1:
+        raise DataError(f"sample_rate is {rate!r}; give a positive integer, in Hz")
+    if isinstance(samples, np.ndarray) and samples.dtype.kind == "f":
+        samples = torch.from_numpy(samples.astype(np.float32))
+    if not isinstance(samples, Tensor) or not samples.is_floating_point():
+        kind = samples.dtype if isinstance(samples, (Tensor, np.ndarray)) else type(samples).__name__
+        raise DataError(f"samples are {kind}; give floats in [-1, 1] (int16 values divided by 32768)")
+    if samples.ndim not in (1, 2):
+        raise DataError(f"samples are {list(samples.shape)}; give [t] or [c t]")
+    if samples.numel() == 0:
+        raise DataError(f"audio has no samples (shape {list(samples.shape)}); drop the clip")
+    samples = (rearrange(samples, "t -> 1 t") if samples.ndim == 1 else samples).float()
+    peak = float(samples.abs().max())  # NaN if any sample is
+    if not peak < float("inf"):
+        at = int((~torch.isfinite(samples)).any(dim=0).nonzero()[0])
+        raise DataError(f"sample {at} is not finite (NaN or infinite); clean the audio or drop the clip")
+    if peak > _MAX_PEAK:
+        raise DataError(f"samples reach {peak:.4g}; give an amplitude in [-1, 1] (int16 values divided by 32768)")
+    return samples

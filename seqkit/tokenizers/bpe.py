@@ -1,0 +1,119 @@
+"""Subwords by byte-pair encoding over UTF-8 bytes, trained on your own text.
+
+n tokens
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from seqkit.tokenizers.text import Text, checked_texts, utf8
+
+
+class BPE(Text):
+    """Subwords, byte-level: frequent byte sequences get an id of their own, so any text can be written, and read back.
+
+    vocab_size: how many ids to train for, from 256 (bytes); a small text may give fewer.
+    The state is the JSON of the `tokenizers` library. What is not UTF-8 in generated ids is decoded as U+FFFD.
+    When: larger corpora, shorter sequences.
+    Raises ValueError if `vocab_size` is below 256 or the library is missing. Sennrich et al. 2016, Radford et al. 2019.
+    """
+
+    def __init__(self, vocab_size: int = 1024) -> None:
+        if vocab_size < 256:
+            raise ValueError(f"vocab_size={vocab_size}; byte-level BPE starts from the 256 bytes, so give 256 or more")
+        _library()
+        self._num_wanted = vocab_size
+        self._model: Any = None
+
+    def __repr__(self) -> str:
+        return f"BPE({self._num_wanted if self._model is None else self.vocab_size})"
+
+    @property
+    def fitted(self) -> bool:
+        """True: there is a vocabulary."""
+        return self._model is not None
+
+    @property
+    def vocab_size(self) -> int:
+        return self._fitted().get_vocab_size()
+
+    def fit(self, raws: Iterable[str]) -> None:
+        """Train on the training texts. Raises DataError if one is empty or not a `str`."""
+        library, texts = _library(), checked_texts(raws)
+        for text in texts:
+            utf8(text)  # a DataError here, not an error of the library's further down
+        model = library.Tokenizer(library.models.BPE())
+        model.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False)
+        model.decoder = library.decoders.ByteLevel()
+        trainer = library.trainers.BpeTrainer(
+            vocab_size=self._num_wanted,
+            initial_alphabet=sorted(library.pre_tokenizers.ByteLevel.alphabet()),
+            show_progress=False,
+        )
+        with _one_thread():
+            model.train_from_iterator(texts, trainer)
+        self._model = model
+
+    def state(self) -> dict[str, Any]:
+        return {} if self._model is None else json.loads(self._model.to_str())
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Take back what `state` gave. Raises ValueError if that is not a byte-level BPE."""
+        if not state:
+            return
+        try:
+            model = _library().Tokenizer.from_str(json.dumps(state))
+        except Exception as error:  # the library raises bare Exception
+            raise ValueError(f"state is not the JSON of a tokenizer: {error}") from None
+        parts = [(state.get(part) or {}).get("type") for part in ("model", "pre_tokenizer", "decoder")]
+        if parts != ["BPE", "ByteLevel", "ByteLevel"] or state.get("normalizer"):
+            raise ValueError(f"state is a tokenizer of {parts}; BPE reads back only what its own state() gave")
+        self._model = model
+
+    def _fitted(self) -> Any:
+        if self._model is None:
+            raise ValueError("BPE has no vocabulary yet; call fit(texts)")
+        return self._model
+
+    def _ids(self, text: str) -> Tensor:
+        utf8(text)  # refuses what the library cannot take
+        return torch.tensor(self._fitted().encode(text).ids)
+
+    def _text(self, ids: np.ndarray) -> str:
+        return self._fitted().decode(ids.tolist(), skip_special_tokens=False)
+
+
+def _library() -> Any:
+    try:
+        import tokenizers
+        import tokenizers.decoders
+        import tokenizers.models
+        import tokenizers.pre_tokenizers
+        import tokenizers.trainers
+    except ImportError as error:
+        raise ValueError('BPE needs the library tokenizers; pip install "seqkit[text]"') from error
+    return tokenizers
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Train without threads: once it has used them, the library writes to stderr whenever a loader worker is forked."""
+    name = "TOKENIZERS_PARALLELISM"
+    before = os.environ.get(name)
+    os.environ[name] = "false"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before

@@ -1,0 +1,138 @@
+"""What the tests share: raw examples for every registered tokenizer, ways to build every registered backbone.
+
+A test that asks for `sample` runs for every registered tokenizer, one that asks for `build` for every backbone.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import settings
+
+from seqkit.contract import Backbone, Tokenizer, Tokens
+from seqkit.layers.attention import Attention
+from seqkit.layers.block import Block
+from seqkit.layers.mlp import MLP, ReLUSquared
+from seqkit.layers.position import Rotary
+from seqkit.registry import find, parts
+
+settings.register_profile("seqkit", deadline=None, max_examples=40)  # a busy machine is no failure
+settings.load_profile("seqkit")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A tokenizer not fitted yet, raws of different lengths (to fit on too), and raws that it must refuse."""
+
+    build: Callable[[], Tokenizer]
+    raws: list[Any]
+    bad: list[Any]
+
+    def fitted(self) -> Tokenizer:
+        tokenizer = self.build()
+        if hasattr(tokenizer, "fit"):
+            tokenizer.fit(self.raws)
+        return tokenizer
+
+    def encoded(self) -> tuple[Tokenizer, list[Tokens]]:
+        tokenizer = self.fitted()
+        return tokenizer, [tokenizer.encode(raw) for raw in self.raws]
+
+
+def _text(name: str, **settings: Any) -> Sample:
+    raws = ["to be, or not to be", "the question", "a sea of troubles, and"]
+    return Sample(partial(find("tokenizer", name).load(), **settings), raws, ["", 7])
+
+
+def _images() -> Sample:
+    g = torch.Generator().manual_seed(0)
+    raws = [torch.rand(1, h, w, generator=g) for h, w in ((4, 9), (6, 6), (2, 6))]
+    bad = [torch.rand(1, 5, 6), torch.rand(3, 4, 6), torch.full((1, 4, 6), torch.nan)]
+    return Sample(partial(find("tokenizer", "Patches").load(), (2, 3)), raws, bad)
+
+
+def _sounds() -> Sample:
+    from seqkit.tokenizers import Waveform
+
+    g = torch.Generator().manual_seed(0)
+    raws = [Waveform(torch.rand(t, generator=g) - 0.5, 8_000) for t in (620, 411, 730)]
+    bad = [Waveform(torch.zeros(0), 8_000), Waveform(torch.full((500,), torch.nan), 8_000)]
+    return Sample(partial(find("tokenizer", "LogMel").load(), 8_000, num_mels=7), raws, bad)
+
+
+def _graphs() -> Sample:
+    from seqkit.tokenizers import GraphData
+
+    g = torch.Generator().manual_seed(0)
+    raws = []
+    for n, pairs in ((5, [(0, 1), (1, 2), (3, 4)]), (3, []), (7, [(0, 6), (6, 3), (3, 0), (2, 5)])):
+        edges = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T
+        types = torch.arange(len(pairs)) % 2
+        raws.append(GraphData(torch.randn(n, 3, generator=g), edges, types))
+    bad = [(0, []), [(0, "one")], GraphData(torch.zeros(2, 11), torch.zeros(2, 0, dtype=torch.int64))]
+    return Sample(partial(find("tokenizer", "Graph").load(), 3, num_edge_types=2, reach=2), raws, bad)
+
+
+SAMPLES: dict[str, Callable[[], Sample]] = {
+    "Bytes": lambda: _text("Bytes"),
+    "Characters": lambda: _text("Characters"),
+    "Words": lambda: _text("Words"),
+    "BPE": lambda: _text("BPE", vocab_size=263),
+    "Patches": _images,
+    "LogMel": _sounds,
+    "Graph": _graphs,
+    "Molecule": lambda: Sample(
+        find("tokenizer", "Molecule").load(), ["CC(=O)O", "c1ccccc1O", "[Na+].[Cl-]"], ["", "n(H)(", 7]
+    ),
+}
+
+
+def _modern(dim: int, num_heads: int) -> Block:
+    """A block in which every part is another one than the default."""
+    return Block(
+        dim,
+        num_heads,
+        attention=partial(Attention, qk_norm=torch.nn.RMSNorm, bias=False),
+        mlp=partial(MLP, activation=ReLUSquared, ratio=1.5, bias=False),
+        norm=torch.nn.RMSNorm,
+    )
+
+
+def backbones() -> dict[str, Callable[..., Backbone]]:
+    """`(dim, causal=...) -> Backbone` for every registered backbone, and some variants."""
+    builds = {name: partial(part.load(), depth=2) for name, part in parts("backbone").items()}
+    transformer = partial(builds["Transformer"], num_heads=3)
+
+    def rotary(dim: int, causal: bool) -> Backbone:
+        return transformer(dim, causal=causal, position=Rotary(), block=_modern)
+
+    return {**builds, "Transformer": transformer, "Transformer-rotary": rotary}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "sample" in metafunc.fixturenames:
+        metafunc.parametrize("sample", sorted(parts("tokenizer")), indirect=True)
+    if "build" in metafunc.fixturenames:
+        metafunc.parametrize("build", sorted(backbones()), indirect=True)
+
+
+@pytest.fixture
+def sample(request: pytest.FixtureRequest) -> Sample:
+    if request.param not in SAMPLES:
+        pytest.fail(
+            f"tokenizer {request.param} is registered, but has no raw examples: add it to SAMPLES in {__file__}"
+        )
+    return SAMPLES[request.param]()
+
+
+@pytest.fixture
+def build(request: pytest.FixtureRequest) -> Callable[..., Backbone]:
+    return backbones()[request.param]
+
+
+@pytest.fixture(autouse=True)
+def _same_weights_every_time() -> None:
+    torch.manual_seed(0)

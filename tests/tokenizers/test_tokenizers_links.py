@@ -1,0 +1,119 @@
+"""Links from edges: kinds are networkx's shortest-path lengths, and large graphs never become n x n."""
+
+import tracemalloc
+
+import networkx as nx
+import pytest
+import torch
+from torch.testing import assert_close
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from seqkit.contract import DataError
+from seqkit.tokenizers import links as links_module
+from seqkit.tokenizers.links import link, merge_edges, num_kinds
+
+
+def edges_of(graph):
+    return torch.tensor(list(graph.edges), dtype=torch.int64).reshape(-1, 2).T.contiguous()
+
+
+def kinds(links):
+    """{(reader, read): kind}, each pair once."""
+    found = {(i, j): k for i, j, k in zip(*links.edges.tolist(), links.kinds.tolist())}
+    assert len(found) == len(links)
+    return found
+
+
+@pytest.mark.parametrize("bitmap_nodes", [8192, 0], ids=["bitmap", "sorted"])
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize(("reach", "max_hops"), [(1, 7), (2, 7), (3, 2), (None, 3), (None, 11), (5, 1)])
+def test_kinds_are_shortest_path_lengths(monkeypatch, bitmap_nodes, directed, reach, max_hops):
+    monkeypatch.setattr(links_module, "_BITMAP_NODES", bitmap_nodes)
+    for seed in range(5):
+        graph = nx.gnp_random_graph(17, 0.09, seed=seed, directed=directed)  # falls into several components
+        edges, types = merge_edges(edges_of(graph), None, 17, directed=directed)
+        got = kinds(link(edges, types, 17, num_edge_types=1, reach=reach, max_hops=max_hops))
+        expected = {
+            (target, source): min(hops, max_hops)
+            for source, lengths in nx.all_pairs_shortest_path_length(graph)
+            for target, hops in lengths.items()
+            if hops > 0 and (reach is None or hops <= reach)
+        }
+        assert got == expected
+        assert max(got.values()) <= num_kinds(1, reach, max_hops)
+
+
+def test_direct_edges_keep_their_type_and_hops_count_on_from_there():
+    edges, types = merge_edges(torch.tensor([[0, 1, 2], [1, 2, 3]]), torch.tensor([2, 0, 1]), 4, directed=True)
+    got = kinds(link(edges, types, 4, num_edge_types=3, reach=None, max_hops=5))
+    assert got == {(1, 0): 3, (2, 1): 1, (3, 2): 2, (2, 0): 4, (3, 1): 4, (3, 0): 5}
+
+
+def test_edges_are_merged_without_loops_and_both_ways_unless_directed():
+    edges, types = torch.tensor([[1, 0, 2, 2, 1], [0, 1, 2, 1, 0]]), torch.tensor([1, 1, 0, 0, 1])
+    both, both_types = merge_edges(edges, types, 3, directed=False)
+    assert_close(both, torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]))
+    assert_close(both_types, torch.tensor([1, 1, 0, 0]))
+    one, one_types = merge_edges(edges, types, 3, directed=True)
+    assert_close(one, torch.tensor([[0, 1, 2], [1, 0, 1]]))
+    assert_close(one_types, torch.tensor([1, 1, 0]))
+
+
+@pytest.mark.parametrize("types", [[0, 1], [1, 0]])
+def test_one_pair_with_two_types_is_refused(types):
+    with pytest.raises(DataError, match="different types join nodes"):
+        merge_edges(torch.tensor([[3, 4], [4, 3]]), torch.tensor(types), 5, directed=False)
+
+
+@pytest.mark.parametrize("reach", [1, 3, None])
+def test_no_edges_are_no_links(reach):
+    edges, types = merge_edges(torch.zeros(2, 0, dtype=torch.int64), None, 3, directed=False)
+    assert len(link(edges, types, 3, num_edge_types=1, reach=reach, max_hops=2)) == 0
+
+
+class Largest(TorchDispatchMode):
+    """How many elements the largest tensor has that any operation returns."""
+
+    numel = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        out = function(*args, **(kwargs or {}))
+        self.numel = max(
+            [self.numel, *(x.numel() for x in torch.utils._pytree.tree_leaves(out) if isinstance(x, torch.Tensor))]
+        )
+        return out
+
+
+@pytest.mark.parametrize("reach", [1, 3])
+def test_a_graph_of_20000_nodes_never_becomes_n_by_n(reach):
+    def ring(n):
+        edges = torch.stack([torch.arange(n), (torch.arange(n) + 1) % n])
+        edges, types = merge_edges(edges, None, n, directed=False)
+        return link(edges, types, n, num_edge_types=1, reach=reach, max_hops=8)
+
+    with Largest():
+        ring(11)  # what torch imports on first use is not to be counted
+    n = 20_011
+    tracemalloc.start()
+    with Largest() as largest:
+        links = ring(n)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(links) == 2 * reach * n
+    assert n < largest.numel <= 4 * len(links)
+    assert peak_bytes < n * n / 20
+
+
+def test_more_links_than_memory_holds_are_refused():
+    star = torch.stack([torch.zeros(9999, dtype=torch.int64), torch.arange(1, 10_000)])
+    edges, types = merge_edges(star, None, 10_000, directed=False)
+    with pytest.raises(DataError, match="take a smaller reach"):
+        link(edges, types, 10_000, num_edge_types=1, reach=2, max_hops=8)
+
+
+@pytest.mark.parametrize(
+    ("counts", "name"), [((0, 1, 1), "num_edge_types"), ((1, 0, 1), "reach"), ((1, None, 0), "max_hops")]
+)
+def test_counts_below_one_are_refused(counts, name):
+    with pytest.raises(ValueError, match=f"{name}=0"):
+        num_kinds(*counts)
