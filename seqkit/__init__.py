@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from seqkit.contract import (
-        Backbone, Cache, DataError, Embedded, Links, Objective, Score, TokenBatch, Tokenizer, Tokens, TokenSpec,
+        Backbone,
+        Cache,
+        DataError,
+        Embedded,
+        Links,
+        Objective,
+        Score,
+        TokenBatch,
+        Tokenizer,
+        Tokens,
+        TokenSpec,
     )
     from seqkit.generate import generate
     from seqkit.model import Model
@@ -19,7 +29,16 @@ __version__ = "0.1.0"
 
 _HOME = {
     "contract": (
-        "Backbone", "Cache", "DataError", "Embedded", "Links", "Objective", "Score", "TokenBatch", "Tokenizer", "Tokens",
+        "Backbone",
+        "Cache",
+        "DataError",
+        "Embedded",
+        "Links",
+        "Objective",
+        "Score",
+        "TokenBatch",
+        "Tokenizer",
+        "Tokens",
         "TokenSpec",
     ),
     "generate": ("generate",),
@@ -27,9 +46,22 @@ _HOME = {
     "registry": ("register",),
     "run": ("load",),
 }
-__all__ = [  # noqa: F822, resolved on first use
-    "Backbone", "Cache", "DataError", "Embedded", "Links", "Model", "Objective", "Score", "TokenBatch", "Tokenizer",
-    "Tokens", "TokenSpec", "generate", "load", "register",
+__all__ = [
+    "Backbone",
+    "Cache",
+    "DataError",
+    "Embedded",
+    "Links",
+    "Model",
+    "Objective",
+    "Score",
+    "TokenBatch",
+    "Tokenizer",
+    "Tokens",
+    "TokenSpec",
+    "generate",
+    "load",
+    "register",
 ]
 
 

@@ -115,13 +115,13 @@ def _evaluate(args: argparse.Namespace, overrides: list[str]) -> int:
 def _predict(args: argparse.Namespace, overrides: list[str]) -> int:
     _import_plugins(args.plugin)
     _quiet()
-    from seqkit.data.files import read_raw
+    from seqkit.data.raw import read_raws
     from seqkit.run import load
 
     loaded = load(args.run)
-    raws = [read_raw(given, loaded.tokenizer) for given in args.inputs]
-    for given, answer in zip(args.inputs, loaded.predict(raws)):
-        print(f"{given}\t{answer}")
+    named = [pair for given in args.inputs for pair in read_raws(given, loaded.tokenizer)]
+    for (name, _), answer in zip(named, loaded.predict([raw for _, raw in named])):
+        print(f"{name}\t{answer}")
     return 0
 
 
@@ -150,7 +150,9 @@ def _list(args: argparse.Namespace, overrides: list[str]) -> int:
     plural = {f"{kind}s": kind for kind in KINDS} | {"recipes": "recipe", "data": "source", "datasets": "source"}
     if args.what is not None and args.what not in plural and args.what not in plural.values():
         raise UsageError(f"there is nothing called {args.what!r} to list; {suggest(args.what, plural)}")
-    wanted = [plural.get(args.what, args.what)] if args.what else ["recipe", "source", "tokenizer", "backbone", "objective"]
+    wanted = (
+        [plural.get(args.what, args.what)] if args.what else ["recipe", "source", "tokenizer", "backbone", "objective"]
+    )
     for kind in wanted:
         table = Table(title={"source": "data sets (data.source)"}.get(kind, f"{kind}s"), title_justify="left", box=None)
         table.add_column("name", style="bold", no_wrap=True)
@@ -176,7 +178,9 @@ def _inspect(args: argparse.Namespace, overrides: list[str]) -> int:
     from seqkit.report.inspect import inspect
 
     folder = args.out or Path("runs") / "inspect"
-    path = inspect(parse(read_recipe(args.recipe, args.preset), overrides), folder / f"{args.recipe.replace('/', '-')}.png")
+    path = inspect(
+        parse(read_recipe(args.recipe, args.preset), overrides), folder / f"{args.recipe.replace('/', '-')}.png"
+    )
     print(path)
     return 0
 
@@ -212,10 +216,16 @@ def _front() -> argparse.ArgumentParser:
     def add(name: str, text: str, **kwargs: Any) -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text, description=text, allow_abbrev=False, **kwargs)
         if name not in ("list", "doctor"):
-            command.add_argument("--plugin", type=Path, action="append", default=[], help="a Python file of yours that registers parts")
+            command.add_argument(
+                "--plugin", type=Path, action="append", default=[], help="a Python file of yours that registers parts"
+            )
         return command
 
-    fit = add("fit", "train a recipe, test it, write a run folder", epilog="Any key of the recipe: --model.backbone LSTM --seed 2 …")
+    fit = add(
+        "fit",
+        "train a recipe, test it, write a run folder",
+        epilog="Any key of the recipe: --model.backbone LSTM --seed 2 …",
+    )
     fit.add_argument("recipe", help="a name (seqkit list recipes) or a YAML file, such as a run's config.yaml")
     fit.add_argument("--preset", help="a named variant of the recipe, such as debug")
     fit.add_argument("--out", type=Path, help="the run folder (default: runs/RECIPE/TIME)")
@@ -233,7 +243,9 @@ def _front() -> argparse.ArgumentParser:
     generate.add_argument("--temperature", type=float, default=0.8, help="0 is greedy (default 0.8)")
     generate.add_argument("--top-k", type=int, help="draw only among the k likeliest tokens")
     generate.add_argument("--seed", type=int, default=0)
-    add("list", "what there is, and when to use it").add_argument("what", nargs="?", help="recipes, tokenizers, backbones, …")
+    add("list", "what there is, and when to use it").add_argument(
+        "what", nargs="?", help="recipes, tokenizers, backbones, …"
+    )
     inspect = add("inspect", "draw how one real example becomes tokens")
     inspect.add_argument("recipe", help="a name or a YAML file")
     inspect.add_argument("--preset", help="a named variant of the recipe")
@@ -268,6 +280,8 @@ def _quiet() -> None:
         "isinstance.treespec, LeafSpec",
         "exists and is not empty",
         "smaller than the logging interval",
+        "no `val_dataloader`",
+        "Total length of `list`",
     ):
         warnings.filterwarnings("ignore", message=f".*{advice}.*")
 

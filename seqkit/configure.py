@@ -57,7 +57,9 @@ def find_recipe(name: str) -> tuple[str, Path]:
     path = Path(name)
     if path.suffix in (".yaml", ".yml"):
         if not path.is_file():
-            raise UsageError(f"there is no recipe file {name}; give a path to a YAML file or one of: {', '.join(recipe_names())}")
+            raise UsageError(
+                f"there is no recipe file {name}; give a path to a YAML file or one of: {', '.join(recipe_names())}"
+            )
         return path.stem, path
     if name in recipe_names():
         return name, recipe_folder() / f"{name}.yaml"
@@ -80,7 +82,9 @@ def read_recipe(name: str, preset: str | None = None) -> dict[str, Any]:
     presets = config.pop("presets", None) or {}
     if preset is not None:
         if preset not in presets:
-            raise UsageError(f"recipe {name} has no preset {preset!r}; {suggest(preset, presets) if presets else 'it has none'}")
+            raise UsageError(
+                f"recipe {name} has no preset {preset!r}; {suggest(preset, presets) if presets else 'it has none'}"
+            )
         config = _merged(_resolved(config), _resolved(presets[preset]))
     config.setdefault("recipe", title)
     return _resolved(config)
@@ -92,7 +96,10 @@ def _merged(base: Any, over: Any) -> Any:
         return over
     if "class_path" in base and over.get("class_path", base["class_path"]) != base["class_path"]:
         return over
-    return {key: _merged(base[key], over[key]) if key in base and key in over else over.get(key, base.get(key)) for key in {**base, **over}}
+    return {
+        key: _merged(base[key], over[key]) if key in base and key in over else over.get(key, base.get(key))
+        for key in {**base, **over}
+    }
 
 
 def _resolved(config: dict[str, Any]) -> dict[str, Any]:
@@ -107,7 +114,9 @@ def _resolved(config: dict[str, Any]) -> dict[str, Any]:
             value = value | {"class_path": class_path(NAMED[key], value["class_path"])}
         if "class_path" in value:
             arguments = value.get("init_args") or {}
-            return value | {"init_args": {k: walk(v, f"{key}.{k}") for k, v in arguments.items()}} if arguments else value
+            return (
+                value | {"init_args": {k: walk(v, f"{key}.{k}") for k, v in arguments.items()}} if arguments else value
+            )
         return {k: walk(v, f"{key}.{k}".lstrip(".")) for k, v in value.items()}
 
     return walk(config, "")
@@ -123,18 +132,21 @@ def class_path(kind: str, name: str) -> str:
         raise UsageError(str(error)) from None
 
 
-def _check_trusted(value: Any) -> None:
+def _check_trusted(config: Any) -> None:
     """Raise UsageError for a class path outside the packages that recipes may name: a YAML file is data, not code."""
-    if isinstance(value, dict):
-        path = value.get("class_path")
-        registered = {part.class_path for kind in _ENTRY_POINTS for part in parts(kind).values()}
+    registered = {part.class_path for kind in _ENTRY_POINTS for part in parts(kind).values()}
+
+    def walk(value: Any) -> None:
+        path = value.get("class_path") if isinstance(value, dict) else None
         if isinstance(path, str) and path.split(".")[0] not in _TRUSTED and path not in registered:
             raise UsageError(
                 f"the recipe names {path}, which is neither seqkit's nor a registered plug-in; "
                 "install its package, or name its file with --plugin if you trust it"
             )
-    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        _check_trusted(inner)
+        for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+            walk(inner)
+
+    walk(config)
 
 
 # ── from dictionaries to objects ─────────────────────────────────────────────────────────────────────────────────────
@@ -149,9 +161,13 @@ def parser(*, with_data: bool = True, prog: str = "seqkit fit RECIPE") -> Any:
     from seqkit.model import Model
     from seqkit.optim import OptimizerPart, Schedule
 
-    p = ArgumentParser(prog=prog, exit_on_error=False, description="Every key of a recipe; give `--key value` to override it.")
+    p = ArgumentParser(
+        prog=prog, exit_on_error=False, description="Every key of a recipe; give `--key value` to override it."
+    )
     p.add_argument("--config", action="config", help="(the recipe)")
-    p.add_argument("--tokenizer", type=Tokenizer, required=True, help="cuts raw examples into tokens (seqkit list tokenizers)")
+    p.add_argument(
+        "--tokenizer", type=Tokenizer, required=True, help="cuts raw examples into tokens (seqkit list tokenizers)"
+    )
     p.add_class_arguments(Model, "model", skip={"spec"}, instantiate=False)
     if with_data:
         from seqkit.data.loader import Data
@@ -161,10 +177,20 @@ def parser(*, with_data: bool = True, prog: str = "seqkit fit RECIPE") -> Any:
         p.add_class_arguments(Data, "data")
         p.add_argument("--optimizer", type=OptimizerPart, default={"class_path": "seqkit.optim.AdamW"})
         p.add_argument("--schedule", type=Schedule, default={"class_path": "seqkit.optim.Cosine"})
-        skip = {"logger", "callbacks", "default_root_dir", "enable_checkpointing", "plugins", "profiler", "model_registry"}
+        skip = {
+            "logger",
+            "callbacks",
+            "default_root_dir",
+            "enable_checkpointing",
+            "plugins",
+            "profiler",
+            "model_registry",
+        }
         skip &= set(inspect.signature(pl.Trainer.__init__).parameters)
         p.add_class_arguments(pl.Trainer, "trainer", instantiate=False, skip=skip)
-        p.set_defaults({"trainer.max_epochs": None, "trainer.enable_model_summary": False, "trainer.log_every_n_steps": 20})
+        p.set_defaults(
+            {"trainer.max_epochs": None, "trainer.enable_model_summary": False, "trainer.log_every_n_steps": 20}
+        )
     return p
 
 
@@ -237,8 +263,13 @@ def _source_for(path: Path) -> dict[str, Any]:
         ("TextFiles", {".txt", ".md"}),
     ):
         if suffixes & fitting:
-            given: Any = [str(p) for p in sorted(path.rglob("*")) if p.suffix in fitting] if path.is_dir() else str(path)
-            return {"class_path": find("source", name).class_path, "init_args": {"path": str(path) if name != "TextFiles" else given}}
+            given: Any = (
+                [str(p) for p in sorted(path.rglob("*")) if p.suffix in fitting] if path.is_dir() else str(path)
+            )
+            return {
+                "class_path": find("source", name).class_path,
+                "init_args": {"path": str(path) if name != "TextFiles" else given},
+            }
     raise UsageError(f"{path} holds neither text, nor images or sounds in folders by class, nor a CSV of molecules")
 
 
@@ -246,12 +277,18 @@ def _one_line(message: str, p: Any, config: dict[str, Any]) -> str:
     """jsonargparse's message in one line, with the nearest key for one that is unknown."""
     text = " ".join(re.sub(r"\. Got value: Namespace\(.*", "", message, flags=re.DOTALL).split())
     text = text.replace("collections.abc.", "").replace("torch.nn.modules.module.", "")
-    known = [action.dest for action in p._actions if "." in action.dest or action.dest in ("seed", "tokenizer", "optimizer")]
-    unknown = re.search(r"unrecognized arguments: --([\w.\-]+)", text) or re.search(r"[Kk]ey '([\w.\-]+)' is not expected", text)
+    known = [
+        action.dest for action in p._actions if "." in action.dest or action.dest in ("seed", "tokenizer", "optimizer")
+    ]
+    unknown = re.search(r"unrecognized arguments: --([\w.\-]+)", text) or re.search(
+        r"[Kk]ey '([\w.\-]+)' is not expected", text
+    )
     if unknown:
         key = unknown[1]
         near = difflib.get_close_matches(key, [*known, *_keys_of(config)], n=1, cutoff=0.5)
-        return f"there is no key {key!r}" + (f"; did you mean {near[0]}?" if near else "; --print_config shows all keys")
+        return f"there is no key {key!r}" + (
+            f"; did you mean {near[0]}?" if near else "; --print_config shows all keys"
+        )
     refused = re.search(r"class_path '([\w.]+)': .*Option '(\w+)' is not accepted", text)
     if refused:
         names = _arguments(refused[1])

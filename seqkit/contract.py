@@ -69,7 +69,9 @@ class TokenSpec:
         content = tokens.content
         if self.ids:
             if content.ndim != 1:
-                raise DataError(f"content is [n f] vectors, but the tokenizer's spec promises ids below {self.vocab_size}")
+                raise DataError(
+                    f"content is [n f] vectors, but the tokenizer's spec promises ids below {self.vocab_size}"
+                )
             if len(content) and (int(content.min()) < 0 or int(content.max()) >= self.vocab_size):
                 wrong = int(content.max()) if int(content.max()) >= self.vocab_size else int(content.min())
                 raise DataError(f"content holds id {wrong}, outside the vocabulary of {self.vocab_size}")
@@ -81,7 +83,9 @@ class TokenSpec:
             given = "no links" if tokens.links is None else "links"
             raise DataError(f"tokens come with {given}, but the spec has num_links={self.num_links}")
         if tokens.links is not None and len(tokens.links) and int(tokens.links.kinds.max()) > self.num_links:
-            raise DataError(f"a link has kind {int(tokens.links.kinds.max())}; the spec knows kinds 1 to {self.num_links}")
+            raise DataError(
+                f"a link has kind {int(tokens.links.kinds.max())}; the spec knows kinds 1 to {self.num_links}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +202,10 @@ class TokenBatch(_Moves):
                 )
         valid = torch.arange(n) < torch.tensor([len(x) for x in examples])[:, None]
         if bool(valid.all()):
-            content, positions = torch.stack([x.content for x in examples]), torch.stack([x.positions for x in examples])
+            content, positions = (
+                torch.stack([x.content for x in examples]),
+                torch.stack([x.positions for x in examples]),
+            )
         else:
             content = first.content.new_zeros(b, n, *first.content.shape[1:])
             positions = first.positions.new_zeros(b, n, first.positions.shape[1])
@@ -332,8 +339,13 @@ class Objective(Stateful, ABC):
         return {}
 
     def answer(self, prediction: Tensor) -> list[Any]:
-        """A prediction in the user's words, one entry per example (class names, numbers in the target's unit)."""
-        return prediction.tolist()
+        """A prediction in the user's words, one entry per example (class names, numbers in the target's unit).
+
+        Raises ValueError where the objective has no such answer.
+        """
+        raise ValueError(
+            f"{type(self).__name__} gives no answer to a raw example; continue a text with `seqkit generate`"
+        )
 
 
 # ── the three modules: weights, no meaning ───────────────────────────────────────────────────────────────────────────
@@ -366,7 +378,7 @@ class Backbone(nn.Module, ABC):
     def forward(self, embedded: Embedded, cache: Cache | None = None) -> Tensor:
         """Hidden vectors [b n d], zero where padded. With a cache, `embedded` continues what the cache has read."""
 
-    def init_cache(self, batch_size: int, max_tokens: int) -> Cache:
+    def init_cache(self, max_tokens: int) -> Cache:
         """An empty cache for `max_tokens` columns. Raises ValueError if the backbone is not causal."""
         raise ValueError(f"{type(self).__name__} keeps no cache; generate with use_cache=False")
 

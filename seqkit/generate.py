@@ -42,7 +42,9 @@ def generate(
     if not prompts or any(prompt.ndim != 1 or len(prompt) == 0 for prompt in prompts):
         raise ValueError("a prompt has no tokens; give at least one to start from")
     if temperature < 0 or (top_k is not None and top_k < 1) or (context is not None and context < 2):
-        raise ValueError(f"temperature={temperature}, top_k={top_k}, context={context}: they should be >= 0, >= 1 and >= 2")
+        raise ValueError(
+            f"temperature={temperature}, top_k={top_k}, context={context}: they should be >= 0, >= 1 and >= 2"
+        )
     device = next(model.parameters()).device
     generator = torch.Generator(device).manual_seed(seed)
     texts = [prompt.to(device) for prompt in prompts]
@@ -54,9 +56,9 @@ def generate(
         for _ in range(max_new_tokens):
             longest = max(len(text) for text in texts)
             if fresh or (context is not None and read + 1 > context):
-                keep = longest if context is None or longest <= context and fresh else max(1, context // 2)
+                keep = longest if context is None or (longest <= context and fresh) else max(1, context // 2)
                 window, lengths = _columns([text[-keep:] for text in texts])
-                cache = model.backbone.init_cache(len(texts), context or longest + max_new_tokens) if use_cache else None
+                cache = model.backbone.init_cache(context or longest + max_new_tokens) if use_cache else None
                 read, fresh = window.content.shape[1], False
                 start = [len(text) - len(text[-keep:]) for text in texts]
                 scores = _last(model, window, lengths, cache)
@@ -104,7 +106,13 @@ def _choose(scores: Tensor, temperature: float, top_k: int | None, generator: to
 
 
 def stream_text(
-    loaded: Loaded, prompt: str, max_new_tokens: int, *, temperature: float = 1.0, top_k: int | None = None, seed: int = 0
+    loaded: Loaded,
+    prompt: str,
+    max_new_tokens: int,
+    *,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    seed: int = 0,
 ) -> Iterator[str]:
     """Yield a trained language model's continuation of `prompt`, piece by piece as it becomes readable.
 
@@ -112,7 +120,9 @@ def stream_text(
     """
     tokenizer = loaded.tokenizer
     if not hasattr(tokenizer, "decode") or not loaded.model.spec.ids:
-        raise ValueError(f"{type(tokenizer).__name__} cannot turn ids back into text; generate from a text recipe's run")
+        raise ValueError(
+            f"{type(tokenizer).__name__} cannot turn ids back into text; generate from a text recipe's run"
+        )
     context = loaded.config["data"].get("window")
     prompt_ids = tokenizer.encode(prompt).content
     ids, shown = prompt_ids.tolist(), len(tokenizer.decode(prompt_ids))

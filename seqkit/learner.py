@@ -74,7 +74,7 @@ class Learner(pl.LightningModule):
         score = self.objective.score(prediction, task.target)
         if not bool(torch.isfinite(score.loss)):
             raise DivergedError(
-                f"the loss is {float(score.loss)} in step {self.global_step} (batch {index} of epoch {self.current_epoch}); "
+                f"the loss is {float(score.loss.detach())} in step {self.global_step} (batch {index} of epoch {self.current_epoch}); "
                 "lower the learning rate, clip gradients, or look for extreme inputs. The last checkpoint is untouched"
             )
         self.tokens_seen += task.batch.num_tokens
@@ -86,7 +86,9 @@ class Learner(pl.LightningModule):
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Turn the gradient of a sum into that of a mean, before clipping."""
         # Lightning divides each micro-batch's loss by their number, and DDP averages gradients over devices: undo both
-        count = self.trainer.strategy.reduce(torch.as_tensor(self._count, device=self.device, dtype=torch.float32), reduce_op="sum")
+        count = self.trainer.strategy.reduce(
+            torch.as_tensor(self._count, device=self.device, dtype=torch.float32), reduce_op="sum"
+        )
         scale = self.trainer.accumulate_grad_batches * self.trainer.world_size / count.clamp(min=1)
         gradients = [p.grad for p in self.parameters() if p.grad is not None]
         torch._foreach_mul_(gradients, scale)
@@ -105,7 +107,7 @@ class Learner(pl.LightningModule):
         self._report("test")
 
     def _evaluate(self, split: str, batch: Labelled, index: int) -> None:
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
             torch.manual_seed(self.seed * 1_000_003 + index)  # the same tokens are hidden in every evaluation
             task = self.objective.prepare(*batch)
         score = self.objective.score(self.model(task.batch, task.hide), task.target)

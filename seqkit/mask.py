@@ -35,7 +35,9 @@ def who_reads_whom(
     valid, where = embedded.valid, embedded.positions
     if past is not None:
         if embedded.links is not None or embedded.segments is not None:
-            raise ValueError("a cache continues plain sequences; encode graphs and packed sequences at once, without one")
+            raise ValueError(
+                "a cache continues plain sequences; encode graphs and packed sequences at once, without one"
+            )
         valid, where = torch.cat([past[0], valid], dim=1), torch.cat([past[1], where], dim=1)
     rotation = position.rotation(embedded.positions, channels) if position is not None else None
     bias = position.bias(embedded.positions, where, num_heads) if position is not None else None

@@ -72,7 +72,11 @@ def check_fit(spec: TokenSpec, backbone: Backbone, objective: Objective) -> None
     """Raise ValueError, with what to change, if these three cannot give right results together."""
     name, aim = type(backbone).__name__, type(objective).__name__
     if objective.causal is not None and objective.causal != backbone.causal:
-        does = "reads later tokens, which it would have to predict" if objective.causal else "cannot read what follows a token"
+        does = (
+            "reads later tokens, which it would have to predict"
+            if objective.causal
+            else "cannot read what follows a token"
+        )
         raise ValueError(f"{aim} does not fit this {name}, which {does}; build it with causal={objective.causal}")
     if spec.num_links and not backbone.reads_links:
         raise ValueError(
@@ -80,5 +84,7 @@ def check_fit(spec: TokenSpec, backbone: Backbone, objective: Objective) -> None
             "use the backbone Transformer, or set the model's links to ignore"
         )
     if spec.num_links and objective.causal:
-        raise ValueError(f"{aim} goes from left to right, and linked tokens have no such order; use Masked, Classify or Regress")
+        raise ValueError(
+            f"{aim} goes from left to right, and linked tokens have no such order; use Masked, Classify or Regress"
+        )
     backbone.check(spec)

@@ -23,7 +23,7 @@ class OptimizerPart(ABC):
 
 
 class AdamW(OptimizerPart):
-    """Adam with decoupled decay, on matrices only: not on biases, norms, or tables of positions (`torch.optim.AdamW`)."""
+    """Adam with decoupled decay, on matrices (embedding tables among them) only: not on biases and norms (`torch.optim.AdamW`)."""
 
     def __init__(self, lr: float = 1e-3, *, betas: tuple[float, float] = (0.9, 0.99), weight_decay: float = 0.1):
         self.lr, self.betas, self.weight_decay = lr, betas, weight_decay
@@ -47,7 +47,9 @@ class Muon(OptimizerPart):
     lr: of Muon, whose steps have the size that AdamW's would (its `match_rms_adamw`). adamw: for the rest.
     """
 
-    def __init__(self, lr: float = 1e-3, *, momentum: float = 0.95, weight_decay: float = 0.1, adamw: AdamW | None = None):
+    def __init__(
+        self, lr: float = 1e-3, *, momentum: float = 0.95, weight_decay: float = 0.1, adamw: AdamW | None = None
+    ):
         self.lr, self.momentum, self.weight_decay = lr, momentum, weight_decay
         self.adamw = adamw or AdamW(lr)
 

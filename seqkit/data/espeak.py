@@ -9,12 +9,15 @@ import ctypes
 import json
 import struct
 import sys
+from pathlib import Path
 
 SYNCHRONOUS, UTF8, RATE, PITCH = 2, 1, 1, 3  # speak_lib.h: AUDIO_OUTPUT_SYNCHRONOUS, espeakCHARS_UTF8, parameters
 
 
 def main() -> int:
     import espeakng_loader
+
+    variants = Path(espeakng_loader.get_data_path()) / "voices" / "!v"
 
     lib = ctypes.CDLL(espeakng_loader.get_library_path())
     sound: list[bytes] = []
@@ -32,7 +35,8 @@ def main() -> int:
     lib.espeak_SetSynthCallback(keep)
     for line in sys.stdin:
         voice, word, rate, pitch = json.loads(line)
-        if lib.espeak_SetVoiceByName(voice.encode()) != 0:
+        known = (variants / voice.partition("+")[2]).is_file()  # of an unknown variant espeak-ng says nothing
+        if not known or lib.espeak_SetVoiceByName(voice.encode()) != 0:
             sys.stderr.write(f"espeak-ng has no voice {voice!r}")
             return 1
         lib.espeak_SetParameter(RATE, rate, 0)

@@ -132,7 +132,7 @@ class Cora(Source):
         if path is None:
             raise missing("cora/cora.npz", layout)
         try:
-            with np.load(path, allow_pickle=False) as arrays:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
                 x, edges, y, *masks = (torch.from_numpy(arrays[name]) for name in self.NAMES)
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             raise DataError(f"{path} cannot be read ({error}); {layout}") from error

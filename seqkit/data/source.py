@@ -106,7 +106,7 @@ def stratified(labels: Sequence[Any], fraction: float, seed: int) -> tuple[list[
     for members in strata.values():
         count = max(round(len(members) * fraction), 1) if fraction > 0 else 0
         aside.update(members[: min(count, len(members) - 1)])
-    order = shuffled(len(labels), seed)
+    order = shuffled(len(labels), -1 - seed)  # another order than the one that decided: its first ones are set aside
     return [i for i in order if i not in aside], [i for i in order if i in aside]
 
 

@@ -118,7 +118,7 @@ def _save(path: Path, clips: list[np.ndarray]) -> None:
 def _load(path: Path, num_clips: int) -> list[np.ndarray] | None:
     """The clips of a cached file, or None where it is damaged (they are then made again)."""
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             samples, ends = arrays["samples"], arrays["ends"]
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None

@@ -94,13 +94,15 @@ def dialogue(markdown: str) -> str:
     for paragraph in re.split(r"\n\s*\n", markdown):
         if paragraph.lstrip().startswith("#"):
             continue
-        paragraph = re.sub(r"(?<!\*)\*\*([^*]+)\*\*(?!\*)", "\0\\1:", paragraph)
+        paragraph = re.sub(r"(?<!\*)\*\*([^*]+)\*\*(?!\*)", lambda m: f"\0{m[1].replace(':', '')}:", paragraph)
         paragraph = re.sub(r"^\\?\[[^\]_]*\]_", "", paragraph, flags=re.MULTILINE)  # some lack the opening `_`
         paragraph = re.sub(r"([_*]).*?\1", "", paragraph.replace("__", "_"), flags=re.DOTALL)
         paragraph = re.sub(r"\\?\[.*?[\]_]", "", paragraph, flags=re.DOTALL)
         paragraph = re.sub(r"\\(.)", r"\1", paragraph).replace("& c", "&c")
         for line in paragraph.splitlines():
             line = " ".join(line.split())
+            if re.match(r"SCENE [IVX]+:", line):  # two headings lack their `#`
+                continue
             if line.startswith("\0"):
                 speeches.append([line[1:]])
             elif line and speeches:

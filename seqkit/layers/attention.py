@@ -37,11 +37,21 @@ class KeysValues:
         self.values: Tensor | None = None
 
     def extend(self, keys: Tensor, values: Tensor, start: int) -> tuple[Tensor, Tensor]:
-        """Write keys and values [b h n c] from slot `start` on; give all so far, [b h start+n c]."""
+        """Write keys and values [b h n c] from slot `start` on; give all so far, [b h start+n c].
+
+        Raises ValueError if there are not as many slots.
+        """
         if self.keys is None or self.values is None:
             b, h, _, c = keys.shape
-            self.keys, self.values = keys.new_empty(b, h, self.max_tokens, c), values.new_empty(b, h, self.max_tokens, c)
+            self.keys, self.values = (
+                keys.new_empty(b, h, self.max_tokens, c),
+                values.new_empty(b, h, self.max_tokens, c),
+            )
         end = start + keys.shape[2]
+        if end > self.max_tokens:
+            raise ValueError(
+                f"the cache has room for {self.max_tokens} tokens and was given {end}; make it with a larger max_tokens"
+            )
         self.keys[:, :, start:end], self.values[:, :, start:end] = keys, values
         return self.keys[:, :, :end], self.values[:, :, :end]
 
@@ -93,6 +103,9 @@ def rotate(x: Tensor, turn: Tensor) -> Tensor:
     In complex numbers: on a CPU five times as fast, forward and backward, as sines and cosines on halves (docs/decisions.md).
     """
     r = turn.shape[-1]
-    pairs = torch.view_as_complex(rearrange(x[..., : 2 * r].float(), "b h n (r two) -> b h n r two", two=2))
+    paired = x[..., : 2 * r] if x.dtype == torch.float64 else x[..., : 2 * r].float()
+    if x.shape[-1] % 2:
+        paired = paired.contiguous()  # complex numbers stand at even addresses only
+    pairs = torch.view_as_complex(rearrange(paired, "b h n (r two) -> b h n r two", two=2))
     turned = rearrange(torch.view_as_real(pairs * turn), "b h n r two -> b h n (r two)").to(x.dtype)
     return turned if x.shape[-1] == 2 * r else torch.cat([turned, x[..., 2 * r :]], dim=-1)

@@ -19,7 +19,13 @@ class MLP(nn.Module):
     """Two linear layers with an activation between. ratio: inner width / dim."""
 
     def __init__(
-        self, dim: int, *, ratio: float = 4.0, activation: type[nn.Module] = nn.GELU, bias: bool = True, dropout: float = 0.0
+        self,
+        dim: int,
+        *,
+        ratio: float = 4.0,
+        activation: type[nn.Module] = nn.GELU,
+        bias: bool = True,
+        dropout: float = 0.0,
     ):
         super().__init__()
         inner = round(dim * ratio)

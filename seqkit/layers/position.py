@@ -83,7 +83,9 @@ class Learned(AddedPosition):
         super().__init__(dim, num_axes)
         sizes = tuple(sizes)
         if len(sizes) != num_axes or num_axes == 0 or min(sizes) < 1:
-            raise ValueError(f"Learned(sizes={list(sizes)}) has {len(sizes)} axes, the tokens have {num_axes}; give one size each")
+            raise ValueError(
+                f"Learned(sizes={list(sizes)}) has {len(sizes)} axes, the tokens have {num_axes}; give one size each"
+            )
         self.sizes = sizes
         self.tables = nn.ParameterList([nn.Parameter(torch.randn(size, dim) * self.std) for size in sizes])
 
@@ -99,7 +101,10 @@ class Learned(AddedPosition):
                     f"position {int(low if low < 0 else high)} on axis {axis} is outside the learned table of {size}; "
                     f"shorten the input or resample the table with Learned.resampled"
                 )
-        return sum((F.embedding(index[..., axis], table) for axis, table in enumerate(self.tables)), start=positions.new_zeros(1))
+        return sum(
+            (F.embedding(index[..., axis], table) for axis, table in enumerate(self.tables)),
+            start=positions.new_zeros(1),
+        )
 
     def resampled(self, sizes: Sequence[int]) -> Learned:
         """The same table stretched linearly to other sizes, its ends kept at the ends (ViT at another resolution)."""
@@ -107,7 +112,9 @@ class Learned(AddedPosition):
         with torch.no_grad():
             for new, old in zip(other.tables, self.tables):
                 rows = rearrange(old, "size d -> 1 d size")
-                new.copy_(rearrange(F.interpolate(rows, len(new), mode="linear", align_corners=True), "1 d size -> size d"))
+                new.copy_(
+                    rearrange(F.interpolate(rows, len(new), mode="linear", align_corners=True), "1 d size -> size d")
+                )
         return other
 
 

@@ -55,7 +55,9 @@ class Classify(Objective):
         """Scores [b k] or [b n k]."""
         assert isinstance(embedder, Embedder)
         if not self.names:
-            raise ValueError("Classify does not know its classes yet; call fit(labels, names) before building the model")
+            raise ValueError(
+                "Classify does not know its classes yet; call fit(labels, names) before building the model"
+            )
         if self.per == "token":
             return PerToken(embedder.dim, len(self.names))
         return PerSequence(embedder.dim, len(self.names), pool=self.pool)
@@ -68,7 +70,9 @@ class Classify(Objective):
             raise DataError(f"labels are {got}; classifying per {self.per} needs whole numbers {list(shape)}")
         known = label[label != IGNORE]
         if len(known) and not 0 <= int(known.min()) <= int(known.max()) < len(self.names):
-            raise DataError(f"labels run from {int(known.min())} to {int(known.max())}; there are classes 0 to {len(self.names) - 1}")
+            raise DataError(
+                f"labels run from {int(known.min())} to {int(known.max())}; there are classes 0 to {len(self.names) - 1}"
+            )
         return Prepared(batch, None, label)
 
     def score(self, prediction: Tensor, target: Tensor) -> Score:
@@ -87,6 +91,7 @@ class Classify(Objective):
 
     def answer(self, prediction: Tensor) -> list[Any]:
         """The likeliest class's name per example (per token: a list of names)."""
+
         def named(index: Any) -> Any:
             return [named(i) for i in index] if isinstance(index, list) else self.names[index]
 

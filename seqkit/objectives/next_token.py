@@ -42,7 +42,9 @@ class NextToken(Objective):
         if not self.tied:
             return PerToken(embedder.dim, embedder.spec.vocab_size, bias=self.bias)
         if not isinstance(embedder.content, nn.Embedding):
-            raise ValueError("tied=True shares the lookup table, which this tokenizer's own embedder has not; use tied=False")
+            raise ValueError(
+                "tied=True shares the lookup table, which this tokenizer's own embedder has not; use tied=False"
+            )
         return Tied(embedder.content, embedder.position.std)
 
     def prepare(self, batch: TokenBatch, label: Tensor | None) -> Prepared:
@@ -50,7 +52,10 @@ class NextToken(Objective):
         if batch.content.shape[1] < 2:
             raise DataError("every text is a single token, so there is no next one to predict; give longer text")
         target = batch.content[:, 1:].masked_fill(~batch.valid[:, 1:], IGNORE)
-        segments = batch.segments[:, :-1] if batch.segments is not None else None
+        segments = None
+        if batch.segments is not None:  # the first token of a packed text does not follow from the text before it
+            target = target.masked_fill(batch.segments[:, 1:] != batch.segments[:, :-1], IGNORE)
+            segments = batch.segments[:, :-1]
         read = replace(
             batch,
             content=batch.content[:, :-1],
@@ -79,7 +84,9 @@ def cross_entropy(prediction: Tensor, target: Tensor, label_smoothing: float = 0
     """Sum over targets that are not IGNORE, in nats. prediction: [... v], target: [...]; predicted: the likeliest id."""
     prediction, target = rearrange(prediction, "... v -> (...) v"), rearrange(target, "... -> (...)")
     known = target != IGNORE
-    loss = F.cross_entropy(prediction.float(), target, reduction="sum", ignore_index=IGNORE, label_smoothing=label_smoothing)
+    loss = F.cross_entropy(
+        prediction.float(), target, reduction="sum", ignore_index=IGNORE, label_smoothing=label_smoothing
+    )
     guess = prediction.detach().argmax(dim=-1)
     return Score(loss, known.sum(), guess[known], target[known])
 

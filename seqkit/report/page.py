@@ -11,6 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import torch
 from jinja2 import Environment, StrictUndefined
 
 from seqkit.configure import instantiate, parse
@@ -49,8 +50,13 @@ def write_overview(folders: Sequence[Path], path: Path, *, title: str, failures:
 
 
 def _read(folder: Path) -> Run:
+    with torch.random.fork_rng(devices=[]):  # building a model draws weights
+        return _looked_at(folder)
+
+
+def _looked_at(folder: Path) -> Run:
     loaded = load(folder)
-    metric = headline(loaded.summary)
+    metric = headline(loaded.summary | {"objective": type(loaded.objective).__name__})
     run = Run(
         loaded.summary, metric, (folder / "config.yaml").read_text(encoding="utf-8"), _environment(loaded.summary)
     )
@@ -100,8 +106,6 @@ def _series(rows: Sequence[dict[str, str]], column: str, label: str) -> Series:
 
 
 def _environment(summary: dict[str, Any]) -> dict[str, str]:
-    import torch
-
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
     here = {"platform": platform.platform(), "cores": str(os.cpu_count()), "accelerator": device}
     return {**summary["versions"], "seed": str(summary["seed"]), **{f"{k} (of this page)": v for k, v in here.items()}}

@@ -173,7 +173,7 @@ def _show(axes: Axes, image: np.ndarray) -> None:
 @picture.register
 def _(tokenizer: LogMel, raw: Any, tokens: Tokens) -> Figure:
     samples = np.atleast_2d(np.asarray(raw[0]))[0]
-    hop = tokenizer.hop_samples / tokenizer.sample_rate
+    hop = tokenizer.stride * tokenizer.hop_samples / tokenizer.sample_rate
     end, chosen = len(tokens) * hop, len(tokens) // 2
     with rc_context(STYLE):
         figure, (wave, empty, mel, frame) = blank(
@@ -183,17 +183,19 @@ def _(tokenizer: LogMel, raw: Any, tokens: Tokens) -> Figure:
         wave.plot(np.arange(len(samples)) / raw[1], samples, color=BLUE, linewidth=0.5)
         wave.set(ylabel="amplitude", xlim=(-hop / 2, end - hop / 2), xlabel="time (s)")
         wave.set_title(f"{len(samples):,} samples at {raw[1]:,} Hz → {len(tokens)} tokens, one each {1000 * hop:g} ms")
-        m = tokenizer.num_mels
-        low, high = np.percentile(_matrix(tokens), [1, 99])  # one loud frame must not hide the others
-        image = mel.imshow(_matrix(tokens), aspect="auto", origin="lower", cmap="cividis", vmin=low, vmax=high)
+        m, stack = tokenizer.num_mels, tokenizer.stack
+        own = _matrix(tokens)[stack // 2 * m : (stack // 2 + 1) * m]  # of a stack, the frame at the token's position
+        low, high = np.percentile(own, [1, 99])  # one loud frame must not hide the others
+        image = mel.imshow(own, aspect="auto", origin="lower", cmap="cividis", vmin=low, vmax=high)
         mel.add_patch(Rectangle((chosen - 0.5, -0.5), 1, m, fill=False, edgecolor=VERMILION, linewidth=1.6))
-        mel.set(xlabel="position (frames)", ylabel="mel band")
+        mel.set(xlabel="token", ylabel="mel band")
         label = "normalised log-energy" if tokenizer.normalize else "log-energy"
         figure.colorbar(image, ax=mel, location="right", pad=0.01, label=label)
-        frame.barh(range(m), tokens.content[chosen].numpy(), color=BLUE)
+        frame.barh(range(m), own[:, chosen], color=BLUE)
         frame.axvline(0, color=INK, linewidth=0.6)
         frame.set(xlabel="value", ylim=(-0.5, m - 0.5), yticks=[])
-        frame.set_title(f"token {chosen}: f = {m}", color=VERMILION)
+        seen = "" if stack == 1 else f" = {stack} frames × {m}"
+        frame.set_title(f"token {chosen}: f = {stack * m}{seen}", color=VERMILION)
     return figure
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from rich import box
 from rich.table import Table
 
 _UNITS = {
-    ("NextToken", "loss"): "nats a token",
-    ("Masked", "loss"): "nats a token",
-    ("Regress", "rmse"): "target's unit",
+    ("NextToken", "loss"): "nats",
+    ("Masked", "loss"): "nats",
 }
 _BY_OBJECTIVE = {
     "Classify": ("accuracy",),
@@ -35,7 +35,8 @@ class Headline(NamedTuple):
     @property
     def label(self) -> str:
         """Name and unit."""
-        return f"{self.name} ({self.unit})" if self.unit else self.name
+        name = "variance explained" if self.name == "explained" else self.name
+        return f"{name} ({self.unit})" if self.unit else name
 
 
 def headline(summary: dict[str, Any]) -> Headline:
@@ -64,12 +65,20 @@ def shown(name: str, value: float | None) -> str:
 
 
 def result_table(summaries: Sequence[dict[str, Any]]) -> Table:
-    """One row per run: recipe, backbone, metric, a constant prediction's on the same split, parameters, seconds."""
-    table = Table()
-    for name in ("recipe", "backbone"):
+    """One row per run, 80 columns wide: metric, the constant baseline's, parameters, seconds of training."""
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        padding=0,
+        collapse_padding=True,
+        pad_edge=False,
+        caption="constant: what the best prediction that looks at no input scores on the same test part",
+        caption_justify="left",
+    )
+    for name in ("recipe", "backbone", "metric"):
         table.add_column(name, no_wrap=True)
-    for name in ("test metric", "result", "constant prediction", "parameters", "seconds"):
-        table.add_column(name, justify="left" if name == "test metric" else "right")
+    for name in ("test", "constant", "parameters", "seconds"):
+        table.add_column(name, justify="right", no_wrap=True)
     for summary in summaries:
         metric = headline(summary)
         table.add_row(

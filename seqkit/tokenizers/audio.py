@@ -45,7 +45,9 @@ class LogMel(Tokenizer):
     channels: "mono": more than one channel is an error; "mix": their mean; "first": channel 0.
     normalize: True: each band of each clip gets mean 0 and variance 1 over the frames, which takes away loudness and
     the recording's colour. Digital silence then has nothing to normalise and is refused; without it, it is taken.
-    When: speech and sound. Raises ValueError where a band would fall between two frequencies of the FFT.
+    stack: frames that a token sees: its own and as many on either side (at the ends the last one repeats), as in Peddinti
+    et al. 2015 (time-delay networks). stride: frames from one token to the next; 2 halves the tokens.
+    When: speech and sound. Raises ValueError for an even stack, or where a band would fall between two frequencies of the FFT.
     """
 
     def __init__(
@@ -57,6 +59,8 @@ class LogMel(Tokenizer):
         hop_ms: float = 10.0,
         channels: Literal["mono", "mix", "first"] = "mono",
         normalize: bool = True,
+        stack: int = 1,
+        stride: int = 1,
     ) -> None:
         if channels not in ("mono", "mix", "first"):
             raise ValueError(f"channels={channels!r}; choose 'mono' (refuse more than one), 'mix' (mean) or 'first'")
@@ -65,7 +69,12 @@ class LogMel(Tokenizer):
                 f"sample_rate={sample_rate}, num_mels={num_mels}, window_ms={window_ms}, hop_ms={hop_ms}; "
                 "give positive numbers and a hop that is no longer than the window"
             )
+        if stack < 1 or stack % 2 == 0 or stride < 1:
+            raise ValueError(
+                f"stack={stack}, stride={stride}; give an odd stack (a frame and its neighbours) and a stride >= 1"
+            )
         self.sample_rate, self.num_mels, self.channels, self.normalize = sample_rate, num_mels, channels, normalize
+        self.stack, self.stride = stack, stride
         self.window_samples, self.hop_samples = (round(sample_rate * ms / 1000) for ms in (window_ms, hop_ms))
         if self.hop_samples < 1 or self.window_samples < 2:
             raise ValueError(f"a hop of {hop_ms} ms at {sample_rate} Hz is shorter than a sample; make it longer")
@@ -77,17 +86,19 @@ class LogMel(Tokenizer):
     def __repr__(self) -> str:
         return (
             f"LogMel({self.sample_rate}, num_mels={self.num_mels}, window_samples={self.window_samples}, "
-            f"hop_samples={self.hop_samples}, channels={self.channels!r}, normalize={self.normalize})"
+            f"hop_samples={self.hop_samples}, channels={self.channels!r}, normalize={self.normalize}, "
+            f"stack={self.stack}, stride={self.stride})"
         )
 
     @property
     def spec(self) -> TokenSpec:
-        """Vectors of `num_mels` log-energies on one axis."""
-        return TokenSpec(num_features=self.num_mels)
+        """Vectors of `stack * num_mels` log-energies on one axis."""
+        return TokenSpec(num_features=self.stack * self.num_mels)
 
     def encode(self, raw: Any, /) -> Tokens:
-        """A `Waveform` as n = t // hop_samples + 1 frames [n m] of log-energies, t counted at `self.sample_rate`.
+        """A `Waveform` as frames of log-energies: t // hop_samples + 1 of them, t counted at `self.sample_rate`.
 
+        A token is `stack` frames, earliest first, [n stack * m]; one every `stride` frames.
         Positions [n 1] count frames, hop_samples / sample_rate s each. A clip shorter than a window is filled up with
         zeros to one. Frames are centred, as in torchaudio.transforms.MelSpectrogram(center=True).
         Raises DataError on no samples, NaN or infinite ones, integers, a shape that is not [t] or [c t], too many
@@ -113,7 +124,12 @@ class LogMel(Tokenizer):
                 )
             content = content - content.mean(dim=0)
             content = content / content.std(dim=0, unbiased=False).clamp(min=_MIN_STD)
-        return Tokens(content, rearrange(torch.arange(len(content), dtype=torch.float32), "n -> n 1"))
+        where = torch.arange(0, len(content), self.stride)
+        if self.stack > 1 or self.stride > 1:
+            around = torch.arange(self.stack) - self.stack // 2
+            seen = (rearrange(where, "n -> n 1") + around).clamp(0, len(content) - 1)
+            content = rearrange(content[seen], "n s m -> n (s m)")
+        return Tokens(content, rearrange(where.float(), "n -> n 1"))
 
     def _one_channel(self, samples: Tensor) -> Tensor:
         c, t = samples.shape

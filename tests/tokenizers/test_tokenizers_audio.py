@@ -142,3 +142,16 @@ def test_a_used_tokenizer_travels_to_loader_workers():
     tokenizer, raw = LogMel(8000), Waveform(noise(1009), 16_000)
     before = tokenizer.encode(raw)
     assert_close(pickle.loads(pickle.dumps(tokenizer)).encode(raw).content, before.content)
+
+
+def test_a_stacked_token_is_its_frame_and_the_neighbours_on_both_sides():
+    clip = Waveform(torch.randn(1103), 8000)
+    frames = LogMel(8000, num_mels=7).encode(clip).content
+    stacked = LogMel(8000, num_mels=7, stack=3, stride=2).encode(clip)
+    n = len(frames)
+    assert stacked.positions.flatten().tolist() == list(range(0, n, 2))
+    for token, at in enumerate(range(0, n, 2)):
+        by_hand = torch.cat([frames[max(at - 1, 0)], frames[at], frames[min(at + 1, n - 1)]])
+        torch.testing.assert_close(stacked.content[token], by_hand)
+    with pytest.raises(ValueError, match="odd stack"):
+        LogMel(8000, stack=4)

@@ -1,0 +1,43 @@
+# make demo    train one recipe per modality (at most 6 minutes on 2 cores) and write one HTML report
+# make test    the whole test suite
+# make lint    ruff and mypy
+# make wheel   dist/*.whl
+# make clean   remove what these made, but neither runs nor data
+
+PYTHON ?= python3
+BIN := .venv/bin
+# one thread a process: two test processes share two cores
+THREADS := OMP_NUM_THREADS=1
+
+.PHONY: demo test lint wheel clean
+
+demo: .venv/.demo
+	$(BIN)/python -m seqkit.report.demo
+
+test: .venv/.dev
+	$(THREADS) $(BIN)/python -m pytest -n 2
+
+lint: .venv/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+wheel: .venv/.dev
+	$(BIN)/python -m build --wheel --no-isolation
+
+clean:
+	rm -rf .venv dist build .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	find seqkit tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "seqkit needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Give another: make PYTHON=python3.12")'
+	$(PYTHON) -m venv .venv
+
+# a stamp is older than what it was made from: install again
+.venv/.demo: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[demo]'
+	touch $@
+
+.venv/.dev: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@ .venv/.demo

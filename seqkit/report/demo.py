@@ -1,0 +1,61 @@
+"""`make demo`: one recipe per modality through the same backbone class, and one page that shows them all."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from seqkit.cli import _quiet
+from seqkit.configure import find_recipe, parse, read_recipe
+from seqkit.report.page import write_overview
+from seqkit.report.table import result_table
+from seqkit.run import fit, new_folder
+
+RECIPES = ("text/char-lm", "image/digits", "audio/spoken-digits", "graph/solubility")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Train each recipe, show one table and the path of one report. Gives 1 if one failed; the others still run."""
+    front = argparse.ArgumentParser(prog="python -m seqkit.report.demo", description=__doc__)
+    front.add_argument("recipes", nargs="*", help=f"default: {' '.join(RECIPES)}")
+    front.add_argument("--preset", default="demo", help="variant of each recipe (default: demo)")
+    front.add_argument("--out", type=Path, help="folder for runs and report (default: runs/demo/TIME)")
+    args = front.parse_args(arguments)
+    _quiet()
+    console = Console(highlight=False)
+    folder = args.out or new_folder("demo")
+    runs: list[tuple[Path, dict[str, Any]]] = []
+    failures: list[str] = []
+    recipes = args.recipes or RECIPES
+    for i, name in enumerate(recipes, start=1):
+        try:
+            console.rule(f"{i} of {len(recipes)}: {name}", align="left")
+            console.print(_first_line(name), soft_wrap=True, markup=False)
+            config = parse(read_recipe(name, args.preset))
+            runs.append((folder / config.recipe, fit(config, folder / config.recipe)))
+        except Exception as error:  # whatever it is, the other recipes still have something to show
+            failures.append(f"{name}: {' '.join(str(error).split())}")
+            console.print_exception(max_frames=4)
+    page = write_overview(
+        [path for path, _ in runs], folder / "report.html", title="One backbone, four modalities", failures=failures
+    )
+    console.rule("results", align="left")
+    console.print(result_table([summary for _, summary in runs]))
+    for failure in failures:
+        console.print(f"FAILED {failure}", style="red", soft_wrap=True, markup=False)
+    console.print(f"report  {page.absolute()}", soft_wrap=True, markup=False)
+    return 1 if failures else 0
+
+
+def _first_line(recipe: str) -> str:
+    """What a recipe says of itself."""
+    return find_recipe(recipe)[1].read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

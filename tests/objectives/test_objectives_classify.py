@@ -1,0 +1,110 @@
+"""Classify: cross-entropy over labels that are known, per sequence or per token; names travel as JSON."""
+
+import json
+import math
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from seqkit.backbones import LSTM
+from seqkit.contract import IGNORE, DataError, TokenBatch, Tokens, TokenSpec
+from seqkit.model import Model
+from seqkit.objectives import Classify
+
+NAMES = ["ant", "bee", "cow"]
+
+
+@pytest.fixture
+def batch():
+    return TokenBatch.collate([Tokens(torch.randn(n, 5), torch.arange(float(n))[:, None]) for n in (3, 2)])
+
+
+def fitted(**settings):
+    objective = Classify(**settings)
+    objective.fit([0, 2], NAMES)
+    return objective
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+def test_the_loss_is_the_sum_over_known_labels(batch, smoothing):
+    objective = fitted(per="token", label_smoothing=smoothing)
+    label = torch.tensor([[2, IGNORE, 0], [1, 1, IGNORE]])
+    task = objective.prepare(batch, label)
+    assert task.batch is batch
+    scores = torch.randn(2, 3, 3)
+    score = objective.score(scores, task.target)
+    right = 0.0
+    for i, t in (label != IGNORE).nonzero().tolist():
+        weights = [math.exp(float(s)) for s in scores[i, t]]
+        wanted = [smoothing / 3 + (1 - smoothing) * (k == int(label[i, t])) for k in range(3)]
+        right -= sum(w * math.log(x / sum(weights)) for w, x in zip(wanted, weights))
+    assert float(score.loss) == pytest.approx(right, rel=1e-5)
+    assert int(score.count) == 4
+    assert score.truth.tolist() == [2, 0, 1, 1]
+    assert score.predicted.tolist() == [int(scores[i, t].argmax()) for i, t in ((0, 0), (0, 2), (1, 0), (1, 1))]
+
+
+def test_labels_that_are_all_unknown_count_for_nothing(batch):
+    score = fitted().score(torch.randn(2, 3), torch.full((2,), IGNORE))
+    assert (float(score.loss), int(score.count)) == (0.0, 0)
+
+
+@pytest.mark.parametrize(("per", "shape"), [("sequence", (2, 3)), ("token", (2, 3, 3))])
+def test_the_head_scores_each_class(batch, per, shape):
+    model = Model(TokenSpec(num_features=5), LSTM(12), fitted(per=per))
+    assert model(batch).shape == shape
+
+
+def test_classes_are_counted_where_they_have_no_names():
+    objective = Classify(per="token")
+    objective.fit([torch.tensor([0, IGNORE]), torch.tensor([3, 1])], None)
+    assert objective.names == ["0", "1", "2", "3"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "names", "message"),
+    [
+        ([0, 3], NAMES, "a label is class 3, but there are 3 classes, 0 to 2"),
+        ([0, 0], None, "hold 1 class"),
+        ([], None, "hold 0 class"),
+    ],
+)
+def test_labels_that_do_not_make_classes_are_bad_data(labels, names, message):
+    with pytest.raises(DataError, match=message):
+        Classify().fit(labels, names)
+
+
+@pytest.mark.parametrize(
+    ("per", "label", "message"),
+    [
+        ("sequence", None, r"labels are none; classifying per sequence needs whole numbers \[2\]"),
+        ("sequence", torch.zeros(2), r"labels are \[2\] torch.float32"),
+        ("sequence", torch.zeros(2, 3).long(), r"labels are \[2, 3\]"),
+        ("token", torch.zeros(2).long(), r"per token needs whole numbers \[2, 3\]"),
+        ("sequence", torch.tensor([0, 3]), "labels run from 0 to 3; there are classes 0 to 2"),
+        ("sequence", torch.tensor([-1, 1]), "labels run from -1 to 1"),
+    ],
+)
+def test_labels_of_a_wrong_kind_are_bad_data(batch, per, label, message):
+    with pytest.raises(DataError, match=message):
+        fitted(per=per).prepare(batch, label)
+
+
+def test_names_travel_as_json():
+    other = Classify()
+    other.load_state(json.loads(json.dumps(fitted().state())))
+    assert other.names == NAMES
+
+
+def test_answers_are_names():
+    scores = torch.tensor([[[0.0, 1.0, 0.5], [2.0, 0.0, 0.0]]])
+    assert fitted(per="token").answer(scores) == [["bee", "ant"]]
+    assert fitted().answer(scores[0]) == ["bee", "ant"]
+
+
+def test_the_baseline_says_the_frequencies():
+    objective, target = fitted(), torch.tensor([0, 0, 2, IGNORE])
+    guess = objective.constant([target])(target)
+    assert_close(guess.exp(), torch.tensor([3 / 6, 1 / 6, 2 / 6]).expand(4, 3))
+    assert objective.score(guess, target).predicted.tolist() == [0, 0, 0]

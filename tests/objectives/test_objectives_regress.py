@@ -1,0 +1,115 @@
+"""Regress: errors of standardised targets over those that are known; answers in the target's own unit."""
+
+import json
+import math
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from seqkit.backbones import LSTM
+from seqkit.contract import DataError, TokenBatch, Tokens, TokenSpec
+from seqkit.model import Model
+from seqkit.objectives import Regress
+
+LABELS = [[3.0, 10.0], [5.0, 30.0], [10.0, math.nan]]  # means 6 and 20, deviations sqrt(26/3) and 10
+MEANS, DEVIATIONS = [6.0, 20.0], [math.sqrt(26 / 3), 10.0]
+
+
+@pytest.fixture
+def batch():
+    return TokenBatch.collate([Tokens(torch.randn(n, 5), torch.arange(float(n))[:, None]) for n in (3, 2)])
+
+
+def fitted(**settings):
+    objective = Regress(**settings)
+    objective.fit([torch.tensor(label) for label in LABELS], None)
+    return objective
+
+
+def test_mean_and_deviation_are_those_of_the_known_training_targets():
+    objective = fitted()
+    assert objective.mean == pytest.approx(MEANS)
+    assert objective.deviation == pytest.approx(DEVIATIONS)
+
+
+@pytest.mark.parametrize(
+    ("loss", "error"),
+    [("squared", lambda e: e * e), ("huber", lambda e: e * e / 2 if abs(e) < 1 else abs(e) - 0.5)],
+)
+def test_the_loss_is_the_sum_over_known_targets(batch, loss, error):
+    objective = fitted(loss=loss)
+    target = objective.prepare(batch, torch.tensor([[7.0, math.nan], [-2.0, 65.0]])).target
+    guess = torch.tensor([[0.3, 9.0], [-0.7, 0.1]])
+    score = objective.score(guess, target)
+    right = sum(
+        error(float(guess[i, k]) - (float(target[i, k]) - MEANS[k]) / DEVIATIONS[k])
+        for i, k in ((0, 0), (1, 0), (1, 1))
+    )
+    assert float(score.loss) == pytest.approx(right, rel=1e-5)
+    assert int(score.count) == 3
+    assert score.truth.tolist() == [7.0, -2.0, 65.0]
+    assert score.predicted.tolist() == pytest.approx(
+        [6 + 0.3 * DEVIATIONS[0], 6 - 0.7 * DEVIATIONS[0], 20 + 0.1 * DEVIATIONS[1]]
+    )
+
+
+def test_a_missing_target_sends_no_gradient(batch):
+    guess = torch.zeros(2, 2, requires_grad=True)
+    fitted().score(guess, torch.tensor([[math.nan, 1.0], [2.0, math.nan]])).loss.backward()
+    assert guess.grad.isfinite().all()
+    assert (guess.grad == 0).tolist() == [[True, False], [False, True]]
+
+
+def test_one_number_per_example_may_come_without_an_axis(batch):
+    objective = Regress()
+    objective.fit([1.0, 3.0], None)
+    assert (objective.mean, objective.deviation) == ([2.0], [1.0])
+    assert objective.prepare(batch, torch.tensor([1.0, 3.0])).target.tolist() == [[1.0], [3.0]]
+    assert objective.answer(torch.tensor([[0.5], [-1.0]])) == [2.5, 1.0]
+
+
+def test_numbers_per_token(batch):
+    objective = Regress(per="token")
+    objective.fit([torch.tensor([1.0, 3.0]), torch.tensor([math.nan, 5.0])], None)
+    assert objective.mean == [3.0]
+    assert objective.prepare(batch, torch.zeros(2, 3)).target.shape == (2, 3, 1)
+    model = Model(TokenSpec(num_features=5), LSTM(12), objective)
+    assert model(batch).shape == (2, 3, 1)
+
+
+def test_targets_that_never_vary_keep_their_unit():
+    objective = Regress()
+    objective.fit([4.0, 4.0], None)
+    assert objective.deviation == [1.0]
+
+
+def test_a_target_without_any_value_is_bad_data():
+    with pytest.raises(DataError, match="a target has no value in the training data"):
+        Regress().fit([torch.tensor([1.0, math.nan]), torch.tensor([2.0, math.nan])], None)
+
+
+@pytest.mark.parametrize("label", [None, torch.zeros(2), torch.zeros(2, 3), torch.zeros(3, 2)])
+def test_labels_of_a_wrong_shape_are_bad_data(batch, label):
+    with pytest.raises(DataError, match=r"regression per sequence needs numbers \[2, 2\]"):
+        fitted().prepare(batch, label)
+
+
+def test_the_state_travels_as_json():
+    other, objective = Regress(), fitted()
+    other.load_state(json.loads(json.dumps(objective.state())))
+    assert (other.mean, other.deviation) == (objective.mean, objective.deviation)
+
+
+def test_the_baseline_says_the_mean():
+    objective, target = fitted(), torch.tensor([[7.0, 1.0]])
+    guess = objective.constant([target])(target)
+    assert_close(objective.score(guess, target).predicted, torch.tensor(MEANS))
+    assert objective.answer(guess) == [pytest.approx(MEANS)]
+
+
+def test_errors_are_measured_in_the_targets_unit():
+    rmse, mae = (fitted().metrics()[name] for name in ("rmse", "mae"))
+    for measure, right in ((rmse, math.sqrt((9 + 16) / 2)), (mae, 3.5)):
+        measure.update(torch.tensor([3.0, 10.0]), torch.tensor([0.0, 14.0]))
+        assert float(measure.compute()) == pytest.approx(right)

@@ -1,0 +1,97 @@
+"""The Embedder: what content becomes, what is added, what hides, what stays out."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from seqkit.contract import Links, TokenBatch, Tokens, TokenSpec
+from seqkit.embed import Embedder
+from seqkit.layers.position import Learned, NoPosition, Sinusoidal
+
+IDS = TokenSpec(vocab_size=11)
+VECTORS = TokenSpec(num_features=3, num_axes=2)
+
+
+def ids(*lengths):
+    return TokenBatch.collate([Tokens(torch.randint(11, (n,)), torch.arange(float(n))[:, None]) for n in lengths])
+
+
+def vectors(*lengths):
+    return TokenBatch.collate([Tokens(torch.randn(n, 3), torch.randn(n, 2)) for n in lengths])
+
+
+def test_ids_are_looked_up_and_their_positions_added():
+    embedder, batch = Embedder(IDS, 14), ids(5, 3)
+    embedded = embedder(batch)
+    right = embedder.content.weight[batch.content] + Sinusoidal(14, 1)(batch.positions)
+    assert_close(embedded.hidden[batch.valid], right[batch.valid])
+    assert not embedded.hidden[~batch.valid].any()
+    assert embedded.valid is batch.valid
+
+
+def test_vectors_go_through_a_linear_layer():
+    embedder, batch = Embedder(VECTORS, 12, position=NoPosition), vectors(5, 3)
+    right = batch.content @ embedder.content.weight.T + embedder.content.bias
+    assert_close(embedder(batch).hidden[batch.valid], right[batch.valid])
+
+
+def test_a_tokenizers_own_embedder_takes_the_place_of_both():
+    spec = replace(VECTORS, embedder=lambda dim: nn.Conv1d(5, 5, 1) if dim == 3 else None)
+    batch = vectors(5, 5)
+    embedder = Embedder(spec, 3, position=NoPosition)
+    assert_close(embedder(batch).hidden, embedder.content(batch.content))
+
+
+@pytest.mark.parametrize(("position", "std"), [(Sinusoidal, 1.0), (NoPosition, 0.02)])
+def test_looked_up_content_starts_as_large_as_positions(position, std):
+    embedder = Embedder(TokenSpec(vocab_size=503), 64, position=position)
+    assert float(embedder.content.weight.detach().std()) == pytest.approx(std, rel=0.05)
+
+
+def test_a_hidden_token_keeps_its_position_and_nothing_of_its_content():
+    embedder, batch = Embedder(VECTORS, 12, hides=True), vectors(5, 3)
+    hide = torch.zeros(2, 5, dtype=torch.bool)
+    hide[0, 1] = hide[1, 2] = True
+    embedded = embedder(batch, hide).hidden
+    right = embedder.stand_in + Sinusoidal(12, 2)(batch.positions)
+    assert_close(embedded[hide], right[hide])
+    other = replace(batch, content=batch.content.masked_fill(hide[..., None], 7.0))
+    assert_close(embedder(other, hide).hidden, embedded)
+    assert_close(embedded[~hide], embedder(batch).hidden[~hide])
+
+
+def test_hiding_without_a_stand_in_is_refused():
+    with pytest.raises(ValueError, match="built with hides=False"):
+        Embedder(IDS, 14)(ids(3), torch.ones(1, 3, dtype=torch.bool))
+
+
+@pytest.mark.parametrize(("num_links", "num_heads", "shape"), [(3, 2, (4, 2)), (0, 2, None), (3, 0, None)])
+def test_links_get_a_bias_by_kind_and_head(num_links, num_heads, shape):
+    embedder = Embedder(TokenSpec(num_features=3, num_axes=0, num_links=num_links), 6, num_heads=num_heads)
+    assert (None if embedder.link_bias is None else tuple(embedder.link_bias.shape)) == shape
+
+
+def test_links_segments_and_positions_are_handed_on():
+    links = Links(torch.tensor([[0], [1]]), torch.tensor([1]))
+    batch = replace(vectors(2, 1), links=links, segments=torch.zeros(2, 2).long())
+    embedded = Embedder(VECTORS, 12)(batch)
+    assert embedded.links is links
+    assert embedded.segments is batch.segments
+    assert_close(embedded.positions, batch.positions)
+
+
+def test_dropout_acts_while_training_only():
+    embedder, batch = Embedder(IDS, 14, dropout=0.5), ids(5, 3)
+    assert not torch.equal(embedder(batch).hidden, embedder(batch).hidden)
+    embedder.eval()
+    assert_close(embedder(batch).hidden, embedder(batch).hidden)
+
+
+def test_padding_never_asks_a_table_for_a_position_that_it_has_not():
+    embedder = Embedder(IDS, 14, position=lambda dim, num_axes: Learned(dim, num_axes, sizes=[5]))
+    batch = ids(5, 3)
+    wild = replace(batch, positions=batch.positions.masked_fill(~batch.valid[..., None], 99.0))
+    assert_close(embedder(wild).hidden, embedder(batch).hidden)
