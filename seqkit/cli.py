@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -22,7 +22,7 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         if "invalid choice" in message and "(choose from" in message:
             got = message.split("'")[1]
-            message = f"there is no command {got!r}; {suggest(got, COMMANDS)}"
+            message = f"there is no command {got!r}; {suggest(got, [*CONFIGURED, *COMMANDS])}"
         self.exit(USAGE, f"{self.prog}: {message}\n")
 
 
@@ -33,11 +33,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.command is None:
         _front().print_help()
         return 0
-    if overrides and args.command not in ("fit", "inspect"):
+    if overrides and args.command not in CONFIGURED:
         print(f"seqkit {args.command}: it takes no {overrides[0]}; see seqkit {args.command} --help", file=sys.stderr)
         return USAGE
     try:
-        return COMMANDS[args.command](args, overrides) or 0
+        if args.command in CONFIGURED:
+            return CONFIGURED[args.command](args, overrides)
+        return COMMANDS[args.command](args)
     except KeyboardInterrupt:
         print("\nstopped", file=sys.stderr)
         return 1
@@ -102,7 +104,7 @@ def _fit(args: argparse.Namespace, overrides: list[str]) -> int:
     return 0 if summary["finished"] else 1
 
 
-def _evaluate(args: argparse.Namespace, overrides: list[str]) -> int:
+def _evaluate(args: argparse.Namespace) -> int:
     _import_plugins(args.plugin)
     _quiet()
     from seqkit.run import evaluate
@@ -112,7 +114,7 @@ def _evaluate(args: argparse.Namespace, overrides: list[str]) -> int:
     return 0
 
 
-def _predict(args: argparse.Namespace, overrides: list[str]) -> int:
+def _predict(args: argparse.Namespace) -> int:
     _import_plugins(args.plugin)
     _quiet()
     from seqkit.data.raw import read_raws
@@ -125,7 +127,7 @@ def _predict(args: argparse.Namespace, overrides: list[str]) -> int:
     return 0
 
 
-def _generate(args: argparse.Namespace, overrides: list[str]) -> int:
+def _generate(args: argparse.Namespace) -> int:
     _import_plugins(args.plugin)
     _quiet()
     from seqkit.generate import stream_text
@@ -142,7 +144,7 @@ def _generate(args: argparse.Namespace, overrides: list[str]) -> int:
     return 0
 
 
-def _list(args: argparse.Namespace, overrides: list[str]) -> int:
+def _list(args: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.table import Table
 
@@ -185,22 +187,24 @@ def _inspect(args: argparse.Namespace, overrides: list[str]) -> int:
     return 0
 
 
-def _doctor(args: argparse.Namespace, overrides: list[str]) -> int:
+def _doctor(_: argparse.Namespace) -> int:
     from seqkit.doctor import report
 
     return report()
 
 
-COMMANDS: dict[str, Any] = {
-    "fit": _fit,
+CONFIGURED: dict[str, Callable[[argparse.Namespace, list[str]], int]] = {"fit": _fit, "inspect": _inspect}
+"""Commands that also take a recipe's keys, as `--key value`."""
+
+COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "validate": _evaluate,
     "test": _evaluate,
     "predict": _predict,
     "generate": _generate,
     "list": _list,
-    "inspect": _inspect,
     "doctor": _doctor,
 }
+"""The others."""
 
 
 def _front() -> argparse.ArgumentParser:
@@ -262,7 +266,8 @@ def _import_plugins(files: Sequence[Path]) -> None:
         if not file.is_file():
             raise UsageError(f"--plugin {file} is no file")
         spec = importlib.util.spec_from_file_location(file.stem, file)
-        assert spec is not None and spec.loader is not None
+        assert spec is not None
+        assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules[file.stem] = module
         spec.loader.exec_module(module)

@@ -38,7 +38,8 @@ class TokenSpec:
     vocab_size: > 0: content is ids below it; or num_features: > 0: content is vectors of that width. One of the two.
     num_axes: coordinates per token: 1 text, 2 image, 0 no order.
     num_links: kinds of link; 0: every token may read every other.
-    embedder: `dim -> nn.Module` from content to [b n dim], in place of a lookup or a linear layer (a convolutional stem).
+    embedder: `dim -> nn.Module` from content to [b n dim], in place of a lookup or a linear layer (a convolutional
+    stem).
     Raises ValueError where the fields contradict each other.
     """
 
@@ -119,8 +120,8 @@ class Links:
 class Tokens:
     """One example, never padded.
 
-    content: [n] int64 ids or [n f] float vectors. positions: [n p] float, in the tokenizer's own unit (about one per token).
-    links: who may read whom, or None: everyone.
+    content: [n] int64 ids or [n f] float vectors. positions: [n p] float, in the tokenizer's own unit (about one per
+    token). links: who may read whom, or None: everyone.
     Raises DataError where content or positions are empty, not finite, of another length, or links point outside.
     """
 
@@ -196,7 +197,8 @@ class TokenBatch(_Moves):
             same = x.content.shape[1:] == first.content.shape[1:] and x.positions.shape[1] == first.positions.shape[1]
             if not same or (x.links is None) != (first.links is None):
                 raise ValueError(
-                    f"example {i} has content {_kind(x.content)}, positions {_kind(x.positions)} and links {x.links is not None}; "
+                    f"example {i} has content {_kind(x.content)}, positions {_kind(x.positions)} "
+                    f"and links {x.links is not None}; "
                     f"example 0 {_kind(first.content)}, {_kind(first.positions)} and {first.links is not None}: "
                     "one batch holds one tokenizer's tokens"
                 )
@@ -231,7 +233,8 @@ class Embedded(_Moves):
     """What a backbone reads: vectors of one width, where they stand, which are real, who may read whom.
 
     hidden: [b n d], zero where padded. positions: [b n p]. valid: [b n], True = real. links: as in `TokenBatch`.
-    link_bias: [1 + num_links, h], added to the score of a link of that kind; row 0: of a token with itself. None: no bias.
+    link_bias: [1 + num_links, h], added to the score of a link of that kind; row 0: of a token with itself; None: no
+    bias.
     segments: [b n] int64 or None.
     """
 
@@ -263,8 +266,9 @@ class Stateful:
 
 
 class Tokenizer(Stateful, ABC):
-    """Cuts one raw example into tokens. Runs on the CPU in the data loader; owns no weights but describes them (`spec`).
+    """Cuts one raw example into tokens.
 
+    Runs on the CPU in the data loader; owns no weights but describes the tokens (`spec`).
     A tokenizer whose input can be rebuilt also has `decode(tokens) -> raw`; one that must see data first, `fit(raws)`.
     """
 

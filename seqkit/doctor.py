@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -50,8 +51,8 @@ def check(found: Mapping[str, str], wanted: Sequence[str], exact: Mapping[str, S
     for text in wanted:
         need = Requirement(text)
         extra = _extra(need)
-        if extra in ("demo", "dev", "docs"):
-            continue  # the other extras together, and tools to work on seqkit itself
+        if extra in ("demo", "dev", "docs") or (need.marker and not need.marker.evaluate({"extra": extra})):
+            continue  # the other extras together, tools to work on seqkit itself; another Python or system
         version = found.get(need.name)
         lines.append(Line(need.name, version, str(need.specifier) or "any", _problem(need, version, extra), extra))
     trio = " ".join(f'"{line.name}{line.wanted}"' for line in lines if line.name in TRIO)
@@ -93,9 +94,8 @@ def _disagreements(found: Mapping[str, str], exact: Mapping[str, Sequence[str]],
 
 def _extra(need: Requirement) -> str:
     """The extra that asks for a requirement; nothing if seqkit itself does."""
-    if need.marker is None or need.marker.evaluate({"extra": ""}):
-        return ""
-    return str(need.marker).rpartition("extra ==")[2].strip(" \"'()")
+    named = re.search(r"extra == ['\"]([^'\"]+)", str(need.marker))
+    return named[1] if named else ""
 
 
 def report() -> int:

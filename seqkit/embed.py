@@ -19,8 +19,8 @@ class Embedder(nn.Module):
     """content → lookup or linear layer, + position, with one learned vector where a token is hidden.
 
     spec: of the tokenizer. position: `(dim, num_axes) -> AddedPosition`. dropout: of the sum, while training.
-    hides: True: an objective will hide tokens. num_heads: of the backbone; > 0 and links: a learned bias per kind of link
-    and head is added to the scores (Ying et al. 2021, Graphormer, equation 6).
+    hides: True: an objective will hide tokens. num_heads: of the backbone; > 0 and links: a learned bias per kind of
+    link and head is added to the scores (Ying et al. 2021, Graphormer, equation 6).
     """
 
     def __init__(

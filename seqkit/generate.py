@@ -33,8 +33,8 @@ def generate(
     """Yield [b] new ids at a time, `max_new_tokens` times.
 
     prompts: [n] int64 ids each, of any lengths >= 1. temperature: 0 is greedy. top_k: draw only among the k likeliest.
-    context: how many tokens the model was trained to read; when they are full, it starts afresh from the last half of them,
-    with a cache and without alike. None: no limit.
+    context: how many tokens the model was trained to read; when they are full, it starts afresh from the last half of
+    them, with a cache and without alike. None: no limit.
     Raises ValueError for an empty prompt, a model that is not causal, or impossible settings.
     """
     if not model.backbone.causal or not model.spec.ids:

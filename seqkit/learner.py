@@ -24,6 +24,8 @@ class MeanLoss(Metric):
     """Sum of losses over the number of predictions, over all batches and devices."""
 
     full_state_update = False
+    loss: Tensor
+    count: Tensor
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,8 +46,8 @@ class Learner(pl.LightningModule):
     """Trains a model for an objective.
 
     num_steps: optimiser steps that the schedule plans for. seed: what evaluation draws (hidden tokens) follows from it.
-    Gradients are those of the sum of losses over everything between two optimiser steps, divided by its count: micro-batches
-    and devices with unequal numbers of tokens weigh as they would in one big batch.
+    Gradients are those of the sum of losses over everything between two optimiser steps, divided by its count:
+    micro-batches and devices with unequal numbers of tokens weigh as they would in one big batch.
     """
 
     def __init__(
@@ -74,7 +76,8 @@ class Learner(pl.LightningModule):
         score = self.objective.score(prediction, task.target)
         if not bool(torch.isfinite(score.loss)):
             raise DivergedError(
-                f"the loss is {float(score.loss.detach())} in step {self.global_step} (batch {index} of epoch {self.current_epoch}); "
+                f"the loss is {float(score.loss.detach())} in step {self.global_step} "
+                f"(batch {index} of epoch {self.current_epoch}); "
                 "lower the learning rate, clip gradients, or look for extreme inputs. The last checkpoint is untouched"
             )
         self.tokens_seen += task.batch.num_tokens

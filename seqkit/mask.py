@@ -30,7 +30,7 @@ def who_reads_whom(
     past: valid [b t] and positions [b t p] of what a cache has read before these tokens; they are read too.
     Where nothing needs hiding no mask is made: SDPA is fastest without. Padding stands on the right, so a causal token
     never reaches it, and padded readers may read what they like: backbones give zeros there.
-    Raises ValueError for links or segments together with a past: graphs and packed sequences are not generated stepwise.
+    Raises ValueError for links or segments with a past: graphs and packed sequences are not generated stepwise.
     """
     valid, where = embedded.valid, embedded.positions
     if past is not None:

@@ -55,7 +55,10 @@ class Model(nn.Module):
         self.head = objective.head(self.embedder)
 
     def forward(self, batch: TokenBatch, hide: Tensor | None = None, cache: Cache | None = None) -> Tensor:
-        """The head's prediction. hide: [b n], True: the token must be rebuilt. cache: `batch` continues what it has read."""
+        """The head's prediction.
+
+        hide: [b n], True: the token must be rebuilt. cache: `batch` continues what it has read.
+        """
         if self.ignores_links:
             batch = replace(batch, links=None)
         embedded = self.embedder(batch, hide)

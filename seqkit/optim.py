@@ -1,6 +1,7 @@
 """Optimisers and learning-rate schedules as parts: small objects that know how to build torch's own.
 
-An optimiser part turns a model into a `torch.optim.Optimizer`; a schedule part turns (step, number of steps) into a factor.
+An optimiser part turns a model into a `torch.optim.Optimizer`; a schedule part turns (step, number of steps) into a
+factor.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ class OptimizerPart(ABC):
 
 
 class AdamW(OptimizerPart):
-    """Adam with decoupled decay, on matrices (embedding tables among them) only: not on biases and norms (`torch.optim.AdamW`)."""
+    """Adam with decoupled weight decay (`torch.optim.AdamW`).
+
+    Only matrices decay (embedding tables among them), not biases and norms.
+    """
 
     def __init__(self, lr: float = 1e-3, *, betas: tuple[float, float] = (0.9, 0.99), weight_decay: float = 0.1):
         self.lr, self.betas, self.weight_decay = lr, betas, weight_decay
@@ -42,7 +46,7 @@ class AdamW(OptimizerPart):
 
 
 class Muon(OptimizerPart):
-    """Muon for the backbone's matrices, AdamW for the rest: embeddings, head, biases, norms (`torch.optim.Muon`, torch 2.11).
+    """Muon for the backbone's matrices (`torch.optim.Muon`), AdamW for the rest: embeddings, head, biases, norms.
 
     lr: of Muon, whose steps have the size that AdamW's would (its `match_rms_adamw`). adamw: for the rest.
     """

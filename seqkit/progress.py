@@ -9,7 +9,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 
 class StepProgress(Callback):
-    """Shows training by optimiser step and evaluation by batch. title: what is being trained; num_steps: until the end."""
+    """Shows training by optimiser step and evaluation by batch.
+
+    title: what is being trained. num_steps: optimiser steps until the end.
+    """
 
     def __init__(self, title: str, num_steps: int):
         self.title, self.num_steps = title, num_steps

@@ -47,7 +47,7 @@ class Loaded:
 
     @torch.inference_mode()
     def predict(self, raws: Iterable[Any], batch_size: int = 32) -> list[Any]:
-        """Answers in the user's words for raw examples, in their order. Raises DataError for one that cannot be read."""
+        """Answers in the user's words for raw examples, in order. Raises DataError for one that cannot be read."""
         tokens = [self.tokenizer.encode(raw) for raw in raws]
         answers: list[Any] = []
         for start in range(0, len(tokens), batch_size):
@@ -124,7 +124,7 @@ def fit(config: Any, folder: Path) -> dict[str, Any]:
 
 
 def evaluate(folder: Path, split: str) -> dict[str, float]:
-    """Measure a run's weights again on its data's `split` ("valid" or "test"). Raises UsageError where there is none."""
+    """Measure a run's weights again on its data's `split` ("valid" or "test"). Raises UsageError if there is none."""
     import pytorch_lightning as pl
 
     from seqkit.learner import Learner

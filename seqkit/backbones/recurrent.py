@@ -30,7 +30,7 @@ class _Recurrent(Backbone):
     Refuses links and segments: a state is carried along all tokens in order.
     """
 
-    cell: ClassVar[type[nn.RNNBase]]
+    cell: ClassVar[type[nn.LSTM | nn.GRU | nn.RNN]]
 
     def __init__(self, dim: int, depth: int = 2, *, causal: bool = False, dropout: float = 0.0):
         super().__init__()
@@ -49,7 +49,10 @@ class _Recurrent(Backbone):
         )
 
     def forward(self, embedded: Embedded, cache: Cache | None = None) -> Tensor:
-        """Hidden vectors [b n d], zero where padded. Raises ValueError for links, segments or an example without tokens."""
+        """Hidden vectors [b n d], zero where padded.
+
+        Raises ValueError for links, segments or an example without tokens.
+        """
         if embedded.links is not None or embedded.segments is not None:
             raise ValueError(f"{type(self).__name__} reads tokens in order and cannot honour links or segments")
         if cache is not None and not isinstance(cache, RecurrentState):

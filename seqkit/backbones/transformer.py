@@ -45,7 +45,8 @@ class Transformer(Backbone):
 
     block: `(dim, num_heads) -> nn.Module`; a variant is another block passed in. norm: of the last output.
     position: what attention knows of positions (`Rotary()`); None: they must be added by the Embedder.
-    Weights start as GPT-2's: normal with std 0.02, branches' outputs divided by sqrt(2 depth) (Radford et al. 2019, 2.3).
+    Weights start as GPT-2's: normal with std 0.02, branches' outputs divided by sqrt(2 depth) (Radford et al. 2019,
+    section 2.3).
     Raises ValueError if dim is not a multiple of num_heads.
     """
 
@@ -82,8 +83,8 @@ class Transformer(Backbone):
                     nn.init.zeros_(module.bias)
         for block in self.blocks:
             if getattr(block, "zero_init", False):
-                nn.init.zeros_(block.attention.out.weight)
-                nn.init.zeros_(block.mlp.out.weight)
+                for name in ("attention.out.weight", "mlp.out.weight"):
+                    nn.init.zeros_(block.get_parameter(name))
 
     def check(self, spec: TokenSpec) -> None:
         """Raise ValueError if rotary heads have no channel pair for each axis of the tokens."""

@@ -1,4 +1,4 @@
-"""What a user names on the command line, as raw examples: a file of text, pixels or sound, molecules, or the words themselves."""
+"""What a user names on the command line, as raw examples: text, pixels, sound, molecules, or the words themselves."""
 
 from __future__ import annotations
 

@@ -18,7 +18,8 @@ from torch import Tensor, nn
 class Reading:
     """Who reads whom, as `scaled_dot_product_attention` takes it, and how queries and keys are turned by position.
 
-    attend: [b|1 h|1 n|1 m] bool (True = may read) or float (added to the scores, -inf = may not); None: everyone, or the past.
+    attend: [b|1 h|1 n|1 m] bool (True = may read) or float (added to the scores, -inf = may not); None: everyone, or
+    the past.
     causal: True: token i reads tokens <= i. Only with attend=None and n == m, since SDPA aligns its triangle top-left.
     rotation: [b 1 n r] complex numbers of length one that turn r channel pairs of queries and keys; None: no rotation.
     """
@@ -100,7 +101,8 @@ class Attention(nn.Module):
 def rotate(x: Tensor, turn: Tensor) -> Tensor:
     """Turn channel pairs (2 i, 2 i + 1) of x [b h n c] by complex `turn` [b 1 n r]; channels from 2 r on stay.
 
-    In complex numbers: on a CPU five times as fast, forward and backward, as sines and cosines on halves (docs/decisions.md).
+    In complex numbers: on a CPU five times as fast, forward and backward, as sines and cosines on halves
+    (docs/decisions.md).
     """
     r = turn.shape[-1]
     paired = x[..., : 2 * r] if x.dtype == torch.float64 else x[..., : 2 * r].float()

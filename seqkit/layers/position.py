@@ -20,7 +20,8 @@ from torch import Tensor, nn
 class AddedPosition(nn.Module, ABC):
     """Turns positions [b n p] into vectors [b n d] that the Embedder adds to the content.
 
-    std: about how large its entries are; the Embedder makes looked-up content as large, so that neither drowns the other.
+    std: about how large its entries are; the Embedder makes looked-up content as large, so that neither drowns the
+    other.
     """
 
     std: float = 0.02
@@ -51,6 +52,7 @@ class Sinusoidal(AddedPosition):
     """
 
     std = 1.0
+    frequencies: Tensor
 
     def __init__(self, dim: int, num_axes: int, *, max_wavelength: float = 10_000.0):
         super().__init__(dim, num_axes)
@@ -122,7 +124,7 @@ class AttentionPosition(nn.Module):
     """Tells attention where tokens stand: by turning queries and keys, by adding to the scores, or both."""
 
     def rotation(self, positions: Tensor, channels: int) -> Tensor | None:
-        """Complex numbers of length one [b 1 n r] by which channel pairs (2 i, 2 i + 1) of a head turn; None: no rotation."""
+        """Complex numbers of length one [b 1 n r] that turn channel pairs (2 i, 2 i + 1) of a head; None: no turn."""
         return None
 
     def bias(self, readers: Tensor, read: Tensor, num_heads: int) -> Tensor | None:
@@ -131,7 +133,7 @@ class AttentionPosition(nn.Module):
 
 
 class Rotary(AttentionPosition):
-    """Queries and keys turned by their position, so that scores see differences (RoFormer, Su et al. 2021, section 3.2).
+    """Queries and keys turned by their position, so that scores see differences (RoFormer; Su et al. 2021, 3.2).
 
     The channel pairs of a head are dealt to the axes in equal shares (axial; leftover pairs are not turned);
     in a share of r pairs, pair i turns by position * base^(-i / r).
@@ -144,7 +146,10 @@ class Rotary(AttentionPosition):
         self.base = base
 
     def rotation(self, positions: Tensor, channels: int) -> Tensor | None:
-        """Complex numbers [b 1 n r] for positions [b n p] and heads of `channels`. Raises ValueError if a head has too few channels."""
+        """Complex numbers [b 1 n r] for positions [b n p] and heads of `channels`.
+
+        Raises ValueError if a head has too few channels.
+        """
         num_axes = positions.shape[-1]
         if num_axes == 0:
             return None

@@ -21,7 +21,8 @@ class Classify(Objective):
     """Cross-entropy of class labels, in nats; tokens labelled IGNORE (-100) count for nothing.
 
     per: "sequence" or "token". pool: how a sequence's tokens become one vector.
-    label_smoothing: share of the target spread over all classes (Szegedy et al. 2016, section 7), while training and in the loss.
+    label_smoothing: share of the target spread over all classes (Szegedy et al. 2016, section 7), while training and in
+    the loss.
     """
 
     labelled = True
@@ -71,7 +72,8 @@ class Classify(Objective):
         known = label[label != IGNORE]
         if len(known) and not 0 <= int(known.min()) <= int(known.max()) < len(self.names):
             raise DataError(
-                f"labels run from {int(known.min())} to {int(known.max())}; there are classes 0 to {len(self.names) - 1}"
+                f"labels run from {int(known.min())} to {int(known.max())}; "
+                f"there are classes 0 to {len(self.names) - 1}"
             )
         return Prepared(batch, None, label)
 

@@ -19,11 +19,12 @@ from seqkit.objectives.next_token import cross_entropy, frequencies
 
 
 class Masked(Objective):
-    """Hides `fraction` of each example's tokens (at least one) behind a learned vector and scores what is rebuilt there.
+    """Hides `fraction` of each example's tokens (at least one) behind a learned vector and scores what is rebuilt.
 
     Ids: cross-entropy in nats per hidden token (Devlin et al. 2019, task 1; all hidden ones are replaced, none kept or
     swapped). Vectors: squared error, mean over features (He et al. 2022, section 3).
-    Hidden tokens stay in the sequence, so every backbone can do it. A causal backbone is refused: it could not read what follows.
+    Hidden tokens stay in the sequence, so every backbone can do it except a causal one, which is refused: it could not
+    read what follows.
     """
 
     causal = False

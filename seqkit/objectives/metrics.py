@@ -11,6 +11,8 @@ class Accuracy(Metric):
     """Share of predicted ids that equal the truth, whatever the number of classes."""
 
     full_state_update = False
+    right: Tensor
+    count: Tensor
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,6 +33,10 @@ class Explained(Metric):
     """1 - squared error / squared distance from each feature's mean: 0 for predicting the mean, 1 for perfection."""
 
     full_state_update = False
+    error: Tensor
+    count: Tensor
+    total: Tensor
+    squares: Tensor
 
     def __init__(self) -> None:
         super().__init__()

@@ -81,7 +81,10 @@ class NextToken(Objective):
 
 
 def cross_entropy(prediction: Tensor, target: Tensor, label_smoothing: float = 0.0) -> Score:
-    """Sum over targets that are not IGNORE, in nats. prediction: [... v], target: [...]; predicted: the likeliest id."""
+    """Sum over targets that are not IGNORE, in nats.
+
+    prediction: [... v], target: [...]; predicted: the likeliest id.
+    """
     prediction, target = rearrange(prediction, "... v -> (...) v"), rearrange(target, "... -> (...)")
     known = target != IGNORE
     loss = F.cross_entropy(
@@ -92,7 +95,10 @@ def cross_entropy(prediction: Tensor, target: Tensor, label_smoothing: float = 0
 
 
 def frequencies(targets: Sequence[Tensor], num_classes: int) -> Callable[[Tensor], Tensor]:
-    """Predicts the log of how often each class occurs among `targets` (each counted once more, so that none is impossible)."""
+    """Predicts the log of how often each class occurs among `targets`.
+
+    Each class is counted once more, so that none is impossible.
+    """
     counts = torch.ones(num_classes, dtype=torch.float64)
     for target in targets:
         counts += torch.bincount(target[target != IGNORE].cpu(), minlength=num_classes)

@@ -45,9 +45,10 @@ class LogMel(Tokenizer):
     channels: "mono": more than one channel is an error; "mix": their mean; "first": channel 0.
     normalize: True: each band of each clip gets mean 0 and variance 1 over the frames, which takes away loudness and
     the recording's colour. Digital silence then has nothing to normalise and is refused; without it, it is taken.
-    stack: frames that a token sees: its own and as many on either side (at the ends the last one repeats), as in Peddinti
-    et al. 2015 (time-delay networks). stride: frames from one token to the next; 2 halves the tokens.
-    When: speech and sound. Raises ValueError for an even stack, or where a band would fall between two frequencies of the FFT.
+    stack: frames that a token sees: its own and as many on either side (at the ends the last one repeats), as in
+    Peddinti et al. 2015 (time-delay networks). stride: frames from one token to the next; 2 halves the tokens.
+    When: speech and sound. Raises ValueError for an even stack, or where a band would fall between two frequencies of
+    the FFT.
     """
 
     def __init__(

@@ -82,7 +82,8 @@ def main() -> None:
     print(f"fsdd official, RBF-SVM on log-mels: {spoken(Fsdd()):.1f} %", flush=True)
     folds = [spoken(Fsdd(held_out=who)) for who in ("george", "jackson", "lucas", "nicolas", "theo", "yweweler")]
     print(
-        f"fsdd leave one speaker out, RBF-SVM on log-mels: {np.mean(folds):.1f} % ({', '.join(f'{x:.1f}' for x in folds)})",
+        f"fsdd leave one speaker out, RBF-SVM on log-mels: {np.mean(folds):.1f} % "
+        f"({', '.join(f'{x:.1f}' for x in folds)})",
         flush=True,
     )
     print(f"spoken-digits, RBF-SVM on log-mels: {spoken(SpokenDigits()):.1f} %", flush=True)

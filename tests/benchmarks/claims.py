@@ -1,4 +1,4 @@
-"""Measures the claims of `recipes/README.md`: every recipe with every backbone named there, several seeds, one core a run.
+"""Measures the claims of `recipes/README.md`: every recipe and backbone named there, several seeds, one core a run.
 
     python tests/benchmarks/claims.py                 # all of them, two at a time
     python tests/benchmarks/claims.py char-lm fsdd    # those whose name holds one of the words
@@ -19,16 +19,16 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-GRU, LSTM = ["--model.backbone", "GRU"], ["--model.backbone", "LSTM"]
-ADAMW = ["--optimizer", "AdamW", "--optimizer.weight_decay", "0.1"]
 SPEAKERS = ("george", "jackson", "lucas", "nicolas", "theo", "yweweler")
 FSDD = ["--data.source", "fsdd"]
+TINY = ["--data.source", "tinyshakespeare"]
 
 CLAIMS: dict[str, list[str]] = {
     "text/char-lm": [],
-    "text/char-lm nanogpt": ["--preset", "nanogpt"],
-    "text/char-lm GRU": ["--preset", "gru"],
-    "text/char-lm LSTM": ["--preset", "lstm"],
+    "text/char-lm tinyshakespeare": TINY,
+    "text/char-lm tinyshakespeare nanogpt": ["--preset", "nanogpt", *TINY],
+    "text/char-lm tinyshakespeare GRU": ["--preset", "gru", *TINY],
+    "text/char-lm tinyshakespeare LSTM": ["--preset", "lstm", *TINY],
     "text/masked-lm": [],
     "image/digits": [],
     "image/digits GRU": ["--preset", "gru"],

@@ -1,0 +1,198 @@
+"""README and docs, as a reader would use them: every page is followed from top to bottom in an empty folder.
+
+* ```python```: executed, one namespace a page; with `>>>`, what is printed is compared.
+* A python or yaml block whose first line is `# name.ext` is saved under that name; such Python runs when it is imported.
+* ```console```: `$ seqkit …` runs here; lines below it must occur in what it prints. `fit` takes the recipe's debug preset;
+  it trains where `--out` names the run, or something is shown below it, and is only checked down to its keys elsewhere.
+
+c channels · t samples
+"""
+
+import re
+import shlex
+import sys
+import tomllib
+from collections.abc import Iterator
+from doctest import NORMALIZE_WHITESPACE
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from sybil import Document, Example
+from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
+
+from seqkit import registry
+from seqkit.cli import COMMANDS, main
+from seqkit.configure import UsageError, find_recipe, recipe_names
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "recipes" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+AT_HAND = {"TextFiles", "ImageFolder", "AudioFolder", "SmilesTable", "Digits", "Karate", "Solubility", "FreeSolv"}
+"""Sources that are read in a second; a `fit` on any other is only checked, not run."""
+
+# what Lightning says about our loaders and about settings that short examples leave alone
+pytestmark = [
+    pytest.mark.filterwarnings(f"ignore:.*{advice}")
+    for advice in (
+        r"isinstance\(treespec, LeafSpec\)",
+        "does not have many workers",
+        "have no `val_dataloader`",
+        "smaller than the logging interval",
+        "Unable to serialize instance",
+    )
+]
+
+
+@pytest.fixture
+def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty folder to work in, with a reader's own files; what pages register is forgotten afterwards."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(registry, "_PARTS", {kind: dict(parts) for kind, parts in registry._PARTS.items()})
+    before = set(sys.modules)
+    _own_files(tmp_path)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        if (tmp_path / f"{name}.py").exists():
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_does_what_it_says(page: Path, reader: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document = Document.parse(
+        str(page),
+        PythonCodeBlockParser(doctest_optionflags=NORMALIZE_WHITESPACE),
+        CodeBlockParser("console", lambda example: _console(example, capsys)),
+        CodeBlockParser("yaml", _is_a_mapping),
+    )
+    for example in document.examples():
+        name = re.match(r"# ([\w-]+\.(?:py|yaml))\n", str(example.parsed))
+        if name:
+            Path(name[1]).write_text(example.parsed, encoding="utf-8")
+        if not name or name[1].endswith(".yaml"):
+            example.evaluate()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_files_that_are_there(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#\s]+)[^)]*\)|src=\"([^\"]+)\"", page.read_text(encoding="utf-8"))
+    lost = [link for pair in links for link in pair if link and "://" not in link and not (page.parent / link).exists()]
+    assert not lost
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_every_recipe_stands_in_the_table_of_claims(name: str) -> None:
+    assert f"`{name}`" in (ROOT / "recipes" / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        "$ seqkit fit image/digits --model.bakbone LSTM",
+        "$ seqkit fit image/digits --print_config\nbatch_sighs: 64",
+        "$ seqkit fit graph/karate --model.backbone GRU --out runs/club",
+        "$ make coffee",
+        '$ pip install -e ".[tea]"',
+        "$ rm -rf .",
+    ],
+)
+def test_a_page_that_is_wrong_is_noticed(block: str, reader: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document = Document(f"```console\n{block}\n```\n", "page.md")
+    for region in CodeBlockParser("console", lambda example: _console(example, capsys))(document):
+        document.add(region)
+    (example,) = document.examples()
+    with pytest.raises(AssertionError):
+        example.evaluate()
+
+
+# ── commands ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _console(example: Example, capsys: pytest.CaptureFixture[str]) -> None:
+    for command, shown in _commands(example.parsed):
+        words = shlex.split(command, comments=True)
+        if words[:3] == ["python", "-m", "seqkit"]:
+            words[:3] = ["seqkit"]
+        capsys.readouterr()
+        if words[0] == "seqkit":
+            code = _seqkit(words[1:], trains="--out" in words or bool(shown))
+            said = capsys.readouterr()
+            printed = " ".join((said.out + said.err).split())
+            refused = any(re.match(r"seqkit( \w+)?: ", line) for line in shown)
+            assert (code in (2, 3)) == refused, f"{command}\ngave exit code {code} and printed\n{printed}"
+            for line in shown:
+                assert " ".join(line.split()) in printed, f"{command}\nprinted\n{printed}\nand not\n{line}"
+        else:
+            _other(words)
+
+
+def _commands(block: str) -> Iterator[tuple[str, list[str]]]:
+    """(command, lines shown below it)."""
+    for part in re.split(r"^\$ ", block.replace("\\\n", " "), flags=re.MULTILINE)[1:]:
+        command, *shown = part.splitlines()
+        yield command, [line for line in shown if line.strip() and line.strip() != "…"]
+
+
+def _seqkit(words: list[str], *, trains: bool) -> int | None:
+    if words[0] == "fit" and not {"--print_config", "--keys"} & set(words):
+        recipe = next(word for word in words[1:] if word.endswith(".yaml") or word in recipe_names())
+        words = [*words, "--trainer.enable_progress_bar", "false"]
+        if "--preset" not in words and "debug" in (yaml.safe_load(find_recipe(recipe)[1].read_text()).get("presets") or {}):
+            words += ["--preset", "debug"]
+        if not trains or not _at_hand(words):
+            words.append("--print_config")
+    elif words[0] in COMMANDS and words[0] == "inspect":
+        words = [*words, "--preset", "debug"]
+    try:
+        return main(words)
+    except SystemExit as done:  # --help, --version and argparse's own refusals
+        return int(done.code or 0)
+
+
+def _at_hand(words: list[str]) -> bool:
+    from seqkit.cli import _front, _import_plugins
+    from seqkit.configure import parse, read_recipe
+
+    args, overrides = _front().parse_known_args(words)
+    _import_plugins(args.plugin)
+    try:
+        config = parse(read_recipe(args.recipe, args.preset), overrides)
+    except UsageError:
+        return True  # let the command itself say it
+    return config.data.source.class_path.rsplit(".", 1)[-1] in AT_HAND
+
+
+def _is_a_mapping(example: Example) -> None:
+    assert isinstance(yaml.safe_load(example.parsed), dict)
+
+
+def _other(words: list[str]) -> None:
+    if words[0] == "make":
+        makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+        assert all(f"\n{target}:" in makefile for target in words[1:]), f"the Makefile has no target {words[1:]}"
+    elif words[:2] == ["pip", "install"]:
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        extras = set(re.findall(r"[\w-]+", "".join(re.findall(r"\[(.*?)\]", " ".join(words)))))
+        assert extras <= set(project["optional-dependencies"]), f"there is no extra {extras}"
+    else:
+        assert words[0] in ("source", "open"), f"nothing here can check the command {words}"
+
+
+def _own_files(folder: Path) -> None:
+    """notes.txt, photos/ by class, recordings/ by class, molecules.csv: what pages call the reader's own files."""
+    import soundfile
+    from PIL import Image
+
+    rng = np.random.default_rng(0)
+    (folder / "notes.txt").write_text("The cat sat on the mat. The dog lay on the log.\n" * 40, encoding="utf-8")
+    for i in range(12):
+        photo = folder / "photos" / ("cat", "dog")[i % 2] / f"{i}.png"
+        photo.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(rng.integers(0, 256, (29, 31, 3), dtype=np.uint8)).save(photo)
+        recording = folder / "recordings" / ("yes", "no")[i % 2] / f"{i}.wav"
+        recording.parent.mkdir(parents=True, exist_ok=True)
+        soundfile.write(recording, 0.1 * rng.standard_normal(3001), 16_000)
+    rows = [f"{'C' * (i % 7 + 1)}O,{-0.4 * (i % 7):.1f}" for i in range(20)]
+    (folder / "molecules.csv").write_text("\n".join(["smiles,target", *rows]) + "\n", encoding="utf-8")

@@ -1,0 +1,88 @@
+"""`seqkit doctor`: disagreeing versions are named, missing extras are not an error."""
+
+import pytest
+
+from seqkit import doctor
+from seqkit.doctor import check, report
+
+WANTED = [
+    "torch<2.12,>=2.11", "torchvision<0.27,>=0.26", "torchaudio<2.12,>=2.11", "pytorch-lightning<3,>=2.6.6",
+    "jsonargparse[signatures]<5,>=4.53", 'rdkit>=2025.3; extra == "graph"', 'pytest>=8; extra == "dev"',
+    'tomli>=2; python_version < "3.11"',
+]  # fmt: skip
+GOOD = {
+    "torch": "2.11.0", "torchvision": "0.26.0", "torchaudio": "2.11.0", "pytorch-lightning": "2.6.6",
+    "jsonargparse": "4.53.0", "rdkit": "2025.9.1",
+}  # fmt: skip
+EXACT = {"torchvision": ["numpy", "torch==2.11.0"], "torchaudio": []}
+
+
+def problems(changes, exact=EXACT):
+    found = {name: version for name, version in (GOOD | changes).items() if version is not None}
+    return {line.name: line.problem for line in check(found, WANTED, exact) if line.problem}
+
+
+def test_versions_that_agree_have_no_problem():
+    assert problems({}) == {}
+    assert {line.name for line in check(GOOD, WANTED, EXACT)} == set(GOOD)
+
+
+@pytest.mark.parametrize("local", ["2.11.0+cpu", "2.11.0+cu130"])
+def test_a_build_for_another_device_is_the_same_version(local):
+    assert problems({"torch": local}) == {}
+
+
+def test_a_torch_that_torchvision_was_not_built_for_is_named_with_the_cure():
+    found = problems({"torch": "2.11.1"})
+    assert set(found) == {"torchvision + torch"}
+    assert "torchvision was built for torch==2.11.0" in found["torchvision + torch"]
+    assert '"torch<2.12,>=2.11" "torchvision<0.27,>=0.26" "torchaudio<2.12,>=2.11"' in found["torchvision + torch"]
+
+
+def test_pips_own_choice_of_torch_and_torchaudio_is_named():
+    found = problems({"torch": "2.15.0", "torchvision": "0.30.0"}, {"torchvision": ["torch==2.15.0"]})
+    assert set(found) == {"torch", "torchvision", "torchaudio + torch"}
+    assert "not tested" in found["torch"]
+
+
+@pytest.mark.parametrize(("name", "version"), [("pytorch-lightning", "2.6.5"), ("jsonargparse", "4.52.0")])
+def test_versions_below_a_security_floor_are_called_unsafe(name, version):
+    (found,) = problems({name: version}).items()
+    assert found[0] == name
+    assert "not safe" in found[1]
+    assert "pip install" in found[1]
+
+
+@pytest.mark.parametrize(("version", "bad"), [("2.6.1", False), ("2.6.2", True), ("2.6.3", True)])
+def test_the_releases_that_were_malware_are_named(version, bad):
+    assert ("malware" in problems({"lightning": version}).get("lightning", "")) == bad
+
+
+def test_a_missing_extra_is_no_problem_but_a_missing_dependency_is():
+    assert problems({"rdkit": None}) == {}
+    (line,) = [line for line in check(GOOD | {"rdkit": "2024.1"}, WANTED, EXACT) if line.name == "rdkit"]
+    assert (line.extra, "not tested" in line.problem) == ("graph", True)
+    assert problems({"torchaudio": None}) == {"torchaudio": 'missing: pip install "torchaudio<2.12,>=2.11"'}
+
+
+def test_the_report_says_whats_what_here(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("SEQKIT_DATA", str(tmp_path / "new"))
+    code = report()
+    said = capsys.readouterr().out
+    assert code == 0, said  # the constraints file is what the tests run with
+    for text in ("torchvision", "jsonargparse", "cores", "accelerator", "all versions agree", str(tmp_path / "new")):
+        assert text in said
+    assert "made when needed" in said
+
+
+def test_a_disagreement_gives_code_1(capsys, monkeypatch):
+    line = doctor.Line("a + b", "1 + 2", "a 2", "a was built for another b: pip install a")
+    monkeypatch.setattr(doctor, "check", lambda *_: [line])
+    assert report() == 1
+    assert "all versions agree" not in capsys.readouterr().out
+
+
+def test_a_torch_that_does_not_import_is_named_and_gives_code_1(capsys, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "torch", None)
+    assert report() == 1
+    assert "torch does not import" in capsys.readouterr().out
