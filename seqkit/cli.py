@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from seqkit import __version__
-from seqkit.configure import UsageError, parse, read_recipe, recipe_names
+from seqkit.configure import parse
+from seqkit.recipe import UsageError, read_recipe, recipe_names
 from seqkit.registry import KINDS, parts, suggest
 
 USAGE, DATA = 2, 3
@@ -160,7 +161,7 @@ def _list(args: argparse.Namespace) -> int:
         table.add_column("name", style="bold", no_wrap=True)
         table.add_column("what")
         if kind == "recipe":
-            from seqkit.configure import find_recipe
+            from seqkit.recipe import find_recipe
 
             for name in recipe_names():
                 first = find_recipe(name)[1].read_text(encoding="utf-8").splitlines()[0]

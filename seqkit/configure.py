@@ -1,4 +1,4 @@
-"""From a recipe (a name or a YAML file) and dotted overrides to built parts. jsonargparse does the work.
+"""From a recipe and dotted overrides to built parts. jsonargparse does the work.
 
 Order: file, then its preset, then `--key value`. A part may be given by its registered name (`backbone: LSTM`), by its
 class path, or with arguments (`class_path` / `init_args`).
@@ -16,140 +16,8 @@ from typing import Any
 
 import yaml
 
-from seqkit.registry import _ENTRY_POINTS, find, parts, suggest
-
-NAMED = {
-    "tokenizer": "tokenizer",
-    "data.source": "source",
-    "model.backbone": "backbone",
-    "model.objective": "objective",
-    "model.position": "position",
-    "optimizer": "optimizer",
-    "optimizer.adamw": "optimizer",
-    "schedule": "schedule",
-}
-"""Configuration keys whose value is a part, and its kind."""
-
-_TRUSTED = ("seqkit", "torch", "torchvision", "torchaudio", "timm", "pytorch_lightning")
-
-
-class UsageError(ValueError):
-    """The command, a key or a name is wrong: exit code 2."""
-
-
-# ── recipes ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def recipe_folder() -> Path:
-    """Where the recipes are: inside an installed package, or beside it in a checkout."""
-    package = Path(__file__).parent
-    return package / "_recipes" if (package / "_recipes").is_dir() else package.parent / "recipes"
-
-
-def recipe_names() -> list[str]:
-    """Names such as `text/char-lm`."""
-    folder = recipe_folder()
-    return sorted(str(path.relative_to(folder).with_suffix("")) for path in folder.glob("*/*.yaml"))
-
-
-def find_recipe(name: str) -> tuple[str, Path]:
-    """A recipe's name and file, given its name or a path. Raises UsageError with the nearest names."""
-    path = Path(name)
-    if path.suffix in (".yaml", ".yml"):
-        if not path.is_file():
-            raise UsageError(
-                f"there is no recipe file {name}; give a path to a YAML file or one of: {', '.join(recipe_names())}"
-            )
-        return path.stem, path
-    if name in recipe_names():
-        return name, recipe_folder() / f"{name}.yaml"
-    raise UsageError(f"there is no recipe called {name!r}; {suggest(name, recipe_names())}")
-
-
-def read_recipe(name: str, preset: str | None = None) -> dict[str, Any]:
-    """A recipe as a plain dictionary, its preset merged in, its parts' names made class paths.
-
-    Raises UsageError where the file is not a YAML mapping, or the preset is not there.
-    """
-    title, path = find_recipe(name)
-    try:
-        config = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        where = " ".join(str(error).split())
-        raise UsageError(f"{path} is not readable as YAML: {where}") from error
-    if not isinstance(config, dict):
-        raise UsageError(f"{path} should hold `key: value` lines, but holds {type(config).__name__}")
-    presets = config.pop("presets", None) or {}
-    if preset is not None:
-        if preset not in presets:
-            raise UsageError(
-                f"recipe {name} has no preset {preset!r}; {suggest(preset, presets) if presets else 'it has none'}"
-            )
-        config = _merged(_resolved(config), _resolved(presets[preset]))
-    config.setdefault("recipe", title)
-    return _resolved(config)
-
-
-def _merged(base: Any, over: Any) -> Any:
-    """`over` on top of `base`; a part of another class replaces, the same class keeps its other arguments."""
-    if not isinstance(base, dict) or not isinstance(over, dict):
-        return over
-    if "class_path" in base and over.get("class_path", base["class_path"]) != base["class_path"]:
-        return over
-    return {
-        key: _merged(base[key], over[key]) if key in base and key in over else over.get(key, base.get(key))
-        for key in {**base, **over}
-    }
-
-
-def _resolved(config: dict[str, Any]) -> dict[str, Any]:
-    """The same with registered names as class paths."""
-
-    def walk(value: Any, key: str) -> Any:
-        if isinstance(value, str) and key in NAMED:
-            return {"class_path": class_path(NAMED[key], value)}
-        if not isinstance(value, dict):
-            return value
-        if key in NAMED and isinstance(value.get("class_path"), str):
-            value = value | {"class_path": class_path(NAMED[key], value["class_path"])}
-        if "class_path" in value:
-            arguments = value.get("init_args") or {}
-            return (
-                value | {"init_args": {k: walk(v, f"{key}.{k}") for k, v in arguments.items()}} if arguments else value
-            )
-        return {k: walk(v, f"{key}.{k}".lstrip(".")) for k, v in value.items()}
-
-    return walk(config, "")
-
-
-def class_path(kind: str, name: str) -> str:
-    """A registered name as a class path; a dotted path stays. Raises UsageError with the nearest names."""
-    if "." in name:
-        return name
-    try:
-        return find(kind, name).class_path
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-
-
-def _check_trusted(config: Any) -> None:
-    """Raise UsageError for a class path outside the packages that recipes may name: a YAML file is data, not code."""
-    registered = {part.class_path for kind in _ENTRY_POINTS for part in parts(kind).values()}
-
-    def walk(value: Any) -> None:
-        path = value.get("class_path") if isinstance(value, dict) else None
-        if isinstance(path, str) and path.split(".")[0] not in _TRUSTED and path not in registered:
-            raise UsageError(
-                f"the recipe names {path}, which is neither seqkit's nor a registered plug-in; "
-                "install its package, or name its file with --plugin if you trust it"
-            )
-        for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-            walk(inner)
-
-    walk(config)
-
-
-# ── from dictionaries to objects ─────────────────────────────────────────────────────────────────────────────────────
+from seqkit.recipe import NAMED, UsageError, check_trusted, class_path
+from seqkit.registry import find, suggest
 
 
 def parser(*, with_data: bool = True, prog: str = "seqkit fit RECIPE") -> Any:
@@ -162,7 +30,10 @@ def parser(*, with_data: bool = True, prog: str = "seqkit fit RECIPE") -> Any:
     from seqkit.optim import OptimizerPart, Schedule
 
     p = ArgumentParser(
-        prog=prog, exit_on_error=False, description="Every key of a recipe; give `--key value` to override it."
+        prog=prog,
+        exit_on_error=False,
+        allow_abbrev=False,
+        description="Every key of a recipe; give `--key value` to override it.",
     )
     p.add_argument("--config", action="config", help="(the recipe)")
     p.add_argument(
@@ -200,7 +71,7 @@ def parse(config: dict[str, Any], overrides: Sequence[str] = (), *, with_data: b
     Raises UsageError in one line, with the nearest key or name.
     """
     p = parser(with_data=with_data)
-    _check_trusted(config)
+    check_trusted(config)
     words = list(_resolved_words(overrides))
     from jsonargparse import ArgumentError
 
@@ -212,7 +83,7 @@ def parse(config: dict[str, Any], overrides: Sequence[str] = (), *, with_data: b
         except (ArgumentError, TypeError, ValueError) as error:
             raise UsageError(_one_line(str(error), p, config)) from None
     full.pop("config", None)
-    _check_trusted(full.as_dict())
+    check_trusted(full.as_dict())
     return full
 
 

@@ -192,6 +192,11 @@ def parts(kind: str) -> dict[str, Part]:
     return found | _PARTS[kind]
 
 
+def registered_paths() -> set[str]:
+    """Class paths of all parts that a user or an installed package may add: those a recipe may name."""
+    return {part.class_path for kind in _ENTRY_POINTS for part in parts(kind).values()}
+
+
 def find(kind: str, name: str) -> Part:
     """The part of that name, whatever its case. Raises ValueError with the nearest names."""
     known = parts(kind)

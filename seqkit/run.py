@@ -23,9 +23,10 @@ import torch
 import yaml
 from torch import Tensor, nn
 
-from seqkit.configure import UsageError, dump, instantiate, parse
+from seqkit.configure import dump, instantiate, parse
 from seqkit.contract import DataError, Objective, TokenBatch, Tokenizer
 from seqkit.model import Model
+from seqkit.recipe import UsageError
 
 log = logging.getLogger("seqkit")
 

@@ -13,18 +13,19 @@ import shlex
 import sys
 import tomllib
 from collections.abc import Iterator
-from doctest import NORMALIZE_WHITESPACE
+from doctest import ELLIPSIS, NORMALIZE_WHITESPACE
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
 from sybil import Document, Example
+from sybil.example import SybilFailure
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 
 from seqkit import registry
 from seqkit.cli import COMMANDS, main
-from seqkit.configure import UsageError, find_recipe, recipe_names
+from seqkit.recipe import UsageError, find_recipe, recipe_names
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "recipes" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -61,18 +62,7 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_does_what_it_says(page: Path, reader: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    document = Document.parse(
-        str(page),
-        PythonCodeBlockParser(doctest_optionflags=NORMALIZE_WHITESPACE),
-        CodeBlockParser("console", lambda example: _console(example, capsys)),
-        CodeBlockParser("yaml", _is_a_mapping),
-    )
-    for example in document.examples():
-        name = re.match(r"# ([\w-]+\.(?:py|yaml))\n", str(example.parsed))
-        if name:
-            Path(name[1]).write_text(example.parsed, encoding="utf-8")
-        if not name or name[1].endswith(".yaml"):
-            example.evaluate()
+    _follow(page, capsys)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -88,23 +78,38 @@ def test_every_recipe_stands_in_the_table_of_claims(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "block",
+    "page",
     [
-        "$ seqkit fit image/digits --model.bakbone LSTM",
-        "$ seqkit fit image/digits --print_config\nbatch_sighs: 64",
-        "$ seqkit fit graph/karate --model.backbone GRU --out runs/club",
-        "$ make coffee",
-        '$ pip install -e ".[tea]"',
-        "$ rm -rf .",
+        "```python\n>>> 1 + 1\n3\n```",
+        "```python\nfrom seqkit import Modle\n```",
+        "```yaml\njust words\n```",
+        "```console\n$ seqkit fit image/digits --model.bakbone LSTM\n```",
+        "```console\n$ seqkit fit image/digits --print_config\nbatch_sighs: 64\n```",
+        "```console\n$ seqkit fit graph/karate --model.backbone GRU --out runs/club\n```",
+        "```console\n$ make coffee\n```",
+        '```console\n$ pip install -e ".[tea]"\n```',
+        "```console\n$ rm -rf .\n```",
     ],
 )
-def test_a_page_that_is_wrong_is_noticed(block: str, reader: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    document = Document(f"```console\n{block}\n```\n", "page.md")
-    for region in CodeBlockParser("console", lambda example: _console(example, capsys))(document):
-        document.add(region)
-    (example,) = document.examples()
-    with pytest.raises(AssertionError):
-        example.evaluate()
+def test_a_page_that_is_wrong_is_noticed(page: str, reader: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("page.md").write_text(f"{page}\n", encoding="utf-8")
+    with pytest.raises((AssertionError, ImportError, SybilFailure)):
+        _follow(Path("page.md"), capsys)
+
+
+def _follow(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document = Document.parse(
+        str(page),
+        PythonCodeBlockParser(doctest_optionflags=NORMALIZE_WHITESPACE | ELLIPSIS),
+        CodeBlockParser("console", lambda example: _console(example, capsys)),
+        CodeBlockParser("yaml", _is_a_mapping),
+    )
+    for example in document.examples():
+        name = re.match(r"# ([\w-]+\.(?:py|yaml))\n", str(example.parsed))
+        if name:
+            Path(name[1]).write_text(example.parsed, encoding="utf-8")
+        if not name or name[1].endswith(".yaml"):
+            example.evaluate()
 
 
 # ── commands ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -139,7 +144,9 @@ def _seqkit(words: list[str], *, trains: bool) -> int | None:
     if words[0] == "fit" and not {"--print_config", "--keys"} & set(words):
         recipe = next(word for word in words[1:] if word.endswith(".yaml") or word in recipe_names())
         words = [*words, "--trainer.enable_progress_bar", "false"]
-        if "--preset" not in words and "debug" in (yaml.safe_load(find_recipe(recipe)[1].read_text()).get("presets") or {}):
+        if "--preset" not in words and "debug" in (
+            yaml.safe_load(find_recipe(recipe)[1].read_text()).get("presets") or {}
+        ):
             words += ["--preset", "debug"]
         if not trains or not _at_hand(words):
             words.append("--print_config")
@@ -153,7 +160,8 @@ def _seqkit(words: list[str], *, trains: bool) -> int | None:
 
 def _at_hand(words: list[str]) -> bool:
     from seqkit.cli import _front, _import_plugins
-    from seqkit.configure import parse, read_recipe
+    from seqkit.configure import parse
+    from seqkit.recipe import read_recipe
 
     args, overrides = _front().parse_known_args(words)
     _import_plugins(args.plugin)

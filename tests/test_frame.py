@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import seqkit
-from seqkit.configure import recipe_folder, recipe_names
+from seqkit.recipe import recipe_folder, recipe_names
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "seqkit"

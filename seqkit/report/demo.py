@@ -11,7 +11,8 @@ from typing import Any
 from rich.console import Console
 
 from seqkit.cli import _quiet
-from seqkit.configure import find_recipe, parse, read_recipe
+from seqkit.configure import parse
+from seqkit.recipe import find_recipe, read_recipe
 from seqkit.report.page import write_overview
 from seqkit.report.table import result_table
 from seqkit.run import fit, new_folder

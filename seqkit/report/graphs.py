@@ -53,7 +53,7 @@ def _(tokenizer: Graph, _raw: Any, tokens: Tokens) -> Figure:
     some = f" ({len(nodes)} of {len(tokens)} drawn)" if len(nodes) < len(tokens) else ""
     with rc_context(STYLE):
         figure, (left, right) = blank(9.6, 4.6, columns=2)
-        _edges(left, places, edges[:, kinds <= direct], kinds[kinds <= direct])
+        _edges(left, places, edges[:, kinds <= direct], kinds[kinds <= direct], direct)
         left.scatter(places[:, 0], places[:, 1], s=130 if len(tokens) < 100 else 280, color=BLUE, zorder=2)
         for i, (x, y) in enumerate(places):
             left.text(x, y, str(nodes[i]), ha="center", va="center", color="#ffffff", fontsize=6.5)
@@ -78,15 +78,15 @@ def _(tokenizer: Molecule, raw: Any, tokens: Tokens) -> Figure:
     with rc_context(STYLE):
         figure, (left, right) = blank(9.6, 4.4, columns=2)
         near = bond_kinds <= len(BONDS)
-        _edges(left, places, bonds[:, near], bond_kinds[near])
+        _edges(left, places, bonds[:, near], bond_kinds[near], len(BONDS))
         left.scatter(places[:, 0], places[:, 1], s=150, color="#ffffff", edgecolors="#9aa5b1", linewidths=0.6, zorder=2)
         for i, ((x, y), symbol) in enumerate(zip(places, symbols)):
             left.text(
                 x, y, symbol, ha="center", va="center", color=_ELEMENTS.get(symbol, INK), fontsize=8, weight="bold"
             )
             left.annotate(str(i), (x, y), (6.5, 5), textcoords="offset points", fontsize=6)
-        left.set(aspect="equal")
-        left.margins(0.12)
+        (x, y), (right_end, top) = places.min(axis=0) - 1, places.max(axis=0) + 1  # a bond is about 1.5 long
+        left.set(aspect="equal", xlim=(x, right_end), ylim=(y, top))
         left.set_axis_off()
         left.set_title(f"{len(tokens)} atoms = tokens of {tokens.content.shape[1]} features")
         labels = [f"{symbols[i]}{i}" for i in nodes]
@@ -143,9 +143,9 @@ def _colors(count: int) -> list[Any]:
     return [*few, *colormaps["Greys"](np.linspace(0.75, 0.25, count - len(few)))]
 
 
-def _edges(axes: Axes, places: np.ndarray, edges: np.ndarray, kinds: np.ndarray) -> None:
-    """Lines between nodes, coloured by kind of link."""
-    colors = _colors(max(int(kinds.max(initial=1)), 1))
+def _edges(axes: Axes, places: np.ndarray, edges: np.ndarray, kinds: np.ndarray, num_kinds: int) -> None:
+    """Lines between nodes, coloured by kind of link where there are several."""
+    colors = _colors(num_kinds)
     if len(colors) > 1:
         lines = LineCollection(list(places[edges.T]), colors=[colors[kind - 1] for kind in kinds], linewidths=1.6)
     else:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import torch
 from rich.console import Console
 
-from seqkit.configure import UsageError, instantiate
+from seqkit.configure import instantiate
 from seqkit.contract import DataError, Tokenizer, Tokens, TokenSpec
+from seqkit.recipe import UsageError
 from seqkit.report import graphs  # noqa: F401, it registers its pictures
 from seqkit.report.figures import png
 from seqkit.report.pictures import picture
@@ -17,9 +17,12 @@ from seqkit.report.pictures import picture
 MAX_CHARACTERS = 4000
 """A document is looked at up to here: more than is drawn of it."""
 
+ENOUGH = 12
+"""The first training example of so many tokens is shown, or, if none is, the first."""
+
 
 def inspect(config: Any, path: Path) -> Path:
-    """Draw the first training example of `config` (from `configure.parse`) as tokens, into a PNG at `path`.
+    """Draw a training example of `config` (from `configure.parse`) as tokens, into a PNG at `path`.
 
     Also prints a short description. Raises DataError or UsageError as training would.
     """
@@ -55,7 +58,7 @@ def _kind_of_content(spec: TokenSpec) -> str:
 
 
 def _example(config: Any) -> tuple[Any, Tokenizer, Tokens]:
-    """The first training sample, the tokenizer (fitted if it needs to be), and the sample's tokens."""
+    """A training sample, the tokenizer (fitted if it needs to be), and the sample's tokens."""
     try:
         built = instantiate(config)
         data, tokenizer = built.data, built.tokenizer
@@ -64,8 +67,12 @@ def _example(config: Any) -> tuple[Any, Tokenizer, Tokens]:
         raise
     except ValueError as error:
         raise UsageError(str(error)) from error
-    raw = data.splits().train[0].raw
-    if isinstance(raw, str) and data.window is not None:
-        raw = raw[:MAX_CHARACTERS]
-    with torch.random.fork_rng(devices=[]):
-        return raw, tokenizer, tokenizer.encode(raw)
+    samples = data.splits().train
+    for index in [*range(min(len(samples), 20)), 0]:  # a molecule of two atoms shows little
+        raw = samples[index].raw
+        if isinstance(raw, str) and data.window is not None:
+            raw = raw[:MAX_CHARACTERS]
+        tokens = tokenizer.encode(raw)
+        if len(tokens) >= ENOUGH:
+            break
+    return raw, tokenizer, tokens

@@ -9,8 +9,8 @@ from html.parser import HTMLParser
 import pytest
 import torch
 
-from seqkit.configure import UsageError
 from seqkit.contract import DataError
+from seqkit.recipe import UsageError
 from seqkit.report.page import write_overview, write_report
 
 KINDS = {
