@@ -17,6 +17,7 @@ FILES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py") if "_
 
 ORDER = [
     {"registry", "__init__"},
+    {"recipe"},
     {"contract"},
     {"layers", "tokenizers"},
     {"mask"},

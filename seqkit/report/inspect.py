@@ -18,7 +18,7 @@ MAX_CHARACTERS = 4000
 """A document is looked at up to here: more than is drawn of it."""
 
 ENOUGH = 12
-"""The first training example of so many tokens is shown, or, if none is, the first."""
+"""An example of so many tokens is looked for among some twenty; if none has, it is the first."""
 
 
 def inspect(config: Any, path: Path) -> Path:
@@ -68,7 +68,7 @@ def _example(config: Any) -> tuple[Any, Tokenizer, Tokens]:
     except ValueError as error:
         raise UsageError(str(error)) from error
     samples = data.splits().train
-    for index in [*range(min(len(samples), 20)), 0]:  # a molecule of two atoms shows little
+    for index in [*range(0, len(samples), max(1, len(samples) // 20)), 0]:  # a molecule of two atoms shows little
         raw = samples[index].raw
         if isinstance(raw, str) and data.window is not None:
             raw = raw[:MAX_CHARACTERS]
