@@ -20,7 +20,6 @@ if TYPE_CHECKING:
         Tokens,
         TokenSpec,
     )
-    from seqkit.generate import generate
     from seqkit.model import Model
     from seqkit.registry import register
     from seqkit.run import load
@@ -41,7 +40,6 @@ _HOME = {
         "Tokens",
         "TokenSpec",
     ),
-    "generate": ("generate",),
     "model": ("Model",),
     "registry": ("register",),
     "run": ("load",),
@@ -59,7 +57,6 @@ __all__ = [
     "Tokenizer",
     "Tokens",
     "TokenSpec",
-    "generate",
     "load",
     "register",
 ]

@@ -86,7 +86,6 @@ def _fit(args: argparse.Namespace, overrides: list[str]) -> int:
 
         print(dump(parse(config, overrides)), end="")
         return 0
-    _quiet()
     from rich.console import Console
 
     from seqkit.report.page import write_report
@@ -107,7 +106,6 @@ def _fit(args: argparse.Namespace, overrides: list[str]) -> int:
 
 def _evaluate(args: argparse.Namespace) -> int:
     _import_plugins(args.plugin)
-    _quiet()
     from seqkit.run import evaluate
 
     for name, value in evaluate(args.run, "test" if args.command == "test" else "valid").items():
@@ -117,7 +115,6 @@ def _evaluate(args: argparse.Namespace) -> int:
 
 def _predict(args: argparse.Namespace) -> int:
     _import_plugins(args.plugin)
-    _quiet()
     from seqkit.data.raw import read_raws
     from seqkit.run import load
 
@@ -130,17 +127,17 @@ def _predict(args: argparse.Namespace) -> int:
 
 def _generate(args: argparse.Namespace) -> int:
     _import_plugins(args.plugin)
-    _quiet()
     from seqkit.generate import stream_text
     from seqkit.run import load
 
+    if args.tokens < 1:
+        raise UsageError(f"--tokens {args.tokens} counts new tokens; give 1 or more")
     loaded = load(args.run)
-    print(args.prompt, end="", flush=True)
     pieces = stream_text(
         loaded, args.prompt, args.tokens, temperature=args.temperature, top_k=args.top_k, seed=args.seed
     )
-    for piece in pieces:
-        print(piece, end="", flush=True)
+    for i, piece in enumerate(pieces):
+        print(piece if i else args.prompt + piece, end="", flush=True)
     print()
     return 0
 
@@ -177,7 +174,6 @@ def _list(args: argparse.Namespace) -> int:
 
 def _inspect(args: argparse.Namespace, overrides: list[str]) -> int:
     _import_plugins(args.plugin)
-    _quiet()
     from seqkit.report.inspect import inspect
 
     folder = args.out or Path("runs") / "inspect"
@@ -272,24 +268,6 @@ def _import_plugins(files: Sequence[Path]) -> None:
         module = importlib.util.module_from_spec(spec)
         sys.modules[file.stem] = module
         spec.loader.exec_module(module)
-
-
-def _quiet() -> None:
-    """Lightning's advice about workers and accelerators is not for our users; its errors are."""
-    import logging
-    import warnings
-
-    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
-    logging.getLogger("pytorch_lightning.utilities.rank_zero").setLevel(logging.WARNING)
-    for advice in (
-        "does not have many workers",
-        "isinstance.treespec, LeafSpec",
-        "exists and is not empty",
-        "smaller than the logging interval",
-        "no `val_dataloader`",
-        "Total length of `list`",
-    ):
-        warnings.filterwarnings("ignore", message=f".*{advice}.*")
 
 
 if __name__ == "__main__":

@@ -89,7 +89,14 @@ def parse(config: dict[str, Any], overrides: Sequence[str] = (), *, with_data: b
 
 def dump(config: Any, *, with_data: bool = True) -> str:
     """A configuration as YAML, every default written out."""
-    return parser(with_data=with_data).dump(config, skip_validation=True)
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*Unable to serialize.*")
+        try:
+            return parser(with_data=with_data).dump(config, skip_validation=True)
+        except UserWarning as warning:
+            raise UsageError(f"{warning}; give it in a form that YAML can hold") from None
 
 
 def instantiate(config: Any, *, with_data: bool = True) -> Any:
@@ -121,26 +128,23 @@ def _value(key: str, value: str) -> str:
     kind = NAMED[key.removesuffix(".class_path")]
     if kind == "source" and Path(value).exists():
         return yaml.safe_dump(_source_for(Path(value)), default_flow_style=True).strip()
+    if kind == "source" and ("/" in value or Path(value).suffix.lower() in (".txt", ".csv", ".md")):
+        raise UsageError(f"--data.source {value}: there is no such file or folder")
     return class_path(kind, value)
 
 
 def _source_for(path: Path) -> dict[str, Any]:
     """The source that reads a user's own file or folder, judged by what is in it. Raises UsageError if nothing fits."""
-    suffixes = {p.suffix.lower() for p in path.rglob("*") if p.is_file()} if path.is_dir() else {path.suffix.lower()}
-    for name, fitting in (
-        ("AudioFolder", {".wav", ".flac", ".ogg"} if path.is_dir() else set()),
-        ("ImageFolder", {".png", ".jpg", ".jpeg"} if path.is_dir() else set()),
-        ("SmilesTable", {".csv"}),
-        ("TextFiles", {".txt", ".md"}),
-    ):
-        if suffixes & fitting:
-            given: Any = (
-                [str(p) for p in sorted(path.rglob("*")) if p.suffix in fitting] if path.is_dir() else str(path)
-            )
-            return {
-                "class_path": find("source", name).class_path,
-                "init_args": {"path": str(path) if name != "TextFiles" else given},
-            }
+    from seqkit.data.files import AUDIO_SUFFIXES, IMAGE_SUFFIXES
+
+    files = [p for p in sorted(path.rglob("*")) if p.is_file()] if path.is_dir() else [path]
+    text, table = (".txt", ".md"), (".csv",)
+    in_folders = {"AudioFolder": AUDIO_SUFFIXES, "ImageFolder": IMAGE_SUFFIXES, "TextFiles": text}
+    for name, suffixes in (in_folders if path.is_dir() else {"SmilesTable": table, "TextFiles": text}).items():
+        fitting = [str(p) for p in files if p.suffix.lower() in suffixes]
+        if fitting:
+            given = fitting if name == "TextFiles" else str(path)
+            return {"class_path": find("source", name).class_path, "init_args": {"path": given}}
     raise UsageError(f"{path} holds neither text, nor images or sounds in folders by class, nor a CSV of molecules")
 
 

@@ -36,8 +36,9 @@ class TokenSpec:
     """All that is needed to build the layer that embeds a tokenizer's tokens.
 
     vocab_size: > 0: content is ids below it; or num_features: > 0: content is vectors of that width. One of the two.
-    num_axes: coordinates per token: 1 text, 2 image, 0 no order.
-    num_links: kinds of link; 0: every token may read every other.
+    num_axes: coordinates per token: 1 text, 2 image, 0 none. That tokens are a set although they stand in a row (points
+    of a cloud) is not said here: an RNN would read the row as meaning.
+    num_links: kinds of link (then an example without edges brings empty links); 0: every token may read every other.
     embedder: `dim -> nn.Module` from content to [b n dim], in place of a lookup or a linear layer (a convolutional
     stem).
     Raises ValueError where the fields contradict each other.
@@ -93,7 +94,8 @@ class TokenSpec:
 class Links:
     """Who may read whom, sparse. A pair that is absent may not read; every token reads itself.
 
-    edges: [2 e] int64, (reader, read). In a `TokenBatch`, token t of example i has index i * n + t.
+    edges: [2 e] int64, (reader, read), an undirected edge both ways, a pair once at most. In a `TokenBatch`, token t of
+    example i has index i * n + t.
     kinds: [e] int64 > 0: edge type, hop count, ...
     Raises ValueError on a wrong shape, type or a kind below 1.
     """
@@ -107,7 +109,9 @@ class Links:
         if self.kinds.shape != self.edges.shape[1:] or self.kinds.dtype != torch.int64:
             raise ValueError(f"links.kinds are {_kind(self.kinds)}; give [{self.edges.shape[1]}] int64, one per link")
         if len(self.kinds) and int(self.kinds.min()) < 1:
-            raise ValueError(f"links.kinds go down to {int(self.kinds.min())}; kinds start at 1 (an absent pair is 0)")
+            raise ValueError(
+                f"links.kinds go down to {int(self.kinds.min())}; kinds start at 1 (0 is a token with itself)"
+            )
 
     def __len__(self) -> int:
         return self.kinds.shape[0]
@@ -169,7 +173,7 @@ class TokenBatch(_Moves):
 
     content: [b n] or [b n f]. positions: [b n p]. valid: [b n], True = real.
     links: indices count through the whole batch, i * n + t. segments: [b n] int64: tokens of different segments (packed
-    sequences) do not read each other; None: one segment an example.
+    sequences) do not read each other; None: one segment an example. Nothing in seqkit packs yet.
     """
 
     content: Tensor
@@ -269,7 +273,9 @@ class Tokenizer(Stateful, ABC):
     """Cuts one raw example into tokens.
 
     Runs on the CPU in the data loader; owns no weights but describes the tokens (`spec`).
-    A tokenizer whose input can be rebuilt also has `decode(tokens) -> raw`; one that must see data first, `fit(raws)`.
+    A sample is (raw, label); `encode` sees the raw part alone, so labels per token fix its tokens' number and order.
+    A tokenizer whose input can be rebuilt also has `decode` (of `Tokens`, or of ids [n], as generation needs); one that
+    must see data first has `fit(raws)`, shown the training part once.
     """
 
     @property
@@ -287,7 +293,7 @@ class Prepared:
     """A batch made ready for the model: what it reads, which tokens it must not see, what it should say.
 
     batch: what the model reads. hide: [b n] bool, True: a learned vector stands in for the token; None: nothing hidden.
-    target: whatever the objective's `score` takes.
+    target: the tensor that the objective's `score` takes.
     """
 
     batch: TokenBatch
@@ -299,7 +305,7 @@ class Prepared:
 class Score:
     """A loss as sum and count, so that accumulation and several devices give the weights of one big batch.
 
-    loss: scalar, sum over what was predicted. count: how many were. predicted, truth: aligned, for the metrics.
+    loss: scalar, sum over what was predicted. count: how many. predicted, truth: those alone, aligned, for the metrics.
     """
 
     loss: Tensor
@@ -336,7 +342,7 @@ class Objective(Stateful, ABC):
 
     @abstractmethod
     def constant(self, targets: Sequence[Tensor]) -> Callable[[Tensor], Tensor]:
-        """The best prediction that looks at no input, fitted on training targets: target → prediction. The baseline."""
+        """The baseline, a prediction that sees no input, fitted on training targets; asked by a target's shape."""
 
     def metrics(self) -> dict[str, Any]:
         """torchmetrics to feed with (predicted, truth), by name; the loss is always reported."""
@@ -348,7 +354,7 @@ class Objective(Stateful, ABC):
         Raises ValueError where the objective has no such answer.
         """
         raise ValueError(
-            f"{type(self).__name__} gives no answer to a raw example; continue a text with `seqkit generate`"
+            f"{type(self).__name__} gives no answer to a raw example; to continue a text use `seqkit generate`"
         )
 
 
@@ -359,7 +365,7 @@ class Cache(ABC):
     """What a causal backbone remembers of the tokens that it has read: keys and values, or a hidden state."""
 
     num_tokens: int
-    """Columns read so far, padding included."""
+    """Columns read so far, padding included (so not a count of real tokens)."""
 
 
 class Backbone(nn.Module, ABC):
@@ -367,8 +373,9 @@ class Backbone(nn.Module, ABC):
 
     What it can honour is declared, and the model refuses, when it is built, what it cannot:
     dim: width d. causal: True: token i reads only tokens <= i. num_heads: attention heads, 0: has none.
-    reads_links: False: tokens with links are refused. reads_segments: False: packed sequences are refused.
-    ordered: True: it tells order by itself (an RNN, rotary attention); False: it needs positions added by the Embedder.
+    reads_links: False: tokens with links are refused. reads_segments: False: packed sequences are, at the first batch.
+    reads_positions: True: `positions` reach it by themselves (rotary attention). ordered: True: it goes along the
+    columns (an RNN), so it knows their order but not `positions`: where those say more, add them.
     """
 
     dim: int
@@ -376,7 +383,8 @@ class Backbone(nn.Module, ABC):
     num_heads: int = 0
     reads_links: bool = False
     reads_segments: bool = False
-    ordered: bool = True
+    reads_positions: bool = False
+    ordered: bool = False
 
     @abstractmethod
     def forward(self, embedded: Embedded, cache: Cache | None = None) -> Tensor:

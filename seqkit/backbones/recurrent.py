@@ -30,6 +30,7 @@ class _Recurrent(Backbone):
     Refuses links and segments: a state is carried along all tokens in order.
     """
 
+    ordered = True
     cell: ClassVar[type[nn.LSTM | nn.GRU | nn.RNN]]
 
     def __init__(self, dim: int, depth: int = 2, *, causal: bool = False, dropout: float = 0.0):

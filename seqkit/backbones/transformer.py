@@ -71,7 +71,7 @@ class Transformer(Backbone):
         self.blocks = nn.ModuleList(block(dim, num_heads) for _ in range(depth))
         self.norm = norm(dim)
         self.position = position
-        self.ordered = position is not None
+        self.reads_positions = position is not None
         self._start()
 
     def _start(self) -> None:

@@ -32,7 +32,8 @@ class Reader(nn.Module):
     def __init__(self, spec: TokenSpec, backbone: Backbone):
         super().__init__()
         backbone.check(spec)
-        position = NoPosition if backbone.ordered or spec.num_axes == 0 else Sinusoidal
+        told = backbone.reads_positions or backbone.ordered or spec.num_axes == 0
+        position = NoPosition if told else Sinusoidal
         self.embedder: nn.Module = Embedder(spec, backbone.dim, position=position, num_heads=backbone.num_heads)
         if isinstance(self.embedder.link_bias, nn.Parameter):
             nn.init.normal_(self.embedder.link_bias)  # it starts at zero, where forgetting it would not be seen

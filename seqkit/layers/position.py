@@ -36,7 +36,7 @@ class AddedPosition(nn.Module, ABC):
 
 
 class NoPosition(AddedPosition):
-    """Adds nothing: without an ordered backbone the tokens are a set."""
+    """Adds nothing: to an attention that is told nothing else the tokens are a set."""
 
     def forward(self, positions: Tensor) -> Tensor:
         """Zero, in a shape that broadcasts."""

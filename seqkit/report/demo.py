@@ -10,7 +10,6 @@ from typing import Any
 
 from rich.console import Console
 
-from seqkit.cli import _quiet
 from seqkit.configure import parse
 from seqkit.recipe import find_recipe, read_recipe
 from seqkit.report.page import write_overview
@@ -27,7 +26,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     front.add_argument("--preset", default="demo", help="variant of each recipe (default: demo)")
     front.add_argument("--out", type=Path, help="folder for runs and report (default: runs/demo/TIME)")
     args = front.parse_args(arguments)
-    _quiet()
     console = Console(highlight=False)
     folder = args.out or new_folder("demo")
     runs: list[tuple[Path, dict[str, Any]]] = []

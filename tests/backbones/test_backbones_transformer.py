@@ -69,8 +69,8 @@ def test_branches_that_start_at_zero_leave_only_the_last_norm():
 
 def test_rotary_attention_tells_order_and_depends_on_differences_only():
     transformer = Transformer(24, 2, num_heads=3, position=Rotary()).double()
-    assert transformer.ordered
-    assert not Transformer(24, 2).ordered
+    assert transformer.reads_positions
+    assert not Transformer(24, 2).reads_positions
     x = embedded([7, 7], 24)
     far = Embedded(x.hidden.double(), x.positions + 11, x.valid)
     near = Embedded(x.hidden.double(), x.positions, x.valid)

@@ -1,5 +1,5 @@
 import gzip
-import os
+import random
 import threading
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,7 +10,7 @@ from seqkit.contract import DataError
 from seqkit.data.download import data_folder, fetch, find, missing, writable
 from seqkit.data.progress import progress
 
-BODY = os.urandom(200_003)
+BODY = random.Random(1).randbytes(200_003)
 DIGEST = sha256(BODY).hexdigest()
 
 
