@@ -155,3 +155,15 @@ def test_a_stacked_token_is_its_frame_and_the_neighbours_on_both_sides():
         torch.testing.assert_close(stacked.content[token], by_hand)
     with pytest.raises(ValueError, match="odd stack"):
         LogMel(8000, stack=4)
+
+
+def test_how_deep_a_pause_is_does_not_change_the_normalised_word():
+    generator = torch.Generator().manual_seed(1)
+    word = torch.randn(4000, generator=generator)
+    pause = torch.randn(2400, generator=generator)
+
+    def tokens(depth: float):
+        return LogMel(8000, num_mels=7).encode(Waveform(torch.cat([depth * pause, word]) / 5, 8000)).content
+
+    torch.testing.assert_close(tokens(1e-3), tokens(1e-4), atol=1e-2, rtol=0)  # frames at the seam hear both
+    assert (tokens(1e-3) - tokens(0.3)).abs().max() > 0.1  # a pause that can be heard does
