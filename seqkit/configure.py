@@ -16,19 +16,25 @@ from typing import Any
 
 import yaml
 
-from seqkit.recipe import NAMED, UsageError, check_trusted, class_path
-from seqkit.registry import find, suggest
+from seqkit.recipe import NAMED, TRUSTED, UNTRUSTED, UsageError, check_trusted, class_path, refusal
+from seqkit.registry import find, registered_paths, suggest
 
 
 def parser(*, with_data: bool = True, prog: str = "seqkit fit RECIPE") -> Any:
     """The jsonargparse parser of all keys. with_data=False: only what a model needs (`tokenizer`, `model`)."""
     import pytorch_lightning as pl
-    from jsonargparse import ArgumentParser
+    from jsonargparse import ArgumentParser, set_parsing_settings
 
     from seqkit.contract import Tokenizer
     from seqkit.model import Model
     from seqkit.optim import OptimizerPart, Schedule
 
+    # jsonargparse looks at where a thing is defined, so a path such as seqkit.data.speech.subprocess.run is refused too
+    own = [path.split(".")[0] for path in registered_paths()]
+    allowed = [
+        root for root in (*TRUSTED, *own) if all(word.isidentifier() for word in root.split(".")) and root != "seqkit"
+    ]
+    set_parsing_settings(import_path_denylist=["*", *UNTRUSTED], import_path_allowlist=allowed)
     p = ArgumentParser(
         prog=prog,
         exit_on_error=False,
@@ -164,6 +170,8 @@ def _one_line(message: str, p: Any, config: dict[str, Any]) -> str:
         return f"there is no key {key!r}" + (
             f"; did you mean {near[0]}?" if near else "; --print_config shows all keys"
         )
+    if denied := re.search(r"Importing '([\w.]+)' is not allowed", text):
+        return refusal(denied[1])
     refused = re.search(r"class_path '([\w.]+)': .*Option '(\w+)' is not accepted", text)
     if refused:
         names = _arguments(refused[1])

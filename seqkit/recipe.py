@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,15 @@ NAMED = {
 }
 """Configuration keys whose value is a part, and its kind."""
 
-_TRUSTED = ("seqkit", "torch", "torchvision", "torchaudio", "timm", "pytorch_lightning")
+TRUSTED = (
+    *("seqkit.backbones", "seqkit.data", "seqkit.layers", "seqkit.objectives", "seqkit.optim", "seqkit.tokenizers"),
+    *("torch.nn", "torch._C._nn", "torch.optim", "torchvision.transforms", "torchaudio.transforms", "timm.layers"),
+    *("pytorch_lightning.strategies", "pytorch_lightning.accelerators"),
+)
+"""Where the parts that a recipe may name stand. Not whole packages: they hold loaders, writers and compilers too."""
+
+UNTRUSTED = ("seqkit.data.download", "seqkit.data.espeak", "seqkit.data.speech")
+"""Except these, which write files or start processes."""
 
 
 class UsageError(ValueError):
@@ -68,13 +78,18 @@ def read_recipe(name: str, preset: str | None = None) -> dict[str, Any]:
     if not isinstance(config, dict):
         raise UsageError(f"{path} should hold `key: value` lines, but holds {type(config).__name__}")
     presets = config.pop("presets", None) or {}
+    if not isinstance(presets, dict) or not all(isinstance(keys, dict) for keys in presets.values()):
+        raise UsageError(f"{path}: presets should hold a name and its keys each, such as debug: {{seed: 2}}")
     if preset is not None:
         if preset not in presets:
             raise UsageError(
                 f"recipe {name} has no preset {preset!r}; {suggest(preset, presets) if presets else 'it has none'}"
             )
         config = _merged(_resolved(config), _resolved(presets[preset]))
-    config.setdefault("recipe", title)
+    called = config.setdefault("recipe", title)
+    # it names the folder of the run, so it must not lead out of `runs`
+    if not isinstance(called, str) or not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)*", called):
+        raise UsageError(f"{path}: recipe is {called!r}; call it by letters and digits, such as text/mine")
     return _resolved(config)
 
 
@@ -102,6 +117,8 @@ def _resolved(config: dict[str, Any]) -> dict[str, Any]:
             value = value | {"class_path": class_path(NAMED[key], value["class_path"])}
         if "class_path" in value:
             arguments = value.get("init_args") or {}
+            if not isinstance(arguments, dict):
+                raise UsageError(f"{key}: init_args is {arguments!r}; it should hold `name: value` pairs")
             return (
                 value | {"init_args": {k: walk(v, f"{key}.{k}") for k, v in arguments.items()}} if arguments else value
             )
@@ -121,17 +138,29 @@ def class_path(kind: str, name: str) -> str:
 
 
 def check_trusted(config: Any) -> None:
-    """Raise UsageError for a class path outside the packages that recipes may name: a YAML file is data, not code."""
+    """Raise UsageError for a class path outside what recipes may name: a YAML file is data, not code."""
     registered = registered_paths()
 
     def walk(value: Any) -> None:
-        path = value.get("class_path") if isinstance(value, dict) else None
-        if isinstance(path, str) and path.split(".")[0] not in _TRUSTED and path not in registered:
-            raise UsageError(
-                f"the recipe names {path}, which is neither seqkit's nor a registered plug-in; "
-                "install its package, or name its file with --plugin if you trust it"
-            )
+        if isinstance(value, dict) and "class_path" in value:
+            path = value["class_path"]
+            if not isinstance(path, str):
+                raise UsageError(f"class_path is {path!r}; it should be a name (seqkit list)")
+            if path not in registered and (not _under(path, TRUSTED) or _under(path, UNTRUSTED)):
+                raise UsageError(refusal(path))
         for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
             walk(inner)
 
     walk(config)
+
+
+def refusal(path: str) -> str:
+    """What to say of a path that no recipe may name."""
+    return (
+        f"the recipe names {path}, which is neither seqkit's nor a registered plug-in; "
+        "install its package, or name its file with --plugin if you trust it"
+    )
+
+
+def _under(path: str, roots: Iterable[str]) -> bool:
+    return any(path == root or path.startswith(f"{root}.") for root in roots)
