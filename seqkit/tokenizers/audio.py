@@ -19,9 +19,9 @@ from torchaudio.transforms import MelSpectrogram, Resample
 from seqkit.contract import DataError, Tokenizer, Tokens, TokenSpec
 
 RANGE_DB = 30.0
-"""Normalising first lifts whatever is fainter than this below the clip's loudest: how deep a pause is says more about the
-recording than about the word, and the pauses' depth would otherwise set each band's mean and variance. On FSDD's speaker
-with pauses around his words, never heard in training, it is worth 17 points of accuracy (docs/decisions.md)."""
+"""Normalising first lifts whatever is fainter than this below the clip's loudest: how deep a pause is says more about
+the recording than about the word, and the pauses' depth would otherwise set each band's mean and variance. On FSDD's
+speaker with pauses around his words, never heard in training, it is worth 17 points of accuracy (docs/decisions.md)."""
 
 LOG_FLOOR = 1e-6
 """Added to the mel energies before the logarithm: about what the rounding of 16-bit samples leaves in a frame."""
@@ -48,8 +48,9 @@ class LogMel(Tokenizer):
     sample_rate: in Hz, to which other rates are resampled first (torchaudio's windowed sinc); a lower rate is allowed,
     its upper bands then stay empty. The FFT is as long as the next power of two that holds a window.
     channels: "mono": more than one channel is an error; "mix": their mean; "first": channel 0.
-    normalize: True: what is more than `RANGE_DB` fainter than the loudest is lifted to that, then each band of each clip
-    gets mean 0 and variance 1 over the frames, which takes away loudness, pauses' depth and the recording's colour. Digital silence then has nothing to normalise and is refused; without it, it is taken.
+    normalize: True: what is more than `RANGE_DB` fainter than the loudest is lifted to that, then each band of each
+    clip gets mean 0 and variance 1 over the frames, which takes away loudness, pauses' depth and the recording's colour.
+    Digital silence then has nothing to normalise and is refused; without it, it is taken.
     stack: frames that a token sees: its own and as many on either side (at the ends the last one repeats), as in
     Peddinti et al. 2015 (time-delay networks). stride: frames from one token to the next; 2 halves the tokens.
     When: speech and sound. Raises ValueError for an even stack, or where a band would fall between two frequencies of

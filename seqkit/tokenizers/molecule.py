@@ -92,7 +92,8 @@ def _molecule(chem: Any, raw: Any) -> Any:
         except (UnicodeError, RuntimeError, ValueError):
             molecule = None
         if molecule is None:
-            raise DataError(f"{raw!r} is not a valid SMILES: rdkit cannot read it; correct it or drop the molecule")
+            shown = raw if len(raw) <= 200 else f"{raw[:200]}…"
+            raise DataError(f"{shown!r} is not a valid SMILES: rdkit cannot read it; correct it or drop the molecule")
     elif isinstance(raw, chem.Mol):
         molecule = chem.Mol(raw)
         try:
