@@ -49,7 +49,7 @@ class LogMel(Tokenizer):
     its upper bands then stay empty. The FFT is as long as the next power of two that holds a window.
     channels: "mono": more than one channel is an error; "mix": their mean; "first": channel 0.
     normalize: True: what is more than `RANGE_DB` fainter than the loudest is lifted to that, then each band of each
-    clip gets mean 0 and variance 1 over the frames, which takes away loudness, pauses' depth and the recording's colour.
+    clip gets mean 0 and variance 1 over the frames, which takes away loudness, pauses' depth, the recording's colour.
     Digital silence then has nothing to normalise and is refused; without it, it is taken.
     stack: frames that a token sees: its own and as many on either side (at the ends the last one repeats), as in
     Peddinti et al. 2015 (time-delay networks). stride: frames from one token to the next; 2 halves the tokens.
