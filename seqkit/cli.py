@@ -101,6 +101,8 @@ def _fit(args: argparse.Namespace, overrides: list[str]) -> int:
     console = Console()
     console.print(result_table([summary]))
     console.print(f"run     {folder}\nreport  {folder / 'report.html'}", highlight=False, soft_wrap=True)
+    if not summary["finished"]:
+        print(f"seqkit fit: stopped after {summary['steps']} steps; {folder} holds the weights so far", file=sys.stderr)
     return 0 if summary["finished"] else 1
 
 
@@ -120,7 +122,8 @@ def _predict(args: argparse.Namespace) -> int:
 
     loaded = load(args.run)
     named = [pair for given in args.inputs for pair in read_raws(given, loaded.tokenizer)]
-    for (name, _), answer in zip(named, loaded.predict([raw for _, raw in named])):
+    names = [name for name, _ in named]
+    for name, answer in zip(names, loaded.predict([raw for _, raw in named], names=names)):
         print(f"{name}\t{answer}")
     return 0
 
@@ -262,12 +265,21 @@ def _import_plugins(files: Sequence[Path]) -> None:
     for file in files:
         if not file.is_file():
             raise UsageError(f"--plugin {file} is no file")
+        if file.suffix != ".py" or not file.stem.isidentifier():
+            raise UsageError(f"--plugin {file} should be a file whose name could be imported, such as my_parts.py")
+        taken = importlib.util.find_spec(file.stem)
+        if taken is not None and Path(taken.origin or "").resolve() != file.resolve():
+            raise UsageError(f"--plugin {file}: there is a module {file.stem} already; give the file another name")
         spec = importlib.util.spec_from_file_location(file.stem, file)
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules[file.stem] = module
-        spec.loader.exec_module(module)
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:  # it is the user's own code: whatever it raises
+            del sys.modules[file.stem]
+            raise UsageError(f"--plugin {file} does not run: {type(error).__name__}: {error}") from error
 
 
 if __name__ == "__main__":

@@ -41,10 +41,10 @@ def generate(
         raise ValueError("generation needs a causal backbone over ids: train with the objective NextToken")
     if not prompts or any(prompt.ndim != 1 or len(prompt) == 0 for prompt in prompts):
         raise ValueError("a prompt has no tokens; give at least one to start from")
-    if temperature < 0 or (top_k is not None and top_k < 1) or (context is not None and context < 2):
-        raise ValueError(
-            f"temperature={temperature}, top_k={top_k}, context={context}: they should be >= 0, >= 1 and >= 2"
-        )
+    if not 0 <= temperature < torch.inf or (top_k is not None and top_k < 1):
+        raise ValueError(f"temperature={temperature}, top_k={top_k}: they should be >= 0 (and finite) and >= 1")
+    if context is not None and context < 1:
+        raise ValueError(f"context={context} counts tokens that the model reads; make it 1 or more")
     device = next(model.parameters()).device
     generator = torch.Generator(device).manual_seed(seed)
     texts = [prompt.to(device) for prompt in prompts]

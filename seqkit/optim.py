@@ -30,6 +30,9 @@ class AdamW(OptimizerPart):
     """
 
     def __init__(self, lr: float = 1e-3, *, betas: tuple[float, float] = (0.9, 0.99), weight_decay: float = 0.1):
+        _not_negative(lr=lr, weight_decay=weight_decay)
+        if not all(0 <= beta < 1 for beta in betas):
+            raise ValueError(f"betas={betas} are shares of the past; make each at least 0 and below 1")
         self.lr, self.betas, self.weight_decay = lr, betas, weight_decay
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
@@ -54,6 +57,7 @@ class Muon(OptimizerPart):
     def __init__(
         self, lr: float = 1e-3, *, momentum: float = 0.95, weight_decay: float = 0.1, adamw: AdamW | None = None
     ):
+        _not_negative(lr=lr, momentum=momentum, weight_decay=weight_decay)
         self.lr, self.momentum, self.weight_decay = lr, momentum, weight_decay
         self.adamw = adamw or AdamW(lr)
 
@@ -69,6 +73,12 @@ class Muon(OptimizerPart):
             hidden, lr=self.lr, momentum=self.momentum, weight_decay=self.weight_decay, adjust_lr_fn="match_rms_adamw"
         )
         return Together([muon, self.adamw.of(rest)] if rest else [muon])
+
+
+def _not_negative(**values: float) -> None:
+    for name, value in values.items():
+        if not 0 <= value < math.inf:
+            raise ValueError(f"{name}={value}; make it 0 or more, and finite")
 
 
 class Together(torch.optim.Optimizer):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -88,8 +87,8 @@ def read_recipe(name: str, preset: str | None = None) -> dict[str, Any]:
         config = _merged(_resolved(config), _resolved(presets[preset]))
     called = config.setdefault("recipe", title)
     # it names the folder of the run, so it must not lead out of `runs`
-    if not isinstance(called, str) or not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)*", called):
-        raise UsageError(f"{path}: recipe is {called!r}; call it by letters and digits, such as text/mine")
+    if not isinstance(called, str) or not called or Path(called).is_absolute() or ".." in Path(called).parts:
+        raise UsageError(f"{path}: recipe is {called!r}; give a name such as text/mine, which is its folder in runs")
     return _resolved(config)
 
 

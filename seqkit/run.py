@@ -5,11 +5,10 @@ config.yaml  state.json  metrics.csv  checkpoints/model.safetensors  summary.jso
 
 from __future__ import annotations
 
-import json
 import logging
 import platform
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,14 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 
 from seqkit.configure import dump, instantiate, parse
-from seqkit.contract import DataError, Objective, TokenBatch, Tokenizer
+from seqkit.contract import DataError, Objective, TokenBatch, Tokenizer, Tokens
 from seqkit.model import Model
 from seqkit.quiet import quiet
 from seqkit.recipe import UsageError
-from seqkit.weights import load_weights, save_weights, write_json
+from seqkit.trainer import count_steps, make_trainer, train
+from seqkit.weights import load_weights, read_mapping, save_weights, write_json
 
 log = logging.getLogger("seqkit")
 
@@ -46,9 +45,18 @@ class Loaded:
     summary: dict[str, Any]
 
     @torch.inference_mode()
-    def predict(self, raws: Iterable[Any], batch_size: int = 32) -> list[Any]:
-        """Answers in the user's words for raw examples, in order. Raises DataError for one that cannot be read."""
-        tokens = [self.tokenizer.encode(raw) for raw in raws]
+    def predict(self, raws: Iterable[Any], batch_size: int = 32, names: Sequence[str] | None = None) -> list[Any]:
+        """Answers in the user's words for raw examples, in order. Raises DataError for one that cannot be read.
+
+        names: of the examples, for the error.
+        """
+        tokens: list[Tokens] = []
+        for i, raw in enumerate(raws):
+            name = f"example {i}" if names is None else names[i]
+            try:
+                tokens.append(self.tokenizer.encode(raw))
+            except DataError as error:
+                raise error if name in str(error) else DataError(f"{name}: {error}") from error
         answers: list[Any] = []
         for start in range(0, len(tokens), batch_size):
             batch = TokenBatch.collate(tokens[start : start + batch_size])
@@ -62,7 +70,8 @@ class Loaded:
 def fit(config: Any, folder: Path) -> dict[str, Any]:
     """Train what `config` (from `configure.parse`) describes, test it, and fill `folder`, which must not exist yet.
 
-    Returns the summary. Raises DataError, UsageError (a part refused) or DivergedError, each with one line.
+    Stopped by Ctrl-C or SIGTERM, it keeps and tests the weights so far. Returns the summary.
+    Raises DataError, UsageError (a part refused) or DivergedError, each with one line.
     """
     import pytorch_lightning as pl
     from pytorch_lightning.loggers import CSVLogger
@@ -70,26 +79,32 @@ def fit(config: Any, folder: Path) -> dict[str, Any]:
     from seqkit.learner import Learner
     from seqkit.progress import StepProgress
 
+    if not 0 <= config.seed < 2**32:
+        raise UsageError(f"seed is {config.seed}; give 0 to {2**32 - 1}")
     pl.seed_everything(config.seed, verbose=False)
     built = _built(config)
     data, tokenizer, objective = built.data, built.tokenizer, built.model.objective
     data.connect(tokenizer, objective, seed=config.seed)
     model = _model(tokenizer, built.model)
+    # all parts are encoded here: a fault in the test part is better found before training than after it
+    loaders = data.train_dataloader(), data.val_dataloader() or None, data.test_dataloader()
+    num_steps = count_steps(config.trainer, len(loaders[0]))
+    shown = config.trainer.enable_progress_bar is not False
+    trainer = make_trainer(
+        **{**dict(config.trainer), "enable_progress_bar": False},
+        logger=CSVLogger(folder, name="", version=""),
+        callbacks=[StepProgress(config.recipe, num_steps)] if shown else [],
+        default_root_dir=folder,
+    )
 
-    folder.mkdir(parents=True)
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise UsageError(f"the run folder {folder} cannot be made ({error.strerror}); give another --out") from error
     (folder / "config.yaml").write_text(dump(config), encoding="utf-8")
     write_json(folder / "state.json", {"tokenizer": tokenizer.state(), "objective": objective.state()})
     with quiet(), _logging_to(folder / "log.txt"):
         log.info("recipe %s, %s parameters, seed %d", config.recipe, f"{model.num_parameters:,}", config.seed)
-        num_steps = _num_steps(config, data)
-        shown = config.trainer.enable_progress_bar is not False
-        trainer = pl.Trainer(
-            **{**dict(config.trainer), "enable_progress_bar": False},
-            logger=CSVLogger(folder, name="", version=""),
-            callbacks=[StepProgress(config.recipe, num_steps)] if shown else [],
-            enable_checkpointing=False,
-            default_root_dir=folder,
-        )
         learner = Learner(
             model,
             objective,
@@ -99,8 +114,8 @@ def fit(config: Any, folder: Path) -> dict[str, Any]:
             seed=config.seed,
         )
         started = time.perf_counter()
-        trainer.fit(learner, train_dataloaders=data.train_dataloader(), val_dataloaders=data.val_dataloader() or None)
-        seconds = time.perf_counter() - started
+        finished = train(trainer, learner, *loaders[:2])
+        seconds, steps = time.perf_counter() - started, trainer.global_step
         digest = save_weights(model, folder / "checkpoints" / "model.safetensors")
         measured = _measured(trainer, learner, data, "test")
         summary = {
@@ -111,10 +126,10 @@ def fit(config: Any, folder: Path) -> dict[str, Any]:
             "baseline": _constant_baseline(objective, data),
             "num_parameters": model.num_parameters,
             "tokens_seen": learner.tokens_seen,
-            "steps": trainer.global_step,
+            "steps": steps,
             "wall_seconds": round(seconds, 1),
             "seed": config.seed,
-            "finished": not trainer.interrupted,
+            "finished": finished,
             "sha256": digest,
             "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
         }
@@ -134,8 +149,8 @@ def evaluate(folder: Path, split: str) -> dict[str, float]:
     pl.seed_everything(config.seed, verbose=False)
     data = instantiate(config).data
     data.connect(loaded.tokenizer, loaded.objective, seed=config.seed)
-    trainer = pl.Trainer(
-        accelerator=config.trainer.accelerator, devices=1, logger=False, enable_checkpointing=False,
+    trainer = make_trainer(
+        accelerator=config.trainer.accelerator, devices=1, logger=False,
         enable_model_summary=False, enable_progress_bar=False,
     )  # fmt: skip
     with quiet():
@@ -168,17 +183,6 @@ def _model(tokenizer: Tokenizer, arguments: Any) -> Model:
         raise
     except ValueError as error:
         raise UsageError(str(error)) from error
-
-
-def _num_steps(config: Any, data: Any) -> int:
-    """Optimiser steps that the trainer will take. Raises UsageError where nothing bounds them."""
-    steps, epochs = config.trainer.max_steps, config.trainer.max_epochs
-    per_epoch = -(-len(data.train_dataloader()) // config.trainer.accumulate_grad_batches)
-    bounds = [steps] if steps > 0 else []
-    bounds += [epochs * per_epoch] if epochs is not None and epochs > 0 else []
-    if not bounds:
-        raise UsageError("training has no end; give --trainer.max_steps or --trainer.max_epochs")
-    return min(bounds)
 
 
 def _measured(trainer: Any, learner: Any, data: Any, split: str) -> dict[str, float]:
@@ -214,7 +218,7 @@ def _constant_baseline(objective: Objective, data: Any) -> dict[str, float]:
 def load(folder: str | Path) -> Loaded:
     """Model, tokenizer and objective of a run, in evaluation mode; the data set may be absent.
 
-    Raises UsageError if the folder is no finished run; DataError if its weights are damaged.
+    Raises UsageError if the folder is no finished run; DataError if one of its files is damaged.
     """
     folder = Path(folder)
     if not (folder / "config.yaml").is_file():
@@ -225,12 +229,15 @@ def load(folder: str | Path) -> Loaded:
         raise UsageError(
             f"{folder} did not finish: it has no summary.json; train again with `seqkit fit {folder / 'config.yaml'}`"
         )
-    config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
-    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+    config = read_mapping(folder / "config.yaml", "data", "model", "tokenizer")
+    summary = read_mapping(folder / "summary.json", "sha256")
+    state = read_mapping(folder / "state.json", "objective", "tokenizer")
     ends = instantiate(parse({k: config[k] for k in ("tokenizer", "model")}, with_data=False), with_data=False)
-    ends.tokenizer.load_state(state["tokenizer"])
-    ends.model.objective.load_state(state["objective"])
+    try:
+        ends.tokenizer.load_state(state["tokenizer"])
+        ends.model.objective.load_state(state["objective"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(f"{folder / 'state.json'} does not fit the run ({error!r}); copy the run again") from error
     model = Model(ends.tokenizer.spec, **vars(ends.model))
     load_weights(model, folder / "checkpoints" / "model.safetensors", summary["sha256"])
     return Loaded(model.eval(), ends.tokenizer, ends.model.objective, config, summary)

@@ -27,7 +27,7 @@ ORDER = [
     {"objectives", "conformance"},
     {"model"},
     {"optim"},
-    {"learner", "data", "generate", "progress"},
+    {"learner", "trainer", "data", "generate", "progress"},
     {"configure", "doctor"},
     {"run"},
     {"report"},

@@ -41,7 +41,7 @@ def likeliest(m, text):
 
 
 @pytest.mark.parametrize("name", BACKBONES)
-@pytest.mark.parametrize("context", [None, 6])
+@pytest.mark.parametrize("context", [None, 6, 1])
 @pytest.mark.parametrize("choice", [{"temperature": 0}, {"temperature": 1.3}, {"top_k": 3}])
 def test_with_a_cache_and_without_it_the_same_is_written(name, context, choice):
     m = model(name)
@@ -126,9 +126,10 @@ def test_dropout_is_off_meanwhile_and_the_mode_comes_back(training):
     [
         ([], {}, "a prompt has no tokens"),
         ([torch.zeros(0).long()], {}, "a prompt has no tokens"),
-        (RAGGED, {"temperature": -1}, "temperature=-1, top_k=None, context=None: they should be"),
+        (RAGGED, {"temperature": -1}, "temperature=-1, top_k=None: they should be"),
+        (RAGGED, {"temperature": float("nan")}, "temperature=nan"),
         (RAGGED, {"top_k": 0}, "top_k=0"),
-        (RAGGED, {"context": 1}, "context=1"),
+        (RAGGED, {"context": 0}, "context=0"),
     ],
 )
 def test_what_cannot_be_generated_is_refused(prompts, settings, message):

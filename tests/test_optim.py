@@ -170,3 +170,18 @@ def test_the_cosine_ends_at_its_floor_and_stays_there():
 def test_negative_warm_up_is_refused():
     with pytest.raises(ValueError, match="warmup_steps=-1 counts steps"):
         Constant(warmup_steps=-1)
+
+
+@pytest.mark.parametrize(
+    ("part", "settings", "said"),
+    [
+        (AdamW, {"lr": -1.0}, "lr=-1.0"),
+        (AdamW, {"weight_decay": math.nan}, "weight_decay=nan"),
+        (AdamW, {"betas": (0.9, 1.0)}, "betas="),
+        (Muon, {"lr": math.inf}, "lr=inf"),
+        (Muon, {"momentum": -0.1}, "momentum=-0.1"),
+    ],
+)
+def test_impossible_settings_are_refused_when_a_part_is_made(part, settings, said):
+    with pytest.raises(ValueError, match=said):
+        part(**settings)

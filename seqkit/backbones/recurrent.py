@@ -35,8 +35,8 @@ class _Recurrent(Backbone):
 
     def __init__(self, dim: int, depth: int = 2, *, causal: bool = False, dropout: float = 0.0):
         super().__init__()
-        if depth < 1:
-            raise ValueError(f"depth={depth}; a recurrent network needs at least one layer")
+        if dim < 1 or depth < 1:
+            raise ValueError(f"dim={dim}, depth={depth}; a recurrent network needs at least one unit and one layer")
         if not causal and dim % 2:
             raise ValueError(f"dim={dim} is odd, so two directions cannot have half of it each; make it even")
         self.dim, self.causal = dim, causal

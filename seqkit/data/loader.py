@@ -102,6 +102,8 @@ class Data(LightningDataModule):
             raise ValueError(f"valid_fraction is {valid_fraction}; give at least 0 (no validation) and below 1")
         if limit is not None and limit < 1:
             raise ValueError(f"limit is {limit}; give at least 1, or null for all")
+        if num_workers < 0:
+            raise ValueError(f"num_workers is {num_workers}; give 0 (encode in this process) or more")
         if window is not None and augment:
             raise ValueError("augment changes whole samples and window cuts documents; use one of the two")
         self.source, self.batch_size, self.window, self.valid_fraction = source, batch_size, window, valid_fraction

@@ -23,16 +23,17 @@ def read_raws(given: str, tokenizer: Tokenizer) -> Iterator[tuple[str, Any]]:
     known = (*TEXT_SUFFIXES, *IMAGE_SUFFIXES, *AUDIO_SUFFIXES, *SMILES_SUFFIXES)
     if not _is_file(path):
         if suffix in known or _is_folder(path):
-            raise DataError(f"{given} is no file; give a file, or the text or SMILES itself")
+            raise DataError(f"{given!r} is no file; give a file, or the text or SMILES itself")
         yield given, given
     elif suffix in SMILES_SUFFIXES:
         for line in read_text(path).splitlines():
             if line.strip():
                 yield line.split()[0], line.split()[0]
     else:
+        channels = getattr(tokenizer, "channels", None)  # of a picture; a tokenizer of sound has words for them
         readers: dict[tuple[str, ...], Callable[[], Any]] = {
             TEXT_SUFFIXES: lambda: read_text(path),
-            IMAGE_SUFFIXES: lambda: read_image(path, getattr(tokenizer, "channels", 3)),
+            IMAGE_SUFFIXES: lambda: read_image(path, channels if isinstance(channels, int) else 3),
             AUDIO_SUFFIXES: lambda: read_audio(path),
         }
         fitting = [read for suffixes, read in readers.items() if suffix in suffixes]

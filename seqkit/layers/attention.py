@@ -76,7 +76,7 @@ class Attention(nn.Module):
         dropout: float = 0.0,
     ):
         super().__init__()
-        if num_heads < 1 or dim % num_heads:
+        if dim < 1 or num_heads < 1 or dim % num_heads:
             raise ValueError(f"dim={dim} does not split into num_heads={num_heads} equal heads; make it a multiple")
         self.num_heads, self.dropout = num_heads, dropout
         self.qkv = nn.Linear(dim, 3 * dim, bias=bias)

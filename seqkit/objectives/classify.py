@@ -30,6 +30,10 @@ class Classify(Objective):
     def __init__(
         self, *, per: Literal["sequence", "token"] = "sequence", pool: Pool = "mean", label_smoothing: float = 0.0
     ):
+        if not 0 <= label_smoothing < 1:
+            raise ValueError(
+                f"label_smoothing={label_smoothing} is a share of the target; make it at least 0 and below 1"
+            )
         self.per, self.pool, self.label_smoothing = per, pool, label_smoothing
         self.names: list[str] = []
 

@@ -60,7 +60,7 @@ def test_dropout_acts_between_layers_while_training():
 @ALL
 def test_what_cannot_be_is_refused(cls):
     name, x = cls.__name__, embedded([3, 2], 14)
-    with pytest.raises(ValueError, match="depth=0; a recurrent network needs at least one layer"):
+    with pytest.raises(ValueError, match="depth=0; a recurrent network needs at least one unit and one layer"):
         cls(14, 0)
     with pytest.raises(ValueError, match="dim=7 is odd"):
         cls(7)

@@ -118,6 +118,7 @@ def test_wrong_settings_are_refused():
     for options, said in (
         ({"valid_fraction": 1.0}, "valid_fraction is 1.0"),
         ({"limit": 0}, "limit is 0"),
+        ({"num_workers": -1}, "num_workers is -1"),
         ({"window": 7, "augment": [Add()]}, "use one of the two"),
     ):
         with pytest.raises(ValueError, match=said):

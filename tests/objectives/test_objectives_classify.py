@@ -108,3 +108,9 @@ def test_the_baseline_says_the_frequencies():
     guess = objective.constant([target])(target)
     assert_close(guess.exp(), torch.tensor([3 / 6, 1 / 6, 2 / 6]).expand(4, 3))
     assert objective.score(guess, target).predicted.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.0, 3.0])
+def test_smoothing_by_more_than_the_target_is_refused(share):
+    with pytest.raises(ValueError, match=f"label_smoothing={share}"):
+        Classify(label_smoothing=share)

@@ -1,0 +1,116 @@
+"""A run folder: a fault is found before anything is trained, and a stopped run is a run."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from seqkit.configure import parse
+from seqkit.contract import DataError
+from seqkit.recipe import UsageError, read_recipe
+from seqkit.run import fit, load
+
+QUICK = ["--trainer.enable_progress_bar", "false", "--trainer.accelerator", "cpu"]
+
+
+def config(*words):
+    return parse(read_recipe("image/digits", "debug"), [*QUICK, *words])
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "digits"
+    fit(config(), folder)
+    return folder
+
+
+def test_a_run_repeats_from_its_own_configuration(digits, tmp_path):
+    again = fit(parse(yaml.safe_load((digits / "config.yaml").read_text(encoding="utf-8"))), tmp_path / "again")
+    first = json.loads((digits / "summary.json").read_text(encoding="utf-8"))
+    assert (again["metrics"], again["sha256"]) == (first["metrics"], first["sha256"])
+    assert again["finished"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--optimizer.lr", "-1"),
+        ("--seed", "-1"),
+        ("--model.objective.label_smoothing", "3"),
+        ("--data.num_workers", "-1"),
+        ("--trainer.max_steps", "0"),
+        ("--trainer.devices", "0"),
+    ],
+)
+def test_a_refused_setting_leaves_no_folder_behind(tmp_path, words):
+    with pytest.raises(UsageError):
+        fit(config(*words), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_fault_in_the_test_part_is_found_before_training(tmp_path):
+    from PIL import Image
+
+    for part in ("train", "test"):
+        for name, size in (("cat", 8), ("dog", 9 if part == "test" else 8)):
+            path = tmp_path / "photos" / part / name / "0.png"
+            path.parent.mkdir(parents=True)
+            Image.new("RGB", (size, size)).save(path)
+    words = ["--data.source", str(tmp_path / "photos"), "--tokenizer.channels", "3"]
+    with pytest.raises(DataError, match=r"test data, .*dog.0\.png: image is 9x9"):
+        fit(config(*words), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_said(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="cannot be made"):
+        fit(config(), tmp_path / "file" / "run")
+
+
+def test_what_cannot_be_read_is_named(digits):
+    loaded, images = load(digits), [torch.rand(1, 8, 8), torch.rand(1, 9, 8)]
+    assert len(loaded.predict(images[:1])) == 1
+    with pytest.raises(DataError, match=r"^example 1: image is 9x8"):
+        loaded.predict(images)
+    with pytest.raises(DataError, match=r"^b\.png: image is 9x8"):
+        loaded.predict(images, names=["a.png", "b.png"])
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("state.json", '{"tokenizer": {}, "objective": {"nam": 1}}'), ("summary.json", "{")]
+)
+def test_a_damaged_file_of_a_run_is_named(digits, tmp_path, name, content):
+    run = Path(shutil.copytree(digits, tmp_path / "run"))
+    (run / name).write_text(content, encoding="utf-8")
+    with pytest.raises(DataError, match=name):
+        load(run)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT to send")
+def test_ctrl_c_keeps_the_weights_so_far(tmp_path):
+    run = tmp_path / "run"
+    words = ["fit", "image/digits", "--preset", "debug", "--trainer.max_epochs", "100000", "--out", str(run)]
+    with (tmp_path / "said").open("w") as said:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "seqkit", *words], stdout=subprocess.DEVNULL, stderr=said,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+        deadline = time.monotonic() + 60
+        while not (run / "metrics.csv").exists() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 1
+    assert "holds the weights so far" in (tmp_path / "said").read_text()
+    loaded = load(run)
+    assert not loaded.summary["finished"]
+    assert loaded.summary["steps"] > 0
