@@ -55,6 +55,10 @@ def parser(*, with_data: bool = True, prog: str = "seqkit fit RECIPE") -> Any:
         p.add_argument("--optimizer", type=OptimizerPart, default={"class_path": "seqkit.optim.AdamW"})
         p.add_argument("--schedule", type=Schedule, default={"class_path": "seqkit.optim.Cosine"})
         skip = {
+            "fast_dev_run",  # these four would measure on part of the test data without saying so
+            "limit_test_batches",
+            "limit_predict_batches",
+            "overfit_batches",
             "logger",
             "callbacks",
             "default_root_dir",

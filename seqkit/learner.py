@@ -78,7 +78,7 @@ class Learner(pl.LightningModule):
             raise DivergedError(
                 f"the loss is {float(score.loss.detach())} in step {self.global_step} "
                 f"(batch {index} of epoch {self.current_epoch}); "
-                "lower the learning rate, clip gradients, or look for extreme inputs. The last checkpoint is untouched"
+                "lower the learning rate, clip gradients, or look for extreme inputs"
             )
         self.tokens_seen += task.batch.num_tokens
         self._count = self._count + score.count
