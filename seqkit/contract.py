@@ -174,6 +174,7 @@ class TokenBatch(_Moves):
     content: [b n] or [b n f]. positions: [b n p]. valid: [b n], True = real.
     links: indices count through the whole batch, i * n + t. segments: [b n] int64: tokens of different segments (packed
     sequences) do not read each other; None: one segment an example. Nothing in seqkit packs yet.
+    memory: another batch of as many examples, which a decoder reads beside this one (what is to be translated).
     """
 
     content: Tensor
@@ -181,6 +182,7 @@ class TokenBatch(_Moves):
     valid: Tensor
     links: Links | None = None
     segments: Tensor | None = None
+    memory: TokenBatch | None = None
 
     def __post_init__(self) -> None:
         if self.valid.ndim != 2 or self.valid.dtype != torch.bool:
@@ -189,6 +191,8 @@ class TokenBatch(_Moves):
             value = getattr(self, name)
             if value is not None and value.shape[:2] != self.valid.shape:
                 raise ValueError(f"{name} is {_kind(value)}; its first two sizes should be {list(self.valid.shape)}")
+        if self.memory is not None and len(self.memory) != len(self):
+            raise ValueError(f"memory has {len(self.memory)} examples beside {len(self)}; give one for each")
 
     @classmethod
     def collate(cls, examples: Sequence[Tokens]) -> TokenBatch:
@@ -239,7 +243,7 @@ class Embedded(_Moves):
     hidden: [b n d], zero where padded. positions: [b n p]. valid: [b n], True = real. links: as in `TokenBatch`.
     link_bias: [1 + num_links, h], added to the score of a link of that kind; row 0: of a token with itself; None: no
     bias.
-    segments: [b n] int64 or None.
+    segments: [b n] int64 or None. memory: another sequence [b m d] to read too, for backbones that say so.
     """
 
     hidden: Tensor
@@ -248,6 +252,7 @@ class Embedded(_Moves):
     links: Links | None = None
     link_bias: Tensor | None = None
     segments: Tensor | None = None
+    memory: Embedded | None = None
 
 
 # ── the two ends: meaning, no weights ────────────────────────────────────────────────────────────────────────────────
@@ -319,11 +324,24 @@ class Objective(Stateful, ABC):
 
     causal: what it needs of the backbone; None: either. labelled: True: examples must come with labels.
     hides: True: it asks for tokens to be hidden, so the Embedder needs a stand-in.
+    target_spec: of the tokens that a decoder reads and writes, where those are not the tokenizer's (then the batch that
+    it prepares has the tokenizer's as `memory`); None: there is one sequence. Raises ValueError if it must be fitted.
     """
 
     causal: bool | None = None
     labelled: bool = False
     hides: bool = False
+
+    @property
+    def target_spec(self) -> TokenSpec | None:
+        return None
+
+    def encode_label(self, label: Any) -> Any:
+        """A label as `prepare` will see it, before collation: an int, numbers, or int64 [t] for a sequence.
+
+        Raises DataError where it cannot be one.
+        """
+        return label
 
     def fit(self, labels: Sequence[Any], names: Sequence[str] | None) -> None:
         """See the training labels (and the names of classes, if the data has them) once, before the head is built."""
@@ -367,6 +385,10 @@ class Cache(ABC):
     num_tokens: int
     """Columns read so far, padding included (so not a count of real tokens)."""
 
+    @abstractmethod
+    def select(self, rows: Tensor) -> None:
+        """Keep these examples, [b'] indices, in this order (beam search takes some twice and drops others)."""
+
 
 class Backbone(nn.Module, ABC):
     """Reads embedded tokens and gives each a vector that knows the others.
@@ -376,6 +398,7 @@ class Backbone(nn.Module, ABC):
     reads_links: False: tokens with links are refused. reads_segments: False: packed sequences are, at the first batch.
     reads_positions: True: `positions` reach it by themselves (rotary attention). ordered: True: it goes along the
     columns (an RNN), so it knows their order but not `positions`: where those say more, add them.
+    reads_memory: True: it writes one sequence from another (`Embedded.memory`), and cannot do without.
     """
 
     dim: int
@@ -385,10 +408,18 @@ class Backbone(nn.Module, ABC):
     reads_segments: bool = False
     reads_positions: bool = False
     ordered: bool = False
+    reads_memory: bool = False
+
+    def source_reader(self) -> Backbone | None:
+        """The part that reads `Embedded.memory` first, an encoder; None: it is read as it comes, positions added."""
+        return None
 
     @abstractmethod
     def forward(self, embedded: Embedded, cache: Cache | None = None) -> Tensor:
-        """Hidden vectors [b n d], zero where padded. With a cache, `embedded` continues what the cache has read."""
+        """Hidden vectors [b n d], zero where padded.
+
+        With a cache, `embedded` continues what the cache has read, and needs `memory` only the first time.
+        """
 
     def init_cache(self, max_tokens: int) -> Cache:
         """An empty cache for `max_tokens` columns. Raises ValueError if the backbone is not causal."""

@@ -68,6 +68,8 @@ class Learner(pl.LightningModule):
         )
         self.tokens_seen = 0
         self._count: Tensor | float = 0.0
+        # experts and the like: `extra_loss()`, a scalar of the last forward pass, and `statistics()`, figures by name
+        self._extra: list[Any] = [part for part in model.modules() if hasattr(part, "extra_loss")]
 
     def training_step(self, batch: Labelled, index: int) -> Tensor:
         """Raises DivergedError where the loss is not finite."""
@@ -84,7 +86,17 @@ class Learner(pl.LightningModule):
         self._count = self._count + score.count
         mean = score.loss.detach() / score.count.clamp(min=1)
         self.log("train/loss", mean, batch_size=int(score.count), prog_bar=True)
-        return score.loss
+        return score.loss + score.count * self._extra_loss() if self._extra else score.loss
+
+    def _extra_loss(self) -> Tensor:
+        """What parts of the model add to the objective (`extra_loss`), per prediction; their figures are logged.
+
+        It weighs as the objective's mean does, so accumulation and devices weigh it by their predictions.
+        """
+        for part in self._extra:
+            for name, value in part.statistics().items():
+                self.log(f"train/{name}", value)
+        return torch.stack([part.extra_loss() for part in self._extra]).sum()
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Turn the gradient of a sum into that of a mean, before clipping."""

@@ -17,7 +17,7 @@ from seqkit.layers.position import AddedPosition, NoPosition, Sinusoidal
 
 
 class Model(nn.Module):
-    """One tokenizer's tokens through one backbone for one objective.
+    """One tokenizer's tokens through one backbone for one objective; or one sequence written from another.
 
     position: what the Embedder adds, `(dim, num_axes) -> AddedPosition`; None: nothing where the backbone reads
     positions itself, or goes along the tokens and they have one axis; else sinusoids. dropout: of embedded tokens.
@@ -39,19 +39,17 @@ class Model(nn.Module):
         self.ignores_links = links == "ignore" and spec.num_links > 0
         if self.ignores_links:
             spec = replace(spec, num_links=0)
-        if position is None:
-            told = backbone.reads_positions or spec.num_axes == 0 or (backbone.ordered and spec.num_axes == 1)
-            position = NoPosition if told else Sinusoidal
         check_fit(spec, backbone, objective)
-        self.spec = spec
-        self.embedder = Embedder(
-            spec,
-            backbone.dim,
-            position=position,
-            dropout=dropout,
-            hides=objective.hides,
-            num_heads=backbone.num_heads if backbone.reads_links else 0,
-        )
+
+        def embedder(spec: TokenSpec, reader: Backbone | None, hides: bool = False) -> Embedder:
+            heads = reader.num_heads if reader is not None and reader.reads_links else 0
+            added = position or (NoPosition if _is_told(reader, spec) else Sinusoidal)
+            return Embedder(spec, backbone.dim, position=added, dropout=dropout, hides=hides, num_heads=heads)
+
+        target = objective.target_spec
+        self.source_embedder = None if target is None else embedder(spec, backbone.source_reader())
+        self.spec = spec if target is None else target
+        self.embedder = embedder(self.spec, backbone, objective.hides)
         self.backbone = backbone
         self.head = objective.head(self.embedder)
 
@@ -61,8 +59,13 @@ class Model(nn.Module):
         hide: [b n], True: the token must be rebuilt. cache: `batch` continues what it has read.
         """
         if self.ignores_links:
-            batch = replace(batch, links=None)
+            memory = None if batch.memory is None else replace(batch.memory, links=None)
+            batch = replace(batch, links=None, memory=memory)
         embedded = self.embedder(batch, hide)
+        if batch.memory is not None:
+            if self.source_embedder is None:
+                raise ValueError("this model reads one sequence; a batch with memory is for an objective that has two")
+            embedded = replace(embedded, memory=self.source_embedder(batch.memory))
         hidden = self.backbone(embedded, cache)
         return self.head(hidden, embedded.valid)
 
@@ -70,6 +73,13 @@ class Model(nn.Module):
     def num_parameters(self) -> int:
         """How many numbers are trained; shared ones count once."""
         return sum(p.numel() for p in self.parameters() if p.requires_grad)
+
+
+def _is_told(reader: Backbone | None, spec: TokenSpec) -> bool:
+    """True: the reader knows where tokens stand without anything added to them."""
+    if spec.num_axes == 0:
+        return True
+    return reader is not None and (reader.reads_positions or (reader.ordered and spec.num_axes == 1))
 
 
 def check_fit(spec: TokenSpec, backbone: Backbone, objective: Objective) -> None:
@@ -88,7 +98,15 @@ def check_fit(spec: TokenSpec, backbone: Backbone, objective: Objective) -> None
             f"{name} cannot honour who reads whom (the tokens have links of {kinds}); "
             "use the backbone Transformer, or set the model's links to ignore"
         )
-    if spec.num_links and objective.causal:
+    two = objective.target_spec is not None
+    if two != backbone.reads_memory:
+        raise ValueError(
+            f"{aim} writes one sequence from another, and {name} reads only one; use the backbone Seq2Seq"
+            if two
+            else f"{name} writes one sequence from another, and {aim} has only one; use the objective Translate, "
+            "or a backbone that is not an encoder with a decoder"
+        )
+    if spec.num_links and objective.causal and not two:
         raise ValueError(
             f"{aim} goes from left to right, and linked tokens have no such order; use Masked, Classify or Regress"
         )

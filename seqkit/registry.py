@@ -16,7 +16,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
-KINDS = ("tokenizer", "backbone", "objective", "position", "source", "optimizer", "schedule")
+KINDS = ("tokenizer", "backbone", "objective", "position", "mechanism", "source", "optimizer", "schedule")
 T = TypeVar("T", bound=type)
 
 
@@ -82,6 +82,10 @@ _BUILT_IN: dict[str, list[list[Part]]] = {
             ("GRU", "gated recurrent unit, both directions unless causal", "as LSTM with a quarter fewer weights"),
             ("RNN", "Elman network, both directions unless causal", "the classic baseline"),
         ),
+        _table(
+            "backbones.seq2seq",
+            ("Seq2Seq", "an encoder and a decoder", "one sequence written from another"),
+        ),
     ],
     "objective": [
         _table(
@@ -103,6 +107,12 @@ _BUILT_IN: dict[str, list[list[Part]]] = {
             ("Sinusoidal", "fixed waves, the width shared between axes", "any number of axes, any length"),
             ("Learned", "a trained table per axis", "fixed sizes; resamples to another grid"),
             ("NoPosition", "nothing added: order is invisible", "sets, or on purpose"),
+        ),
+    ],
+    "mechanism": [
+        _table(
+            "layers.mechanism",
+            ("ScaledDotProduct", "softmax of dot products, O(n^2)", "the default; honours everything"),
         ),
     ],
     "source": [

@@ -13,7 +13,6 @@ from seqkit.backbones.recurrent import RecurrentState
 from seqkit.conformance import Reader, check_backbone, check_reader, check_tokenizer, laws_for, made_up
 from seqkit.contract import Backbone, Embedded, Links, TokenBatch
 from seqkit.embed import Embedder
-from seqkit.layers.attention import Reading
 from seqkit.layers.block import Block
 from seqkit.layers.position import Rotary
 from seqkit.mask import who_reads_whom
@@ -321,7 +320,7 @@ def test_nan_in_padding_is_noticed_where_the_embedder_lets_it_through(broken):
 def _triangle_from_the_top_left(embedded, **how):
     """`is_causal=True` with more keys than queries aligns the triangle at the wrong corner."""
     right = who_reads_whom(embedded, **how)
-    return Reading(None, True, right.rotation)
+    return replace(right, attend=None, causal=True)
 
 
 def _padding_in_the_cache_is_read(embedded, *, past=None, **how):

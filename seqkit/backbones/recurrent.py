@@ -21,6 +21,13 @@ class RecurrentState(Cache):
         self.num_tokens = 0
         self.state: Any = None
 
+    def select(self, rows: Tensor) -> None:
+        """Keep these examples, [b'] indices, in this order."""
+        if isinstance(self.state, tuple):
+            self.state = tuple(part[:, rows].contiguous() for part in self.state)
+        elif self.state is not None:
+            self.state = self.state[:, rows].contiguous()
+
 
 class _Recurrent(Backbone):
     """torch's recurrent layers, packed so that padding is neither read nor worked on.

@@ -1,69 +1,31 @@
-"""Scaled dot-product attention with several heads (Vaswani et al. 2017, section 3.2).
+"""Attention with several heads: projections around a mechanism (Vaswani et al. 2017, section 3.2.2).
 
-b batch · n tokens that read · m tokens that are read · d width · h heads · c channels of one head
+b batch · n tokens that read · m tokens that are read · d width · h heads · g heads of keys and values · c channels
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """Who reads whom, as `scaled_dot_product_attention` takes it, and how queries and keys are turned by position.
-
-    attend: [b|1 h|1 n|1 m] bool (True = may read) or float (added to the scores, -inf = may not); None: everyone, or
-    the past.
-    causal: True: token i reads tokens <= i. Only with attend=None and n == m, since SDPA aligns its triangle top-left.
-    rotation: [b 1 n r] complex numbers of length one that turn r channel pairs of queries and keys; None: no rotation.
-    """
-
-    attend: Tensor | None = None
-    causal: bool = False
-    rotation: Tensor | None = None
-
-
-class KeysValues:
-    """Keys and values that one layer has computed, in slots filled from the left."""
-
-    def __init__(self, max_tokens: int):
-        self.max_tokens = max_tokens
-        self.keys: Tensor | None = None
-        self.values: Tensor | None = None
-
-    def extend(self, keys: Tensor, values: Tensor, start: int) -> tuple[Tensor, Tensor]:
-        """Write keys and values [b h n c] from slot `start` on; give all so far, [b h start+n c].
-
-        Raises ValueError if there are not as many slots.
-        """
-        if self.keys is None or self.values is None:
-            b, h, _, c = keys.shape
-            self.keys, self.values = (
-                keys.new_empty(b, h, self.max_tokens, c),
-                values.new_empty(b, h, self.max_tokens, c),
-            )
-        end = start + keys.shape[2]
-        if end > self.max_tokens:
-            raise ValueError(
-                f"the cache has room for {self.max_tokens} tokens and was given {end}; make it with a larger max_tokens"
-            )
-        self.keys[:, :, start:end], self.values[:, :, start:end] = keys, values
-        return self.keys[:, :, :end], self.values[:, :, :end]
+from seqkit.layers.mechanism import Mechanism, ScaledDotProduct
+from seqkit.layers.memory import LayerMemory
+from seqkit.layers.reading import Reading, refuse_unless_honoured
 
 
 class Attention(nn.Module):
-    """Every token asks all tokens that it may read, and takes what the best matches say.
+    """Every token asks those that it may read, of its own sequence or another, and takes what the best matches say.
 
+    mechanism: `(num_heads, channels) -> Mechanism`: how queries weigh what they read.
+    num_kv_heads: heads of keys and values, each shared by num_heads / num_kv_heads heads that ask (grouped queries;
+    Ainslie et al. 2023; 1: multi-query, Shazeer 2019); None: as many as heads.
     qk_norm: `channels -> nn.Module`, normalises queries and keys per head, so that scores stay bounded (Dehghani et al.
-    2023, section 2, with LayerNorm); None: not.
-    bias: whether the four projections have one. dropout: of attention weights, while training.
-    Raises ValueError if `dim` is not a multiple of `num_heads`.
+    2023, section 2, with LayerNorm); None: not. bias: whether the four projections have one.
+    Raises ValueError if `dim` is not a multiple of `num_heads`, or that of `num_kv_heads`.
     """
 
     def __init__(
@@ -71,31 +33,72 @@ class Attention(nn.Module):
         dim: int,
         num_heads: int,
         *,
+        mechanism: Callable[[int, int], Mechanism] = ScaledDotProduct,
+        num_kv_heads: int | None = None,
         qk_norm: Callable[[int], nn.Module] | None = None,
         bias: bool = True,
-        dropout: float = 0.0,
     ):
         super().__init__()
         if dim < 1 or num_heads < 1 or dim % num_heads:
             raise ValueError(f"dim={dim} does not split into num_heads={num_heads} equal heads; make it a multiple")
-        self.num_heads, self.dropout = num_heads, dropout
-        self.qkv = nn.Linear(dim, 3 * dim, bias=bias)
+        num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
+        if num_kv_heads < 1 or num_heads % num_kv_heads:
+            raise ValueError(
+                f"num_heads={num_heads} cannot share num_kv_heads={num_kv_heads} equally; make it a divisor"
+            )
+        channels = dim // num_heads
+        self.num_heads, self.num_kv_heads, self.channels = num_heads, num_kv_heads, channels
+        self.qkv = nn.Linear(dim, dim + 2 * num_kv_heads * channels, bias=bias)
+        self.mechanism = mechanism(num_heads, channels)
         self.out = nn.Linear(dim, dim, bias=bias)
-        self.query_norm = qk_norm(dim // num_heads) if qk_norm is not None else None
-        self.key_norm = qk_norm(dim // num_heads) if qk_norm is not None else None
+        self.query_norm = qk_norm(channels) if qk_norm is not None else None
+        self.key_norm = qk_norm(channels) if qk_norm is not None else None
+        if num_kv_heads != num_heads:
+            refuse_unless_honoured(type(self.mechanism).__name__, self.honours, {"groups"})
 
-    def forward(self, x: Tensor, reading: Reading, memory: tuple[KeysValues, int] | None = None) -> Tensor:
-        """x: [b n d]. memory: this layer's keys and values so far and how many slots are filled."""
-        q, k, v = rearrange(self.qkv(x), "b n (three h c) -> three b h n c", three=3, h=self.num_heads)
-        if self.query_norm is not None and self.key_norm is not None:
-            q, k = self.query_norm(q), self.key_norm(k)
+    @property
+    def honours(self) -> frozenset[str]:
+        """What of `reading.FEATURES` it keeps to."""
+        return self.mechanism.honours
+
+    def forward(
+        self, x: Tensor, reading: Reading, memory: LayerMemory | None = None, source: Tensor | None = None
+    ) -> Tensor:
+        """x: [b n d]. source: [b m d] of another sequence to read instead. memory: kept between steps by this layer."""
+        if source is None:
+            q, k, v = self._heads(self.qkv(x), self.num_heads)
+        else:
+            q, k, v = self._across(x, source, memory)
         if reading.rotation is not None:
             q, k = rotate(q, reading.rotation), rotate(k, reading.rotation)
-        if memory is not None:
-            k, v = memory[0].extend(k, v, memory[1])
-        dropout = self.dropout if self.training else 0.0
-        read = F.scaled_dot_product_attention(q, k, v, reading.attend, dropout, is_causal=reading.causal)
+        read = self.mechanism(q, k, v, reading, memory.own if memory is not None and source is None else None)
         return self.out(rearrange(read, "b h n c -> b n (h c)"))
+
+    def _heads(self, projected: Tensor, num_queries: int) -> tuple[Tensor, Tensor, Tensor]:
+        heads = rearrange(projected, "b n (h c) -> b h n c", c=self.channels)
+        q, k, v = heads.split([num_queries, self.num_kv_heads, self.num_kv_heads], dim=1)
+        if self.query_norm is not None and self.key_norm is not None:
+            q, k = self.query_norm(q), self.key_norm(k)
+        return q, k, v
+
+    def _across(self, x: Tensor, source: Tensor, memory: LayerMemory | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries of x; keys and values of the source, computed once for all steps."""
+        d = x.shape[-1]
+        weight, bias = self.qkv.weight, self.qkv.bias
+        q = F.linear(x, weight[:d], None if bias is None else bias[:d])
+        q = rearrange(q, "b n (h c) -> b h n c", h=self.num_heads)
+        if self.query_norm is not None:
+            q = self.query_norm(q)
+        if memory is not None and memory.source is not None:
+            return q, *memory.source
+        _, k, v = self._heads(F.linear(source, weight[d:], None if bias is None else bias[d:]), 0)
+        if memory is not None:
+            memory.source = (k, v)
+        return q, k, v
+
+    def init_memory(self, max_tokens: int) -> LayerMemory:
+        """What this layer keeps between steps, empty."""
+        return LayerMemory(self.mechanism.init_memory(max_tokens))
 
 
 def rotate(x: Tensor, turn: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -121,7 +122,15 @@ class Learned(AddedPosition):
 
 
 class AttentionPosition(nn.Module):
-    """Tells attention where tokens stand: by turning queries and keys, by adding to the scores, or both."""
+    """Tells attention where tokens stand: by turning queries and keys, by adding to the scores or to the keys.
+
+    needs: what of `reading.FEATURES` an attention must honour to be told so.
+    """
+
+    needs: ClassVar[frozenset[str]]
+
+    def check(self, num_heads: int, channels: int) -> None:
+        """Raise ValueError if it does not fit heads of that number and width (asked once, when a backbone is built)."""
 
     def rotation(self, positions: Tensor, channels: int) -> Tensor | None:
         """Complex numbers of length one [b 1 n r] that turn channel pairs (2 i, 2 i + 1) of a head; None: no turn."""
@@ -131,6 +140,10 @@ class AttentionPosition(nn.Module):
         """[b h n m] to add to the scores of readers at [b n p] over tokens at [b m p]; None: nothing."""
         return None
 
+    def relative(self, readers: Tensor, read: Tensor) -> Tensor | None:
+        """[b n m c] to add to the keys at [b m p] as readers at [b n p] see them; None: nothing."""
+        return None
+
 
 class Rotary(AttentionPosition):
     """Queries and keys turned by their position, so that scores see differences (RoFormer; Su et al. 2021, 3.2).
@@ -138,6 +151,8 @@ class Rotary(AttentionPosition):
     The channel pairs of a head are dealt to the axes in equal shares (axial; leftover pairs are not turned);
     in a share of r pairs, pair i turns by position * base^(-i / r).
     """
+
+    needs = frozenset({"rotation"})
 
     def __init__(self, *, base: float = 10_000.0):
         super().__init__()

@@ -72,5 +72,5 @@ def test_what_cannot_be_is_refused(cls):
         cls(14)(embedded([3, 0], 14))
     with pytest.raises(ValueError, match=f"this {name} reads in both directions; build it with causal=True"):
         cls(14).init_cache(5)
-    with pytest.raises(ValueError, match=f"{name} was given a KeyValueCache; make its cache with init_cache"):
+    with pytest.raises(ValueError, match=f"{name} was given a LayersCache; make its cache with init_cache"):
         cls(16, causal=True)(embedded([3], 16), Transformer(16, 1, causal=True).init_cache(3))

@@ -1,14 +1,17 @@
 """Attention equals its formula written out, whatever hides and turns; keys and values are kept as they came."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close
 
-from seqkit.layers.attention import Attention, KeysValues, Reading
+from seqkit.layers.attention import Attention
+from seqkit.layers.mechanism import ScaledDotProduct
 from seqkit.layers.position import Rotary
+from seqkit.layers.reading import Reading
 
 
 def written_out(attention, x, attend=None, turn=None):
@@ -88,7 +91,7 @@ def test_without_bias_there_is_none():
 
 
 def test_dropout_of_weights_acts_while_training_only(x):
-    attention = Attention(21, 3, dropout=0.5)
+    attention = Attention(21, 3, mechanism=partial(ScaledDotProduct, dropout=0.5))
     assert not torch.equal(attention(x, Reading()), attention(x, Reading()))
     attention.eval()
     assert_close(attention(x, Reading()), attention(x, Reading()))
@@ -98,21 +101,3 @@ def test_dropout_of_weights_acts_while_training_only(x):
 def test_a_width_that_does_not_split_is_refused(num_heads):
     with pytest.raises(ValueError, match=f"dim=21 does not split into num_heads={num_heads} equal heads"):
         Attention(21, num_heads)
-
-
-def test_keys_and_values_are_kept_in_order():
-    memory = KeysValues(7)
-    keys, values = torch.randn(2, 2, 3, 7, 5)
-    for start, end in ((0, 3), (3, 4), (4, 7)):
-        k, v = memory.extend(keys[:, :, start:end], values[:, :, start:end], start)
-        assert_close(k, keys[:, :, :end])
-        assert_close(v, values[:, :, :end])
-
-
-def test_a_full_memory_says_so():
-    memory = KeysValues(3)
-    keys, values = torch.randn(2, 2, 3, 4, 5)
-    with pytest.raises(
-        ValueError, match="the cache has room for 3 tokens and was given 4; make it with a larger max_tokens"
-    ):
-        memory.extend(keys, values, 0)

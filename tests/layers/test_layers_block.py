@@ -7,9 +7,11 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from seqkit.layers.attention import Attention, Reading
+from seqkit.layers.attention import Attention
 from seqkit.layers.block import Block
 from seqkit.layers.mlp import MLP
+from seqkit.layers.reading import Reading
+from seqkit.layers.residual import Residual
 
 
 def as_torch(block, dim, num_heads, activation):
@@ -57,7 +59,7 @@ def test_another_part_takes_the_place_of_the_default():
 
 
 def test_dropout_of_branches_acts_while_training_only():
-    block, x = Block(6, 1, dropout=0.5), torch.randn(2, 3, 6)
+    block, x = Block(6, 1, residual=partial(Residual, dropout=0.5)), torch.randn(2, 3, 6)
     assert not torch.equal(block(x, Reading()), block(x, Reading()))
     block.eval()
     assert_close(block(x, Reading()), block(x, Reading()))
