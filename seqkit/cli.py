@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 from seqkit import __version__
 from seqkit.configure import parse
+from seqkit.plugins import import_plugins
 from seqkit.recipe import UsageError, read_recipe, recipe_names
 from seqkit.registry import KINDS, parts, suggest
 
@@ -74,7 +75,7 @@ def _origin(error: Exception) -> str:
 
 
 def _fit(args: argparse.Namespace, overrides: list[str]) -> int:
-    _import_plugins(args.plugin)
+    import_plugins(args.plugin)
     config = read_recipe(args.recipe, args.preset)
     if args.help_keys:
         from seqkit.configure import parser
@@ -107,7 +108,7 @@ def _fit(args: argparse.Namespace, overrides: list[str]) -> int:
 
 
 def _evaluate(args: argparse.Namespace) -> int:
-    _import_plugins(args.plugin)
+    import_plugins(args.plugin)
     from seqkit.run import evaluate
 
     for name, value in evaluate(args.run, "test" if args.command == "test" else "valid").items():
@@ -116,7 +117,7 @@ def _evaluate(args: argparse.Namespace) -> int:
 
 
 def _predict(args: argparse.Namespace) -> int:
-    _import_plugins(args.plugin)
+    import_plugins(args.plugin)
     from seqkit.data.raw import read_raws
     from seqkit.run import load
 
@@ -129,19 +130,20 @@ def _predict(args: argparse.Namespace) -> int:
 
 
 def _generate(args: argparse.Namespace) -> int:
-    _import_plugins(args.plugin)
-    from seqkit.generate import stream_text
+    import_plugins(args.plugin)
+    from seqkit.data.raw import read_raws
+    from seqkit.generate.command import printed, strategy
     from seqkit.run import load
 
-    if args.tokens < 1:
-        raise UsageError(f"--tokens {args.tokens} counts new tokens; give 1 or more")
+    strategy(vars(args))  # refuses what contradicts itself before anything is loaded
     loaded = load(args.run)
-    pieces = stream_text(
-        loaded, args.prompt, args.tokens, temperature=args.temperature, top_k=args.top_k, seed=args.seed
-    )
-    for i, piece in enumerate(pieces):
-        print(piece if i else args.prompt + piece, end="", flush=True)
-    print()
+    named = [(text, text) for text in args.prompt or ["\n"]]
+    if loaded.model.source_embedder is not None:
+        if not args.prompt:
+            raise UsageError("this run writes one sequence from another; say from what: --prompt TEXT or --prompt FILE")
+        named = [pair for given in args.prompt for pair in read_raws(given, loaded.tokenizer)]
+    for piece in printed(loaded, named, vars(args)):
+        print(piece, end="", flush=True)
     return 0
 
 
@@ -176,7 +178,7 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _inspect(args: argparse.Namespace, overrides: list[str]) -> int:
-    _import_plugins(args.plugin)
+    import_plugins(args.plugin)
     from seqkit.report.inspect import inspect
 
     folder = args.out or Path("runs") / "inspect"
@@ -184,6 +186,17 @@ def _inspect(args: argparse.Namespace, overrides: list[str]) -> int:
         parse(read_recipe(args.recipe, args.preset), overrides), folder / f"{args.recipe.replace('/', '-')}.png"
     )
     print(path)
+    return 0
+
+
+def _attention(args: argparse.Namespace) -> int:
+    import_plugins(args.plugin)
+    from seqkit.data.raw import read_raws
+    from seqkit.report.attention import view_attention
+    from seqkit.run import load
+
+    name, raw = next(iter(read_raws(args.input, load(args.run).tokenizer)))
+    print(view_attention(args.run, name, raw, args.out or args.run / "attention"))
     return 0
 
 
@@ -201,10 +214,24 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "test": _evaluate,
     "predict": _predict,
     "generate": _generate,
+    "attention": _attention,
     "list": _list,
     "doctor": _doctor,
 }
 """The others."""
+
+
+GENERATE: tuple[tuple[str, type, str], ...] = (
+    ("--temperature", float, "0 is greedy (default 0.8)"),
+    ("--top-k", int, "draw only among the k likeliest tokens"),
+    ("--top-p", float, "draw only among the likeliest that have this probability together"),
+    ("--min-p", float, "draw only tokens at least this share as probable as the likeliest"),
+    ("--repetition-penalty", float, "above 1: tokens that occurred become less likely"),
+    ("--seed", int, "text i is drawn with seed + i (default 0)"),
+    ("--num-beams", int, "search for the likeliest text instead, keeping this many"),
+    ("--length-penalty", float, "of a beam search: 0 short, 1 the mean (default), more: long"),
+)
+"""How `seqkit generate` chooses tokens (`seqkit.generate.Sampling`, `BeamSearch`)."""
 
 
 def _front() -> argparse.ArgumentParser:
@@ -240,13 +267,18 @@ def _front() -> argparse.ArgumentParser:
     predict = add("predict", "answer for raw files: text, PNG, WAV, or SMILES as a word")
     predict.add_argument("run", type=Path, help="a run folder")
     predict.add_argument("inputs", nargs="+", metavar="FILE", help="a file, or a SMILES string")
-    generate = add("generate", "continue a text")
-    generate.add_argument("run", type=Path, help="a run folder of a language model")
-    generate.add_argument("--prompt", default="\n", help="the text to continue")
-    generate.add_argument("--tokens", type=int, default=500, help="how many new tokens (default 500)")
-    generate.add_argument("--temperature", type=float, default=0.8, help="0 is greedy (default 0.8)")
-    generate.add_argument("--top-k", type=int, help="draw only among the k likeliest tokens")
-    generate.add_argument("--seed", type=int, default=0)
+    generate = add("generate", "continue a text, or write from a source (translation, pronunciation)")
+    generate.add_argument("run", type=Path, help="a run folder of a model that writes")
+    generate.add_argument("--prompt", action="append", help="the text to continue, or the source; may be given again")
+    generate.add_argument("--max-new-tokens", "--tokens", type=int, help="default 500, or as long as in training")
+    generate.add_argument("--stop", action="append", default=[], metavar="TEXT", help="end before this text")
+    generate.add_argument("--samples", type=int, help="so many texts for each prompt (default 1)")
+    for name, kind, text in GENERATE:
+        generate.add_argument(name, type=kind, help=text)
+    attention = add("attention", "draw who reads whom in a run, on an example of yours")
+    attention.add_argument("run", type=Path, help="a run folder")
+    attention.add_argument("--input", required=True, metavar="FILE", help="a file, or the text or SMILES itself")
+    attention.add_argument("--out", type=Path, help="folder for page and pictures (default RUN/attention)")
     add("list", "what there is, and when to use it").add_argument(
         "what", nargs="?", help="recipes, tokenizers, backbones, …"
     )
@@ -256,30 +288,6 @@ def _front() -> argparse.ArgumentParser:
     inspect.add_argument("--out", type=Path, help="folder for the picture (default runs/inspect)")
     add("doctor", "which versions disagree, what is missing")
     return front
-
-
-def _import_plugins(files: Sequence[Path]) -> None:
-    """Run Python files that the user named on the command line, so that their parts register."""
-    import importlib.util
-
-    for file in files:
-        if not file.is_file():
-            raise UsageError(f"--plugin {file} is no file")
-        if file.suffix != ".py" or not file.stem.isidentifier():
-            raise UsageError(f"--plugin {file} should be a file whose name could be imported, such as my_parts.py")
-        taken = importlib.util.find_spec(file.stem)
-        if taken is not None and Path(taken.origin or "").resolve() != file.resolve():
-            raise UsageError(f"--plugin {file}: there is a module {file.stem} already; give the file another name")
-        spec = importlib.util.spec_from_file_location(file.stem, file)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[file.stem] = module
-        try:
-            spec.loader.exec_module(module)
-        except Exception as error:  # it is the user's own code: whatever it raises
-            del sys.modules[file.stem]
-            raise UsageError(f"--plugin {file} does not run: {type(error).__name__}: {error}") from error
 
 
 if __name__ == "__main__":

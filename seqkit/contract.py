@@ -366,6 +366,14 @@ class Objective(Stateful, ABC):
         """torchmetrics to feed with (predicted, truth), by name; the loss is always reported."""
         return {}
 
+    def generated_metrics(self) -> dict[str, Any]:
+        """torchmetrics to feed with (what `predict` wrote, labels), by name; none where nothing is written."""
+        return {}
+
+    def predict(self, model: nn.Module, batch: TokenBatch) -> Tensor:
+        """What `answer` takes: the model's prediction, or the ids that it writes where the objective is to write."""
+        return model(batch)
+
     def answer(self, prediction: Tensor) -> list[Any]:
         """A prediction in the user's words, one entry per example (class names, numbers in the target's unit).
 

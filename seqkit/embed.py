@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
+import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
@@ -36,14 +37,15 @@ class Embedder(nn.Module):
         super().__init__()
         self.spec, self.dim = spec, dim
         self.position = position(dim, spec.num_axes)
+        width = dim - self.position.own_channels
         if spec.embedder is not None:
-            self.content: nn.Module = spec.embedder(dim)
+            self.content: nn.Module = spec.embedder(width)
         elif spec.ids:
-            self.content = nn.Embedding(spec.vocab_size, dim)
+            self.content = nn.Embedding(spec.vocab_size, width)
             nn.init.normal_(self.content.weight, std=self.position.std)
         else:
-            self.content = nn.Linear(spec.num_features, dim)
-        self.stand_in = nn.Parameter(torch.randn(dim) * self.position.std) if hides else None
+            self.content = nn.Linear(spec.num_features, width)
+        self.stand_in = nn.Parameter(torch.randn(width) * self.position.std) if hides else None
         biased = spec.num_links > 0 and num_heads > 0
         self.link_bias = nn.Parameter(torch.zeros(1 + spec.num_links, num_heads)) if biased else None
         self.dropout = nn.Dropout(dropout)
@@ -59,6 +61,25 @@ class Embedder(nn.Module):
             if self.stand_in is None:
                 raise ValueError("tokens are to be hidden, but the embedder was built with hides=False")
             hidden = torch.where(rearrange(hide, "b n -> b n 1"), self.stand_in, hidden)
+        if self.position.own_channels:
+            hidden = F.pad(hidden, [0, self.position.own_channels])
         positions = batch.positions.masked_fill(~real, 0.0)
         hidden = self.dropout(hidden + self.position(positions)).masked_fill(~real, 0.0)
         return Embedded(hidden, positions, batch.valid, batch.links, self.link_bias, batch.segments)
+
+    @property
+    def table(self) -> nn.Embedding:
+        """The lookup table [vocabulary d], for a head that shares it.
+
+        Raises ValueError where content is not looked up, or positions keep a part of the width to themselves.
+        """
+        if not isinstance(self.content, nn.Embedding):
+            raise ValueError(
+                "tied=True shares the lookup table, which this tokenizer's own embedder has not; use tied=False"
+            )
+        if self.position.own_channels:
+            raise ValueError(
+                f"tied=True shares the lookup table, which {type(self.position).__name__} makes narrower than the "
+                f"hidden vectors ({self.content.embedding_dim} of {self.dim}); use tied=False, or add the positions"
+            )
+        return self.content

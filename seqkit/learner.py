@@ -66,6 +66,9 @@ class Learner(pl.LightningModule):
         self.measures = torch.nn.ModuleDict(
             {split: torch.nn.ModuleDict({"loss": MeanLoss(), **objective.metrics()}) for split in ("valid", "test")}
         )
+        self.generated = torch.nn.ModuleDict(
+            {split: torch.nn.ModuleDict(objective.generated_metrics()) for split in ("valid", "test")}
+        )
         self.tokens_seen = 0
         self._count: Tensor | float = 0.0
         # experts and the like: `extra_loss()`, a scalar of the last forward pass, and `statistics()`, figures by name
@@ -89,13 +92,17 @@ class Learner(pl.LightningModule):
         return score.loss + score.count * self._extra_loss() if self._extra else score.loss
 
     def _extra_loss(self) -> Tensor:
-        """What parts of the model add to the objective (`extra_loss`), per prediction; their figures are logged.
+        """What parts of the model add to the objective (`extra_loss`), per prediction; their figures are logged, the
+        mean of those of one name.
 
         It weighs as the objective's mean does, so accumulation and devices weigh it by their predictions.
         """
+        figures: dict[str, list[float]] = {}
         for part in self._extra:
             for name, value in part.statistics().items():
-                self.log(f"train/{name}", value)
+                figures.setdefault(name, []).append(value)
+        for name, values in figures.items():
+            self.log(f"train/{name}", sum(values) / len(values))
         return torch.stack([part.extra_loss() for part in self._extra]).sum()
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
@@ -126,26 +133,25 @@ class Learner(pl.LightningModule):
             torch.manual_seed(self.seed * 1_000_003 + index)  # the same tokens are hidden in every evaluation
             task = self.objective.prepare(*batch)
         score = self.objective.score(self.model(task.batch, task.hide), task.target)
-        for name, measure in self._measures(split).items():
+        for name, measure in _of(self.measures, split).items():
             if name == "loss":
                 measure.update(score.loss, score.count)
             elif score.truth.numel():
                 measure.update(score.predicted, score.truth)
+        if generated := _of(self.generated, split):
+            written = self.objective.predict(self.model, batch[0])
+            for measure in generated.values():
+                measure.update(written, batch[1])
 
     def _report(self, split: str) -> None:
-        for name, measure in self._measures(split).items():
+        for name, measure in (_of(self.measures, split) | _of(self.generated, split)).items():
             if measure.update_count:
                 self.log(f"{split}/{name}", measure.compute(), prog_bar=name == "loss")
             measure.reset()
 
-    def _measures(self, split: str) -> dict[str, Any]:
-        chosen = self.measures[split]
-        assert isinstance(chosen, torch.nn.ModuleDict)
-        return dict(chosen.items())
-
     def predict_step(self, batch: Labelled, index: int) -> list[Any]:
         """Answers in the user's words, one per example."""
-        return self.objective.answer(self.model(batch[0]))
+        return self.objective.answer(self.objective.predict(self.model, batch[0]))
 
     def configure_optimizers(self) -> Any:
         """The parts' optimiser, its rate scheduled by step."""
@@ -157,3 +163,10 @@ class Learner(pl.LightningModule):
         schedule, num_steps = self.schedule, self.num_steps
         scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: schedule.factor(step, num_steps))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+
+def _of(measures: torch.nn.ModuleDict, split: str) -> dict[str, Any]:
+    """A split's measures by name."""
+    chosen = measures[split]
+    assert isinstance(chosen, torch.nn.ModuleDict)
+    return dict(chosen.items())

@@ -52,13 +52,22 @@ class Muon(OptimizerPart):
     """Muon for the backbone's matrices (`torch.optim.Muon`), AdamW for the rest: embeddings, head, biases, norms.
 
     lr: of Muon, whose steps have the size that AdamW's would (its `match_rms_adamw`). adamw: for the rest.
+    ns_steps: Newton-Schulz iterations that make a step nearly orthogonal; fewer are faster and rougher.
     """
 
     def __init__(
-        self, lr: float = 1e-3, *, momentum: float = 0.95, weight_decay: float = 0.1, adamw: AdamW | None = None
+        self,
+        lr: float = 1e-3,
+        *,
+        momentum: float = 0.95,
+        weight_decay: float = 0.1,
+        ns_steps: int = 5,
+        adamw: AdamW | None = None,
     ):
         _not_negative(lr=lr, momentum=momentum, weight_decay=weight_decay)
-        self.lr, self.momentum, self.weight_decay = lr, momentum, weight_decay
+        if not 1 <= ns_steps < 100:
+            raise ValueError(f"ns_steps={ns_steps} counts iterations; 5 is usual, 1 to 99 are taken")
+        self.lr, self.momentum, self.weight_decay, self.ns_steps = lr, momentum, weight_decay, ns_steps
         self.adamw = adamw or AdamW(lr)
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
@@ -70,7 +79,12 @@ class Muon(OptimizerPart):
         taken = set(map(id, hidden))
         rest = [p for p in model.parameters() if p.requires_grad and id(p) not in taken]
         muon = torch.optim.Muon(
-            hidden, lr=self.lr, momentum=self.momentum, weight_decay=self.weight_decay, adjust_lr_fn="match_rms_adamw"
+            hidden,
+            lr=self.lr,
+            momentum=self.momentum,
+            weight_decay=self.weight_decay,
+            ns_steps=self.ns_steps,
+            adjust_lr_fn="match_rms_adamw",
         )
         return Together([muon, self.adamw.of(rest)] if rest else [muon])
 

@@ -8,13 +8,16 @@ from typing import Any
 
 import yaml
 
-from seqkit.registry import find, registered_paths, suggest
+from seqkit.registry import parts, registered_paths, suggest
 
 NAMED = {
     "tokenizer": "tokenizer",
     "data.source": "source",
     "model.backbone": "backbone",
+    "model.backbone.encoder": "backbone",
+    "model.backbone.decoder": "backbone",
     "model.objective": "objective",
+    "model.objective.target": "tokenizer",
     "model.position": "position",
     "optimizer": "optimizer",
     "optimizer.adamw": "optimizer",
@@ -24,6 +27,7 @@ NAMED = {
 
 TRUSTED = (
     *("seqkit.backbones", "seqkit.data", "seqkit.layers", "seqkit.objectives", "seqkit.optim", "seqkit.tokenizers"),
+    "seqkit.presets",
     *("torch.nn", "torch._C._nn", "torch.optim", "torchvision.transforms", "torchaudio.transforms", "timm.layers"),
     *("pytorch_lightning.strategies", "pytorch_lightning.accelerators"),
 )
@@ -127,13 +131,17 @@ def _resolved(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def class_path(kind: str, name: str) -> str:
-    """A registered name as a class path; a dotted path stays. Raises UsageError with the nearest names."""
+    """A registered name (a backbone's may be a preset's) as a class path; a dotted path stays.
+
+    Raises UsageError with the nearest names.
+    """
     if "." in name:
         return name
-    try:
-        return find(kind, name).class_path
-    except ValueError as error:
-        raise UsageError(str(error)) from None
+    known = parts(kind) | (parts("preset") if kind == "backbone" else {})
+    spelled = {known_name.lower(): known_name for known_name in known}
+    if name.lower() not in spelled:
+        raise UsageError(f"there is no {kind} called {name!r}; {suggest(name, known)}")
+    return known[spelled[name.lower()]].class_path
 
 
 def check_trusted(config: Any) -> None:

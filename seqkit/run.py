@@ -60,7 +60,7 @@ class Loaded:
         answers: list[Any] = []
         for start in range(0, len(tokens), batch_size):
             batch = TokenBatch.collate(tokens[start : start + batch_size])
-            answers += self.objective.answer(self.model(batch))
+            answers += self.objective.answer(self.objective.predict(self.model, batch))
         return answers
 
 
@@ -165,6 +165,13 @@ def new_folder(recipe: str, root: Path = Path("runs")) -> Path:
         again += 1
         folder = root / recipe / f"{stamp}-{again}"
     return folder
+
+
+def untrained(config: Any) -> tuple[Model, Any]:
+    """The model that `config` describes, with weights as they start, and its data. Raises as `fit`."""
+    built = _built(config)
+    built.data.connect(built.tokenizer, built.model.objective, seed=config.seed)
+    return _model(built.tokenizer, built.model), built.data
 
 
 def _built(config: Any) -> Any:

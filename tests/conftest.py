@@ -101,7 +101,7 @@ def _modern(dim: int, num_heads: int) -> Block:
     )
 
 
-PAIRS = {"Seq2Seq"}
+PAIRS = {"Seq2Seq", "RecurrentDecoder"}
 """Backbones that write one sequence from another; tests/backbones/test_backbones_seq2seq.py has their laws."""
 
 

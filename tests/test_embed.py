@@ -1,6 +1,7 @@
 """The Embedder: what content becomes, what is added, what hides, what stays out."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from torch.testing import assert_close
 
 from seqkit.contract import Links, TokenBatch, Tokens, TokenSpec
 from seqkit.embed import Embedder
-from seqkit.layers.position import Learned, NoPosition, Sinusoidal
+from seqkit.layers.position import Learned, NoPosition, Sinusoidal, SinusoidalConcat
 
 IDS = TokenSpec(vocab_size=11)
 VECTORS = TokenSpec(num_features=3, num_axes=2)
@@ -95,3 +96,33 @@ def test_padding_never_asks_a_table_for_a_position_that_it_has_not():
     batch = ids(5, 3)
     wild = replace(batch, positions=batch.positions.masked_fill(~batch.valid[..., None], 99.0))
     assert_close(embedder(wild).hidden, embedder(batch).hidden)
+
+
+BESIDE = partial(SinusoidalConcat, channels=4)
+
+
+@pytest.mark.parametrize("spec", [IDS, VECTORS, TokenSpec(num_features=3, num_axes=2, embedder=partial(nn.Linear, 3))])
+def test_positions_that_are_concatenated_leave_content_the_first_channels(spec):
+    embedder, batch = Embedder(spec, 13, position=BESIDE, hides=True), ids(5, 3) if spec.ids else vectors(5, 3)
+    hide = torch.zeros(2, 5, dtype=torch.bool)
+    hide[0, 1] = True
+    got, seen = embedder(batch, hide).hidden, batch.valid & ~hide
+    assert got.shape == (2, 5, 13)
+    assert_close(got[seen][:, :9], embedder.content(batch.content)[seen])
+    assert_close(got[0, 1, :9], embedder.stand_in)
+    assert_close(got[batch.valid][:, 9:], Sinusoidal(4, spec.num_axes)(batch.positions)[batch.valid])
+
+
+def test_tokens_without_positions_leave_content_all_channels():
+    assert Embedder(TokenSpec(vocab_size=11, num_axes=0), 13, position=BESIDE).content.embedding_dim == 13
+
+
+def test_a_head_may_share_the_table_where_it_is_as_wide_as_hidden_vectors():
+    embedder = Embedder(IDS, 14)
+    assert embedder.table is embedder.content
+    with pytest.raises(
+        ValueError, match=r"SinusoidalConcat makes narrower than the hidden vectors \(9 of 13\); use tied"
+    ):
+        _ = Embedder(IDS, 13, position=BESIDE).table
+    with pytest.raises(ValueError, match="which this tokenizer's own embedder has not; use tied=False"):
+        _ = Embedder(VECTORS, 12).table

@@ -3,18 +3,23 @@
 import math
 import warnings
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import pytorch_lightning as pl
 import torch
 from torch.testing import assert_close
 
-from seqkit.backbones import GRU
+from seqkit.backbones import GRU, RecurrentDecoder, Seq2Seq, Transformer
 from seqkit.contract import IGNORE, TokenBatch, Tokens, TokenSpec
+from seqkit.data.batches import collate_labels
+from seqkit.layers.block import Block
+from seqkit.layers.experts import MixtureOfExperts
 from seqkit.learner import DivergedError, Learner
 from seqkit.model import Model
-from seqkit.objectives import Classify, Masked, NextToken, Regress
+from seqkit.objectives import Classify, Masked, NextToken, Regress, Translate
 from seqkit.optim import AdamW, Constant, Cosine, OptimizerPart
+from seqkit.tokenizers import Characters
 
 
 class SGD(OptimizerPart):
@@ -134,6 +139,47 @@ def test_one_step_is_the_gradient_of_the_mean_loss():
     assert ours.tokens_seen == task.batch.num_tokens
 
 
+def experts(balance):
+    """A learner of two layers of experts, all of whose weights a single step moves."""
+    torch.manual_seed(0)
+    mlp = partial(MixtureOfExperts, num_experts=3, balance=balance)
+    backbone = Transformer(12, 2, num_heads=3, causal=True, block=partial(Block, mlp=mlp))
+    objective = NextToken()
+    return Learner(Model(TokenSpec(vocab_size=7), backbone, objective), objective, optimizer=SGD())
+
+
+def test_what_experts_add_to_the_loss_weighs_as_its_mean():
+    batch, _ = texts(7, 3)
+    ours, twin, without = experts(0.7), experts(0.7), experts(0.0)
+    trainer().fit(ours, Loader((batch, None)))
+    trainer().fit(without, Loader((batch, None)))
+    task = twin.objective.prepare(batch, None)
+    score = twin.objective.score(twin.model(task.batch), task.target)
+    extra = sum(block.mlp.extra_loss() for block in twin.model.backbone.blocks)
+    (score.loss / score.count + extra).backward()
+    for name, p in twin.model.named_parameters():
+        assert_close(ours.model.get_parameter(name), p - 0.5 * p.grad, rtol=0, atol=1e-6, msg=name)
+    router = "backbone.blocks.0.mlp.router.weight"
+    assert (ours.model.get_parameter(router) - without.model.get_parameter(router)).abs().max() > 1e-4
+
+
+def test_figures_of_several_layers_are_logged_as_their_mean():
+    ours, batch = experts(0.7), texts(7, 3)
+    runner = trainer()
+    runner.fit(ours, Loader(batch))
+    layers = [block.mlp.statistics() for block in ours.model.backbone.blocks]
+    assert layers[0] != layers[1]
+    for name in ("router_load_max", "router_load_min", "router_entropy", "router_balance"):
+        got = float(runner.callback_metrics[f"train/{name}"])
+        assert got == pytest.approx((layers[0][name] + layers[1][name]) / 2)
+
+
+def test_evaluation_reports_the_objective_without_what_experts_add():
+    one, other = experts(0.7), experts(0.0)
+    reported = [trainer().validate(x, Loader(texts(5, 3)), verbose=False)[0] for x in (one, other)]
+    assert reported[0] == reported[1]
+
+
 def test_a_loss_that_is_no_number_stops_the_run_and_leaves_the_weights():
     objective = Regress()
     objective.fit([0.0, 2.0], None)
@@ -205,6 +251,26 @@ def test_answers_are_in_the_users_words():
     ours.eval()
     assert got == objective.answer(ours.model(texts(5, 3)[0]).detach())
     assert set(got) <= {"no", "yes"}
+
+
+def test_what_is_written_freely_is_measured_and_answered():
+    letters = Characters("abc")
+    objective = Translate(Characters("xyz"), tied=False)
+    objective.fit(["xy", "zzx"], None)
+    model = Model(letters.spec, Seq2Seq(GRU(12, 1), RecurrentDecoder(12)), objective)
+    model.head.linear.bias.data[objective.begin :] = -100.0  # it was never trained, and should say something
+    batch = TokenBatch.collate([letters.encode(word) for word in ("cab", "a", "bbc")])
+    written = objective.predict(model.eval(), batch)
+    said = objective.answer(written)
+    assert list(map(len, said)) == [3, 3, 3]
+    labels = [objective.encode_label(label) for label in ([said[0], "zzzzz"], "x" + said[1], "y" * 7)]
+    ours, data = Learner(model, objective), Loader((batch, collate_labels(labels)))
+    (got,) = trainer().test(ours, data, verbose=False)
+    assert got["test/sequence_error"] == pytest.approx(2 / 3)
+    wrong = 1 + 7 - said[2].count("y")
+    assert got["test/token_error"] == pytest.approx(wrong / (3 + 4 + 7))
+    assert {"test/loss", "test/accuracy"} < set(got)
+    assert trainer().predict(ours, data) == [said]
 
 
 def test_training_without_an_optimiser_is_refused():

@@ -67,20 +67,9 @@ class _Recurrent(Backbone):
             raise ValueError(
                 f"{type(self).__name__} was given a {type(cache).__name__}; make its cache with init_cache"
             )
-        state = None if cache is None else cache.state
-        n = embedded.valid.shape[1]
-        lengths = embedded.valid.sum(dim=1)
-        if bool((lengths == n).all()):
-            hidden, state = self.layers(embedded.hidden, state)
-        else:
-            if bool((lengths == 0).any()):
-                raise ValueError("an example has no real token; a recurrent network needs at least one")
-            packed = pack_padded_sequence(embedded.hidden, lengths.cpu(), batch_first=True, enforce_sorted=False)
-            packed, state = self.layers(packed, state)
-            hidden, _ = pad_packed_sequence(packed, batch_first=True, total_length=n)
-            hidden = hidden.masked_fill(~rearrange(embedded.valid, "b n -> b n 1"), 0.0)
+        hidden, state = along(self.layers, embedded.hidden, embedded.valid, None if cache is None else cache.state)
         if cache is not None:
-            cache.state, cache.num_tokens = state, cache.num_tokens + n
+            cache.state, cache.num_tokens = state, cache.num_tokens + hidden.shape[1]
         return hidden
 
     def init_cache(self, max_tokens: int) -> Cache:
@@ -90,6 +79,24 @@ class _Recurrent(Backbone):
                 f"this {type(self).__name__} reads in both directions; build it with causal=True to go stepwise"
             )
         return RecurrentState()
+
+
+def along(layers: nn.RNNBase, x: Tensor, valid: Tensor, state: Any) -> tuple[Tensor, Any]:
+    """torch's recurrent layers along x [b n d]: outputs, zero where padded, and the state after the last real token.
+
+    valid: [b n], True = real; padding stands on the right and is not worked on.
+    Raises ValueError for an example without tokens.
+    """
+    n, lengths = valid.shape[1], valid.sum(dim=1)
+    if valid.is_meta or bool((lengths == n).all()):  # tensors without numbers are taken to have no padding
+        outputs: tuple[Tensor, Any] = layers(x, state)
+        return outputs
+    if bool((lengths == 0).any()):
+        raise ValueError("an example has no real token; a recurrent network needs at least one")
+    packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
+    packed, state = layers(packed, state)
+    hidden, _ = pad_packed_sequence(packed, batch_first=True, total_length=n)
+    return hidden.masked_fill(~rearrange(valid, "b n -> b n 1"), 0.0), state
 
 
 class LSTM(_Recurrent):

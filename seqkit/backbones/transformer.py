@@ -102,6 +102,7 @@ class Transformer(Backbone):
             needed |= {"source"}
         for block in self._blocks:
             block.refuse_unless_honoured(needed)
+        self._needed = frozenset(needed)
         honours, self.dense = first.honours, first.dense
         self.reads_links, self.reads_segments = "links" in honours, "segments" in honours
         self.steps = "cache" in honours
@@ -110,7 +111,8 @@ class Transformer(Backbone):
 
     def _start(self) -> None:
         for name, module in self.blocks.named_modules():
-            if isinstance(module, nn.Linear):
+            pointwise = isinstance(module, nn.Conv1d) and module.kernel_size == (1,)  # a linear layer by another name
+            if isinstance(module, nn.Linear) or pointwise:
                 shrink = (2 * len(self.blocks)) ** -0.5 if name.endswith(".out") else 1.0
                 nn.init.normal_(module.weight, std=0.02 * shrink)
                 if module.bias is not None:
@@ -123,12 +125,16 @@ class Transformer(Backbone):
                     nn.init.zeros_(module.get_parameter("weight"))
 
     def check(self, spec: TokenSpec) -> None:
-        """Raise ValueError if rotary heads have no channel pair for each axis of the tokens, or links go unheard."""
+        """Raise ValueError if rotary heads have no channel pair for each axis, or links go unheard or are missed."""
         if self.position is not None:
-            self.position.rotation(torch.zeros(1, 1, spec.num_axes), self.dim // self.num_heads)
+            self.position.check_axes(spec.num_axes, self.dim // self.num_heads)
         if spec.num_links:
             for block in self._blocks:
-                block.refuse_unless_honoured({"links"})
+                block.refuse_unless_honoured(self._needed | {"links"})
+        elif any(block.needs_links for block in self._blocks):
+            raise ValueError(
+                "this attention goes along links, and these tokens have none; use the mechanism ScaledDotProduct"
+            )
 
     def forward(self, embedded: Embedded, cache: Cache | None = None) -> Tensor:
         """Hidden vectors [b n d], zero where padded."""

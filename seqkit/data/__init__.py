@@ -14,6 +14,7 @@ _HOME = {
     "graph": ("Cora", "FreeSolv", "Karate", "SmilesTable", "Solubility"),
     "image": ("Cifar10", "Digits", "FashionMnist", "ImageFolder", "Mnist", "Mnist5k"),
     "loader": ("Data",),
+    "pronunciation": ("CMUdict",),
     "source": ("Sample", "Source", "Splits", "stratified"),
     "text": ("Shakespeare", "TextFiles", "TinyShakespeare"),
 }

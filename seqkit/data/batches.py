@@ -29,7 +29,8 @@ class Encoded:
     """Samples as tokens, encoded once and kept; with `augment`, the raw samples are changed and encoded anew each time.
 
     augment: applied to raw, one after the other, with torch's CPU generator seeded by (seed, epoch, index).
-    part: name of the split, for messages. keep False: nothing is kept (loader workers).
+    encode_label: `Objective.encode_label`, applied once. part: name of the split, for messages. keep False: nothing is
+    kept (loader workers).
     Raises DataError, naming split and sample, where one cannot be encoded: all are tried once, here.
     """
 
@@ -39,6 +40,7 @@ class Encoded:
         tokenizer: Tokenizer,
         part: str,
         *,
+        encode_label: Callable[[Any], Any] | None = None,
         augment: Sequence[Callable[[Any], Any]] = (),
         keep: bool = True,
         seed: int = 0,
@@ -50,6 +52,8 @@ class Encoded:
         self._kept: dict[int, Tokens] = {}
         with one_thread():
             self._encode_all(keep and not self.augment)
+            if encode_label is not None:
+                self.labels = [self._named(i, encode_label, label) for i, label in enumerate(self.labels)]
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -93,8 +97,12 @@ class Encoded:
         return raw
 
     def _encode(self, index: int, change: Callable[[Any], Any]) -> Tokens:
+        return self._named(index, lambda raw: self.tokenizer.encode(change(raw)), self.samples[index].raw)
+
+    def _named(self, index: int, make: Callable[[Any], Any], given: Any) -> Any:
+        """`make(given)`, a DataError naming split and sample."""
         try:
-            return self.tokenizer.encode(change(self.samples[index].raw))
+            return make(given)
         except DataError as error:
             name = where(self.samples, index)
             if name in str(error):
@@ -177,17 +185,18 @@ class Windows:
 
 
 def collate_labels(labels: Sequence[Any]) -> Tensor | None:
-    """Labels of a batch: classes [b] int64, measurements [b t] float32, or classes per token [b n] int64.
+    """Labels of a batch: classes [b] int64, measurements [b t] float32, or ids [b n] or [b a n] int64.
 
-    labels: ints; floats or lists of them; int64 tensors [n], padded with IGNORE. None where there are none.
+    labels: ints; floats or lists of them; int64 tensors [n] (a class per token) or [a n] (sequences, any of which is
+    right), padded with IGNORE. None where there are none.
     Raises DataError where they differ in kind.
     """
     if all(label is None for label in labels):
         return None
     if all(isinstance(label, int) for label in labels):
         return torch.tensor(labels)
-    if all(isinstance(label, Tensor) and label.ndim == 1 and not label.is_floating_point() for label in labels):
-        return torch.nn.utils.rnn.pad_sequence([x.long() for x in labels], batch_first=True, padding_value=IGNORE)
+    if _are_ids(labels):
+        return _padded(labels)
     try:
         rows = [torch.as_tensor(label, dtype=torch.float32).reshape(-1) for label in labels]
         return torch.stack(rows)
@@ -197,3 +206,18 @@ def collate_labels(labels: Sequence[Any]) -> Tensor | None:
             f"labels of one batch are {kinds} and do not go together ({error}); "
             "give ints (classes), equally many floats (measurements), or an int64 tensor (a class per token)"
         ) from error
+
+
+def _are_ids(labels: Sequence[Any]) -> bool:
+    ids = all(isinstance(label, Tensor) and not label.is_floating_point() for label in labels)
+    return ids and {label.ndim for label in labels} in ({1}, {2})
+
+
+def _padded(labels: Sequence[Tensor]) -> Tensor:
+    """Labels of one number of axes in one tensor, IGNORE where there is nothing."""
+    shape = [max(sizes) for sizes in zip(*(label.shape for label in labels))]
+
+    def behind(label: Tensor) -> list[int]:  # as torch wants it: last axis first, (before, behind) for each
+        return [x for size, most in zip(reversed(label.shape), reversed(shape)) for x in (0, most - size)]
+
+    return torch.stack([torch.nn.functional.pad(label.long(), behind(label), value=IGNORE) for label in labels])

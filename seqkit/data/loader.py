@@ -108,7 +108,7 @@ class Data(LightningDataModule):
             raise ValueError("augment changes whole samples and window cuts documents; use one of the two")
         self.source, self.batch_size, self.window, self.valid_fraction = source, batch_size, window, valid_fraction
         self.augment, self.num_workers, self.limit = list(augment or ()), num_workers, limit
-        self._connected: tuple[Tokenizer, int] | None = None
+        self._connected: tuple[Tokenizer, Objective, int] | None = None
         self._splits: Splits | None = None
         self._encoded: dict[str, Encoded | Windows] = {}
 
@@ -148,7 +148,7 @@ class Data(LightningDataModule):
             tokenizer.fit([sample.raw for sample in progress(splits.train, "reading training data", len(splits.train))])
         if not objective.state():
             objective.fit(labels_of(splits.train), splits.names)
-        self._connected, self._encoded = (tokenizer, seed), {}
+        self._connected, self._encoded = (tokenizer, objective, seed), {}
 
     def train_dataloader(self) -> Loader:
         """Batches of (TokenBatch, labels or None), shuffled by (seed, epoch)."""
@@ -169,7 +169,7 @@ class Data(LightningDataModule):
     def _loader(self, part: str, *, shuffle: bool) -> Loader:
         if self._connected is None:
             raise ValueError("the data is not connected yet: call data.connect(tokenizer, objective, seed) first")
-        tokenizer, seed = self._connected
+        tokenizer, objective, seed = self._connected
         if part not in self._encoded:
             samples = self._parts()[part]
             if self.window is not None:
@@ -178,8 +178,15 @@ class Data(LightningDataModule):
                     documents, self.window, part, shuffle=shuffle, seed=seed, limit=self.limit
                 )
             else:
-                augment = self.augment if shuffle else ()
-                examples = Encoded(samples, tokenizer, part, augment=augment, keep=self.num_workers == 0, seed=seed)
+                examples = Encoded(
+                    samples,
+                    tokenizer,
+                    part,
+                    encode_label=objective.encode_label if objective.labelled else None,
+                    augment=self.augment if shuffle else (),
+                    keep=self.num_workers == 0,
+                    seed=seed,
+                )
             self._encoded[part] = examples
         examples = self._encoded[part]
         return Loader(examples, Order(examples.lengths, self.batch_size, shuffle=shuffle, seed=seed), self.num_workers)

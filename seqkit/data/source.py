@@ -14,7 +14,8 @@ from seqkit.contract import DataError
 
 
 class Sample(NamedTuple):
-    """One raw example and its label: a class (int), measurements (floats), classes per token ([n] int64), or None."""
+    """One raw example and its label, or None: a class (int), measurements (floats), classes per token ([n] int64), or
+    a text (or several, any of which is right) to be written from it."""
 
     raw: Any
     label: Any = None

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
+from seqkit.layers.convolution import CausalConvolution
 from seqkit.layers.mechanism import Mechanism, ScaledDotProduct
 from seqkit.layers.memory import LayerMemory
 from seqkit.layers.reading import Reading, refuse_unless_honoured
@@ -25,6 +26,8 @@ class Attention(nn.Module):
     Ainslie et al. 2023; 1: multi-query, Shazeer 2019); None: as many as heads.
     qk_norm: `channels -> nn.Module`, normalises queries and keys per head, so that scores stay bounded (Dehghani et al.
     2023, section 2, with LayerNorm); None: not. bias: whether the four projections have one.
+    convolution: `width -> CausalConvolution` over queries, keys and values, before they meet (So et al. 2021, section
+    4.2); causal sequences only, for it knows neither links nor segments; None: not.
     Raises ValueError if `dim` is not a multiple of `num_heads`, or that of `num_kv_heads`.
     """
 
@@ -37,6 +40,7 @@ class Attention(nn.Module):
         num_kv_heads: int | None = None,
         qk_norm: Callable[[int], nn.Module] | None = None,
         bias: bool = True,
+        convolution: Callable[[int], CausalConvolution] | None = None,
     ):
         super().__init__()
         if dim < 1 or num_heads < 1 or dim % num_heads:
@@ -49,6 +53,7 @@ class Attention(nn.Module):
         channels = dim // num_heads
         self.num_heads, self.num_kv_heads, self.channels = num_heads, num_kv_heads, channels
         self.qkv = nn.Linear(dim, dim + 2 * num_kv_heads * channels, bias=bias)
+        self.convolution = convolution(self.qkv.out_features) if convolution is not None else None
         self.mechanism = mechanism(num_heads, channels)
         self.out = nn.Linear(dim, dim, bias=bias)
         self.query_norm = qk_norm(channels) if qk_norm is not None else None
@@ -59,14 +64,18 @@ class Attention(nn.Module):
     @property
     def honours(self) -> frozenset[str]:
         """What of `reading.FEATURES` it keeps to."""
-        return self.mechanism.honours
+        honours = self.mechanism.honours
+        return honours if self.convolution is None else honours - {"both ways", "links", "segments", "source"}
 
     def forward(
         self, x: Tensor, reading: Reading, memory: LayerMemory | None = None, source: Tensor | None = None
     ) -> Tensor:
         """x: [b n d]. source: [b m d] of another sequence to read instead. memory: kept between steps by this layer."""
         if source is None:
-            q, k, v = self._heads(self.qkv(x), self.num_heads)
+            projected = self.qkv(x)
+            if self.convolution is not None:
+                projected = self.convolution(projected, reading.valid, memory)
+            q, k, v = self._heads(projected, self.num_heads)
         else:
             q, k, v = self._across(x, source, memory)
         if reading.rotation is not None:
@@ -75,8 +84,9 @@ class Attention(nn.Module):
         return self.out(rearrange(read, "b h n c -> b n (h c)"))
 
     def _heads(self, projected: Tensor, num_queries: int) -> tuple[Tensor, Tensor, Tensor]:
-        heads = rearrange(projected, "b n (h c) -> b h n c", c=self.channels)
-        q, k, v = heads.split([num_queries, self.num_kv_heads, self.num_kv_heads], dim=1)
+        # split, then rearrange: its gradient is one copy; the other way round it is two
+        sizes = [heads * self.channels for heads in (num_queries, self.num_kv_heads, self.num_kv_heads)]
+        q, k, v = (rearrange(x, "b n (h c) -> b h n c", c=self.channels) for x in projected.split(sizes, dim=-1))
         if self.query_norm is not None and self.key_norm is not None:
             q, k = self.query_norm(q), self.key_norm(k)
         return q, k, v

@@ -46,8 +46,10 @@ class Blocks(nn.Module, ABC):
 
     def refuse_unless_honoured(self, needed: Iterable[str]) -> None:
         """Raise ValueError where its attention cannot do all that is needed (of `reading.FEATURES`)."""
-        name = type(getattr(self.attention, "mechanism", self.attention)).__name__
-        refuse_unless_honoured(name, self.honours, needed)
+        mechanism = getattr(self.attention, "mechanism", self.attention)
+        name, needed = type(mechanism).__name__, set(needed)
+        refuse_unless_honoured(name, getattr(mechanism, "honours", frozenset()), needed)
+        refuse_unless_honoured(f"{name} with a convolution", self.honours, needed, "leave the convolution out")
 
     @property
     def honours(self) -> frozenset[str]:
@@ -60,6 +62,11 @@ class Blocks(nn.Module, ABC):
     def dense(self) -> bool:
         """True: its attention takes `reading.attend`."""
         return bool(getattr(getattr(self.attention, "mechanism", self.attention), "dense", True))
+
+    @property
+    def needs_links(self) -> bool:
+        """True: its attention goes along links, and cannot read tokens without."""
+        return bool(getattr(getattr(self.attention, "mechanism", self.attention), "needs_links", False))
 
     def init_memory(self, max_tokens: int) -> LayerMemory:
         """What it keeps between steps, empty."""

@@ -22,11 +22,12 @@ class Mechanism(nn.Module, ABC):
 
     honours: what of `reading.FEATURES` it keeps to; anything else is refused when the backbone is built.
     dense: True: it takes `reading.attend`, which scores every pair; False: it works from the rest of `reading`, and no
-    [n m] mask is made for it.
+    [n m] mask is made for it. needs_links: True: it goes along links, so tokens without are refused.
     """
 
     honours: ClassVar[frozenset[str]]
     dense: ClassVar[bool] = True
+    needs_links: ClassVar[bool] = False
 
     @abstractmethod
     def forward(self, q: Tensor, k: Tensor, v: Tensor, reading: Reading, memory: Any = None) -> Tensor:
@@ -111,9 +112,9 @@ def as_bias(q: Tensor, k: Tensor, reading: Reading) -> Tensor:
 
 
 def softmax(scores: Tensor) -> Tensor:
-    """Over the last axis; zeros where nothing may be read at all, as torch's attention gives."""
-    weights = scores.softmax(dim=-1)
-    return weights.masked_fill((scores == -torch.inf).all(dim=-1, keepdim=True), 0.0)
+    """Over the last axis; zeros where nothing may be read at all, as torch's attention gives, gradients too."""
+    nothing = (scores == -torch.inf).all(dim=-1, keepdim=True)
+    return scores.masked_fill(nothing, 0.0).softmax(dim=-1).masked_fill(nothing, 0.0)
 
 
 def grouped(k: Tensor, q: Tensor) -> Tensor:

@@ -22,10 +22,12 @@ class AddedPosition(nn.Module, ABC):
     """Turns positions [b n p] into vectors [b n d] that the Embedder adds to the content.
 
     std: about how large its entries are; the Embedder makes looked-up content as large, so that neither drowns the
-    other.
+    other. own_channels: the last so many channels are its alone: content is made narrower and leaves them zero, so that
+    to add is to concatenate.
     """
 
     std: float = 0.02
+    own_channels: int = 0
 
     def __init__(self, dim: int, num_axes: int):
         super().__init__()
@@ -75,6 +77,30 @@ class Sinusoidal(AddedPosition):
         return rearrange(waves, "b n p i two -> b n (p i two)")
 
 
+class SinusoidalConcat(AddedPosition):
+    """The waves of `Sinusoidal` beside the content instead of on top of it, in the last `channels` of the width.
+
+    Content keeps the first dim - channels, so a head cannot share its table (tied=True). Tokens without axes leave all
+    of the width to content.
+    Raises ValueError if channels leave content nothing, or are not a multiple of 2 * num_axes.
+    """
+
+    std = 1.0
+
+    def __init__(self, dim: int, num_axes: int, *, channels: int, max_wavelength: float = 10_000.0):
+        super().__init__(dim, num_axes)
+        if not 0 < channels < dim:
+            raise ValueError(f"channels={channels} of dim={dim} should leave some to content and some to positions")
+        self.own_channels = channels if num_axes else 0
+        self.waves = Sinusoidal(channels, num_axes, max_wavelength=max_wavelength)
+
+    def forward(self, positions: Tensor) -> Tensor:
+        """Vectors [b n d] for positions [b n p], zero where content stands."""
+        if self.num_axes == 0:
+            return positions.new_zeros(1, 1, self.dim)
+        return F.pad(self.waves(positions), [self.dim - self.own_channels, 0])
+
+
 class Learned(AddedPosition):
     """A trained table per axis, summed over the axes; positions are whole numbers below `sizes`.
 
@@ -95,6 +121,14 @@ class Learned(AddedPosition):
     def forward(self, positions: Tensor) -> Tensor:
         """Vectors [b n d] for positions [b n p]."""
         index = positions.long()
+        if not index.is_meta:  # tensors without numbers are taken to fit
+            self._refuse_outside(positions, index)
+        return sum(
+            (F.embedding(index[..., axis], table) for axis, table in enumerate(self.tables)),
+            start=positions.new_zeros(1),
+        )
+
+    def _refuse_outside(self, positions: Tensor, index: Tensor) -> None:
         if bool((index != positions).any()):
             raise ValueError("Learned takes whole positions; for fractions use Sinusoidal")
         for axis, size in enumerate(self.sizes):
@@ -104,10 +138,6 @@ class Learned(AddedPosition):
                     f"position {int(low if low < 0 else high)} on axis {axis} is outside the learned table of {size}; "
                     f"shorten the input or resample the table with Learned.resampled"
                 )
-        return sum(
-            (F.embedding(index[..., axis], table) for axis, table in enumerate(self.tables)),
-            start=positions.new_zeros(1),
-        )
 
     def resampled(self, sizes: Sequence[int]) -> Learned:
         """The same table stretched linearly to other sizes, its ends kept at the ends (ViT at another resolution)."""
@@ -131,6 +161,9 @@ class AttentionPosition(nn.Module):
 
     def check(self, num_heads: int, channels: int) -> None:
         """Raise ValueError if it does not fit heads of that number and width (asked once, when a backbone is built)."""
+
+    def check_axes(self, num_axes: int, channels: int) -> None:
+        """Raise ValueError if tokens with that many axes cannot be told so (asked once, when a model is built)."""
 
     def rotation(self, positions: Tensor, channels: int) -> Tensor | None:
         """Complex numbers of length one [b 1 n r] that turn channel pairs (2 i, 2 i + 1) of a head; None: no turn."""
@@ -160,6 +193,11 @@ class Rotary(AttentionPosition):
             raise ValueError(f"base={base} should be positive")
         self.base = base
 
+    def check_axes(self, num_axes: int, channels: int) -> None:
+        """Raise ValueError if a head has fewer channel pairs than the tokens have axes."""
+        if channels // 2 < num_axes:
+            raise ValueError(f"heads of {channels} channels hold no pair for each of {num_axes} axes; use wider heads")
+
     def rotation(self, positions: Tensor, channels: int) -> Tensor | None:
         """Complex numbers [b 1 n r] for positions [b n p] and heads of `channels`.
 
@@ -168,9 +206,8 @@ class Rotary(AttentionPosition):
         num_axes = positions.shape[-1]
         if num_axes == 0:
             return None
+        self.check_axes(num_axes, channels)
         share = channels // 2 // num_axes
-        if share == 0:
-            raise ValueError(f"heads of {channels} channels hold no pair for each of {num_axes} axes; use wider heads")
         exponents = torch.arange(share, device=positions.device, dtype=torch.float32) / share
         angles = rearrange(positions.float(), "b n p -> b 1 n p 1") * self.base**-exponents
         angles = rearrange(angles, "b 1 n p r -> b 1 n (p r)")

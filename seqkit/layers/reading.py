@@ -60,16 +60,21 @@ class Source(NamedTuple):
     reading: Reading
 
 
-def refuse_unless_honoured(name: str, honours: frozenset[str], needed: Iterable[str]) -> None:
+def refuse_unless_honoured(
+    name: str, honours: frozenset[str], needed: Iterable[str], instead: str | None = None
+) -> None:
     """Raise ValueError where something is needed that is not honoured, with the attention nearest to it that does.
 
-    name: of the attention's mechanism. needed: names from FEATURES.
+    name: of the mechanism. needed: names from FEATURES. instead: what to do, where it is not another mechanism.
     """
     missing = [feature for feature in FEATURES if feature in set(needed) - honours]
     if not missing:
         return
-    from seqkit.registry import parts
+    if instead is None:
+        from seqkit.registry import parts
 
-    can = [part.name for part in parts("mechanism").values() if part.load().honours >= set(needed)]
-    instead = f"use the mechanism {' or '.join(can[:3])}" if can else "no mechanism can do all that is asked together"
+        needed = set(needed)
+        kinds = [(part.name, part.load()) for part in parts("mechanism").values()]
+        can = [kind for kind, cls in kinds if cls.honours >= needed and ("links" in needed or not cls.needs_links)]
+        instead = f"use the mechanism {' or '.join(can[:3])}" if can else "no mechanism can do all this together"
     raise ValueError(f"{name} cannot {' nor '.join(FEATURES[feature] for feature in missing)}; {instead}")

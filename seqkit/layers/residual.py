@@ -29,7 +29,7 @@ class Residual(nn.Module):
             from timm.layers import DropPath  # timm takes seconds to import
 
             self.drop_path = DropPath(drop_path)
-        self.scale = nn.Parameter(torch.full((dim,), layer_scale)) if layer_scale is not None else None
+        self.scale = nn.Parameter(torch.full((dim,), float(layer_scale))) if layer_scale is not None else None
 
     def forward(self, x: Tensor, branch: Tensor) -> Tensor:
         """x, branch: [b n d]."""

@@ -39,16 +39,10 @@ _ELEMENTS = {
 
 @picture.register
 def _(tokenizer: Graph, _raw: Any, tokens: Tokens) -> Figure:
-    import networkx
-
     direct = tokenizer.num_edge_types
     nodes = _nearby(tokens, direct)
     edges, kinds = _among(tokens, nodes)
-    graph = networkx.Graph()
-    graph.add_nodes_from(range(len(nodes)))
-    graph.add_edges_from(edges[:, kinds <= direct].T.tolist())
-    layout = networkx.spring_layout(graph, seed=1, iterations=200)
-    places = np.stack([layout[i] for i in range(len(nodes))])
+    places = _spread(len(nodes), edges[:, kinds <= direct])
     names = ["edge"] if direct == 1 else [f"edge type {i}" for i in range(direct)]
     some = f" ({len(nodes)} of {len(tokens)} drawn)" if len(nodes) < len(tokens) else ""
     with rc_context(STYLE):
@@ -65,13 +59,7 @@ def _(tokenizer: Graph, _raw: Any, tokens: Tokens) -> Figure:
 
 @picture.register
 def _(tokenizer: Molecule, raw: Any, tokens: Tokens) -> Figure:
-    from rdkit import Chem
-    from rdkit.Chem import rdDepictor
-
-    molecule = Chem.MolFromSmiles(raw) if isinstance(raw, str) else Chem.Mol(raw)
-    rdDepictor.Compute2DCoords(molecule)
-    places = np.asarray(molecule.GetConformer().GetPositions())[:, :2]
-    symbols = [atom.GetSymbol() for atom in molecule.GetAtoms()]
+    places, symbols = _drawn(raw)
     nodes = np.arange(min(len(tokens), MAX_NODES))
     edges, kinds = _among(tokens, nodes)
     bonds, bond_kinds = _among(tokens, np.arange(len(tokens)))
@@ -92,6 +80,42 @@ def _(tokenizer: Molecule, raw: Any, tokens: Tokens) -> Figure:
         labels = [f"{symbols[i]}{i}" for i in nodes]
         _matrix(figure, right, edges, kinds, labels, [*BONDS, *_hops(tokenizer, len(BONDS), "bonds")])
     return figure
+
+
+def graph_layout(
+    tokenizer: Graph | Molecule, raw: Any, tokens: Tokens
+) -> tuple[np.ndarray, np.ndarray, list[str], np.ndarray]:
+    """Places [n 2] of the nodes that are drawn, edges [2 e] between them, their names, and which tokens they are."""
+    direct = len(BONDS) if isinstance(tokenizer, Molecule) else tokenizer.num_edge_types
+    nodes = np.arange(len(tokens)) if isinstance(tokenizer, Molecule) else _nearby(tokens, direct)
+    edges, kinds = _among(tokens, nodes)
+    edges = edges[:, kinds <= direct]
+    if isinstance(tokenizer, Molecule):
+        places, names = _drawn(raw)
+        return places, edges, names, nodes
+    return _spread(len(nodes), edges), edges, [str(i) for i in nodes], nodes
+
+
+def _spread(n: int, edges: np.ndarray) -> np.ndarray:
+    """Places [n 2] of nodes, linked ones near each other; the same every time."""
+    import networkx
+
+    graph = networkx.Graph()
+    graph.add_nodes_from(range(n))
+    graph.add_edges_from(edges.T.tolist())
+    layout = networkx.spring_layout(graph, seed=1, iterations=200)
+    return np.stack([layout[i] for i in range(n)])
+
+
+def _drawn(raw: Any) -> tuple[np.ndarray, list[str]]:
+    """Places [n 2] of a molecule's atoms, a bond about 1.5 long, and their elements."""
+    from rdkit import Chem
+    from rdkit.Chem import rdDepictor
+
+    molecule = Chem.MolFromSmiles(raw) if isinstance(raw, str) else Chem.Mol(raw)
+    rdDepictor.Compute2DCoords(molecule)
+    places = np.asarray(molecule.GetConformer().GetPositions())[:, :2]
+    return places, [atom.GetSymbol() for atom in molecule.GetAtoms()]
 
 
 def _nearby(tokens: Tokens, direct: int) -> np.ndarray:

@@ -112,11 +112,16 @@ def _environment(summary: dict[str, Any]) -> dict[str, str]:
 
 
 def _write(path: Path, title: str, runs: Sequence[Run], failures: Sequence[str]) -> Path:
-    template = files("seqkit.report").joinpath("page.html").read_text(encoding="utf-8")
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     subtitle = f"seqkit {runs[0].summary['versions']['seqkit']}" if runs else "no run finished"
-    page = environment.from_string(template).render(
-        title=title, subtitle=subtitle, runs=runs, failures=failures, shown=shown
+    return render("page.html", path, title=title, subtitle=subtitle, runs=runs, failures=failures, shown=shown)
+
+
+def render(template: str, path: Path, **values: Any) -> Path:
+    """Fill a template of this package, in the common style, and write it whole or not at all."""
+    here = files("seqkit.report")
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    page = environment.from_string(here.joinpath(template).read_text(encoding="utf-8")).render(
+        style=here.joinpath("page.css").read_text(encoding="utf-8"), **values
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part")

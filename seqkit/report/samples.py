@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from seqkit.contract import IGNORE, Objective, TokenBatch, Tokens
-from seqkit.generate import stream_text
+from seqkit.generate import Sampling, stream_text
 from seqkit.objectives.classify import Classify
 from seqkit.objectives.masked import Masked
 from seqkit.objectives.next_token import NextToken
@@ -74,7 +74,7 @@ def _(_objective: NextToken, loaded: Loaded, data: Any) -> list[Section]:
         return []
     start = next(iter(data.test_dataloader()))[0].content[0][:24] if data is not None else torch.tensor([0])
     prompt = tokenizer.decode(start)
-    text = "".join(stream_text(loaded, prompt, NUM_GENERATED, temperature=0.8, seed=1))
+    text = "".join(stream_text(loaded, prompt, NUM_GENERATED, sampling=Sampling(temperature=0.8, seed=1)))
     passage = Passage("prompt (underlined) and continuation", ((prompt, "given"), (text, "")))
     return [Section("Sample", f"{NUM_GENERATED} tokens drawn at temperature 0.8, seed 1.", passages=[passage])]
 

@@ -17,6 +17,7 @@ _BY_OBJECTIVE = {
     "Regress": ("rmse",),
     "NextToken": ("loss",),
     "Masked": ("explained", "loss"),
+    "Translate": ("sequence_error", "loss"),
 }
 _ANY = ("rmse", "explained", "accuracy", "loss")
 
@@ -59,7 +60,7 @@ def shown(name: str, value: float | None) -> str:
     """A metric as people write it: shares in percent, others with three decimals; a dash for none."""
     if value is None:
         return "–"
-    if name in ("accuracy", "explained"):
+    if name in ("accuracy", "explained", "token_error", "sequence_error"):
         return f"{100 * value:.2f} %"
     return f"{value:.3f}"
 

@@ -30,6 +30,9 @@ CLAIMS: dict[str, list[str]] = {
     "text/char-lm tinyshakespeare GRU": ["--preset", "gru", *TINY],
     "text/char-lm tinyshakespeare LSTM": ["--preset", "lstm", *TINY],
     "text/masked-lm": [],
+    "text/g2p": [],
+    "text/g2p GRU": ["--preset", "gru"],
+    "text/g2p Bahdanau": ["--preset", "bahdanau"],
     "image/digits": [],
     "image/digits GRU": ["--preset", "gru"],
     "image/digits LSTM": ["--preset", "lstm"],
@@ -111,9 +114,14 @@ def table(names: list[str], folder: Path) -> list[str]:
             seconds = statistics.mean(s["wall_seconds"] for s in summaries)
             rows.append(
                 f"| {title} | {metric} | {statistics.mean(values):.4f} ± {spread:.4f} | {len(values)} "
-                f"| {summaries[0]['baseline'][metric]:.4f} | {summaries[0]['num_parameters']:,} | {seconds:.0f} |"
+                f"| {_figure(summaries[0]['baseline'].get(metric))} | {summaries[0]['num_parameters']:,} | {seconds:.0f} |"
             )
     return rows
+
+
+def _figure(value: float | None) -> str:
+    """A dash where nothing was measured: a constant prediction writes no sequence."""
+    return "–" if value is None else f"{value:.4f}"
 
 
 if __name__ == "__main__":

@@ -103,6 +103,26 @@ def test_labels_per_token_must_be_as_many_as_tokens():
         Encoded([Sample("abc", torch.tensor([0, 1]))], Letters(), "training")
 
 
+def test_the_objective_encodes_each_label_once_and_to_any_length():
+    asked = []
+
+    def spelled(label):
+        asked.append(label)
+        return Letters().encode(label).content
+
+    encoded = Encoded([Sample("abc", "de"), Sample("f", "ghijk")], Letters(), "training", encode_label=spelled)
+    for epoch in range(2):
+        _, labels = encoded[epoch, [1, 0]]
+        assert labels.tolist() == [[103, 104, 105, 106, 107], [100, 101, IGNORE, IGNORE, IGNORE]]
+    assert asked == ["de", "ghijk"]
+
+
+def test_a_label_that_cannot_be_encoded_is_named_with_its_split():
+    samples = [Sample("abc", "d"), Sample("e", "")]
+    with pytest.raises(DataError, match="test data, sample 1: text is empty"):
+        Encoded(samples, Letters(), "test", encode_label=Letters().encode)
+
+
 # ── labels ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -114,6 +134,10 @@ def test_labels_per_token_must_be_as_many_as_tokens():
         ([[0.5, 1.5], [2.5, 3.5]], torch.tensor([[0.5, 1.5], [2.5, 3.5]])),
         ([torch.tensor([0.5, 1.5])], torch.tensor([[0.5, 1.5]])),
         ([torch.tensor([3, 5]), torch.tensor([7])], torch.tensor([[3, 5], [7, IGNORE]])),
+        (
+            [torch.tensor([[3, 5, 2]]), torch.tensor([[7], [1]])],
+            torch.tensor([[[3, 5, 2], [IGNORE] * 3], [[7, IGNORE, IGNORE], [1, IGNORE, IGNORE]]]),
+        ),
     ],
 )
 def test_labels_become_one_tensor(labels, expected):

@@ -101,3 +101,71 @@ def test_dropout_of_weights_acts_while_training_only(x):
 def test_a_width_that_does_not_split_is_refused(num_heads):
     with pytest.raises(ValueError, match=f"dim=21 does not split into num_heads={num_heads} equal heads"):
         Attention(21, num_heads)
+
+
+def repeated(attention):
+    """The same attention with keys and values written out for every head."""
+    heads, groups, c = attention.num_heads, attention.num_kv_heads, attention.channels
+    full = Attention(heads * c, heads)
+    with torch.no_grad():
+        for name in ("weight", "bias"):
+            q, k, v = attention.qkv.get_parameter(name).split([heads * c, groups * c, groups * c])
+            k, v = (torch.cat([x[h * groups // heads * c :][:c] for h in range(heads)]) for x in (k, v))
+            full.qkv.get_parameter(name).copy_(torch.cat([q, k, v]))
+        full.out.load_state_dict(attention.out.state_dict())
+    return full
+
+
+@pytest.mark.parametrize("num_kv_heads", [1, 2, 3])
+def test_shared_keys_and_values_are_the_same_weights_repeated(num_kv_heads):
+    attention, x = Attention(30, 6, num_kv_heads=num_kv_heads), torch.randn(2, 5, 30)
+    attend = (torch.rand(2, 1, 5, 5) < 0.5) | torch.eye(5, dtype=torch.bool)
+    turn = Rotary(base=7.0).rotation(torch.randn(2, 5, 1), 5)
+    for reading in (Reading(), Reading(causal=True), Reading(attend), Reading(rotation=turn)):
+        assert_close(attention(x, reading), repeated(attention)(x, reading))
+    assert attention.qkv.out_features == 30 + 2 * num_kv_heads * 5
+
+
+def test_shared_keys_and_values_are_kept_once_between_steps():
+    attention, x = Attention(30, 6, num_kv_heads=2), torch.randn(2, 5, 30)
+    memory = attention.init_memory(5)
+    with torch.no_grad():
+        parts = [attention(x[:, at], Reading(causal=at.start == 0), memory) for at in (slice(0, 4), slice(4, 5))]
+        assert_close(torch.cat(parts, dim=1), attention(x, Reading(causal=True)))
+    assert memory.own.keys.shape == (2, 2, 5, 5)
+
+
+@pytest.mark.parametrize("num_kv_heads", [0, 4, 12])
+def test_heads_that_cannot_be_shared_equally_are_refused(num_kv_heads):
+    with pytest.raises(ValueError, match=f"num_heads=6 cannot share num_kv_heads={num_kv_heads} equally; make it a"):
+        Attention(30, 6, num_kv_heads=num_kv_heads)
+
+
+def torchs(attention):
+    theirs = nn.MultiheadAttention(attention.out.in_features, attention.num_heads, batch_first=True)
+    theirs.in_proj_weight, theirs.in_proj_bias = attention.qkv.weight, attention.qkv.bias
+    theirs.out_proj = attention.out
+    return theirs
+
+
+def test_reading_another_sequence_is_torchs_cross_attention(x):
+    attention, memory = Attention(21, 3), torch.randn(2, 7, 21)
+    nn.init.normal_(attention.qkv.bias)
+    valid = torch.arange(7) < torch.tensor([[7], [3]])
+    got = attention(x, Reading(valid[:, None, None]), source=memory)
+    right, _ = torchs(attention)(x, memory, memory, key_padding_mask=~valid, need_weights=False)
+    assert_close(got, right)
+    hostile = memory.masked_fill(~valid[..., None], 5.0)
+    assert_close(attention(x, Reading(valid[:, None, None]), source=hostile), right)
+
+
+@pytest.mark.parametrize("qk_norm", [None, nn.RMSNorm])
+@pytest.mark.parametrize("num_kv_heads", [None, 1])
+def test_what_is_read_of_another_sequence_is_worked_out_once(x, qk_norm, num_kv_heads):
+    attention, source = Attention(21, 3, qk_norm=qk_norm, num_kv_heads=num_kv_heads), torch.randn(2, 7, 21)
+    memory = attention.init_memory(5)
+    with torch.no_grad():
+        right = attention(x, Reading(), source=source)
+        first = attention(x[:, :2], Reading(), memory, source)
+        later = attention(x[:, 2:], Reading(), memory, source.fill_(torch.nan))
+    assert_close(torch.cat([first, later], dim=1), right)

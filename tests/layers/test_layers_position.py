@@ -8,7 +8,7 @@ import torch
 from torch.testing import assert_close
 
 from seqkit.layers.attention import rotate
-from seqkit.layers.position import AttentionPosition, Learned, NoPosition, Rotary, Sinusoidal
+from seqkit.layers.position import AttentionPosition, Learned, NoPosition, Rotary, Sinusoidal, SinusoidalConcat
 
 
 @pytest.mark.parametrize(("dim", "num_axes"), [(14, 1), (20, 2), (18, 3)])
@@ -40,7 +40,29 @@ def test_a_width_that_the_axes_cannot_share_is_refused(dim, num_axes, multiple):
         Sinusoidal(dim, num_axes)
 
 
-@pytest.mark.parametrize("position", [Sinusoidal(6, 0), NoPosition(6, 0), NoPosition(6, 2)])
+@pytest.mark.parametrize(("channels", "num_axes"), [(14, 1), (8, 2)])
+def test_concatenated_sinusoids_leave_content_alone(channels, num_axes):
+    positions = torch.randn(2, 5, num_axes)
+    beside = SinusoidalConcat(17, num_axes, channels=channels, max_wavelength=100.0)
+    got = beside(positions)
+    assert got.shape == (2, 5, 17)
+    assert not got[..., : 17 - channels].any()
+    assert_close(got[..., 17 - channels :], Sinusoidal(channels, num_axes, max_wavelength=100.0)(positions))
+    assert beside.own_channels == channels
+
+
+@pytest.mark.parametrize(
+    ("channels", "message"),
+    [(0, "channels=0 of dim=12 should leave"), (12, "channels=12 of dim=12 should leave"), (6, "dim=6 does not hold")],
+)
+def test_channels_that_cannot_be_shared_with_content_are_refused(channels, message):
+    with pytest.raises(ValueError, match=message):
+        SinusoidalConcat(12, 2, channels=channels)
+
+
+@pytest.mark.parametrize(
+    "position", [Sinusoidal(6, 0), SinusoidalConcat(6, 0, channels=2), NoPosition(6, 0), NoPosition(6, 2)]
+)
 def test_tokens_without_order_get_nothing_added(position):
     hidden = torch.randn(2, 3, 6)
     assert_close(hidden + position(torch.randn(2, 3, position.num_axes)), hidden)
@@ -123,7 +145,8 @@ def test_without_axes_nothing_is_turned():
 
 
 def test_heads_too_narrow_to_turn_are_refused():
-    with pytest.raises(ValueError, match="heads of 3 channels hold no pair for each of 2 axes"):
-        Rotary().rotation(torch.zeros(1, 1, 2), 3)
+    for ask in (lambda: Rotary().rotation(torch.zeros(1, 1, 2), 3), lambda: Rotary().check_axes(2, 3)):
+        with pytest.raises(ValueError, match="heads of 3 channels hold no pair for each of 2 axes"):
+            ask()
     with pytest.raises(ValueError, match="base=0 should be positive"):
         Rotary(base=0)

@@ -1,0 +1,69 @@
+"""What all tests of parity share: random weights everywhere, batches with padding, and one comparison.
+
+b batch · n tokens · d width · i inputs · o outputs
+"""
+
+import torch
+from einops import rearrange
+from torch import nn
+
+from seqkit.contract import TokenBatch, Tokens
+from seqkit.embed import Embedder
+
+ATOL = 1e-5
+"""Largest absolute difference of two fp32 outputs that count as equal."""
+
+
+def shaken(module, std=0.1):
+    """The module evaluating, noise added to every parameter: no bias is left at 0 and no norm at 1."""
+    with torch.no_grad():
+        for p in module.parameters():
+            p.add_(torch.randn_like(p) * std)
+    return module.eval()
+
+
+class Reader(nn.Module):
+    """Tokens to hidden vectors: an Embedder of ours, then a backbone of ours."""
+
+    def __init__(self, spec, backbone, position):
+        super().__init__()
+        self.embedder = Embedder(spec, backbone.dim, position=position)
+        self.backbone = backbone
+        self.eval()
+
+    def forward(self, batch, cache=None):
+        return self.backbone(self.embedder(batch), cache)
+
+
+def texts(lengths, vocab_size, num_axes=1):
+    """Random ids of those lengths, padded; the second axis, if any, is the sentence: 0, then 1 from the middle on."""
+    examples = []
+    for n in lengths:
+        index = torch.arange(n)
+        axes = [index, (index >= n // 2).long()][:num_axes]
+        examples.append(Tokens(torch.randint(vocab_size, (n,)), torch.stack(axes, dim=1).float()))
+    return TokenBatch.collate(examples)
+
+
+def linear(theirs, name):
+    """An `nn.Linear` as entries of our state dict under `name`."""
+    return {f"{name}.{kind}": value for kind, value in theirs.state_dict().items()}
+
+
+def linears(theirs, name):
+    """Several `nn.Linear`s over the same input as one, their outputs side by side."""
+    kinds = theirs[0].state_dict()
+    return {f"{name}.{kind}": torch.cat([x.state_dict()[kind] for x in theirs]) for kind in kinds}
+
+
+def transposed(theirs, name):
+    """Hugging Face's `Conv1D`, whose weight stands as [i o]."""
+    return {f"{name}.weight": rearrange(theirs.weight, "i o -> o i"), f"{name}.bias": theirs.bias}
+
+
+def assert_equal(ours, theirs, valid=None):
+    """Equal to `ATOL` where valid, and not because there is nothing there."""
+    if valid is not None:
+        ours, theirs = ours[valid], theirs[valid]
+    assert theirs.std() > 0.1, "the outputs are too small for the comparison to see anything"
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=ATOL)
