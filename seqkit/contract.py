@@ -337,7 +337,8 @@ class Objective(Stateful, ABC):
         return None
 
     def encode_label(self, label: Any) -> Any:
-        """A label as `prepare` will see it, before collation: an int, numbers, or int64 [t] for a sequence.
+        """A label as `prepare` will see it, before collation: an int, numbers, int64 [n] per token, or int64 [a t]:
+        sequences to be written, any of which is right.
 
         Raises DataError where it cannot be one.
         """

@@ -16,6 +16,7 @@ PACKAGE = ROOT / "seqkit"
 FILES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py") if "_recipes" not in path.parts)
 
 ORDER = [
+    {"parts"},
     {"registry", "__init__", "quiet"},
     {"recipe"},
     {"contract"},
