@@ -11,12 +11,13 @@ import inspect
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from seqkit.recipe import NAMED, TRUSTED, UNTRUSTED, UsageError, check_trusted, class_path, refusal
+from seqkit.recipe import NAMED, TRUSTED, UNTRUSTED, UsageError, check_trusted, class_path, is_trusted, refusal
 from seqkit.registry import find, registered_paths, suggest
 
 
@@ -82,6 +83,7 @@ def parse(config: dict[str, Any], overrides: Sequence[str] = (), *, with_data: b
     """
     p = parser(with_data=with_data)
     check_trusted(config)
+    config = _with_own_defaults(config)
     words = list(_resolved_words(overrides))
     from jsonargparse import ArgumentError
 
@@ -95,6 +97,44 @@ def parse(config: dict[str, Any], overrides: Sequence[str] = (), *, with_data: b
     full.pop("config", None)
     check_trusted(full.as_dict())
     return full
+
+
+def _with_own_defaults(value: Any) -> Any:
+    """A configuration in which every class that it names has its own defaults written out.
+
+    Left to itself, jsonargparse gives it those of the class that stood there by default, wherever names agree: GatedMLP
+    would get the GELU and the biases of MLP.
+    """
+    if isinstance(value, list):
+        return [_with_own_defaults(item) for item in value]
+    if isinstance(value, str) and _class(value) is not None:
+        value = {"class_path": value}
+    if not isinstance(value, dict):
+        return value
+    value = {key: item if key == "class_path" else _with_own_defaults(item) for key, item in value.items()}
+    cls = _class(value.get("class_path"))
+    if cls is None:
+        return value
+    own: dict[str, Any] = {}
+    for name, parameter in inspect.signature(cls).parameters.items():
+        default = parameter.default
+        if inspect.isclass(default) and default is not inspect.Parameter.empty:
+            own[name] = _with_own_defaults(f"{default.__module__}.{default.__qualname__}")
+        elif default is None or isinstance(default, bool | int | float | str):
+            own[name] = default
+    return {**value, "init_args": {**own, **(value.get("init_args") or {})}}
+
+
+def _class(path: Any) -> type | None:
+    """The class of a trusted dotted path, or None."""
+    if not isinstance(path, str) or not is_trusted(path):
+        return None
+    module, _, name = path.rpartition(".")
+    try:
+        found = getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError):
+        return None
+    return found if inspect.isclass(found) else None
 
 
 def dump(config: Any, *, with_data: bool = True) -> str:

@@ -146,19 +146,23 @@ def class_path(kind: str, name: str) -> str:
 
 def check_trusted(config: Any) -> None:
     """Raise UsageError for a class path outside what recipes may name: a YAML file is data, not code."""
-    registered = registered_paths()
 
     def walk(value: Any) -> None:
         if isinstance(value, dict) and "class_path" in value:
             path = value["class_path"]
             if not isinstance(path, str):
                 raise UsageError(f"class_path is {path!r}; it should be a name (seqkit list)")
-            if path not in registered and (not _under(path, TRUSTED) or _under(path, UNTRUSTED)):
+            if not is_trusted(path):
                 raise UsageError(refusal(path))
         for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
             walk(inner)
 
     walk(config)
+
+
+def is_trusted(path: str) -> bool:
+    """True: a recipe may name this class path."""
+    return path in registered_paths() or (_under(path, TRUSTED) and not _under(path, UNTRUSTED))
 
 
 def refusal(path: str) -> str:

@@ -160,12 +160,13 @@ def _seqkit(words: list[str], *, trains: bool) -> int | None:
 
 
 def _at_hand(words: list[str]) -> bool:
-    from seqkit.cli import _front, _import_plugins
+    from seqkit.cli import _front
     from seqkit.configure import parse
+    from seqkit.plugins import import_plugins
     from seqkit.recipe import read_recipe
 
     args, overrides = _front().parse_known_args(words)
-    _import_plugins(args.plugin)
+    import_plugins(args.plugin)
     try:
         config = parse(read_recipe(args.recipe, args.preset), overrides)
     except UsageError:

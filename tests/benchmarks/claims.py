@@ -111,10 +111,11 @@ def table(names: list[str], folder: Path) -> list[str]:
         for metric in summaries[0]["metrics"]:
             values = [s["metrics"][metric] for s in summaries]
             spread = statistics.stdev(values) if len(values) > 1 else 0.0
+            constant = _figure(summaries[0]["baseline"].get(metric))
             seconds = statistics.mean(s["wall_seconds"] for s in summaries)
             rows.append(
                 f"| {title} | {metric} | {statistics.mean(values):.4f} ± {spread:.4f} | {len(values)} "
-                f"| {_figure(summaries[0]['baseline'].get(metric))} | {summaries[0]['num_parameters']:,} | {seconds:.0f} |"
+                f"| {constant} | {summaries[0]['num_parameters']:,} | {seconds:.0f} |"
             )
     return rows
 

@@ -4,8 +4,9 @@
     python tests/benchmarks/cost.py Window Linear       # those rows alone that begin with one of the words
 
 One example, 4 heads of 64 channels, float32; the mechanism alone, without the projections around it. Each number of
-tokens runs in a fresh process (Linux). Time: processor time, the shortest of several runs. Memory: the most that the
-process held, less what it held before, inputs and imports. Exponents: fitted to the last four sizes that ran.
+tokens runs in a fresh process (Linux). Time: processor time, the shortest of several runs, with freed memory kept by
+the process. Memory: the most that the process held, less what it held before, inputs and imports. Exponents: fitted to
+the last four sizes that ran.
 
 n tokens · h heads · c channels of one head
 """
@@ -44,6 +45,8 @@ COLUMNS = {
     "peak memory of forward and backward, MB": ("both", "memory", 1e-6),
 }
 """Title: what was measured, and the factor to its unit."""
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
+"""Of glibc's mallopt."""
 
 
 def everything(n: int) -> Reading:
@@ -141,18 +144,35 @@ def measure(row: Row, n: int) -> dict[str, dict[str, float]]:
     for backward in (False, True):
         small(backward)  # what loads at first use is no cost of n
     run = prepare(row, n)
-    result: dict[str, dict[str, float]] = {}
-    for name, backward in (("forward", False), ("both", True)):
+    memory: dict[bool, int] = {}
+    for backward in (False, True):
         before = forget_peak()
         run(backward)
-        memory = peak() - before
-        times: list[float] = []
-        while len(times) < 3 or (sum(times) < 1.0 and len(times) < 50):
-            started = time.process_time()
-            run(backward)
-            times.append(time.process_time() - started)
-        result[name] = {"time": min(times), "memory": float(memory)}
-    return result
+        memory[backward] = peak() - before
+    keep_memory()
+    return {
+        name: {"time": shortest(lambda backward=backward: run(backward)), "memory": float(memory[backward])}
+        for name, backward in (("forward", False), ("both", True))
+    }
+
+
+def keep_memory() -> None:
+    """Let the C library keep what is freed. By itself it asks the kernel for every block above 32 MB anew, and empty
+    pages cost as much time as the sums in them: all mechanisms would seem to slow down at some n."""
+    libc = ctypes.CDLL(None)
+    libc.mallopt(M_MMAP_MAX, 0)
+    libc.mallopt(M_TRIM_THRESHOLD, -1)
+
+
+def shortest(run: Callable[[], None]) -> float:
+    """Seconds of processor time."""
+    run()
+    times: list[float] = []
+    while len(times) < 3 or (sum(times) < 1.0 and len(times) < 50):
+        started = time.process_time()
+        run()
+        times.append(time.process_time() - started)
+    return min(times)
 
 
 # ── the table ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -89,9 +89,7 @@ def test_a_transformer_with_convolutions_keeps_the_laws_and_is_causal_only():
         ):
             law(reader, examples)
     check_backbone(build, causal=[True])
-    with pytest.raises(
-        ValueError, match=r"with a convolution cannot read tokens after its own.*; leave the convolution out"
-    ):
+    with pytest.raises(ValueError, match=r"with a convolution cannot .*; leave the convolution out"):
         build(24, False)
 
 
