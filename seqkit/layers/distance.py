@@ -157,4 +157,6 @@ def steps(readers: Tensor, read: Tensor) -> Tensor:
 
 def distances(readers: Tensor, read: Tensor) -> Tensor:
     """Euclidean distances over all axes, [b n m]."""
-    return (rearrange(read, "b m p -> b 1 m p") - rearrange(readers, "b n p -> b n 1 p")).norm(dim=-1)
+    apart = rearrange(read, "b m p -> b 1 m p") - rearrange(readers, "b n p -> b n 1 p")
+    # not torch's norm: compiled, it keeps an axis of size 1 (torch 2.11); a square's root is exact
+    return apart.square().sum(dim=-1).sqrt()

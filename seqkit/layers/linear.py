@@ -115,7 +115,8 @@ class Linear(FeatureAttention):
 
 def elu_plus_one(x: Tensor) -> Tensor:
     """exp(x) below zero, x + 1 above (Katharopoulos et al. 2020, equation 7)."""
-    return F.elu(x) + 1
+    # not F.elu: what it tells a compiler of its gradient's memory layout is not so (torch 2.11, backend aot_eager)
+    return torch.where(x > 0, x + 1, x.clamp(max=0).exp())
 
 
 def _causal(q: Tensor, k: Tensor, v: Tensor, past: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -152,4 +153,5 @@ def _share(read: Tensor, total: Tensor) -> Tensor:
 def _precise(x: Tensor) -> torch.autocast | nullcontext[None]:
     """No autocast inside: sums over thousands of tokens do not fit into eight bits."""
     device = x.device.type
-    return torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext()
+    on = not x.is_meta and torch.is_autocast_enabled(device)
+    return torch.autocast(device, enabled=False) if on else nullcontext()
