@@ -41,11 +41,7 @@ class NextToken(Objective):
         self._vocab_size = embedder.spec.vocab_size
         if not self.tied:
             return PerToken(embedder.dim, embedder.spec.vocab_size, bias=self.bias)
-        if not isinstance(embedder.content, nn.Embedding):
-            raise ValueError(
-                "tied=True shares the lookup table, which this tokenizer's own embedder has not; use tied=False"
-            )
-        return Tied(embedder.content, embedder.position.std)
+        return Tied(embedder.table, embedder.position.std)
 
     def prepare(self, batch: TokenBatch, label: Tensor | None) -> Prepared:
         """Reads all but the last column, says all but the first."""

@@ -89,8 +89,7 @@ class Translate(Objective):
         assert isinstance(embedder, Embedder)
         if not self.tied:
             return PerToken(embedder.dim, embedder.spec.vocab_size)
-        assert isinstance(embedder.content, nn.Embedding)
-        return Tied(embedder.content, embedder.position.std)
+        return Tied(embedder.table, embedder.position.std)
 
     def prepare(self, batch: TokenBatch, label: Tensor | None) -> Prepared:
         """Reads begin and the first right answer, beside the source; the target is that answer and end, [b 1 + t]."""
