@@ -6,13 +6,14 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-# one thread a process: two test processes share two cores
+# one thread a process: two test processes share two cores, and two threads that wait for each other
+# on a busy machine can be ten times as slow as one
 THREADS := OMP_NUM_THREADS=1
 
 .PHONY: demo test lint wheel clean
 
 demo: .venv/.demo
-	$(BIN)/python -m seqkit.report.demo
+	$(THREADS) $(BIN)/python -m seqkit.report.demo
 
 test: .venv/.dev
 	$(THREADS) $(BIN)/python -m pytest -n 2

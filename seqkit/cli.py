@@ -6,34 +6,23 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
 
-from seqkit import __version__
 from seqkit.configure import parse
+from seqkit.front import USAGE, front
 from seqkit.plugins import import_plugins
 from seqkit.recipe import UsageError, read_recipe, recipe_names
 from seqkit.registry import KINDS, parts, suggest
 
-USAGE, DATA = 2, 3
-"""Exit codes: the command was wrong; the data was wrong."""
-
-
-class _Parser(argparse.ArgumentParser):
-    """One line on a mistake, with the nearest command."""
-
-    def error(self, message: str) -> NoReturn:
-        if "invalid choice" in message and "(choose from" in message:
-            got = message.split("'")[1]
-            message = f"there is no command {got!r}; {suggest(got, [*CONFIGURED, *COMMANDS])}"
-        self.exit(USAGE, f"{self.prog}: {message}\n")
+DATA = 3
+"""Exit code: the data was wrong."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; gives the exit code: 0, 1 (stopped), 2 (usage) or 3 (data)."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    args, overrides = _front().parse_known_args(words)
+    args, overrides = front().parse_known_args(words)
     if args.command is None:
-        _front().print_help()
+        front().print_help()
         return 0
     if overrides and args.command not in CONFIGURED:
         print(f"seqkit {args.command}: it takes no {overrides[0]}; see seqkit {args.command} --help", file=sys.stderr)
@@ -191,12 +180,29 @@ def _inspect(args: argparse.Namespace, overrides: list[str]) -> int:
 
 def _attention(args: argparse.Namespace) -> int:
     import_plugins(args.plugin)
-    from seqkit.data.raw import read_raws
-    from seqkit.report.attention import view_attention
-    from seqkit.run import load
+    from seqkit.report.attention import view_example, view_input
 
-    name, raw = next(iter(read_raws(args.input, load(args.run).tokenizer)))
-    print(view_attention(args.run, name, raw, args.out or args.run / "attention"))
+    out = args.out or args.run / "attention"
+    given = args.input is not None
+    print(view_input(args.run, args.input, out) if given else view_example(args.run, args.example, out))
+    return 0
+
+
+def _describe(args: argparse.Namespace, overrides: list[str]) -> int:
+    import_plugins(args.plugin)
+    from seqkit.describe import describe, describe_recipe
+
+    if args.context is not None and args.context < 1:
+        raise UsageError(f"--context {args.context} counts tokens; give 1 or more")
+    if args.what in parts("preset"):
+        if overrides or args.preset:
+            raise UsageError(f"{args.what} is a backbone of fixed size and takes no {(overrides or ['--preset'])[0]}")
+        print(describe(args.what, context=args.context))
+        return 0
+    if args.what not in recipe_names() and not args.what.endswith((".yaml", ".yml")):
+        known = [*parts("preset"), *recipe_names()]
+        raise UsageError(f"there is no preset or recipe called {args.what!r}; {suggest(args.what, known)}")
+    print(describe_recipe(parse(read_recipe(args.what, args.preset), overrides), context=args.context))
     return 0
 
 
@@ -206,7 +212,11 @@ def _doctor(_: argparse.Namespace) -> int:
     return report()
 
 
-CONFIGURED: dict[str, Callable[[argparse.Namespace, list[str]], int]] = {"fit": _fit, "inspect": _inspect}
+CONFIGURED: dict[str, Callable[[argparse.Namespace, list[str]], int]] = {
+    "fit": _fit,
+    "inspect": _inspect,
+    "describe": _describe,
+}
 """Commands that also take a recipe's keys, as `--key value`."""
 
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
@@ -219,75 +229,6 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "doctor": _doctor,
 }
 """The others."""
-
-
-GENERATE: tuple[tuple[str, type, str], ...] = (
-    ("--temperature", float, "0 is greedy (default 0.8)"),
-    ("--top-k", int, "draw only among the k likeliest tokens"),
-    ("--top-p", float, "draw only among the likeliest that have this probability together"),
-    ("--min-p", float, "draw only tokens at least this share as probable as the likeliest"),
-    ("--repetition-penalty", float, "above 1: tokens that occurred become less likely"),
-    ("--seed", int, "text i is drawn with seed + i (default 0)"),
-    ("--num-beams", int, "search for the likeliest text instead, keeping this many"),
-    ("--length-penalty", float, "of a beam search: 0 short, 1 the mean (default), more: long"),
-)
-"""How `seqkit generate` chooses tokens (`seqkit.generate.Sampling`, `BeamSearch`)."""
-
-
-def _front() -> argparse.ArgumentParser:
-    front = _Parser(
-        prog="seqkit",
-        description="Text, images, audio and graphs as tokens through one shared backbone.",
-        epilog="Start with: seqkit list; seqkit inspect image/digits; seqkit fit image/digits --preset debug",
-        allow_abbrev=False,
-    )
-    front.add_argument("--version", action="version", version=f"seqkit {__version__}")
-    commands = front.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
-
-    def add(name: str, text: str, **kwargs: Any) -> argparse.ArgumentParser:
-        command = commands.add_parser(name, help=text, description=text, allow_abbrev=False, **kwargs)
-        if name not in ("list", "doctor"):
-            command.add_argument(
-                "--plugin", type=Path, action="append", default=[], help="a Python file of yours that registers parts"
-            )
-        return command
-
-    fit = add(
-        "fit",
-        "train a recipe, test it, write a run folder",
-        epilog="Any key of the recipe: --model.backbone LSTM --seed 2 …",
-    )
-    fit.add_argument("recipe", help="a name (seqkit list recipes) or a YAML file, such as a run's config.yaml")
-    fit.add_argument("--preset", help="a named variant of the recipe, such as debug")
-    fit.add_argument("--out", type=Path, help="the run folder (default: runs/RECIPE/TIME)")
-    fit.add_argument("--print_config", action="store_true", help="show all keys with their values, and stop")
-    fit.add_argument("--keys", dest="help_keys", action="store_true", help="explain all keys, and stop")
-    for name, split in (("validate", "validation"), ("test", "test")):
-        add(name, f"measure a run on its data's {split} part").add_argument("run", type=Path, help="a run folder")
-    predict = add("predict", "answer for raw files: text, PNG, WAV, or SMILES as a word")
-    predict.add_argument("run", type=Path, help="a run folder")
-    predict.add_argument("inputs", nargs="+", metavar="FILE", help="a file, or a SMILES string")
-    generate = add("generate", "continue a text, or write from a source (translation, pronunciation)")
-    generate.add_argument("run", type=Path, help="a run folder of a model that writes")
-    generate.add_argument("--prompt", action="append", help="the text to continue, or the source; may be given again")
-    generate.add_argument("--max-new-tokens", "--tokens", type=int, help="default 500, or as long as in training")
-    generate.add_argument("--stop", action="append", default=[], metavar="TEXT", help="end before this text")
-    generate.add_argument("--samples", type=int, help="so many texts for each prompt (default 1)")
-    for name, kind, text in GENERATE:
-        generate.add_argument(name, type=kind, help=text)
-    attention = add("attention", "draw who reads whom in a run, on an example of yours")
-    attention.add_argument("run", type=Path, help="a run folder")
-    attention.add_argument("--input", required=True, metavar="FILE", help="a file, or the text or SMILES itself")
-    attention.add_argument("--out", type=Path, help="folder for page and pictures (default RUN/attention)")
-    add("list", "what there is, and when to use it").add_argument(
-        "what", nargs="?", help="recipes, tokenizers, backbones, …"
-    )
-    inspect = add("inspect", "draw how one real example becomes tokens")
-    inspect.add_argument("recipe", help="a name or a YAML file")
-    inspect.add_argument("--preset", help="a named variant of the recipe")
-    inspect.add_argument("--out", type=Path, help="folder for the picture (default runs/inspect)")
-    add("doctor", "which versions disagree, what is missing")
-    return front
 
 
 if __name__ == "__main__":

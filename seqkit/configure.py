@@ -6,9 +6,7 @@ class path, or with arguments (`class_path` / `init_args`).
 
 from __future__ import annotations
 
-import difflib
 import inspect
-import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from importlib import import_module
@@ -17,8 +15,12 @@ from typing import Any
 
 import yaml
 
-from seqkit.recipe import NAMED, TRUSTED, UNTRUSTED, UsageError, check_trusted, class_path, is_trusted, refusal
-from seqkit.registry import find, registered_paths, suggest
+from seqkit.messages import one_line
+from seqkit.recipe import NAMED, TRUSTED, UNTRUSTED, UsageError, check_trusted, class_path, is_trusted
+from seqkit.registry import find, registered_paths
+
+SECTIONS = ("data", "model", "trainer")
+"""Keys that hold keys; the others hold a value or a part."""
 
 
 def parser(*, with_data: bool = True, prog: str = "seqkit fit RECIPE") -> Any:
@@ -82,9 +84,14 @@ def parse(config: dict[str, Any], overrides: Sequence[str] = (), *, with_data: b
     Raises UsageError in one line, with the nearest key or name.
     """
     p = parser(with_data=with_data)
+    nulls: list[str] = []  # said again as words: a null in a file jsonargparse takes for any type
+    for section in SECTIONS:
+        if not isinstance(config.get(section, {}), dict):
+            raise UsageError(f"{section} is {config[section] or 'null'}; give keys with a value each")
+        nulls += [f"--{section}.{key}=null" for key, value in config.get(section, {}).items() if value is None]
     check_trusted(config)
     config = _with_own_defaults(config)
-    words = list(_resolved_words(overrides))
+    words = [*nulls, *_resolved_words(overrides)]
     from jsonargparse import ArgumentError
 
     with tempfile.TemporaryDirectory() as folder:
@@ -93,7 +100,7 @@ def parse(config: dict[str, Any], overrides: Sequence[str] = (), *, with_data: b
         try:
             full = p.parse_args(["--config", str(file), *words])
         except (ArgumentError, TypeError, ValueError) as error:
-            raise UsageError(_one_line(str(error), p, config)) from None
+            raise UsageError(one_line(str(error), p, config)) from None
     full.pop("config", None)
     check_trusted(full.as_dict())
     return full
@@ -127,9 +134,9 @@ def _with_own_defaults(value: Any) -> Any:
 
 def _class(path: Any) -> type | None:
     """The class of a trusted dotted path, or None."""
-    if not isinstance(path, str) or not is_trusted(path):
+    module, _, name = path.rpartition(".") if isinstance(path, str) else ("", "", "")
+    if not module or not is_trusted(path):
         return None
-    module, _, name = path.rpartition(".")
     try:
         found = getattr(import_module(module), name)
     except (ImportError, AttributeError, ValueError):
@@ -196,42 +203,3 @@ def _source_for(path: Path) -> dict[str, Any]:
             given = fitting if name == "TextFiles" else str(path)
             return {"class_path": find("source", name).class_path, "init_args": {"path": given}}
     raise UsageError(f"{path} holds neither text, nor images or sounds in folders by class, nor a CSV of molecules")
-
-
-def _one_line(message: str, p: Any, config: dict[str, Any]) -> str:
-    """jsonargparse's message in one line, with the nearest key for one that is unknown."""
-    text = " ".join(re.sub(r"\. Got value: Namespace\(.*", "", message, flags=re.DOTALL).split())
-    text = text.replace("collections.abc.", "").replace("torch.nn.modules.module.", "")
-    known = [
-        action.dest for action in p._actions if "." in action.dest or action.dest in ("seed", "tokenizer", "optimizer")
-    ]
-    unknown = re.search(r"unrecognized arguments: --([\w.\-]+)", text) or re.search(
-        r"[Kk]ey '([\w.\-]+)' is not expected", text
-    )
-    if unknown:
-        key = unknown[1]
-        near = difflib.get_close_matches(key, [*known, *_keys_of(config)], n=1, cutoff=0.5)
-        return f"there is no key {key!r}" + (
-            f"; did you mean {near[0]}?" if near else "; --print_config shows all keys"
-        )
-    if denied := re.search(r"Importing '([\w.]+)' is not allowed", text):
-        return refusal(denied[1])
-    refused = re.search(r"class_path '([\w.]+)': .*Option '(\w+)' is not accepted", text)
-    if refused:
-        names = _arguments(refused[1])
-        return f"{refused[1].rsplit('.', 1)[-1]} has no argument {refused[2]!r}; {suggest(refused[2], names)}"
-    return text
-
-
-def _keys_of(config: Any, prefix: str = "") -> list[str]:
-    inner = config.get("init_args", config) if isinstance(config, dict) else {}
-    found = []
-    for key, value in inner.items():
-        found += [f"{prefix}{key}", *_keys_of(value, f"{prefix}{key}.")]
-    return found
-
-
-def _arguments(path: str) -> list[str]:
-    from jsonargparse._util import import_object
-
-    return [name for name in inspect.signature(import_object(path)).parameters if name != "self"]

@@ -9,6 +9,7 @@ import os
 import platform
 import re
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
@@ -51,7 +52,7 @@ def check(found: Mapping[str, str], wanted: Sequence[str], exact: Mapping[str, S
     for text in wanted:
         need = Requirement(text)
         extra = _extra(need)
-        if extra in ("demo", "dev", "docs") or (need.marker and not need.marker.evaluate({"extra": extra})):
+        if extra in ("demo", "dev", "bench") or (need.marker and not need.marker.evaluate({"extra": extra})):
             continue  # the other extras together, tools to work on seqkit itself; another Python or system
         version = found.get(need.name)
         lines.append(Line(need.name, version, str(need.specifier) or "any", _problem(need, version, extra), extra))
@@ -141,6 +142,15 @@ def _accelerator() -> tuple[str, bool]:
     return "none, the CPU will do", False
 
 
+def _takes_files(folder: Path) -> bool:
+    """True: a file can be made there. Tried, because permissions say yes to root even where nothing can be written."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
+
+
 def _data_folder() -> str:
     """Where data sets are looked for, and whether new ones can be kept there."""
     given = os.environ.get("SEQKIT_DATA")
@@ -152,5 +162,5 @@ def _data_folder() -> str:
 
         folder = platformdirs.user_cache_path("seqkit")
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    state = "writable" if os.access(there, os.W_OK) else "read-only: new data goes to the user's cache"
+    state = "writable" if _takes_files(there) else "read-only: new data goes to the user's cache"
     return f"{folder} ({source}), {state}{'' if there == folder else ', made when needed'}"

@@ -12,8 +12,17 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
-from seqkit.contract import Embedded, TokenBatch, TokenSpec
-from seqkit.layers.position import AddedPosition, Sinusoidal
+from seqkit.contract import Backbone, Embedded, TokenBatch, TokenSpec
+from seqkit.layers.position import AddedPosition, NoPosition, Sinusoidal
+
+
+def default_position(reader: Backbone | None, spec: TokenSpec) -> type[AddedPosition]:
+    """What to add for `reader` (None: a backbone that tells nothing of itself) where nobody chose.
+
+    Nothing where it reads positions itself, or goes along tokens that stand on one axis; else sinusoids.
+    """
+    told = reader is not None and (reader.reads_positions or (reader.ordered and spec.num_axes == 1))
+    return NoPosition if told or spec.num_axes == 0 else Sinusoidal
 
 
 class Embedder(nn.Module):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -106,7 +106,7 @@ def attention_maps(model: Model, batch: TokenBatch) -> list[AttentionMap]:
 def entropy(weights: Tensor, valid: Tensor) -> Tensor:
     """How widely each head reads: [b h] nats, the mean over real readers. 0: one token; log m: all m alike.
 
-    weights: [b h n m]. valid: [b n], True = a real reader.
+    weights: [b h n m]. valid: [b n], True = a real reader. NaN for a head with weights below 0 (Linformer's mixtures).
     """
     spread = -torch.special.xlogy(weights, weights).sum(dim=-1)
     real = valid[:, None].to(spread.dtype)
@@ -127,8 +127,3 @@ def rollout(maps: Sequence[AttentionMap]) -> Tensor:
     for one in maps:
         total = (0.5 * reduce(one.weights, "b h n m -> b n m", "mean") + 0.5 * itself) @ total
     return total
-
-
-def without_padding(one: AttentionMap, readers: Tensor, read: Tensor) -> AttentionMap:
-    """The map of the first example of a batch, [1 h n m], its padding cut off. readers, read: [n], [m] bool."""
-    return replace(one, weights=one.weights[:1, :, readers][..., read])

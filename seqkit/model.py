@@ -12,8 +12,8 @@ from typing import Literal
 from torch import Tensor, nn
 
 from seqkit.contract import Backbone, Cache, Objective, TokenBatch, TokenSpec
-from seqkit.embed import Embedder
-from seqkit.layers.position import AddedPosition, NoPosition, Sinusoidal
+from seqkit.embed import Embedder, default_position
+from seqkit.layers.position import AddedPosition
 
 
 class Model(nn.Module):
@@ -43,7 +43,7 @@ class Model(nn.Module):
 
         def embedder(spec: TokenSpec, reader: Backbone | None, hides: bool = False) -> Embedder:
             heads = reader.num_heads if reader is not None and reader.reads_links else 0
-            added = position or (NoPosition if _is_told(reader, spec) else Sinusoidal)
+            added = position or default_position(reader, spec)
             return Embedder(spec, backbone.dim, position=added, dropout=dropout, hides=hides, num_heads=heads)
 
         target = objective.target_spec
@@ -73,13 +73,6 @@ class Model(nn.Module):
     def num_parameters(self) -> int:
         """How many numbers are trained; shared ones count once."""
         return sum(p.numel() for p in self.parameters() if p.requires_grad)
-
-
-def _is_told(reader: Backbone | None, spec: TokenSpec) -> bool:
-    """True: the reader knows where tokens stand without anything added to them."""
-    if spec.num_axes == 0:
-        return True
-    return reader is not None and (reader.reads_positions or (reader.ordered and spec.num_axes == 1))
 
 
 def check_fit(spec: TokenSpec, backbone: Backbone, objective: Objective) -> None:

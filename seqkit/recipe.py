@@ -162,7 +162,8 @@ def check_trusted(config: Any) -> None:
 
 def is_trusted(path: str) -> bool:
     """True: a recipe may name this class path."""
-    return path in registered_paths() or (_under(path, TRUSTED) and not _under(path, UNTRUSTED))
+    # in this order: what is registered is asked of all installed packages, which takes a tenth of a second
+    return (_under(path, TRUSTED) and not _under(path, UNTRUSTED)) or path in registered_paths()
 
 
 def refusal(path: str) -> str:

@@ -38,7 +38,7 @@ def parts(kind: str) -> dict[str, Part]:
 
 def registered_paths() -> set[str]:
     """Class paths of all parts that a user or an installed package may add: those a recipe may name."""
-    return {part.class_path for kind in _ENTRY_POINTS for part in parts(kind).values()}
+    return {part.class_path for kind in KINDS for part in parts(kind).values()}
 
 
 def find(kind: str, name: str) -> Part:

@@ -48,20 +48,38 @@ class Loaded:
     def predict(self, raws: Iterable[Any], batch_size: int = 32, names: Sequence[str] | None = None) -> list[Any]:
         """Answers in the user's words for raw examples, in order. Raises DataError for one that cannot be read.
 
-        names: of the examples, for the error.
+        names: of the examples, for the error. A warning is logged once where some reach further, or less far, than all
+        training examples did: a larger image than it learned from gets an answer, too.
         """
         tokens: list[Tokens] = []
+        strange: list[str] = []
         for i, raw in enumerate(raws):
             name = f"example {i}" if names is None else names[i]
             try:
                 tokens.append(self.tokenizer.encode(raw))
             except DataError as error:
                 raise error if name in str(error) else DataError(f"{name}: {error}") from error
+            if unlike := self._unlike_training(tokens[-1]):
+                strange.append(f"{name} {unlike}")
+        if strange:
+            more = f" (and {len(strange) - 1} more)" if strange[1:] else ""
+            log.warning("%s; do not rely on the answer%s", strange[0], more)
         answers: list[Any] = []
         for start in range(0, len(tokens), batch_size):
             batch = TokenBatch.collate(tokens[start : start + batch_size])
             answers += self.objective.answer(self.objective.predict(self.model, batch))
         return answers
+
+    def _unlike_training(self, tokens: Tokens) -> str:
+        """How the example differs in size from all that were learned from, or nothing."""
+        ends, known = tokens.positions.amax(dim=0).tolist(), self.summary.get("extents", [])
+        if len(known) != len(ends) or all(low <= end <= high for end, (low, high) in zip(ends, known)):
+            return ""
+        ranges = ", ".join(f"{low:g}" if low == high else f"{low:g} to {high:g}" for low, high in known)
+        return (
+            f"has {len(tokens)} tokens, the last at position ({', '.join(f'{end:g}' for end in ends)}), but those of "
+            f"training end at ({ranges})"
+        )
 
 
 # ── training ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -123,8 +141,11 @@ def fit(config: Any, folder: Path) -> dict[str, Any]:
             "backbone": type(model.backbone).__name__,
             "objective": type(objective).__name__,
             "metrics": measured,
+            "num_test": len(loaders[2].examples),
+            **({} if data.limit is None else {"limit": data.limit}),
             "baseline": _constant_baseline(objective, data),
             "num_parameters": model.num_parameters,
+            "extents": data.extents(),
             "tokens_seen": learner.tokens_seen,
             "steps": steps,
             "wall_seconds": round(seconds, 1),
@@ -150,7 +171,7 @@ def evaluate(folder: Path, split: str) -> dict[str, float]:
     data = instantiate(config).data
     data.connect(loaded.tokenizer, loaded.objective, seed=config.seed)
     trainer = make_trainer(
-        accelerator=config.trainer.accelerator, devices=1, logger=False,
+        accelerator=config.trainer.accelerator, devices=1, precision=config.trainer.precision, logger=False,
         enable_model_summary=False, enable_progress_bar=False,
     )  # fmt: skip
     with quiet():

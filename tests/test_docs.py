@@ -160,12 +160,12 @@ def _seqkit(words: list[str], *, trains: bool) -> int | None:
 
 
 def _at_hand(words: list[str]) -> bool:
-    from seqkit.cli import _front
     from seqkit.configure import parse
+    from seqkit.front import front
     from seqkit.plugins import import_plugins
     from seqkit.recipe import read_recipe
 
-    args, overrides = _front().parse_known_args(words)
+    args, overrides = front().parse_known_args(words)
     import_plugins(args.plugin)
     try:
         config = parse(read_recipe(args.recipe, args.preset), overrides)

@@ -1,5 +1,7 @@
 """`seqkit doctor`: disagreeing versions are named, missing extras are not an error."""
 
+from pathlib import Path
+
 import pytest
 
 from seqkit import doctor
@@ -8,6 +10,7 @@ from seqkit.doctor import check, report
 WANTED = [
     "torch<2.12,>=2.11", "torchvision<0.27,>=0.26", "torchaudio<2.12,>=2.11", "pytorch-lightning<3,>=2.6.6",
     "jsonargparse[signatures]<5,>=4.53", 'rdkit>=2025.3; extra == "graph"', 'pytest>=8; extra == "dev"',
+    'x-transformers>=2; extra == "bench"',
     'tomli>=2; python_version < "3.11"',
 ]  # fmt: skip
 GOOD = {
@@ -72,7 +75,15 @@ def test_the_report_says_whats_what_here(capsys, monkeypatch, tmp_path):
     assert code == 0, said  # the constraints file is what the tests run with
     for text in ("torchvision", "jsonargparse", "cores", "accelerator", "all versions agree", str(tmp_path / "new")):
         assert text in said
-    assert "made when needed" in said
+    assert "writable, made when needed" in said
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="no folder at hand that takes no files from anybody")
+def test_a_folder_that_takes_no_files_is_read_only_whoever_asks(capsys, monkeypatch):
+    monkeypatch.setenv("SEQKIT_DATA", "/proc")
+    report()
+    assert "/proc ($SEQKIT_DATA), read-only" in capsys.readouterr().out
 
 
 def test_a_disagreement_gives_code_1(capsys, monkeypatch):

@@ -8,9 +8,10 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
+from seqkit.backbones import LSTM, Transformer
 from seqkit.contract import Links, TokenBatch, Tokens, TokenSpec
-from seqkit.embed import Embedder
-from seqkit.layers.position import Learned, NoPosition, Sinusoidal, SinusoidalConcat
+from seqkit.embed import Embedder, default_position
+from seqkit.layers.position import Learned, NoPosition, Rotary, Sinusoidal, SinusoidalConcat
 
 IDS = TokenSpec(vocab_size=11)
 VECTORS = TokenSpec(num_features=3, num_axes=2)
@@ -31,6 +32,21 @@ def test_ids_are_looked_up_and_their_positions_added():
     assert_close(embedded.hidden[batch.valid], right[batch.valid])
     assert not embedded.hidden[~batch.valid].any()
     assert embedded.valid is batch.valid
+
+
+@pytest.mark.parametrize(
+    ("reader", "num_axes", "added"),
+    [
+        (Transformer(6, 1, num_heads=1), 1, Sinusoidal),
+        (Transformer(6, 1, num_heads=1), 0, NoPosition),
+        (LSTM(6), 1, NoPosition),
+        (LSTM(6), 2, Sinusoidal),  # along the rows it cannot see what stands below
+        (Transformer(6, 1, num_heads=1, position=Rotary()), 2, NoPosition),
+        (None, 1, Sinusoidal),
+    ],
+)
+def test_positions_are_added_where_nothing_else_tells_them(reader, num_axes, added):
+    assert default_position(reader, TokenSpec(num_features=3, num_axes=num_axes)) is added
 
 
 def test_vectors_go_through_a_linear_layer():

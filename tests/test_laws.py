@@ -43,6 +43,18 @@ def test_a_backbone_keeps_its_laws_on_a_tokenizers_tokens(sample, build, causal)
     assert (laws.no_token_reads_the_future in checked) == causal
 
 
+@pytest.mark.parametrize("kind", made_up())
+def test_laws_are_checked_with_the_positions_that_a_model_adds(build, kind):
+    spec, _ = made_up()[kind]
+    backbone, objective = build(DIM, causal=False), Regress()
+    objective.fit([1.0, 3.0], None)
+    try:
+        model = Model(spec, backbone, objective)
+    except ValueError:
+        pytest.skip(f"{type(backbone).__name__} refuses {kind}")
+    assert type(Reader(spec, backbone).embedder.position) is type(model.embedder.position)
+
+
 @CAUSAL
 def test_which_laws_bind_a_transformer(causal):
     bound = {}

@@ -7,14 +7,16 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from seqkit.backbones import GRU, Transformer
+from seqkit.backbones import GRU, RecurrentDecoder, Seq2Seq, Transformer
 from seqkit.contract import TokenBatch, Tokens, TokenSpec
 from seqkit.layers.attention import Attention
 from seqkit.layers.block import Block
 from seqkit.layers.mechanism import ScaledDotProduct
+from seqkit.layers.scores import Additive
 from seqkit.maps import AttentionMap, attention_maps, entropy, rollout, taking_maps
 from seqkit.model import Model
-from seqkit.objectives import Classify
+from seqkit.objectives import Classify, Translate
+from seqkit.tokenizers import Characters
 
 
 def model_and_batch(**settings):
@@ -103,11 +105,34 @@ def test_entropy_of_one_token_is_zero_and_of_all_alike_their_logarithm():
     assert_close(entropy(half, valid), torch.tensor([[math.log(5)]]))
 
 
+def test_mixtures_that_go_below_zero_have_no_entropy():
+    weights = torch.tensor([[[[1.5, -0.5], [0.5, 0.5]], [[0.5, 0.5], [0.5, 0.5]]]])
+    below, alike = entropy(weights, torch.ones(1, 2, dtype=torch.bool))[0]
+    assert below.isnan()
+    assert_close(alike, torch.tensor(math.log(2)))
+
+
+def test_steps_of_a_recurrent_decoder_are_one_map_its_readers_in_order():
+    objective = Translate(Characters())
+    objective.fit(["ABC"], None)
+    decoder = RecurrentDecoder(8, attention=partial(Attention, mechanism=Additive))
+    model = Model(TokenSpec(vocab_size=11), Seq2Seq(GRU(8), decoder), objective).eval()
+    source = TokenBatch.collate([Tokens(torch.randint(11, (5,)), torch.arange(5.0)[:, None])])
+    written = torch.tensor([[[0, 2, 1]]])
+    (whole,) = attention_maps(model, objective.prepare(source, written).batch)
+    assert whole.across
+    assert whole.weights.shape == (1, 1, 4, 5)
+    for num_written in (1, 2):  # what comes later changes no row before
+        (part,) = attention_maps(model, objective.prepare(source, written[..., :num_written]).batch)
+        assert_close(part.weights, whole.weights[:, :, : num_written + 1])
+
+
 def test_rollout_is_the_product_written_out():
     g = torch.Generator().manual_seed(0)
     weights = [torch.rand(1, 2, 3, 3, generator=g).softmax(dim=-1) for _ in range(2)]
     layers = [0.5 * w[0].mean(dim=0) + 0.5 * torch.eye(3) for w in weights]
     got = rollout([AttentionMap(str(i), w, False) for i, w in enumerate(weights)])
     assert_close(got[0], layers[1] @ layers[0])
+    assert_close(got.sum(dim=-1), torch.ones(1, 3))
     with pytest.raises(ValueError, match="rollout follows one sequence"):
         rollout([AttentionMap("0", weights[0], True)])

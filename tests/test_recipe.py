@@ -2,6 +2,7 @@
 
 import pytest
 
+from seqkit import registry
 from seqkit.recipe import UsageError, check_trusted, read_recipe
 
 
@@ -43,3 +44,12 @@ def test_a_class_path_outside_the_parts_is_refused(path):
 def test_parts_and_layers_may_be_named():
     for path in ("seqkit.layers.mlp.MLP", "torch.nn.LayerNorm", "torchvision.transforms.v2.RandomAffine"):
         check_trusted({"x": [{"class_path": path}]})
+
+
+@pytest.mark.parametrize("kind", registry.KINDS)
+def test_a_registered_part_of_any_kind_may_be_named(monkeypatch, kind):
+    monkeypatch.setattr(registry, "_PARTS", {known: dict(there) for known, there in registry._PARTS.items()})
+    with pytest.raises(UsageError, match=r"mine\.Mine, which is neither"):
+        check_trusted({"class_path": "mine.Mine"})
+    registry.register(kind)(type("Mine", (), {"__module__": "mine"}))
+    check_trusted({"class_path": "mine.Mine"})

@@ -85,16 +85,18 @@ def test_a_name_that_is_taken_is_refused(name):
         register("backbone", name)(Morse)
 
 
-def test_parts_of_installed_packages_are_listed_without_importing_them(monkeypatch):
-    point = EntryPoint("Braille", "no_such_package.dots:Braille", "seqkit.tokenizers")
-    monkeypatch.setattr(registry, "entry_points", lambda group: [point] if group == "seqkit.tokenizers" else [])
-    part = parts("tokenizer")["Braille"]
+@pytest.mark.parametrize("kind", ["tokenizer", "backbone", "source"])
+def test_parts_of_installed_packages_are_listed_without_importing_them(monkeypatch, kind):
+    point = EntryPoint("Braille", "no_such_package.dots:Braille", f"seqkit.{kind}s")
+    monkeypatch.setattr(registry, "entry_points", lambda group: [point] if group == f"seqkit.{kind}s" else [])
+    part = parts(kind)["Braille"]
     assert part.class_path == "no_such_package.dots.Braille"
     with pytest.raises(
         ValueError, match=r"Braille should stand at no_such_package.dots:Braille, which cannot be imported"
     ):
         part.load()
-    assert "Braille" not in parts("backbone")
+    assert [other for other in KINDS if "Braille" in parts(other)] == [kind]
+    assert part.class_path in registry.registered_paths()  # so a recipe may name it
 
 
 def test_suggestions_name_the_two_nearest_at_most():

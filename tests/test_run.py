@@ -16,7 +16,7 @@ import yaml
 from seqkit.configure import parse
 from seqkit.contract import DataError
 from seqkit.recipe import UsageError, read_recipe
-from seqkit.run import fit, load
+from seqkit.run import evaluate, fit, load
 
 QUICK = ["--trainer.enable_progress_bar", "false", "--trainer.accelerator", "cpu"]
 
@@ -83,6 +83,28 @@ def test_what_cannot_be_read_is_named(digits):
         loaded.predict(images)
     with pytest.raises(DataError, match=r"^b\.png: image is 9x8"):
         loaded.predict(images, names=["a.png", "b.png"])
+
+
+def test_images_of_another_size_than_those_of_training_are_answered_with_one_warning(digits, caplog):
+    loaded = load(digits)
+    loaded.predict([torch.rand(1, 8, 8), torch.rand(1, 8, 8)])
+    assert not caplog.messages
+    images = [torch.rand(1, 8, 8), torch.rand(1, 8, 12), torch.rand(1, 4, 4)]
+    assert len(loaded.predict(images, names=["a.png", "b.png", "c.png"])) == 3
+    assert caplog.messages == [
+        "b.png has 6 tokens, the last at position (1, 2), but those of training end at (1, 1); "
+        "do not rely on the answer (and 1 more)"
+    ]
+
+
+def test_a_run_is_measured_again_in_the_precision_that_it_was_trained_in(tmp_path):
+    summary = fit(config("--trainer.precision", "bf16-mixed"), tmp_path / "run")
+    again = evaluate(tmp_path / "run", "test")
+    assert again == pytest.approx(summary["metrics"], rel=1e-6)
+    config_file = tmp_path / "run" / "config.yaml"
+    text = config_file.read_text(encoding="utf-8")
+    config_file.write_text(text.replace("precision: bf16-mixed", "precision: 32-true"), encoding="utf-8")
+    assert evaluate(tmp_path / "run", "test")["loss"] != pytest.approx(summary["metrics"]["loss"], rel=1e-6)
 
 
 @pytest.mark.parametrize(

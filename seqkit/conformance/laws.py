@@ -17,8 +17,7 @@ from einops import rearrange
 from torch import Tensor, nn
 
 from seqkit.contract import Backbone, Cache, Embedded, Links, TokenBatch, Tokens, TokenSpec
-from seqkit.embed import Embedder
-from seqkit.layers.position import NoPosition, Sinusoidal
+from seqkit.embed import Embedder, default_position
 
 TOLERANCE = 1e-7
 
@@ -32,8 +31,7 @@ class Reader(nn.Module):
     def __init__(self, spec: TokenSpec, backbone: Backbone):
         super().__init__()
         backbone.check(spec)
-        told = backbone.reads_positions or backbone.ordered or spec.num_axes == 0
-        position = NoPosition if told else Sinusoidal
+        position = default_position(backbone, spec)
         self.embedder: nn.Module = Embedder(spec, backbone.dim, position=position, num_heads=backbone.num_heads)
         if isinstance(self.embedder.link_bias, nn.Parameter):
             nn.init.normal_(self.embedder.link_bias)  # it starts at zero, where forgetting it would not be seen

@@ -5,6 +5,7 @@ b batch · n tokens · t targets
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -49,11 +50,15 @@ class Encoded:
         self.augment, self.seed = tuple(augment), seed
         self.labels = labels_of(samples)
         self.lengths: list[int] = []
+        self.extents: list[list[float]] = []  # per axis: smallest and largest last position of an example
         self._kept: dict[int, Tokens] = {}
         with one_thread():
             self._encode_all(keep and not self.augment)
             if encode_label is not None:
                 self.labels = [self._named(i, encode_label, label) for i, label in enumerate(self.labels)]
+            for i, label in enumerate(self.labels):
+                if isinstance(label, Tensor) and label.is_floating_point() and label.ndim == 2:
+                    self._one_each(i, len(label))
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -65,19 +70,26 @@ class Encoded:
             return TokenBatch.collate(examples), collate_labels([self.labels[i] for i in indices])
 
     def _encode_all(self, keep: bool) -> None:
-        used = 0
+        used, ends = 0, []
         for i in progress(range(len(self.samples)), f"encoding {self.part} data", len(self.samples)):
             tokens = self._encode(i, lambda raw: raw)
             self.lengths.append(len(tokens))
+            ends.append(tokens.positions.amax(dim=0))
             label = self.labels[i]
-            if isinstance(label, Tensor) and not label.is_floating_point() and len(label) != len(tokens):
-                name = where(self.samples, i)
-                raise DataError(
-                    f"{self.part} data, {name} has {len(label)} labels for {len(tokens)} tokens; give one for each"
-                )
+            if isinstance(label, Tensor) and not label.is_floating_point():
+                self._one_each(i, len(label))
             used += tokens.content.nbytes + tokens.positions.nbytes
             if keep and used <= KEEP_BYTES:
                 self._kept[i] = tokens
+        if ends:
+            self.extents = torch.stack(torch.stack(ends).aminmax(dim=0), dim=1).tolist()
+
+    def _one_each(self, index: int, num_labels: int) -> None:
+        if num_labels != self.lengths[index]:
+            raise DataError(
+                f"{self.part} data, {where(self.samples, index)} has {num_labels} labels for {self.lengths[index]} "
+                "tokens; give one for each"
+            )
 
     def _augmented(self, index: int, epoch: int) -> Tokens:
         if not self.augment:
@@ -117,7 +129,8 @@ class Windows:
     that each epoch cuts elsewhere. Evaluation: windows start at multiples of `window` and the last is shorter, so that
     every token of a document but the first is predicted exactly once.
     Positions of a window are those of a document's beginning. limit: at most so many windows.
-    Raises DataError where no document has two tokens, or documents have links.
+    Raises DataError where no document has two tokens, or documents have links; ValueError for a window below 1, or, in
+    training, one that no document fills: attention over whole documents is not what was asked for, and may be huge.
     """
 
     def __init__(
@@ -137,6 +150,11 @@ class Windows:
         sizes = torch.tensor([len(d) for d in documents])
         if not bool((sizes > 1).any()):
             raise DataError(f"{part} data has no document of two tokens or more: there is nothing to predict")
+        if shuffle and window >= int(sizes.max()):
+            raise ValueError(
+                f"window is {window}, but the longest document of the {part} data has {int(sizes.max())} tokens; "
+                f"give a window of at most {int(sizes.max()) - 1}, or a longer text"
+            )
         self.window, self.shuffle, self.seed = window, shuffle, seed
         self.content = torch.cat([d.content for d in documents])
         self.positions = max(documents, key=len).positions[: window + 1].clone()
@@ -185,18 +203,21 @@ class Windows:
 
 
 def collate_labels(labels: Sequence[Any]) -> Tensor | None:
-    """Labels of a batch: classes [b] int64, measurements [b t] float32, or ids [b n] or [b a n] int64.
+    """Labels of a batch: classes [b] int64, measurements [b t] or [b n t] float32, or ids [b n] or [b a n] int64.
 
-    labels: ints; floats or lists of them; int64 tensors [n] (a class per token) or [a n] (sequences, any of which is
-    right), padded with IGNORE. None where there are none.
+    labels: ints; floats or lists of them; float tensors [t] or [n t] (measurements per token), padded with NaN; int64
+    tensors [n] (a class per token) or [a n] (sequences, any of which is right), padded with IGNORE. None where there
+    are none.
     Raises DataError where they differ in kind.
     """
     if all(label is None for label in labels):
         return None
     if all(isinstance(label, int) for label in labels):
         return torch.tensor(labels)
-    if _are_ids(labels):
-        return _padded(labels)
+    if _are_tensors(labels, floating=False):
+        return _padded([label.long() for label in labels], IGNORE)
+    if _are_tensors(labels, floating=True) and len({label.shape[1:] for label in labels}) == 1:
+        return _padded([label.float() for label in labels], math.nan)
     try:
         rows = [torch.as_tensor(label, dtype=torch.float32).reshape(-1) for label in labels]
         return torch.stack(rows)
@@ -204,20 +225,20 @@ def collate_labels(labels: Sequence[Any]) -> Tensor | None:
         kinds = ", ".join(sorted({type(label).__name__ for label in labels}))
         raise DataError(
             f"labels of one batch are {kinds} and do not go together ({error}); "
-            "give ints (classes), equally many floats (measurements), or an int64 tensor (a class per token)"
+            "give ints (classes), equally many floats (measurements), or a tensor (one for each token)"
         ) from error
 
 
-def _are_ids(labels: Sequence[Any]) -> bool:
-    ids = all(isinstance(label, Tensor) and not label.is_floating_point() for label in labels)
-    return ids and {label.ndim for label in labels} in ({1}, {2})
+def _are_tensors(labels: Sequence[Any], *, floating: bool) -> bool:
+    alike = all(isinstance(label, Tensor) and label.is_floating_point() == floating for label in labels)
+    return alike and {label.ndim for label in labels} in ({1}, {2})
 
 
-def _padded(labels: Sequence[Tensor]) -> Tensor:
-    """Labels of one number of axes in one tensor, IGNORE where there is nothing."""
+def _padded(labels: Sequence[Tensor], nothing: float) -> Tensor:
+    """Labels of one number of axes in one tensor, `nothing` where there is none."""
     shape = [max(sizes) for sizes in zip(*(label.shape for label in labels))]
 
     def behind(label: Tensor) -> list[int]:  # as torch wants it: last axis first, (before, behind) for each
         return [x for size, most in zip(reversed(label.shape), reversed(shape)) for x in (0, most - size)]
 
-    return torch.stack([torch.nn.functional.pad(label.long(), behind(label), value=IGNORE) for label in labels])
+    return torch.stack([torch.nn.functional.pad(label, behind(label), value=nothing) for label in labels])

@@ -16,7 +16,7 @@ from seqkit.contract import DataError, Objective, Tokenizer, Tokens
 from seqkit.data.batches import Batch, Encoded, Key, Windows
 from seqkit.data.order import Order
 from seqkit.data.progress import progress
-from seqkit.data.source import Sample, Source, Splits, Subset, labels_of, shuffled, stratified, where
+from seqkit.data.source import Named, Sample, Source, Splits, Subset, labels_of, shuffled, stratified, where
 
 
 class Loader:
@@ -162,6 +162,11 @@ class Data(LightningDataModule):
         """Batches of the whole test part."""
         return self._loader("test", shuffle=False)
 
+    def extents(self) -> list[list[float]]:
+        """[smallest, largest] last position of the training examples on each axis; empty for windows and for graphs."""
+        examples = self._encoded.get("training")
+        return examples.extents if isinstance(examples, Encoded) else []
+
     def _parts(self) -> dict[str, Sequence[Sample]]:
         splits = self.splits()
         return {"training": splits.train, "test": splits.test} | ({"validation": splits.valid} if splits.valid else {})
@@ -205,9 +210,10 @@ class Data(LightningDataModule):
             return train, None
         if self.window is not None and all(isinstance(sample.raw, str) for sample in train):
             cuts = [round(len(sample.raw) * (1 - self.valid_fraction)) for sample in train]
-            front = [Sample(s.raw[:cut], s.label) for s, cut in zip(train, cuts) if cut > 0]
-            back = [Sample(s.raw[cut:], s.label) for s, cut in zip(train, cuts) if cut < len(s.raw)]
-            return front, back or None
+            names = [where(train, i) for i in range(len(train))]
+            front = [(Sample(s.raw[:cut], s.label), name) for s, cut, name in zip(train, cuts, names) if cut > 0]
+            back = [(Sample(s.raw[cut:], s.label), name) for s, cut, name in zip(train, cuts, names) if s.raw[cut:]]
+            return _named(front), _named(back) if back else None
         rest, part = stratified(labels_of(train), self.valid_fraction, seed=1)
         return (Subset(train, rest), Subset(train, part)) if part else (train, None)
 
@@ -215,6 +221,10 @@ class Data(LightningDataModule):
         if self.limit is None or self.window is not None or len(samples) <= self.limit:
             return samples  # windows are counted where they are cut
         return Subset(samples, sorted(shuffled(len(samples), seed=2)[: self.limit]))
+
+
+def _named(pairs: Sequence[tuple[Sample, str]]) -> Named:
+    return Named([sample for sample, _ in pairs], [name for _, name in pairs])
 
 
 def _fitted(tokenizer: Tokenizer) -> bool:

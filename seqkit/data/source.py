@@ -58,6 +58,25 @@ class Files(Sequence[Sample]):
         return str(self.paths[index])
 
 
+class Named(Sequence[Sample]):
+    """Samples at hand, each with the name that messages give it."""
+
+    def __init__(self, samples: Sequence[Sample], names: Sequence[str]):
+        self.samples, self.names = samples, list(names)
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return Named(self.samples[index], self.names[index])
+        return self.samples[index]
+
+    def where(self, index: int) -> str:
+        """The name of that sample, for messages."""
+        return self.names[index]
+
+
 class Subset(Sequence[Sample]):
     """Some samples of a split, in a given order."""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from seqkit.contract import DataError
 from seqkit.data.download import fetch
 from seqkit.data.files import read_text
-from seqkit.data.source import Sample, Source, Splits
+from seqkit.data.source import Named, Sample, Source, Splits
 
 
 class TinyShakespeare(Source):
@@ -24,7 +24,7 @@ class TinyShakespeare(Source):
             "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
             "tinyshakespeare/input.txt",
         )
-        return _front_and_back([read_text(path)], 0.1)
+        return _front_and_back([path], 0.1)
 
 
 class TextFiles(Source):
@@ -37,7 +37,7 @@ class TextFiles(Source):
         self.path, self.test_fraction = path, test_fraction
 
     def splits(self) -> Splits:
-        """Raises DataError where a file is missing, empty or not UTF-8, or where nothing matches a pattern."""
+        """Raises DataError where a file is missing, empty, too short to be cut in two or not UTF-8, or none matches."""
         if not 0 < self.test_fraction < 1:
             raise ValueError(f"test_fraction is {self.test_fraction}; give a number between 0 and 1, such as 0.1")
         paths: list[str] = []
@@ -50,7 +50,7 @@ class TextFiles(Source):
             paths += matches
         if not paths:
             raise ValueError("path is an empty list; give at least one text file")
-        return _front_and_back([read_text(path) for path in paths], self.test_fraction)
+        return _front_and_back(paths, self.test_fraction)
 
 
 class Shakespeare(Source):
@@ -110,9 +110,16 @@ def dialogue(markdown: str) -> str:
     return "\n\n".join("\n".join(speech) for speech in speeches if len(speech) > 1) + "\n"
 
 
-def _front_and_back(documents: Sequence[str], test_fraction: float) -> Splits:
+def _front_and_back(paths: Sequence[str | Path], test_fraction: float) -> Splits:
+    documents = [read_text(path) for path in paths]
     cuts = [int(len(text) * (1 - test_fraction)) for text in documents]
+    for path, text, cut in zip(paths, documents, cuts):
+        if cut == 0:  # the end is never empty: cut < len(text)
+            raise DataError(
+                f"{path} has {len(text)} character{'s' * (len(text) > 1)}, which leaves none to train on beside its "
+                f"test part ({test_fraction:g} of it); give a longer text or take it out"
+            )
     return Splits(
-        train=[Sample(text[:cut]) for text, cut in zip(documents, cuts)],
-        test=[Sample(text[cut:]) for text, cut in zip(documents, cuts)],
+        train=Named([Sample(text[:cut]) for text, cut in zip(documents, cuts)], [str(path) for path in paths]),
+        test=Named([Sample(text[cut:]) for text, cut in zip(documents, cuts)], [str(path) for path in paths]),
     )

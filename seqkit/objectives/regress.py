@@ -21,8 +21,9 @@ from seqkit.heads import PerSequence, PerToken, Pool
 class Regress(Objective):
     """Squared or Huber error of standardised targets; metrics are in the target's own unit.
 
-    per: "sequence" (labels: a number, or k of them) or "token". loss: "squared", or "huber" (linear beyond one standard
-    deviation: outliers pull less). Mean and deviation of the targets are fitted on the training labels.
+    per: "sequence" (labels: a number, or k of them) or "token" (one for each token, or k: tensors [n] or [n k]).
+    loss: "squared", or "huber" (linear beyond one standard deviation: outliers pull less). Mean and deviation of the
+    targets are fitted on the training labels.
     A target that is NaN counts for nothing.
     """
 
@@ -41,17 +42,31 @@ class Regress(Objective):
 
     def fit(self, labels: Sequence[Any], names: Sequence[str] | None) -> None:
         """Learn mean and standard deviation of each target."""
-        rows = torch.cat([self._rows(torch.as_tensor(label, dtype=torch.float64)) for label in labels])
+        rows = torch.cat([self._rows(label) for label in labels])
         known = [column[~column.isnan()] for column in rows.T]
         if any(len(column) == 0 for column in known):
             raise DataError("a target has no value in the training data; check the label column")
         self.mean = [float(column.mean()) for column in known]
         self.deviation = [float(column.std(correction=0)) or 1.0 for column in known]
 
-    def _rows(self, label: Tensor) -> Tensor:
+    def encode_label(self, label: Any) -> Tensor:
+        """Numbers [k], or per token [n k]. Raises DataError where they are not as many as in the training data."""
+        rows = self._rows(label).float()
+        if rows.shape[1] != len(self.mean):
+            raise DataError(f"label has {rows.shape[1]} targets; give {len(self.mean)}, as in the training data")
+        return rows[0] if self.per == "sequence" else rows
+
+    def _rows(self, label: Any) -> Tensor:
+        """A label as float64 [m k]: one row, or one for each token."""
+        try:
+            numbers = torch.as_tensor(label, dtype=torch.float64)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise DataError(f"label is {label!r}; give a number, or a tensor of them") from error
         if self.per == "sequence":
-            return rearrange(label, "... -> 1 (...)")
-        return rearrange(label, "n -> n 1") if label.ndim == 1 else label
+            return rearrange(numbers, "... -> 1 (...)")
+        if numbers.ndim not in (1, 2):
+            raise DataError(f"label has shape {list(numbers.shape)}; give one for each token, [n] or [n k]")
+        return rearrange(numbers, "n -> n 1") if numbers.ndim == 1 else numbers
 
     def state(self) -> dict[str, Any]:
         """Mean and deviation per target."""

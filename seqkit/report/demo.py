@@ -20,7 +20,10 @@ RECIPES = ("text/char-lm", "image/digits", "audio/spoken-digits", "graph/solubil
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Train each recipe, show one table and the path of one report. Gives 1 if one failed; the others still run."""
+    """Train each recipe, show one table and the path of one report.
+
+    Gives 1 if one failed (the others still run) or was stopped (that is the end).
+    """
     front = argparse.ArgumentParser(prog="python -m seqkit.report.demo", description=__doc__)
     front.add_argument("recipes", nargs="*", help=f"default: {' '.join(RECIPES)}")
     front.add_argument("--preset", default="demo", help="variant of each recipe (default: demo)")
@@ -37,6 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             console.print(_first_line(name), soft_wrap=True, markup=False)
             config = parse(read_recipe(name, args.preset))
             runs.append((folder / config.recipe, fit(config, folder / config.recipe)))
+            if not runs[-1][1]["finished"]:  # Ctrl-C ends the demo, not one recipe of it
+                failures.append(f"{name}: stopped before its end")
+                break
         except Exception as error:  # whatever it is, the other recipes still have something to show
             failures.append(f"{name}: {' '.join(str(error).split())}")
             console.print_exception(max_frames=4)

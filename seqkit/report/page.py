@@ -61,6 +61,9 @@ def _looked_at(folder: Path) -> Run:
         loaded.summary, metric, (folder / "config.yaml").read_text(encoding="utf-8"), _environment(loaded.summary)
     )
     run.curves = _curves(folder / "metrics.csv", metric, loaded.summary.get("baseline", {}))
+    num_test, limit = loaded.summary.get("num_test"), loaded.summary.get("limit")
+    if limit is not None and num_test == limit:
+        run.warnings.append(f"Measured on {limit:,} examples only: data.limit={limit}.")
     data = _data(loaded, run.warnings)
     run.sections = samples(loaded.objective, loaded, data)
     return run
@@ -76,7 +79,8 @@ def _data(loaded: Loaded, warnings: list[str]) -> Any:
         data.connect(loaded.tokenizer, loaded.objective, seed=config.seed)
         if limited and data.window is None and len(data.splits().test) == MAX_EXAMPLES:
             warnings.append(
-                f"Figures and examples below look at {MAX_EXAMPLES:,} test examples drawn at random; metrics at all."
+                f"Figures and examples below look at {MAX_EXAMPLES:,} of the test examples, drawn at random; "
+                "the metrics look at all that the run measured."
             )
         return data
     except (ValueError, OSError) as error:  # DataError and UsageError are ValueErrors

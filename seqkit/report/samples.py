@@ -72,7 +72,8 @@ def _(_objective: NextToken, loaded: Loaded, data: Any) -> list[Section]:
     tokenizer = loaded.tokenizer
     if not isinstance(tokenizer, Text):
         return []
-    start = next(iter(data.test_dataloader()))[0].content[0][:24] if data is not None else torch.tensor([0])
+    # example 0, not the loader's first: that is the shortest window, maybe two characters from the end of a document
+    start = data.test_dataloader().examples[0, [0]][0].content[0][:24] if data is not None else torch.tensor([0])
     prompt = tokenizer.decode(start)
     text = "".join(stream_text(loaded, prompt, NUM_GENERATED, sampling=Sampling(temperature=0.8, seed=1)))
     passage = Passage("prompt (underlined) and continuation", ((prompt, "given"), (text, "")))
@@ -135,7 +136,8 @@ def _(objective: Regress, loaded: Loaded, data: Any) -> list[Section]:
 def _(objective: Masked, loaded: Loaded, data: Any) -> list[Section]:
     if data is None:
         return []
-    batch, label = next(iter(data.test_dataloader()))
+    examples = data.test_dataloader().examples  # in the data's order: the loader begins with the shortest
+    batch, label = examples[0, list(range(min(NUM_SHOWN, len(examples))))]
     with torch.random.fork_rng(devices=[]), torch.inference_mode():
         torch.manual_seed(1)
         task = objective.prepare(batch, label)

@@ -98,9 +98,15 @@ def test_a_sample_that_cannot_be_encoded_is_named_with_its_split():
         Encoded([Sample("a"), Sample("")], Letters(), "test")
 
 
+def test_how_far_examples_reach_is_known_by_axis():
+    assert Encoded([Sample("abc"), Sample("abcde")], Letters(), "training").extents == [[2.0, 4.0]]
+
+
 def test_labels_per_token_must_be_as_many_as_tokens():
     with pytest.raises(DataError, match="training data, sample 0 has 2 labels for 3 tokens"):
         Encoded([Sample("abc", torch.tensor([0, 1]))], Letters(), "training")
+    with pytest.raises(DataError, match="training data, sample 0 has 2 labels for 3 tokens"):
+        Encoded([Sample("abc", torch.zeros(2, 1))], Letters(), "training")
 
 
 def test_the_objective_encodes_each_label_once_and_to_any_length():
@@ -138,10 +144,12 @@ def test_a_label_that_cannot_be_encoded_is_named_with_its_split():
             [torch.tensor([[3, 5, 2]]), torch.tensor([[7], [1]])],
             torch.tensor([[[3, 5, 2], [IGNORE] * 3], [[7, IGNORE, IGNORE], [1, IGNORE, IGNORE]]]),
         ),
+        ([torch.tensor([0.5, 1.5]), torch.tensor([2.5])], torch.tensor([[0.5, 1.5], [2.5, torch.nan]])),
+        ([torch.ones(1, 3), torch.zeros(2, 3)], torch.tensor([[[1.0] * 3, [torch.nan] * 3], [[0.0] * 3] * 2])),
     ],
 )
 def test_labels_become_one_tensor(labels, expected):
-    torch.testing.assert_close(collate_labels(labels), expected)
+    torch.testing.assert_close(collate_labels(labels), expected, equal_nan=True)
 
 
 def test_no_labels_are_none_and_mixed_ones_an_error():
@@ -222,3 +230,10 @@ def test_windows_are_limited_and_their_faults_named():
         Windows([document(1), document(1)], 7, "test", shuffle=False)
     with pytest.raises(ValueError, match="window is 0"):
         Windows([document(5)], 0, "test", shuffle=False)
+
+
+def test_a_window_that_no_training_document_fills_is_refused():
+    assert len(Windows([document(3), document(8)], 7, "training", shuffle=True)) == 2
+    with pytest.raises(ValueError, match="training data has 7 tokens; give a window of at most 6"):
+        Windows([document(3), document(7)], 7, "training", shuffle=True)
+    assert len(Windows([document(7)], 7, "test", shuffle=False)) == 1

@@ -1,7 +1,8 @@
 import pytest
 
 from seqkit.contract import DataError
-from seqkit.data import Shakespeare, TextFiles, TinyShakespeare
+from seqkit.data import Data, Shakespeare, TextFiles, TinyShakespeare
+from seqkit.data.source import where
 from seqkit.data.text import dialogue
 
 PLAY = r"""# A Play
@@ -98,3 +99,18 @@ def test_text_files_that_are_not_there_are_named(tmp_path):
         TextFiles([]).splits()
     with pytest.raises(ValueError, match="test_fraction is 1"):
         TextFiles("x", test_fraction=1).splits()
+
+
+def test_a_text_too_short_to_be_cut_is_named(tmp_path):
+    (tmp_path / "a.txt").write_text("x", encoding="utf-8")
+    (tmp_path / "b.txt").write_text("to be or not to be", encoding="utf-8")
+    with pytest.raises(DataError, match=r"a\.txt has 1 character, which leaves none to train on"):
+        TextFiles(str(tmp_path / "*.txt")).splits()
+
+
+def test_the_parts_of_a_text_go_by_the_name_of_its_file(tmp_path):
+    (tmp_path / "b.txt").write_text("to be or not to be", encoding="utf-8")
+    splits = Data(TextFiles(str(tmp_path / "b.txt")), window=3, valid_fraction=0.3).splits()
+    for part in (splits.train, splits.valid, splits.test):
+        assert where(part, 0) == where(part[:1], 0) == str(tmp_path / "b.txt")
+    assert splits.train[0].raw + splits.valid[0].raw + splits.test[0].raw == "to be or not to be"

@@ -9,8 +9,14 @@ from torch.testing import assert_close
 
 from seqkit.backbones import LSTM
 from seqkit.contract import DataError, TokenBatch, Tokens, TokenSpec
+from seqkit.data import Data, Sample, Source, Splits
+from seqkit.learner import Learner
 from seqkit.model import Model
 from seqkit.objectives import Regress
+from seqkit.optim import AdamW
+from seqkit.quiet import quiet
+from seqkit.tokenizers import Bytes
+from seqkit.trainer import make_trainer, train
 
 LABELS = [[3.0, 10.0], [5.0, 30.0], [10.0, math.nan]]  # means 6 and 20, deviations sqrt(26/3) and 10
 MEANS, DEVIATIONS = [6.0, 20.0], [math.sqrt(26 / 3), 10.0]
@@ -76,6 +82,68 @@ def test_numbers_per_token(batch):
     assert objective.prepare(batch, torch.zeros(2, 3)).target.shape == (2, 3, 1)
     model = Model(TokenSpec(num_features=5), LSTM(12), objective)
     assert model(batch).shape == (2, 3, 1)
+
+
+class Depths(Source):
+    """Texts, and two numbers for each character: how many came before it, and twice that where it is known."""
+
+    texts = ("abc", "defghij", "kl", "mnopq", "rstuvwx")
+
+    def splits(self):
+        def label(text):
+            twice = [math.nan if i % 3 == 1 else 2.0 * i for i in range(len(text))]
+            return torch.tensor([*zip(map(float, range(len(text))), twice)])
+
+        samples = [Sample(text, label(text)) for text in self.texts]
+        return Splits(samples[1:], samples)
+
+
+def test_numbers_per_token_of_texts_of_differing_length_are_learned():
+    objective, data = Regress(per="token"), Data(Depths(), batch_size=5, valid_fraction=0.0)
+    data.connect(Bytes(), objective, seed=1)
+    model = Model(Bytes().spec, LSTM(14), objective)
+    batch, label = next(iter(data.test_dataloader()))
+    assert label.shape == (5, 7, 2)
+    task = objective.prepare(batch, label)
+    prediction = model(task.batch).detach()
+    score = objective.score(prediction, task.target)
+    errors = [
+        (float(prediction[b, n, k]) - (float(label[b, n, k]) - objective.mean[k]) / objective.deviation[k])
+        for b, text in enumerate(sorted(Depths.texts, key=len))
+        for n in range(len(text))
+        for k in range(2)
+        if k == 0 or n % 3 != 1
+    ]
+    assert int(score.count) == len(errors) == len(score.truth)
+    assert float(score.loss) == pytest.approx(sum(e * e for e in errors), rel=1e-4)
+    rmse = objective.metrics()["rmse"]
+    rmse.update(score.predicted, score.truth)
+    assert math.isfinite(float(rmse.compute()))
+
+    learner = Learner(model, objective, optimizer=AdamW(0.01))
+    before = [p.detach().clone() for p in model.parameters()]
+    settings = {"max_steps": 1, "accelerator": "cpu", "logger": False, "enable_progress_bar": False}
+    trainer = make_trainer(**settings, enable_model_summary=False)
+    with quiet():
+        assert train(trainer, learner, data.train_dataloader(), None)
+    assert all(bool(p.isfinite().all()) for p in model.parameters())
+    assert any(not torch.equal(p, q) for p, q in zip(model.parameters(), before))
+
+
+@pytest.mark.parametrize(
+    ("per", "label", "said"),
+    [
+        ("sequence", [1.0, 2.0, 3.0], "label has 3 targets; give 2"),
+        ("token", torch.zeros(5, 3), "label has 3 targets; give 2"),
+        ("token", 1.0, r"label has shape \[\]; give one for each token"),
+        ("sequence", "much", "label is 'much'; give a number"),
+    ],
+)
+def test_a_label_that_is_no_such_numbers_is_bad_data(per, label, said):
+    objective = Regress(per=per)
+    objective.load_state({"mean": MEANS, "deviation": DEVIATIONS})
+    with pytest.raises(DataError, match=said):
+        objective.encode_label(label)
 
 
 def test_targets_that_never_vary_keep_their_unit():

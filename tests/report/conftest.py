@@ -14,7 +14,7 @@ OBJECTIVES = "seqkit.objectives"
 
 def config(folder, kind):
     """A complete recipe, as `configure.read_recipe` gives it."""
-    (folder / "text.txt").write_text("To be, or not to be: that is the question.\n" * 31, encoding="utf-8")
+    (folder / "text.txt").write_text("To be, or not to be: that is the question.\n" * 37, encoding="utf-8")
     rows = "\n".join(f"{'C' * n}O,{n}.5" for n in range(1, 12))
     (folder / "molecules.csv").write_text(f"smiles,target\n{rows}\n", encoding="utf-8")
     digits = {"source": {"class_path": "seqkit.data.image.Digits"}, "limit": 37}

@@ -43,6 +43,14 @@ def test_a_failing_recipe_hides_no_other_but_the_code_is_1(recipe, tmp_path, cap
     assert all(json.loads(path.read_text(encoding="utf-8"))["seed"] == 5 for path in summaries)  # the preset's
 
 
+def test_a_recipe_that_is_stopped_ends_the_demo(recipe, tmp_path, capsys, monkeypatch):
+    good, other = recipe("regress"), recipe("classify")
+    monkeypatch.setattr(demo, "fit", lambda config, folder, fit=demo.fit: fit(config, folder) | {"finished": False})
+    assert run(good, other, "--out", str(tmp_path / "out")) == 1
+    assert "stopped before its end" in capsys.readouterr().out
+    assert len(list((tmp_path / "out").rglob("summary.json"))) == 1
+
+
 def test_when_all_went_well_the_code_is_0(recipe, tmp_path):
     assert run(recipe("regress"), "--out", str(tmp_path / "out")) == 0
 

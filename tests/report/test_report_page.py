@@ -12,6 +12,8 @@ import torch
 from seqkit.contract import DataError
 from seqkit.recipe import UsageError
 from seqkit.report.page import write_overview, write_report
+from seqkit.report.pictures import pieces
+from seqkit.tokenizers import Bytes
 
 KINDS = {
     "classify": "Confusion matrix",
@@ -93,6 +95,15 @@ def test_the_confusion_matrix_agrees_with_the_measured_accuracy(trained, reporte
     assert right / total == pytest.approx(summary["metrics"]["accuracy"], abs=1e-6)
 
 
+def test_a_report_says_that_a_limit_cut_the_test_part(trained, reported):
+    summary = json.loads((trained("classify") / "summary.json").read_text(encoding="utf-8"))
+    assert (summary["limit"], summary["num_test"]) == (37, 37)
+    assert "Measured on 37 examples only: data.limit=37." in Page(reported("classify")).text
+    summary = json.loads((trained("nodes") / "summary.json").read_text(encoding="utf-8"))
+    assert "limit" not in summary
+    assert "Measured on" not in Page(reported("nodes")).text
+
+
 def test_without_its_data_a_report_says_so_and_shows_the_rest(copy):
     folder = copy("next token")
     config = (folder / "config.yaml").read_text(encoding="utf-8")
@@ -167,3 +178,15 @@ def test_curves_follow_metrics_csv(copy):
     assert {"step", "train/loss", "valid/loss", "valid/rmse"} <= set(columns)  # what Lightning writes and we read
     text = write_report(folder).read_text(encoding="utf-8")
     assert Page(text).text.count("optimiser steps") == 2  # losses, and the metric on validation data
+
+
+def test_a_sample_of_text_continues_the_beginning_of_the_test_part(reported):
+    text = "To be, or not to be: that is the question.\n" * 37  # conftest's, nine tenths of it for training
+    assert f'<span class="given">{text[int(0.9 * len(text)) :][:18]}</span>' in reported("next token")  # a window of 17
+
+
+def test_hidden_tokens_are_shown_of_the_first_test_examples(reported):
+    text = "To be, or not to be: that is the question.\n" * 37
+    cut, shown = int(0.9 * len(text)), Page(reported("masked ids")).text
+    for at in (cut, cut + 17, cut + 34):  # the shortest window is the last
+        assert "".join(pieces(Bytes(), Bytes().encode(text[at : at + 18]))) in shown
