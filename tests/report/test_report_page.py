@@ -135,8 +135,8 @@ def test_names_from_data_are_text_in_the_page(copy):
 
 
 def test_a_report_leaves_the_random_state_alone(trained):
-    before = torch.get_rng_state()
-    write_report(trained("masked ids"))
+    folder, before = trained("masked ids"), torch.get_rng_state()
+    write_report(folder)
     assert torch.equal(torch.get_rng_state(), before)
 
 
