@@ -22,8 +22,9 @@ def read_raws(given: str, tokenizer: Tokenizer) -> Iterator[tuple[str, Any]]:
     suffix = path.suffix.lower()
     known = (*TEXT_SUFFIXES, *IMAGE_SUFFIXES, *AUDIO_SUFFIXES, *SMILES_SUFFIXES)
     if not _is_file(path):
-        if suffix in known or _is_folder(path):
-            raise DataError(f"{given!r} is no file; give a file, or the text or SMILES itself")
+        if not given or suffix in known or _is_folder(path):
+            what = "nothing" if not given else "a folder here" if _is_folder(path) else "no file"
+            raise DataError(f"{given!r} is {what}; give a file, or the text or SMILES itself")
         yield given, given
     elif suffix in SMILES_SUFFIXES:
         for line in read_text(path).splitlines():
@@ -38,7 +39,7 @@ def read_raws(given: str, tokenizer: Tokenizer) -> Iterator[tuple[str, Any]]:
         }
         fitting = [read for suffixes, read in readers.items() if suffix in suffixes]
         if not fitting:
-            raise DataError(f"{given} ends in {suffix or 'nothing'}; predict reads files ending in {', '.join(known)}")
+            raise DataError(f"{given} ends in {suffix or 'nothing'}; raw files end in {', '.join(known)}")
         yield given, fitting[0]()
 
 

@@ -43,7 +43,9 @@ class Attention(nn.Module):
         convolution: Callable[[int], CausalConvolution] | None = None,
     ):
         super().__init__()
-        if dim < 1 or num_heads < 1 or dim % num_heads:
+        if dim < 1 or num_heads < 1:
+            raise ValueError(f"dim={dim} and num_heads={num_heads} count channels and heads; make both 1 or more")
+        if dim % num_heads:
             raise ValueError(f"dim={dim} does not split into num_heads={num_heads} equal heads; make it a multiple")
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
         if num_kv_heads < 1 or num_heads % num_kv_heads:

@@ -111,7 +111,9 @@ class Learned(AddedPosition):
     def __init__(self, dim: int, num_axes: int, *, sizes: Sequence[int]):
         super().__init__(dim, num_axes)
         sizes = tuple(sizes)
-        if len(sizes) != num_axes or num_axes == 0 or min(sizes) < 1:
+        if sizes and min(sizes) < 1:
+            raise ValueError(f"Learned(sizes={list(sizes)}) counts entries of tables; make each 1 or more")
+        if len(sizes) != num_axes or num_axes == 0:
             raise ValueError(
                 f"Learned(sizes={list(sizes)}) has {len(sizes)} axes, the tokens have {num_axes}; give one size each"
             )

@@ -26,7 +26,7 @@ def test_a_word_is_itself_and_a_smi_file_one_molecule_a_line(tmp_path):
     assert [raw for _, raw in read_raws(str(tmp_path / "a.smi"), Molecule())] == ["CCO", "C"]
 
 
-@pytest.mark.parametrize("given", ["nosuch.png", "", "."])
-def test_a_name_without_a_file_is_refused(given):
-    with pytest.raises(DataError, match=f"'{given}' is no file"):
+@pytest.mark.parametrize(("given", "what"), [("nosuch.png", "no file"), ("", "nothing"), (".", "a folder here")])
+def test_a_name_without_a_file_is_refused(given, what):
+    with pytest.raises(DataError, match=f"'{given}' is {what}; give a file"):
         list(read_raws(given, Patches(5)))

@@ -97,10 +97,15 @@ def test_dropout_of_weights_acts_while_training_only(x):
     assert_close(attention(x, Reading()), attention(x, Reading()))
 
 
-@pytest.mark.parametrize("num_heads", [0, 4])
-def test_a_width_that_does_not_split_is_refused(num_heads):
-    with pytest.raises(ValueError, match=f"dim=21 does not split into num_heads={num_heads} equal heads"):
-        Attention(21, num_heads)
+def test_a_width_that_does_not_split_is_refused():
+    with pytest.raises(ValueError, match="dim=21 does not split into num_heads=4 equal heads"):
+        Attention(21, 4)
+
+
+@pytest.mark.parametrize(("dim", "num_heads"), [(21, 0), (21, -3), (0, 3)])
+def test_no_heads_and_no_width_are_refused(dim, num_heads):
+    with pytest.raises(ValueError, match=f"dim={dim} and num_heads={num_heads} count .*; make both 1 or more"):
+        Attention(dim, num_heads)
 
 
 def repeated(attention):

@@ -88,10 +88,15 @@ def test_a_position_that_the_table_has_not_is_refused(positions, message):
         Learned(5, 2, sizes=[3, 7])(torch.tensor([positions]))
 
 
-@pytest.mark.parametrize(("num_axes", "sizes"), [(2, [3]), (0, []), (1, [0])])
+@pytest.mark.parametrize(("num_axes", "sizes"), [(2, [3]), (0, [])])
 def test_a_table_that_does_not_fit_the_axes_is_refused(num_axes, sizes):
     with pytest.raises(ValueError, match=f"the tokens have {num_axes}; give one size each"):
         Learned(5, num_axes, sizes=sizes)
+
+
+def test_a_table_without_entries_is_refused():
+    with pytest.raises(ValueError, match=r"sizes=\[0\]\) counts entries of tables; make each 1 or more"):
+        Learned(5, 1, sizes=[0])
 
 
 def test_resampling_to_the_same_size_is_the_identity_and_keeps_the_ends_otherwise():
