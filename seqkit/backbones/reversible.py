@@ -67,10 +67,7 @@ class Reversible(Backbone):
         """Hidden vectors [b n d], zero where padded."""
         if cache is not None and not isinstance(cache, LayersCache):
             raise ValueError(f"Reversible was given a {type(cache).__name__}; make its cache with init_cache")
-        if embedded.links is not None and not self.reads_links:
-            raise ValueError("this attention cannot keep to links; use the mechanism ScaledDotProduct")
-        if embedded.segments is not None and not self.reads_segments:
-            raise ValueError("this attention cannot keep packed sequences apart; give each sequence its own row")
+        self.stack.refuse_unread(embedded)
         if embedded.memory is not None:
             raise ValueError("Reversible reads no other sequence; use a Transformer whose blocks cross")
         reading = who_reads_whom(

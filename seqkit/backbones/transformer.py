@@ -139,10 +139,7 @@ class Transformer(Backbone):
     def forward(self, embedded: Embedded, cache: Cache | None = None) -> Tensor:
         """Hidden vectors [b n d], zero where padded."""
         kept = None if cache is None else _mine(cache)
-        if embedded.segments is not None and not self.reads_segments:
-            raise ValueError("this attention cannot keep packed sequences apart; give each sequence its own row")
-        if embedded.links is not None and not self.reads_links:
-            raise ValueError("this attention cannot keep to links; use the mechanism ScaledDotProduct")
+        self.refuse_unread(embedded)
         reading = who_reads_whom(
             embedded,
             causal=self.causal,
@@ -159,6 +156,13 @@ class Transformer(Backbone):
         if kept is not None:
             kept.append(embedded.valid, embedded.positions)
         return self.norm(x).masked_fill(~rearrange(embedded.valid, "b n -> b n 1"), 0.0)
+
+    def refuse_unread(self, embedded: Embedded) -> None:
+        """Raise ValueError for packed sequences or links that its attention would pass over."""
+        if embedded.segments is not None and not self.reads_segments:
+            raise ValueError("this attention cannot keep packed sequences apart; give each sequence its own row")
+        if embedded.links is not None and not self.reads_links:
+            raise ValueError("this attention cannot keep to links; use the mechanism ScaledDotProduct")
 
     def _source(self, embedded: Embedded, kept: LayersCache | None) -> Source | None:
         """The other sequence, remembered from the first step on."""

@@ -5,9 +5,9 @@ from functools import partial
 import pytest
 import torch
 from einops import rearrange
+from sizes import Sizes
 from torch import nn
 from torch.testing import assert_close
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from seqkit.backbones import Transformer
 from seqkit.conformance import Reader, check_backbone, laws, made_up
@@ -100,21 +100,6 @@ def test_a_window_that_covers_all_is_scaled_dot_product(causal):
 
 
 # ── cost ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class Sizes(TorchDispatchMode):
-    """Elements of all tensors that operations make, the largest and in sum."""
-
-    def __init__(self):
-        super().__init__()
-        self.largest = self.total = 0
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        result = function(*args, **(kwargs or {}))
-        for x in result if isinstance(result, tuple | list) else [result]:
-            if isinstance(x, torch.Tensor) and x._base is None:
-                self.largest, self.total = max(self.largest, x.numel()), self.total + x.numel()
-        return result
 
 
 def sizes(mechanism, n, causal):
