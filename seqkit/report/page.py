@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from seqkit.configure import instantiate, parse
 from seqkit.report.figures import Series, curves, svg
@@ -123,10 +123,10 @@ def _write(path: Path, title: str, runs: Sequence[Run], failures: Sequence[str])
 def render(template: str, path: Path, **values: Any) -> Path:
     """Fill a template of this package, in the common style, and write it whole or not at all."""
     here = files("seqkit.report")
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    page = environment.from_string(here.joinpath(template).read_text(encoding="utf-8")).render(
-        style=here.joinpath("page.css").read_text(encoding="utf-8"), **values
-    )
+    loader = PackageLoader("seqkit.report", ".")
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    style = here.joinpath("page.css").read_text(encoding="utf-8")
+    page = environment.get_template(template).render(style=style, **values)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part")
     part.write_text(page, encoding="utf-8")
