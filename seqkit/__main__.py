@@ -2,7 +2,7 @@
 
 import sys
 
-from seqkit.cli import main
+from seqkit.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -11,18 +11,19 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from seqkit.contract import Backbone, Cache, Objective, TokenBatch, TokenSpec
-from seqkit.embed import Embedder, default_position
-from seqkit.layers.position import AddedPosition
+from seqkit.interfaces import Backbone, Cache, Objective, TokenBatch, TokenSpec
+from seqkit.nn.embedder import Embedder, default_position
+from seqkit.nn.position.base import PositionalEncoding
 
 
 class Model(nn.Module):
-    """One tokenizer's tokens through one backbone for one objective; or one sequence written from another.
+    """Embedder, backbone and head for one tokenizer's tokens and one objective.
 
-    position: what the Embedder adds, `(dim, num_axes) -> AddedPosition`; None: nothing where the backbone reads
-    positions itself, or goes along the tokens and they have one axis; else sinusoids. dropout: of embedded tokens.
-    links: "read", or "ignore": drop them, for backbones that cannot read them (a comparison should say so).
-    Raises ValueError, with what to change, where tokenizer, backbone and objective do not fit.
+    position: the positional encoding that is added to the embeddings, `(dim, num_axes) -> PositionalEncoding`; None:
+    none where the backbone uses positions itself, or is recurrent and they have one axis; else sinusoids.
+    dropout: of the embeddings. adjacency: "use", or "ignore": drop it, for backbones that do not support it (a
+    comparison should say so).
+    Raises ValueError, with what to change, where tokenizer, backbone and objective do not go together.
     """
 
     def __init__(
@@ -31,76 +32,83 @@ class Model(nn.Module):
         backbone: Backbone,
         objective: Objective,
         *,
-        position: Callable[[int, int], AddedPosition] | None = None,
+        position: Callable[[int, int], PositionalEncoding] | None = None,
         dropout: float = 0.0,
-        links: Literal["read", "ignore"] = "read",
+        adjacency: Literal["use", "ignore"] = "use",
     ):
         super().__init__()
-        self.ignores_links = links == "ignore" and spec.num_links > 0
-        if self.ignores_links:
-            spec = replace(spec, num_links=0)
-        check_fit(spec, backbone, objective)
+        self.ignores_adjacency = adjacency == "ignore" and spec.num_edge_types > 0
+        if self.ignores_adjacency:
+            spec = replace(spec, num_edge_types=0)
+        check_compatible(spec, backbone, objective)
 
-        def embedder(spec: TokenSpec, reader: Backbone | None, hides: bool = False) -> Embedder:
-            heads = reader.num_heads if reader is not None and reader.reads_links else 0
-            added = position or default_position(reader, spec)
-            return Embedder(spec, backbone.dim, position=added, dropout=dropout, hides=hides, num_heads=heads)
+        def embedder(spec: TokenSpec, reader: Backbone | None, uses_mask_token: bool = False) -> Embedder:
+            num_heads = reader.num_heads if reader is not None and reader.supports_adjacency else 0
+            encoding = position or default_position(reader, spec)
+            return Embedder(
+                spec,
+                backbone.dim,
+                position=encoding,
+                dropout=dropout,
+                uses_mask_token=uses_mask_token,
+                num_heads=num_heads,
+            )
 
-        target = objective.target_spec
-        self.source_embedder = None if target is None else embedder(spec, backbone.source_reader())
-        self.spec = spec if target is None else target
-        self.embedder = embedder(self.spec, backbone, objective.hides)
+        target_spec = objective.target_spec
+        self.source_embedder = None if target_spec is None else embedder(spec, backbone.get_encoder())
+        self.spec = spec if target_spec is None else target_spec
+        self.embedder = embedder(self.spec, backbone, objective.uses_mask_token)
         self.backbone = backbone
         self.head = objective.head(self.embedder)
 
-    def forward(self, batch: TokenBatch, hide: Tensor | None = None, cache: Cache | None = None) -> Tensor:
+    def forward(self, batch: TokenBatch, masked: Tensor | None = None, cache: Cache | None = None) -> Tensor:
         """The head's prediction.
 
-        hide: [b n], True: the token must be rebuilt. cache: `batch` continues what it has read.
+        masked: [b n] bool, True: the mask token replaces the token's content. cache: `batch` continues its columns.
         """
-        if self.ignores_links:
-            memory = None if batch.memory is None else replace(batch.memory, links=None)
-            batch = replace(batch, links=None, memory=memory)
-        embedded = self.embedder(batch, hide)
-        if batch.memory is not None:
+        source = batch.source
+        if self.ignores_adjacency:
+            source = None if source is None else replace(source, adjacency=None)
+            batch = replace(batch, adjacency=None)
+        embedded = self.embedder(batch, masked)
+        if source is not None:
             if self.source_embedder is None:
-                raise ValueError("this model reads one sequence; a batch with memory is for an objective that has two")
-            embedded = replace(embedded, memory=self.source_embedder(batch.memory))
+                raise ValueError("this model takes one sequence; a batch with a source is for the objective Seq2Seq")
+            embedded = replace(embedded, source=self.source_embedder(source))
         hidden = self.backbone(embedded, cache)
         return self.head(hidden, embedded.valid)
 
     @property
     def num_parameters(self) -> int:
-        """How many numbers are trained; shared ones count once."""
+        """Number of trainable parameters; shared ones count once."""
         return sum(p.numel() for p in self.parameters() if p.requires_grad)
 
 
-def check_fit(spec: TokenSpec, backbone: Backbone, objective: Objective) -> None:
-    """Raise ValueError, with what to change, if these three cannot give right results together."""
-    name, aim = type(backbone).__name__, type(objective).__name__
+def check_compatible(spec: TokenSpec, backbone: Backbone, objective: Objective) -> None:
+    """Raise ValueError, with what to change, if these three do not give right results together."""
+    name, goal = type(backbone).__name__, type(objective).__name__
     if objective.causal is not None and objective.causal != backbone.causal:
-        does = (
-            "reads later tokens, which it would have to predict"
-            if objective.causal
-            else "cannot read what follows a token"
-        )
-        raise ValueError(f"{aim} does not fit this {name}, which {does}; build it with causal={objective.causal}")
-    if spec.num_links and not backbone.reads_links:
-        kinds = "1 kind" if spec.num_links == 1 else f"{spec.num_links} kinds"
+        needs = "causal" if objective.causal else "bidirectional"
         raise ValueError(
-            f"{name} cannot honour who reads whom (the tokens have links of {kinds}); "
-            "use the backbone Transformer, or set the model's links to ignore"
+            f"{goal} needs a {needs} backbone, and this {name} is not; build it with causal={objective.causal}"
         )
-    two = objective.target_spec is not None
-    if two != backbone.reads_memory:
+    if spec.num_edge_types and not backbone.supports_adjacency:
+        types = "1 edge type" if spec.num_edge_types == 1 else f"{spec.num_edge_types} edge types"
         raise ValueError(
-            f"{aim} writes one sequence from another, and {name} reads only one; use the backbone Seq2Seq"
-            if two
-            else f"{name} writes one sequence from another, and {aim} has only one; use the objective Translate, "
-            "or a backbone that is not an encoder with a decoder"
+            f"{name} does not support adjacency (these tokens have {types}); "
+            "use Transformer, or set model.adjacency=ignore"
         )
-    if spec.num_links and objective.causal and not two:
+    seq2seq = objective.target_spec is not None
+    if seq2seq != backbone.is_encoder_decoder:
         raise ValueError(
-            f"{aim} goes from left to right, and linked tokens have no such order; use Masked, Classify or Regress"
+            f"{goal} generates one sequence from another, and {name} takes only one; use the backbone EncoderDecoder"
+            if seq2seq
+            else f"{name} generates one sequence from another, and {goal} has only one; use the objective Seq2Seq, "
+            "or a backbone that is not an encoder–decoder"
         )
-    backbone.check(spec)
+    if spec.num_edge_types and objective.causal and not seq2seq:
+        raise ValueError(
+            f"{goal} needs an order from left to right, which the nodes of a graph do not have; "
+            "use Masked, Classify or Regress"
+        )
+    backbone.check_supported(spec)

@@ -1,65 +1,82 @@
-"""One bar over the whole training, by steps: how far, how fast, how well. rich draws it."""
+"""The progress bar of everything that may take long: reading data, encoding, downloads, training. rich draws it."""
 
 from __future__ import annotations
 
-from typing import Any
+import time
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from pytorch_lightning import Callback
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+T = TypeVar("T")
 
 
-class StepProgress(Callback):
-    """Shows training by optimiser step and evaluation by batch.
+class ProgressBar:
+    """One bar on stderr: what is being done, how far, a note, time taken, time left.
 
-    title: what is being trained. num_steps: optimiser steps until the end.
+    total: steps until the end; None: unknown. in_bytes: steps are bytes, shown as kB and MB. transient: True: it
+    vanishes at the end. It is shown between `start` and `stop`, or inside `with`.
     """
 
-    def __init__(self, title: str, num_steps: int):
-        self.title, self.num_steps = title, num_steps
-        self._bar: Progress | None = None
-        self._task: Any = None
+    def __init__(self, what: str, total: int | None, *, in_bytes: bool = False, transient: bool = False):
+        self.what, self.total, self.in_bytes, self.transient = what, total, in_bytes, transient
+        self._shown: tuple[Progress, TaskID] | None = None
 
-    def _begin(self, title: str, total: int | None) -> None:
-        self._end()
-        self._bar = Progress(
-            TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(),
-            TextColumn("{task.fields[note]}"), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
-        )  # fmt: skip
-        self._task = self._bar.add_task(title, total=total, note="")
-        self._bar.start()
+    @property
+    def is_shown(self) -> bool:
+        """Whether it was started and not stopped yet."""
+        return self._shown is not None
 
-    def _advance(self, completed: int, note: str = "") -> None:
-        if self._bar is not None:
-            self._bar.update(self._task, completed=completed, note=note)
+    def start(self) -> None:
+        """Show the bar, at zero; nothing happens where it is shown already."""
+        if self._shown is not None:
+            return
+        from rich import progress
+        from rich.console import Console
 
-    def _end(self) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-        self._bar = None
+        bar = progress.Progress(
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(bar_width=24),
+            progress.DownloadColumn() if self.in_bytes else progress.MofNCompleteColumn(),
+            progress.TextColumn("{task.fields[note]}"),
+            progress.TimeElapsedColumn(),
+            progress.TextColumn("left"),
+            progress.TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=self.transient,
+        )
+        self._shown = bar, bar.add_task(self.what, total=self.total, note="")
+        bar.start()
 
-    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        self._begin(self.title, self.num_steps)
+    def update(self, done: int, note: str = "") -> None:
+        """`done` steps are complete. Nothing happens where the bar is not shown."""
+        if self._shown is not None:
+            bar, task = self._shown
+            bar.update(task, completed=done, note=note)
 
-    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        if trainer.global_step % 10 == 0 or trainer.global_step == self.num_steps:
-            shown = {k: float(v) for k, v in trainer.callback_metrics.items() if k in ("train/loss", "valid/loss")}
-            self._advance(trainer.global_step, " ".join(f"{k} {v:.3f}" for k, v in shown.items()))
+    def stop(self) -> None:
+        """Draw the bar for the last time; nothing happens where it is not shown."""
+        if self._shown is not None:
+            self._shown[0].stop()
+        self._shown = None
 
-    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
-        self._end()
+    def __enter__(self) -> Self:
+        self.start()
+        return self
 
-    def on_test_start(self, trainer: Any, pl_module: Any) -> None:
-        self._begin("test", sum(trainer.num_test_batches))
+    def __exit__(self, *_: Any) -> None:
+        self.stop()
 
-    def on_test_batch_end(
-        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
-    ) -> None:
-        if batch_idx % 10 == 0:
-            self._advance(batch_idx + 1)
 
-    def on_test_end(self, trainer: Any, pl_module: Any) -> None:
-        self._advance(sum(trainer.num_test_batches))
-        self._end()
-
-    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        self._end()
+def track(items: Iterable[T], what: str, total: int, patience: float = 2.0) -> Iterator[T]:
+    """The items; with a bar once they have taken `patience` seconds."""
+    bar, started = ProgressBar(what, total, transient=True), time.monotonic()
+    try:
+        for done, item in enumerate(items, start=1):
+            yield item
+            if not bar.is_shown and time.monotonic() - started > patience:
+                bar.start()
+            bar.update(done)
+    finally:
+        bar.stop()

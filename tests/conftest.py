@@ -1,4 +1,4 @@
-"""What the tests share: raw examples for every registered tokenizer, ways to build every registered backbone.
+"""Shared by the tests: raw examples for every registered tokenizer, builders of every registered backbone.
 
 A test that asks for `sample` runs for every registered tokenizer, one that asks for `build` for every backbone.
 """
@@ -12,12 +12,13 @@ import pytest
 import torch
 from hypothesis import settings
 
-from seqkit.contract import Backbone, Tokenizer, Tokens
-from seqkit.layers.attention import Attention
-from seqkit.layers.block import Block
-from seqkit.layers.mlp import MLP, ReLUSquared
-from seqkit.layers.position import Rotary
-from seqkit.registry import find, parts
+from seqkit.interfaces import Backbone, Tokenizer, Tokens
+from seqkit.nn.attention.multi_head import MultiHeadAttention
+from seqkit.nn.block import PreNormBlock
+from seqkit.nn.mlp import MLP, ReLUSquared
+from seqkit.nn.position.rotary import Rotary
+from seqkit.raw import GraphData, Waveform
+from seqkit.registry import components, find
 
 settings.register_profile("seqkit", deadline=None, max_examples=40)  # a busy machine is no failure
 settings.load_profile("seqkit")
@@ -25,7 +26,7 @@ settings.load_profile("seqkit")
 
 @dataclass(frozen=True)
 class Sample:
-    """A tokenizer not fitted yet, raws of different lengths (to fit on too), and raws that it must refuse."""
+    """An unfitted tokenizer, raw examples of different lengths (also to fit it on), and ones that it must refuse."""
 
     build: Callable[[], Tokenizer]
     raws: list[Any]
@@ -55,8 +56,6 @@ def _images() -> Sample:
 
 
 def _sounds() -> Sample:
-    from seqkit.tokenizers import Waveform
-
     g = torch.Generator().manual_seed(0)
     raws = [Waveform(torch.rand(t, generator=g) - 0.5, 8_000) for t in (620, 411, 730)]
     bad = [Waveform(torch.zeros(0), 8_000), Waveform(torch.full((500,), torch.nan), 8_000)]
@@ -64,8 +63,6 @@ def _sounds() -> Sample:
 
 
 def _graphs() -> Sample:
-    from seqkit.tokenizers import GraphData
-
     g = torch.Generator().manual_seed(0)
     raws = []
     for n, pairs in ((5, [(0, 1), (1, 2), (3, 4)]), (3, []), (7, [(0, 6), (6, 3), (3, 0), (2, 5)])):
@@ -73,7 +70,7 @@ def _graphs() -> Sample:
         types = torch.arange(len(pairs)) % 2
         raws.append(GraphData(torch.randn(n, 3, generator=g), edges, types))
     bad = [(0, []), [(0, "one")], GraphData(torch.zeros(2, 11), torch.zeros(2, 0, dtype=torch.int64))]
-    return Sample(partial(find("tokenizer", "Graph").load(), 3, num_edge_types=2, reach=2), raws, bad)
+    return Sample(partial(find("tokenizer", "Graph").load(), 3, num_edge_types=2, max_distance=2), raws, bad)
 
 
 SAMPLES: dict[str, Callable[[], Sample]] = {
@@ -90,24 +87,28 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
 }
 
 
-def _modern(dim: int, num_heads: int) -> Block:
-    """A block in which every part is another one than the default."""
-    return Block(
+def _modern(dim: int, num_heads: int) -> PreNormBlock:
+    """A block of other components than the defaults."""
+    return PreNormBlock(
         dim,
         num_heads,
-        attention=partial(Attention, qk_norm=torch.nn.RMSNorm, bias=False),
+        attention=partial(MultiHeadAttention, qk_norm=torch.nn.RMSNorm, bias=False),
         mlp=partial(MLP, activation=ReLUSquared, ratio=1.5, bias=False),
         norm=torch.nn.RMSNorm,
     )
 
 
-PAIRS = {"Seq2Seq", "RecurrentDecoder"}
-"""Backbones that write one sequence from another; tests/backbones/test_backbones_seq2seq.py has their laws."""
+WITH_SOURCE = {"EncoderDecoder", "RNNDecoder"}
+"""Backbones that generate one sequence from another; tests/backbones/test_encoder_decoder.py has their laws."""
 
 
 def backbones() -> dict[str, Callable[..., Backbone]]:
     """`(dim, causal=...) -> Backbone` for every registered backbone, and some variants."""
-    builds = {name: partial(part.load(), depth=2) for name, part in parts("backbone").items() if name not in PAIRS}
+    builds = {
+        name: partial(component.load(), depth=2)
+        for name, component in components("backbone").items()
+        if name not in WITH_SOURCE
+    }
     transformer = partial(builds["Transformer"], num_heads=3)
 
     def rotary(dim: int, causal: bool) -> Backbone:
@@ -118,7 +119,7 @@ def backbones() -> dict[str, Callable[..., Backbone]]:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "sample" in metafunc.fixturenames:
-        metafunc.parametrize("sample", sorted(parts("tokenizer")), indirect=True)
+        metafunc.parametrize("sample", sorted(components("tokenizer")), indirect=True)
     if "build" in metafunc.fixturenames:
         metafunc.parametrize("build", sorted(backbones()), indirect=True)
 

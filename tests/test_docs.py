@@ -23,9 +23,11 @@ from sybil import Document, Example
 from sybil.example import SybilFailure
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 
-from seqkit import registry
-from seqkit.cli import COMMANDS, main
-from seqkit.recipe import UsageError, find_recipe, recipe_names
+from seqkit.cli.main import main
+from seqkit.cli.parser import COMMANDS
+from seqkit.config import complete, find_recipe, recipe_names
+from seqkit.errors import UsageError
+from seqkit.registry import lookup
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "recipes" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -41,7 +43,6 @@ pytestmark = [
         "have no `val_dataloader`",
         "smaller than the logging interval",
         "exists and is not empty",
-        r"\s*Unable to serialize instance",  # as an error jsonargparse would swallow it, and write another config.yaml
     )
 ]
 
@@ -52,7 +53,8 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setattr(registry, "_PARTS", {kind: dict(parts) for kind, parts in registry._PARTS.items()})
+    registered = {kind: dict(components) for kind, components in lookup._REGISTERED.items()}
+    monkeypatch.setattr(lookup, "_REGISTERED", registered)
     before = set(sys.modules)
     _own_files(tmp_path)
     yield tmp_path
@@ -160,18 +162,18 @@ def _seqkit(words: list[str], *, trains: bool) -> int | None:
 
 
 def _at_hand(words: list[str]) -> bool:
-    from seqkit.configure import parse
-    from seqkit.front import front
-    from seqkit.plugins import import_plugins
-    from seqkit.recipe import read_recipe
+    from seqkit.cli.parser import parser
+    from seqkit.registry import components
+    from seqkit.registry.plugins import import_plugins
 
-    args, overrides = front().parse_known_args(words)
+    args, overrides = parser().parse_known_args(words)
     import_plugins(args.plugin)
     try:
-        config = parse(read_recipe(args.recipe, args.preset), overrides)
+        config = complete(args.recipe, args.preset, overrides)
     except UsageError:
         return True  # let the command itself say it
-    module, _, name = config.data.source.class_path.rpartition(".")
+    component = components("data_source")[config["data"]["source"]["type"]]
+    module, _, name = component.path.partition(":")
     return name in AT_HAND or not module.startswith("seqkit.")
 
 

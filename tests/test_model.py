@@ -1,4 +1,4 @@
-"""The model is embedder, backbone and head in a row; what does not fit is refused when it is built."""
+"""The model is embedder, backbone and head in a row; what is not compatible is refused when it is built."""
 
 import pytest
 import torch
@@ -6,15 +6,16 @@ from torch import nn
 from torch.testing import assert_close
 
 from seqkit.backbones import LSTM, Transformer
-from seqkit.conformance import made_up
-from seqkit.contract import TokenBatch, TokenSpec
-from seqkit.layers.position import Learned, NoPosition, Rotary, Sinusoidal
+from seqkit.interfaces import TokenBatch, TokenSpec
 from seqkit.model import Model
+from seqkit.nn.position.absolute import Learned, NoPosition, Sinusoidal
+from seqkit.nn.position.rotary import Rotary
 from seqkit.objectives import Classify, Masked, NextToken, Regress
+from seqkit.testing import synthetic
 
 DIM = 24
 IDS = TokenSpec(vocab_size=11)
-GRAPH = TokenSpec(num_features=3, num_axes=0, num_links=2)
+GRAPH = TokenSpec(num_features=3, num_axes=0, num_edge_types=2)
 
 
 def classify():
@@ -24,17 +25,17 @@ def classify():
 
 
 def test_the_model_is_embedder_backbone_and_head_in_a_row():
-    spec, examples = made_up()["text"]
+    spec, examples = synthetic()["text"]
     batch = TokenBatch.collate(examples)
     model = Model(spec, Transformer(DIM, 1), Masked())
-    hide = torch.rand(batch.valid.shape) < 0.5
-    embedded = model.embedder(batch, hide)
-    assert_close(model(batch, hide), model.head(model.backbone(embedded), batch.valid))
-    assert (model(batch, hide) - model(batch)).abs().max() > 1e-4
+    masked = torch.rand(batch.valid.shape) < 0.5
+    embedded = model.embedder(batch, masked)
+    assert_close(model(batch, masked), model.head(model.backbone(embedded), batch.valid))
+    assert (model(batch, masked) - model(batch)).abs().max() > 1e-4
 
 
 @pytest.mark.parametrize(
-    ("spec", "backbone", "added"),
+    ("spec", "backbone", "encoding"),
     [
         (IDS, lambda: Transformer(DIM, 1), Sinusoidal),
         (IDS, lambda: Transformer(DIM, 1, position=Rotary()), NoPosition),
@@ -43,11 +44,11 @@ def test_the_model_is_embedder_backbone_and_head_in_a_row():
         (GRAPH, lambda: Transformer(DIM, 1), NoPosition),
     ],
 )
-def test_positions_are_added_where_the_backbone_would_not_see_them(spec, backbone, added):
-    assert type(Model(spec, backbone(), Masked()).embedder.position) is added
+def test_positions_are_added_where_the_backbone_does_not_use_them(spec, backbone, encoding):
+    assert type(Model(spec, backbone(), Masked()).embedder.position) is encoding
 
 
-def test_another_position_can_be_asked_for():
+def test_another_positional_encoding_can_be_passed_in():
     model = Model(IDS, LSTM(DIM), Masked(), position=lambda dim, num_axes: Learned(dim, num_axes, sizes=[7]))
     assert isinstance(model.embedder.position, Learned)
 
@@ -55,51 +56,66 @@ def test_another_position_can_be_asked_for():
 @pytest.mark.parametrize(
     ("spec", "backbone", "objective", "message"),
     [
-        (IDS, lambda: LSTM(DIM), NextToken, r"NextToken does not fit this LSTM, which reads later tokens.*causal=True"),
-        (IDS, lambda: LSTM(DIM, causal=True), Masked, "Masked .* cannot read what follows a token; .*causal=False"),
+        (
+            IDS,
+            lambda: LSTM(DIM),
+            NextToken,
+            r"NextToken needs a causal backbone, and this LSTM is not; build it with causal=True",
+        ),
+        (
+            IDS,
+            lambda: LSTM(DIM, causal=True),
+            Masked,
+            "Masked needs a bidirectional backbone, and this LSTM is not; build it with causal=False",
+        ),
         (
             GRAPH,
             lambda: LSTM(DIM),
             Masked,
-            r"LSTM cannot honour who reads whom .*links of 2 kinds.*Transformer.*ignore",
+            r"LSTM does not support adjacency \(these tokens have 2 edge types\); use Transformer, or set .*=ignore",
         ),
-        (GRAPH, lambda: Transformer(DIM, 1, causal=True), NextToken, "NextToken goes from left to right, and linked"),
+        (
+            GRAPH,
+            lambda: Transformer(DIM, 1, causal=True),
+            NextToken,
+            "NextToken needs an order from left to right, which the nodes",
+        ),
         (
             TokenSpec(num_features=3, num_axes=2),
             lambda: Transformer(DIM, 1, position=Rotary()),
             Masked,
-            "heads of 3 channels hold no pair for each of 2 axes",
+            "a head_dim of 3 has no channel pair for each of 2 axes",
         ),
         (IDS, lambda: LSTM(DIM), Classify, "Classify does not know its classes yet"),
         (IDS, lambda: LSTM(DIM), Regress, "Regress does not know its targets yet"),
         (TokenSpec(num_features=3), lambda: LSTM(DIM, causal=True), NextToken, "these tokens are vectors"),
     ],
 )
-def test_what_does_not_fit_is_refused_with_what_to_change(spec, backbone, objective, message):
+def test_what_is_not_compatible_is_refused_with_what_to_change(spec, backbone, objective, message):
     with pytest.raises(ValueError, match=message):
         Model(spec, backbone(), objective())
 
 
-def test_links_are_ignored_only_when_asked():
-    spec, examples = made_up()["graph"]
+def test_adjacency_is_ignored_only_where_that_is_set():
+    spec, examples = synthetic()["graph"]
     batch = TokenBatch.collate(examples)
-    model = Model(spec, LSTM(DIM), classify(), links="ignore")
-    assert model.ignores_links
-    assert model.spec.num_links == 0
+    model = Model(spec, LSTM(DIM), classify(), adjacency="ignore")
+    assert model.ignores_adjacency
+    assert model.spec.num_edge_types == 0
     assert model(batch).shape == (2, 2)
     torch.manual_seed(0)
-    blind = Model(spec, Transformer(DIM, 1), classify(), links="ignore")
+    ignoring = Model(spec, Transformer(DIM, 1), classify(), adjacency="ignore")
     torch.manual_seed(0)
-    reading = Model(spec, Transformer(DIM, 1), classify())
-    assert blind.embedder.link_bias is None
-    assert reading.embedder.link_bias.shape == (3, 8)
-    assert (blind(batch) - reading(batch)).abs().max() > 1e-5
+    using = Model(spec, Transformer(DIM, 1), classify())
+    assert ignoring.embedder.edge_bias is None
+    assert using.embedder.edge_bias.shape == (3, 8)
+    assert (ignoring(batch) - using(batch)).abs().max() > 1e-5
 
 
-def test_shared_and_frozen_weights_are_counted_as_trained():
-    loose = Model(IDS, LSTM(DIM, causal=True), NextToken(bias=False))
+def test_shared_weights_count_once_and_frozen_ones_not_at_all():
+    untied = Model(IDS, LSTM(DIM, causal=True), NextToken(bias=False))
     tied = Model(IDS, LSTM(DIM, causal=True), NextToken(tied=True))
-    assert loose.num_parameters - tied.num_parameters == 11 * DIM
+    assert untied.num_parameters - tied.num_parameters == 11 * DIM
     lstm = sum(p.numel() for p in nn.LSTM(DIM, DIM, 2).parameters())
     assert tied.num_parameters == 11 * DIM + lstm
     tied.embedder.requires_grad_(False)

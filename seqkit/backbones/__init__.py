@@ -1,11 +1,14 @@
-"""Readers of embedded tokens, all behind one protocol (`seqkit.contract.Backbone`)."""
+"""Backbones: embeddings to contextual hidden states, all behind `seqkit.interfaces.Backbone`."""
 
-from typing import Any
+import lazy_loader
 
-from seqkit.registry import find, parts
-
-
-def __getattr__(name: str) -> Any:
-    if name in parts("backbone"):
-        return find("backbone", name).load()
-    raise AttributeError(f"module 'seqkit.backbones' has no attribute {name!r}")
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        "encoder_decoder": ["EncoderDecoder"],
+        "reversible": ["Reversible"],
+        "rnn": ["GRU", "LSTM", "RNN"],
+        "rnn_decoder": ["RNNDecoder"],
+        "transformer": ["Transformer"],
+    },
+)

@@ -1,4 +1,4 @@
-"""A stack whose activations need not be kept: each layer's input is worked out again from its output.
+"""Reversible transformer: stores no activations per layer, but recomputes each layer's input from its output.
 
 b batch · n tokens · d width
 """
@@ -15,27 +15,28 @@ from einops import rearrange
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from seqkit.backbones.transformer import LayersCache, Transformer
-from seqkit.contract import Backbone, Cache, Embedded, TokenSpec
-from seqkit.layers.block import Block, Blocks
-from seqkit.layers.memory import LayerMemory
-from seqkit.layers.position import AttentionPosition
-from seqkit.layers.reading import Reading
-from seqkit.layers.residual import Residual
-from seqkit.mask import who_reads_whom
+from seqkit.backbones.transformer import Transformer, TransformerCache
+from seqkit.interfaces import Backbone, Cache, Embedded, TokenSpec
+from seqkit.nn.attention.context import AttentionContext
+from seqkit.nn.attention.kv_cache import LayerCache
+from seqkit.nn.attention.mask import attention_context
+from seqkit.nn.block import BaseBlock, PreNormBlock
+from seqkit.nn.moe import AuxiliaryLoss
+from seqkit.nn.position.base import RelativePosition
+from seqkit.nn.residual import Residual
 
 
 class Reversible(Backbone):
-    """Two streams, each changed by what the other says: y1 = x1 + attention(norm(x2)), y2 = x2 + mlp(norm(y1)).
+    """Reversible residual streams: y1 = x1 + attention(norm(x2)), y2 = x2 + mlp(norm(y1)).
 
     Gomez et al. 2017, equations 6 to 8; Kitaev et al. 2020 (Reformer), section 3. Both streams start as the input, and
-    their mean is normalised, as they are equally good witnesses.
-    Training keeps the last two streams [b n d] for any depth and computes each layer once more on the way back: a third
-    more time (docs/efficient.md). Gradients are those of plain backpropagation up to the rounding of x = (x + f) - f,
-    so weights should be float32 (autocast is fine), and a hash or a choice at a tie may fall differently.
-    block: `(dim, num_heads) -> Block`, whose parts are taken. norm, position: as in `Transformer`.
-    Raises ValueError for another order of the parts, another residual than `Residual`, blocks that cross, parts with a
-    loss of their own (its graph is not kept either), and what `Transformer` refuses.
+    the output is the norm of their mean.
+    Training stores the last two streams [b n d] for any depth, and the backward pass computes each layer once more: a
+    third more time (docs/efficient.md). Gradients are those of plain backpropagation up to the rounding of
+    x = (x + f) - f, so weights should be float32 (autocast is fine), and hashing or top-k may differ at a tie.
+    block: `(dim, num_heads) -> PreNormBlock`, whose components are used. norm, position, dropout: as in `Transformer`.
+    Raises ValueError for another kind of block, another residual than `Residual`, cross-attention, components with an
+    auxiliary loss (its graph is not stored either), and what `Transformer` refuses.
     """
 
     def __init__(
@@ -45,194 +46,202 @@ class Reversible(Backbone):
         *,
         num_heads: int = 8,
         causal: bool = False,
-        block: Callable[[int, int], Blocks] = Block,
+        block: Callable[[int, int], BaseBlock] = PreNormBlock,
         norm: Callable[[int], nn.Module] = nn.LayerNorm,
-        position: AttentionPosition | None = None,
+        position: RelativePosition | None = None,
+        dropout: float = 0.0,
     ):
         super().__init__()
         self.stack = Transformer(
-            dim, depth, num_heads=num_heads, causal=causal, block=block, norm=norm, position=position
+            dim, depth, num_heads=num_heads, causal=causal, block=block, norm=norm, position=position, dropout=dropout
         )
         for layer in self.stack.blocks:
-            _refuse_unless_reversible(layer)
+            _check_reversible(layer)
         self.dim, self.num_heads, self.causal = dim, num_heads, causal
-        self.reads_links, self.reads_segments = self.stack.reads_links, self.stack.reads_segments
-        self.reads_positions = self.stack.reads_positions
+        self.supports_adjacency, self.supports_segments = self.stack.supports_adjacency, self.stack.supports_segments
+        self.uses_positions = self.stack.uses_positions
 
-    def check(self, spec: TokenSpec) -> None:
-        """Raise ValueError for tokens that a `Transformer` of these blocks refuses."""
-        self.stack.check(spec)
+    def check_supported(self, spec: TokenSpec) -> None:
+        """Raise ValueError for tokens that a `Transformer` of these blocks does not support."""
+        self.stack.check_supported(spec)
 
     def forward(self, embedded: Embedded, cache: Cache | None = None) -> Tensor:
-        """Hidden vectors [b n d], zero where padded."""
-        if cache is not None and not isinstance(cache, LayersCache):
+        """Hidden states [b n d], zero where padded."""
+        if cache is not None and not isinstance(cache, TransformerCache):
             raise ValueError(f"Reversible was given a {type(cache).__name__}; make its cache with init_cache")
-        self.stack.refuse_unread(embedded)
-        if embedded.memory is not None:
-            raise ValueError("Reversible reads no other sequence; use a Transformer whose blocks cross")
-        reading = who_reads_whom(
+        self.stack.check_batch(embedded)
+        if embedded.memory is not None or embedded.source is not None:
+            raise ValueError("Reversible does not support cross-attention, and was given a source; use a Transformer")
+        context = attention_context(
             embedded,
             causal=self.causal,
             num_heads=self.num_heads,
-            channels=self.dim // self.num_heads,
+            head_dim=self.dim // self.num_heads,
             position=self.stack.position,
             past=None if cache is None else cache.past,
-            dense=self.stack.dense,
+            needs_mask=self.stack.needs_mask,
         )
-        layers = [Layer(cast(Blocks, block), reading) for block in self.stack.blocks]
+        layers = [ReversibleLayer(cast(BaseBlock, block), context) for block in self.stack.blocks]
         x, y = embedded.hidden, embedded.hidden
         if cache is None:
-            x, y = run(layers, x, y)
+            x, y = run_reversible(layers, x, y)
         else:
-            for layer, memory in zip(layers, cache.layers):
-                x, y = layer(x, y, memory)
+            for layer, layer_cache in zip(layers, cache.layers):
+                x, y = layer(x, y, layer_cache)
             cache.append(embedded.valid, embedded.positions)
         return self.stack.norm((x + y) / 2).masked_fill(~rearrange(embedded.valid, "b n -> b n 1"), 0.0)
 
     def init_cache(self, max_tokens: int) -> Cache:
-        """An empty cache. Raises ValueError where a `Transformer` of these blocks keeps none."""
+        """An empty cache. Raises ValueError where a `Transformer` of these blocks has none."""
         return self.stack.init_cache(max_tokens)
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
-    """The two maps that a layer adds, of parts of a block."""
+class ReversibleLayer:
+    """The two branches of a layer, made of a block's components."""
 
-    block: Blocks
-    reading: Reading
+    block: BaseBlock
+    context: AttentionContext
 
-    def attend(self, y: Tensor, memory: LayerMemory | None = None) -> Tensor:
-        """What attention adds to the first stream, from the second [b n d]."""
+    def attend(self, y: Tensor, cache: LayerCache | None = None) -> Tensor:
+        """The attention branch: what is added to the first stream, from the second [b n d]."""
         block = self.block
-        return block.attention_added(y.new_zeros(()), block.attention(block.attention_norm(y), self.reading, memory))
+        return block.attention_residual(y.new_zeros(()), block.attention(block.attention_norm(y), self.context, cache))
 
-    def think(self, x: Tensor) -> Tensor:
-        """What the mlp adds to the second stream, from the first [b n d]."""
-        return self.block.mlp_added(x.new_zeros(()), self.block.think(self.block.mlp_norm(x), self.reading))
+    def feed_forward(self, x: Tensor) -> Tensor:
+        """The MLP branch: what is added to the second stream, from the first [b n d]."""
+        return self.block.mlp_residual(x.new_zeros(()), self.block.feed_forward(self.block.mlp_norm(x), self.context))
 
-    def __call__(self, x: Tensor, y: Tensor, memory: LayerMemory | None = None) -> tuple[Tensor, Tensor]:
-        """Both streams [b n d] one layer on."""
-        x = x + self.attend(y, memory)
-        return x, y + self.think(x)
+    def __call__(self, x: Tensor, y: Tensor, cache: LayerCache | None = None) -> tuple[Tensor, Tensor]:
+        """Both streams [b n d] after this layer."""
+        x = x + self.attend(y, cache)
+        return x, y + self.feed_forward(x)
 
 
-def run(layers: Sequence[Layer], x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Both streams [b n d] through all layers, of which only the end is kept for the way back."""
-    weights = _trained(layers)
-    reading = layers[0].reading
-    learned = [name for name in ("attend", "relative", "rotation", "link_bias")
-               if getattr(reading, name) is not None and getattr(reading, name).requires_grad]  # fmt: skip
-    told = [getattr(reading, name) for name in learned]
-    x, y = _ThereAndBack.apply(layers, learned, len(weights), x, y, *weights, *told)
+def run_reversible(layers: Sequence[ReversibleLayer], x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Both streams [b n d] through all layers; only the last ones are stored for the backward pass."""
+    parameters = _trainable(layers)
+    context = layers[0].context
+    learned = [name for name in ("attn_mask", "relative", "rotary", "edge_bias")
+               if getattr(context, name) is not None and getattr(context, name).requires_grad]  # fmt: skip
+    from_context = [getattr(context, name) for name in learned]
+    x, y = _ReversibleFunction.apply(layers, learned, len(parameters), x, y, *parameters, *from_context)
     return x, y
 
 
-class _ThereAndBack(torch.autograd.Function):
-    """Forward without a graph; backward from the last layer to the first, each from its own end.
+class _ReversibleFunction(torch.autograd.Function):
+    """Forward without a graph; backward from the last layer to the first, each from its recomputed input.
 
-    All that has a gradient is an input, so that `torch.autograd.grad` sees it: the streams, weights, and what
-    positions or links add to the scores. Dropout falls again as it fell: the generator's states are kept.
+    All that has a gradient is an input, so that `torch.autograd.grad` sees it: the streams, the parameters, and what
+    positions or edges add to the scores. Dropout masks are drawn again from the stored states of the generators.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, layers: Sequence[Layer], learned: list[str], num_weights: int, x: Tensor, y: Tensor, *told: Tensor
+        ctx: Any,
+        layers: Sequence[ReversibleLayer],
+        learned: list[str],
+        num_parameters: int,
+        x: Tensor,
+        y: Tensor,
+        *inputs: Tensor,
     ) -> tuple[Tensor, Tensor]:
         device = x.device.type
         ctx.autocast = torch.amp.is_autocast_available(device) and (
             torch.is_autocast_enabled(device),
             torch.get_autocast_dtype(device),
         )
-        ctx.layers, ctx.learned, ctx.num_weights, ctx.random = layers, learned, num_weights, []
+        ctx.layers, ctx.learned, ctx.num_parameters, ctx.rng_states = layers, learned, num_parameters, []
         with _autocast(x, ctx.autocast):
             for layer in layers:
-                ctx.random.append(_random(x, layer))
+                ctx.rng_states.append(_rng_state(x, layer))
                 x = x + layer.attend(y)
-                ctx.random.append(_random(x, layer))
-                y = y + layer.think(x)
-        ctx.save_for_backward(x, y, *told)
+                ctx.rng_states.append(_rng_state(x, layer))
+                y = y + layer.feed_forward(x)
+        ctx.save_for_backward(x, y, *inputs)
         return x, y
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, to_x: Tensor, to_y: Tensor) -> tuple[Any, ...]:
+    def backward(ctx: Any, grad_x: Tensor, grad_y: Tensor) -> tuple[Any, ...]:
         x, y, *inputs = ctx.saved_tensors
-        # weights are taken from the modules themselves (the same, or torch had raised): graphs are built from those
-        told = [tensor.detach().requires_grad_() for tensor in inputs[ctx.num_weights :]]
+        # parameters are taken from the modules (unchanged, or torch had raised), since graphs are built from those
+        from_context = [tensor.detach().requires_grad_() for tensor in inputs[ctx.num_parameters :]]
         gradients: dict[Tensor, Tensor] = {}
-        states = list(ctx.random)
+        rng_states = list(ctx.rng_states)
 
-        def back(branch: Callable[[Tensor], Tensor], at: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
-            """What the branch adds at `at`, and its gradient there; those of all else are added up."""
-            wanted = [*_trained([layer]), *told]
-            at = at.detach().requires_grad_()
-            with torch.enable_grad(), _autocast(at, ctx.autocast), _replayed(at, states.pop()):
-                added = branch(at)
-            found = torch.autograd.grad(added, [at, *wanted], gradient.to(added.dtype), allow_unused=True)
-            for tensor, one in zip(wanted, found[1:]):
-                if one is not None:
-                    gradients[tensor] = gradients[tensor] + one if tensor in gradients else one
-            return added.detach(), found[0]
+        def backward_branch(
+            branch: Callable[[Tensor], Tensor], inner: Tensor, gradient: Tensor
+        ) -> tuple[Tensor, Tensor]:
+            """The branch's output for `inner`, and the gradient of `inner`; those of all else are accumulated."""
+            others = [*_trainable([layer]), *from_context]
+            inner = inner.detach().requires_grad_()
+            with torch.enable_grad(), _autocast(inner, ctx.autocast), _restored_rng(inner, rng_states.pop()):
+                output = branch(inner)
+            found = torch.autograd.grad(output, [inner, *others], gradient.to(output.dtype), allow_unused=True)
+            for tensor, grad in zip(others, found[1:]):
+                if grad is not None:
+                    gradients[tensor] = gradients[tensor] + grad if tensor in gradients else grad
+            return output.detach(), found[0]
 
         for layer in reversed(ctx.layers):
-            layer = Layer(layer.block, replace(layer.reading, **dict(zip(ctx.learned, told))))
-            added, more = back(layer.think, x, to_y)
-            y, to_x = y - added, to_x + more
-            added, more = back(layer.attend, y, to_x)
-            x, to_y = x - added, to_y + more
-        return None, None, None, to_x, to_y, *map(gradients.get, [*_trained(ctx.layers), *told])
+            layer = ReversibleLayer(layer.block, replace(layer.context, **dict(zip(ctx.learned, from_context))))
+            output, grad = backward_branch(layer.feed_forward, x, grad_y)
+            y, grad_x = y - output, grad_x + grad
+            output, grad = backward_branch(layer.attend, y, grad_x)
+            x, grad_y = x - output, grad_y + grad
+        return None, None, None, grad_x, grad_y, *map(gradients.get, [*_trainable(ctx.layers), *from_context])
 
 
-def _trained(layers: Sequence[Layer]) -> list[Tensor]:
-    """The weights of all layers that are to be trained, each once."""
-    return list(dict.fromkeys(w for layer in layers for w in layer.block.parameters() if w.requires_grad))
+def _trainable(layers: Sequence[ReversibleLayer]) -> list[Tensor]:
+    """The trainable parameters of all layers, each once."""
+    return list(dict.fromkeys(p for layer in layers for p in layer.block.parameters() if p.requires_grad))
 
 
-def _refuse_unless_reversible(block: nn.Module) -> None:
-    assert isinstance(block, Blocks)
-    if type(block).forward is not Block.forward:
+def _check_reversible(block: nn.Module) -> None:
+    """Raise ValueError for a block that `Reversible` does not support."""
+    assert isinstance(block, BaseBlock)
+    if type(block).forward is not PreNormBlock.forward:
         raise ValueError(
-            f"Reversible orders the parts of a block itself, and was given {type(block).__name__}; "
-            "pass Block with the parts that you want"
+            f"Reversible orders the components of a block itself, and was given {type(block).__name__}; "
+            "pass PreNormBlock with the components that you want"
         )
-    if block.crosses:
-        raise ValueError("Reversible reads no other sequence; use a Transformer for blocks with cross=True")
-    for added in (block.attention_added, block.mlp_added):
-        if type(added) is not Residual:
-            raise ValueError(f"{type(added).__name__} cannot be undone; Reversible takes the residual Residual")
+    if block.has_cross_attention:
+        raise ValueError("Reversible does not support cross-attention; use a Transformer")
+    for residual in (block.attention_residual, block.mlp_residual):
+        if type(residual) is not Residual:
+            raise ValueError(f"{type(residual).__name__} is not reversible; use the residual Residual")
     for module in block.modules():
-        if hasattr(module, "extra_loss"):
-            raise ValueError(
-                f"{type(module).__name__} has a loss of its own, whose graph Reversible does not keep; "
-                "use a Transformer"
-            )
+        if isinstance(module, AuxiliaryLoss):
+            name = type(module).__name__
+            raise ValueError(f"Reversible does not support the auxiliary loss of {name}; use a Transformer")
 
 
-Random = tuple[Tensor, Tensor | None] | None
+RNGState = tuple[Tensor, Tensor | None] | None
 
 
-def _random(x: Tensor, layer: Layer) -> Random:
-    """The generators' states, where something may be drawn."""
+def _rng_state(x: Tensor, layer: ReversibleLayer) -> RNGState:
+    """States of the CPU's and the device's generator while training, when dropout may draw; None in eval mode."""
     if not layer.block.training:
         return None
     return torch.get_rng_state(), torch.cuda.get_rng_state(x.device) if x.is_cuda else None
 
 
 @contextmanager
-def _replayed(x: Tensor, random: Random) -> Iterator[None]:
-    """Draws as from those states; afterwards it is as if nothing had been drawn."""
-    if random is None:
+def _restored_rng(x: Tensor, rng_state: RNGState) -> Iterator[None]:
+    """Within it the generators continue from `rng_state`; after it they are as before."""
+    if rng_state is None:
         yield
         return
     with torch.random.fork_rng([x.device] if x.is_cuda else []):
-        torch.set_rng_state(random[0])
-        if random[1] is not None:
-            torch.cuda.set_rng_state(random[1], x.device)
+        torch.set_rng_state(rng_state[0])
+        if rng_state[1] is not None:
+            torch.cuda.set_rng_state(rng_state[1], x.device)
         yield
 
 
 def _autocast(x: Tensor, state: tuple[bool, torch.dtype] | None) -> torch.autocast | nullcontext[None]:
-    """Precision as it was on the way there."""
+    """Autocast as it was in the forward pass."""
     if not state:
         return nullcontext()
     enabled, dtype = state

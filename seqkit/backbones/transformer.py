@@ -1,6 +1,6 @@
-"""A stack of blocks: one backbone for all modalities.
+"""Transformer: a stack of attention blocks, one backbone for all modalities.
 
-b batch · n tokens · m tokens of another sequence · p axes · d width · h heads
+b batch · n tokens · m tokens of the memory · p axes · d width · h heads
 """
 
 from __future__ import annotations
@@ -12,19 +12,23 @@ import torch
 from einops import rearrange
 from torch import Tensor, nn
 
-from seqkit.contract import Backbone, Cache, Embedded, TokenSpec
-from seqkit.layers.block import Block, Blocks
-from seqkit.layers.memory import LayerMemory
-from seqkit.layers.position import AttentionPosition
-from seqkit.layers.reading import Source
-from seqkit.layers.residual import Residual
-from seqkit.mask import who_reads_memory, who_reads_whom
+from seqkit.interfaces import Backbone, Cache, Embedded, TokenSpec
+from seqkit.nn.attention.context import AttentionContext, AttentionFeature, Memory
+from seqkit.nn.attention.kv_cache import LayerCache
+from seqkit.nn.attention.mask import attention_context, cross_attention_context
+from seqkit.nn.block import BaseBlock, PreNormBlock
+from seqkit.nn.dropout import InheritedDropout, check_probability
+from seqkit.nn.position.base import RelativePosition
+from seqkit.nn.residual import Residual
+
+OUTPUT_PROJECTIONS = ("out_proj", "down_proj")
+"""The last linear layer of a branch, whose output is added to the residual stream."""
 
 
-class LayersCache(Cache):
-    """What every layer keeps, which columns so far are real and where they stand, and the other sequence, if any."""
+class TransformerCache(Cache):
+    """A cache for each layer, padding and positions of the columns so far, and the encoder's output, if any."""
 
-    def __init__(self, layers: list[LayerMemory]):
+    def __init__(self, layers: list[LayerCache]):
         self.num_tokens = 0
         self.layers = layers
         self.valid: Tensor | None = None
@@ -33,20 +37,20 @@ class LayersCache(Cache):
 
     @property
     def past(self) -> tuple[Tensor, Tensor] | None:
-        """valid [b t] and positions [b t p] of what was read, or None at the start."""
+        """valid [b t] and positions [b t p] of the columns so far, or None at the start."""
         return None if self.valid is None or self.positions is None else (self.valid, self.positions)
 
     def append(self, valid: Tensor, positions: Tensor) -> None:
-        """Count the columns valid [b n] as read."""
+        """Add columns, valid [b n] and positions [b n p]."""
         past = self.past
         self.valid = valid if past is None else torch.cat([past[0], valid], dim=1)
         self.positions = positions if past is None else torch.cat([past[1], positions], dim=1)
         self.num_tokens += valid.shape[1]
 
-    def select(self, rows: Tensor) -> None:
+    def reorder(self, rows: Tensor) -> None:
         """Keep these examples, [b'] indices, in this order."""
         for layer in self.layers:
-            layer.select(rows)
+            layer.reorder(rows)
         if self.valid is not None and self.positions is not None:
             self.valid, self.positions = self.valid[rows], self.positions[rows]
         if self.memory is not None:
@@ -54,14 +58,17 @@ class LayersCache(Cache):
 
 
 class Transformer(Backbone):
-    """causal=True: a decoder, causal=False: an encoder; with blocks that cross, it reads another sequence too.
+    """Transformer (Vaswani et al. 2017): an encoder, with causal=True a decoder.
 
-    block: `(dim, num_heads) -> Blocks`; a variant is another block passed in. norm: of the last output.
-    input_norm: of what comes in (BERT); None: not.
-    position: what attention knows of positions (`Rotary()`); None: they must be added by the Embedder.
-    Weights start as GPT-2's: normal with std 0.02, branches' outputs divided by sqrt(2 depth) (Radford et al. 2019,
-    section 2.3).
-    Raises ValueError if dim is not a multiple of num_heads, or attention cannot do what causal, position or blocks ask.
+    With cross-attention in its blocks it is the decoder of an encoder–decoder.
+
+    block: `(dim, num_heads) -> BaseBlock`; a variant is another block passed in. norm: of the last output.
+    input_norm: of the embeddings (BERT); None: none. position: positions inside attention (`Rotary()`); None: they are
+    added to the embeddings. dropout: of residual branches and attention weights, unless a component has its own.
+    Weights are initialised as GPT-2's: normal with std 0.02, output projections divided by sqrt(2 depth) (Radford et
+    al. 2019, section 2.3).
+    Raises ValueError if dim is not a multiple of num_heads, or attention does not support what causal, position or
+    blocks require.
     """
 
     def __init__(
@@ -71,125 +78,131 @@ class Transformer(Backbone):
         *,
         num_heads: int = 8,
         causal: bool = False,
-        block: Callable[[int, int], Blocks] = Block,
+        block: Callable[[int, int], BaseBlock] = PreNormBlock,
         norm: Callable[[int], nn.Module] = nn.LayerNorm,
         input_norm: Callable[[int], nn.Module] | None = None,
-        position: AttentionPosition | None = None,
+        position: RelativePosition | None = None,
+        dropout: float = 0.0,
     ):
         super().__init__()
         if depth < 1:
             raise ValueError(f"depth={depth}; a transformer needs at least one block")
+        check_probability("dropout", dropout)
         self.dim, self.num_heads, self.causal = dim, num_heads, causal
         self.blocks = nn.ModuleList(block(dim, num_heads) for _ in range(depth))
         self.norm = norm(dim)
         self.input_norm = input_norm(dim) if input_norm is not None else None
         self.position = position
-        self._declare()
-        self._start()
+        self._declare_support()
+        self._init_weights()
+        for module in self.blocks.modules():
+            if isinstance(module, InheritedDropout):
+                module.inherit_dropout(dropout)
 
     @property
-    def _blocks(self) -> list[Blocks]:
-        return cast("list[Blocks]", list(self.blocks))
+    def _blocks(self) -> list[BaseBlock]:
+        return cast("list[BaseBlock]", list(self.blocks))
 
-    def _declare(self) -> None:
-        """What it can honour is what its attention can; what it needs and cannot have is refused."""
+    def _declare_support(self) -> None:
+        """The backbone supports what its attention does; a required feature that it does not support is refused."""
         first = self._blocks[0]
-        needed = {"causal" if self.causal else "both ways"}
+        required = AttentionFeature.CAUSAL if self.causal else AttentionFeature.BIDIRECTIONAL
         if self.position is not None:
-            needed |= self.position.needs
-            self.position.check(self.num_heads, self.dim // self.num_heads)
-        if first.crosses:
-            needed |= {"source"}
+            required |= self.position.requires
+            self.position.check_heads(self.num_heads, self.dim // self.num_heads)
+        if first.has_cross_attention:
+            required |= AttentionFeature.CROSS_ATTENTION
         for block in self._blocks:
-            block.refuse_unless_honoured(needed)
-        self._needed = frozenset(needed)
-        honours, self.dense = first.honours, first.dense
-        self.reads_links, self.reads_segments = "links" in honours, "segments" in honours
-        self.steps = "cache" in honours
-        self.reads_memory = first.crosses
-        self.reads_positions = self.position is not None
+            block.check_supported(required)
+        self._required = required
+        self.needs_mask = first.attention.needs_mask
+        self.supports_adjacency = AttentionFeature.ADJACENCY in first.supports
+        self.supports_segments = AttentionFeature.SEGMENTS in first.supports
+        self.supports_cache = AttentionFeature.CACHE in first.supports
+        self.is_encoder_decoder = first.has_cross_attention
+        self.uses_positions = self.position is not None
 
-    def _start(self) -> None:
+    def _init_weights(self) -> None:
         for name, module in self.blocks.named_modules():
             pointwise = isinstance(module, nn.Conv1d) and module.kernel_size == (1,)  # a linear layer by another name
             if isinstance(module, nn.Linear) or pointwise:
-                shrink = (2 * len(self.blocks)) ** -0.5 if name.endswith(".out") else 1.0
+                shrink = (2 * len(self.blocks)) ** -0.5 if name.endswith(OUTPUT_PROJECTIONS) else 1.0
                 nn.init.normal_(module.weight, std=0.02 * shrink)
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
-        for layer, block in enumerate(self.blocks):
+        for layer, block in enumerate(self._blocks):
             for name, module in block.named_modules():
                 if isinstance(module, Residual):
-                    module.at_depth(layer / max(len(self.blocks) - 1, 1))
-                if getattr(block, "zero_init", False) and name.split(".")[-1] == "out":
+                    module.set_drop_path(layer / max(len(self.blocks) - 1, 1))
+                if block.zero_init and name.endswith(OUTPUT_PROJECTIONS):
                     nn.init.zeros_(module.get_parameter("weight"))
 
-    def check(self, spec: TokenSpec) -> None:
-        """Raise ValueError if rotary heads have no channel pair for each axis, or links go unheard or are missed."""
+    def check_supported(self, spec: TokenSpec) -> None:
+        """Raise ValueError if the position does not support the axes, or adjacency is unsupported or missing."""
         if self.position is not None:
             self.position.check_axes(spec.num_axes, self.dim // self.num_heads)
-        if spec.num_links:
+        if spec.num_edge_types:
             for block in self._blocks:
-                block.refuse_unless_honoured(self._needed | {"links"})
-        elif any(block.needs_links for block in self._blocks):
+                block.check_supported(self._required | AttentionFeature.ADJACENCY)
+        elif any(block.attention.needs_adjacency for block in self._blocks):
             raise ValueError(
-                "this attention goes along links, and these tokens have none; use the mechanism ScaledDotProduct"
+                "this attention attends along edges, and these tokens have no adjacency; "
+                "use the mechanism ScaledDotProductAttention"
             )
 
     def forward(self, embedded: Embedded, cache: Cache | None = None) -> Tensor:
-        """Hidden vectors [b n d], zero where padded."""
-        kept = None if cache is None else _mine(cache)
-        self.refuse_unread(embedded)
-        reading = who_reads_whom(
+        """Hidden states [b n d], zero where padded."""
+        own_cache = None if cache is None else _checked(cache)
+        self.check_batch(embedded)
+        context = attention_context(
             embedded,
             causal=self.causal,
             num_heads=self.num_heads,
-            channels=self.dim // self.num_heads,
+            head_dim=self.dim // self.num_heads,
             position=self.position,
-            past=None if kept is None else kept.past,
-            dense=self.dense,
+            past=None if own_cache is None else own_cache.past,
+            needs_mask=self.needs_mask,
         )
-        source = self._source(embedded, kept)
+        memory = self._memory(embedded, own_cache)
         x = embedded.hidden if self.input_norm is None else self.input_norm(embedded.hidden)
         for layer, block in enumerate(self.blocks):
-            x = block(x, reading, None if kept is None else kept.layers[layer], source)
-        if kept is not None:
-            kept.append(embedded.valid, embedded.positions)
+            x = block(x, context, None if own_cache is None else own_cache.layers[layer], memory)
+        if own_cache is not None:
+            own_cache.append(embedded.valid, embedded.positions)
         return self.norm(x).masked_fill(~rearrange(embedded.valid, "b n -> b n 1"), 0.0)
 
-    def refuse_unread(self, embedded: Embedded) -> None:
-        """Raise ValueError for packed sequences or links that its attention would pass over."""
-        if embedded.segments is not None and not self.reads_segments:
-            raise ValueError("this attention cannot keep packed sequences apart; give each sequence its own row")
-        if embedded.links is not None and not self.reads_links:
-            raise ValueError("this attention cannot keep to links; use the mechanism ScaledDotProduct")
+    def check_batch(self, embedded: Embedded) -> None:
+        """Raise ValueError for packed sequences or an adjacency that its attention would ignore."""
+        if embedded.segments is not None and not self.supports_segments:
+            raise ValueError("this attention does not support segments; give each packed sequence its own row")
+        if embedded.adjacency is not None and not self.supports_adjacency:
+            raise ValueError("this attention does not support adjacency; use the mechanism ScaledDotProductAttention")
 
-    def _source(self, embedded: Embedded, kept: LayersCache | None) -> Source | None:
-        """The other sequence, remembered from the first step on."""
-        memory = embedded.memory if kept is None or kept.memory is None else kept.memory
-        if (memory is not None) != self.reads_memory:
-            wants = "reads another sequence, and was given none" if self.reads_memory else "reads no other sequence"
-            raise ValueError(f"this Transformer {wants}; blocks that cross go with `Embedded.memory`")
+    def _memory(self, embedded: Embedded, cache: TransformerCache | None) -> Memory | None:
+        """The encoder's output, or without an encoder the embedded source; kept in the cache from the first step on."""
+        memory = embedded.source if embedded.memory is None else embedded.memory
+        if cache is not None and cache.memory is not None:
+            memory = cache.memory
+        if (memory is not None) != self.is_encoder_decoder:
+            wants = "has cross-attention, and was given no source" if memory is None else "has no cross-attention"
+            raise ValueError(f"this Transformer {wants}; blocks with cross_attention=True go with a batch's `source`")
         if memory is None:
             return None
-        if kept is not None:
-            kept.memory = memory
-        reading = who_reads_memory(Embedded(embedded.hidden, embedded.positions, embedded.valid, memory=memory),
-                                   dense=self.dense)  # fmt: skip
-        return Source(memory.hidden, reading)
+        if cache is not None:
+            cache.memory = memory
+        context: AttentionContext = cross_attention_context(embedded.valid, memory.valid, needs_mask=self.needs_mask)
+        return Memory(memory.hidden, context)
 
     def init_cache(self, max_tokens: int) -> Cache:
         """An empty cache. Raises ValueError if not causal: later tokens would change earlier ones."""
         if not self.causal:
-            raise ValueError(
-                "this Transformer is not causal, so nothing it has read can be kept; build it with causal=True"
-            )
-        if not self.steps:
-            raise ValueError("this attention cannot go on step by step; generate with use_cache=False")
-        return LayersCache([block.init_memory(max_tokens) for block in self._blocks])
+            raise ValueError("this Transformer is not causal, so it has no cache; build it with causal=True")
+        if not self.supports_cache:
+            raise ValueError("this attention has no cache; generate with use_cache=False")
+        return TransformerCache([block.init_cache(max_tokens) for block in self._blocks])
 
 
-def _mine(cache: Cache) -> LayersCache:
-    if not isinstance(cache, LayersCache):
+def _checked(cache: Cache) -> TransformerCache:
+    if not isinstance(cache, TransformerCache):
         raise ValueError(f"a Transformer was given a {type(cache).__name__}; make its cache with init_cache")
     return cache

@@ -1,4 +1,4 @@
-"""Changes to raw training audio that leave its class as it is. For images take `torchvision.transforms.v2` as it is.
+"""Audio augmentation: random changes of a waveform that keep its class. For images, use `torchvision.transforms.v2`.
 
 Each is a plain callable from `Waveform` to `Waveform`; what it draws comes from torch's CPU generator, which the loader
 seeds for every example.
@@ -17,8 +17,8 @@ from torch.nn import functional as F
 from torchaudio.functional import add_noise, preemphasis
 from torchaudio.transforms import Resample
 
-from seqkit.contract import DataError
-from seqkit.tokenizers.audio import Waveform
+from seqkit.errors import DataError
+from seqkit.raw import Waveform
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Where data sets lie, and how a missing one is fetched: once, verified, moved into place in one step."""
+"""Data folder, and downloads into it: once, verified by SHA-256, whole or not at all."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from hashlib import file_digest
 from pathlib import Path
 from typing import Any
 
-from seqkit.contract import DataError
+from seqkit.errors import DataError
+from seqkit.progress import ProgressBar
 
 
 def data_folder() -> Path:
@@ -48,16 +49,16 @@ def writable(name: str) -> Path:
 
 
 def missing(name: str, what: str) -> DataError:
-    """The error for data that must be put in place by hand; `what` says what and how."""
+    """The error for data that the user must put in place; what: to put there, and how."""
     return DataError(f"{name} is not in {data_folder()}; {what}, or set SEQKIT_DATA to a folder that holds {name}")
 
 
 def fetch(url: str, sha256: str, name: str) -> Path:
     """The file `name` of the data folder, downloaded from `url` if it is not there yet.
 
-    name: path inside the data folder. sha256: 64 hex digits that the file must have, before and after.
-    Returns the path of the verified file; nothing half-written ever stands there.
-    Raises DataError where it can be neither found nor fetched, saying what to put where.
+    name: path inside the data folder. sha256: 64 hex digits, checked also where the file is there already.
+    Returns the path of the verified file; it is never half-written.
+    Raises DataError where it can be neither found nor downloaded, with what to put where.
     """
     found = find(name)
     if found is not None and _digest(found) == sha256:
@@ -76,9 +77,9 @@ def fetch(url: str, sha256: str, name: str) -> Path:
 
 
 def _may_write(folder: Path) -> bool:
-    """False: the folder, or the nearest one above it that exists, is read-only, be it by its mode alone (for root)."""
-    there = next((f for f in (folder, *folder.absolute().parents) if f.exists()), folder)
-    return os.access(there, os.W_OK) and bool(there.stat().st_mode & 0o222)
+    """False: the folder, or the nearest existing one above it, is read-only; its mode counts for root, too."""
+    existing = next((f for f in (folder, *folder.absolute().parents) if f.exists()), folder)
+    return os.access(existing, os.W_OK) and bool(existing.stat().st_mode & 0o222)
 
 
 def _digest(path: Path) -> str:
@@ -91,7 +92,7 @@ def _download(url: str, sha256: str, path: Path) -> None:
 
     logger = pooch.get_logger()
     level = logger.level
-    logger.setLevel(logging.WARNING)  # the progress bar says it already
+    logger.setLevel(logging.WARNING)  # the progress bar shows it already
     try:
         pooch.retrieve(url, f"sha256:{sha256}", fname=path.name, path=path.parent, downloader=_stream)
     finally:
@@ -100,19 +101,13 @@ def _download(url: str, sha256: str, path: Path) -> None:
 
 
 def _stream(url: str, output_file: Any, _pooch: Any) -> None:
-    """As pooch's own downloader, which leaves the connection open when it breaks, and with rich's bar for tqdm's."""
+    """Downloader for pooch, with our progress bar; pooch's own leaves the connection open when it breaks."""
     import requests
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("fetching {task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with (
-        requests.get(url, stream=True, timeout=30) as response,
-        Progress(*columns, console=Console(stderr=True)) as bar,
-        Path(output_file).open("wb") as file,
-    ):
+    with requests.get(url, stream=True, timeout=30) as response, Path(output_file).open("wb") as file:
         response.raise_for_status()
-        task = bar.add_task(url.rpartition("/")[2], total=int(response.headers.get("Content-Length", 0)) or None)
-        for chunk in response.iter_content(2**16):
-            file.write(chunk)
-            bar.advance(task, len(chunk))
+        total = int(response.headers.get("Content-Length", 0)) or None
+        with ProgressBar(f"fetching {url.rpartition('/')[2]}", total, in_bytes=True) as bar:
+            for chunk in response.iter_content(2**16):
+                file.write(chunk)
+                bar.update(file.tell())

@@ -1,4 +1,4 @@
-"""What a data set is: samples, split for training and test. Sources know files and packages, and no tokens."""
+"""Data sources: samples, split for training, validation and test. They know files and packages, and no tokens."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib import import_module
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from seqkit.contract import DataError
+from seqkit.errors import DataError
 
 
 class Sample(NamedTuple):
-    """One raw example and its label, or None: a class (int), measurements (floats), classes per token ([n] int64), or
-    a text (or several, any of which is right) to be written from it."""
+    """One raw example and its label: a class (int), measurements (floats), classes per token ([n] int64), or a target
+    text (or several, any of which is right); None: it has none."""
 
     raw: Any
     label: Any = None
@@ -23,7 +24,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Splits:
-    """The parts of a data set. valid None: the loader takes one from the training part. names: of classes, by label."""
+    """Splits of a data set. valid None: `DataModule` takes it from the training split. names: of classes, by label."""
 
     train: Sequence[Sample]
     test: Sequence[Sample]
@@ -31,8 +32,8 @@ class Splits:
     names: list[str] | None = None
 
 
-class Source(ABC):
-    """A data set: by name, or of the user's own files."""
+class DataSource(ABC):
+    """A data set with its splits: one known by name, or the user's own files."""
 
     @abstractmethod
     def splits(self) -> Splits:
@@ -53,13 +54,13 @@ class Files(Sequence[Sample]):
             return Files(self.paths[index], self.labels[index], self.read)
         return Sample(self.read(self.paths[index]), self.labels[index])
 
-    def where(self, index: int) -> str:
+    def sample_name(self, index: int) -> str:
         """The file of that sample, for messages."""
         return str(self.paths[index])
 
 
 class Named(Sequence[Sample]):
-    """Samples at hand, each with the name that messages give it."""
+    """Samples in memory, each with a name for messages."""
 
     def __init__(self, samples: Sequence[Sample], names: Sequence[str]):
         self.samples, self.names = samples, list(names)
@@ -72,7 +73,7 @@ class Named(Sequence[Sample]):
             return Named(self.samples[index], self.names[index])
         return self.samples[index]
 
-    def where(self, index: int) -> str:
+    def sample_name(self, index: int) -> str:
         """The name of that sample, for messages."""
         return self.names[index]
 
@@ -82,8 +83,8 @@ class Subset(Sequence[Sample]):
 
     def __init__(self, samples: Sequence[Sample], indices: Sequence[int]):
         self.samples, self.indices = samples, list(indices)
-        everything = labels_of(samples)
-        self.labels = [everything[i] for i in self.indices]
+        labels = labels_of(samples)
+        self.labels = [labels[i] for i in self.indices]
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -93,32 +94,32 @@ class Subset(Sequence[Sample]):
             return Subset(self.samples, self.indices[index])
         return self.samples[self.indices[index]]
 
-    def where(self, index: int) -> str:
-        """As the whole split says it."""
-        return where(self.samples, self.indices[index])
+    def sample_name(self, index: int) -> str:
+        """As in the whole split."""
+        return sample_name(self.samples, self.indices[index])
 
 
 def labels_of(samples: Sequence[Sample]) -> list[Any]:
-    """All labels, without reading files where the split knows them beforehand."""
+    """All labels; no file is read where the split has them in `labels`."""
     known = getattr(samples, "labels", None)
     return list(known) if known is not None else [sample.label for sample in samples]
 
 
-def where(samples: Sequence[Sample], index: int) -> str:
+def sample_name(samples: Sequence[Sample], index: int) -> str:
     """Name of a sample for messages: its file where it has one, its number otherwise."""
-    named = getattr(samples, "where", None)
+    named = getattr(samples, "sample_name", None)
     return named(index) if named is not None else f"sample {index}"
 
 
 def stratified(labels: Sequence[Any], fraction: float, seed: int) -> tuple[list[int], list[int]]:
-    """Two lists of indices, the second with `fraction` of each class (at least one where a class has two or more).
+    """Stratified split: two lists of indices, the second with `fraction` of each class (at least one of two or more).
 
     labels: ints are classes; anything else is one common stratum. Each list is in a random order.
     The order comes from SHA-256 of (seed, index), so a published split does not change with a library's generator.
     Raises ValueError if `fraction` is not between 0 and 1.
     """
     if not 0 <= fraction < 1:
-        raise ValueError(f"fraction is {fraction}; give the part to set aside, at least 0 and below 1")
+        raise ValueError(f"fraction is {fraction}; give the share to set aside, at least 0 and below 1")
     strata: dict[Any, list[int]] = {}
     for i in shuffled(len(labels), seed):
         strata.setdefault(labels[i] if isinstance(labels[i], int) else None, []).append(i)
@@ -126,7 +127,7 @@ def stratified(labels: Sequence[Any], fraction: float, seed: int) -> tuple[list[
     for members in strata.values():
         count = max(round(len(members) * fraction), 1) if fraction > 0 else 0
         aside.update(members[: min(count, len(members) - 1)])
-    order = shuffled(len(labels), -1 - seed)  # another order than the one that decided: its first ones are set aside
+    order = shuffled(len(labels), -1 - seed)  # not the order above, whose first ones are set aside
     return [i for i in order if i not in aside], [i for i in order if i in aside]
 
 
@@ -135,12 +136,21 @@ def shuffled(n: int, seed: int) -> list[int]:
     return sorted(range(n), key=lambda i: sha256(f"{seed} {i}".encode()).digest())
 
 
-def need(module: str, extra: str) -> Any:
+def import_optional(module: str, extra: str) -> Any:
     """An optional package. Raises DataError that says how to install it."""
     try:
         return import_module(module)
     except ImportError as error:
-        package = module.partition(".")[0]
-        raise DataError(
-            f'this data needs the package {package}, which is missing: pip install "seqkit[{extra}]"'
-        ) from error
+        raise _missing_package(module.partition(".")[0], extra) from error
+
+
+def optional_distribution(package: str, extra: str) -> Distribution:
+    """An optional package whose files are read without importing it. Raises DataError that says how to install it."""
+    try:
+        return distribution(package)
+    except PackageNotFoundError as error:
+        raise _missing_package(package, extra) from error
+
+
+def _missing_package(package: str, extra: str) -> DataError:
+    return DataError(f'this data needs the package {package}, which is missing: pip install "seqkit[{extra}]"')

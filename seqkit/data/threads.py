@@ -1,4 +1,4 @@
-"""One thread for work on many small tensors."""
+"""Thread count of torch for work on many small tensors."""
 
 from __future__ import annotations
 

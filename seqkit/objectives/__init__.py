@@ -1,11 +1,14 @@
-"""What to hide, what to predict, how wrong it was. An objective knows a task; it holds no weights."""
+"""Training objectives: what is masked, what is predicted, and the loss; without weights."""
 
-from typing import Any
+import lazy_loader
 
-from seqkit.registry import find, parts
-
-
-def __getattr__(name: str) -> Any:
-    if name in parts("objective"):
-        return find("objective", name).load()
-    raise AttributeError(f"module 'seqkit.objectives' has no attribute {name!r}")
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        "classify": ["Classify"],
+        "masked": ["Masked"],
+        "next_token": ["NextToken"],
+        "regress": ["Regress"],
+        "seq2seq": ["Seq2Seq"],
+    },
+)

@@ -1,4 +1,4 @@
-"""A class for every sequence or every token.
+"""Classification of sequences or of tokens.
 
 b batch · n tokens · k classes
 """
@@ -11,41 +11,42 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from seqkit.contract import IGNORE, DataError, Objective, Prepared, Score, TokenBatch
-from seqkit.embed import Embedder
-from seqkit.heads import PerSequence, PerToken, Pool
-from seqkit.objectives.next_token import cross_entropy, frequencies
+from seqkit.errors import DataError
+from seqkit.interfaces import IGNORE, LossOutput, ModelInput, Objective, TokenBatch
+from seqkit.nn.embedder import Embedder
+from seqkit.nn.heads import Pool, SequenceHead, TokenHead
+from seqkit.objectives.losses import cross_entropy, frequencies
 
 
 class Classify(Objective):
-    """Cross-entropy of class labels, in nats; tokens labelled IGNORE (-100) count for nothing.
+    """Classification: cross-entropy of class labels, in nats; tokens labelled IGNORE (-100) are left out.
 
-    per: "sequence" or "token". pool: how a sequence's tokens become one vector.
-    label_smoothing: share of the target spread over all classes (Szegedy et al. 2016, section 7), while training and in
-    the loss.
+    level: "sequence" or "token". pool: how a sequence's hidden states become one vector.
+    label_smoothing: share of the target spread over all classes (Szegedy et al. 2016, section 7), in training and in
+    evaluation.
     """
 
-    labelled = True
+    needs_labels = True
 
     def __init__(
-        self, *, per: Literal["sequence", "token"] = "sequence", pool: Pool = "mean", label_smoothing: float = 0.0
+        self, *, level: Literal["sequence", "token"] = "sequence", pool: Pool = "mean", label_smoothing: float = 0.0
     ):
         if not 0 <= label_smoothing < 1:
             raise ValueError(
                 f"label_smoothing={label_smoothing} is a share of the target; make it at least 0 and below 1"
             )
-        self.per, self.pool, self.label_smoothing = per, pool, label_smoothing
+        self.level, self.pool, self.label_smoothing = level, pool, label_smoothing
         self.names: list[str] = []
 
     def fit(self, labels: Sequence[Any], names: Sequence[str] | None) -> None:
-        """Learn what the classes are called, or, without names, how many there are."""
+        """Learn the names of the classes, or, without names, their number."""
         highest = max((int(torch.as_tensor(label).max()) for label in labels), default=-1)
         if names is None:
             names = [str(i) for i in range(highest + 1)]
         if highest >= len(names):
             raise DataError(f"a label is class {highest}, but there are {len(names)} classes, 0 to {len(names) - 1}")
         if len(names) < 2:
-            raise DataError(f"the training labels hold {len(names)} class, and telling classes apart needs two or more")
+            raise DataError(f"the training labels hold {len(names)} class; classification needs two or more")
         self.names = list(names)
 
     def state(self) -> dict[str, Any]:
@@ -57,46 +58,46 @@ class Classify(Objective):
         self.names = [str(name) for name in state["names"]]
 
     def head(self, embedder: nn.Module) -> nn.Module:
-        """Scores [b k] or [b n k]."""
+        """Logits [b k] or [b n k]."""
         assert isinstance(embedder, Embedder)
         if not self.names:
             raise ValueError(
                 "Classify does not know its classes yet; call fit(labels, names) before building the model"
             )
-        if self.per == "token":
-            return PerToken(embedder.dim, len(self.names))
-        return PerSequence(embedder.dim, len(self.names), pool=self.pool)
+        if self.level == "token":
+            return TokenHead(embedder.dim, len(self.names))
+        return SequenceHead(embedder.dim, len(self.names), pool=self.pool)
 
-    def prepare(self, batch: TokenBatch, label: Tensor | None) -> Prepared:
-        """Reads everything; the target is the label, [b] or [b n]."""
-        shape = batch.valid.shape if self.per == "token" else batch.valid.shape[:1]
+    def prepare(self, batch: TokenBatch, label: Tensor | None) -> ModelInput:
+        """The batch as it is; the target is the label, [b] or [b n]."""
+        shape = batch.valid.shape if self.level == "token" else batch.valid.shape[:1]
         if label is None or label.shape != shape or label.is_floating_point():
             got = "none" if label is None else f"{list(label.shape)} {label.dtype}"
-            raise DataError(f"labels are {got}; classifying per {self.per} needs whole numbers {list(shape)}")
+            raise DataError(f"labels are {got}; classification of each {self.level} needs integers {list(shape)}")
         known = label[label != IGNORE]
         if len(known) and not 0 <= int(known.min()) <= int(known.max()) < len(self.names):
             raise DataError(
                 f"labels run from {int(known.min())} to {int(known.max())}; "
                 f"there are classes 0 to {len(self.names) - 1}"
             )
-        return Prepared(batch, None, label)
+        return ModelInput(batch, None, label)
 
-    def score(self, prediction: Tensor, target: Tensor) -> Score:
-        """Sum of cross-entropies over targets that are not IGNORE."""
+    def loss(self, prediction: Tensor, target: Tensor) -> LossOutput:
+        """Cross-entropy of logits [b k] or [b n k], summed over the targets that are not IGNORE."""
         return cross_entropy(prediction, target, self.label_smoothing)
 
-    def constant(self, targets: Sequence[Tensor]) -> Callable[[Tensor], Tensor]:
-        """Always the training frequencies of the classes."""
+    def baseline(self, targets: Sequence[Tensor]) -> Callable[[Tensor], Tensor]:
+        """The training frequencies of the classes."""
         return frequencies(targets, len(self.names))
 
     def metrics(self) -> dict[str, Any]:
-        """Share of labels guessed right."""
+        """Accuracy."""
         from seqkit.objectives.metrics import Accuracy
 
         return {"accuracy": Accuracy()}
 
-    def answer(self, prediction: Tensor) -> list[Any]:
-        """The likeliest class's name per example (per token: a list of names)."""
+    def decode(self, prediction: Tensor) -> list[Any]:
+        """The name of the likeliest class per example (level "token": a list of names)."""
 
         def named(index: Any) -> Any:
             return [named(i) for i in index] if isinstance(index, list) else self.names[index]

@@ -1,4 +1,4 @@
-"""Hide some tokens and rebuild them: BERT's task for ids, the masked autoencoder's for vectors.
+"""Masked modelling: predict masked tokens, as BERT does for ids and the masked autoencoder for vectors.
 
 b batch · n tokens · f features · v vocabulary
 """
@@ -12,24 +12,24 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqkit.contract import IGNORE, Objective, Prepared, Score, TokenBatch
-from seqkit.embed import Embedder
-from seqkit.heads import PerToken
-from seqkit.objectives.next_token import cross_entropy, frequencies
+from seqkit.interfaces import IGNORE, LossOutput, ModelInput, Objective, TokenBatch
+from seqkit.nn.embedder import Embedder
+from seqkit.nn.heads import TokenHead
+from seqkit.objectives.losses import cross_entropy, frequencies
 
 
 class Masked(Objective):
-    """Hides `fraction` of each example's tokens (at least one) behind a learned vector and scores what is rebuilt.
+    """Masked modelling: `fraction` of each example's tokens (at least one) is replaced by the mask token and predicted.
 
-    Ids: cross-entropy in nats per hidden token (Devlin et al. 2019, task 1; all hidden ones are replaced, none kept or
-    swapped). Vectors: squared error, mean over features (He et al. 2022, section 3).
-    Hidden tokens stay in the sequence, so every backbone can do it except a causal one, which is refused: it could not
-    read what follows.
+    Ids: cross-entropy in nats per masked token (Devlin et al. 2019, task 1; all masked tokens are replaced, none kept
+    or swapped). Vectors: squared error, mean over features (He et al. 2022, section 3).
+    Masked tokens stay in the sequence, so every bidirectional backbone fits. A causal one is refused: it could not
+    attend to the tokens that follow.
     """
 
     causal = False
-    labelled = False
-    hides = True
+    needs_labels = False
+    uses_mask_token = True
 
     def __init__(self, *, fraction: float = 0.15):
         if not 0 < fraction < 1:
@@ -38,32 +38,32 @@ class Masked(Objective):
         self._ids, self._size = True, 0
 
     def head(self, embedder: nn.Module) -> nn.Module:
-        """Scores [b n v] of the vocabulary, or features [b n f]."""
+        """Logits [b n v] over the vocabulary, or features [b n f]."""
         assert isinstance(embedder, Embedder)
         self._ids, self._size = embedder.spec.ids, embedder.spec.vocab_size or embedder.spec.num_features
-        return PerToken(embedder.dim, self._size)
+        return TokenHead(embedder.dim, self._size)
 
-    def prepare(self, batch: TokenBatch, label: Tensor | None) -> Prepared:
-        """Which tokens are hidden is drawn from torch's global generator; evaluation seeds it, so that it repeats."""
+    def prepare(self, batch: TokenBatch, label: Tensor | None) -> ModelInput:
+        """Draws the masked tokens from torch's global generator, which evaluation seeds, so that they repeat."""
         noise = torch.rand(batch.valid.shape, device=batch.valid.device).masked_fill(~batch.valid, 2.0)
         rank = noise.argsort(dim=1).argsort(dim=1)
-        count = (batch.valid.sum(dim=1, keepdim=True) * self.fraction).round().clamp(min=1)
-        hide = (rank < count) & batch.valid
+        num_masked = (batch.valid.sum(dim=1, keepdim=True) * self.fraction).round().clamp(min=1)
+        masked = (rank < num_masked) & batch.valid
         if self._ids:
-            return Prepared(batch, hide, batch.content.masked_fill(~hide, IGNORE))
-        missing = torch.full_like(batch.content, torch.nan)
-        return Prepared(batch, hide, torch.where(hide[..., None], batch.content, missing))
+            return ModelInput(batch, masked, batch.content.masked_fill(~masked, IGNORE))
+        nothing = torch.full_like(batch.content, torch.nan)
+        return ModelInput(batch, masked, torch.where(masked[..., None], batch.content, nothing))
 
-    def score(self, prediction: Tensor, target: Tensor) -> Score:
-        """Over the hidden tokens: target is IGNORE (ids) or NaN (vectors) elsewhere."""
+    def loss(self, prediction: Tensor, target: Tensor) -> LossOutput:
+        """Loss over the masked tokens; elsewhere the target is IGNORE (ids) or NaN (vectors)."""
         if self._ids:
             return cross_entropy(prediction, target)
-        hidden = ~target[..., 0].isnan()
-        predicted, truth = prediction[hidden].float(), target[hidden]
-        loss = F.mse_loss(predicted, truth, reduction="none").mean(dim=-1).sum()
-        return Score(loss, hidden.sum(), predicted.detach(), truth)
+        masked = ~target[..., 0].isnan()
+        preds, target = prediction[masked].float(), target[masked]
+        loss = F.mse_loss(preds, target, reduction="none").mean(dim=-1).sum()
+        return LossOutput(loss, masked.sum(), preds.detach(), target)
 
-    def constant(self, targets: Sequence[Tensor]) -> Callable[[Tensor], Tensor]:
+    def baseline(self, targets: Sequence[Tensor]) -> Callable[[Tensor], Tensor]:
         """Ids: the training frequencies. Vectors: the mean of the training tokens."""
         if self._ids:
             return frequencies(targets, self._size)
@@ -71,7 +71,7 @@ class Masked(Objective):
         return lambda target: mean.expand_as(target)
 
     def metrics(self) -> dict[str, Any]:
-        """Ids: share rebuilt exactly. Vectors: share of the variance of the hidden tokens that is explained."""
-        from seqkit.objectives.metrics import Accuracy, Explained
+        """Ids: accuracy. Vectors: explained share of the variance of the masked tokens (R²)."""
+        from seqkit.objectives.metrics import Accuracy, R2Score
 
-        return {"accuracy": Accuracy()} if self._ids else {"explained": Explained()}
+        return {"accuracy": Accuracy()} if self._ids else {"explained": R2Score()}

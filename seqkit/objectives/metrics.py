@@ -1,4 +1,7 @@
-"""torchmetrics as the objectives use them. Imported late: torchmetrics takes seconds to import."""
+"""Metrics and the mean loss, as torchmetrics. Imported late: torchmetrics takes seconds to import.
+
+b batch · a references · t tokens · m predictions · f features
+"""
 
 from __future__ import annotations
 
@@ -6,33 +9,36 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
-from seqkit.contract import IGNORE
+from seqkit.interfaces import IGNORE
 
 
 class Accuracy(Metric):
-    """Share of predicted ids that equal the truth, whatever the number of classes."""
+    """Share of predicted ids that equal their target, whatever the number of classes."""
 
     full_state_update = False
-    right: Tensor
+    correct: Tensor
     count: Tensor
 
     def __init__(self) -> None:
         super().__init__()
-        self.add_state("right", torch.tensor(0), dist_reduce_fx="sum")
+        self.add_state("correct", torch.tensor(0), dist_reduce_fx="sum")
         self.add_state("count", torch.tensor(0), dist_reduce_fx="sum")
 
-    def update(self, predicted: Tensor, truth: Tensor) -> None:
-        """predicted, truth: ids of one shape."""
-        self.right += (predicted == truth).sum()
-        self.count += truth.numel()
+    def update(self, preds: Tensor, target: Tensor) -> None:
+        """preds, target: ids of one shape."""
+        self.correct += (preds == target).sum()
+        self.count += target.numel()
 
     def compute(self) -> Tensor:
         """Between 0 and 1."""
-        return self.right / self.count
+        return self.correct / self.count
 
 
-class Explained(Metric):
-    """1 - squared error / squared distance from each feature's mean: 0 for predicting the mean, 1 for perfection."""
+class R2Score(Metric):
+    """R²: 1 - squared error / squared distance from each feature's mean; 0 for predicting the mean, 1 for no error.
+
+    As torchmetrics' R2Score with multioutput="variance_weighted", for any number of features.
+    """
 
     full_state_update = False
     error: Tensor
@@ -47,25 +53,25 @@ class Explained(Metric):
         for name in ("total", "squares"):
             self.add_state(name, torch.zeros(1, dtype=torch.float64), dist_reduce_fx="sum")
 
-    def update(self, predicted: Tensor, truth: Tensor) -> None:
-        """predicted, truth: [m f]."""
-        truth = truth.double()
-        self.error += (predicted.double() - truth).square().sum()
-        self.count += len(truth)
-        self.total = self.total + truth.sum(dim=0)
-        self.squares = self.squares + truth.square().sum(dim=0)
+    def update(self, preds: Tensor, target: Tensor) -> None:
+        """preds, target: [m f]."""
+        target = target.double()
+        self.error += (preds.double() - target).square().sum()
+        self.count += len(target)
+        self.total = self.total + target.sum(dim=0)
+        self.squares = self.squares + target.square().sum(dim=0)
 
     def compute(self) -> Tensor:
         """At most 1."""
-        spread = (self.squares - self.total.square() / self.count).sum()
-        return (1 - self.error / spread).float()
+        variation = (self.squares - self.total.square() / self.count).sum()
+        return (1 - self.error / variation).float()
 
 
-class TokenError(Metric):
-    """Insertions, deletions and substitutions to the nearest right sequence, over the length of that sequence.
+class TokenErrorRate(Metric):
+    """Insertions, deletions and substitutions to the nearest reference, over the length of that reference.
 
-    Both are summed over all examples first, as word and phoneme error rates are; of two that are as near, the shorter
-    counts. Above 1 where too much is written.
+    Both are summed over all examples first, as in word and phoneme error rates. Of two references as near, the shorter
+    counts. Above 1 where much more than a reference is generated.
     """
 
     full_state_update = False
@@ -77,24 +83,24 @@ class TokenError(Metric):
         self.add_state("errors", torch.tensor(0), dist_reduce_fx="sum")
         self.add_state("count", torch.tensor(0), dist_reduce_fx="sum")
 
-    def update(self, written: Tensor, truth: Tensor) -> None:
-        """written: ids [b t]; truth: [b a s], any of a is right (a row of IGNORE is none); IGNORE behind the end."""
+    def update(self, preds: Tensor, target: Tensor) -> None:
+        """preds: generated ids [b t], IGNORE after the end. target: references [b a t]; a row of IGNORE is none."""
         from torchmetrics.functional.text import edit_distance
 
-        for said, right in zip(written.tolist(), truth.tolist()):
-            texts = _answers(right)
-            distances = edit_distance([_as_text(said)] * len(texts), texts, reduction="none").tolist()
-            errors, length = min(zip(distances, map(len, texts)))
+        for generated, padded in zip(preds.tolist(), target.tolist()):
+            references = _references(padded)
+            distances = edit_distance([_as_text(generated)] * len(references), references, reduction="none").tolist()
+            errors, length = min(zip(distances, map(len, references)))
             self.errors += int(errors)
             self.count += length
 
     def compute(self) -> Tensor:
-        """0 where all is right."""
+        """0 where every sequence equals a reference."""
         return self.errors / self.count
 
 
-class SequenceError(Metric):
-    """Share of sequences that are none of the right ones."""
+class SequenceErrorRate(Metric):
+    """Share of generated sequences that equal none of their references."""
 
     full_state_update = False
     wrong: Tensor
@@ -105,10 +111,10 @@ class SequenceError(Metric):
         self.add_state("wrong", torch.tensor(0), dist_reduce_fx="sum")
         self.add_state("count", torch.tensor(0), dist_reduce_fx="sum")
 
-    def update(self, written: Tensor, truth: Tensor) -> None:
-        """written, truth: as `TokenError`'s."""
-        for said, right in zip(written.tolist(), truth.tolist()):
-            self.wrong += _as_text(said) not in _answers(right)
+    def update(self, preds: Tensor, target: Tensor) -> None:
+        """preds, target: as in `TokenErrorRate`."""
+        for generated, padded in zip(preds.tolist(), target.tolist()):
+            self.wrong += _as_text(generated) not in _references(padded)
             self.count += 1
 
     def compute(self) -> Tensor:
@@ -116,11 +122,33 @@ class SequenceError(Metric):
         return self.wrong / self.count
 
 
-def _answers(rows: list[list[int]]) -> list[str]:
-    """The right sequences among padded ones."""
+def _references(rows: list[list[int]]) -> list[str]:
+    """The references among padded rows."""
     return [_as_text(ids) for ids in rows if ids[0] != IGNORE]
 
 
 def _as_text(ids: list[int]) -> str:
     """A character for each id, as torchmetrics compares characters; IGNORE is left out."""
     return "".join(chr(i) for i in ids if i != IGNORE)
+
+
+class MeanLoss(Metric):
+    """Sum of losses over the number of predictions, over all batches and devices."""
+
+    full_state_update = False
+    loss: Tensor
+    count: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.add_state("loss", torch.tensor(0.0, dtype=torch.float64), dist_reduce_fx="sum")
+        self.add_state("count", torch.tensor(0), dist_reduce_fx="sum")
+
+    def update(self, loss: Tensor, count: Tensor) -> None:
+        """One batch's sum and count."""
+        self.loss += loss.double()
+        self.count += count
+
+    def compute(self) -> Tensor:
+        """NaN if nothing was predicted."""
+        return (self.loss / self.count).float()

@@ -1,4 +1,4 @@
-"""One or more numbers for every sequence or every token.
+"""Regression of one or more numbers per sequence or per token.
 
 b batch · n tokens · k targets
 """
@@ -13,32 +13,35 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
-from seqkit.contract import DataError, Objective, Prepared, Score, TokenBatch
-from seqkit.embed import Embedder
-from seqkit.heads import PerSequence, PerToken, Pool
+from seqkit.errors import DataError
+from seqkit.interfaces import LossOutput, ModelInput, Objective, TokenBatch
+from seqkit.nn.embedder import Embedder
+from seqkit.nn.heads import Pool, SequenceHead, TokenHead
 
 
 class Regress(Objective):
-    """Squared or Huber error of standardised targets; metrics are in the target's own unit.
+    """Regression: squared or Huber error of standardised targets; metrics are in the target's own unit.
 
-    per: "sequence" (labels: a number, or k of them) or "token" (one for each token, or k: tensors [n] or [n k]).
-    loss: "squared", or "huber" (linear beyond one standard deviation: outliers pull less). Mean and deviation of the
-    targets are fitted on the training labels.
-    A target that is NaN counts for nothing.
+    level: "sequence" (labels: a number, or k of them) or "token" (one for each token, or k: tensors [n] or [n k]).
+    pool: how a sequence's hidden states become one vector.
+    loss: "squared", or "huber" (linear beyond one standard deviation, so that outliers weigh less). Mean and standard
+    deviation of the targets are fitted on the training labels.
+    A target that is NaN is left out.
     """
 
-    labelled = True
+    needs_labels = True
 
     def __init__(
         self,
         *,
-        per: Literal["sequence", "token"] = "sequence",
+        level: Literal["sequence", "token"] = "sequence",
         pool: Pool = "mean",
         loss: Literal["squared", "huber"] = "squared",
     ):
-        self.per, self.pool, self.loss = per, pool, loss
+        self.level, self.pool = level, pool
+        self._error = F.mse_loss if loss == "squared" else F.huber_loss
         self.mean: list[float] = []
-        self.deviation: list[float] = []
+        self.std: list[float] = []
 
     def fit(self, labels: Sequence[Any], names: Sequence[str] | None) -> None:
         """Learn mean and standard deviation of each target."""
@@ -47,14 +50,14 @@ class Regress(Objective):
         if any(len(column) == 0 for column in known):
             raise DataError("a target has no value in the training data; check the label column")
         self.mean = [float(column.mean()) for column in known]
-        self.deviation = [float(column.std(correction=0)) or 1.0 for column in known]
+        self.std = [float(column.std(correction=0)) or 1.0 for column in known]
 
-    def encode_label(self, label: Any) -> Tensor:
-        """Numbers [k], or per token [n k]. Raises DataError where they are not as many as in the training data."""
+    def encode_target(self, label: Any) -> Tensor:
+        """Targets [k], or per token [n k]. Raises DataError where k is not that of the training data."""
         rows = self._rows(label).float()
         if rows.shape[1] != len(self.mean):
             raise DataError(f"label has {rows.shape[1]} targets; give {len(self.mean)}, as in the training data")
-        return rows[0] if self.per == "sequence" else rows
+        return rows[0] if self.level == "sequence" else rows
 
     def _rows(self, label: Any) -> Tensor:
         """A label as float64 [m k]: one row, or one for each token."""
@@ -62,50 +65,49 @@ class Regress(Objective):
             numbers = torch.as_tensor(label, dtype=torch.float64)
         except (TypeError, ValueError, RuntimeError) as error:
             raise DataError(f"label is {label!r}; give a number, or a tensor of them") from error
-        if self.per == "sequence":
+        if self.level == "sequence":
             return rearrange(numbers, "... -> 1 (...)")
         if numbers.ndim not in (1, 2):
             raise DataError(f"label has shape {list(numbers.shape)}; give one for each token, [n] or [n k]")
         return rearrange(numbers, "n -> n 1") if numbers.ndim == 1 else numbers
 
     def state(self) -> dict[str, Any]:
-        """Mean and deviation per target."""
-        return {"mean": self.mean, "deviation": self.deviation} if self.mean else {}
+        """Mean and standard deviation of each target."""
+        return {"mean": self.mean, "std": self.std} if self.mean else {}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Take back mean and deviation."""
-        self.mean, self.deviation = [float(x) for x in state["mean"]], [float(x) for x in state["deviation"]]
+        """Take back mean and standard deviation."""
+        self.mean, self.std = [float(x) for x in state["mean"]], [float(x) for x in state["std"]]
 
     def head(self, embedder: nn.Module) -> nn.Module:
-        """Standardised numbers [b k] or [b n k]."""
+        """Standardised predictions [b k] or [b n k]."""
         assert isinstance(embedder, Embedder)
         if not self.mean:
             raise ValueError("Regress does not know its targets yet; call fit(labels, names) before building the model")
-        if self.per == "token":
-            return PerToken(embedder.dim, len(self.mean))
-        return PerSequence(embedder.dim, len(self.mean), pool=self.pool)
+        if self.level == "token":
+            return TokenHead(embedder.dim, len(self.mean))
+        return SequenceHead(embedder.dim, len(self.mean), pool=self.pool)
 
-    def prepare(self, batch: TokenBatch, label: Tensor | None) -> Prepared:
-        """Reads everything; the target is the label, [b k] or [b n k]."""
-        shape = [*(batch.valid.shape if self.per == "token" else batch.valid.shape[:1]), len(self.mean)]
+    def prepare(self, batch: TokenBatch, label: Tensor | None) -> ModelInput:
+        """The batch as it is; the target is the label, [b k] or [b n k]."""
+        shape = [*(batch.valid.shape if self.level == "token" else batch.valid.shape[:1]), len(self.mean)]
         if label is not None and list(label.shape) == shape[:-1] and shape[-1] == 1:
             label = label[..., None]
         if label is None or list(label.shape) != shape:
             got = "none" if label is None else f"{list(label.shape)}"
-            raise DataError(f"labels are {got}; regression per {self.per} needs numbers {shape}")
-        return Prepared(batch, None, label.float())
+            raise DataError(f"labels are {got}; regression of each {self.level} needs numbers {shape}")
+        return ModelInput(batch, None, label.float())
 
-    def score(self, prediction: Tensor, target: Tensor) -> Score:
-        """Sum of errors of standardised targets over those that are not NaN."""
-        mean, deviation = (prediction.new_tensor(x, dtype=torch.float32) for x in (self.mean, self.deviation))
+    def loss(self, prediction: Tensor, target: Tensor) -> LossOutput:
+        """Error of standardised predictions [b k] or [b n k], summed over the targets that are not NaN."""
+        mean, std = (prediction.new_tensor(x, dtype=torch.float32) for x in (self.mean, self.std))
         known = ~target.isnan()
-        standard = ((target - mean) / deviation)[known]
-        error = F.mse_loss if self.loss == "squared" else F.huber_loss
-        loss = error(prediction.float()[known], standard, reduction="sum")
-        return Score(loss, known.sum(), (prediction.detach().float() * deviation + mean)[known], target[known])
+        standardised = ((target - mean) / std)[known]
+        loss = self._error(prediction.float()[known], standardised, reduction="sum")
+        return LossOutput(loss, known.sum(), (prediction.detach().float() * std + mean)[known], target[known])
 
-    def constant(self, targets: Sequence[Tensor]) -> Callable[[Tensor], Tensor]:
-        """Always the mean of the training targets, which is zero once standardised."""
+    def baseline(self, targets: Sequence[Tensor]) -> Callable[[Tensor], Tensor]:
+        """The mean of the training targets, which is zero when standardised."""
         return torch.zeros_like
 
     def metrics(self) -> dict[str, Any]:
@@ -114,7 +116,7 @@ class Regress(Objective):
 
         return {"rmse": MeanSquaredError(squared=False), "mae": MeanAbsoluteError()}
 
-    def answer(self, prediction: Tensor) -> list[Any]:
-        """Numbers in the target's unit; one target per example is a plain number."""
-        numbers = (prediction * prediction.new_tensor(self.deviation) + prediction.new_tensor(self.mean)).tolist()
-        return [x[0] for x in numbers] if self.per == "sequence" and len(self.mean) == 1 else numbers
+    def decode(self, prediction: Tensor) -> list[Any]:
+        """Predictions in the target's unit; a single target per example is a plain number."""
+        numbers = (prediction * prediction.new_tensor(self.std) + prediction.new_tensor(self.mean)).tolist()
+        return [x[0] for x in numbers] if self.level == "sequence" and len(self.mean) == 1 else numbers

@@ -1,4 +1,4 @@
-"""`make demo`: one recipe per modality through the same backbone class, and one page that shows them all."""
+"""`make demo`: one recipe per modality through the same backbone class, and one page with all of them."""
 
 from __future__ import annotations
 
@@ -10,25 +10,24 @@ from typing import Any
 
 from rich.console import Console
 
-from seqkit.configure import parse
-from seqkit.recipe import find_recipe, read_recipe
+from seqkit.config import complete, find_recipe
 from seqkit.report.page import write_overview
 from seqkit.report.table import result_table
-from seqkit.run import fit, new_folder
+from seqkit.runs.run import new_folder, run
 
 RECIPES = ("text/char-lm", "image/digits", "audio/spoken-digits", "graph/solubility")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Train each recipe, show one table and the path of one report.
+    """Train each recipe, print one table and the path of one report.
 
-    Gives 1 if one failed (the others still run) or was stopped (that is the end).
+    Returns 1 if one failed (the others still run) or was stopped (the others do not), else 0.
     """
-    front = argparse.ArgumentParser(prog="python -m seqkit.report.demo", description=__doc__)
-    front.add_argument("recipes", nargs="*", help=f"default: {' '.join(RECIPES)}")
-    front.add_argument("--preset", default="demo", help="variant of each recipe (default: demo)")
-    front.add_argument("--out", type=Path, help="folder for runs and report (default: runs/demo/TIME)")
-    args = front.parse_args(arguments)
+    parser = argparse.ArgumentParser(prog="python -m seqkit.report.demo", description=__doc__)
+    parser.add_argument("recipes", nargs="*", help=f"default: {' '.join(RECIPES)}")
+    parser.add_argument("--preset", default="demo", help="preset of each recipe (default: demo)")
+    parser.add_argument("--out", type=Path, help="folder for runs and report (default: runs/demo/TIME)")
+    args = parser.parse_args(arguments)
     console = Console(highlight=False)
     folder = args.out or new_folder("demo")
     runs: list[tuple[Path, dict[str, Any]]] = []
@@ -38,8 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             console.rule(f"{i} of {len(recipes)}: {name}", align="left")
             console.print(_first_line(name), soft_wrap=True, markup=False)
-            config = parse(read_recipe(name, args.preset))
-            runs.append((folder / config.recipe, fit(config, folder / config.recipe)))
+            config = complete(name, args.preset)
+            runs.append((folder / config["recipe"], run(config, folder / config["recipe"])))
             if not runs[-1][1]["finished"]:  # Ctrl-C ends the demo, not one recipe of it
                 failures.append(f"{name}: stopped before its end")
                 break
@@ -58,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _first_line(recipe: str) -> str:
-    """What a recipe says of itself."""
+    """The title of a recipe file."""
     return find_recipe(recipe)[1].read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
 
 

@@ -2,7 +2,7 @@
 
 Text and lines are drawn in INK, which `svg` turns into the text colour of the page that shows it, light or dark.
 
-k classes · m predictions · s steps
+k classes · m predictions · s points of a curve
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from seqkit.files import write_atomic
+
 INK = "#1b2733"
 BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, YELLOW = (
     "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#f0e442",
@@ -32,7 +34,8 @@ STYLE: dict[Any, Any] = {
     "font.size": 8.5, "axes.titlesize": 9.5, "axes.titlelocation": "left", "legend.fontsize": 8,
     "legend.frameon": False,
     "axes.spines.top": False, "axes.spines.right": False, "axes.linewidth": 0.7, "lines.linewidth": 1.4,
-    "xtick.major.width": 0.7, "ytick.major.width": 0.7, "svg.fonttype": "none", "text.parse_math": False,
+    "xtick.major.width": 0.7, "ytick.major.width": 0.7, "svg.fonttype": "none", "svg.hashsalt": "seqkit",
+    "text.parse_math": False,
 }  # fmt: skip
 """`with rc_context(STYLE)` around all that draws. Text is never mathematics: class names may hold a dollar sign."""
 
@@ -49,24 +52,26 @@ class Series:
     label: str
 
 
-def blank(width: float, height: float, *, columns: int = 1, rows: int = 1, **grid: Any) -> tuple[Figure, list[Axes]]:
-    """A figure of that size in inches and its axes, row by row. Call it within `rc_context(STYLE)`."""
+def new_figure(
+    width: float, height: float, *, columns: int = 1, rows: int = 1, **grid: Any
+) -> tuple[Figure, list[Axes]]:
+    """A figure of that size in inches and its subplots, row by row. Call it within `rc_context(STYLE)`."""
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, list(figure.subplots(rows, columns, squeeze=False, **grid).flat)
 
 
 @rc_context(STYLE)
 def curves(series: Sequence[Series], *, unit: str, baseline: float | None = None) -> Figure:
-    """Curves over optimiser steps, a constant prediction's value as a dashed line. unit: of the vertical axis."""
-    figure, (axes,) = blank(4.6, 2.7)
+    """Curves over optimiser steps, the constant baseline's value as a dashed line. unit: label of the vertical axis."""
+    figure, (axes,) = new_figure(4.6, 2.7)
     for one, color in zip(series, (BLUE, VERMILION, GREEN, PURPLE)):
-        lonely = "o" if len(one.x) < 3 else None
+        marker = "o" if len(one.x) < 3 else None
         noisy = len(one.x) > 200
-        axes.plot(one.x, one.y, color=color, label=one.label, marker=lonely, markersize=4, alpha=0.35 if noisy else 1)
+        axes.plot(one.x, one.y, color=color, label=one.label, marker=marker, markersize=4, alpha=0.35 if noisy else 1)
         if noisy:
-            axes.plot(*_smooth(one), color=color)
+            axes.plot(*_running_mean(one), color=color)
     if baseline is not None:
-        axes.axhline(baseline, color=INK, linestyle="--", linewidth=1, label="constant prediction (test)")
+        axes.axhline(baseline, color=INK, linestyle="--", linewidth=1, label="constant baseline (test)")
     axes.set(xlabel="optimiser steps", ylabel=unit)
     axes.legend()
     return figure
@@ -74,13 +79,13 @@ def curves(series: Sequence[Series], *, unit: str, baseline: float | None = None
 
 @rc_context(STYLE)
 def confusion(counts: np.ndarray, names: Sequence[str]) -> Figure:
-    """How often each true class (row) was taken for each other. counts: [k k]."""
+    """Confusion matrix. counts: [k k], target class (row), predicted class (column)."""
     k = len(names)
     side = min(5.4, 1.9 + 0.33 * k)
-    figure, (axes,) = blank(side + 0.5, side)
+    figure, (axes,) = new_figure(side + 0.5, side)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     image = axes.imshow(shares, cmap="cividis", vmin=0, vmax=1)
-    axes.set(xlabel="predicted class", ylabel="true class")
+    axes.set(xlabel="predicted class", ylabel="target class")
     if k <= MAX_NAMED:
         short = [name if len(name) <= 14 else f"{name[:13]}…" for name in names]
         axes.set_xticks(
@@ -94,18 +99,18 @@ def confusion(counts: np.ndarray, names: Sequence[str]) -> Figure:
             if number:
                 color = "#000000" if shares[row, column] > 0.55 else "#ffffff"
                 axes.text(column, row, str(int(number)), ha="center", va="center", color=color, fontsize=7)
-    figure.colorbar(image, ax=axes, label="share of the true class", shrink=0.8)
+    figure.colorbar(image, ax=axes, label="share of the target class", shrink=0.8)
     return figure
 
 
 @rc_context(STYLE)
-def scatter(truth: np.ndarray, predicted: np.ndarray, *, rmse: float) -> Figure:
-    """Predicted against true numbers [m], with the diagonal on which they agree."""
-    figure, (axes,) = blank(3.9, 3.5)
-    low, high = float(min(truth.min(), predicted.min())), float(max(truth.max(), predicted.max()))
+def scatter(target: np.ndarray, preds: np.ndarray, *, rmse: float) -> Figure:
+    """Predictions over targets [m], with the diagonal on which they agree."""
+    figure, (axes,) = new_figure(3.9, 3.5)
+    low, high = float(min(target.min(), preds.min())), float(max(target.max(), preds.max()))
     axes.plot([low, high], [low, high], color=INK, linewidth=0.8, linestyle="--", label="perfect")
-    axes.scatter(truth, predicted, s=9, color=BLUE, alpha=0.6, linewidths=0, label=f"test, RMSE {rmse:.3g}")
-    axes.set(xlabel="true (target's unit)", ylabel="predicted (target's unit)", aspect="equal")
+    axes.scatter(target, preds, s=9, color=BLUE, alpha=0.6, linewidths=0, label=f"test, RMSE {rmse:.3g}")
+    axes.set(xlabel="target", ylabel="prediction (target's unit)", aspect="equal")
     axes.legend()
     return figure
 
@@ -119,6 +124,9 @@ def svg(figure: Figure) -> str:
         figure.savefig(file, format="svg", transparent=True, metadata=empty, bbox_inches="tight", pad_inches=0.04)
     text = file.getvalue()
     text = text[text.index("<svg") :].replace(INK, "currentColor")
+    # a style sheet inside would be one of the whole page
+    text = re.sub(r"<style[^>]*>\*\{(.*?)\}</style>", "", text, count=1)
+    text = text.replace("<svg", '<svg style="stroke-linejoin: round; stroke-linecap: butt"', 1)
     prefix = f"f{sha256(text.encode()).hexdigest()[:8]}-"
     text = re.sub(r'(\sid="|"url\(#|\surl\(#|href="#)', lambda found: found[1] + prefix, text)
     return re.sub(
@@ -127,16 +135,18 @@ def svg(figure: Figure) -> str:
 
 
 def png(figure: Figure, path: Path) -> Path:
-    """Write the figure as a PNG of 150 dots per inch, making its folder."""
+    """Write the figure as a PNG of 150 dots per inch, whole or not at all, making its folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    file = io.BytesIO()
     with warnings.catch_warnings(), rc_context(STYLE):
         warnings.filterwarnings("ignore", message="Glyph .* missing from")  # a box stands for it
-        figure.savefig(path, dpi=150, facecolor="white", bbox_inches="tight", pad_inches=0.12)
+        figure.savefig(file, format="png", dpi=150, facecolor="white", bbox_inches="tight", pad_inches=0.12)
+    write_atomic(path, file.getvalue())
     return path
 
 
-def _smooth(one: Series) -> tuple[np.ndarray, np.ndarray]:
-    """Means over a fiftieth of the curve."""
+def _running_mean(one: Series) -> tuple[np.ndarray, np.ndarray]:
+    """The mean over a fiftieth of the curve."""
     width = max(2, len(one.x) // 50)
     kernel = np.ones(width) / width
     return np.convolve(one.x, kernel, "valid"), np.convolve(one.y, kernel, "valid")

@@ -1,4 +1,4 @@
-"""Results as a table for the terminal, and which of a run's numbers speaks for it."""
+"""Results as a table for the terminal, and which metric is a run's headline."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _BY_OBJECTIVE = {
     "Regress": ("rmse",),
     "NextToken": ("loss",),
     "Masked": ("explained", "loss"),
-    "Translate": ("sequence_error", "loss"),
+    "Seq2Seq": ("sequence_error", "loss"),
 }
 _ANY = ("rmse", "explained", "accuracy", "loss")
 
 
 class Headline(NamedTuple):
-    """The number that speaks for a run. baseline: the same of the best constant prediction; None: not measured.
+    """The main metric of a run. baseline: that of the best constant prediction; None: not measured.
 
-    unit: nothing for shares, which are shown in percent.
+    unit: empty for shares, which are shown in percent.
     """
 
     name: str
@@ -41,9 +41,9 @@ class Headline(NamedTuple):
 
 
 def headline(summary: dict[str, Any]) -> Headline:
-    """Accuracy of classification, RMSE of regression, nats a token of ids, explained share of vectors.
+    """Accuracy of classification, RMSE of regression, nats per token of ids, explained variance of vectors.
 
-    summary: what `summary.json` says; its key `objective` decides, without it the kind of metrics there are.
+    summary: what `summary.json` says; its key `objective` decides, or without it the metrics that there are.
     Raises ValueError if the run has no metrics.
     """
     metrics = summary["metrics"]
@@ -53,11 +53,11 @@ def headline(summary: dict[str, Any]) -> Headline:
             return Headline(
                 name, metrics[name], summary.get("baseline", {}).get(name), _UNITS.get((objective, name), "")
             )
-    raise ValueError(f"the run of {summary.get('recipe')} measured nothing; train it again")
+    raise ValueError(f"the run of {summary.get('recipe')} has no metrics; train it again")
 
 
-def shown(name: str, value: float | None) -> str:
-    """A metric as people write it: shares in percent, others with three decimals; a dash for none."""
+def format_metric(name: str, value: float | None) -> str:
+    """A metric as text: shares in percent, others with three decimals; a dash for none."""
     if value is None:
         return "–"
     if name in ("accuracy", "explained", "token_error", "sequence_error"):
@@ -66,19 +66,19 @@ def shown(name: str, value: float | None) -> str:
 
 
 def result_table(summaries: Sequence[dict[str, Any]]) -> Table:
-    """One row per run, 80 columns wide: metric, the constant baseline's, parameters, seconds of training."""
+    """One row per run, 80 columns wide: metric, baseline, parameters, seconds of training."""
     table = Table(
         box=box.SIMPLE_HEAD,
         show_edge=False,
         padding=0,
         collapse_padding=True,
         pad_edge=False,
-        caption="constant: what the best prediction that looks at no input scores on the same test part",
+        caption="baseline: the best constant prediction, on the same test split",
         caption_justify="left",
     )
     for name in ("recipe", "backbone", "metric"):
         table.add_column(name, no_wrap=True)
-    for name in ("test", "constant", "parameters", "seconds"):
+    for name in ("test", "baseline", "parameters", "seconds"):
         table.add_column(name, justify="right", no_wrap=True)
     for summary in summaries:
         metric = headline(summary)
@@ -86,8 +86,8 @@ def result_table(summaries: Sequence[dict[str, Any]]) -> Table:
             summary["recipe"],
             summary["backbone"],
             metric.label,
-            shown(metric.name, metric.value),
-            shown(metric.name, metric.baseline),
+            format_metric(metric.name, metric.value),
+            format_metric(metric.name, metric.baseline),
             f"{summary['num_parameters']:,}",
             f"{summary['wall_seconds']:.0f}",
         )

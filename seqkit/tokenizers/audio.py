@@ -1,13 +1,13 @@
-"""Sound as log-mel frames: one token per hop, positions count frames.
+"""Audio as log-mel frames: one token per hop, positions count frames.
 
-c channels · t samples · n frames · m mel bands
+c channels · t samples · n frames · m mel bands · s stacked frames
 """
 
 from __future__ import annotations
 
 import warnings
 from math import gcd, log
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -16,12 +16,14 @@ from torch import Tensor
 from torchaudio.functional import melscale_fbanks
 from torchaudio.transforms import MelSpectrogram, Resample
 
-from seqkit.contract import DataError, Tokenizer, Tokens, TokenSpec
+from seqkit.errors import DataError
+from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
 
 RANGE_DB = 30.0
-"""Normalising first lifts whatever is fainter than this below the clip's loudest: how deep a pause is says more about
-the recording than about the word, and the pauses' depth would otherwise set each band's mean and variance. On FSDD's
-speaker with pauses around his words, never heard in training, it is worth 17 points of accuracy (docs/decisions.md)."""
+"""Dynamic range that normalising keeps: whatever is fainter than this below the clip's loudest is lifted to it first.
+How deep a pause is depends more on the recording than on the word, and would otherwise set each band's mean and
+variance. On FSDD's speaker with pauses around his words, held out of training, this is worth 17 points of accuracy
+(docs/decisions.md)."""
 
 LOG_FLOOR = 1e-6
 """Added to the mel energies before the logarithm: about what the rounding of 16-bit samples leaves in a frame."""
@@ -32,16 +34,6 @@ _MAX_KERNEL = 2**24  # entries of a resampling kernel; rates without a common di
 _MAX_RESAMPLERS = 8
 
 
-class Waveform(NamedTuple):
-    """Sound as it was recorded.
-
-    samples: [t] or [c t] float, amplitude in [-1, 1]. sample_rate: in Hz.
-    """
-
-    samples: Tensor
-    sample_rate: int
-
-
 class LogMel(Tokenizer):
     """Log-mel frames of a waveform at any sample rate, `window_ms` wide, one every `hop_ms`.
 
@@ -49,10 +41,10 @@ class LogMel(Tokenizer):
     its upper bands then stay empty. The FFT is as long as the next power of two that holds a window.
     channels: "mono": more than one channel is an error; "mix": their mean; "first": channel 0.
     normalize: True: what is more than `RANGE_DB` fainter than the loudest is lifted to that, then each band of each
-    clip gets mean 0 and variance 1 over the frames, which takes away loudness, pauses' depth, the recording's colour.
-    Digital silence then has nothing to normalise and is refused; without it, it is taken.
-    stack: frames that a token sees: its own and as many on either side (at the ends the last one repeats), as in
-    Peddinti et al. 2015 (time-delay networks). stride: frames from one token to the next; 2 halves the tokens.
+    clip gets mean 0 and variance 1 over the frames, which removes loudness, depth of pauses and the recording's
+    spectral colour. Digital silence cannot be normalised and is refused; with False it is accepted.
+    stack: frames in a token: its own and as many on either side (at the ends the last one repeats), as in Peddinti et
+    al. 2015 (time-delay networks). stride: frames from one token to the next; 2 halves the tokens.
     When: speech and sound. Raises ValueError for an even stack, or where a band would fall between two frequencies of
     the FFT.
     """
@@ -111,7 +103,7 @@ class LogMel(Tokenizer):
         Raises DataError on no samples, NaN or infinite ones, integers, a shape that is not [t] or [c t], too many
         channels, and digital silence if it is to be normalised.
         """
-        wave = self._resampled(self._one_channel(_checked(raw)), int(raw[1]))
+        wave = self._resampled(self._one_channel(_checked_samples(raw)), int(raw[1]))
         if len(wave) < self.window_samples:
             wave = torch.cat([wave, wave.new_zeros(self.window_samples - len(wave))])
         if self._mel is None:
@@ -132,12 +124,12 @@ class LogMel(Tokenizer):
             content = content.clamp(min=float(content.max()) - RANGE_DB * log(10) / 10)
             content = content - content.mean(dim=0)
             content = content / content.std(dim=0, unbiased=False).clamp(min=_MIN_STD)
-        where = torch.arange(0, len(content), self.stride)
+        centres = torch.arange(0, len(content), self.stride)
         if self.stack > 1 or self.stride > 1:
-            around = torch.arange(self.stack) - self.stack // 2
-            seen = (rearrange(where, "n -> n 1") + around).clamp(0, len(content) - 1)
-            content = rearrange(content[seen], "n s m -> n (s m)")
-        return Tokens(content, rearrange(where.float(), "n -> n 1"))
+            offsets = torch.arange(self.stack) - self.stack // 2
+            frames = (rearrange(centres, "n -> n 1") + offsets).clamp(0, len(content) - 1)
+            content = rearrange(content[frames], "n s m -> n (s m)")
+        return Tokens(content, rearrange(centres.float(), "n -> n 1"))
 
     def _one_channel(self, samples: Tensor) -> Tensor:
         c, t = samples.shape
@@ -176,10 +168,12 @@ class LogMel(Tokenizer):
             )
 
 
-def _checked(raw: Any) -> Tensor:
-    """Samples [c t] float32 of a waveform that can be used."""
+def _checked_samples(raw: Any) -> Tensor:
+    """Samples [c t] float32 of a waveform. Raises DataError where it cannot be used."""
     if not isinstance(raw, tuple) or len(raw) != 2:
-        raise DataError(f"sound is a Waveform(samples, sample_rate), not {type(raw).__name__}; say its rate in Hz")
+        raise DataError(
+            f"audio is a Waveform(samples, sample_rate), not {type(raw).__name__}; give its sample rate in Hz"
+        )
     samples, rate = raw
     if isinstance(rate, bool) or not isinstance(rate, (int, np.integer)) or rate < 1:
         raise DataError(f"sample_rate is {rate!r}; give a positive integer, in Hz")

@@ -19,9 +19,9 @@ from seqkit.tokenizers.text import Text, checked_texts, utf8
 
 
 class BPE(Text):
-    """Subwords, byte-level: frequent byte sequences get an id of their own, so any text can be written, and read back.
+    """Subwords, byte-level: frequent byte sequences get an id of their own, so any text encodes and decodes exactly.
 
-    vocab_size: how many ids to train for, from 256 (bytes); a small text may give fewer.
+    vocab_size: number of ids to train for, from 256 (bytes); a small text may give fewer.
     The state is the JSON of the `tokenizers` library. What is not UTF-8 in generated ids is decoded as U+FFFD.
     When: larger corpora, shorter sequences.
     Raises ValueError if `vocab_size` is below 256 or the library is missing. Sennrich et al. 2016, Radford et al. 2019.
@@ -74,9 +74,9 @@ class BPE(Text):
             model = _library().Tokenizer.from_str(json.dumps(state))
         except Exception as error:  # the library raises bare Exception
             raise ValueError(f"state is not the JSON of a tokenizer: {error}") from None
-        parts = [(state.get(part) or {}).get("type") for part in ("model", "pre_tokenizer", "decoder")]
-        if parts != ["BPE", "ByteLevel", "ByteLevel"] or state.get("normalizer"):
-            raise ValueError(f"state is a tokenizer of {parts}; BPE reads back only what its own state() gave")
+        types = [(state.get(key) or {}).get("type") for key in ("model", "pre_tokenizer", "decoder")]
+        if types != ["BPE", "ByteLevel", "ByteLevel"] or state.get("normalizer"):
+            raise ValueError(f"state is a tokenizer of {types}; BPE loads only what its own state() gave")
         self._model = model
 
     def _fitted(self) -> Any:
@@ -85,7 +85,7 @@ class BPE(Text):
         return self._model
 
     def _ids(self, text: str) -> Tensor:
-        utf8(text)  # refuses what the library cannot take
+        utf8(text)  # a DataError for what the library cannot encode
         return torch.tensor(self._fitted().encode(text).ids)
 
     def _text(self, ids: np.ndarray) -> str:
@@ -106,7 +106,7 @@ def _library() -> Any:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Train without threads: once it has used them, the library writes to stderr whenever a loader worker is forked."""
+    """Train without threads: after using them, the library writes to stderr whenever a data loader worker is forked."""
     name = "TOKENIZERS_PARALLELISM"
     before = os.environ.get(name)
     os.environ[name] = "false"

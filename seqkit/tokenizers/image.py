@@ -13,16 +13,18 @@ import torch
 from einops import rearrange
 from torch import Tensor
 
-from seqkit.contract import DataError, Tokenizer, Tokens, TokenSpec
+from seqkit.errors import DataError
+from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
+from seqkit.raw import describe_tensor
 
 _SLACK = 1e-3  # rounding of whoever scaled the pixels
 
 
 class Patches(Tokenizer):
-    """p x q patches of a c x H x W image, row by row; a linear layer over them is ViT's patch convolution.
+    """p x q patches of a c x H x W image, row by row; a linear layer over them is ViT's patch embedding.
 
-    patch: pixels of a side, or (height, width). channels: 1 grey, 3 colour; others as they come.
-    resize: (height, width) in pixels that every image is brought to first (bilinear, antialiased; the aspect ratio is
+    patch: side in pixels, or (height, width). channels: 1 grey, 3 colour; any other number works too.
+    resize: (height, width) in pixels to which every image is resized first (bilinear, antialiased; the aspect ratio is
     not kept); None: images keep their size, which patches must tile.
     mean, std: pixels in [0, 1] become (pixel - mean) / std; one number, or one per channel.
     When: images of any size they tile. Raises ValueError on sizes below 1 or a std that is not positive.
@@ -68,7 +70,7 @@ class Patches(Tokenizer):
         image = _pixels(raw)
         if image.shape[0] != self.channels:
             raise DataError(
-                f"image {list(image.shape)} has {image.shape[0]} channels, but the tokenizer reads {self.channels}; "
+                f"image {list(image.shape)} has {image.shape[0]} channels, but the tokenizer takes {self.channels}; "
                 f"convert the image, or set channels={image.shape[0]}"
             )
         if 0 in image.shape:
@@ -79,7 +81,7 @@ class Patches(Tokenizer):
                 f"pixels go from {low:.4g} to {high:.4g}; give floats in [0, 1] without NaN, or uint8 from 0 to 255"
             )
         if self.resize is not None and image.shape[1:] != self.resize:
-            from torchvision.transforms.v2.functional import resize  # seconds to import, for those who ask for it
+            from torchvision.transforms.v2.functional import resize  # takes seconds to import, so only where it is used
 
             image = resize(image, list(self.resize), antialias=True)
         (p, q), (_, height, width) = self.patch, image.shape
@@ -93,13 +95,13 @@ class Patches(Tokenizer):
         return Tokens(content, rearrange([rows, columns], "a h w -> (h w) a"))
 
     def decode(self, tokens: Tokens) -> Tensor:
-        """The image [c H W] of patches in any order: content back in pixel values, each where its position says.
+        """The image [c H W] of patches in any order: content back in pixel values, each at its position.
 
-        Raises ValueError unless every place of a grid is filled once. A resized image comes back at its new size.
+        Raises ValueError unless every cell of a grid is filled once. A resized image comes back at its new size.
         """
-        (p, q), places = self.patch, tokens.positions.round().long()
-        h, w = (int(size) + 1 for size in places.max(dim=0).values)
-        index = places[:, 0] * w + places[:, 1]
+        (p, q), cells = self.patch, tokens.positions.round().long()
+        h, w = (int(size) + 1 for size in cells.max(dim=0).values)
+        index = cells[:, 0] * w + cells[:, 1]
         order = index.argsort()
         if len(index) != h * w or not torch.equal(index[order], torch.arange(h * w, device=index.device)):
             raise ValueError(
@@ -130,24 +132,22 @@ def _untiled(height: int, width: int, p: int, q: int) -> str:
 
 def _pixels(raw: Any) -> Tensor:
     """Any accepted image as float [c H W]; uint8 is divided by 255."""
-    mode = getattr(raw, "mode", None)  # a PIL image: known by its attributes, so that nothing is imported
+    mode = getattr(raw, "mode", None)  # a PIL image: recognised by its attributes, so that nothing is imported
     if isinstance(mode, str) and mode not in ("L", "RGB", "RGBA"):
-        raise DataError(
-            f"image has PIL mode {mode!r}, whose numbers are not pixel values in [0, 255]; use convert('RGB')"
-        )
+        raise DataError(f"image has PIL mode {mode!r}, whose values are not pixels in [0, 255]; use convert('RGB')")
     if isinstance(raw, np.ndarray) or isinstance(mode, str):
         array = np.asarray(raw)
-        usable = array.dtype.kind in "fu" and array.itemsize <= 8  # what torch has a type for
+        usable = array.dtype.kind in "fu" and array.itemsize <= 8  # torch has a dtype for it
         # a copy in this machine's byte order: PIL's memory is read-only, torch's is not
         image = torch.from_numpy(array.astype(array.dtype.newbyteorder("="))) if usable else None
         pattern = {2: "H W -> 1 H W", 3: "H W c -> c H W"}.get(array.ndim)
-        kind = f"array {list(array.shape)} {array.dtype}"
+        found = f"array {list(array.shape)} {array.dtype}"
     elif isinstance(raw, Tensor):
         image, pattern = raw, {2: "H W -> 1 H W", 3: "c H W -> c H W"}.get(raw.ndim)
-        kind = f"tensor {list(raw.shape)} {str(raw.dtype).removeprefix('torch.')}"
+        found = f"tensor {describe_tensor(raw)}"
     else:
         raise DataError(f"an image is a tensor [c H W], a NumPy array [H W c] or a PIL image, not {type(raw).__name__}")
     if image is None or pattern is None or not (image.is_floating_point() or image.dtype == torch.uint8):
-        raise DataError(f"image is {kind}; give a tensor [c H W] or an array [H W c] of floats in [0, 1] or of uint8")
+        raise DataError(f"image is {found}; give a tensor [c H W] or an array [H W c] of floats in [0, 1] or of uint8")
     image = rearrange(image, pattern)
     return image.float() / 255 if image.dtype == torch.uint8 else image.float()

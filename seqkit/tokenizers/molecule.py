@@ -1,4 +1,4 @@
-"""Molecules: one token per atom, links along bonds and by distance in bonds.
+"""Molecules: one token per atom, with an adjacency along bonds and by distance in bonds.
 
 n atoms · f features
 """
@@ -11,8 +11,9 @@ from typing import Any
 
 import torch
 
-from seqkit.contract import DataError, Tokenizer, Tokens, TokenSpec
-from seqkit.tokenizers.links import link, merge_edges, num_kinds
+from seqkit.errors import DataError
+from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
+from seqkit.tokenizers.adjacency import build_adjacency, merge_edges, num_adjacency_types
 
 ELEMENTS = ("H", "B", "C", "N", "O", "F", "Na", "Si", "P", "S", "Cl", "K", "Se", "Br", "I")
 BONDS = ("single", "double", "triple", "aromatic", "other")
@@ -21,36 +22,36 @@ _RINGS = (3, 4, 5, 6, 7, 8)
 
 
 class Molecule(Tokenizer):
-    """The atoms of a molecule as tokens; by default every pair of a connected molecule is linked by its distance.
+    """The atoms of a molecule as tokens; by default every pair of a connected molecule is adjacent, by its distance.
 
-    reach: bonds that a link may span; None: any. max_hops: from here on distances share one kind.
-    Kinds of link: 1 to 5 for a bond (single, double, triple, aromatic, other), then one for 2 bonds, for 3, and so on.
+    max_distance: most bonds between adjacent atoms; None: any. max_hops: from here on distances share one edge type.
+    Edge types: 1 to 5 for a bond (single, double, triple, aromatic, other), then one for 2 bonds, for 3, and so on.
     Content: what an atom is (element, neighbours, hydrogens, charge, hybridisation, rings, R or S) and what it adds to
     properties of the whole: logP and molar refraction (Crippen), polar surface (TPSA), surface (Labute), partial charge
-    (Gasteiger; 0 where that knows no parameters, as for metals), its hydrogens' share included; `feature_names`.
+    (Gasteiger; 0 where that has no parameters, as for metals), its hydrogens' share included; `feature_names`.
     When: SMILES and rdkit molecules. Raises ValueError if rdkit is missing. Wildman & Crippen 1999, Ertl et al. 2000,
     Labute 2000, Gasteiger & Marsili 1980, all as in rdkit.
     """
 
-    def __init__(self, *, reach: int | None = None, max_hops: int = 8) -> None:
+    def __init__(self, *, max_distance: int | None = None, max_hops: int = 8) -> None:
         try:
             import rdkit  # noqa: F401, only whether it is there
         except ImportError as error:
             raise ValueError('molecules need rdkit; pip install "seqkit[graph]"') from error
-        self.reach, self.max_hops = reach, max_hops
-        self._num_links = num_kinds(len(BONDS), reach, max_hops)
+        self.max_distance, self.max_hops = max_distance, max_hops
+        self._num_adjacency_types = num_adjacency_types(len(BONDS), max_distance, max_hops)
 
     def __repr__(self) -> str:
-        return f"Molecule(reach={self.reach}, max_hops={self.max_hops})"
+        return f"Molecule(max_distance={self.max_distance}, max_hops={self.max_hops})"
 
     @property
     def spec(self) -> TokenSpec:
-        """Vectors of atom features without axes, with links."""
-        return TokenSpec(num_features=len(self.feature_names), num_axes=0, num_links=self._num_links)
+        """Vectors of atom features without axes, with an adjacency."""
+        return TokenSpec(num_features=len(self.feature_names), num_axes=0, num_edge_types=self._num_adjacency_types)
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """What each of the f features says."""
+        """What each of the f features is."""
         return (
             *(f"element {symbol}" for symbol in (*ELEMENTS, "other")),
             *(f"{i} neighbours" for i in (*range(5), "5 or more")),
@@ -63,7 +64,7 @@ class Molecule(Tokenizer):
         )
 
     def encode(self, raw: Any, /) -> Tokens:
-        """A molecule as atom features [n f] in the order of its atoms; positions [n 0]; links, maybe none of them.
+        """A molecule as atom features [n f] in the order of its atoms; positions [n 0]; an adjacency, maybe empty.
 
         raw: SMILES, or an rdkit molecule, whose explicit hydrogens are tokens as other atoms are (a SMILES' are not).
         Raises DataError if a SMILES is invalid, rdkit refuses the molecule, or it has no atoms.
@@ -78,8 +79,10 @@ class Molecule(Tokenizer):
         edges = torch.tensor([[b.GetBeginAtomIdx() for b in bonds], [b.GetEndAtomIdx() for b in bonds]])
         types = torch.tensor([_bond_type(b) for b in bonds], dtype=torch.int64)
         edges, types = merge_edges(edges.long(), types, len(rows), directed=False)
-        links = link(edges, types, len(rows), num_edge_types=len(BONDS), reach=self.reach, max_hops=self.max_hops)
-        return Tokens(content, torch.zeros(len(rows), 0), links)
+        adjacency = build_adjacency(
+            edges, types, len(rows), num_edge_types=len(BONDS), max_distance=self.max_distance, max_hops=self.max_hops
+        )
+        return Tokens(content, torch.zeros(len(rows), 0), adjacency)
 
 
 def _molecule(chem: Any, raw: Any) -> Any:
@@ -93,7 +96,7 @@ def _molecule(chem: Any, raw: Any) -> Any:
             molecule = None
         if molecule is None:
             shown = raw if len(raw) <= 200 else f"{raw[:200]}…"
-            raise DataError(f"{shown!r} is not a valid SMILES: rdkit cannot read it; correct it or drop the molecule")
+            raise DataError(f"{shown!r} is not a valid SMILES: rdkit cannot parse it; correct it or drop the molecule")
     elif isinstance(raw, chem.Mol):
         molecule = chem.Mol(raw)
         try:
@@ -113,7 +116,7 @@ def _rows(chem: Any, molecule: Any) -> Iterator[list[float]]:
     from rdkit.Chem import Lipinski, rdMolDescriptors, rdPartialCharges
 
     n = molecule.GetNumAtoms()
-    # Crippen's types are defined with hydrogens present; those added here count for the atom they stand on
+    # Crippen's types are defined with hydrogens present; those added here count towards the atom they are bonded to
     full = chem.AddHs(molecule)
     owner = [*range(n), *(full.GetAtomWithIdx(i).GetNeighbors()[0].GetIdx() for i in range(n, full.GetNumAtoms()))]
     log_p, refraction = [0.0] * n, [0.0] * n

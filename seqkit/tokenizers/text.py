@@ -1,4 +1,4 @@
-"""Text as bytes, characters or words: one id per piece, positions count pieces.
+"""Text as bytes, characters or words: one id per token, positions count tokens.
 
 n tokens
 """
@@ -16,17 +16,18 @@ import torch
 from einops import rearrange
 from torch import Tensor
 
-from seqkit.contract import DataError, Tokenizer, Tokens, TokenSpec
+from seqkit.errors import DataError
+from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
 
 UNKNOWN = "\N{REPLACEMENT CHARACTER}"
-"""What `decode` writes for the id that stands for every unknown character or word."""
+"""The text of the id that all unknown characters or words share, in `decode`."""
 
 _WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
 _CLOSING, _OPENING = frozenset(".,;:!?)]}"), frozenset("([{")
 
 
 class Text(Tokenizer):
-    """What all tokenizers of text share: a `str` in, ids out, and back. Not to be used by itself."""
+    """Base class of text tokenizers: a `str` to ids and back."""
 
     @property
     def spec(self) -> TokenSpec:
@@ -36,20 +37,20 @@ class Text(Tokenizer):
     @property
     @abstractmethod
     def vocab_size(self) -> int:
-        """How many ids there are. Raises ValueError if it must be fitted first."""
+        """Number of ids. Raises ValueError if it must be fitted first."""
 
     @abstractmethod
     def _ids(self, text: str) -> Tensor:
-        """[n] int64, the pieces of a text that is not empty."""
+        """Ids [n] int64 of a text that is not empty."""
 
     @abstractmethod
     def _text(self, ids: np.ndarray) -> str:
         """The text of ids [n] that lie inside the vocabulary."""
 
     def encode(self, raw: Any, /) -> Tokens:
-        """A text as ids [n]; positions [n 1] count pieces from 0.
+        """A text as ids [n]; positions [n 1] count tokens from 0.
 
-        Raises DataError if `raw` is not a `str`, is empty, or holds what the tokenizer cannot take.
+        Raises DataError if `raw` is not a `str`, is empty, or holds what the tokenizer cannot encode.
         """
         ids = self._ids(_checked(raw))
         positions = rearrange(torch.arange(len(ids), dtype=torch.float32), "n -> n 1")
@@ -86,15 +87,15 @@ class Bytes(Text):
         return torch.from_numpy(np.frombuffer(utf8(text), np.uint8).astype(np.int64))
 
     def _text(self, ids: np.ndarray) -> str:
-        # a model may stop inside a character, so what is not UTF-8 is shown as U+FFFD and is no error
+        # a model may stop inside a character, so what is not UTF-8 becomes U+FFFD and is no error
         return ids.astype(np.uint8).tobytes().decode("utf-8", errors="replace")
 
 
 class Characters(Text):
-    """One id per character of an alphabet, which is given or fitted: the sorted set of the training text's characters.
+    """One id per character of an alphabet, given or fitted: the sorted set of the characters in the training texts.
 
     unknown: "error": a character outside the alphabet is a DataError; "unk": all share one more id, the last, which
-    `decode` writes as U+FFFD. An alphabet that is given stays: `fit` then changes nothing.
+    `decode` gives as U+FFFD. A given alphabet stays: `fit` then changes nothing.
     When: small corpora, character models.
     """
 
@@ -161,15 +162,15 @@ class Characters(Text):
     def _ids(self, text: str) -> Tensor:
         unk = len(self.alphabet)
         ids = self._table[np.minimum(_code_points(text), len(self._table) - 1)]
-        strange = ids < 0
-        if strange.any():
+        unknown = ids < 0
+        if unknown.any():
             if self.unknown == "error":
-                at = int(strange.argmax())
+                at = int(unknown.argmax())
                 raise DataError(
                     f"character {text[at]!r} (U+{ord(text[at]):04X}) at index {at} is not in the alphabet of {unk}; "
                     "fit on text that has it, remove it, or set unknown='unk'"
                 )
-            ids[strange] = unk
+            ids[unknown] = unk
         return torch.from_numpy(ids)
 
     def _text(self, ids: np.ndarray) -> str:
@@ -178,10 +179,10 @@ class Characters(Text):
 
 
 class Words(Text):
-    """One id per word, punctuation apart, for the `max_words` most frequent; id 0 is every other word.
+    """One id per word, punctuation apart, for the `max_words` most frequent; id 0 is every other (unknown) word.
 
-    lowercase: True: case is dropped. `decode` sets single spaces between words and none before closing punctuation:
-    line breaks, other spacing, dropped case and unknown words (U+FFFD) are not rebuilt.
+    lowercase: True: case is dropped. `decode` puts single spaces between words and none before closing punctuation:
+    line breaks, other spacing, dropped case and unknown words (U+FFFD) are lost.
     When: small closed vocabularies, classic baselines.
     """
 
@@ -262,18 +263,18 @@ def utf8(text: str) -> bytes:
     except UnicodeEncodeError as error:
         raise DataError(
             f"character {text[error.start]!r} at index {error.start} is half of a surrogate pair, which UTF-8 "
-            "cannot hold; read the file again with the encoding that it was written in"
+            "cannot hold; read the file again with the encoding in which it was saved"
         ) from None
 
 
 def _code_points(text: str) -> np.ndarray:
-    """[n] uint32; half surrogate pairs pass, so that every `str` has its code points."""
+    """[n] uint32; half surrogate pairs are allowed, so that every `str` has its code points."""
     return np.frombuffer(text.encode("utf-32-le", errors="surrogatepass"), np.uint32)
 
 
 def _checked(raw: Any) -> str:
     if not isinstance(raw, str):
-        raise DataError(f"a text tokenizer reads a str, but was given {type(raw).__name__}; decode or join it first")
+        raise DataError(f"a text tokenizer takes a str, but was given {type(raw).__name__}; decode or join it first")
     if not raw:
         raise DataError("the text is empty; an example needs at least one character")
     return raw

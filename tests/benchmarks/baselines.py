@@ -1,4 +1,4 @@
-"""What well-known methods reach on the recipes' own splits (scikit-learn; `pip install "seqkit[demo]"`).
+"""Results of classical methods on the recipes' own splits (scikit-learn; `pip install "seqkit[demo]"`).
 
 python tests/benchmarks/baselines.py
 """
@@ -15,38 +15,38 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from seqkit.data.audio import Fsdd, SpokenDigits
-from seqkit.data.graph import Solubility
-from seqkit.data.image import Mnist5k
-from seqkit.data.source import Source
+from seqkit.data.source import DataSource
+from seqkit.data.sources.audio import Fsdd, SpokenDigits
+from seqkit.data.sources.graph import Solubility
+from seqkit.data.sources.image import Mnist5k
 from seqkit.tokenizers.audio import LogMel
 
 
-def svm(train: np.ndarray, labels: list[int], test: np.ndarray, truth: list[int], *, scale: bool) -> float:
+def svm(train: np.ndarray, labels: list[int], test: np.ndarray, target: list[int], *, scale: bool) -> float:
     """Accuracy in % of an RBF support vector machine with C = 10."""
     machine = make_pipeline(StandardScaler(), SVC(C=10)) if scale else SVC(C=10)
-    return 100 * float(np.mean(machine.fit(train, labels).predict(test) == np.array(truth)))
+    return 100 * float(np.mean(machine.fit(train, labels).predict(test) == np.array(target)))
 
 
 def digits() -> float:
-    """Pixels of mnist-5k."""
+    """Accuracy in % on the pixels of mnist-5k."""
     splits = Mnist5k().splits()
-    pixels = {part: np.stack([s.raw.flatten().numpy() for s in getattr(splits, part)]) for part in ("train", "test")}
+    pixels = {split: np.stack([s.raw.flatten().numpy() for s in getattr(splits, split)]) for split in ("train", "test")}
     return svm(
         pixels["train"], [s.label for s in splits.train], pixels["test"], [s.label for s in splits.test], scale=False
     )
 
 
-def spoken(source: Source) -> float:
-    """Log-mel frames stretched to 32 of them."""
+def spoken(source: DataSource) -> float:
+    """Accuracy in % on log-mel frames, interpolated to 32 of them."""
     splits = source.splits()
     tokenizer = LogMel(8000, num_mels=40)
 
-    def stretched(raw: object) -> np.ndarray:
+    def interpolated(raw: object) -> np.ndarray:
         frames = tokenizer.encode(raw).content
         return F.interpolate(frames.T[None], 32, mode="linear").flatten().numpy()
 
-    train, test = (np.stack([stretched(s.raw) for s in part]) for part in (splits.train, splits.test))
+    train, test = (np.stack([interpolated(s.raw) for s in split]) for split in (splits.train, splits.test))
     return svm(train, [s.label for s in splits.train], test, [s.label for s in splits.test], scale=True)
 
 
@@ -67,8 +67,8 @@ def solubility() -> dict[str, float]:
     results = {}
     for name, features in (("Morgan counts", morgan.GetCountFingerprintAsNumPy), ("RDKit descriptors", descriptors)):
         train, test = (
-            np.array([features(s.raw) for s in part], dtype=np.float64).clip(-1e6, 1e6)
-            for part in (splits.train, splits.test)
+            np.array([features(s.raw) for s in split], dtype=np.float64).clip(-1e6, 1e6)
+            for split in (splits.train, splits.test)
         )
         forest = RandomForestRegressor(500, random_state=1, n_jobs=1).fit(train, [s.label for s in splits.train])
         results[name] = float(np.sqrt(np.mean((forest.predict(test) - [s.label for s in splits.test]) ** 2)))
@@ -80,7 +80,9 @@ def main() -> None:
     started = time.perf_counter()
     print(f"mnist-5k, RBF-SVM on pixels: {digits():.1f} %", flush=True)
     print(f"fsdd official, RBF-SVM on log-mels: {spoken(Fsdd()):.1f} %", flush=True)
-    folds = [spoken(Fsdd(held_out=who)) for who in ("george", "jackson", "lucas", "nicolas", "theo", "yweweler")]
+    folds = [
+        spoken(Fsdd(held_out=speaker)) for speaker in ("george", "jackson", "lucas", "nicolas", "theo", "yweweler")
+    ]
     print(
         f"fsdd leave one speaker out, RBF-SVM on log-mels: {np.mean(folds):.1f} % "
         f"({', '.join(f'{x:.1f}' for x in folds)})",

@@ -1,11 +1,11 @@
-"""Measures the claims of `recipes/README.md`: every recipe and backbone named there, several seeds, one core a run.
+"""Measures the numbers in `recipes/README.md`: every recipe and backbone there, several seeds, one core a run.
 
     python tests/benchmarks/claims.py                 # all of them, two at a time
-    python tests/benchmarks/claims.py char-lm fsdd    # those whose name holds one of the words
-    python tests/benchmarks/claims.py --show          # only the table of what was measured
+    python tests/benchmarks/claims.py fsdd GRU        # those whose name holds all of the words
+    python tests/benchmarks/claims.py --show          # only the table of finished runs
 
-Each run is a `seqkit fit` command in a process of its own; results are kept in runs/claims, so that a stopped
-measurement goes on where it was.
+Each run is a `seqkit fit` command in a process of its own. Results are in runs/claims, and finished runs are not
+repeated.
 """
 
 from __future__ import annotations
@@ -47,24 +47,27 @@ CLAIMS: dict[str, list[str]] = {
     "graph/solubility GRU": ["--preset", "gru"],
     "graph/solubility LSTM": ["--preset", "lstm"],
     "graph/karate": [],
-    **{f"audio/spoken-digits fsdd without {who}": [*FSDD, "--data.source.held_out", who] for who in SPEAKERS},
     **{
-        f"audio/spoken-digits fsdd {cell} without {who}": [
+        f"audio/spoken-digits fsdd without {speaker}": [*FSDD, "--data.source.held_out", speaker]
+        for speaker in SPEAKERS
+    },
+    **{
+        f"audio/spoken-digits fsdd {cell} without {speaker}": [
             "--preset",
             cell.lower(),
             *FSDD,
             "--data.source.held_out",
-            who,
+            speaker,
         ]
         for cell in ("GRU", "LSTM")
-        for who in SPEAKERS
+        for speaker in SPEAKERS
     },
 }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("words", nargs="*", help="only claims whose name holds one of these")
+    parser.add_argument("words", nargs="*", help="only claims whose name holds all of these")
     parser.add_argument("--only", nargs="*", default=[], help="only claims of exactly these names")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--jobs", type=int, default=2)
@@ -95,9 +98,9 @@ def measure(name: str, seed: int, folder: Path) -> str:
 
 
 def table(names: list[str], folder: Path) -> list[str]:
-    """Markdown rows: mean ± standard deviation over what was measured."""
+    """Markdown rows: mean ± standard deviation over the finished runs."""
     rows = [
-        "| recipe | metric | mean ± std | runs | constant | parameters | seconds |",
+        "| recipe | metric | mean ± std | runs | baseline | parameters | seconds |",
         "|---|---|---|---|---|---|---|",
     ]
     groups: dict[str, list[Path]] = {}
@@ -111,17 +114,17 @@ def table(names: list[str], folder: Path) -> list[str]:
         for metric in summaries[0]["metrics"]:
             values = [s["metrics"][metric] for s in summaries]
             spread = statistics.stdev(values) if len(values) > 1 else 0.0
-            constant = _figure(summaries[0]["baseline"].get(metric))
+            baseline = _figure(summaries[0]["baseline"].get(metric))
             seconds = statistics.mean(s["wall_seconds"] for s in summaries)
             rows.append(
                 f"| {title} | {metric} | {statistics.mean(values):.4f} ± {spread:.4f} | {len(values)} "
-                f"| {constant} | {summaries[0]['num_parameters']:,} | {seconds:.0f} |"
+                f"| {baseline} | {summaries[0]['num_parameters']:,} | {seconds:.0f} |"
             )
     return rows
 
 
 def _figure(value: float | None) -> str:
-    """A dash where nothing was measured: a constant prediction writes no sequence."""
+    """A dash where there is no baseline: a constant prediction generates no sequence."""
     return "–" if value is None else f"{value:.4f}"
 
 

@@ -1,14 +1,14 @@
 """Time and peak memory of every registered mechanism against the number of tokens, forward, and forward and backward.
 
     python tests/benchmarks/cost.py                     # n = 128 to 8,192, one thread
-    python tests/benchmarks/cost.py Window Linear       # those rows alone that begin with one of the words
+    python tests/benchmarks/cost.py Window Linear       # only rows that begin with one of the words
 
-One example, 4 heads of 64 channels, float32; the mechanism alone, without the projections around it. Each number of
-tokens runs in a fresh process (Linux). Time: processor time, the shortest of several runs, with freed memory kept by
-the process. Memory: the most that the process held, less what it held before, inputs and imports. Exponents: fitted to
-the last four sizes that ran.
+One example, 4 heads with a head_dim of 64, float32; the mechanism alone, without the projections around it. Each number
+of tokens runs in a fresh process (Linux). Time: processor time, the shortest of several runs, while the process keeps
+freed memory. Memory: peak resident memory, less what inputs and imports take. Exponents: fitted to the last four sizes
+that ran.
 
-n tokens · h heads · c channels of one head
+n tokens
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from rich.console import Console
 from rich.progress import Progress
 from torch import Tensor
 
-from seqkit.contract import Links
-from seqkit.layers.reading import Reading
-from seqkit.registry import find, parts
+from seqkit.interfaces import Adjacency
+from seqkit.nn.attention.context import AttentionContext
+from seqkit.registry import components, find
 
-HEADS, CHANNELS, LINKS = 4, 64, 8
+NUM_HEADS, HEAD_DIM, NUM_NEIGHBOURS = 4, 64, 8
 SIZES = [2**power for power in range(7, 14)]
 COLUMNS = {
     "time of forward, ms": ("forward", "time", 1e3),
@@ -44,61 +44,64 @@ COLUMNS = {
     "peak memory of forward without gradients, MB": ("forward", "memory", 1e-6),
     "peak memory of forward and backward, MB": ("both", "memory", 1e-6),
 }
-"""Title: what was measured, and the factor to its unit."""
+"""Title: pass, quantity, and the factor to its unit."""
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 """Of glibc's mallopt."""
 
 
-def everything(n: int) -> Reading:
-    return Reading()
+def bidirectional(n: int) -> AttentionContext:
+    return AttentionContext()
 
 
-def past(n: int) -> Reading:
-    return Reading(causal=True)
+def causal(n: int) -> AttentionContext:
+    return AttentionContext(is_causal=True)
 
 
-def ring(n: int) -> Reading:
-    """Each token is linked to the four before and the four after it."""
+def ring(n: int) -> AttentionContext:
+    """Edges from the four tokens before and the four after each token."""
     token = torch.arange(n)
-    steps = [step for step in range(-LINKS // 2, LINKS // 2 + 1) if step]
-    edges = torch.cat([torch.stack([token, (token + step) % n]) for step in steps], dim=1)
-    return Reading(links=Links(edges, torch.ones(edges.shape[1], dtype=torch.int64)))
+    steps = [step for step in range(-NUM_NEIGHBOURS // 2, NUM_NEIGHBOURS // 2 + 1) if step]
+    edge_index = torch.cat([torch.stack([(token + step) % n, token]) for step in steps], dim=1)
+    return AttentionContext(adjacency=Adjacency(edge_index, torch.ones(edge_index.shape[1], dtype=torch.int64)))
 
 
-def masked_ring(n: int) -> Reading:
-    """The same links as attention that scores every pair needs them."""
-    links = ring(n).links
-    assert links is not None
-    attend = torch.eye(n, dtype=torch.bool)
-    attend[links.edges[0], links.edges[1]] = True
-    return Reading(attend=attend[None, None])
+def masked_ring(n: int) -> AttentionContext:
+    """The same edges as an attention mask."""
+    adjacency = ring(n).adjacency
+    assert adjacency is not None
+    source, target = adjacency.edge_index
+    attn_mask = torch.eye(n, dtype=torch.bool)
+    attn_mask[target, source] = True
+    return AttentionContext(attn_mask=attn_mask[None, None])
 
 
 @dataclass(frozen=True)
 class Row:
-    """A mechanism with settings for n tokens, what it reads, and the exponents stated for time and memory."""
+    """A mechanism, the exponents stated for time and memory, its settings and its context for n tokens."""
 
     mechanism: str
     time: float
     memory: float
     settings: Callable[[int], dict[str, Any]] = lambda n: {}
-    reading: Callable[[int], Reading] = everything
+    context: Callable[[int], AttentionContext] = bidirectional
 
 
 ROWS = {
-    "ScaledDotProduct": Row("ScaledDotProduct", 2, 1),
-    "ScaledDotProduct, links as mask": Row("ScaledDotProduct", 2, 2, reading=masked_ring),
-    "Additive": Row("Additive", 2, 2),
-    "TopK, k 32": Row("TopK", 2, 2, lambda n: {"k": 32}),
-    "Window, size 128": Row("Window", 1, 1, lambda n: {"size": 128}),
-    "Window, size 128, causal": Row("Window", 1, 1, lambda n: {"size": 128}, past),
-    "Window, size 64, stride √n": Row("Window", 1.5, 1.5, lambda n: {"size": 64, "stride": math.isqrt(n)}),
-    "Edgewise, 8 links a token": Row("Edgewise", 1, 1, reading=ring),
-    "Linear": Row("Linear", 1, 1),
-    "Linear, causal": Row("Linear", 1, 1, reading=past),
-    "Performer, 128 features": Row("Performer", 1, 1, lambda n: {"num_features": 128}),
-    "Linformer, rank 128": Row("Linformer", 1, 1, lambda n: {"max_tokens": n, "rank": 128}),
-    "LSH, buckets of 32": Row("LSH", 1, 1, lambda n: {"bucket_size": 32}),  # n log n: 1 up to the sorting
+    "ScaledDotProductAttention": Row("ScaledDotProductAttention", 2, 1),
+    "ScaledDotProduct, edges as mask": Row("ScaledDotProductAttention", 2, 2, context=masked_ring),
+    "AdditiveAttention": Row("AdditiveAttention", 2, 2),
+    "TopK, k 32": Row("TopKAttention", 2, 2, lambda n: {"k": 32}),
+    "Window, size 128": Row("SlidingWindowAttention", 1, 1, lambda n: {"size": 128}),
+    "Window, size 128, causal": Row("SlidingWindowAttention", 1, 1, lambda n: {"size": 128}, causal),
+    "Window, size 64, stride √n": Row(
+        "SlidingWindowAttention", 1.5, 1.5, lambda n: {"size": 64, "stride": math.isqrt(n)}
+    ),
+    "Edge, 8 edges a token": Row("EdgeAttention", 1, 1, context=ring),
+    "LinearAttention": Row("LinearAttention", 1, 1),
+    "Linear, causal": Row("LinearAttention", 1, 1, context=causal),
+    "Performer, 128 features": Row("PerformerAttention", 1, 1, lambda n: {"num_features": 128}),
+    "Linformer, rank 128": Row("LinformerAttention", 1, 1, lambda n: {"max_tokens": n, "rank": 128}),
+    "LSH, buckets of 32": Row("LSHAttention", 1, 1, lambda n: {"bucket_size": 32}),  # n log n: 1 up to the sorting
 }
 
 
@@ -106,47 +109,47 @@ ROWS = {
 
 
 def prepare(row: Row, n: int) -> Callable[[bool], None]:
-    """Inputs for n tokens, and what runs over them: forward alone, or (True) backward too."""
-    mechanism = find("mechanism", row.mechanism).load()(HEADS, CHANNELS, **row.settings(n))
-    heads: list[Tensor] = [torch.randn(1, HEADS, n, CHANNELS) for _ in range(3)]
-    reading, direction = row.reading(n), torch.randn(1, HEADS, n, CHANNELS)
+    """A function that runs the mechanism over n tokens: forward alone, or (True) backward too."""
+    mechanism = find("mechanism", row.mechanism).load()(NUM_HEADS, HEAD_DIM, **row.settings(n))
+    qkv: list[Tensor] = [torch.randn(1, NUM_HEADS, n, HEAD_DIM) for _ in range(3)]
+    context, direction = row.context(n), torch.randn(1, NUM_HEADS, n, HEAD_DIM)
 
     def run(backward: bool) -> None:
-        for x in heads:
+        for x in qkv:
             x.requires_grad_(backward).grad = None
         mechanism.requires_grad_(backward).zero_grad()
-        read = mechanism(*heads, reading)
+        output = mechanism(*qkv, context)
         if backward:
-            read.backward(direction)
+            output.backward(direction)
 
     return run
 
 
 def peak() -> int:
-    """Bytes, the most that this process held since `forget_peak`."""
+    """Peak resident memory of this process since `reset_peak`, in bytes."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     (line,) = [line for line in status.splitlines() if line.startswith("VmHWM")]
     return 1024 * int(line.split()[1])
 
 
-def forget_peak() -> int:
-    """Give back what is free and start over; bytes held now."""
+def reset_peak() -> int:
+    """Return freed memory to the system and reset the peak; resident memory now, in bytes."""
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     return peak()
 
 
 def measure(row: Row, n: int) -> dict[str, dict[str, float]]:
-    """Seconds and bytes, of forward and of both."""
+    """Seconds and bytes, of the forward pass and of both passes."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     small = prepare(row, 64)
     for backward in (False, True):
-        small(backward)  # what loads at first use is no cost of n
+        small(backward)  # what loads at first use does not belong to n
     run = prepare(row, n)
     memory: dict[bool, int] = {}
     for backward in (False, True):
-        before = forget_peak()
+        before = reset_peak()
         run(backward)
         memory[backward] = peak() - before
     keep_memory()
@@ -157,8 +160,8 @@ def measure(row: Row, n: int) -> dict[str, dict[str, float]]:
 
 
 def keep_memory() -> None:
-    """Let the C library keep what is freed. By itself it asks the kernel for every block above 32 MB anew, and empty
-    pages cost as much time as the sums in them: all mechanisms would seem to slow down at some n."""
+    """Let the C library keep freed memory. By default it maps every block above 32 MB anew, and page faults take
+    as long as the arithmetic: all mechanisms would seem to slow down at some n."""
     libc = ctypes.CDLL(None)
     libc.mallopt(M_MMAP_MAX, 0)
     libc.mallopt(M_TRIM_THRESHOLD, -1)
@@ -179,7 +182,7 @@ def shortest(run: Callable[[], None]) -> float:
 
 
 def grow(label: str, gigabytes: float, seconds: float, advance: Callable[[], None]) -> dict[int, dict[str, Any]]:
-    """What was measured by n, up to the size that would go over either limit by the exponents stated."""
+    """Measurements by n, up to the size that would exceed either limit by the stated exponents."""
     row = ROWS[label]
     found: dict[int, dict[str, Any]] = {}
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -200,7 +203,7 @@ def grow(label: str, gigabytes: float, seconds: float, advance: Callable[[], Non
 
 
 def exponent(points: dict[int, float]) -> float:
-    """Slope of the logarithms of the last four, by least squares."""
+    """Slope of the last four points in log-log coordinates, by least squares."""
     last = sorted(points.items())[-4:]
     x, y = ([math.log(value) for value in values] for values in zip(*last))
     middle, level = sum(x) / len(x), sum(y) / len(y)
@@ -208,15 +211,15 @@ def exponent(points: dict[int, float]) -> float:
 
 
 def table(title: str, results: dict[str, dict[int, dict[str, Any]]]) -> str:
-    """Markdown. Left empty: skipped."""
-    part, kind, factor = COLUMNS[title]
+    """Markdown table; a skipped size is empty."""
+    passes, quantity, factor = COLUMNS[title]
     heads = [title, *(f"{n:,}" for n in SIZES), "exponent", "stated"]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for label, found in results.items():
-        points = {n: max(cost[part][kind] * factor, 0.1) for n, cost in found.items()}
+        points = {n: max(cost[passes][quantity] * factor, 0.1) for n, cost in found.items()}
         cells = [f"{points[n]:,.{0 if points[n] >= 9.95 else 1}f}" if n in points else "" for n in SIZES]
         fitted = f"{exponent(points):.2f}" if len(points) > 1 else ""
-        lines.append(f"| {label} | {' | '.join(cells)} | {fitted} | {getattr(ROWS[label], kind):g} |")
+        lines.append(f"| {label} | {' | '.join(cells)} | {fitted} | {getattr(ROWS[label], quantity):g} |")
     return "\n".join(lines)
 
 
@@ -230,7 +233,7 @@ def main() -> None:
     if args.one:
         print(json.dumps(measure(ROWS[args.one[0]], int(args.one[1]))))
         return
-    known = parts("mechanism")
+    known = components("mechanism")
     for name in set(known) - {row.mechanism for row in ROWS.values()}:
         print(f"{name} is registered and not measured: add a row to ROWS", file=sys.stderr)
     chosen = [label for label, row in ROWS.items() if row.mechanism in known]
@@ -241,7 +244,7 @@ def main() -> None:
         for label in chosen:
             bar.update(task, description=label)
             results[label] = grow(label, args.gigabytes, args.seconds, lambda: bar.advance(task))
-    print(f"{platform.machine()}, one thread, torch {torch.__version__}, {HEADS} heads of {CHANNELS}, float32\n")
+    print(f"{platform.machine()}, one thread, torch {torch.__version__}, {NUM_HEADS} heads of {HEAD_DIM}, float32\n")
     for title in COLUMNS:
         print(table(title, results) + "\n")
     print(f"Empty: it would take more than {args.gigabytes:g} GB or {args.seconds:g} s.")

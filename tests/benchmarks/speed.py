@@ -1,13 +1,13 @@
-"""Training speed on one core beside x-transformers, Hugging Face GPT-2 and `nn.TransformerEncoder`.
+"""Training speed on one core against x-transformers, Hugging Face GPT-2 and `nn.TransformerEncoder`.
 
     OMP_NUM_THREADS=1 python tests/benchmarks/speed.py            # both sizes, 7 rounds
 
-Causal language models: learned positions, pre-norm, GELU, a head of its own. Beside each peer stands a model of ours of
-the same composition with the same weights (copied; their outputs are compared before the clock runs): GPT-2's, with
-biases and GELU by tanh, or x-transformers' as it comes, with neither. A step is forward, cross-entropy, backward,
-clipping to 1 and fused AdamW. Rounds are interleaved in one process, so that a busy machine slows all alike; the ratio
-is taken within a round, and the median over rounds is printed. The clock is the processor time of the process, which
-waiting for a busy core does not add to. Nothing is asserted: machines are noisy.
+Causal language models: learned positions, pre-norm, GELU, an untied head. Each peer is compared with a model of ours of
+the same composition and weights (copied; the outputs are compared before the measurement): GPT-2's, with biases and
+tanh-approximated GELU, or x-transformers' default, with neither. A step is forward, cross-entropy, backward, clipping
+to 1 and fused AdamW. Rounds are interleaved in one process, so that a busy machine slows all alike; the ratio is taken
+within a round, and the median over rounds is printed. The clock is the processor time of the process, which does not
+count waiting for a busy core. No speed is asserted: machines are noisy.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ from rich.table import Table
 from torch import Tensor, nn
 
 from seqkit.backbones import Transformer
-from seqkit.contract import TokenBatch, TokenSpec
-from seqkit.layers.attention import Attention
-from seqkit.layers.block import Block
-from seqkit.layers.mlp import MLP
-from seqkit.layers.position import Learned
+from seqkit.interfaces import TokenBatch, TokenSpec
 from seqkit.model import Model
+from seqkit.nn.attention.multi_head import MultiHeadAttention
+from seqkit.nn.block import PreNormBlock
+from seqkit.nn.mlp import MLP
+from seqkit.nn.position.absolute import Learned
 from seqkit.objectives import NextToken
 
-VOCABULARY = 65
+VOCAB = 65
 SIZES = {"small": (4, 4, 128, 64, 12), "large": (6, 6, 384, 256, 8)}
 """depth, heads, width, tokens, batch: those of docs/decisions.md."""
 
 
 class Ours(nn.Module):
-    """seqkit's model, called with ids alone. plain: True: no biases in attention and norms, and GELU as it is."""
+    """seqkit's model, called with ids alone. plain: True: no biases in attention and norms, and exact GELU."""
 
     def __init__(self, depth: int, heads: int, dim: int, n: int, *, plain: bool = False):
         super().__init__()
         norm = partial(nn.LayerNorm, bias=not plain)
         mlp = partial(MLP, activation=partial(nn.GELU, approximate="none" if plain else "tanh"))
-        block = partial(Block, attention=partial(Attention, bias=not plain), mlp=mlp, norm=norm)
+        block = partial(PreNormBlock, attention=partial(MultiHeadAttention, bias=not plain), mlp=mlp, norm=norm)
         backbone = Transformer(dim, depth, num_heads=heads, causal=True, block=block, norm=norm)
         self.model = Model(
-            TokenSpec(vocab_size=VOCABULARY), backbone, NextToken(bias=False), position=partial(Learned, sizes=[n])
+            TokenSpec(vocab_size=VOCAB), backbone, NextToken(bias=False), position=partial(Learned, sizes=[n])
         )
 
     def forward(self, ids: Tensor) -> Tensor:
@@ -64,12 +64,12 @@ class Torch(nn.Module):
 
     def __init__(self, depth: int, heads: int, dim: int, n: int):
         super().__init__()
-        self.content, self.position = nn.Embedding(VOCABULARY, dim), nn.Embedding(n, dim)
+        self.content, self.position = nn.Embedding(VOCAB, dim), nn.Embedding(n, dim)
         layer = nn.TransformerEncoderLayer(
             dim, heads, 4 * dim, 0.0, partial(F.gelu, approximate="tanh"), batch_first=True, norm_first=True
         )
         self.stack = nn.TransformerEncoder(layer, depth, nn.LayerNorm(dim), enable_nested_tensor=False)
-        self.head = nn.Linear(dim, VOCABULARY, bias=False)
+        self.head = nn.Linear(dim, VOCAB, bias=False)
 
     def forward(self, ids: Tensor) -> Tensor:
         n = ids.shape[1]
@@ -84,11 +84,11 @@ class Torch(nn.Module):
         copy(self.head.weight, model.head.linear.weight)
         self.stack.norm.load_state_dict(model.backbone.norm.state_dict())
         for theirs, block in zip(self.stack.layers, model.backbone.blocks):
-            copy(theirs.self_attn.in_proj_weight, block.attention.qkv.weight)
-            copy(theirs.self_attn.in_proj_bias, block.attention.qkv.bias)
-            theirs.self_attn.out_proj.load_state_dict(block.attention.out.state_dict())
-            theirs.linear1.load_state_dict(block.mlp.widen.state_dict())
-            theirs.linear2.load_state_dict(block.mlp.out.state_dict())
+            copy(theirs.self_attn.in_proj_weight, block.attention.qkv_proj.weight)
+            copy(theirs.self_attn.in_proj_bias, block.attention.qkv_proj.bias)
+            theirs.self_attn.out_proj.load_state_dict(block.attention.out_proj.state_dict())
+            theirs.linear1.load_state_dict(block.mlp.up_proj.state_dict())
+            theirs.linear2.load_state_dict(block.mlp.down_proj.state_dict())
             theirs.norm1.load_state_dict(block.attention_norm.state_dict())
             theirs.norm2.load_state_dict(block.mlp_norm.state_dict())
 
@@ -101,7 +101,7 @@ class HuggingFace(nn.Module):
 
         super().__init__()
         config = GPT2Config(
-            vocab_size=VOCABULARY, n_positions=n, n_embd=dim, n_layer=depth, n_head=heads, resid_pdrop=0.0,
+            vocab_size=VOCAB, n_positions=n, n_embd=dim, n_layer=depth, n_head=heads, resid_pdrop=0.0,
             embd_pdrop=0.0, attn_pdrop=0.0, tie_word_embeddings=False, use_cache=False, bos_token_id=0, eos_token_id=0,
         )  # fmt: skip
         config._attn_implementation = "sdpa"
@@ -119,8 +119,8 @@ class HuggingFace(nn.Module):
         for layer, block in zip(theirs.transformer.h, model.backbone.blocks):
             layer.ln_1.load_state_dict(block.attention_norm.state_dict())
             layer.ln_2.load_state_dict(block.mlp_norm.state_dict())
-            pairs = ((layer.attn.c_attn, block.attention.qkv), (layer.attn.c_proj, block.attention.out))
-            for conv, linear in (*pairs, (layer.mlp.c_fc, block.mlp.widen), (layer.mlp.c_proj, block.mlp.out)):
+            pairs = ((layer.attn.c_attn, block.attention.qkv_proj), (layer.attn.c_proj, block.attention.out_proj))
+            for conv, linear in (*pairs, (layer.mlp.c_fc, block.mlp.up_proj), (layer.mlp.c_proj, block.mlp.down_proj)):
                 copy(conv.weight, linear.weight.T)
                 copy(conv.bias, linear.bias)
 
@@ -133,7 +133,7 @@ class XTransformers(nn.Module):
 
         super().__init__()
         self.model = TransformerWrapper(
-            num_tokens=VOCABULARY, max_seq_len=n, scaled_sinu_pos_emb=False, logits_dim=VOCABULARY,
+            num_tokens=VOCAB, max_seq_len=n, scaled_sinu_pos_emb=False, logits_dim=VOCAB,
             attn_layers=Decoder(
                 dim=dim, depth=depth, heads=heads, attn_dim_head=dim // heads, attn_flash=True, ff_glu=False,
             ),
@@ -149,15 +149,15 @@ class XTransformers(nn.Module):
         copy(theirs.to_logits.weight, model.head.linear.weight)
         norms = [(theirs.attn_layers.final_norm, model.backbone.norm)]
         layers = list(theirs.attn_layers.layers)
-        for reads, thinks, block in zip(layers[::2], layers[1::2], model.backbone.blocks):
-            norms += [(reads[0][0], block.attention_norm), (thinks[0][0], block.mlp_norm)]
-            attention, wide = reads[1], thinks[1].ff
-            parts = block.attention.qkv.weight.chunk(3)
-            for linear, weight in zip((attention.to_q, attention.to_k, attention.to_v), parts):
+        for attention_layer, mlp_layer, block in zip(layers[::2], layers[1::2], model.backbone.blocks):
+            norms += [(attention_layer[0][0], block.attention_norm), (mlp_layer[0][0], block.mlp_norm)]
+            attention, mlp = attention_layer[1], mlp_layer[1].ff
+            qkv = block.attention.qkv_proj.weight.chunk(3)
+            for linear, weight in zip((attention.to_q, attention.to_k, attention.to_v), qkv):
                 copy(linear.weight, weight)
-            copy(attention.to_out.weight, block.attention.out.weight)
-            wide[0][0].load_state_dict(block.mlp.widen.state_dict())
-            wide[2].load_state_dict(block.mlp.out.state_dict())
+            copy(attention.to_out.weight, block.attention.out_proj.weight)
+            mlp[0][0].load_state_dict(block.mlp.up_proj.state_dict())
+            mlp[2].load_state_dict(block.mlp.down_proj.state_dict())
         for norm, own in norms:
             copy(norm.gamma, own.weight - float(norm.unit_offset))
 
@@ -165,7 +165,7 @@ class XTransformers(nn.Module):
 GPT2, PLAIN = "seqkit, as GPT-2", "seqkit, as x-transformers"
 PEERS = {"nn.TransformerEncoder": Torch, "Hugging Face GPT-2": HuggingFace, "x-transformers": XTransformers}
 MATCHED = {"nn.TransformerEncoder": GPT2, "Hugging Face GPT-2": GPT2, "x-transformers": PLAIN}
-"""Which of ours is the same model."""
+"""Our model of the same composition."""
 
 
 def copy(theirs: Tensor, ours: Tensor) -> None:
@@ -175,7 +175,7 @@ def copy(theirs: Tensor, ours: Tensor) -> None:
 
 def step(model: nn.Module, optimizer: torch.optim.Optimizer, ids: Tensor) -> None:
     prediction = model(ids[:, :-1])
-    loss = F.cross_entropy(prediction.reshape(-1, VOCABULARY), ids[:, 1:].reshape(-1))
+    loss = F.cross_entropy(prediction.reshape(-1, VOCAB), ids[:, 1:].reshape(-1))
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
@@ -186,7 +186,7 @@ def measure(size: str, rounds: int, seconds: float, advance: Callable[[], None])
     """Tokens per second of each model in each round."""
     depth, heads, dim, n, b = SIZES[size]
     torch.manual_seed(0)
-    ids = torch.randint(VOCABULARY, (b, n + 1))
+    ids = torch.randint(VOCAB, (b, n + 1))
     models: dict[str, nn.Module] = {}
     for name, peer in PEERS.items():
         mine = MATCHED[name]
@@ -201,8 +201,8 @@ def measure(size: str, rounds: int, seconds: float, advance: Callable[[], None])
         for _ in range(2):
             step(model, optimizers[name], ids)
     speeds: dict[str, list[float]] = {name: [] for name in models}
-    for turn in range(rounds):
-        order = list(models)[turn % len(models) :] + list(models)[: turn % len(models)]
+    for i in range(rounds):
+        order = list(models)[i % len(models) :] + list(models)[: i % len(models)]
         for name in order:
             count, started = 0, time.process_time()
             while time.process_time() - started < seconds:

@@ -1,4 +1,4 @@
-"""What all tests of parity share: random weights everywhere, batches with padding, and one comparison.
+"""Shared by the parity tests: random weights, padded batches, state dicts under our names, and one comparison.
 
 b batch · n tokens · d width · i inputs · o outputs
 """
@@ -7,23 +7,23 @@ import torch
 from einops import rearrange
 from torch import nn
 
-from seqkit.contract import TokenBatch, Tokens
-from seqkit.embed import Embedder
+from seqkit.interfaces import TokenBatch, Tokens
+from seqkit.nn.embedder import Embedder
 
 ATOL = 1e-5
 """Largest absolute difference of two fp32 outputs that count as equal."""
 
 
-def shaken(module, std=0.1):
-    """The module evaluating, noise added to every parameter: no bias is left at 0 and no norm at 1."""
+def randomized(module, std=0.1):
+    """The module in eval mode, noise added to every parameter: no bias is left at 0 and no norm at 1."""
     with torch.no_grad():
         for p in module.parameters():
             p.add_(torch.randn_like(p) * std)
     return module.eval()
 
 
-class Reader(nn.Module):
-    """Tokens to hidden vectors: an Embedder of ours, then a backbone of ours."""
+class EmbeddedBackbone(nn.Module):
+    """Hidden states of a token batch: our Embedder, then our backbone."""
 
     def __init__(self, spec, backbone, position):
         super().__init__()
@@ -62,8 +62,8 @@ def transposed(theirs, name):
 
 
 def assert_equal(ours, theirs, valid=None):
-    """Equal to `ATOL` where valid, and not because there is nothing there."""
+    """Equal to `ATOL` where valid, and with outputs large enough to compare."""
     if valid is not None:
         ours, theirs = ours[valid], theirs[valid]
-    assert theirs.std() > 0.1, "the outputs are too small for the comparison to see anything"
+    assert theirs.std() > 0.1, "the outputs are too small for the comparison to notice anything"
     torch.testing.assert_close(ours, theirs, rtol=0, atol=ATOL)

@@ -1,0 +1,1 @@
+"""Analysis of a model: attention maps, parameters, FLOPs, memory."""

@@ -1,0 +1,130 @@
+"""Attention maps: the attention weights of every layer and head, recorded while a model runs.
+
+b batch · h heads · n queries · m keys
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from einops import rearrange, reduce
+from torch import Tensor, nn
+
+from seqkit.interfaces import TokenBatch
+from seqkit.model import Model
+from seqkit.nn.attention.context import AttentionContext
+from seqkit.nn.attention.multi_head import MultiHeadAttention
+
+
+@dataclass(frozen=True)
+class AttentionMap:
+    """Attention weights of one module in one forward pass.
+
+    name: of the module, such as `backbone.blocks.0.attention`. weights: [b h n m], rows sum to 1 (0 where every key is
+    masked). is_cross: True: cross-attention to another sequence; False: self-attention.
+    """
+
+    name: str
+    weights: Tensor
+    is_cross: bool
+
+    @property
+    def stack(self) -> str:
+        """The stack that it belongs to: "encoder", "decoder", "cross", or "" where the model is one stack."""
+        words = self.name.split(".")
+        return "cross" if self.is_cross else next((w for w in words if w in ("encoder", "decoder")), "")
+
+
+@contextmanager
+def record_attention_maps(model: nn.Module) -> Iterator[list[AttentionMap]]:
+    """Context in which forward passes of `model` record their maps; the list has them at its end.
+
+    An attention that runs several times in a pass (the steps of a recurrent decoder) gives one map, its queries in
+    order. The weights are computed again from the same queries and keys, so the model's output does not change.
+    The hooks are removed at the end. Raises ValueError, naming the mechanism, where one has no attention weights.
+    """
+    recorded: dict[str, AttentionMap] = {}
+    maps: list[AttentionMap] = []
+    with ExitStack() as hooks:
+        for name, module in model.named_modules():
+            if isinstance(module, MultiHeadAttention):
+                call: dict[str, bool] = {}
+                before = module.register_forward_pre_hook(partial(_note_memory, call), with_kwargs=True)
+                after = module.mechanism.register_forward_hook(partial(_record, name, call, recorded))
+                hooks.callback(before.remove)
+                hooks.callback(after.remove)
+        try:
+            yield maps
+        finally:
+            maps.extend(recorded.values())
+
+
+def _note_memory(call: dict[str, bool], _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Whether this call of `MultiHeadAttention.forward(x, context, cache, memory)` has a memory."""
+    call["is_cross"] = kwargs.get("memory") is not None or (len(args) > 3 and args[3] is not None)
+
+
+def _record(
+    name: str,
+    call: dict[str, bool],
+    recorded: dict[str, AttentionMap],
+    mechanism: Any,
+    args: tuple[Any, ...],
+    _output: Tensor,
+) -> None:
+    q, k, _, context = args[:4]
+    assert isinstance(context, AttentionContext)
+    with torch.no_grad():
+        weights = mechanism.attention_weights(q, k, context)
+    if name in recorded:
+        weights = torch.cat([recorded[name].weights, weights], dim=2)
+    recorded[name] = AttentionMap(name, weights, call["is_cross"])
+
+
+@torch.no_grad()
+def attention_maps(model: Model, batch: TokenBatch) -> list[AttentionMap]:
+    """The maps of one forward pass of `batch` in evaluation mode, in the order in which the attentions ran.
+
+    Raises ValueError where the model has no attention, or a mechanism that has no attention weights.
+    """
+    training = model.training
+    model.eval()
+    try:
+        with record_attention_maps(model) as maps:
+            model(batch)
+    finally:
+        model.train(training)
+    if not maps:
+        raise ValueError(f"{type(model.backbone).__name__} has no attention weights; train a Transformer")
+    return maps
+
+
+def entropy(weights: Tensor, valid: Tensor) -> Tensor:
+    """Entropy of each head's attention weights: [b h] nats, the mean over real queries. 0: one key; log m: all m alike.
+
+    weights: [b h n m]. valid: [b n], True = a real query. NaN for a head with weights below 0 (Linformer's mixtures).
+    """
+    nats = -torch.special.xlogy(weights, weights).sum(dim=-1)
+    real = rearrange(valid, "b n -> b 1 n").to(nats.dtype)
+    return (nats * real).sum(dim=-1) / real.sum(dim=-1)
+
+
+def rollout(maps: Sequence[AttentionMap]) -> Tensor:
+    """Attention rollout: how much each output token draws on each input token, [b n n], through all layers.
+
+    Each layer is the mean of its heads and, by half, the identity of the residual connection (Abnar and Zuidema 2020,
+    section 3). Raises ValueError where maps are of different sequences.
+    """
+    if not maps or any(one.is_cross or one.weights.shape != maps[0].weights.shape for one in maps):
+        raise ValueError("rollout follows one sequence through a stack: give the maps of its self-attentions, in order")
+    n = maps[0].weights.shape[-1]
+    itself = torch.eye(n, dtype=maps[0].weights.dtype, device=maps[0].weights.device)
+    total = itself
+    for one in maps:
+        total = (0.5 * reduce(one.weights, "b h n m -> b n m", "mean") + 0.5 * itself) @ total
+    return total

@@ -1,0 +1,62 @@
+"""Encoder–decoder: two backbones, of which the second generates one sequence from the first's output.
+
+b batch · n tokens of the target · m tokens of the source · d width
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from torch import Tensor
+
+from seqkit.interfaces import Backbone, Cache, Embedded, TokenSpec
+
+
+class EncoderDecoder(Backbone):
+    """Encoder and decoder (Sutskever et al. 2014; Vaswani et al. 2017, figure 1).
+
+    encoder: any bidirectional backbone. decoder: causal, with cross-attention: a `Transformer` whose blocks have
+    cross_attention=True, or an `RNNDecoder`.
+    Raises ValueError where one of them is neither, or widths differ.
+    """
+
+    def __init__(self, encoder: Backbone, decoder: Backbone):
+        super().__init__()
+        if encoder.causal or encoder.is_encoder_decoder:
+            raise ValueError(
+                f"the encoder ({type(encoder).__name__}) should be bidirectional and take one sequence; "
+                "build it with causal=False and blocks with cross_attention=False"
+            )
+        if not decoder.causal or not decoder.is_encoder_decoder:
+            raise ValueError(
+                f"the decoder ({type(decoder).__name__}) should be causal and attend to the encoder's output; "
+                "build it with causal=True and blocks with cross_attention=True"
+            )
+        if encoder.dim != decoder.dim:
+            raise ValueError(f"encoder and decoder differ in width ({encoder.dim} and {decoder.dim}); make them equal")
+        self.encoder, self.decoder = encoder, decoder
+        self.dim, self.causal, self.num_heads = decoder.dim, True, encoder.num_heads
+        self.supports_adjacency, self.is_encoder_decoder = encoder.supports_adjacency, True
+        self.uses_positions, self.is_recurrent = decoder.uses_positions, decoder.is_recurrent
+
+    def get_encoder(self) -> Backbone:
+        """The encoder."""
+        return self.encoder
+
+    def check_supported(self, spec: TokenSpec) -> None:
+        """Raise ValueError if the encoder does not support tokens of that spec."""
+        self.encoder.check_supported(spec)
+
+    def forward(self, embedded: Embedded, cache: Cache | None = None) -> Tensor:
+        """Hidden states [b n d] of the target tokens.
+
+        With a cache, `embedded.source` is needed only the first time.
+        """
+        source, memory = embedded.source, None
+        if source is not None:
+            memory = replace(source, hidden=self.encoder(source), adjacency=None, edge_bias=None, segments=None)
+        return self.decoder(replace(embedded, source=None, memory=memory), cache)
+
+    def init_cache(self, max_tokens: int) -> Cache:
+        """The decoder's cache, which keeps the encoder's output too."""
+        return self.decoder.init_cache(max_tokens)

@@ -1,0 +1,156 @@
+"""Recurrent decoder: a GRU or LSTM that generates one sequence from another, by a summary vector or by attention.
+
+b batch · n tokens of the target · m tokens of the source · d width · l layers
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Literal
+
+import torch
+from einops import rearrange
+from torch import Tensor, nn
+
+from seqkit.backbones.rnn import RNNCache, run_rnn
+from seqkit.interfaces import Backbone, Cache, Embedded
+from seqkit.nn.attention.context import AttentionFeature
+from seqkit.nn.attention.kv_cache import LayerCache
+from seqkit.nn.attention.mask import cross_attention_context
+from seqkit.nn.attention.multi_head import AttentionLayer
+
+
+class RNNDecoderCache(Cache):
+    """Hidden state after the last real token, the encoder's output, and its keys and values if there is attention."""
+
+    def __init__(self, attention: LayerCache | None):
+        self.num_tokens = 0
+        self.rnn = RNNCache()
+        self.memory: Embedded | None = None
+        self.attention = attention
+
+    def reorder(self, rows: Tensor) -> None:
+        """Keep these examples, [b'] indices, in this order."""
+        self.rnn.reorder(rows)
+        if self.memory is not None:
+            self.memory = Embedded(self.memory.hidden[rows], self.memory.positions[rows], self.memory.valid[rows])
+        if self.attention is not None:
+            self.attention.reorder(rows)
+
+
+class RNNDecoder(Backbone):
+    """Recurrent decoder over the encoder's output h_1 … h_m (`Embedded.memory`), with c = tanh(W [h_1, h_m] + b).
+
+    The summary c has both ends, as a bidirectional network has seen everything at h_m forwards and at h_1 backwards.
+    In step t, with y_t the embedding of the token before the one to be predicted (brackets concatenate):
+
+        s_0 = tanh(V c + b')           in every layer (Cho et al. 2014, appendix A.1.1)
+        c_t = c                        without attention (the same), or
+        c_t = Attention(s_{t-1}, h)    of the last layer's state (Bahdanau et al. 2015, equations 5 and 6)
+        s_t = cell(s_{t-1}, [y_t, c_t])
+        out = tanh(U [s_t, c_t, y_t] + b'')    in the place of their maxout
+
+    attention: `(dim, num_heads) -> AttentionLayer`, Bahdanau's where its mechanism is AdditiveAttention; None: without.
+    dropout: of each layer's output. An LSTM's cell states start at zero.
+    Raises ValueError for sizes below 1, an unknown cell, or an attention that does not support cross-attention.
+    Adjacency and segments are refused: the state is carried along all tokens in order.
+    """
+
+    causal, is_recurrent, is_encoder_decoder = True, True, True
+
+    def __init__(
+        self,
+        dim: int,
+        depth: int = 1,
+        *,
+        cell: Literal["GRU", "LSTM"] = "GRU",
+        attention: Callable[[int, int], AttentionLayer] | None = None,
+        num_heads: int = 1,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        if dim < 1 or depth < 1:
+            raise ValueError(f"dim={dim}, depth={depth}; a recurrent network needs at least one unit and one layer")
+        if cell not in ("GRU", "LSTM"):
+            raise ValueError(f"cell={cell!r}; choose 'GRU' or 'LSTM'")
+        self.dim, self.depth = dim, depth
+        self.summary, self.start = nn.Linear(2 * dim, dim), nn.Linear(dim, depth * dim)
+        between = dropout if depth > 1 else 0.0  # torch drops between layers only, and warns if there is no between
+        layers = nn.GRU if cell == "GRU" else nn.LSTM
+        self.layers: nn.RNNBase = layers(2 * dim, dim, depth, batch_first=True, dropout=between)
+        self.attention = None if attention is None else attention(dim, num_heads)
+        if self.attention is not None:
+            self.attention.check_supported(AttentionFeature.CROSS_ATTENTION)
+        self.out, self.dropout = nn.Linear(3 * dim, dim), nn.Dropout(dropout)
+
+    def forward(self, embedded: Embedded, cache: Cache | None = None) -> Tensor:
+        """Hidden states [b n d], zero where padded.
+
+        Raises ValueError for adjacency, segments, no source, or an example without tokens.
+        """
+        if embedded.adjacency is not None or embedded.segments is not None:
+            raise ValueError("RNNDecoder does not support adjacency or segments; it runs over the tokens in order")
+        if cache is not None and not isinstance(cache, RNNDecoderCache):
+            raise ValueError(f"an RNNDecoder was given a {type(cache).__name__}; make its cache with init_cache")
+        own_cache = self.init_cache(1) if cache is None else cache
+        if own_cache.memory is None:
+            own_cache.memory = embedded.source if embedded.memory is None else embedded.memory
+        if own_cache.memory is None:
+            raise ValueError("this RNNDecoder attends to an encoder's output, and was given no source")
+        summary = self._summary(own_cache.memory)
+        if own_cache.num_tokens == 0:
+            own_cache.rnn.state = self._initial_state(summary)
+        if self.attention is None:
+            hidden, attended = self._all_steps(embedded, summary, own_cache)
+        else:
+            hidden, attended = self._step_by_step(embedded, own_cache)
+        own_cache.num_tokens += embedded.valid.shape[1]
+        output = self.out(torch.cat([self.dropout(hidden), attended, embedded.hidden], dim=-1)).tanh()
+        return output.masked_fill(~rearrange(embedded.valid, "b n -> b n 1"), 0.0)
+
+    def _summary(self, memory: Embedded) -> Tensor:
+        """[b d] from both ends of the encoder's output."""
+        rows, last = torch.arange(len(memory.valid), device=memory.valid.device), memory.valid.sum(dim=1) - 1
+        return self.summary(torch.cat([memory.hidden[:, 0], memory.hidden[rows, last]], dim=-1)).tanh()
+
+    def _initial_state(self, summary: Tensor) -> Any:
+        state = rearrange(self.start(summary).tanh(), "b (l d) -> l b d", l=self.depth).contiguous()
+        return (state, torch.zeros_like(state)) if isinstance(self.layers, nn.LSTM) else state
+
+    def _all_steps(self, embedded: Embedded, summary: Tensor, cache: RNNDecoderCache) -> tuple[Tensor, Tensor]:
+        """States [b n d], and the summary that every step gets."""
+        attended = rearrange(summary, "b d -> b 1 d").expand_as(embedded.hidden)
+        x = torch.cat([embedded.hidden, attended], dim=-1)
+        hidden, cache.rnn.state = run_rnn(self.layers, x, embedded.valid, cache.rnn.state)
+        return hidden, attended
+
+    def _step_by_step(self, embedded: Embedded, cache: RNNDecoderCache) -> tuple[Tensor, Tensor]:
+        """States [b n d] and attention outputs [b n d]: a step's query depends on the state before it."""
+        attention, memory = self.attention, cache.memory
+        assert attention is not None
+        assert memory is not None
+        context = cross_attention_context(embedded.valid, memory.valid, needs_mask=attention.needs_mask)
+        padded = not bool(embedded.valid.all())
+        states, outputs = [], []
+        for t in range(embedded.valid.shape[1]):
+            before = cache.rnn.state
+            query = rearrange((before[0] if isinstance(before, tuple) else before)[-1], "b d -> b 1 d")
+            now = replace(context, query_valid=embedded.valid[:, t : t + 1])
+            attended = attention(query, now, cache.attention, memory.hidden)
+            state, after = self.layers(torch.cat([embedded.hidden[:, t : t + 1], attended], dim=-1), before)
+            cache.rnn.state = _where(embedded.valid[:, t], after, before) if padded else after
+            states.append(state)
+            outputs.append(attended)
+        return torch.cat(states, dim=1), torch.cat(outputs, dim=1)
+
+    def init_cache(self, max_tokens: int) -> RNNDecoderCache:
+        """An empty cache."""
+        return RNNDecoderCache(None if self.attention is None else self.attention.init_cache(max_tokens))
+
+
+def _where(real: Tensor, after: Any, before: Any) -> Any:
+    """The state [l b d] after a step of the examples whose token is real, [b] bool, and before it of the others."""
+    if isinstance(after, tuple):
+        return tuple(_where(real, a, b) for a, b in zip(after, before))
+    return torch.where(rearrange(real, "b -> 1 b 1"), after, before)

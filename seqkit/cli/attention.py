@@ -1,0 +1,15 @@
+"""`seqkit attention RUN --input FILE`."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+
+def run(args: Namespace) -> int:
+    """Draw a run's attention on one example; print where the page is."""
+    from seqkit.report.attention import view_example, view_input
+
+    out = args.out or args.run / "attention"
+    given = args.input is not None
+    print(view_input(args.run, args.input, out) if given else view_example(args.run, args.example, out))
+    return 0

@@ -1,0 +1,180 @@
+"""`seqkit doctor`: which installed versions disagree, what is missing, and what the machine offers.
+
+It reads the metadata of installed packages, so that it also works where they cannot be imported.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+import tempfile
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.version import Version
+from rich.console import Console
+from rich.table import Table
+
+TRIO = ("torch", "torchvision", "torchaudio")
+"""They load each other's compiled parts, so each release fits exactly one of the others."""
+
+_SAFE_FROM = {
+    "pytorch-lightning": ("2.6.6", "CVE-2026-58659: a checkpoint could run code in spite of weights_only=True"),
+}
+_MALWARE = {"lightning": ("2.6.2", "2.6.3")}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One package: found and wanted. problem: what is wrong and what to do, or nothing. extra: that asks for it."""
+
+    name: str
+    found: str | None
+    wanted: str
+    problem: str
+    extra: str = ""
+
+
+def check(found: Mapping[str, str], wanted: Sequence[str], exact: Mapping[str, Sequence[str]]) -> list[Line]:
+    """Compare installed versions with requirements.
+
+    found: package → version. wanted: requirements as in `importlib.metadata.requires("seqkit")`.
+    exact: package → its own requirements, of which those on torch count (`torchvision` names its torch).
+    A package that only an extra asks for may be missing: that is no problem, but its line says so in `found`.
+    """
+    lines = []
+    for text in wanted:
+        requirement = Requirement(text)
+        extra = _extra(requirement)
+        if extra in ("demo", "dev", "bench") or (
+            requirement.marker and not requirement.marker.evaluate({"extra": extra})
+        ):
+            continue  # the other extras together, tools to work on seqkit itself; another Python or system
+        version = found.get(requirement.name)
+        lines.append(
+            Line(
+                requirement.name,
+                version,
+                str(requirement.specifier) or "any",
+                _problem(requirement, version, extra),
+                extra,
+            )
+        )
+    trio = " ".join(f'"{line.name}{line.wanted}"' for line in lines if line.name in TRIO)
+    return lines + _disagreements(found, exact, trio)
+
+
+def _problem(requirement: Requirement, version: str | None, extra: str) -> str:
+    if version is None:
+        return "" if extra else f'missing: pip install "{requirement.name}{requirement.specifier}"'
+    floor, reason = _SAFE_FROM.get(requirement.name, ("0", ""))
+    if Version(version) < Version(floor):
+        return f'not safe ({reason}): pip install "{requirement.name}{requirement.specifier}"'
+    if not requirement.specifier.contains(version, prereleases=True):
+        return f'not tested with this: pip install "{requirement.name}{requirement.specifier}"'
+    return ""
+
+
+def _disagreements(found: Mapping[str, str], exact: Mapping[str, Sequence[str]], trio: str) -> list[Line]:
+    """Pairs that do not load each other, and releases that must not be there. trio: what to install in their place."""
+    lines = []
+    for name, texts in exact.items():
+        for requirement in map(Requirement, texts):
+            torch = found.get(requirement.name)
+            if (
+                requirement.name in TRIO
+                and torch is not None
+                and not requirement.specifier.contains(torch, prereleases=True)
+            ):
+                advice = f"{name} was built for {requirement.name}{requirement.specifier}: pip install {trio}"
+                lines.append(Line(f"{name} + {requirement.name}", f"{found[name]} + {torch}", f"{requirement}", advice))
+    torch, audio = found.get("torch"), found.get("torchaudio")
+    # torchaudio's metadata names no torch; its releases are numbered like the torch that they were built for
+    if torch and audio and Version(torch).release[:2] != Version(audio).release[:2]:
+        short = ".".join(map(str, Version(torch).release[:2]))
+        advice = f"torchaudio was built for another torch: pip install {trio}"
+        lines.append(Line("torchaudio + torch", f"{audio} + {torch}", f"torchaudio {short}", advice))
+    for name, versions in _MALWARE.items():
+        if found.get(name) in versions:
+            advice = f"this release was malware: uninstall {name} and change your passwords and keys"
+            lines.append(Line(name, found[name], f"not {' or '.join(versions)}", advice))
+    return lines
+
+
+def _extra(requirement: Requirement) -> str:
+    """The extra that asks for a requirement; nothing if seqkit itself does."""
+    named = re.search(r"extra == ['\"]([^'\"]+)", str(requirement.marker))
+    return named[1] if named else ""
+
+
+def run(_: Namespace) -> int:
+    """Print versions, extras, data folder and machine; 0 if all agree, 1 if something has to be mended."""
+    console = Console(highlight=False)
+    found = {(d.metadata["Name"] or "").lower().replace("_", "-"): d.version for d in metadata.distributions()}
+    exact = {name: metadata.requires(name) or [] for name in TRIO if name in found}
+    lines = check(found, metadata.requires("seqkit") or [], exact)
+    table = Table("package", "found", "wanted", "", title=f"seqkit {found.get('seqkit')}", title_justify="left")
+    for line in lines:
+        state = (
+            f"[red]{line.problem}[/red]" if line.problem else "ok" if line.found else f"missing (extra {line.extra})"
+        )
+        table.add_row(line.name, line.found or "–", line.wanted, state)
+    console.print(table)
+    extras = sorted({line.extra for line in lines if line.extra and line.found is None})
+    if extras:
+        console.print(f'for what is missing: pip install "seqkit\\[{",".join(extras)}]"')
+    accelerator, broken = _accelerator()
+    for name, value in {
+        "python": f"{platform.python_version()} at {sys.executable}",
+        "machine": f"{platform.platform()}, {os.cpu_count()} cores",
+        "accelerator": accelerator,
+        "data": _data_folder(),
+    }.items():
+        console.print(f"{name:12} {value}", soft_wrap=True, markup=False)
+    problems = [line for line in lines if line.problem]
+    if not problems and not broken:
+        console.print("all versions agree")
+    return 1 if problems or broken else 0
+
+
+def _accelerator() -> tuple[str, bool]:
+    """What torch can compute on; True: torch itself does not import."""
+    try:
+        import torch
+    except Exception as error:  # a broken torch fails in many ways, and naming it is what we are for
+        return f"torch does not import: {' '.join(str(error).split())}", True
+    if torch.cuda.is_available():
+        return f"{torch.cuda.get_device_name()} (CUDA {torch.version.cuda})", False
+    if torch.backends.mps.is_available():
+        return "Apple GPU (mps)", False
+    return "none, the CPU will do", False
+
+
+def _takes_files(folder: Path) -> bool:
+    """True: a file can be made there. Tried, because permissions say yes to root even where nothing can be written."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
+
+
+def _data_folder() -> str:
+    """Where data sets are looked for, and whether new ones can be kept there."""
+    given = os.environ.get("SEQKIT_DATA")
+    source = "$SEQKIT_DATA" if given else "the user's cache; $SEQKIT_DATA is not set"
+    if given:
+        folder = Path(given).expanduser()
+    else:
+        import platformdirs
+
+        folder = platformdirs.user_cache_path("seqkit")
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    state = "writable" if _takes_files(there) else "read-only: new data goes to the user's cache"
+    return f"{folder} ({source}), {state}{'' if there == folder else ', made when needed'}"

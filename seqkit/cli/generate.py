@@ -1,0 +1,81 @@
+"""`seqkit generate RUN`."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from seqkit.errors import UsageError
+from seqkit.generation.beam_search import BeamSearch
+from seqkit.generation.sampling import Sampling
+from seqkit.generation.text import generate_texts, stream_text
+
+if TYPE_CHECKING:
+    from seqkit.runs.trained_model import TrainedModel
+
+SAMPLING_OPTIONS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed")
+BEAM_OPTIONS = ("num_beams", "length_penalty")
+
+
+def strategy(options: dict[str, Any]) -> Sampling | BeamSearch:
+    """The decoding strategy from the options that the user gave, the others None; the default temperature is 0.8.
+
+    Raises ValueError where one is out of range, or they contradict each other.
+    """
+    for name in ("max_new_tokens", "samples"):
+        if options[name] is not None and options[name] < 1:
+            raise ValueError(
+                f"--{name.replace('_', '-')} {options[name]} counts what is to be generated; give 1 or more"
+            )
+    draw = {name: options[name] for name in SAMPLING_OPTIONS if options[name] is not None}
+    search = {name: options[name] for name in BEAM_OPTIONS if options[name] is not None}
+    if "num_beams" not in search:
+        if search:
+            raise ValueError("--length-penalty weighs what a beam search finds; give --num-beams too, or leave it out")
+        return Sampling(**{"temperature": 0.8, **draw})
+    if draw or options["samples"] is not None:
+        wrong = next(iter(draw), "samples").replace("_", "-")
+        raise ValueError(f"--num-beams is a beam search and samples nothing; leave out --{wrong}")
+    return BeamSearch(**search)
+
+
+def run(args: Namespace) -> int:
+    """Print what a run generates, piece by piece."""
+    from seqkit.data.inputs import read_inputs
+    from seqkit.runs.trained_model import load
+
+    strategy(vars(args))  # refuses what contradicts itself before anything is loaded
+    trained = load(args.run)
+    named = [(text, text) for text in args.prompt or ["\n"]]
+    if trained.model.source_embedder is not None:
+        if not args.prompt:
+            raise UsageError("this run generates one sequence from another; give the source: --prompt TEXT or FILE")
+        named = [pair for given in args.prompt for pair in read_inputs(given, trained.tokenizer)]
+    for piece in printed(trained, named, vars(args)):
+        print(piece, end="", flush=True)
+    return 0
+
+
+def printed(trained: TrainedModel, named: Sequence[tuple[str, Any]], options: dict[str, Any]) -> Iterator[str]:
+    """Pieces to be printed one after another, for (name, raw prompt or source); one sampled sequence as it comes.
+
+    A continuation follows its prompt; what is generated from a source stands alone, or behind the source's name.
+    """
+    chosen, stop = strategy(options), options["stop"]
+    continues = trained.model.source_embedder is None
+    samples = 1 if options["samples"] is None else options["samples"]
+    named = [pair for pair in named for _ in range(samples)]
+    if len(named) == 1 and isinstance(chosen, Sampling):
+        pieces = stream_text(trained, named[0][1], options["max_new_tokens"], sampling=chosen, stop=stop)
+        first = next(pieces, "")  # a prompt that cannot be read is refused here, before it is printed
+        yield named[0][1] + first if continues else first
+        yield from pieces
+        yield "\n"
+        return
+    texts = generate_texts(trained, [raw for _, raw in named], options["max_new_tokens"], strategy=chosen, stop=stop)
+    for i, ((name, raw), text) in enumerate(zip(named, texts), start=1):
+        if not continues:
+            yield f"{text}\n" if len(named) == 1 else f"{name}\t{text}\n"
+        else:
+            yield f"{raw}{text}\n" if len(named) == 1 else f"--- {i} of {len(named)} ---\n{raw}{text}\n"

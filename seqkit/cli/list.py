@@ -1,0 +1,38 @@
+"""`seqkit list [KIND]`."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from seqkit.config.recipe import find_recipe, recipe_names
+from seqkit.errors import UsageError
+from seqkit.registry import KINDS, components, suggest
+
+USUAL = ("recipe", "data_source", "tokenizer", "backbone", "objective")
+
+
+def run(args: Namespace) -> int:
+    """Print what there is of one kind, or of the usual ones, and when to use it."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    plural = {f"{kind}s": kind for kind in (*KINDS, "recipe")} | {"data": "data_source", "datasets": "data_source"}
+    what = None if args.what is None else plural.get(args.what.replace(" ", "_"), args.what)
+    if what is not None and what not in plural.values():
+        raise UsageError(f"there is nothing called {args.what!r} to list; {suggest(args.what, plural)}")
+    for kind in (what,) if what else USUAL:
+        table = Table(title=f"{kind.replace('_', ' ')}s", title_justify="left", box=None)
+        table.add_column("name", style="bold", no_wrap=True)
+        table.add_column("what")
+        if kind == "recipe":
+            for name in recipe_names():
+                first = find_recipe(name)[1].read_text(encoding="utf-8").splitlines()[0]
+                table.add_row(name, first.lstrip("# "))
+        else:
+            table.add_column("when to use it")
+            for component in components(kind).values():
+                table.add_row(component.name, component.what, component.when)
+        console.print(table)
+        console.print()
+    return 0

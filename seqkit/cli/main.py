@@ -1,0 +1,66 @@
+"""`seqkit`: picks the command and turns errors into one line and an exit code. Imports no torch by itself."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from seqkit.cli.parser import COMMANDS, TAKE_KEYS, parser
+from seqkit.errors import DataError, DivergedError, UsageError
+
+STOPPED, USAGE, DATA = 1, 2, 3
+"""Exit codes: stopped or diverged, the command is wrong, the data is wrong."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; gives the exit code: 0, 1 (stopped), 2 (usage) or 3 (data)."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    args, overrides = parser().parse_known_args(words)
+    if args.command is None:
+        parser().print_help()
+        return 0
+    name = f"seqkit {args.command}"
+    if overrides and args.command not in TAKE_KEYS:
+        print(f"{name}: it takes no {overrides[0]}; see {name} --help", file=sys.stderr)
+        return USAGE
+    args.overrides = overrides
+    try:
+        if getattr(args, "plugin", None):
+            from seqkit.registry.plugins import import_plugins
+
+            import_plugins(args.plugin)
+        code: int = import_module(f"seqkit.cli.{COMMANDS[args.command]}").run(args)
+        return code
+    except KeyboardInterrupt:
+        print("\nstopped", file=sys.stderr)
+        return STOPPED
+    except Exception as error:
+        expected = _exit_code(error)
+        if expected is None:
+            raise
+        print(f"{name}: {error}", file=sys.stderr)
+        return expected
+
+
+def _exit_code(error: Exception) -> int | None:
+    """The exit code of an error that a user can cause; None for a mistake of ours, which deserves its traceback."""
+    if isinstance(error, DivergedError):
+        return STOPPED
+    if isinstance(error, DataError | OSError):
+        return DATA
+    if isinstance(error, UsageError) or (isinstance(error, ValueError) and _module(error).startswith("seqkit.")):
+        return USAGE
+    return None
+
+
+def _module(error: Exception) -> str:
+    """The module in which the error was raised."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace.tb_frame.f_globals.get("__name__", "") if trace is not None else ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

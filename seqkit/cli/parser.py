@@ -1,0 +1,121 @@
+"""Options of all commands, as argparse reads them. Imports no torch, so that help and version answer at once."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from seqkit import __version__
+from seqkit.registry import suggest
+
+USAGE = 2
+
+COMMANDS = {
+    "fit": "fit",
+    "validate": "evaluate",
+    "test": "evaluate",
+    "predict": "predict",
+    "generate": "generate",
+    "attention": "attention",
+    "list": "list",
+    "inspect": "inspect",
+    "describe": "describe",
+    "doctor": "doctor",
+}
+"""Every command, and the module of `seqkit.cli` that runs it."""
+
+TAKE_KEYS = ("fit", "inspect", "describe")
+"""Commands that also take a recipe's keys, as `--key value`."""
+
+
+class Parser(argparse.ArgumentParser):
+    """One line on a mistake, with the nearest command."""
+
+    def error(self, message: str) -> NoReturn:
+        if "invalid choice" in message and "(choose from" in message:
+            got, known = message.split("'")[1], re.findall(r"[\w-]+", message.split("(choose from")[1])
+            message = f"there is no command {got!r}; {suggest(got, known)}"
+        self.exit(USAGE, f"{self.prog}: {message}\n")
+
+
+def _whole(word: str) -> int:
+    try:
+        return int(word)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{word!r} is not a whole number written in digits, such as 7") from None
+
+
+GENERATE: tuple[tuple[str, Callable[[str], Any], str], ...] = (
+    ("--temperature", float, "0 is greedy (default 0.8)"),
+    ("--top-k", _whole, "sample only among the k likeliest tokens"),
+    ("--top-p", float, "sample only among the likeliest tokens that have this probability together"),
+    ("--min-p", float, "sample only tokens at least this share as probable as the likeliest"),
+    ("--repetition-penalty", float, "above 1: tokens that occurred become less likely"),
+    ("--seed", _whole, "sequence i is sampled with seed + i, 0 to 4294967295 (default 0)"),
+    ("--num-beams", _whole, "beam search of this width instead"),
+    ("--length-penalty", float, "of a beam search: 0 short, 1 the mean (default), more: long"),
+)
+"""How `seqkit generate` chooses tokens (`seqkit.generation.Sampling`, `BeamSearch`)."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line; `command` is None where none was given."""
+    top = Parser(
+        prog="seqkit",
+        description="Text, images, audio and graphs as tokens through one shared backbone.",
+        epilog="Start with: seqkit list; seqkit inspect image/digits; seqkit fit image/digits --preset debug",
+        allow_abbrev=False,
+    )
+    top.add_argument("--version", action="version", version=f"seqkit {__version__}")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
+
+    def add(name: str, text: str, **kwargs: Any) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=text, description=text, allow_abbrev=False, **kwargs)
+        if name != "doctor":
+            plugin = "a Python file of yours that registers components"
+            command.add_argument("--plugin", type=Path, action="append", default=[], help=plugin)
+        return command
+
+    def add_recipe(command: argparse.ArgumentParser) -> None:
+        command.add_argument("recipe", help="a name (seqkit list recipes) or a YAML file, such as a run's config.yaml")
+        command.add_argument("--preset", help="a named variant of the recipe, such as debug")
+
+    keys = "Any key of the recipe: --data NAME_OR_PATH, --model.backbone LSTM, --seed 2, …"
+    fit = add("fit", "train a recipe, test it, write a run folder", epilog=keys)
+    add_recipe(fit)
+    fit.add_argument("--out", type=Path, help="the run folder (default: runs/RECIPE/TIME)")
+    fit.add_argument("--print_config", action="store_true", help="show all keys with their values, and stop")
+    fit.add_argument("--keys", action="store_true", help="explain all keys, and stop")
+    for name, split in (("validate", "validation"), ("test", "test")):
+        add(name, f"metrics of a run on its data's {split} split").add_argument("run", type=Path, help="a run folder")
+    predict = add("predict", "predictions for raw files: text, PNG, WAV, or SMILES as a word")
+    predict.add_argument("run", type=Path, help="a run folder")
+    predict.add_argument("inputs", nargs="+", metavar="FILE", help="a file, or a SMILES string")
+    generate = add("generate", "continue a text, or generate from a source (translation, pronunciation)")
+    generate.add_argument("run", type=Path, help="a run folder of a model that generates")
+    generate.add_argument("--prompt", action="append", help="the text to continue, or the source; may be given again")
+    generate.add_argument("--max-new-tokens", "--tokens", type=_whole, help="default 500, or as long as in training")
+    generate.add_argument("--stop", action="append", default=[], metavar="TEXT", help="end before this text")
+    generate.add_argument("--samples", type=_whole, help="so many texts for each prompt (default 1)")
+    for option, kind, text in GENERATE:
+        generate.add_argument(option, type=kind, help=text)
+    attention = add("attention", "draw the attention of a run, on an example of yours")
+    attention.add_argument("run", type=Path, help="a run folder")
+    example = attention.add_mutually_exclusive_group(required=True)
+    example.add_argument("--input", metavar="FILE", help="a file, or the text or SMILES itself")
+    example.add_argument("--example", type=_whole, metavar="N", help="number N, from 0, of the run's own test data")
+    attention.add_argument("--out", type=Path, help="folder for page and pictures (default RUN/attention)")
+    listing = add("list", "what there is, and when to use it")
+    listing.add_argument("what", nargs="?", help="recipes, tokenizers, backbones, …")
+    inspect = add("inspect", "draw how one real example becomes tokens", epilog=keys)
+    add_recipe(inspect)
+    inspect.add_argument("--out", type=Path, help="folder for the picture (default runs/inspect)")
+    describe = add("describe", "parameters, FLOPs and memory of a preset or a recipe, without training it")
+    describe.add_argument("what", help="a preset (seqkit list presets), or a recipe's name or YAML file")
+    describe.add_argument("--preset", help="a named variant of the recipe")
+    describe.add_argument("--context-length", type=_whole, help="tokens (default: as published, or the data's)")
+    add("doctor", "which versions disagree, what is missing")
+    return top

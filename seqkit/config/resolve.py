@@ -1,0 +1,277 @@
+"""From recipe, preset and overrides to one complete configuration, every key with its value.
+
+One rule of merging for presets and the command line: naming another `type` keeps those arguments that were written and
+that the new type has too; everything else starts from the new type's own defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from seqkit.config.recipe import load_yaml, read_recipe
+from seqkit.config.schema import REQUIRED, Field, check_value, in_words
+from seqkit.errors import UsageError
+from seqkit.registry import components, suggest
+
+MODEL_KEYS = ("tokenizer", "model")
+"""What a trained model is built from again; the other keys are of training."""
+
+
+def root(only: Sequence[str] | None = None) -> dict[str, Field]:
+    """The keys at the top of a configuration. only: their names; None: all."""
+    from seqkit.model import Model
+
+    fields = [Field("tokenizer", kind="tokenizer"), Field("model", {}, section=Model, skip=("self", "spec"))]
+    if only is None:
+        from seqkit.data.module import DataModule
+        from seqkit.training.trainer import TrainerSettings
+
+        fields = [
+            Field("recipe", "", hint=str),
+            Field("seed", 1, hint=int),
+            Field("data", {}, section=DataModule, skip=("tokenizer", "objective", "seed")),
+            *fields,
+            Field("optimizer", {"type": "AdamW"}, "optimizer"),
+            Field("schedule", {"type": "Cosine"}, "schedule"),
+            Field("trainer", {}, section=TrainerSettings),
+        ]
+    return {field.name: field for field in fields}
+
+
+def complete(
+    recipe: str | Mapping[str, Any],
+    preset: str | None = None,
+    overrides: Mapping[str, Any] | Sequence[str] = (),
+    *,
+    only: Sequence[str] | None = None,
+) -> dict[str, Any]:
+    """A complete configuration as plain data.
+
+    recipe: name, path, or a configuration as plain data. overrides: dotted keys with values, or command-line words
+    (`--model.backbone LSTM`). only: keys at the top; None: all.
+    Raises UsageError in one line, with the nearest key or name.
+    """
+    config, presets = read_recipe(recipe) if isinstance(recipe, str) else (dict(recipe), {})
+    fields = root(only)
+    top = _Node(fields, "")
+    if preset is not None:
+        if preset not in presets:
+            advice = suggest(preset, presets) if presets else "it has none"
+            raise UsageError(f"recipe {recipe} has no preset {preset!r}; {advice}")
+        config = top.merge(config, presets[preset])
+    for key, value in dotted(overrides):
+        config = top.merge(config, top.nested(config, key, value))
+    return top.complete(config)
+
+
+def dotted(overrides: Mapping[str, Any] | Sequence[str]) -> Iterator[tuple[str, Any]]:
+    """(key, value) of each override, those of the command line as `_Word`. Raises UsageError for a lone key."""
+    if isinstance(overrides, Mapping):
+        yield from overrides.items()
+        return
+    words = iter(overrides)
+    for word in words:
+        if not word.startswith("--"):
+            raise UsageError(f"{word!r} belongs to no key; write --key value")
+        key, is_pair, value = word[2:].partition("=")
+        if not is_pair:
+            value = next(words, "--")
+            if value.startswith("--"):
+                raise UsageError(f"--{key} has no value; write --{key} VALUE")
+        yield key, _Word(value)
+
+
+class _Word(str):
+    """A value from the command line, not yet read as YAML."""
+
+    def read(self) -> Any:
+        try:
+            return load_yaml(self)
+        except yaml.YAMLError:
+            return str(self)
+
+
+class _Node:
+    """A mapping of the configuration: the keys that it may have, and where it stands."""
+
+    def __init__(self, fields: Mapping[str, Field], path: str, owner: str = ""):
+        self.fields, self.path, self.owner = fields, path, owner
+
+    def at(self, name: str) -> str:
+        return f"{self.path}.{name}".lstrip(".")
+
+    def field(self, name: str) -> Field:
+        """The key of that name. Raises UsageError with the nearest."""
+        if name in self.fields:
+            return self.fields[name]
+        if not isinstance(name, str):
+            raise UsageError(f"{self.path or 'the recipe'} has the key {name!r}; keys are texts")
+        advice = suggest(name, [self.at(known) for known in self.fields] if not self.owner else self.fields)
+        if self.owner:
+            raise UsageError(f"{self.path}: {self.owner} has no argument {name!r}; {advice}")
+        near = suggest(self.at(name), [self.at(known) for known in self.fields])
+        raise UsageError(f"there is no key {self.at(name)!r}; {near}")
+
+    def below(self, field: Field, value: Mapping[str, Any]) -> _Node:
+        """The node of a component or section that `value` writes."""
+        path = self.at(field.name)
+        if field.section is not None:
+            return _Node(field.keys_below(None, path), path)
+        name = value.get("type", field.default_type)
+        keys = field.keys_below(name, path)
+        return _Node(keys, path, field.component(name, path).name)
+
+    # ── merging ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def nested(self, config: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
+        """A dotted key as nested mappings; `--data NAME_OR_PATH` is `--data.source`."""
+        first, _, rest = key.partition(".")
+        field = self.field(first)
+        if isinstance(value, _Word) and not rest:
+            value = self._word(field, value)
+        if first == "data" and not self.path and not rest and not isinstance(value, Mapping):
+            return {"data": {"source": value}}
+        if not rest:
+            return {first: value}
+        if rest == "type":
+            return {first: {"type": value.read() if isinstance(value, _Word) else value}}
+        if field.kind is None and field.section is None:
+            raise UsageError(f"there is no key {self.at(key)!r}; {self.at(first)} is a plain value")
+        here = self.mapping(field, config.get(first))
+        if here is None:
+            here = {"type": field.default_type} if field.default_type else {}
+        return {first: self.below(field, here).nested(here, rest, value)}
+
+    def _word(self, field: Field, word: _Word) -> Any:
+        """A word of the command line as the key wants it: 7 is a text where a text is wanted."""
+        value = word.read()
+        if field.kind is None and field.section is None and not isinstance(value, str):
+            try:
+                check_value(value, field.hint)
+            except ValueError:
+                try:
+                    check_value(str(word), field.hint)
+                except ValueError:
+                    return value
+                return str(word)
+        return value
+
+    def mapping(self, field: Field, value: Any) -> dict[str, Any] | None:
+        """What is written for a component or section, as a mapping: a bare name is its type."""
+        path = self.at(field.name)
+        if value is None and field.section is None:
+            return None
+        if isinstance(value, str) and field.kind is not None:
+            return _data_source(value, path) if field.kind == "data_source" else {"type": value}
+        if not isinstance(value, Mapping):
+            wanted = "keys with a value each" if field.kind is None else f"the name of a {field.kind.replace('_', ' ')}"
+            raise UsageError(f"{path} is {_shown(value)}; give {wanted}")
+        return dict(value)
+
+    def merge(self, base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+        """`over` on top of `base`."""
+        merged = dict(base)
+        for name, value in over.items():
+            field = self.fields.get(name)
+            if field is None or name not in base or field.many or (field.kind is None and field.section is None):
+                merged[name] = value
+                continue
+            old, new = self.mapping(field, base[name]), self.mapping(field, value)
+            merged[name] = new if old is None or new is None else self._merged(field, old, new)
+        return merged
+
+    def _merged(self, field: Field, old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+        was, now = (
+            self.below(field, old),
+            self.below(field, {"type": old.get("type"), **new} if old.get("type") else new),
+        )
+        kept = old
+        if was.owner != now.owner:
+            kept = {k: v for k, v in old.items() if k in now.fields and was.field(k).kind == now.fields[k].kind}
+        merged = now.merge(
+            {k: v for k, v in kept.items() if k != "type"}, {k: v for k, v in new.items() if k != "type"}
+        )
+        name = new.get("type", old.get("type"))
+        return merged if name is None else {"type": name, **merged}
+
+    # ── completing ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def complete(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Every key with its value. Raises UsageError for one that is unknown, missing or of a wrong type."""
+        for name in config:
+            if name != "type" or not self.owner:
+                self.field(name)
+        missing = [self.at(f.name) for f in self.fields.values() if f.default is REQUIRED and f.name not in config]
+        if missing:
+            be = "is" if len(missing) == 1 else "are"
+            raise UsageError(
+                f"{' and '.join(missing)} {be} missing; write it in the recipe, or give --{missing[0]} VALUE"
+            )
+        return {name: self._completed(field, config.get(name, field.default)) for name, field in self.fields.items()}
+
+    def _completed(self, field: Field, value: Any) -> Any:
+        path = self.at(field.name)
+        if field.kind is None and field.section is None:
+            try:
+                check_value(value, field.hint)
+            except ValueError as error:
+                raise UsageError(f"{path} is {_shown(value)}; {error}") from None
+            return value
+        if field.many and value is not None:
+            if not isinstance(value, list):
+                raise UsageError(f"{path} is {_shown(value)}; give a list")
+            one = Field(field.name, kind=field.kind)
+            return [self._completed(one, item) for item in value]
+        written = self.mapping(field, value)
+        if written is None:
+            if type(None) not in getattr(field.hint, "__args__", ()):
+                raise UsageError(f"{path} is null; give the name of a {(field.kind or '').replace('_', ' ')}")
+            return None
+        node = self.below(field, written)
+        completed = node.complete(written)
+        return completed if field.section is not None else {"type": node.owner, **completed}
+
+
+def _data_source(value: str, path: str) -> dict[str, Any]:
+    """A data source by name or, for the user's own files, by path."""
+    if value.lower() in {name.lower() for name in components("data_source")}:
+        return {"type": value}
+    from seqkit.data.formats import source_for
+
+    if Path(value).exists():
+        name, arguments = source_for(Path(value))
+        return {"type": name, **arguments}
+    if "/" in value or Path(value).suffix:
+        raise UsageError(f"{path}: there is no file or folder {value}")
+    return {"type": value}
+
+
+def _shown(value: Any) -> str:
+    return "null" if value is None else repr(value) if isinstance(value, str) else str(value)
+
+
+# ── explaining ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def explain(config: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """(key, its value, what it may be) for every key of a complete configuration."""
+    yield from _explained(_Node(root(), ""), config)
+
+
+def _explained(node: _Node, config: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    for name, field in node.fields.items():
+        value, path = config.get(name), node.at(name)
+        if field.kind is None and field.section is None:
+            yield path, _shown(value), in_words(field.hint)
+        elif field.many:
+            yield path, str(value), f"a list of {field.kind}s"
+        else:
+            if field.kind is not None:
+                shown = "null" if value is None else value["type"]
+                yield path, shown, f"a {field.kind.replace('_', ' ')} (seqkit list {field.kind}s)"
+            if value is not None:
+                yield from _explained(node.below(field, value), value)

@@ -1,0 +1,191 @@
+"""From a data source to batches of tokens: what a recipe's `data:` section builds.
+
+b batch · n tokens
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pytorch_lightning import LightningDataModule
+
+from seqkit.data.batching import BatchLoader, LengthGroupedBatchSampler
+from seqkit.data.dataset import TextWindows, TokenizedDataset
+from seqkit.data.source import DataSource, Named, Sample, Splits, Subset, labels_of, sample_name, shuffled, stratified
+from seqkit.errors import DataError
+from seqkit.interfaces import Objective, Tokenizer, Tokens
+from seqkit.progress import track
+
+
+class DataModule(LightningDataModule):
+    """LightningDataModule of a data source: its splits, tokenized, in batches of (TokenBatch, targets or None).
+
+    tokenizer, objective: fitted by `setup` on the training split, unless they are fitted already.
+    batch_size: examples (or windows) a batch. window: tokens to predict at a time, for long documents; None: an example
+    is encoded whole. valid_fraction: taken from the training split for validation where the source ships none (the tail
+    of each document, with windows; by class, with classes). augment: changes to raw training samples, drawn anew in
+    every epoch. num_workers: processes that encode. limit: at most so many samples (or windows) of each split. seed: of
+    the order, the windows and the augmentation in every epoch.
+    """
+
+    def __init__(
+        self,
+        source: DataSource,
+        tokenizer: Tokenizer,
+        objective: Objective,
+        *,
+        batch_size: int = 32,
+        window: int | None = None,
+        valid_fraction: float = 0.1,
+        augment: Sequence[Callable[[Any], Any]] | None = None,
+        num_workers: int = 0,
+        limit: int | None = None,
+        seed: int = 0,
+    ):
+        super().__init__()
+        if not 0 <= valid_fraction < 1:
+            raise ValueError(f"valid_fraction is {valid_fraction}; give at least 0 (no validation) and below 1")
+        if limit is not None and limit < 1:
+            raise ValueError(f"limit is {limit}; give at least 1, or null for all")
+        if num_workers < 0:
+            raise ValueError(f"num_workers is {num_workers}; give 0 (encode in this process) or more")
+        if window is not None and augment:
+            raise ValueError("augment changes whole samples and window cuts documents; use one of the two")
+        self.source, self.tokenizer, self.objective, self.seed = source, tokenizer, objective, seed
+        self.batch_size, self.window, self.valid_fraction = batch_size, window, valid_fraction
+        self.augment, self.num_workers, self.limit = list(augment or ()), num_workers, limit
+        self._is_set_up = False
+        self._splits: Splits | None = None
+        self._datasets: dict[str, TokenizedDataset | TextWindows] = {}
+
+    def splits(self) -> Splits:
+        """The samples of each split as they are used: validation taken out, limited. Read once.
+
+        Raises DataError where a split is empty.
+        """
+        if self._splits is None:
+            given = self.source.splits()
+            train, valid = given.train, given.valid
+            for split, samples in (("training", train), ("test", given.test)):
+                if len(samples) == 0:
+                    raise DataError(f"the {split} split of {type(self.source).__name__} is empty; give it samples")
+            if valid is None:
+                train, valid = self._without_validation(train)
+            self._splits = Splits(
+                self._limited(train), self._limited(given.test), self._limited(valid) if valid else None, given.names
+            )
+        return self._splits
+
+    def setup(self, stage: str | None = None) -> None:
+        """Read the data, fit the tokenizer and the objective where they are not fitted yet, check the labels; once.
+
+        stage: Lightning's; all splits are read whatever it is. A split is encoded when its loader is first asked for.
+        Raises DataError where the objective needs labels and a sample has none.
+        """
+        if self._is_set_up:
+            return
+        splits = self.splits()
+        if self.objective.needs_labels:
+            self._check_labels()
+        if hasattr(self.tokenizer, "fit") and not _is_fitted(self.tokenizer):
+            train = track(splits.train, "reading training data", len(splits.train))
+            self.tokenizer.fit([sample.raw for sample in train])
+        if not self.objective.state():
+            self.objective.fit(labels_of(splits.train), splits.names)
+        self._is_set_up = True
+
+    def train_dataloader(self) -> BatchLoader:
+        """Batches of the training split, shuffled by (seed, epoch). Raises ValueError before `setup`, as all three."""
+        return self._loader("training", shuffle=True)
+
+    def val_dataloader(self) -> BatchLoader | list[Any]:
+        """Batches of the validation split; an empty list where there is none."""
+        return self._loader("validation", shuffle=False) if "validation" in self._ready_splits() else []
+
+    def test_dataloader(self) -> BatchLoader:
+        """Batches of the whole test split."""
+        return self._loader("test", shuffle=False)
+
+    def extents(self) -> list[list[float]]:
+        """[smallest, largest] last position of the training examples on each axis; empty for windows and for graphs."""
+        examples = self._datasets.get("training")
+        return examples.extents if isinstance(examples, TokenizedDataset) else []
+
+    def _samples(self) -> dict[str, Sequence[Sample]]:
+        splits = self.splits()
+        return {"training": splits.train, "test": splits.test} | ({"validation": splits.valid} if splits.valid else {})
+
+    def _ready_splits(self) -> dict[str, Sequence[Sample]]:
+        if not self._is_set_up:
+            raise ValueError("this DataModule is not set up; call setup() first (Trainer.fit(datamodule=...) does)")
+        return self._samples()
+
+    def _check_labels(self) -> None:
+        for split, samples in self._samples().items():
+            for i, label in enumerate(labels_of(samples)):
+                if label is None:
+                    raise DataError(
+                        f"{split} data, {sample_name(samples, i)} has no label, which {type(self.objective).__name__} "
+                        "needs; label it, or pretrain without labels (NextToken, Masked)"
+                    )
+
+    def _loader(self, split: str, *, shuffle: bool) -> BatchLoader:
+        samples = self._ready_splits()[split]
+        if split not in self._datasets:
+            self._datasets[split] = self._dataset(split, samples, training=shuffle)
+        examples = self._datasets[split]
+        sampler = LengthGroupedBatchSampler(examples.lengths, self.batch_size, shuffle=shuffle, seed=self.seed)
+        return BatchLoader(examples, sampler, self.num_workers)
+
+    def _dataset(self, split: str, samples: Sequence[Sample], *, training: bool) -> TokenizedDataset | TextWindows:
+        if self.window is not None:
+            documents = self._documents(samples, split)
+            return TextWindows(documents, self.window, split, shuffle=training, seed=self.seed, limit=self.limit)
+        return TokenizedDataset(
+            samples,
+            self.tokenizer,
+            split,
+            encode_target=self.objective.encode_target if self.objective.needs_labels else None,
+            augment=self.augment if training else (),
+            cache=self.num_workers == 0,
+            seed=self.seed,
+        )
+
+    def _documents(self, samples: Sequence[Sample], split: str) -> list[Tokens]:
+        documents = []
+        for i in track(range(len(samples)), f"encoding {split} data", len(samples)):
+            try:
+                documents.append(self.tokenizer.encode(samples[i].raw))
+            except DataError as error:
+                raise DataError(f"{split} data, {sample_name(samples, i)}: {error}") from error
+        return documents
+
+    def _without_validation(self, train: Sequence[Sample]) -> tuple[Sequence[Sample], Sequence[Sample] | None]:
+        """What is left to train on, and the validation split taken from it."""
+        if self.valid_fraction == 0:
+            return train, None
+        if self.window is not None and all(isinstance(sample.raw, str) for sample in train):
+            cuts = [round(len(sample.raw) * (1 - self.valid_fraction)) for sample in train]
+            names = [sample_name(train, i) for i in range(len(train))]
+            front = [(Sample(s.raw[:cut], s.label), name) for s, cut, name in zip(train, cuts, names) if cut > 0]
+            back = [(Sample(s.raw[cut:], s.label), name) for s, cut, name in zip(train, cuts, names) if s.raw[cut:]]
+            return _named(front), _named(back) if back else None
+        rest, valid = stratified(labels_of(train), self.valid_fraction, seed=1)
+        return (Subset(train, rest), Subset(train, valid)) if valid else (train, None)
+
+    def _limited(self, samples: Sequence[Sample]) -> Sequence[Sample]:
+        if self.limit is None or self.window is not None or len(samples) <= self.limit:
+            return samples  # windows are counted where they are cut
+        return Subset(samples, sorted(shuffled(len(samples), seed=2)[: self.limit]))
+
+
+def _named(pairs: Sequence[tuple[Sample, str]]) -> Named:
+    return Named([sample for sample, _ in pairs], [name for _, name in pairs])
+
+
+def _is_fitted(tokenizer: Tokenizer) -> bool:
+    try:
+        return tokenizer.spec is not None
+    except ValueError:  # by contract, spec raises until the tokenizer is fitted
+        return False

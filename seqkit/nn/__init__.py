@@ -1,0 +1,1 @@
+"""Layers: attention, positions, blocks, MLPs, heads. They know no modality and no registry."""

@@ -1,0 +1,94 @@
+"""What attention layers get beside their input (`AttentionContext`), and what each declares to support.
+
+b batch · n queries · m keys · h heads · c channels of one head · r channel pairs · d width
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from torch import Tensor
+
+from seqkit.interfaces import Adjacency
+
+
+class AttentionFeature(enum.Flag):
+    """What an attention layer may be asked for. Padding is not among them: every attention must mask it."""
+
+    BIDIRECTIONAL = enum.auto()
+    CAUSAL = enum.auto()
+    ADJACENCY = enum.auto()
+    SEGMENTS = enum.auto()
+    ROTARY = enum.auto()
+    BIAS = enum.auto()
+    RELATIVE = enum.auto()
+    CROSS_ATTENTION = enum.auto()
+    CACHE = enum.auto()
+    GROUPED_QUERY = enum.auto()
+
+
+ALL_FEATURES = ~AttentionFeature(0)
+
+WORDING = {
+    AttentionFeature.BIDIRECTIONAL: "bidirectional attention (causal=False)",
+    AttentionFeature.CAUSAL: "causal attention (causal=True)",
+    AttentionFeature.ADJACENCY: "adjacency (the edges of graphs)",
+    AttentionFeature.SEGMENTS: "segments (packed sequences)",
+    AttentionFeature.ROTARY: "rotary positions (Rotary)",
+    AttentionFeature.BIAS: "a bias on attention scores (ALiBi, T5Bias)",
+    AttentionFeature.RELATIVE: "relative position embeddings (RelativeEmbedding)",
+    AttentionFeature.CROSS_ATTENTION: "cross-attention",
+    AttentionFeature.CACHE: "a KV cache",
+    AttentionFeature.GROUPED_QUERY: "grouped-query attention (num_kv_heads below num_heads)",
+}
+"""Each feature as errors say it."""
+
+
+def check_supported(
+    name: str,
+    supports: AttentionFeature,
+    required: AttentionFeature,
+    instead: str = "use the mechanism ScaledDotProductAttention",
+) -> None:
+    """Raise ValueError where a required feature is not supported.
+
+    name: of the component. instead: what to do; by default the mechanism that supports every feature.
+    """
+    missing = [WORDING[feature] for feature in AttentionFeature if feature in required & ~supports]
+    if missing:
+        raise ValueError(f"{name} does not support {' nor '.join(missing)}; {instead}")
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionContext:
+    """Mask, positions and structure of one attention call, the same for all layers of a kind.
+
+    Mechanisms that score every pair take `attn_mask` as it is; the others work from the other fields.
+    attn_mask: [b|1 h|1 n|1 m] bool (True = may attend) or float (added to the scores, -inf = masked); None: no mask but
+    `is_causal`.
+    is_causal: True: token i attends to tokens <= i. With attn_mask=None and n == m only, since SDPA aligns its triangle
+    top-left.
+    rotary: [b 1 n r] complex numbers of length one by which r channel pairs of queries and keys are rotated; None: no
+    rotation.
+    relative: [b n m c], added to the keys in the scores, for each query its own; None: nothing.
+    query_valid, key_valid: [b n] and [b m] bool, True = real. None: all real.
+    adjacency, edge_bias: as in `Embedded`, for mechanisms that attend along edges.
+    """
+
+    attn_mask: Tensor | None = None
+    is_causal: bool = False
+    rotary: Tensor | None = None
+    relative: Tensor | None = None
+    query_valid: Tensor | None = None
+    key_valid: Tensor | None = None
+    adjacency: Adjacency | None = None
+    edge_bias: Tensor | None = None
+
+
+class Memory(NamedTuple):
+    """The encoder's output [b m d], and the context of the cross-attention to it."""
+
+    hidden: Tensor
+    context: AttentionContext

@@ -1,0 +1,93 @@
+"""Builds the attention mask and bias from padding, causality, adjacency, segments and cache.
+
+The only place that does: one `AttentionContext` leaves it for all layers.
+
+b batch · n queries · m keys (n, or with a cache all columns so far) · h heads · p axes
+"""
+
+from __future__ import annotations
+
+import torch
+from einops import rearrange
+from torch import Tensor
+
+from seqkit.interfaces import Adjacency, Embedded
+from seqkit.nn.attention.context import AttentionContext
+from seqkit.nn.position.base import RelativePosition
+
+
+def attention_context(
+    embedded: Embedded,
+    *,
+    causal: bool,
+    num_heads: int,
+    head_dim: int,
+    position: RelativePosition | None = None,
+    past: tuple[Tensor, Tensor] | None = None,
+    needs_mask: bool = True,
+) -> AttentionContext:
+    """The context of self-attention over `embedded`, by heads of `head_dim` channels.
+
+    past: valid [b t] and positions [b t p] of the columns in the cache; they are keys too.
+    needs_mask: False: for attention that makes no [n m] scores, so no mask is made either.
+    Where nothing is masked no mask is made: SDPA is fastest without. Padding stands on the right, so a causal query
+    never reaches it, and padded queries may attend to anything: backbones give zeros there.
+    Raises ValueError for adjacency or segments with a past: graphs and packed sequences are not generated step by step.
+    """
+    valid, positions = embedded.valid, embedded.positions
+    if past is not None:
+        if embedded.adjacency is not None or embedded.segments is not None:
+            raise ValueError("a cache supports plain sequences only; encode graphs and packed sequences without one")
+        valid, positions = torch.cat([past[0], valid], dim=1), torch.cat([past[1], positions], dim=1)
+    rotary = position.rotary(embedded.positions, head_dim) if position is not None else None
+    relative = position.relative(embedded.positions, positions) if position is not None else None
+    bias = position.bias(embedded.positions, positions, num_heads) if position is not None else None
+
+    def context(attn_mask: Tensor | None, is_causal: bool) -> AttentionContext:
+        return AttentionContext(
+            attn_mask, is_causal, rotary, relative, embedded.valid, valid, embedded.adjacency, embedded.edge_bias
+        )
+
+    n, m = embedded.valid.shape[1], valid.shape[1]
+    plain = embedded.adjacency is None and embedded.segments is None and bias is None
+    if not needs_mask or (plain and causal and n == m):
+        return context(None, causal)
+    if plain and (not causal or n == 1) and all_real(valid):
+        return context(None, False)
+
+    attn_mask = rearrange(valid, "b m -> b 1 1 m")
+    if causal and n > 1:
+        attn_mask = attn_mask & torch.ones(n, m, dtype=torch.bool, device=valid.device).tril(m - n)
+    if embedded.segments is not None:
+        segments = embedded.segments
+        attn_mask = attn_mask & (rearrange(segments, "b n -> b 1 n 1") == rearrange(segments, "b m -> b 1 1 m"))
+    if embedded.adjacency is not None:
+        edge_types = dense_edge_types(embedded.adjacency, *embedded.valid.shape)
+        itself = torch.eye(n, dtype=torch.bool, device=valid.device)
+        attn_mask = attn_mask & rearrange((edge_types > 0) | itself, "b n m -> b 1 n m")
+        if embedded.edge_bias is not None:
+            by_type = rearrange(embedded.edge_bias[edge_types], "b n m h -> b h n m")
+            bias = by_type if bias is None else bias + by_type
+    if bias is not None:
+        attn_mask = bias.masked_fill(~attn_mask, -torch.inf)
+    return context(attn_mask, False)
+
+
+def cross_attention_context(valid: Tensor, memory_valid: Tensor, *, needs_mask: bool = True) -> AttentionContext:
+    """The context of cross-attention from tokens, valid [b n], to all real ones of a memory, valid [b m]."""
+    unmasked = not needs_mask or all_real(memory_valid)
+    attn_mask = None if unmasked else rearrange(memory_valid, "b m -> b 1 1 m")
+    return AttentionContext(attn_mask, query_valid=valid, key_valid=memory_valid)
+
+
+def all_real(valid: Tensor) -> bool:
+    """True: there is no padding. Tensors without data (device meta) are taken to have none."""
+    return valid.is_meta or bool(valid.all())
+
+
+def dense_edge_types(adjacency: Adjacency, b: int, n: int) -> Tensor:
+    """Edge types as [b n n] (target, source), 0 where there is no edge. O(b n^2) memory: for some hundred tokens."""
+    edge_types = torch.zeros(b * n * n, dtype=torch.int64, device=adjacency.edge_type.device)
+    source, target = adjacency.edge_index
+    edge_types[target * n + source % n] = adjacency.edge_type
+    return rearrange(edge_types, "(b n m) -> b n m", b=b, n=n)

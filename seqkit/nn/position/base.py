@@ -1,0 +1,75 @@
+"""Base classes of positions: added to the embeddings (absolute), or used inside attention (relative).
+
+Both take positions [b n p] with any number of axes p, and know no modality.
+
+b batch · n queries · m keys · p axes · d width · h heads · c channels of one head · r channel pairs of one head
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from einops import rearrange
+from torch import Tensor, nn
+
+from seqkit.nn.attention.context import AttentionFeature
+
+
+class PositionalEncoding(nn.Module, ABC):
+    """Vectors [b n d] for positions [b n p], which the Embedder adds to the embedded content.
+
+    std: about the standard deviation of its entries; the Embedder initialises its lookup table alike, so that neither
+    drowns the other. num_position_channels: the last so many channels hold positions alone: the content is embedded
+    narrower and zero-padded, so that adding is concatenating.
+    """
+
+    std: float = 0.02
+    num_position_channels: int = 0
+
+    def __init__(self, dim: int, num_axes: int):
+        super().__init__()
+        self.dim, self.num_axes = dim, num_axes
+
+    @abstractmethod
+    def forward(self, positions: Tensor) -> Tensor:
+        """Vectors [b n d] for positions [b n p]."""
+
+
+class RelativePosition(nn.Module):
+    """Positions inside attention: rotated queries and keys, a bias on the scores, or vectors added to the keys.
+
+    requires: the features that an attention layer must support.
+    """
+
+    requires: ClassVar[AttentionFeature]
+
+    def check_heads(self, num_heads: int, head_dim: int) -> None:
+        """Raise ValueError if it does not fit heads of that number and width (called when a backbone is built)."""
+
+    def check_axes(self, num_axes: int, head_dim: int) -> None:
+        """Raise ValueError if it does not support tokens with that many axes (called when a model is built)."""
+
+    def rotary(self, positions: Tensor, head_dim: int) -> Tensor | None:
+        """Complex numbers of length one [b 1 n r] that rotate channel pairs (2 i, 2 i + 1) of a head; None: none."""
+        return None
+
+    def bias(self, query_positions: Tensor, key_positions: Tensor, num_heads: int) -> Tensor | None:
+        """[b h n m] to be added to the scores of queries at [b n p] with keys at [b m p]; None: nothing."""
+        return None
+
+    def relative(self, query_positions: Tensor, key_positions: Tensor) -> Tensor | None:
+        """[b n m c] to be added to the keys at [b m p], for each query at [b n p] its own; None: nothing."""
+        return None
+
+
+def offsets(query_positions: Tensor, key_positions: Tensor) -> Tensor:
+    """Key position minus query position on one axis, rounded, [b n m]."""
+    return (rearrange(key_positions, "b m 1 -> b 1 m") - rearrange(query_positions, "b n 1 -> b n 1")).round()
+
+
+def distances(query_positions: Tensor, key_positions: Tensor) -> Tensor:
+    """Euclidean distances over all axes, [b n m]."""
+    difference = rearrange(key_positions, "b m p -> b 1 m p") - rearrange(query_positions, "b n p -> b n 1 p")
+    # not torch's norm: compiled, it keeps an axis of size 1 (torch 2.11); a square's root is exact
+    return difference.square().sum(dim=-1).sqrt()

@@ -1,0 +1,51 @@
+"""Residual connections with dropout, stochastic depth and layer scale.
+
+b batch · n tokens · d width
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from seqkit.nn.dropout import InheritedDropout, check_probability
+
+
+class Residual(InheritedDropout):
+    """x + branch, with dropout, stochastic depth and layer scale on the branch.
+
+    dropout: of the branch's entries; None: the backbone's. drop_path: probability that an example skips the branch
+    (stochastic depth; Huang et al. 2016; timm's `DropPath`), growing linearly from 0 in the first layer to this in the
+    last, as there. layer_scale: initial value of a learned factor per channel (Touvron et al. 2021, CaiT, section 2.1);
+    None: no factor.
+    Raises ValueError for probabilities outside [0, 1).
+    """
+
+    def __init__(
+        self, dim: int, *, dropout: float | None = None, drop_path: float = 0.0, layer_scale: float | None = None
+    ):
+        super().__init__(dropout)
+        check_probability("drop_path", drop_path)
+        self.max_drop_path = drop_path
+        self.drop_path: nn.Module | None = None
+        if drop_path:
+            from timm.layers import DropPath  # timm takes seconds to import
+
+            self.drop_path = DropPath(drop_path)
+        self.scale = nn.Parameter(torch.full((dim,), float(layer_scale))) if layer_scale is not None else None
+
+    def forward(self, x: Tensor, branch: Tensor) -> Tensor:
+        """x, branch: [b n d]."""
+        if self.dropout:
+            branch = F.dropout(branch, self.dropout, self.training)
+        if self.scale is not None:
+            branch = branch * self.scale
+        if self.drop_path is not None:
+            branch = self.drop_path(branch)
+        return x + branch
+
+    def set_drop_path(self, depth_fraction: float) -> None:
+        """Called once by the backbone with the layer's depth, 0 for the first to 1 for the last."""
+        if self.drop_path is not None:
+            self.drop_path.drop_prob = self.max_drop_path * depth_fraction  # type: ignore[assignment]

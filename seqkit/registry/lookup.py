@@ -1,0 +1,64 @@
+"""Lookup of components by kind and name: tokenizers, backbones, objectives, data sources and what they are made of.
+
+Listing imports nothing heavy: built-in components are in a table, those of installed packages are entry points (group
+`seqkit.tokenizers`, `seqkit.backbones`, …: the kind and an s), and those of your own file register by a decorator:
+
+    @register("tokenizer", "Morse", what="dots and dashes", when="radio")
+    class Morse(Tokenizer): ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from typing import TypeVar
+
+from seqkit.errors import suggest
+from seqkit.registry.builtin import BUILT_IN, Component
+
+KINDS = tuple(BUILT_IN)
+T = TypeVar("T", bound=type)
+
+_REGISTERED: dict[str, dict[str, Component]] = {kind: {} for kind in KINDS}
+
+
+def components(kind: str) -> dict[str, Component]:
+    """All components of a kind by name: built-in, of installed packages, and registered in this process.
+
+    Raises ValueError for an unknown kind.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"there is no kind of component called {kind!r}; {suggest(kind, KINDS)}")
+    found = {component.name: component for component in BUILT_IN[kind]}
+    for point in entry_points(group=f"seqkit.{kind}s"):
+        package = point.dist.name if point.dist else "an installed package"
+        found.setdefault(point.name, Component(point.name, point.value, f"from {package}"))
+    return found | _REGISTERED[kind]
+
+
+def find(kind: str, name: str) -> Component:
+    """The component of that name, whatever its case. Raises ValueError with the nearest names."""
+    known = components(kind)
+    spelled = {candidate.lower(): candidate for candidate in known}
+    if name.lower() not in spelled:
+        raise ValueError(f"there is no {kind.replace('_', ' ')} called {name!r}; {suggest(name, known)}")
+    return known[spelled[name.lower()]]
+
+
+def register(kind: str, name: str | None = None, *, what: str = "", when: str = "") -> Callable[[T], T]:
+    """Class decorator: make a component known by `name` (default: the class's own) in this process.
+
+    Raises ValueError if the name is taken by another class.
+    """
+
+    def add(cls: T) -> T:
+        component = Component(name or cls.__name__, f"{cls.__module__}:{cls.__qualname__}", what, when)
+        taken = {known.lower(): other for known, other in components(kind).items()}.get(component.name.lower())
+        if taken is not None and taken.path != component.path:
+            raise ValueError(
+                f"{kind} {component.name!r} is already {taken.path}; pick another name for {component.path}"
+            )
+        _REGISTERED[kind][component.name] = component
+        return cls
+
+    return add

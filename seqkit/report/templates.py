@@ -1,0 +1,28 @@
+"""HTML from the templates of this package. What fills them is text, never markup, unless a template says `safe`."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from seqkit.files import write_atomic
+from seqkit.report.table import format_metric
+
+
+def fill(template: str, **values: Any) -> str:
+    """A template with these values."""
+    loader = PackageLoader("seqkit.report", ".")
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    return environment.get_template(template).render(format_metric=format_metric, **values)
+
+
+def write_page(template: str, path: Path, **values: Any) -> Path:
+    """Fill a template, in the common style, and write it whole or not at all, making its folder."""
+    style = files("seqkit.report").joinpath("page.css").read_text(encoding="utf-8")
+    page = fill(template, style=style, **values)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, page.encode())
+    return path

@@ -1,0 +1,115 @@
+"""A trained model with its tokenizer and objective, taken back from a run folder; no data set needed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from seqkit.config import build, complete
+from seqkit.errors import DataError, UsageError
+from seqkit.files import read_mapping
+from seqkit.interfaces import Objective, TokenBatch, Tokenizer, Tokens
+from seqkit.model import Model
+from seqkit.training.checkpoint import load_weights
+
+log = logging.getLogger("seqkit")
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """A trained model with its tokenizer and objective, ready to use; no data set needed.
+
+    config: the run's complete configuration. summary: what `summary.json` says. folder: the run's.
+    """
+
+    model: Model
+    tokenizer: Tokenizer
+    objective: Objective
+    config: dict[str, Any]
+    summary: dict[str, Any]
+    folder: Path
+
+    @torch.inference_mode()
+    def predict(self, raws: Iterable[Any], batch_size: int = 32, names: Sequence[str] | None = None) -> list[Any]:
+        """Predictions in the user's terms for raw examples, in order. Raises DataError for one that cannot be encoded.
+
+        names: of the examples, for the error. A warning is logged once where some are larger or smaller than all
+        training examples were: a larger image than it was trained on gets a prediction, too.
+        """
+        tokens: list[Tokens] = []
+        unusual: list[str] = []
+        for i, raw in enumerate(raws):
+            name = f"example {i}" if names is None else names[i]
+            try:
+                tokens.append(self.tokenizer.encode(raw))
+            except DataError as error:
+                raise error if name in str(error) else DataError(f"{name}: {error}") from error
+            if difference := self._unlike_training(tokens[-1]):
+                unusual.append(f"{name} {difference}")
+        if unusual:
+            more = f" (and {len(unusual) - 1} more)" if unusual[1:] else ""
+            log.warning("%s; do not rely on the prediction%s", unusual[0], more)
+        predictions: list[Any] = []
+        for start in range(0, len(tokens), batch_size):
+            batch = TokenBatch.collate(tokens[start : start + batch_size])
+            predictions += self.objective.decode(self.objective.predict(self.model, batch))
+        return predictions
+
+    def _unlike_training(self, tokens: Tokens) -> str:
+        """How the example differs in size from all training examples, or nothing."""
+        ends, known = tokens.positions.amax(dim=0).tolist(), self.summary.get("extents", [])
+        if len(known) != len(ends) or all(low <= end <= high for end, (low, high) in zip(ends, known)):
+            return ""
+        if len(ends) == 1 and tokens.positions[:, 0].equal(torch.arange(float(len(tokens)))):  # counted, not measured
+            (low, high), n = known[0], len(tokens)
+            return f"has {n} tokens, but those of training have {low + 1:g} to {high + 1:g}"
+        ranges = ", ".join(f"{low:g}" if low == high else f"{low:g} to {high:g}" for low, high in known)
+        return (
+            f"has {len(tokens)} tokens, the last at position ({', '.join(f'{end:g}' for end in ends)}), but those of "
+            f"training end at ({ranges})"
+        )
+
+    def _repr_html_(self) -> str:
+        """The run as a table with curves, for notebooks: the fragment that the report wrote, else its metrics."""
+        fragment = self.folder / "summary.html"
+        if fragment.is_file():
+            return fragment.read_text(encoding="utf-8")
+        rows = "".join(
+            f"<tr><td>{name}</td><td>{value:.4f}</td></tr>" for name, value in self.summary["metrics"].items()
+        )
+        return f"<table>{rows}</table>"
+
+
+def load(folder: str | Path) -> TrainedModel:
+    """Model, tokenizer and objective of a run, in evaluation mode; the data set may be absent.
+
+    Raises UsageError if the folder is no finished run; DataError if one of its files is damaged.
+    """
+    folder = Path(folder)
+    if not (folder / "config.yaml").is_file():
+        raise UsageError(
+            f"{folder} is no run: it has no config.yaml; give a folder such as runs/text/char-lm/2026-01-31-120000"
+        )
+    if not (folder / "summary.json").is_file():
+        raise UsageError(
+            f"{folder} did not finish: it has no summary.json; train again with `seqkit fit {folder / 'config.yaml'}`"
+        )
+    config = read_mapping(folder / "config.yaml", "data", "model", "tokenizer")
+    summary = read_mapping(folder / "summary.json", "sha256")
+    state = read_mapping(folder / "state.json", "objective", "tokenizer")
+    keys = ("tokenizer", "model")
+    built = build(complete({key: config[key] for key in keys}, only=keys))
+    tokenizer, objective = built.tokenizer, built.model["objective"]
+    try:
+        tokenizer.load_state(state["tokenizer"])
+        objective.load_state(state["objective"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(f"{folder / 'state.json'} does not fit the run ({error!r}); copy the run again") from error
+    model = Model(tokenizer.spec, **built.model)
+    load_weights(model, folder / "checkpoints" / "model.safetensors", summary["sha256"])
+    return TrainedModel(model.eval(), tokenizer, objective, config, summary, folder)

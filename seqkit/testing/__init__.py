@@ -1,0 +1,11 @@
+"""Laws that every tokenizer and every backbone keeps. Run them over your own; no test framework is needed.
+
+check_tokenizer(Morse(), ["... --- ...", "- . ... -"])
+check_backbone(partial(MyBackbone, depth=2))
+"""
+
+from seqkit.testing.backbones import check_backbone, check_embedded_backbone, laws_for, synthetic
+from seqkit.testing.laws import EmbeddedBackbone
+from seqkit.testing.tokenizers import check_tokenizer
+
+__all__ = ["EmbeddedBackbone", "check_backbone", "check_embedded_backbone", "check_tokenizer", "laws_for", "synthetic"]

@@ -1,0 +1,128 @@
+"""Checks a backbone: which laws apply to it, and all of them over synthetic tokens or a tokenizer's own.
+
+n tokens · h height · p axes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import torch
+import torch.nn.functional as F
+from einops import rearrange, repeat
+
+from seqkit.interfaces import Adjacency, Backbone, Tokens, TokenSpec
+from seqkit.testing.laws import (
+    EmbeddedBackbone,
+    attends_along_edges,
+    attends_both_ways,
+    batch_mates_change_nothing,
+    fixed_generator,
+    gradients_reach_every_parameter,
+    is_permutation_equivariant,
+    no_token_attends_to_the_future,
+    nothing_crosses_components,
+    packed_equals_separate,
+    padding_changes_nothing,
+    padding_may_hold_anything,
+    refuses_what_it_does_not_support,
+    step_by_step_equals_at_once,
+)
+
+Law = Callable[[EmbeddedBackbone, Sequence[Tokens]], None]
+
+
+def laws_for(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> list[Law]:
+    """The laws that apply to this backbone on these examples (all with an adjacency or all without)."""
+    backbone, has_adjacency = model.backbone, examples[0].adjacency is not None
+    laws: list[Law] = [padding_changes_nothing, batch_mates_change_nothing, padding_may_hold_anything]
+    laws += [gradients_reach_every_parameter, refuses_what_it_does_not_support]
+    if backbone.causal:
+        laws.append(no_token_attends_to_the_future)
+        if not has_adjacency and type(backbone).init_cache is not Backbone.init_cache:
+            laws.append(step_by_step_equals_at_once)
+    else:
+        laws += [] if has_adjacency else [attends_both_ways]
+        laws += [is_permutation_equivariant] if backbone.supports_adjacency else []
+    if has_adjacency:
+        laws += [nothing_crosses_components, attends_along_edges]
+    elif backbone.supports_segments:
+        laws.append(packed_equals_separate)
+    return laws
+
+
+def check_embedded_backbone(spec: TokenSpec, backbone: Backbone, examples: Sequence[Tokens]) -> list[Law]:
+    """Check every law that applies to `backbone` on `examples` of one tokenizer; returns the laws that were checked.
+
+    An adjacency that the backbone does not support is dropped first. examples: two or more, of different lengths >= 2.
+    Raises AssertionError with the law's name and what was found.
+    """
+    if len({len(x) for x in examples}) < 2 or min(map(len, examples)) < 2:
+        raise ValueError(
+            f"examples have {[len(x) for x in examples]} tokens; give two or more lengths, all of 2 or more"
+        )
+    if spec.num_edge_types and not backbone.supports_adjacency:
+        spec, examples = replace(spec, num_edge_types=0), [replace(x, adjacency=None) for x in examples]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = EmbeddedBackbone(spec, backbone)
+    laws = laws_for(model, examples)
+    for law in laws:
+        try:
+            law(model, examples)
+        except AssertionError as error:
+            raise AssertionError(
+                f"{type(backbone).__name__}(causal={backbone.causal}): {law.__name__}: {error}"
+            ) from None
+    return laws
+
+
+def check_backbone(build: Callable[..., Backbone], *, dim: int = 24, causal: Sequence[bool] = (False, True)) -> None:
+    """Check every law over synthetic texts, images, series and graphs.
+
+    build: `(dim, causal=...) -> Backbone`, without dropout. causal: the values that it takes. Tokens that the backbone
+    refuses with ValueError in `check_supported` are left out.
+    Raises AssertionError with the law's name and what was found.
+    """
+    for is_causal in causal:
+        checked = 0
+        for spec, examples in synthetic().values():
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(0)
+                backbone = build(dim, causal=is_causal)
+            if (backbone.dim, backbone.causal) != (dim, is_causal):
+                raise AssertionError(
+                    f"built with dim={dim}, causal={is_causal}; it has dim={backbone.dim}, causal={backbone.causal}"
+                )
+            try:
+                backbone.check_supported(spec)
+            except ValueError:
+                continue
+            checked += len(check_embedded_backbone(spec, backbone, examples))
+        if not checked:
+            raise AssertionError(f"{type(backbone).__name__} supports neither texts, images, series nor graphs")
+
+
+def synthetic() -> dict[str, tuple[TokenSpec, list[Tokens]]]:
+    """Spec and examples by modality, made without a tokenizer; the same every time."""
+    g = fixed_generator()
+    text = [
+        Tokens(torch.randint(11, (n,), generator=g), rearrange(torch.arange(float(n)), "n -> n 1")) for n in (7, 5, 8)
+    ]
+    grids = [torch.cartesian_prod(torch.arange(float(h)), torch.arange(3.0)) for h in (3, 2)]
+    image = [Tokens(torch.randn(len(grid), 5, generator=g), grid) for grid in grids]
+    series = [Tokens(torch.randn(n, 2, generator=g), torch.rand(n, 1, generator=g).cumsum(0) * 3) for n in (5, 7)]
+    graph = []
+    for n in (7, 5):
+        path = torch.stack([torch.arange(n - 2), torch.arange(n - 2) + 1])  # and the last node alone
+        one_way = torch.tensor([[3], [0]])  # token 0 attends to token 3, and 3 not to 0
+        edge_type = F.pad(repeat(torch.arange(n - 2) % 2 + 1, "e -> (way e)", way=2), [0, 1], value=2)
+        adjacency = Adjacency(torch.cat([path.flip(0), path, one_way], dim=1), edge_type)
+        graph.append(Tokens(torch.randn(n, 3, generator=g), torch.zeros(n, 0), adjacency))
+    return {
+        "text": (TokenSpec(vocab_size=11), text),
+        "image": (TokenSpec(num_features=5, num_axes=2), image),
+        "series": (TokenSpec(num_features=2), series),
+        "graph": (TokenSpec(num_features=3, num_axes=0, num_edge_types=2), graph),
+    }

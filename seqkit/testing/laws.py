@@ -1,0 +1,268 @@
+"""Laws of every backbone over any tokenizer's tokens, one function each; a broken law raises AssertionError.
+
+All run in float64, so that a difference above `TOLERANCE` is a fault and not rounding.
+
+b batch · n tokens · f features · p axes · d width
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from torch import Tensor, nn
+
+from seqkit.interfaces import Adjacency, Backbone, Cache, Embedded, TokenBatch, Tokens, TokenSpec
+from seqkit.nn.embedder import Embedder, default_position
+
+TOLERANCE = 1e-7
+
+
+class EmbeddedBackbone(nn.Module):
+    """Hidden states of a token batch, as in a `Model`: an `Embedder`, then the backbone; in float64 and eval mode.
+
+    Raises ValueError if the backbone does not support such tokens.
+    """
+
+    def __init__(self, spec: TokenSpec, backbone: Backbone):
+        super().__init__()
+        backbone.check_supported(spec)
+        position = default_position(backbone, spec)
+        self.embedder: nn.Module = Embedder(spec, backbone.dim, position=position, num_heads=backbone.num_heads)
+        if isinstance(self.embedder.edge_bias, nn.Parameter):
+            nn.init.normal_(self.embedder.edge_bias)  # it starts at zero, where ignoring it would not be noticed
+        self.spec, self.backbone = spec, backbone
+        self.double().eval()
+
+    def embed(self, batch: TokenBatch) -> Embedded:
+        """The batch as input of the backbone."""
+        content = batch.content if self.spec.ids else batch.content.double()
+        return self.embedder(replace(batch, content=content, positions=batch.positions.double()))
+
+    def forward(self, batch: TokenBatch, cache: Cache | None = None) -> Tensor:
+        """Hidden states [b n d]."""
+        return self.backbone(self.embed(batch), cache)
+
+
+def padding_changes_nothing(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+    """More columns of padding give the same hidden states of real tokens, and zero for padding."""
+    for x in examples:
+        alone = model(TokenBatch.collate([x]))
+        longer = model(pad(TokenBatch.collate([x]), 3))
+        _assert_same(longer[:, : len(x)], alone, "padding changes the hidden states of real tokens")
+        padding = longer[:, len(x) :]
+        _assert_same(padding, torch.zeros_like(padding), "the hidden states of padding are not zero")
+
+
+def batch_mates_change_nothing(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+    """An example gives the same hidden states in a batch as alone."""
+    together = model(TokenBatch.collate(examples))
+    for i, x in enumerate(examples):
+        alone = model(TokenBatch.collate([x]))[0]
+        _assert_same(together[i, : len(x)], alone, f"batch mates change example {i}")
+
+
+def padding_may_hold_anything(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+    """NaN (or any id) in padded content and positions changes neither hidden states nor gradients."""
+    clean = pad(TokenBatch.collate(examples), 2)
+    content, positions = clean.content.clone(), clean.positions.clone()
+    content[~clean.valid] = model.spec.vocab_size - 1 if model.spec.ids else torch.nan
+    positions[~clean.valid] = torch.nan
+    expected, expected_gradients = _gradients(model, clean)
+    got, gradients = _gradients(model, replace(clean, content=content, positions=positions))
+    _assert_same(got, expected, "the content of padding changes hidden states")
+    for name, gradient in expected_gradients.items():
+        _assert_same(gradients[name], gradient, f"the content of padding changes the gradient of {name}")
+
+
+def no_token_attends_to_the_future(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+    """Causal backbones: a token's hidden state depends on earlier tokens and on no later one."""
+    for x in examples:
+        influence = _influence(model, x)
+        ahead = float(influence.triu(1).max())
+        if ahead > TOLERANCE * float(influence.max()):
+            raise AssertionError(f"a token attends to the future: its gradient on a later token is {ahead:.2g}")
+        if x.adjacency is None and len(x) > 1 and bool((influence.tril(-1).amax(dim=1)[1:] == 0).any()):
+            raise AssertionError("a token does not attend to the past: its gradient on all earlier tokens is zero")
+        expected = model(TokenBatch.collate([x]))
+        for t in range(len(x) - 1):
+            content, positions = x.content.clone(), x.positions.clone()
+            future = content[t + 1 :]
+            content[t + 1 :] = (future + 1) % model.spec.vocab_size if model.spec.ids else -future - 1
+            positions[t + 1 :] += 1
+            got = model(TokenBatch.collate([replace(x, content=content, positions=positions)]))
+            fault = f"tokens after {t} change the hidden states up to it: a token attends to the future"
+            _assert_same(got[:, : t + 1], expected[:, : t + 1], fault)
+
+
+def attends_both_ways(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+    """Bidirectional backbones: a token's hidden state depends on tokens before and after it."""
+    for x in examples:
+        influence = _influence(model, x)
+        before, after = influence.tril(-1).amax(dim=1)[1:], influence.triu(1).amax(dim=1)[:-1]
+        if bool((before == 0).any()) or bool((after == 0).any()):
+            raise AssertionError("causal is False, but a token attends to nothing before it or to nothing after it")
+
+
+def step_by_step_equals_at_once(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+    """With a cache, prompts of different lengths and then chunks of 1, 2 and 1 tokens give what one pass gives."""
+    steps = min(4, min(map(len, examples)) - 1)
+    ends = sorted({0, 1, min(3, steps), steps})
+    with torch.no_grad():
+        cache = model.backbone.init_cache(max(map(len, examples)))
+        chunks: list[list[Tensor]] = [[] for _ in examples]
+        num_columns = 0
+        for start, end in zip([None, *ends[:-1]], ends):
+            cuts = [_cut(x, 0 if start is None else len(x) - steps + start, len(x) - steps + end) for x in examples]
+            batch = TokenBatch.collate(cuts)
+            hidden = model(batch, cache)
+            num_columns += batch.valid.shape[1]
+            if cache.num_tokens != num_columns:
+                raise AssertionError(f"the cache counts {cache.num_tokens} columns, but was given {num_columns}")
+            for i, cut in enumerate(cuts):
+                chunks[i].append(hidden[i, : len(cut)])
+        for i, x in enumerate(examples):
+            at_once = model(TokenBatch.collate([x]))[0]
+            _assert_same(torch.cat(chunks[i]), at_once, f"step by step differs from at once in example {i}")
+
+
+def is_permutation_equivariant(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+    """Bidirectional backbones that support adjacency: permuted tokens (nodes), with their positions and edges, give the
+    hidden states permuted alike."""
+    for x in examples:
+        order = torch.randperm(len(x), generator=fixed_generator())
+        if len(x) > 1 and bool((order == torch.arange(len(x))).all()):
+            order = order.flip(0)
+        adjacency = None
+        if x.adjacency is not None:
+            adjacency = Adjacency(order.argsort()[x.adjacency.edge_index], x.adjacency.edge_type)
+        permuted = model(TokenBatch.collate([Tokens(x.content[order], x.positions[order], adjacency)]))
+        expected = model(TokenBatch.collate([x]))[:, order]
+        _assert_same(permuted, expected, "permuted tokens, with their positions and edges, give other hidden states")
+
+
+def nothing_crosses_components(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+    """Two graphs as one graph of two connected components give what each gives alone."""
+    for x, y in zip(examples, [*examples[1:], examples[0]]):
+        assert x.adjacency is not None
+        assert y.adjacency is not None
+        edge_index = torch.cat([x.adjacency.edge_index, y.adjacency.edge_index + len(x)], dim=1)
+        both = Tokens(
+            torch.cat([x.content, y.content]),
+            torch.cat([x.positions, y.positions]),
+            Adjacency(edge_index, torch.cat([x.adjacency.edge_type, y.adjacency.edge_type])),
+        )
+        expected = torch.cat([model(TokenBatch.collate([one])) for one in (x, y)], dim=1)
+        got = model(TokenBatch.collate([both]))
+        _assert_same(got, expected, "a component of a graph changes the hidden states of another component")
+
+
+def attends_along_edges(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+    """A target's hidden state depends on its sources (over as many hops as layers), and on no other token."""
+    for x in examples:
+        assert x.adjacency is not None
+        n, (source, target) = len(x), x.adjacency.edge_index
+        may_attend = torch.zeros(n, n, dtype=torch.bool)
+        may_attend[target, source] = True
+        if model.backbone.causal:
+            may_attend = may_attend.tril()
+        may_attend |= torch.eye(n, dtype=torch.bool)
+        reachable = may_attend
+        for _ in range(n.bit_length()):  # each round doubles the hops
+            reachable = reachable.double() @ reachable.double() > 0
+        influence = _influence(model, x)
+        if bool((influence[may_attend] == 0).any()):
+            raise AssertionError("a target does not attend to the source of its edge: the gradient is zero")
+        astray = float(influence.masked_fill(reachable, 0.0).max())
+        if astray > TOLERANCE * float(influence.max()):
+            raise AssertionError(f"a token attends to one that no path of edges leads to: the gradient is {astray:.2g}")
+
+
+def packed_equals_separate(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+    """Backbones that support segments: sequences packed into one row, a segment each, give what each gives alone."""
+    plain = [replace(x, adjacency=None) for x in examples]
+    row = Tokens(torch.cat([x.content for x in plain]), torch.cat([x.positions for x in plain]))
+    segments = rearrange(torch.cat([torch.full((len(x),), i) for i, x in enumerate(plain)]), "n -> 1 n")
+    expected = torch.cat([model(TokenBatch.collate([x])) for x in plain], dim=1)
+    got = model(replace(TokenBatch.collate([row]), segments=segments))
+    _assert_same(got, expected, "a packed sequence changes another one in its row")
+
+
+def gradients_reach_every_parameter(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+    """Every parameter has a finite gradient other than zero."""
+    _, gradients = _gradients(model, TokenBatch.collate(examples))
+    for name, gradient in gradients.items():
+        if not bool(torch.isfinite(gradient).all()) or not bool((gradient != 0).any()):
+            raise AssertionError(f"no finite gradient other than zero reaches {name}")
+
+
+def refuses_what_it_does_not_support(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+    """Adjacency, segments or a cache raise ValueError where the backbone does not support them; none is ignored."""
+    backbone = model.backbone
+    embedded = model.embed(TokenBatch.collate([replace(x, adjacency=None) for x in examples]))
+    if not backbone.supports_adjacency:
+        adjacency = Adjacency(torch.zeros(2, 1, dtype=torch.int64), torch.ones(1, dtype=torch.int64))
+        _assert_refused("an adjacency", lambda: backbone(replace(embedded, adjacency=adjacency)))
+    if not backbone.supports_segments:
+        segments = torch.zeros_like(embedded.valid, dtype=torch.int64)
+        _assert_refused("segments", lambda: backbone(replace(embedded, segments=segments)))
+    if not backbone.causal:
+        _assert_refused("a cache, although it is not causal,", lambda: backbone.init_cache(8))
+
+
+def pad(batch: TokenBatch, columns: int) -> TokenBatch:
+    """`columns` more of padding on the right."""
+    n = batch.valid.shape[1]
+    adjacency = batch.adjacency
+    if adjacency is not None:
+        adjacency = Adjacency(adjacency.edge_index // n * (n + columns) + adjacency.edge_index % n, adjacency.edge_type)
+    content, positions = (F.pad(x, [0, 0] * (x.ndim - 2) + [0, columns]) for x in (batch.content, batch.positions))
+    return TokenBatch(content, positions, F.pad(batch.valid, [0, columns]), adjacency)
+
+
+def _cut(x: Tokens, start: int, end: int) -> Tokens:
+    return Tokens(x.content[start:end], x.positions[start:end])
+
+
+def _influence(model: EmbeddedBackbone, x: Tokens) -> Tensor:
+    """Largest gradient of each token's hidden state by each token's embedding, [n n].
+
+    Of a random direction: after LayerNorm a sum is constant, and its gradient zero even where a token leaks.
+    """
+    embedded = model.embed(TokenBatch.collate([x]))
+    leaf = embedded.hidden.detach().requires_grad_()
+    hidden = model.backbone(replace(embedded, hidden=leaf))[0]
+    direction = torch.randn(hidden.shape[-1], generator=fixed_generator(), dtype=hidden.dtype)
+    rows = [torch.autograd.grad(hidden[t] @ direction, leaf, retain_graph=True)[0][0] for t in range(len(x))]
+    return torch.stack(rows).abs().amax(dim=-1)
+
+
+def _gradients(model: EmbeddedBackbone, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
+    """Hidden states, and the gradient of a random mixture of them by each trainable parameter."""
+    parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    hidden = model(batch)
+    mixture = (hidden * torch.randn(hidden.shape, generator=fixed_generator(), dtype=hidden.dtype)).sum()
+    found = torch.autograd.grad(mixture, list(parameters.values()), allow_unused=True)
+    gradients = {n: torch.zeros_like(p) if g is None else g for (n, p), g in zip(parameters.items(), found)}
+    return hidden.detach(), gradients
+
+
+def fixed_generator() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
+def _assert_same(got: Tensor, expected: Tensor, fault: str) -> None:
+    if not torch.allclose(got, expected, rtol=TOLERANCE, atol=TOLERANCE):
+        raise AssertionError(f"{fault} (by {float((got - expected).detach().abs().max()):.2g})")
+
+
+def _assert_refused(what: str, call: Callable[[], Any]) -> None:
+    try:
+        call()
+    except ValueError:
+        return
+    raise AssertionError(f"the backbone takes {what} and ignores it; raise ValueError, or declare and support it")

@@ -1,0 +1,126 @@
+"""Adjacency from the edges of a graph: direct neighbours, k hops, or every connected pair by its distance.
+
+n nodes · e edges of the graph · a edges of the adjacency
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from seqkit.errors import DataError
+from seqkit.interfaces import Adjacency
+
+MAX_EDGES = 2**26
+"""An adjacency of more edges than this (a gigabyte of them) is refused: a graph of that size needs a smaller
+`max_distance`."""
+
+_BITMAP_NODES = 8192  # up to here a bit table of all pairs (64 MB at most) is faster than sorting them
+
+
+def num_adjacency_types(num_edge_types: int, max_distance: int | None, max_hops: int) -> int:
+    """Number of edge types of an adjacency: one per type of edge in the graph, then one per hop count from 2 on.
+
+    The last hop count, max_hops, stands for "or more". max_distance: most hops between two joined nodes; None: any.
+    Raises ValueError on counts below 1.
+    """
+    for name, value in (("num_edge_types", num_edge_types), ("max_distance", max_distance), ("max_hops", max_hops)):
+        if value is not None and value < 1:
+            raise ValueError(f"{name}={value}; it counts something, so make it at least 1")
+    return num_edge_types + (max_hops if max_distance is None else min(max_distance, max_hops)) - 1
+
+
+def merge_edges(edges: Tensor, types: Tensor | None, num_nodes: int, *, directed: bool) -> tuple[Tensor, Tensor]:
+    """Each edge once: without self-loops (a token always attends to itself), and both ways unless directed.
+
+    edges: [2 e] int64 (source, target). types: [e] int64 or None: all 0. Returns both, by (source, target), for the
+    edges that stay.
+    Raises DataError if edges of different types join the same two nodes.
+    """
+    types = torch.zeros(edges.shape[1], dtype=torch.int64) if types is None else types
+    if not directed:
+        edges, types = torch.cat([edges, edges.flip(0)], dim=1), torch.cat([types, types])
+    kept = edges[0] != edges[1]
+    keys, types = (edges[0] * num_nodes + edges[1])[kept], types[kept]
+    unique, place = keys.unique(return_inverse=True)
+    merged = torch.zeros_like(unique).scatter_(0, place, types)
+    differ = merged[place] != types
+    if bool(differ.any()):
+        source, target = divmod(int(keys[differ][0]), num_nodes)
+        raise DataError(
+            f"edges of different types join nodes {source} and {target}; a pair has one edge type, so merge them "
+            "into one type of their own"
+        )
+    return torch.stack([unique // num_nodes, unique % num_nodes]), merged
+
+
+def build_adjacency(
+    edges: Tensor, types: Tensor, num_nodes: int, *, num_edge_types: int, max_distance: int | None, max_hops: int
+) -> Adjacency:
+    """Adjacency along merged edges: a node attends to those that have an edge, or a short enough path, to it.
+
+    edges: [2 e] int64 (source, target), types [e], as from `merge_edges`. The edge types of the adjacency are 1 + type
+    for a direct edge and num_edge_types + h - 1 for a shortest path of h >= 2 edges, h counted up to max_hops. Nodes
+    that no path joins, or only one longer than `max_distance`, are not adjacent.
+    Raises DataError if the adjacency had more than MAX_EDGES edges.
+    """
+    source, target, edge_type = edges[0], edges[1], types + 1
+    if max_distance != 1:
+        # merged edges come by source; the search needs each target's sources side by side
+        order = torch.argsort(target, stable=True)
+        source, target, edge_type = source[order], target[order], edge_type[order]
+        distant, hops = _distant_pairs(source.numpy(), target.numpy(), num_nodes, max_distance)
+        source, target = (torch.cat([near, torch.from_numpy(far)]) for near, far in zip((source, target), distant))
+        edge_type = torch.cat([edge_type, num_edge_types - 1 + torch.from_numpy(hops).clamp(max=max_hops)])
+    return Adjacency(torch.stack([source, target]), edge_type)
+
+
+def _distant_pairs(
+    source: np.ndarray, target: np.ndarray, n: int, max_distance: int | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs [2 a] (source, target) two or more hops apart, and how many hops [a]; breadth first from all nodes at once.
+
+    Edges come by target. Never n x n unless n is small: a pair is a number target * n + source, and only adjacent
+    pairs are held.
+    """
+    degree = np.bincount(target, minlength=n)
+    start = np.cumsum(degree) - degree
+    layer = target * n + source
+    seen = np.concatenate([np.arange(n) * (n + 1), layer])
+    table = None
+    if n <= _BITMAP_NODES:
+        table = np.zeros(n * n, bool)
+        table[seen] = True
+    layers: list[np.ndarray] = []
+    hop = 1
+    while len(layer) and (max_distance is None or hop < max_distance):
+        end, via = layer // n, layer % n
+        width = degree[via]
+        total = int(width.sum())
+        _check_size(total, n, max_distance)
+        # for each pair (via, end) the sources of `via`, one after the other
+        offset = np.arange(total) - np.repeat(np.cumsum(width) - width, width)
+        found = np.unique(np.repeat(end * n, width) + source[np.repeat(start[via], width) + offset])
+        if table is None:
+            layer = found[~np.isin(found, seen)]
+            seen = np.concatenate([seen, layer])
+        else:
+            layer = found[~table[found]]
+            table[layer] = True
+        hop += 1
+        layers.append(layer)
+        _check_size(sum(map(len, layers)), n, max_distance)
+    if not layers:
+        return np.zeros((2, 0), np.int64), np.zeros(0, np.int64)
+    pairs = np.concatenate(layers)
+    hops = np.repeat(np.arange(2, hop + 1), [len(layer) for layer in layers])
+    return np.stack([pairs % n, pairs // n]), hops
+
+
+def _check_size(num_edges: int, n: int, max_distance: int | None) -> None:
+    if num_edges > MAX_EDGES:
+        raise DataError(
+            f"a graph of {n} nodes with max_distance={max_distance} needs more edges ({num_edges}) than memory allows "
+            f"({MAX_EDGES}); use a smaller max_distance, such as 1"
+        )

@@ -1,0 +1,51 @@
+"""Checkpoints: weights as safetensors, checked by their SHA-256."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from seqkit.errors import DataError
+from seqkit.files import write_atomic
+
+
+def save_weights(model: nn.Module, path: Path) -> str:
+    """Write all weights, whole or not at all; returns the file's SHA-256."""
+    from safetensors.torch import save
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    shared: dict[int, str] = {}
+    weights: dict[str, Tensor] = {}
+    for name, tensor in model.state_dict().items():
+        if shared.setdefault(tensor.data_ptr(), name) == name or tensor.numel() == 0:  # tied weights are written once
+            weights[name] = tensor.detach().cpu().contiguous()
+    content = save(weights)
+    write_atomic(path, content)
+    return hashlib.sha256(content).hexdigest()
+
+
+def load_weights(model: nn.Module, path: Path, digest: str) -> None:
+    """Load what `save_weights` wrote. Raises DataError where the file is missing, changed, or of another model."""
+    from safetensors.torch import load
+
+    if not path.is_file():
+        raise DataError(f"{path} is missing; the run folder is not complete, train again or copy it whole")
+    content = path.read_bytes()
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise DataError(f"{path} is damaged: its SHA-256 is not the one in summary.json; copy it again or train again")
+    weights, own = load(content), model.state_dict()
+    tied = {own[name].data_ptr() for name in weights if name in own}
+    missing = [name for name, tensor in own.items() if name not in weights and tensor.data_ptr() not in tied]
+    extra = [name for name in weights if name not in own]
+    extra += [name for name in weights if name in own and weights[name].shape != own[name].shape]
+    if missing or extra:
+        wrong = [f"{name} is missing" for name in missing] + [
+            f"{name} is unknown or of another shape" for name in extra
+        ]
+        raise DataError(
+            f"{path} does not fit the model of config.yaml: {wrong[0]}"
+            f"{f', and {len(wrong) - 1} more' if wrong[1:] else ''}; copy the run again"
+        )
+    model.load_state_dict(weights, strict=False)

@@ -1,0 +1,64 @@
+"""Progress of training by optimiser step, and of the test by batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pytorch_lightning import Callback
+
+from seqkit.progress import ProgressBar
+
+EVERY = 10
+"""Steps or batches between two updates of the bar."""
+
+
+class StepProgress(Callback):
+    """Shows one progress bar for the whole training, and one for the test.
+
+    title: what is being trained. num_steps: optimiser steps until the end.
+    """
+
+    def __init__(self, title: str, num_steps: int):
+        self.title, self.num_steps = title, num_steps
+        self._bar: ProgressBar | None = None
+
+    def _start(self, title: str, total: int) -> None:
+        self._stop()
+        self._bar = ProgressBar(title, total)
+        self._bar.start()
+
+    def _update(self, done: int, note: str = "") -> None:
+        if self._bar is not None:
+            self._bar.update(done, note)
+
+    def _stop(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+        self._bar = None
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        self._start(self.title, self.num_steps)
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        if trainer.global_step % EVERY == 0 or trainer.global_step == self.num_steps:
+            shown = {k: float(v) for k, v in trainer.callback_metrics.items() if k in ("train/loss", "valid/loss")}
+            self._update(trainer.global_step, " ".join(f"{k} {v:.3f}" for k, v in shown.items()))
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        self._stop()
+
+    def on_test_start(self, trainer: Any, pl_module: Any) -> None:
+        self._start("test", sum(trainer.num_test_batches))
+
+    def on_test_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
+    ) -> None:
+        if batch_idx % EVERY == 0:
+            self._update(batch_idx + 1)
+
+    def on_test_end(self, trainer: Any, pl_module: Any) -> None:
+        self._update(sum(trainer.num_test_batches))
+        self._stop()
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        self._stop()

@@ -1,0 +1,152 @@
+"""The recurrent decoder against its equations, step by step; its attention maps; what it refuses.
+
+The laws of encoder–decoders are in test_encoder_decoder.py.
+"""
+
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from seqkit.analysis.attention_maps import record_attention_maps
+from seqkit.backbones import GRU, RNNDecoder, Transformer
+from seqkit.interfaces import Adjacency, Embedded
+from seqkit.nn.attention.additive import AdditiveAttention
+from seqkit.nn.attention.context import AttentionFeature
+from seqkit.nn.attention.mechanism import AttentionMechanism
+from seqkit.nn.attention.multi_head import MultiHeadAttention
+
+DIM = 7
+ADDITIVE = partial(MultiHeadAttention, mechanism=AdditiveAttention)
+
+
+def embedded(lengths, memory=None, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    n = max(lengths)
+    valid = torch.arange(n) < torch.tensor(lengths)[:, None]
+    hidden = torch.randn(len(lengths), n, DIM, generator=g).masked_fill(~valid[..., None], 0.0)
+    return Embedded(hidden, torch.zeros(len(lengths), n, 1), valid, memory=memory)
+
+
+def pair(targets=(3, 5), sources=(5, 2)):
+    return embedded(targets, embedded(sources, seed=1))
+
+
+def cells(decoder, cls):
+    """One cell a layer with the decoder's weights."""
+    made = []
+    for layer in range(decoder.depth):
+        cell = cls(2 * DIM if layer == 0 else DIM, DIM)
+        state = decoder.layers.state_dict()
+        cell.load_state_dict({name: state[f"{name}_l{layer}"] for name in cell.state_dict()})
+        made.append(cell)
+    return made
+
+
+def bahdanau_attention(attention, query, memory):
+    """softmax(v . tanh(W s + U h)) h of one head, an example at a time (Bahdanau et al. 2015, appendix A.1.2)."""
+    w, u, values = attention.qkv_proj.weight.chunk(3)
+    bias_w, bias_u, bias_values = attention.qkv_proj.bias.chunk(3)
+    scores = torch.tanh(w @ query + bias_w + memory @ u.T + bias_u) @ attention.mechanism.score_weight[0]
+    return attention.out_proj(scores.softmax(dim=0) @ (memory @ values.T + bias_values))
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize("name", ["GRU", "LSTM"])
+@pytest.mark.parametrize("attention", [None, ADDITIVE], ids=["summary", "attention"])
+def test_it_equals_its_equations(name, depth, attention):
+    decoder, x = RNNDecoder(DIM, depth, cell=name, attention=attention), pair()
+    got = decoder(x)
+    layers = cells(decoder, {"GRU": nn.GRUCell, "LSTM": nn.LSTMCell}[name])
+    for i in range(2):
+        memory = x.memory.hidden[i, x.memory.valid[i]]
+        c = torch.tanh(decoder.summary(torch.cat([memory[0], memory[-1]])))
+        states = list(torch.tanh(decoder.start(c)).split(DIM))
+        cell_states = [torch.zeros(DIM) for _ in states]
+        for t in range(int(x.valid[i].sum())):
+            attended = c if attention is None else bahdanau_attention(decoder.attention, states[-1], memory)
+            y = x.hidden[i, t]
+            out = torch.cat([y, attended])
+            for k, cell in enumerate(layers):
+                if name == "GRU":
+                    states[k] = cell(out, states[k])
+                else:
+                    states[k], cell_states[k] = cell(out, (states[k], cell_states[k]))
+                out = states[k]
+            assert_close(got[i, t], torch.tanh(decoder.out(torch.cat([out, attended, y]))))
+
+
+def test_an_attention_map_has_one_row_a_step():
+    decoder, x = RNNDecoder(DIM, attention=ADDITIVE), pair()
+    with torch.no_grad(), record_attention_maps(decoder) as maps:
+        decoder(x)
+    (attention_map,) = maps
+    assert attention_map.is_cross
+    assert attention_map.weights.shape == (2, 1, 5, 5)
+    assert_close(attention_map.weights.sum(dim=-1), torch.ones(2, 1, 5))
+    assert not attention_map.weights[1, :, :, 2:].any()
+
+
+def test_keys_of_the_memory_are_computed_once():
+    decoder, x = RNNDecoder(DIM, attention=ADDITIVE), pair()
+    cache = decoder.init_cache(9)
+    decoder(x, cache)
+    keys, _ = cache.attention.cross_attention
+    decoder(embedded((1, 1)), cache)
+    assert cache.attention.cross_attention[0] is keys
+    assert keys.shape == (2, 1, 5, DIM)
+
+
+def test_dropout_acts_while_training():
+    decoder, x = RNNDecoder(DIM, 2, dropout=0.5), pair()
+    assert not torch.equal(decoder(x), decoder(x))
+    decoder.eval()
+    assert_close(decoder(x), decoder(x))
+
+
+class SelfAttentionOnly(AttentionMechanism):
+    """Does not support cross-attention."""
+
+    supports = AttentionFeature.CAUSAL
+
+    def __init__(self, num_heads, head_dim):
+        super().__init__()
+
+    def forward(self, q, k, v, context, cache=None):
+        return v
+
+    def attention_weights(self, q, k, context):
+        raise ValueError
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"depth": 0}, "depth=0; a recurrent network needs at least one unit and one layer"),
+        ({"cell": "RNN"}, "cell='RNN'; choose 'GRU' or 'LSTM'"),
+        (
+            {"attention": partial(MultiHeadAttention, mechanism=SelfAttentionOnly)},
+            "SelfAttentionOnly does not support cross-attention",
+        ),
+        ({"attention": MultiHeadAttention, "num_heads": 2}, "dim=7 does not split into num_heads=2"),
+    ],
+)
+def test_invalid_arguments_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        RNNDecoder(DIM, **settings)
+
+
+def test_unsupported_input_is_refused():
+    decoder, x = RNNDecoder(DIM), pair()
+    adjacency = Adjacency(torch.zeros(2, 0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64))
+    with pytest.raises(ValueError, match="does not support adjacency or segments"):
+        decoder(Embedded(x.hidden, x.positions, x.valid, adjacency, memory=x.memory))
+    with pytest.raises(ValueError, match="attends to an encoder's output, and was given no source"):
+        decoder(embedded((3, 2)))
+    for other in (GRU(8, causal=True), Transformer(8, 1, causal=True)):
+        with pytest.raises(ValueError, match=r"was given a \w+; make its cache with init_cache"):
+            decoder(x, other.init_cache(3))
+    with pytest.raises(ValueError, match="an example has no real token"):
+        decoder(pair(targets=(3, 0)))

@@ -1,0 +1,103 @@
+"""The Transformer equals torch's encoder, is initialised as GPT-2, and refuses what it does not support."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from seqkit.backbones import LSTM, Transformer
+from seqkit.interfaces import Embedded, TokenSpec
+from seqkit.nn.block import PreNormBlock
+from seqkit.nn.position.rotary import Rotary
+
+
+def embedded(lengths, dim, p=1):
+    n = max(lengths)
+    valid = torch.arange(n) < torch.tensor(lengths)[:, None]
+    hidden = torch.randn(len(lengths), n, dim).masked_fill(~valid[..., None], 0.0)
+    return Embedded(hidden, torch.arange(float(n)).expand(len(lengths), n)[..., None].expand(-1, -1, p), valid)
+
+
+def as_torch(transformer, dim, num_heads):
+    """`nn.TransformerEncoder` with the same weights, in training mode: its fast path rounds differently."""
+    layer = nn.TransformerEncoderLayer(dim, num_heads, 4 * dim, 0.0, "gelu", batch_first=True, norm_first=True)
+    stack = nn.TransformerEncoder(layer, len(transformer.blocks), transformer.norm, enable_nested_tensor=False)
+    for theirs, ours in zip(stack.layers, transformer.blocks):
+        theirs.self_attn.in_proj_weight, theirs.self_attn.in_proj_bias = (
+            ours.attention.qkv_proj.weight,
+            ours.attention.qkv_proj.bias,
+        )
+        theirs.self_attn.out_proj = ours.attention.out_proj
+        theirs.linear1, theirs.linear2 = ours.mlp.up_proj, ours.mlp.down_proj
+        theirs.norm1, theirs.norm2 = ours.attention_norm, ours.mlp_norm
+    return stack
+
+
+@pytest.mark.parametrize("lengths", [[5, 5], [7, 3, 5]])
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_transformer_equals_torchs_encoder(lengths, causal):
+    transformer = Transformer(21, 3, num_heads=3, causal=causal)
+    for p in transformer.parameters():
+        nn.init.normal_(p, std=0.3)
+    x = embedded(lengths, 21)
+    n = max(lengths)
+    later = torch.ones(n, n, dtype=torch.bool).triu(1) if causal else None
+    right = as_torch(transformer, 21, 3)(x.hidden, mask=later, src_key_padding_mask=~x.valid)
+    got = transformer(x)
+    assert_close(got[x.valid], right[x.valid], rtol=1e-4, atol=1e-5)
+    assert not got[~x.valid].any()
+
+
+def test_weights_are_initialised_as_gpt2s():
+    transformer = Transformer(64, 8, num_heads=4)
+    for block in transformer.blocks:
+        for weight, std in [(block.attention.qkv_proj, 0.02), (block.mlp.up_proj, 0.02)]:
+            assert float(weight.weight.detach().std()) == pytest.approx(std, rel=0.05)
+            assert not weight.bias.any()
+        for weight in (block.attention.out_proj, block.mlp.down_proj):
+            assert float(weight.weight.detach().std()) == pytest.approx(0.02 / math.sqrt(16), rel=0.05)
+            assert not weight.bias.any()
+
+
+def test_with_zero_init_only_the_last_norm_changes_the_input():
+    transformer = Transformer(24, 2, block=lambda dim, heads: PreNormBlock(dim, heads, zero_init=True))
+    x = embedded([5, 5], 24)
+    assert_close(transformer(x), transformer.norm(x.hidden))
+
+
+def test_rotary_attention_depends_on_position_differences_only():
+    transformer = Transformer(24, 2, num_heads=3, position=Rotary()).double()
+    assert transformer.uses_positions
+    assert not Transformer(24, 2).uses_positions
+    x = embedded([7, 7], 24)
+    far = Embedded(x.hidden.double(), x.positions + 11, x.valid)
+    near = Embedded(x.hidden.double(), x.positions, x.valid)
+    wide = Embedded(x.hidden.double(), x.positions * 3, x.valid)
+    assert_close(transformer(far), transformer(near), rtol=0, atol=1e-6)
+    assert (transformer(wide) - transformer(near)).abs().max() > 1e-5
+
+
+def test_invalid_arguments_and_unsupported_input_are_refused():
+    with pytest.raises(ValueError, match="depth=0; a transformer needs at least one block"):
+        Transformer(24, 0)
+    with pytest.raises(ValueError, match="dim=23 does not split into num_heads=8"):
+        Transformer(23, 1)
+    with pytest.raises(
+        ValueError, match="this Transformer is not causal, so it has no cache; build it with causal=True"
+    ):
+        Transformer(24, 1).init_cache(5)
+    with pytest.raises(ValueError, match="a head_dim of 3 has no channel pair for each of 2 axes"):
+        Transformer(24, 1, position=Rotary()).check_supported(TokenSpec(num_features=5, num_axes=2))
+    with pytest.raises(ValueError, match="a Transformer was given a RNNCache; make its cache with init_cache"):
+        Transformer(24, 1, causal=True)(embedded([3], 24), LSTM(24, causal=True).init_cache(3))
+
+
+def test_more_tokens_than_the_cache_was_made_for_are_refused():
+    transformer = Transformer(24, 1, causal=True)
+    cache = transformer.init_cache(5)
+    transformer(embedded([4, 4], 24), cache)
+    assert cache.num_tokens == 4
+    with pytest.raises(ValueError, match="room for 5 tokens and was given 6"):
+        transformer(embedded([2, 2], 24), cache)

@@ -1,0 +1,100 @@
+"""`seqkit doctor`: disagreeing versions are named, missing extras are not an error."""
+
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+
+from seqkit.cli import doctor
+from seqkit.cli.doctor import check, run
+
+WANTED = [
+    "torch<2.12,>=2.11", "torchvision<0.27,>=0.26", "torchaudio<2.12,>=2.11", "pytorch-lightning<3,>=2.6.6",
+    "pydantic<3,>=2.9", 'rdkit>=2025.3; extra == "graph"', 'pytest>=8; extra == "dev"',
+    'x-transformers>=2; extra == "bench"',
+    'tomli>=2; python_version < "3.11"',
+]  # fmt: skip
+GOOD = {
+    "torch": "2.11.0", "torchvision": "0.26.0", "torchaudio": "2.11.0", "pytorch-lightning": "2.6.6",
+    "pydantic": "2.14.3", "rdkit": "2025.9.1",
+}  # fmt: skip
+EXACT = {"torchvision": ["numpy", "torch==2.11.0"], "torchaudio": []}
+
+
+def problems(changes, exact=EXACT):
+    found = {name: version for name, version in (GOOD | changes).items() if version is not None}
+    return {line.name: line.problem for line in check(found, WANTED, exact) if line.problem}
+
+
+def test_versions_that_agree_have_no_problem():
+    assert problems({}) == {}
+    assert {line.name for line in check(GOOD, WANTED, EXACT)} == set(GOOD)
+
+
+@pytest.mark.parametrize("local", ["2.11.0+cpu", "2.11.0+cu130"])
+def test_a_build_for_another_device_is_the_same_version(local):
+    assert problems({"torch": local}) == {}
+
+
+def test_a_torch_that_torchvision_was_not_built_for_is_named_with_the_cure():
+    found = problems({"torch": "2.11.1"})
+    assert set(found) == {"torchvision + torch"}
+    assert "torchvision was built for torch==2.11.0" in found["torchvision + torch"]
+    assert '"torch<2.12,>=2.11" "torchvision<0.27,>=0.26" "torchaudio<2.12,>=2.11"' in found["torchvision + torch"]
+
+
+def test_pips_own_choice_of_torch_and_torchaudio_is_named():
+    found = problems({"torch": "2.15.0", "torchvision": "0.30.0"}, {"torchvision": ["torch==2.15.0"]})
+    assert set(found) == {"torch", "torchvision", "torchaudio + torch"}
+    assert "not tested" in found["torch"]
+
+
+@pytest.mark.parametrize(("name", "version"), [("pytorch-lightning", "2.6.5")])
+def test_versions_below_a_security_floor_are_called_unsafe(name, version):
+    (found,) = problems({name: version}).items()
+    assert found[0] == name
+    assert "not safe" in found[1]
+    assert "pip install" in found[1]
+
+
+@pytest.mark.parametrize(("version", "bad"), [("2.6.1", False), ("2.6.2", True), ("2.6.3", True)])
+def test_the_releases_that_were_malware_are_named(version, bad):
+    assert ("malware" in problems({"lightning": version}).get("lightning", "")) == bad
+
+
+def test_a_missing_extra_is_no_problem_but_a_missing_dependency_is():
+    assert problems({"rdkit": None}) == {}
+    (line,) = [line for line in check(GOOD | {"rdkit": "2024.1"}, WANTED, EXACT) if line.name == "rdkit"]
+    assert (line.extra, "not tested" in line.problem) == ("graph", True)
+    assert problems({"torchaudio": None}) == {"torchaudio": 'missing: pip install "torchaudio<2.12,>=2.11"'}
+
+
+def test_the_report_says_whats_what_here(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("SEQKIT_DATA", str(tmp_path / "new"))
+    code = run(Namespace())
+    said = capsys.readouterr().out
+    assert code == 0, said  # the constraints file is what the tests run with
+    for text in ("torchvision", "pydantic", "cores", "accelerator", "all versions agree", str(tmp_path / "new")):
+        assert text in said
+    assert "writable, made when needed" in said
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="no folder at hand that takes no files from anybody")
+def test_a_folder_that_takes_no_files_is_read_only_whoever_asks(capsys, monkeypatch):
+    monkeypatch.setenv("SEQKIT_DATA", "/proc")
+    run(Namespace())
+    assert "/proc ($SEQKIT_DATA), read-only" in capsys.readouterr().out
+
+
+def test_a_disagreement_gives_code_1(capsys, monkeypatch):
+    line = doctor.Line("a + b", "1 + 2", "a 2", "a was built for another b: pip install a")
+    monkeypatch.setattr(doctor, "check", lambda *_: [line])
+    assert run(Namespace()) == 1
+    assert "all versions agree" not in capsys.readouterr().out
+
+
+def test_a_torch_that_does_not_import_is_named_and_gives_code_1(capsys, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "torch", None)
+    assert run(Namespace()) == 1
+    assert "torch does not import" in capsys.readouterr().out

@@ -1,0 +1,63 @@
+"""The command line: exit codes, and one line for what a user can get wrong."""
+
+import pytest
+
+from seqkit.cli.main import main
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("broken.py", "def x(:\n", "SyntaxError"),
+        ("fails.py", "1 / 0\n", "ZeroDivisionError"),
+        ("json.py", "", "there is a module json already"),
+        ("my-components.py", "", "whose name could be imported"),
+        ("components.txt", "", "whose name could be imported"),
+        (
+            "twice.py",
+            "import seqkit\n@seqkit.register('tokenizer', 'Bytes')\nclass B(seqkit.Tokenizer): ...\n",
+            "tokenizer 'Bytes' is already",
+        ),
+    ],
+)
+def test_a_plug_in_that_does_not_run_is_said_in_one_line(tmp_path, capsys, name, content, message):
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    assert main(["fit", "text/char-lm", "--plugin", str(tmp_path / name)]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["fit", "text/charlm"], "did you mean text/char-lm"),
+        (["fit", "text/char-lm", "--preset", "debgu"], "did you mean debug"),
+        (["fit", "text/char-lm", "--model.bakbone", "LSTM"], "did you mean model.backbone"),
+        (["predict", "nosuch", "x"], "nosuch is no run"),
+        (["generate", "nosuch", "--tokens", "0"], "--max-new-tokens 0"),
+        (["list", "nosuch"], "nothing called 'nosuch'"),
+        (["test", "nosuch", "--foo"], "it takes no --foo"),
+        (["fit", "text/char-lm", "--plugin", "nosuch.py"], "nosuch.py is no file"),
+        (["describe", "gpt3"], "there is no preset or recipe called 'gpt3'"),
+        (["describe", "gpt2", "--context-length", "0"], "--context-length 0 counts tokens"),
+    ],
+)
+def test_a_wrong_command_ends_with_2_and_one_line(capsys, words, message):
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_keys_are_explained_and_printed(capsys):
+    assert main(["fit", "image/digits", "--keys"]) == 0
+    assert "--model.backbone.block.mlp.ratio 4.0\n    a number\n" in capsys.readouterr().out
+    assert main(["fit", "image/digits", "--print_config", "--seed", "7"]) == 0
+    assert "seed: 7\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("what", ["recipes", "data", "backbone", "relative_positions", "mlps", "activations"])
+def test_lists_name_what_there_is(capsys, what):
+    assert main(["list", what]) == 0
+    assert capsys.readouterr().out.count("\n") > 3

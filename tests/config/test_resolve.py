@@ -1,0 +1,214 @@
+"""From recipe, preset and overrides to a complete configuration: one rule of merging, one line for every mistake."""
+
+import copy
+
+import pytest
+
+from seqkit.config import build, complete, explain, read_recipe, recipe_names
+from seqkit.errors import UsageError
+
+RECIPE = {
+    "data": "digits",
+    "tokenizer": {"type": "Patches", "patch": 4},
+    "model": {
+        "objective": "Classify",
+        "backbone": {
+            "type": "Transformer",
+            "dim": 32,
+            "depth": 3,
+            "num_heads": 2,
+            "norm": {"type": "LayerNorm", "eps": 0.001},
+            "block": {"zero_init": True, "mlp": {"activation": "ReLU", "bias": False, "ratio": 2.0}},
+        },
+    },
+    "optimizer": {"type": "Muon", "lr": 0.01, "ns_steps": 4},
+}
+
+
+def completed(*words, **changes):
+    recipe = {**copy.deepcopy(RECIPE), **changes}
+    recipe["data"] = {"source": recipe["data"]} if isinstance(recipe["data"], str) else recipe["data"]
+    return complete(recipe, None, words)
+
+
+def refused(*words, **changes):
+    with pytest.raises(UsageError) as caught:
+        completed(*words, **changes)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+# ── merging ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_another_type_keeps_what_was_written_and_it_has_too():
+    backbone = completed("--model.backbone", "LSTM")["model"]["backbone"]
+    assert backbone == {"type": "LSTM", "dim": 32, "depth": 3, "causal": False, "dropout": 0.0}
+
+
+def test_another_type_has_its_own_defaults():
+    mlp = completed("--model.backbone.block.mlp", "GatedMLP")["model"]["backbone"]["block"]["mlp"]
+    assert mlp["activation"] == {"type": "ReLU", "inplace": False}, "the recipe wrote it"
+    assert mlp["bias"] is False, "the recipe wrote it"
+    assert "ratio" not in mlp
+    assert mlp["width"] is None
+    plain = completed(
+        "--model.backbone.block",
+        "{mlp: GatedMLP}",
+        model={"backbone": {"type": "Transformer", "dim": 8, "depth": 1}, "objective": "Classify"},
+    )
+    assert plain["model"]["backbone"]["block"]["mlp"]["activation"]["type"] == "SiLU", "not MLP's GELU"
+
+
+def test_the_same_type_named_again_changes_nothing():
+    assert completed("--model.backbone", "Transformer") == completed()
+
+
+def test_a_component_of_another_kind_under_the_same_key_is_not_kept():
+    recipe = copy.deepcopy(RECIPE)
+    recipe["model"]["backbone"]["position"] = "Rotary"
+    config = complete({**recipe, "data": {"source": "digits"}}, None, ["--model.backbone", "Reversible"])
+    assert config["model"]["backbone"]["position"]["type"] == "Rotary"
+    assert "input_norm" not in config["model"]["backbone"]
+
+
+def test_null_takes_a_component_away_and_a_name_brings_one():
+    with_norm = completed(
+        "--model.backbone.block.attention.qk_norm", "RMSNorm", "--model.backbone.block.attention.qk_norm.eps", "1e-3"
+    )
+    assert with_norm["model"]["backbone"]["block"]["attention"]["qk_norm"]["eps"] == 0.001
+    assert (
+        completed("--model.backbone.block.attention.qk_norm", "null")["model"]["backbone"]["block"]["attention"][
+            "qk_norm"
+        ]
+        is None
+    )
+
+
+def test_overrides_reach_every_level_and_the_later_wins():
+    config = completed("--model.backbone.block.mlp.activation", "gelu", "--seed=3", "--seed", "5", "--data.limit", "7")
+    assert config["model"]["backbone"]["block"]["mlp"]["activation"]["type"] == "GELU"
+    assert (config["seed"], config["data"]["limit"]) == (5, 7)
+
+
+def test_presets_and_the_command_line_merge_alike():
+    by_preset = complete("text/char-lm", "gru")["model"]["backbone"]
+    words = ["--model.backbone", "GRU", "--model.backbone.dim", "256", "--model.backbone.depth", "2"]
+    assert by_preset == complete("text/char-lm", None, words)["model"]["backbone"]
+    assert by_preset["causal"], "written by the recipe for the Transformer"
+
+
+def test_overrides_from_python_are_dotted_keys():
+    assert complete("image/digits", "debug", {"model.backbone": "LSTM", "seed": 7}) == complete(
+        "image/digits", "debug", ["--model.backbone", "LSTM", "--seed", "7"]
+    )
+
+
+def test_data_alone_is_the_source(tmp_path):
+    assert completed("--data", "mnist-5k")["data"]["source"] == {"type": "mnist-5k"}
+    (tmp_path / "notes.txt").write_text("some text", encoding="utf-8")
+    source = completed("--data", str(tmp_path / "notes.txt"))["data"]["source"]
+    assert source["type"] == "TextFiles"
+    assert completed(data=str(tmp_path / "notes.txt"))["data"]["source"] == source
+
+
+def test_torchs_optimisers_and_schedules_can_be_named():
+    config = completed("--optimizer", "torch.optim.SGD", "--optimizer.momentum", "0.9")
+    assert config["optimizer"]["type"] == "torch.optim.SGD"
+    assert (config["optimizer"]["lr"], config["optimizer"]["momentum"]) == (0.01, 0.9)
+    assert "ns_steps" not in config["optimizer"]
+    steps = completed("--schedule", "torch.optim.lr_scheduler.StepLR", "--schedule.step_size", "3")
+    assert steps["schedule"]["step_size"] == 3
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_a_complete_configuration_is_its_own_completion(name):
+    for preset in (None, *read_recipe(name)[1]):
+        config = complete(name, preset)
+        assert complete(config) == config
+
+
+# ── mistakes ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--seed", "one"), "seed is 'one'; give a whole number"),
+        (("--seed", "null"), "seed is null; give a whole number"),
+        (("--data.batch_size", "many"), "data.batch_size is 'many'; give a whole number"),
+        (("--data.limit", "2.5"), "data.limit is 2.5; give a whole number or null"),
+        (("--data.augment", "5"), "data.augment is 5; give a list"),
+        (("--optimizer.lr", "fast"), "optimizer.lr is 'fast'; give a number"),
+        (("--model.backbone.depth", "[2]"), "model.backbone.depth is [2]; give a whole number"),
+        (("--model.backbone.block.zero_init", "7"), "model.backbone.block.zero_init is 7; give true or false"),
+        (("--model.backbone.block.mlp.ratio", "x"), "model.backbone.block.mlp.ratio is 'x'; give a number"),
+        (("--model.backbone.norm", "3"), "model.backbone.norm is 3; give the name of a norm"),
+        (("--model.backbone.norm", "null"), "model.backbone.norm is null; give the name of a norm"),
+        (("--model.adjacency", "drop"), "model.adjacency is 'drop'; give use or ignore"),
+        (("--tokenizer", "7"), "tokenizer is 7; give the name of a tokenizer"),
+        (("--trainer", "[3]"), "trainer is [3]; give keys with a value each"),
+        (("--model.backbone", "LTSM"), "model.backbone: there is no backbone called 'LTSM'; did you mean LSTM?"),
+        (
+            ("--model.backbone.block.mlp", "MPL"),
+            "model.backbone.block.mlp: there is no mlp called 'MPL'; did you mean MLP?",
+        ),
+        (("--model.backbone", "os.system"), "model.backbone: there is no backbone called 'os.system'; there are: "),
+        (
+            ("--data.augment", "[{type: os.system}]"),
+            "data.augment: there is no augmentation called 'os.system'; there are",
+        ),
+        (("--data.batchsize", "3"), "there is no key 'data.batchsize'; did you mean data.batch_size?"),
+        (("--model.bakbone", "LSTM"), "there is no key 'model.bakbone'; did you mean model.backbone?"),
+        (("--model.backbone.dephts", "3"), "model.backbone: Transformer has no argument 'dephts'; did you mean depth?"),
+        (("--sed", "3"), "there is no key 'sed'; did you mean seed?"),
+        (("--seed.x", "3"), "there is no key 'seed.x'; seed is a plain value"),
+        (("--seed",), "--seed has no value; write --seed VALUE"),
+        (("--seed", "--data.limit", "3"), "--seed has no value; write --seed VALUE"),
+        (("seed", "3"), "'seed' belongs to no key; write --key value"),
+        (("--data", "nowhere/notes.txt"), "data.source: there is no file or folder nowhere/notes.txt"),
+        (("--data", "mnist"), None),
+        (("--data", "mnits"), "data.source: there is no data source called 'mnits'; did you mean mnist"),
+    ],
+)
+def test_a_mistake_is_said_with_its_key_and_what_is_right(words, message):
+    if message is None:
+        assert completed(*words)["data"]["source"]["type"] == "mnist"
+    else:
+        assert refused(*words).startswith(message)
+
+
+def test_what_is_missing_is_named():
+    assert refused(model={}) == (
+        "model.backbone and model.objective are missing; write it in the recipe, or give --model.backbone VALUE"
+    )
+    assert refused(model={"backbone": "LSTM", "objective": "Classify"}).startswith("model.backbone.dim is missing")
+
+
+def test_a_section_that_is_no_mapping_is_named():
+    assert refused(data=[3]) == "data is [3]; give keys with a value each"
+    assert refused(trainer=None) == "trainer is null; give keys with a value each"
+
+
+def test_an_unknown_preset_shows_the_nearest():
+    with pytest.raises(UsageError, match=r"has no preset 'debgu'; did you mean debug"):
+        complete("image/digits", "debgu")
+
+
+def test_what_only_python_can_pass_is_no_key():
+    message = refused("--model.backbone.block.attention.mechanism", "{type: LinearAttention, feature_map: relu}")
+    assert "LinearAttention has no argument 'feature_map'" in message
+
+
+def test_a_number_that_is_wanted_as_a_text_is_a_text():
+    words = ["--data", "fsdd", "--data.source.held_out", "7"]
+    assert complete("audio/spoken-digits", None, words)["data"]["source"]["held_out"] == "7"
+
+
+def test_every_key_is_explained():
+    config = completed()
+    rows = {key: (value, what) for key, value, what in explain(config)}
+    assert rows["model.backbone"] == ("Transformer", "a backbone (seqkit list backbones)")
+    assert rows["model.backbone.block.mlp.ratio"] == ("2.0", "a number")
+    assert rows["data.window"] == ("null", "a whole number or null")
+    build(config)

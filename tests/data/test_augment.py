@@ -1,0 +1,104 @@
+import pickle
+
+import pytest
+import torch
+
+from seqkit.data import Gain, Noise, Shift, SpectralTilt, SpeedPerturb
+from seqkit.errors import DataError
+from seqkit.raw import Waveform
+
+RATE = 8000
+TONE = Waveform(0.25 * torch.sin(2 * torch.pi * 440 * torch.arange(4001) / RATE)[None], RATE)
+ALL = [SpeedPerturb(), Gain(), Noise(), Shift(), SpectralTilt()]
+
+
+@pytest.mark.parametrize("augment", ALL)
+def test_each_draws_anew_from_torchs_generator_and_pickles(augment):
+    def draws(change):
+        torch.manual_seed(5)
+        return [change(TONE).samples for _ in range(11)]
+
+    first, again = draws(augment), draws(pickle.loads(pickle.dumps(augment)))
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+    assert len({(*x[0, :1000].tolist(), len(x[0])) for x in first}) > 2
+    assert all(bool(torch.isfinite(x).all()) and x.dtype == torch.float32 for x in first)
+
+
+@pytest.mark.parametrize("augment", ALL)
+def test_each_leaves_its_input_and_its_rate_alone_and_refuses_other_things(augment):
+    before = TONE.samples.clone()
+    assert augment(TONE).sample_rate == RATE
+    assert torch.equal(TONE.samples, before)
+    with pytest.raises(DataError, match="was given str"):
+        augment("sound")
+
+
+def peak_hz(samples):
+    return float(torch.fft.rfft(samples[0]).abs().argmax()) * RATE / len(samples[0])
+
+
+@pytest.mark.parametrize("speed", [0.8, 1.25, 1.5])
+def test_a_tone_played_faster_is_shorter_and_higher(speed):
+    wave = SpeedPerturb(speed, speed)(TONE)
+    assert len(wave.samples[0]) == pytest.approx(4001 / speed, abs=1)
+    assert peak_hz(wave.samples) == pytest.approx(440 * speed, abs=4)
+    assert torch.equal(SpeedPerturb(1, 1)(TONE).samples, TONE.samples)
+
+
+def test_speeds_reach_both_ends():
+    lengths = {len(SpeedPerturb(0.9, 1.1)(TONE).samples[0]) for _ in range(101)}
+    assert len(lengths) == 5
+    assert (min(lengths), max(lengths)) == (round(4001 / 1.1 + 0.5), round(4001 / 0.9 + 0.5))
+
+
+def test_gain_stays_within_its_decibels_and_full_scale():
+    ratios = torch.stack([(Gain(6)(TONE).samples / TONE.samples)[0, 100] for _ in range(101)])
+    assert 0.5 < ratios.min() < 0.6
+    assert 1.8 < ratios.max() < 2
+    loud = Waveform(TONE.samples * 3.9, RATE)
+    assert max(float(Gain(20)(loud).samples.abs().max()) for _ in range(23)) <= 1
+
+
+@pytest.mark.parametrize("ratio", [0.0, 20.0])
+def test_noise_has_the_ratio_asked_for(ratio):
+    noise = Noise(ratio, ratio)(TONE).samples - TONE.samples
+    assert float(10 * torch.log10(TONE.samples.square().sum() / noise.square().sum())) == pytest.approx(ratio, abs=0.01)
+    silence = Waveform(torch.zeros(1, 101), RATE)
+    assert torch.equal(Noise()(silence).samples, silence.samples)
+
+
+def test_shift_moves_the_clip_and_adds_nothing():
+    ramp = Waveform(torch.arange(1.0, 401.0)[None] / 400, RATE)
+    offsets = set()
+    for _ in range(101):
+        moved = Shift(10)(ramp).samples[0]
+        shift = len(moved) - 400
+        offsets.add(shift)
+        assert (
+            torch.equal(moved[shift:], ramp.samples[0]) if shift >= 0 else torch.equal(moved, ramp.samples[0, -shift:])
+        )
+        assert not moved[: max(shift, 0)].any()
+    assert -80 <= min(offsets) < -40
+    assert 40 < max(offsets) <= 80
+    assert min(len(Shift(1000)(ramp).samples[0]) for _ in range(23)) == 300  # at most a quarter is cut
+
+
+def test_a_tilt_changes_highs_against_lows():
+    def balance(samples):
+        spectrum = torch.fft.rfft(samples[0]).abs()
+        return float(spectrum[-100:].mean() / spectrum[1:101].mean())
+
+    noise = Waveform(0.1 * torch.randn(1, 4001, generator=torch.Generator().manual_seed(0)), RATE)
+    ratios = [balance(SpectralTilt(0.5)(noise).samples) / balance(noise.samples) for _ in range(53)]
+    assert min(ratios) < 0.6
+    assert max(ratios) > 1.7
+
+
+def test_impossible_ranges_are_refused():
+    for make, said in (
+        (lambda: SpeedPerturb(0.1, 1), "speeds go from 0.1"),
+        (lambda: Noise(20, 10), "ratio goes from 20"),
+        (lambda: SpectralTilt(1), "most is 1"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            make()

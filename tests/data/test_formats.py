@@ -1,0 +1,75 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from seqkit.data.formats import FORMATS, format_of, readable_suffixes, source_for
+from seqkit.errors import UsageError
+from seqkit.registry import components
+
+
+def make(folder, *names):
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("content")
+    return folder
+
+
+def test_a_suffix_belongs_to_one_format_whatever_its_case():
+    suffixes = [suffix for known in FORMATS for suffix in known.suffixes]
+    assert len(set(suffixes)) == len(suffixes)
+    for known in FORMATS:
+        for suffix in known.suffixes:
+            assert suffix.startswith(".")
+            assert format_of(Path(f"a{suffix}")) is format_of(Path(f"a{suffix.upper()}")) is known
+    assert format_of(Path("a.none")) is format_of(Path("a")) is None
+
+
+@pytest.mark.parametrize("known", FORMATS, ids=lambda known: known.suffixes[0])
+def test_readers_and_data_sources_exist(known, tmp_path):
+    assert {known.file_source, known.folder_source} - {None} <= set(components("data_source"))
+    if known.reader is not None:
+        with pytest.raises(ValueError, match=r"nothing\.here does not exist"):
+            known.read(tmp_path / "nothing.here")
+    assert (known.reader is not None) == (known.suffixes[0] in readable_suffixes())
+
+
+@pytest.mark.parametrize(
+    ("names", "source"),
+    [
+        (["ant/1.WAV", "bee/2.flac"], "AudioFolder"),
+        (["ant/1.png", "notes.txt"], "ImageFolder"),
+        (["ant/1.png", "bee/2.ogg"], "AudioFolder"),
+        (["train/ant/1.jpeg"], "ImageFolder"),
+    ],
+)
+def test_a_folder_has_the_source_of_its_files(tmp_path, names, source):
+    folder = make(tmp_path / "own", *names)
+    assert source_for(folder) == (source, {"path": str(folder)})
+
+
+def test_a_folder_of_texts_is_given_as_its_text_files(tmp_path):
+    folder = make(tmp_path / "own", "b/1.txt", "a.md", "table.csv", "c.rst")
+    assert source_for(folder) == ("TextFiles", {"path": [str(folder / "a.md"), str(folder / "b" / "1.txt")]})
+
+
+def test_a_file_is_a_text_or_a_table(tmp_path):
+    make(tmp_path, "a.txt", "b.CSV")
+    assert source_for(tmp_path / "a.txt") == ("TextFiles", {"path": [str(tmp_path / "a.txt")]})
+    assert source_for(tmp_path / "b.CSV") == ("SmilesTable", {"path": str(tmp_path / "b.CSV")})
+
+
+def test_what_no_source_reads_is_refused_with_what_one_does(tmp_path):
+    make(tmp_path, "a.wav", "own/b.csv")
+    with pytest.raises(
+        UsageError, match=r"no data source reads .*a\.wav; give a file that ends in \.txt, \.md, \.csv$"
+    ):
+        source_for(tmp_path / "a.wav")
+    with pytest.raises(UsageError, match=r"no data source reads .*own; give a folder of \.wav.*\.png.*\.md files$"):
+        source_for(tmp_path / "own")
+
+
+def test_the_table_imports_no_torch():
+    code = "import seqkit.data.formats, sys; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

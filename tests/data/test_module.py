@@ -1,0 +1,351 @@
+import pickle
+import warnings
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from seqkit.data import DataModule, DataSource, Sample, Splits
+from seqkit.data.batching import BatchLoader
+from seqkit.errors import DataError
+from seqkit.interfaces import Objective, Tokenizer, Tokens, TokenSpec
+from seqkit.tokenizers import Bytes, Characters
+
+
+class Given(DataSource):
+    def __init__(self, train, test, valid=None, names=None):
+        self.args, self.asked = (train, test, valid, names), 0
+
+    def splits(self):
+        self.asked += 1
+        return Splits(*self.args)
+
+
+class Any(Objective):
+    """Takes anything and remembers what it was fitted on."""
+
+    def __init__(self, needs_labels=False, state=None):
+        self.needs_labels, self.fitted, self._state = needs_labels, None, state or {}
+
+    def state(self):
+        return self._state
+
+    def fit(self, labels, names):
+        self.fitted = (list(labels), names)
+
+    def head(self, embedder): ...
+    def prepare(self, batch, label): ...
+    def loss(self, prediction, target): ...
+    def baseline(self, targets): ...
+
+
+class Numbers(Tokenizer):
+    """Token ids as they are; `raw` is a list of ints."""
+
+    spec = TokenSpec(vocab_size=1000)
+
+    def encode(self, raw, /):
+        return Tokens(torch.tensor(raw), torch.arange(len(raw), dtype=torch.float32)[:, None])
+
+
+@dataclass
+class Add:
+    most: int = 500
+
+    def __call__(self, raw):
+        return [x + int(torch.randint(self.most, ())) for x in raw]
+
+
+LABELLED = [Sample([i] * (2 + i * 7 % 11), i % 3) for i in range(101)]
+TEXT = [Sample("".join(chr(97 + i * i % 23) for i in range(1009))), Sample("0123456789" * 10)]
+
+
+def module(source, tokenizer=None, objective=None, seed=3, **options):
+    return DataModule(source, tokenizer or Numbers(), objective or Any(), seed=seed, **options)
+
+
+def set_up(*args, **options):
+    data = module(*args, **options)
+    data.setup()
+    return data
+
+
+def rows(loader):
+    return [(tuple(b.content.flatten().tolist()), y if y is None else tuple(y.tolist())) for b, y in loader]
+
+
+# ── splits and setup ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_validation_is_taken_from_training_by_class_and_the_objective_is_not_fitted_on_it():
+    source, objective = Given(LABELLED, LABELLED[:5], names=["a", "b", "c"]), Any(needs_labels=True)
+    data = set_up(source, objective=objective, valid_fraction=0.2)
+    splits = data.splits()
+    assert (len(splits.train), len(splits.valid)) == (80, 21)
+    assert sorted(s.raw[0] for s in [*splits.train, *splits.valid]) == list(range(101))
+    assert objective.fitted == ([s.label for s in splits.train], ["a", "b", "c"])
+    assert source.asked == 1
+
+
+def test_a_validation_split_that_ships_is_used_and_none_is_an_empty_list():
+    ships = set_up(Given(LABELLED, LABELLED[:5], valid=LABELLED[:7]))
+    assert sum(len(b) for b, _ in ships.val_dataloader()) == 7
+    assert len(ships.splits().train) == 101
+    assert set_up(Given(LABELLED, LABELLED), valid_fraction=0).val_dataloader() == []
+    assert set_up(Given(LABELLED[:1], LABELLED)).val_dataloader() == []  # one sample cannot be divided
+
+
+def test_the_tail_of_each_document_is_validation_and_the_tokenizer_is_not_fitted_on_it():
+    train = [Sample("ab" * 45 + "z" * 10), Sample("cd" * 45 + "y" * 10)]
+    tokenizer = Characters(unknown="unk")
+    data = set_up(Given(train, [Sample("abcd")]), tokenizer, window=7)
+    assert [s.raw for s in data.splits().valid] == ["z" * 10, "y" * 10]
+    assert tokenizer.alphabet == "abcd"
+
+
+def test_what_is_fitted_already_is_not_fitted_again():
+    tokenizer, objective = Characters(), Any(needs_labels=True, state={"names": ["x"]})
+    tokenizer.fit(["abcdefghijklmnopqrstuvwxyz0123456789"])
+    set_up(Given(TEXT, TEXT), tokenizer, objective=Any(), window=7)
+    assert len(tokenizer.alphabet) == 36
+    set_up(Given(LABELLED, LABELLED), objective=objective)
+    assert objective.fitted is None
+
+
+def test_a_missing_label_is_an_error_only_where_one_is_needed():
+    samples = [*LABELLED[:20], Sample([5])]
+    with pytest.raises(DataError, match="test data, sample 20 has no label, which Any needs"):
+        set_up(Given(LABELLED, samples), objective=Any(needs_labels=True))
+    assert [y for _, y in set_up(Given([Sample([5])], [Sample([5])])).test_dataloader()] == [None]
+
+
+def test_wrong_settings_are_refused():
+    for options, said in (
+        ({"valid_fraction": 1.0}, "valid_fraction is 1.0"),
+        ({"limit": 0}, "limit is 0"),
+        ({"num_workers": -1}, "num_workers is -1"),
+        ({"window": 7, "augment": [Add()]}, "use one of the two"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            module(Given([], []), **options)
+    with pytest.raises(DataError, match="test split of Given is empty"):
+        module(Given(LABELLED, [])).splits()
+
+
+def test_setup_works_once_and_loaders_need_it():
+    source, tokenizer = Given(TEXT, TEXT), Characters()
+    data = module(source, tokenizer, window=7)
+    for loader in (data.train_dataloader, data.val_dataloader, data.test_dataloader):
+        with pytest.raises(ValueError, match=r"not set up; call setup\(\) first"):
+            loader()
+    assert source.asked == 0
+    data.setup("fit")
+    alphabet, splits = tokenizer.alphabet, data.splits()
+    tokenizer.fit = None  # not called again
+    data.setup("test")
+    assert (source.asked, tokenizer.alphabet) == (1, alphabet)
+    assert data.splits() is splits
+    assert len(data.test_dataloader()) == 5
+
+
+# ── batches ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_training_and_evaluation_have_every_sample_once():
+    data = set_up(Given(LABELLED, LABELLED[:37]), batch_size=5, valid_fraction=0)
+    for loader, n in ((data.train_dataloader(), 101), (data.test_dataloader(), 37)):
+        seen = [int(row[0]) for batch, _ in loader for row in batch.content]
+        assert sorted(seen) == list(range(n))
+        assert len(loader) == -(-n // 5)
+    for batch, labels in data.train_dataloader():
+        assert labels.tolist() == [int(row[0]) % 3 for row in batch.content]
+
+
+def test_a_limit_holds_for_every_split():
+    data = set_up(Given(LABELLED, LABELLED), batch_size=5, limit=7)
+    loaders = (data.train_dataloader(), data.val_dataloader(), data.test_dataloader())
+    assert [sum(len(b) for b, _ in loader) for loader in loaders] == [7, 7, 7]
+    assert len({s.label for s in data.splits().test}) > 1  # not the first seven of a sorted list
+    text = set_up(Given(TEXT, TEXT), Bytes(), window=5, limit=7)
+    loaders = (text.train_dataloader(), text.val_dataloader(), text.test_dataloader())
+    assert [sum(len(b) for b, _ in loader) for loader in loaders] == [7, 7, 7]
+
+
+def test_the_whole_test_text_is_predicted():
+    data = set_up(Given(TEXT, TEXT), Bytes(), window=11, batch_size=3)
+    assert sum(int(batch.valid.sum()) - len(batch) for batch, _ in data.test_dataloader()) == 1008 + 99
+
+
+def test_augmentation_is_for_training_alone():
+    data = set_up(Given(LABELLED, LABELLED), augment=[Add()], batch_size=7, valid_fraction=0.2)
+    for loader in (data.val_dataloader(), data.test_dataloader()):
+        assert rows(loader) == rows(loader)
+        assert max(int(b.content.max()) for b, _ in loader) <= 100
+    assert max(int(b.content.max()) for b, _ in data.train_dataloader()) > 300
+
+
+def test_workers_give_the_same_batches():
+    options = {"augment": [Add()], "batch_size": 17}
+    here, there = (set_up(Given(LABELLED, LABELLED), num_workers=k, **options).train_dataloader() for k in (0, 1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python on fork in a process with threads
+        assert rows(here) == rows(there)
+
+
+def test_an_error_in_a_sample_is_named_with_its_split():
+    with pytest.raises(DataError, match=r"test data, sample 1: content is \[0\]"):
+        set_up(Given(LABELLED, [Sample([1]), Sample([])]), valid_fraction=0).test_dataloader()
+
+
+def test_a_data_module_can_be_pickled():
+    data = set_up(Given(LABELLED, LABELLED), augment=[Add()])
+    assert len(pickle.loads(pickle.dumps(data)).train_dataloader()) == 3
+
+
+# ── epochs, stopping, resuming ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(params=["samples", "augmented", "windows"])
+def loader(request):
+    def make():
+        if request.param == "windows":
+            return set_up(Given(TEXT, TEXT), Bytes(), window=11, batch_size=7).train_dataloader()
+        augment = [Add()] if request.param == "augmented" else None
+        return set_up(Given(LABELLED, LABELLED), augment=augment, batch_size=7).train_dataloader()
+
+    return make
+
+
+def test_epochs_differ_and_are_reproducible(loader):
+    first = loader()
+    epochs = [rows(first) for _ in range(3)]
+    assert epochs[0] != epochs[1] != epochs[2]
+    second = loader()
+    for epoch in (2, 0, 1):
+        second.set_epoch(epoch)
+        assert rows(second) == epochs[epoch]
+
+
+@pytest.mark.parametrize("stop", [0, 1, 5, 8])
+def test_a_loader_resumes_where_it_stopped(loader, stop):
+    straight = loader()
+    expected = [*rows(straight), *rows(straight), *rows(straight)]
+    stopped = loader()
+    rows(stopped)
+    stopped.set_epoch(1)
+    taken = rows(stopped)[: len(stopped)] if stop == len(stopped) else []
+    if not taken:
+        stopped = loader()
+        stopped.set_epoch(1)
+        for i, _ in enumerate(stopped if stop else []):
+            if i + 1 == stop:
+                break
+    state = stopped.state_dict()
+    assert state == {"epoch": 1, "yielded": stop}
+    resumed = loader()
+    resumed.load_state_dict(state)
+    iter(resumed)  # Lightning makes iterators that it does not use
+    resumed.set_epoch(1)
+    rest = rows(resumed)
+    resumed.set_epoch(2)
+    n = len(resumed)
+    assert rest + rows(resumed) == expected[n + stop : 3 * n]
+
+
+def test_processes_share_the_batches(loader, monkeypatch):
+    whole = rows(loader())
+    shares = []
+    for rank in range(3):
+        monkeypatch.setattr("seqkit.data.batching._rank_and_world_size", lambda rank=rank: (rank, 3))
+        share = loader()
+        shares.append(rows(share))
+        assert len(shares[-1]) == len(share) == len(whole) // 3
+    assert [row for trio in zip(*shares, strict=True) for row in trio] == whole[: len(whole) // 3 * 3]
+
+
+def test_processes_leave_nothing_out_of_evaluation(monkeypatch):
+    data = set_up(Given(LABELLED, LABELLED), batch_size=7)
+    seen = []
+    for rank in range(4):
+        monkeypatch.setattr("seqkit.data.batching._rank_and_world_size", lambda rank=rank: (rank, 4))
+        loader = data.test_dataloader()
+        own = [int(row[0]) for batch, _ in loader for row in batch.content]
+        assert len(loader) == len(range(rank, 15, 4))
+        seen += own
+    assert sorted(seen) == list(range(101))
+
+
+@pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning")  # torch, on how Lightning uses it
+def test_lightning_resumes_with_the_batch_that_came_next(tmp_path, loader):
+    import pytorch_lightning as pl
+
+    class Recorder(pl.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.seen = torch.nn.Linear(1, 1), []
+
+        def training_step(self, batch, _):
+            self.seen.append((self.current_epoch, tuple(batch[0].content.flatten().tolist())))
+            return self.layer.weight.sum()
+
+        def on_train_batch_end(self, *_):
+            if len(self.seen) == 12:
+                self.trainer.save_checkpoint(tmp_path / "half.ckpt")
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    def fit(model, batches, **options):
+        trainer = pl.Trainer(
+            max_epochs=3, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
+            enable_model_summary=False,
+        )  # fmt: skip
+        trainer.fit(model, batches, **options)
+        return model.seen
+
+    straight = fit(Recorder(), loader())
+    assert len(straight) == 3 * len(loader())
+    resumed = fit(Recorder(), loader(), ckpt_path=tmp_path / "half.ckpt", weights_only=True)
+    assert resumed == straight[12:]
+
+
+@pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning")  # torch, on how Lightning uses it
+@pytest.mark.filterwarnings("ignore:Total length of `list` across ranks is zero")  # there is no validation
+@pytest.mark.parametrize(("valid_fraction", "num_valid"), [(0.0, 0), (0.2, 21)])
+def test_a_lightning_trainer_sets_the_data_module_up(valid_fraction, num_valid):
+    import pytorch_lightning as pl
+
+    class Counter(pl.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.seen = torch.nn.Linear(1, 1), {"train": 0, "valid": 0, "test": 0}
+
+        def training_step(self, batch, _):
+            self.seen["train"] += len(batch[0])
+            return self.layer.weight.sum()
+
+        def validation_step(self, batch, _):
+            self.seen["valid"] += len(batch[0])
+
+        def test_step(self, batch, index):
+            self.seen["test"] += len(batch[0])
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    trainer = pl.Trainer(
+        max_epochs=1, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        enable_model_summary=False, num_sanity_val_steps=0,
+    )  # fmt: skip
+    source, model = Given(LABELLED, LABELLED[:37]), Counter()
+    data = module(source, valid_fraction=valid_fraction)
+    trainer.fit(model, datamodule=data)
+    trainer.test(model, datamodule=data, verbose=False)
+    assert model.seen == {"train": 101 - num_valid, "valid": num_valid, "test": 37}
+    assert source.asked == 1
+
+
+def test_the_loader_is_what_lightning_expects(loader):
+    batches = loader()
+    assert isinstance(batches, BatchLoader)
+    assert batches.sampler is batches

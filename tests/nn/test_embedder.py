@@ -1,0 +1,148 @@
+"""The Embedder: content to embeddings, positional encoding, mask token, padding."""
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from seqkit.backbones import LSTM, Transformer
+from seqkit.interfaces import Adjacency, TokenBatch, Tokens, TokenSpec
+from seqkit.nn.embedder import Embedder, default_position
+from seqkit.nn.position.absolute import Learned, NoPosition, Sinusoidal, SinusoidalConcat
+from seqkit.nn.position.rotary import Rotary
+
+IDS = TokenSpec(vocab_size=11)
+VECTORS = TokenSpec(num_features=3, num_axes=2)
+
+
+def ids(*lengths):
+    return TokenBatch.collate([Tokens(torch.randint(11, (n,)), torch.arange(float(n))[:, None]) for n in lengths])
+
+
+def vectors(*lengths):
+    return TokenBatch.collate([Tokens(torch.randn(n, 3), torch.randn(n, 2)) for n in lengths])
+
+
+def test_ids_are_looked_up_and_their_positions_added():
+    embedder, batch = Embedder(IDS, 14), ids(5, 3)
+    embedded = embedder(batch)
+    right = embedder.content.weight[batch.content] + Sinusoidal(14, 1)(batch.positions)
+    assert_close(embedded.hidden[batch.valid], right[batch.valid])
+    assert not embedded.hidden[~batch.valid].any()
+    assert embedded.valid is batch.valid
+
+
+@pytest.mark.parametrize(
+    ("backbone", "num_axes", "encoding"),
+    [
+        (Transformer(6, 1, num_heads=1), 1, Sinusoidal),
+        (Transformer(6, 1, num_heads=1), 0, NoPosition),
+        (LSTM(6), 1, NoPosition),
+        (LSTM(6), 2, Sinusoidal),  # it knows the order of columns, not the second axis
+        (Transformer(6, 1, num_heads=1, position=Rotary()), 2, NoPosition),
+        (None, 1, Sinusoidal),
+    ],
+)
+def test_positions_are_added_where_the_backbone_does_not_use_them(backbone, num_axes, encoding):
+    assert default_position(backbone, TokenSpec(num_features=3, num_axes=num_axes)) is encoding
+
+
+def test_vectors_go_through_a_linear_layer():
+    embedder, batch = Embedder(VECTORS, 12, position=NoPosition), vectors(5, 3)
+    right = batch.content @ embedder.content.weight.T + embedder.content.bias
+    assert_close(embedder(batch).hidden[batch.valid], right[batch.valid])
+
+
+def test_a_tokenizers_own_embedder_takes_the_place_of_both():
+    spec = replace(VECTORS, embedder=lambda dim: nn.Conv1d(5, 5, 1) if dim == 3 else None)
+    batch = vectors(5, 5)
+    embedder = Embedder(spec, 3, position=NoPosition)
+    assert_close(embedder(batch).hidden, embedder.content(batch.content))
+
+
+@pytest.mark.parametrize(("position", "std"), [(Sinusoidal, 1.0), (NoPosition, 0.02)])
+def test_looked_up_content_starts_as_large_as_positions(position, std):
+    embedder = Embedder(TokenSpec(vocab_size=503), 64, position=position)
+    assert float(embedder.content.weight.detach().std()) == pytest.approx(std, rel=0.05)
+
+
+def test_a_masked_token_keeps_its_position_and_nothing_of_its_content():
+    embedder, batch = Embedder(VECTORS, 12, uses_mask_token=True), vectors(5, 3)
+    masked = torch.zeros(2, 5, dtype=torch.bool)
+    masked[0, 1] = masked[1, 2] = True
+    embedded = embedder(batch, masked).hidden
+    right = embedder.mask_token + Sinusoidal(12, 2)(batch.positions)
+    assert_close(embedded[masked], right[masked])
+    other = replace(batch, content=batch.content.masked_fill(masked[..., None], 7.0))
+    assert_close(embedder(other, masked).hidden, embedded)
+    assert_close(embedded[~masked], embedder(batch).hidden[~masked])
+
+
+def test_masking_without_a_mask_token_is_refused():
+    with pytest.raises(ValueError, match="built with uses_mask_token=False"):
+        Embedder(IDS, 14)(ids(3), torch.ones(1, 3, dtype=torch.bool))
+
+
+@pytest.mark.parametrize(("num_edge_types", "num_heads", "shape"), [(3, 2, (4, 2)), (0, 2, None), (3, 0, None)])
+def test_edges_get_a_bias_by_type_and_head(num_edge_types, num_heads, shape):
+    embedder = Embedder(TokenSpec(num_features=3, num_axes=0, num_edge_types=num_edge_types), 6, num_heads=num_heads)
+    assert (None if embedder.edge_bias is None else tuple(embedder.edge_bias.shape)) == shape
+
+
+def test_adjacency_segments_and_positions_are_passed_on():
+    adjacency = Adjacency(torch.tensor([[1], [0]]), torch.tensor([1]))
+    batch = replace(vectors(2, 1), adjacency=adjacency, segments=torch.zeros(2, 2).long())
+    embedded = Embedder(VECTORS, 12)(batch)
+    assert embedded.adjacency is adjacency
+    assert embedded.segments is batch.segments
+    assert_close(embedded.positions, batch.positions)
+
+
+def test_dropout_acts_while_training_only():
+    embedder, batch = Embedder(IDS, 14, dropout=0.5), ids(5, 3)
+    assert not torch.equal(embedder(batch).hidden, embedder(batch).hidden)
+    embedder.eval()
+    assert_close(embedder(batch).hidden, embedder(batch).hidden)
+
+
+def test_positions_of_padding_are_never_looked_up():
+    embedder = Embedder(IDS, 14, position=lambda dim, num_axes: Learned(dim, num_axes, sizes=[5]))
+    batch = ids(5, 3)
+    wild = replace(batch, positions=batch.positions.masked_fill(~batch.valid[..., None], 99.0))
+    assert_close(embedder(wild).hidden, embedder(batch).hidden)
+
+
+BESIDE = partial(SinusoidalConcat, channels=4)
+
+
+@pytest.mark.parametrize("spec", [IDS, VECTORS, TokenSpec(num_features=3, num_axes=2, embedder=partial(nn.Linear, 3))])
+def test_positions_that_are_concatenated_leave_content_the_first_channels(spec):
+    embedder, batch = (
+        Embedder(spec, 13, position=BESIDE, uses_mask_token=True),
+        ids(5, 3) if spec.ids else vectors(5, 3),
+    )
+    masked = torch.zeros(2, 5, dtype=torch.bool)
+    masked[0, 1] = True
+    got, visible = embedder(batch, masked).hidden, batch.valid & ~masked
+    assert got.shape == (2, 5, 13)
+    assert_close(got[visible][:, :9], embedder.content(batch.content)[visible])
+    assert_close(got[0, 1, :9], embedder.mask_token)
+    assert_close(got[batch.valid][:, 9:], Sinusoidal(4, spec.num_axes)(batch.positions)[batch.valid])
+
+
+def test_tokens_without_positions_leave_content_all_channels():
+    assert Embedder(TokenSpec(vocab_size=11, num_axes=0), 13, position=BESIDE).content.embedding_dim == 13
+
+
+def test_a_head_may_share_the_table_where_it_is_as_wide_as_hidden_states():
+    embedder = Embedder(IDS, 14)
+    assert embedder.table is embedder.content
+    with pytest.raises(
+        ValueError, match=r"SinusoidalConcat makes narrower than the hidden states \(9 of 13\); use tied"
+    ):
+        _ = Embedder(IDS, 13, position=BESIDE).table
+    with pytest.raises(ValueError, match="which this tokenizer's own embedder does not have; use tied=False"):
+        _ = Embedder(VECTORS, 12).table

@@ -1,0 +1,109 @@
+"""Masked: only masked tokens have a loss; ids by cross-entropy, vectors by squared error."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.testing import assert_close
+
+from seqkit.backbones import LSTM
+from seqkit.interfaces import IGNORE, TokenBatch, Tokens, TokenSpec
+from seqkit.model import Model
+from seqkit.objectives import Masked
+
+
+def examples(lengths, ids):
+    content = (lambda n: torch.randint(7, (n,))) if ids else (lambda n: torch.randn(n, 3))
+    return TokenBatch.collate([Tokens(content(n), torch.arange(float(n))[:, None]) for n in lengths])
+
+
+def fitted(ids, fraction=0.4):
+    objective = Masked(fraction=fraction)
+    Model(TokenSpec(vocab_size=7) if ids else TokenSpec(num_features=3), LSTM(12), objective)
+    return objective
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.floats(0.01, 0.99), st.booleans())
+def test_the_given_share_of_real_tokens_is_masked_and_at_least_one(lengths, fraction, ids):
+    batch = examples(lengths, ids)
+    task = fitted(ids, fraction).prepare(batch, None)
+    assert task.batch is batch
+    for i, n in enumerate(lengths):
+        assert int(task.masked[i].sum()) == max(1, round(float(torch.tensor(n) * fraction)))
+        assert not task.masked[i, n:].any()
+
+
+def test_different_tokens_are_masked_each_time_and_the_same_for_the_same_seed():
+    batch, objective = examples([31, 31], True), fitted(True)
+    masked = []
+    for seed in (0, 0, 1):
+        torch.manual_seed(seed)
+        masked.append(objective.prepare(batch, None).masked)
+    assert masked[0].equal(masked[1])
+    assert not masked[0].equal(masked[2])
+    assert not masked[0][0].equal(masked[0][1])
+    share = sum(objective.prepare(batch, None).masked.float() for _ in range(200)) / 200
+    assert float((share - 0.4).abs().max()) < 0.2  # five deviations; no column is left out or favoured
+
+
+def test_the_loss_of_ids_is_the_sum_of_cross_entropies_over_masked_tokens():
+    batch, objective = examples([5, 3], True), fitted(True)
+    task = objective.prepare(batch, None)
+    logits = torch.randn(2, 5, 7)
+    loss = objective.loss(logits, task.target)
+    expected = 0.0
+    for i, t in task.masked.nonzero().tolist():
+        weights = [math.exp(float(s)) for s in logits[i, t]]
+        expected -= math.log(weights[int(batch.content[i, t])] / sum(weights))
+    assert float(loss.loss) == pytest.approx(expected, rel=1e-5)
+    assert int(loss.count) == int(task.masked.sum())
+    assert (task.target[~task.masked] == IGNORE).all()
+
+
+def test_the_loss_of_vectors_is_the_sum_of_mean_squared_errors_over_masked_tokens():
+    batch, objective = examples([5, 3], False), fitted(False)
+    task = objective.prepare(batch, None)
+    preds = torch.randn(2, 5, 3)
+    loss = objective.loss(preds, task.target)
+    places = task.masked.nonzero().tolist()
+    expected = sum(float(((preds[i, t] - batch.content[i, t]) ** 2).sum()) / 3 for i, t in places)
+    assert float(loss.loss) == pytest.approx(expected, rel=1e-5)
+    assert int(loss.count) == len(places)
+    assert_close(loss.preds, torch.stack([preds[i, t] for i, t in places]))
+    assert_close(loss.target, torch.stack([batch.content[i, t] for i, t in places]))
+
+
+def test_the_baselines_are_frequencies_or_the_mean():
+    objective, target = fitted(True), torch.tensor([[2, IGNORE, 2]])
+    assert_close(objective.baseline([target])(target).exp()[0, 0, 2], torch.tensor(3 / 9))
+    objective = fitted(False)
+    batch = examples([31, 31], False)
+    target = objective.prepare(batch, None).target
+    known = target[~target[..., 0].isnan()]
+    preds = objective.baseline([target])(target)
+    assert preds.shape == target.shape
+    assert_close(preds[0, 0], known.mean(dim=0))
+    loss = objective.loss(preds, target)
+    explained = objective.metrics()["explained"]
+    explained.update(loss.preds, loss.target)
+    assert float(explained.compute()) == pytest.approx(0.0, abs=1e-5)
+
+
+def test_explained_variance_is_one_without_error_and_half_for_half_the_error():
+    explained = fitted(False).metrics()["explained"]
+    target = torch.randn(31, 3)
+    for half in target[:17], target[17:]:
+        explained.update(half, half)
+    assert float(explained.compute()) == pytest.approx(1.0)
+    explained.reset()
+    centred = target - target.mean(dim=0)
+    explained.update(target - centred * 0.5**0.5, target)
+    assert float(explained.compute()) == pytest.approx(0.5, abs=1e-4)
+
+
+@pytest.mark.parametrize("fraction", [0, 1, -0.1, 1.5])
+def test_a_fraction_that_masks_nothing_or_all_is_refused(fraction):
+    with pytest.raises(ValueError, match=f"fraction={fraction} should lie between 0 and 1"):
+        Masked(fraction=fraction)

@@ -1,0 +1,85 @@
+"""Every tokenizer finds its renderer, and every renderer draws what is in the tokens."""
+
+import networkx
+import pytest
+import torch
+
+from seqkit.interfaces import Tokenizer, TokenSpec
+from seqkit.raw import Waveform
+from seqkit.registry.builtin import BUILT_IN
+from seqkit.report.figures import svg
+from seqkit.report.modality import RENDERERS, Renderer, find_renderer
+from seqkit.tokenizers.audio import LogMel
+from seqkit.tokenizers.bpe import BPE
+from seqkit.tokenizers.graph import Graph
+from seqkit.tokenizers.image import Patches
+from seqkit.tokenizers.molecule import Molecule
+from seqkit.tokenizers.text import Bytes, Characters, Words
+
+
+def fitted(tokenizer, text):
+    tokenizer.fit([text])
+    return tokenizer
+
+
+TEXT = "to be or not\nto be"
+EXAMPLES = [
+    (Bytes(), TEXT),
+    (fitted(Characters(), TEXT), TEXT),
+    (fitted(Words(), TEXT), TEXT),
+    (fitted(BPE(263), TEXT), TEXT),
+    (Patches(7), torch.rand(1, 21, 35)),
+    (Patches((5, 3), channels=3), torch.rand(3, 10, 9)),
+    (LogMel(8000, num_mels=13), Waveform(torch.randn(1, 3011) / 10, 8000)),
+    (LogMel(8000, num_mels=13, normalize=False), Waveform(torch.zeros(907), 11_025)),
+    (Graph(num_categories=5), ([0, 4, 2, 1], [(0, 1), (1, 2)])),
+    (Graph(max_distance=None, max_hops=3), networkx.path_graph(7)),
+    (Graph(), (53, [(i, i + 1) for i in range(52)])),
+    (Graph(), (3, [])),
+    (Molecule(), "CC(=O)Oc1ccccc1C(=O)O"),
+    (Molecule(max_distance=1), "[Na+].[Cl-]"),
+]
+
+
+@pytest.mark.parametrize(("tokenizer", "raw"), EXAMPLES, ids=lambda x: type(x).__name__)
+def test_every_renderer_has_picture_thumbnail_overlay_and_names(tokenizer, raw, attention_to):
+    renderer, tokens = find_renderer(tokenizer), tokenizer.encode(raw)
+    assert type(renderer) is not Renderer
+    figure = renderer.picture(raw, tokens)
+    assert "<svg" in svg(figure)
+    assert str(len(tokens)) in " ".join(axes.get_title(loc="left") for axes in figure.axes)
+    axes = figure.add_subplot()
+    renderer.thumbnail(tokens, axes)
+    assert len(axes.images) == 1
+    assert renderer.overlay(raw, tokens, attention_to(len(tokens), 0)).axes
+    assert len(renderer.token_names(raw, tokens)) == len(tokens)
+
+
+def test_every_built_in_tokenizer_has_a_renderer():
+    classes = {cls for part in BUILT_IN["tokenizer"] for cls in part.load().__mro__}
+    listed = {f"{cls.__module__}:{cls.__qualname__}" for cls in classes}
+    assert set(RENDERERS) <= listed
+    for component in BUILT_IN["tokenizer"]:
+        assert any(f"{cls.__module__}:{cls.__qualname__}" in RENDERERS for cls in component.load().__mro__)
+
+
+def test_a_subclass_is_rendered_as_its_nearest_base_class(monkeypatch):
+    class Mine(Bytes):
+        pass
+
+    assert type(find_renderer(Mine())).__name__ == "TextRenderer"
+    own = f"{Mine.__module__}:{Mine.__qualname__}"
+    monkeypatch.setitem(RENDERERS, own, "seqkit.report.modality.base:Renderer")
+    assert type(find_renderer(Mine())) is Renderer
+
+
+def test_a_plug_in_of_the_same_name_gets_the_generic_renderer():
+    class Graph(Tokenizer):
+        @property
+        def spec(self):
+            return TokenSpec(num_features=2)
+
+        def encode(self, raw, /):
+            raise NotImplementedError
+
+    assert type(find_renderer(Graph())) is Renderer

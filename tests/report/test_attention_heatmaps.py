@@ -1,0 +1,94 @@
+"""Heatmaps of attention weights: the numbers that were given, in one scale, named where there is room."""
+
+import math
+
+import numpy as np
+import pytest
+
+from seqkit.report.attention_heatmaps import MAX_NAMED, entropy_table, heatmaps, uniform_entropy
+from seqkit.report.figures import svg
+
+
+def weights(layers, heads, n, m, seed=0):
+    drawn = np.random.default_rng(seed).random((layers, heads, n, m)) ** 5
+    return list(drawn / drawn.sum(axis=-1, keepdims=True))
+
+
+def heatmap_axes(figure):
+    return [ax for ax in figure.axes if ax.images]
+
+
+def test_every_head_of_every_layer_shows_its_own_numbers_in_one_scale():
+    given = weights(2, 3, 5, 7)
+    figure = heatmaps(given, list("abcde"), list("ABCDEFG"), np.arange(6.0).reshape(2, 3))
+    shown = heatmap_axes(figure)
+    assert [ax.get_title() for ax in shown[:4]] == [
+        "layer 0 · head 0 · 0.00 nats",
+        "layer 0 · head 1 · 1.00 nats",
+        "layer 0 · head 2 · 2.00 nats",
+        "layer 1 · head 0 · 3.00 nats",
+    ]
+    for ax, expected in zip(shown, np.concatenate(given), strict=True):
+        np.testing.assert_array_equal(ax.images[0].get_array(), expected)
+        assert (ax.images[0].norm.vmin, ax.images[0].norm.vmax) == (0, 1)
+
+
+def test_the_colour_goes_by_the_square_root():
+    norm = heatmap_axes(heatmaps(weights(1, 1, 3, 3), list("abc"), list("abc"), np.zeros((1, 1))))[0].images[0].norm
+    assert norm(np.array([0.0, 0.01, 0.25, 1.0])).tolist() == pytest.approx([0, 0.1, 0.5, 1])
+
+
+def test_tokens_are_named_beside_the_first_head_and_below_the_last_layer():
+    figure = heatmaps(weights(2, 2, 3, 3), ["to", "␣", "be"], ["to", "␣", "be"], np.zeros((2, 2)))
+    figure.draw_without_rendering()
+    first, _, _, last = heatmap_axes(figure)
+    assert [tick.get_text() for tick in first.get_yticklabels()] == ["to", "␣", "be"]
+    assert [tick.get_text() for tick in last.get_xticklabels()] == ["to", "␣", "be"]
+    assert not any(tick.label1.get_visible() for tick in first.xaxis.get_major_ticks())
+    assert not any(tick.label1.get_visible() for tick in last.yaxis.get_major_ticks())
+
+
+@pytest.mark.parametrize(("n", "labels"), [(MAX_NAMED, 40), (MAX_NAMED + 1, 5)])
+def test_of_many_tokens_every_tenth_is_numbered(n, labels):
+    (ax,) = heatmap_axes(heatmaps(weights(1, 1, n, n), ["x"] * n, ["x"] * n, np.zeros((1, 1))))
+    assert len(ax.get_xticks()) == len(ax.get_yticks()) == labels
+    shown = ["x"] * n if labels == n else ["0", "10", "20", "30", "40"]
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == shown
+
+
+def test_where_one_layer_has_fewer_heads_its_place_stays_empty():
+    figure = heatmaps([weights(1, 3, 2, 2)[0], weights(1, 1, 2, 2)[0]], ["a", "b"], ["a", "b"], np.zeros((2, 3)))
+    assert len(heatmap_axes(figure)) == 4
+
+
+def test_weights_below_zero_are_told_from_those_above():
+    mixed = [np.array([[[1.5, -0.5], [0.25, 0.75]]])]
+    image = heatmap_axes(heatmaps(mixed, ["a", "b"], ["a", "b"], np.array([[np.nan]])))[0].images[0]
+    assert image.norm(np.array([-1.5, 0.0, 1.5])).tolist() == [0, 0.5, 1]
+    assert image.axes.get_title() == "layer 0 · head 0 · –"
+
+
+def test_a_name_is_never_markup_nor_mathematics():
+    page = svg(heatmaps(weights(1, 1, 2, 2), ["<script>", "$x$"], ["&", "b"], np.zeros((1, 1))))
+    assert "&lt;script&gt;" in page
+    assert "<script" not in page
+    assert "$x$" in page
+
+
+def test_entropies_are_written_and_coloured_up_to_that_of_uniform_attention():
+    figure = entropy_table(np.array([[0.25, 1.0], [1.5, 0.0]]), highest=math.log(7))
+    (ax, bar) = figure.axes
+    assert [text.get_text() for text in ax.texts] == ["0.25", "1.00", "1.50", "0.00"]
+    assert ax.images[0].norm.vmax == math.log(7)
+    assert bar.get_yticklabels()[-1].get_text() == "1.95"
+
+
+def test_uniform_entropy_is_that_of_equal_weights_under_the_mask():
+    def uniform(attn_mask):
+        return [(attn_mask / attn_mask.sum(axis=-1, keepdims=True))[None]]
+
+    def brute(weights):
+        return np.mean([-sum(w * math.log(w) for w in row if w) for row in weights[0][0]])
+
+    for attn_mask in (np.ones((5, 7)), np.ones((5, 5)), np.tril(np.ones((5, 5))), np.ones((1, 1))):
+        assert uniform_entropy(uniform(attn_mask)) == pytest.approx(brute(uniform(attn_mask)))

@@ -1,0 +1,106 @@
+"""Figures: what they draw and how they go into a page."""
+
+import re
+import xml.etree.ElementTree as ElementTree
+
+import matplotlib
+import numpy as np
+import pytest
+
+from seqkit.report.figures import INK, Series, confusion, curves, png, scatter, svg
+
+
+def texts(figure):
+    """All words of a figure, from its SVG."""
+    return ["".join(t.itertext()).strip() for t in ElementTree.fromstring(svg(figure)).iter() if t.tag.endswith("text")]
+
+
+@pytest.fixture
+def loss_curves():
+    return curves([Series(range(7), range(7), "training")], unit="loss (nats)", baseline=3.0)
+
+
+def test_curves_name_their_axes_and_lines(loss_curves):
+    written = texts(loss_curves)
+    assert {"optimiser steps", "loss (nats)", "training", "constant baseline (test)"} <= set(written)
+
+
+def test_curves_draw_the_points_given(loss_curves):
+    line, flat = loss_curves.axes[0].lines
+    np.testing.assert_array_equal(line.get_ydata(), np.arange(7))
+    assert set(flat.get_ydata()) == {3.0}
+
+
+def test_a_long_noisy_curve_gets_its_running_mean():
+    figure = curves([Series(range(500), [0.0, 2.0] * 250, "training")], unit="loss")
+    noisy, smooth = figure.axes[0].lines
+    assert np.ptp(noisy.get_ydata()) == 2
+    np.testing.assert_allclose(smooth.get_ydata(), 1)
+
+
+def test_rows_of_the_confusion_matrix_are_target_classes():
+    counts = np.array([[5, 2, 0], [0, 11, 0], [3, 0, 7]])
+    figure = confusion(counts, ["a", "b", "c"])
+    written = {(t.get_position()[1], t.get_position()[0]): t.get_text() for t in figure.axes[0].texts}
+    assert written == {(0, 0): "5", (0, 1): "2", (1, 1): "11", (2, 0): "3", (2, 2): "7"}
+    assert figure.axes[0].get_ylabel() == "target class"
+
+
+def test_the_confusion_matrix_of_a_class_without_examples_is_drawn():
+    figure = confusion(np.array([[2, 1], [0, 0]]), ["seen", "unseen"])
+    assert np.isfinite(figure.axes[0].images[0].get_array()).all()
+
+
+def test_many_classes_are_drawn_without_names():
+    figure = confusion(np.eye(53, dtype=int), [f"class {i}" for i in range(53)])
+    assert not figure.axes[0].texts
+    assert "class 1" not in texts(figure)
+
+
+def test_class_names_are_text_and_neither_markup_nor_mathematics():
+    names = ["<script>x</script>", "$\\frac$", "cost: 5$ & 7$"]
+    page = svg(confusion(np.eye(3, dtype=int), names))
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+    assert "cost: 5$ &amp;" in page
+
+
+def test_scatter_holds_every_point_and_the_diagonal():
+    target, preds = np.array([-3.0, 2.0, 5.0]), np.array([-1.0, 2.0, 7.0])
+    axes = scatter(target, preds, rmse=1.63).axes[0]
+    np.testing.assert_allclose(axes.collections[0].get_offsets(), np.stack([target, preds], axis=1))
+    np.testing.assert_array_equal(*axes.lines[0].get_data())
+
+
+def test_svg_takes_the_pages_colour_and_refers_only_to_its_own_ids(loss_curves):
+    page = svg(loss_curves)
+    assert INK not in page
+    assert "currentColor" in page
+    ids = re.findall(r'\sid="([^"]+)"', page)
+    used = re.findall(r'(?:url\(|href=")#([^)"]+)', page)
+    assert used
+    assert set(used) <= set(ids)
+
+
+def test_svg_brings_no_style_sheet_which_would_be_the_whole_pages(loss_curves):
+    page = svg(loss_curves)
+    assert "<style" not in page
+    assert "stroke-linejoin: round; stroke-linecap: butt" in page.partition(">")[0]
+
+
+def test_a_figure_gives_the_same_svg_every_time(loss_curves):
+    assert svg(loss_curves) == svg(loss_curves)
+
+
+def test_two_figures_share_no_id(loss_curves):
+    other = confusion(np.eye(2, dtype=int), ["a", "b"])
+    first, second = (set(re.findall(r'\sid="([^"]+)"', svg(f))) for f in (loss_curves, other))
+    assert first
+    assert not first & second
+
+
+def test_drawing_leaves_matplotlibs_settings_alone(loss_curves, tmp_path):
+    before = dict(matplotlib.rcParams)
+    svg(loss_curves)
+    assert png(loss_curves, tmp_path / "deep" / "x.png").read_bytes().startswith(b"\x89PNG")
+    assert dict(matplotlib.rcParams) == before

@@ -1,0 +1,58 @@
+"""Learning curves: the columns of metrics.csv, where they have values."""
+
+import re
+
+import pytest
+
+from seqkit.report import learning_curves
+from seqkit.report.learning_curves import loss_curve, metric_curve
+
+SUMMARY = {
+    "objective": "Classify",
+    "metrics": {"loss": 0.5, "accuracy": 0.75},
+    "baseline": {"loss": 2.25, "accuracy": 0.125},
+}
+CSV = "step,train/loss,valid/loss,valid/accuracy\n1,2.5,,\n1,,2.0,0.25\n2,1.5,,\n"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "metrics.csv").write_text(CSV, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """What was drawn: series, unit and baseline of each figure."""
+    seen = []
+    monkeypatch.setattr(learning_curves, "curves", lambda series, **others: seen.append((series, others)))
+    monkeypatch.setattr(learning_curves, "svg", lambda _: "<svg>")
+    return seen
+
+
+def test_losses_are_those_of_metrics_csv(folder, drawn):
+    assert loss_curve(folder, SUMMARY) == "<svg>"
+    ((series, others),) = drawn
+    assert [(list(s.x), list(s.y), s.label) for s in series] == [
+        ([1.0, 2.0], [2.5, 1.5], "training"),
+        ([1.0], [2.0], "validation"),
+    ]
+    assert others == {"unit": "loss", "baseline": 2.25}
+
+
+def test_the_headline_metric_is_drawn_where_validation_measured_it(folder, drawn):
+    assert metric_curve(folder, SUMMARY) == "<svg>"
+    ((series, others),) = drawn
+    assert [(list(s.x), list(s.y)) for s in series] == [([1.0], [0.25])]
+    assert others == {"unit": "accuracy", "baseline": 0.125}
+    assert metric_curve(folder, SUMMARY | {"objective": "NextToken"}) is None, "its headline is the loss"
+    assert metric_curve(folder, SUMMARY | {"objective": "Yours", "metrics": {"f1": 0.5}}) is None, "not measured"
+
+
+def test_without_metrics_csv_there_is_no_curve(tmp_path):
+    assert loss_curve(tmp_path, SUMMARY) is None
+    assert metric_curve(tmp_path, SUMMARY) is None
+
+
+def test_a_curve_is_an_svg_element(folder):
+    assert re.match("<svg", loss_curve(folder, SUMMARY))

@@ -1,0 +1,151 @@
+"""A run folder: a fault is found before anything is trained, and a stopped run is a run."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+
+from seqkit.config import complete
+from seqkit.errors import DataError, UsageError
+from seqkit.files import read_mapping
+from seqkit.interfaces import Tokens
+from seqkit.runs import run as run_module
+from seqkit.runs.run import evaluate, run
+from seqkit.runs.trained_model import load
+
+QUICK = ["--trainer.enable_progress_bar", "false", "--trainer.accelerator", "cpu"]
+
+
+def config(*words):
+    return complete("image/digits", "debug", [*QUICK, *words])
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "digits"
+    run(config(), folder)
+    return folder
+
+
+def test_a_run_repeats_from_its_own_configuration(digits, tmp_path):
+    again = run(complete(read_mapping(digits / "config.yaml")), tmp_path / "again")
+    first = json.loads((digits / "summary.json").read_text(encoding="utf-8"))
+    assert (again["metrics"], again["sha256"]) == (first["metrics"], first["sha256"])
+    assert again["finished"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--optimizer.lr", "-1"),
+        ("--seed", "-1"),
+        ("--model.objective.label_smoothing", "3"),
+        ("--data.num_workers", "-1"),
+        ("--trainer.max_steps", "0"),
+        ("--trainer.devices", "0"),
+    ],
+)
+def test_a_refused_setting_leaves_no_folder_behind(tmp_path, words):
+    with pytest.raises(UsageError):
+        run(config(*words), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_fault_in_the_test_split_is_found_before_training(tmp_path):
+    from PIL import Image
+
+    for split in ("train", "test"):
+        for name, size in (("cat", 8), ("dog", 9 if split == "test" else 8)):
+            path = tmp_path / "photos" / split / name / "0.png"
+            path.parent.mkdir(parents=True)
+            Image.new("RGB", (size, size)).save(path)
+    words = ["--data", str(tmp_path / "photos"), "--tokenizer.channels", "3"]
+    with pytest.raises(DataError, match=r"test data, .*dog.0\.png: image is 9x9"):
+        run(config(*words), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_said(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="cannot be made"):
+        run(config(), tmp_path / "file" / "run")
+
+
+def test_what_cannot_be_encoded_is_named(digits):
+    loaded, images = load(digits), [torch.rand(1, 8, 8), torch.rand(1, 9, 8)]
+    assert len(loaded.predict(images[:1])) == 1
+    with pytest.raises(DataError, match=r"^example 1: image is 9x8"):
+        loaded.predict(images)
+    with pytest.raises(DataError, match=r"^b\.png: image is 9x8"):
+        loaded.predict(images, names=["a.png", "b.png"])
+
+
+def test_images_of_another_size_than_those_of_training_get_a_prediction_with_one_warning(digits, caplog):
+    loaded = load(digits)
+    loaded.predict([torch.rand(1, 8, 8), torch.rand(1, 8, 8)])
+    assert not caplog.messages
+    images = [torch.rand(1, 8, 8), torch.rand(1, 8, 12), torch.rand(1, 4, 4)]
+    assert len(loaded.predict(images, names=["a.png", "b.png", "c.png"])) == 3
+    assert caplog.messages == [
+        "b.png has 6 tokens, the last at position (1, 2), but those of training end at (1, 1); "
+        "do not rely on the prediction (and 1 more)"
+    ]
+
+
+def test_a_text_of_another_length_than_those_of_training_is_named_by_its_tokens(digits):
+    loaded = replace(load(digits), summary={"extents": [[3.0, 12.0]]})
+    three = Tokens(torch.zeros(3, 4), torch.arange(3.0)[:, None])
+    assert loaded._unlike_training(three) == "has 3 tokens, but those of training have 4 to 13"
+    assert not loaded._unlike_training(Tokens(torch.zeros(4, 4), torch.arange(4.0)[:, None]))
+
+
+def test_a_run_is_evaluated_again_in_the_precision_that_it_was_trained_in(tmp_path, monkeypatch):
+    summary = run(config("--trainer.precision", "bf16-mixed"), tmp_path / "run")
+    made, make_trainer = [], run_module.make_trainer
+    monkeypatch.setattr(
+        run_module, "make_trainer", lambda *args, **kwargs: made.append(make_trainer(*args, **kwargs)) or made[-1]
+    )
+    assert evaluate(tmp_path / "run", "test") == pytest.approx(summary["metrics"], rel=1e-6)
+    # the precision itself, not two losses that a machine may round alike
+    assert [trainer.precision for trainer in made] == ["bf16-mixed"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("state.json", '{"tokenizer": {}, "objective": {"nam": 1}}'), ("summary.json", "{")]
+)
+def test_a_damaged_file_of_a_run_is_named(digits, tmp_path, name, content):
+    run = Path(shutil.copytree(digits, tmp_path / "run"))
+    (run / name).write_text(content, encoding="utf-8")
+    with pytest.raises(DataError, match=name):
+        load(run)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT to send")
+def test_ctrl_c_keeps_the_weights_so_far(tmp_path):
+    run = tmp_path / "run"
+    words = ["fit", "image/digits", "--preset", "debug", "--trainer.max_epochs", "100000", "--out", str(run)]
+    with (tmp_path / "said").open("w") as said:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "seqkit", *words], stdout=subprocess.DEVNULL, stderr=said,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # shells ignore it for what runs behind
+        )  # fmt: skip
+        deadline = time.monotonic() + 300
+        while not (run / "metrics.csv").exists() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(300) == 1
+    assert "holds the weights so far" in (tmp_path / "said").read_text()
+    loaded = load(run)
+    assert not loaded.summary["finished"]
+    assert loaded.summary["steps"] > 0

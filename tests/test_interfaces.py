@@ -1,0 +1,208 @@
+"""The data types: what is right passes, what is wrong is refused where it is made, with what would be right."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.testing import assert_close
+
+from seqkit.errors import DataError
+from seqkit.interfaces import Adjacency, Backbone, Embedded, Stateful, TokenBatch, Tokens, TokenSpec
+
+
+def graph(*triples):
+    """Edges (source, target, type)."""
+    source, target, edge_type = zip(*triples) if triples else ((), (), ())
+    return Adjacency(torch.tensor([source, target], dtype=torch.int64), torch.tensor(edge_type, dtype=torch.int64))
+
+
+def vectors(n, f=3, p=2, adjacency=None):
+    return Tokens(torch.randn(n, f), torch.randn(n, p), adjacency)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({}, "vocab_size=0 and num_features=0"),
+        ({"vocab_size": 5, "num_features": 3}, "set exactly one"),
+        ({"vocab_size": -1}, "vocab_size is -1; it counts something"),
+        ({"num_features": 2.0}, "num_features is 2.0"),
+        ({"vocab_size": 5, "num_axes": -2}, "num_axes is -2"),
+    ],
+)
+def test_a_spec_that_contradicts_itself_is_refused(fields, message):
+    with pytest.raises(ValueError, match=message):
+        TokenSpec(**fields)
+
+
+IDS = TokenSpec(vocab_size=5)
+VECTORS = TokenSpec(num_features=3, num_axes=2)
+NODES = TokenSpec(num_features=3, num_axes=0, num_edge_types=2)
+
+
+@pytest.mark.parametrize(
+    ("spec", "tokens", "message"),
+    [
+        (IDS, lambda: vectors(4, p=1), "the tokenizer's spec says ids below 5"),
+        (IDS, lambda: Tokens(torch.tensor([1, 5]), torch.zeros(2, 1)), "holds id 5, outside the vocabulary of 5"),
+        (IDS, lambda: Tokens(torch.tensor([-1, 2]), torch.zeros(2, 1)), "holds id -1"),
+        (IDS, lambda: Tokens(torch.tensor([1]), torch.zeros(1, 2)), "positions have 2 axes; the spec says 1"),
+        (VECTORS, lambda: vectors(4, f=7), r"content is \[4, 7\]; the spec says vectors \[n 3\]"),
+        (
+            VECTORS,
+            lambda: vectors(4, adjacency=graph((0, 1, 1))),
+            "come with an adjacency, but the spec has num_edge_types=0",
+        ),
+        (NODES, lambda: vectors(4, p=0), "come without adjacency, but the spec has num_edge_types=2"),
+        (
+            NODES,
+            lambda: vectors(4, p=0, adjacency=graph((0, 1, 3))),
+            "an edge has type 3; the spec has edge types 1 to 2",
+        ),
+    ],
+)
+def test_tokens_that_differ_from_the_spec_are_bad_data(spec, tokens, message):
+    with pytest.raises(DataError, match=message):
+        spec.check(tokens())
+
+
+def test_tokens_that_agree_with_the_spec_pass():
+    IDS.check(Tokens(torch.tensor([0, 4]), torch.zeros(2, 1)))
+    VECTORS.check(vectors(4))
+    NODES.check(vectors(4, p=0, adjacency=graph((3, 0, 2))))
+    NODES.check(vectors(4, p=0, adjacency=graph()))
+    assert IDS.ids
+    assert not VECTORS.ids
+
+
+@pytest.mark.parametrize(
+    ("edge_index", "edge_type", "message"),
+    [
+        (torch.zeros(3, 2, dtype=torch.int64), torch.ones(2, dtype=torch.int64), r"edge_index is \[3, 2\] int64"),
+        (torch.zeros(2, 2), torch.ones(2, dtype=torch.int64), r"edge_index is \[2, 2\] float32"),
+        (
+            torch.zeros(2, 2, dtype=torch.int64),
+            torch.ones(3, dtype=torch.int64),
+            r"edge_type is \[3\] int64; give \[2\]",
+        ),
+        (torch.zeros(2, 1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64), "edge_type goes down to 0"),
+    ],
+)
+def test_edges_of_a_wrong_shape_dtype_or_type_are_refused(edge_index, edge_type, message):
+    with pytest.raises(ValueError, match=message):
+        Adjacency(edge_index, edge_type)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Tokens(torch.zeros(0, 3), torch.zeros(0, 1)), "content has no tokens"),
+        (lambda: Tokens(torch.zeros(3, dtype=torch.int32), torch.zeros(3, 1)), r"content is \[3\] int32"),
+        (lambda: Tokens(torch.zeros(3), torch.zeros(3, 1)), r"content is \[3\] float32"),
+        (lambda: Tokens(torch.zeros(3, 2), torch.zeros(2, 1)), r"positions are \[2, 1\] float32; give \[3 p\]"),
+        (lambda: Tokens(torch.zeros(3, 2), torch.zeros(3, 1).long()), r"positions are \[3, 1\] int64"),
+        (lambda: Tokens(torch.tensor([[0.0], [torch.nan]]), torch.zeros(2, 1)), "content of token 1 is not finite"),
+        (lambda: Tokens(torch.zeros(2, 1), torch.tensor([[torch.inf], [0.0]])), "positions of token 0 is not finite"),
+        (lambda: vectors(3, adjacency=graph((0, 3, 1))), "names token 3, but there are tokens 0 to 2"),
+        (lambda: vectors(3, adjacency=graph((-1, 0, 1))), "names token -1"),
+        (
+            lambda: vectors(3, adjacency=graph((0, 1, 1), (0, 1, 2))),
+            r"two edges join the same \(source, target\) pair",
+        ),
+    ],
+)
+def test_empty_infinite_or_misshapen_tokens_are_bad_data(make, message):
+    with pytest.raises(DataError, match=message):
+        make()
+
+
+@given(st.lists(st.integers(1, 7), min_size=1, max_size=5), st.booleans(), st.booleans(), st.data())
+def test_a_batch_holds_each_example_and_zeros(lengths, ids, has_adjacency, data):
+    examples = []
+    for n in lengths:
+        pairs = st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)), unique=True, max_size=5)
+        adjacency = graph(*((i, j, 1 + (i + j) % 3) for i, j in data.draw(pairs))) if has_adjacency else None
+        content = torch.randint(1, 11, (n,)) if ids else torch.randn(n, 3)
+        examples.append(Tokens(content, torch.randn(n, 2), adjacency))
+    batch = TokenBatch.collate(examples)
+    n = max(lengths)
+    assert len(batch) == len(lengths)
+    assert batch.num_tokens == sum(lengths)
+    for i, x in enumerate(examples):
+        assert batch.valid[i].tolist() == [t < len(x) for t in range(n)]
+        assert_close(batch.content[i, : len(x)], x.content)
+        assert_close(batch.positions[i, : len(x)], x.positions)
+        assert not batch.content[i, len(x) :].any()
+        assert not batch.positions[i, len(x) :].any()
+    if has_adjacency:
+        right = [
+            (i * n + a, i * n + b) for i, x in enumerate(examples) for a, b in zip(*x.adjacency.edge_index.tolist())
+        ]
+        assert list(zip(*batch.adjacency.edge_index.tolist())) == right
+        assert batch.adjacency.edge_type.tolist() == [k for x in examples for k in x.adjacency.edge_type.tolist()]
+    else:
+        assert batch.adjacency is None
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        lambda: vectors(2, f=5),
+        lambda: vectors(2, p=1),
+        lambda: vectors(2, adjacency=graph()),
+        lambda: Tokens(torch.tensor([1]), torch.zeros(1, 2)),
+    ],
+)
+def test_one_batch_holds_one_tokenizers_tokens(others):
+    with pytest.raises(ValueError, match=r"example 1 has content.*one batch holds one tokenizer's tokens"):
+        TokenBatch.collate([vectors(3), others()])
+
+
+def test_no_examples_make_no_batch():
+    with pytest.raises(ValueError, match="given no examples"):
+        TokenBatch.collate([])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"valid": torch.ones(2, 3)}, r"valid is \[2, 3\] float32; give \[b n\] bool"),
+        ({"content": torch.zeros(2, 5, 4)}, r"content is \[2, 5, 4\] float32; its first two sizes should be \[2, 3\]"),
+        ({"positions": torch.zeros(3, 2, 1)}, r"positions is \[3, 2, 1\]"),
+        ({"segments": torch.zeros(2, 2).long()}, r"segments is \[2, 2\] int64"),
+    ],
+)
+def test_a_batch_whose_fields_do_not_agree_is_refused(change, message):
+    sound = {"content": torch.zeros(2, 3, 4), "positions": torch.zeros(2, 3, 1), "valid": torch.ones(2, 3).bool()}
+    with pytest.raises(ValueError, match=message):
+        TokenBatch(**(sound | change))
+
+
+def test_batches_move_with_all_their_fields():
+    batch = TokenBatch.collate([vectors(3, adjacency=graph((0, 1, 1))), vectors(2, adjacency=graph())])
+    moved = batch.to("cpu", copy=True)
+    assert isinstance(moved, TokenBatch)
+    both = [(x.content, x.positions, x.valid, x.adjacency.edge_index, x.adjacency.edge_type) for x in (batch, moved)]
+    for before, after in zip(*both):
+        assert_close(after, before)
+        assert after.data_ptr() != before.data_ptr()
+    assert moved.segments is None
+    embedded = Embedded(torch.zeros(2, 3, 5), batch.positions, batch.valid, edge_bias=torch.zeros(2, 1)).to("meta")
+    assert {embedded.hidden.device.type, embedded.edge_bias.device.type} == {"meta"}
+
+
+def test_an_end_without_state_takes_none():
+    end = Stateful()
+    assert end.state() == {}
+    end.load_state({})
+    with pytest.raises(ValueError, match=r"Stateful has no fitted state, but was given \['scale'\]"):
+        end.load_state({"scale": 2})
+
+
+def test_a_backbone_without_a_cache_says_how_to_generate():
+    class Plain(Backbone):
+        def forward(self, embedded, cache=None):
+            return embedded.hidden
+
+    with pytest.raises(ValueError, match="Plain has no cache; generate with use_cache=False"):
+        Plain().init_cache(3)

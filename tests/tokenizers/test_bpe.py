@@ -1,0 +1,101 @@
+"""BPE: any Unicode text decodes to itself; merges shorten the training text; state is JSON of its own format only."""
+
+import json
+import os
+import pickle
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.testing import assert_close
+
+from seqkit.errors import DataError
+from seqkit.tokenizers import BPE
+
+pytest.importorskip("tokenizers")
+TEXT = "the cat that sat on the mat; that hat, that is. " * 7
+
+
+@pytest.fixture(scope="module")
+def bpe():
+    tokenizer = BPE(283)
+    tokenizer.fit([TEXT, "naïve 😀"])
+    return tokenizer
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
+def test_any_unicode_text_decodes_to_itself(bpe, text):
+    tokens = bpe.encode(text)
+    bpe.spec.check(tokens)
+    assert bpe.decode(tokens) == text
+
+
+@pytest.mark.parametrize(
+    "text", [" leading", "trailing \n\t ", "\x00", "e\u0301 is not \u00e9", "don 't , stop .", "\u2028\ufeff"]
+)
+def test_spacing_and_normal_forms_are_kept(bpe, text):
+    assert bpe.decode(bpe.encode(text)) == text
+
+
+def test_vocabulary_has_the_wanted_size_and_shortens_its_text(bpe):
+    assert bpe.spec.vocab_size == 283
+    assert len(bpe.encode(TEXT)) < len(TEXT.encode()) / 1.7
+    assert len(bpe.encode("qzx")) == 3  # bytes where nothing was merged
+
+
+def test_state_is_json_and_gives_the_same_tokenizer(bpe):
+    loaded = BPE(283)
+    loaded.load_state(json.loads(json.dumps(bpe.state())))
+    for twin in (loaded, pickle.loads(pickle.dumps(bpe))):
+        assert twin.fitted
+        assert twin.spec == bpe.spec
+        assert_close(twin.encode(TEXT).content, bpe.encode(TEXT).content)
+
+
+def test_training_does_not_change_the_environment(bpe, monkeypatch):
+    for before in ("true", None):
+        if before is None:
+            monkeypatch.delenv("TOKENIZERS_PARALLELISM", raising=False)
+        else:
+            monkeypatch.setenv("TOKENIZERS_PARALLELISM", before)
+        BPE(257).fit(["ab"])
+        assert os.environ.get("TOKENIZERS_PARALLELISM") == before
+
+
+def test_generated_bytes_that_are_not_utf8_become_the_replacement_character(bpe):
+    half = bpe.encode("\N{GREEK SMALL LETTER ALPHA}").content[:1]
+    assert bpe.decode(half) == "\ufffd"
+
+
+def test_an_unfitted_tokenizer_is_refused_with_what_to_do():
+    for use in (lambda: BPE().spec, lambda: BPE().encode("a"), lambda: BPE().decode([0])):
+        with pytest.raises(ValueError, match=r"call fit\(texts\)"):
+            use()
+    assert BPE().state() == {}
+    BPE().load_state({})
+
+
+@pytest.mark.parametrize(("raw", "reason"), [(3, "given int"), ("", "empty"), ("a\udc00", "surrogate")])
+def test_what_is_not_text_is_refused(bpe, raw, reason):
+    with pytest.raises(DataError, match=reason):
+        bpe.encode(raw)
+    with pytest.raises(DataError, match=reason):
+        BPE().fit(["fine", raw])
+
+
+def test_wrong_use_is_refused_with_its_reason(bpe):
+    with pytest.raises(ValueError, match="starts from the 256 bytes"):
+        BPE(255)
+    with pytest.raises(ValueError, match="outside the vocabulary; ids go from 0 to 282"):
+        bpe.decode([283])
+    with pytest.raises(ValueError, match="not the JSON of a tokenizer"):
+        BPE().load_state({"model": {"type": "BPE"}})
+    with pytest.raises(ValueError, match="loads only what its own"):
+        BPE().load_state({**bpe.state(), "pre_tokenizer": None})
+
+
+def test_a_missing_library_is_an_error_with_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(ValueError, match=r'pip install "seqkit\[text\]"'):
+        BPE()

@@ -1,0 +1,113 @@
+"""Patches: equal to timm's patch embedding, decoded exactly, and refused where patches do not tile."""
+
+import numpy as np
+import pytest
+import torch
+from einops import rearrange
+from PIL import Image
+from torch.testing import assert_close
+
+from seqkit.errors import DataError
+from seqkit.interfaces import Tokens
+from seqkit.tokenizers import Patches
+
+
+def test_patches_through_a_linear_equal_timms_patch_embedding():
+    from timm.layers import PatchEmbed
+
+    torch.manual_seed(0)
+    image = torch.rand(3, 22, 35)
+    embed = PatchEmbed(img_size=(22, 35), patch_size=(11, 7), in_chans=3, embed_dim=13)
+    linear = torch.nn.Linear(3 * 11 * 7, 13)
+    with torch.no_grad():
+        linear.weight.copy_(rearrange(embed.proj.weight, "d c p q -> d (c p q)"))
+        linear.bias.copy_(embed.proj.bias)
+    tokens = Patches((11, 7), channels=3).encode(image)
+    assert_close(linear(tokens.content), embed((image[None] - 0.5) / 0.5)[0])
+
+
+def test_positions_are_row_and_column_of_the_patch_in_the_content():
+    image = torch.rand(2, 6, 15)
+    tokens = Patches((2, 3), channels=2, mean=0, std=1).encode(image)
+    assert len(tokens) == 15
+    for content, (row, column) in zip(tokens.content, tokens.positions.int().tolist()):
+        patch = image[:, 2 * row : 2 * row + 2, 3 * column : 3 * column + 3]
+        assert torch.equal(content, patch.flatten())
+
+
+@pytest.mark.parametrize("size", [(5, 7), (15, 7), (25, 49)])
+def test_decode_gives_the_image_whatever_its_size_and_the_order_of_patches(size):
+    tokenizer = Patches((5, 7), channels=3, mean=(0.1, 0.2, 0.3), std=(0.5, 0.6, 0.7))
+    image = torch.rand(3, *size)
+    tokens = tokenizer.encode(image)
+    tokenizer.spec.check(tokens)
+    order = torch.randperm(len(tokens))
+    assert_close(tokenizer.decode(Tokens(tokens.content[order], tokens.positions[order])), image)
+
+
+def test_decode_is_exact_where_pixels_are_not_scaled():
+    tokenizer = Patches(3, mean=0, std=1)
+    image = torch.rand(1, 6, 9)
+    assert torch.equal(tokenizer.decode(tokenizer.encode(image)), image)
+
+
+def test_all_forms_of_one_image_give_the_same_tokens():
+    pixels = np.random.default_rng(0).integers(0, 256, (6, 10, 3), np.uint8)
+    tokenizer = Patches(2, channels=3)
+    chw = rearrange(torch.from_numpy(pixels), "h w c -> c h w")
+    forms = [chw, chw.float() / 255, chw.double() / 255, pixels, pixels / 255, Image.fromarray(pixels)]
+    first = tokenizer.encode(forms[0])
+    for form in forms[1:]:
+        assert_close(tokenizer.encode(form).content, first.content)
+    grey = [pixels[..., 0], torch.from_numpy(pixels[..., 0].copy()), Image.fromarray(pixels[..., 0]), pixels[..., :1]]
+    for form in grey:
+        assert_close(Patches(2).encode(form).content, Patches(2).encode(chw[:1]).content)
+
+
+def test_resize_keeps_constant_regions_and_gives_every_image_one_size():
+    tokenizer = Patches(4, resize=(8, 12))
+    tokens = tokenizer.encode(torch.full((1, 13, 17), 0.25))
+    assert_close(tokens.content, torch.full((6, 16), -0.5))
+    halves = torch.cat([torch.zeros(1, 16, 12), torch.ones(1, 16, 12)], dim=2)
+    small = tokenizer.decode(tokenizer.encode(halves))
+    assert small.shape == (1, 8, 12)
+    assert small[0, :, 1].max() < 0.1
+    assert small[0, :, -2].min() > 0.9
+
+
+@pytest.mark.parametrize(
+    ("image", "reason"),
+    [
+        (torch.rand(1, 7, 8), "7x8 pixels, which 2x4 patches do not tile"),
+        (torch.rand(3, 4, 8), r"has 3 channels, but the tokenizer takes 1; .*channels=3"),
+        (torch.rand(1, 4, 8) * 255, "give floats in"),
+        (torch.rand(1, 4, 8) - 0.5, "give floats in"),
+        (torch.full((1, 4, 8), float("nan")), "without NaN"),
+        (torch.zeros(1, 4, 8, dtype=torch.int64), "tensor .* int64"),
+        (torch.zeros(1, 1, 4, 8), "tensor .* float32; give"),
+        (torch.zeros(1, 0, 8), "no pixels"),
+        (np.zeros((4, 8), complex), "array .* complex128"),
+        (Image.new("P", (8, 4)), "PIL mode 'P'"),
+        ([[0.0]], "not list"),
+        (None, "not NoneType"),
+    ],
+)
+def test_what_is_not_a_valid_image_is_refused(image, reason):
+    with pytest.raises(DataError, match=reason):
+        Patches((2, 4)).encode(image)
+
+
+@pytest.mark.parametrize(
+    ("use", "reason"),
+    [
+        (lambda: Patches(0), "at least 1"),
+        (lambda: Patches(2, std=0.0), "positive"),
+        (lambda: Patches(2, channels=3, mean=(0.1, 0.2)), "mean has 2 numbers for 3 channels"),
+        (lambda: Patches(4, resize=(8, 10)), "resize is 8x10 pixels, which 4x4 patches do not tile"),
+        (lambda: Patches(2).decode(Tokens(torch.zeros(3, 4), torch.tensor([[0.0, 0], [0, 1], [1, 1]]))), "do not fill"),
+        (lambda: Patches(2).decode(Tokens(torch.zeros(2, 4), torch.tensor([[0.0, 0], [0, 0]]))), "do not fill"),
+    ],
+)
+def test_wrong_use_is_refused_with_its_reason(use, reason):
+    with pytest.raises(ValueError, match=reason):
+        use()

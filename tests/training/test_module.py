@@ -1,0 +1,292 @@
+"""The training module in a real trainer: sums and counts, divergence, evaluation that repeats."""
+
+import math
+import warnings
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import pytorch_lightning as pl
+import torch
+from torch.testing import assert_close
+
+from seqkit.backbones import GRU, EncoderDecoder, RNNDecoder, Transformer
+from seqkit.data.dataset import collate_targets
+from seqkit.errors import DivergedError
+from seqkit.interfaces import IGNORE, TokenBatch, Tokens, TokenSpec
+from seqkit.model import Model
+from seqkit.nn.block import PreNormBlock
+from seqkit.nn.moe import MixtureOfExperts
+from seqkit.objectives import Classify, Masked, NextToken, Regress, Seq2Seq
+from seqkit.tokenizers import Characters
+from seqkit.training.module import TrainingModule
+from seqkit.training.optim import AdamW, Constant, Cosine, OptimizerFactory
+
+
+class SGD(OptimizerFactory):
+    """Plain, so that a wrong scale of gradients is not normalised away as Adam does."""
+
+    def __init__(self, lr=0.5):
+        self.lr = lr
+
+    def build(self, model):
+        return torch.optim.SGD(model.parameters(), lr=self.lr)
+
+
+def ragged(*lengths, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    tokens = [Tokens(torch.randint(7, (n,), generator=g), torch.arange(float(n))[:, None]) for n in lengths]
+    return TokenBatch.collate(tokens), None
+
+
+def training_module(objective=None, **settings):
+    torch.manual_seed(0)
+    objective = objective or NextToken()
+    model = Model(TokenSpec(vocab_size=7), GRU(12, 1, causal=bool(objective.causal)), objective)
+    return TrainingModule(model, objective, **{"optimizer": SGD(), **settings})
+
+
+def trainer(**settings):
+    return pl.Trainer(
+        accelerator="cpu",
+        devices=1,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        **{"max_epochs": 1, **settings},
+    )
+
+
+class BatchLoader:
+    """Batches in a row; Lightning takes a plain list for several loaders."""
+
+    def __init__(self, *batches):
+        self.batches = batches
+
+    def __iter__(self):
+        return iter(self.batches)
+
+    def __len__(self):
+        return len(self.batches)
+
+
+@pytest.fixture(autouse=True)
+def _ignore_advice():
+    """Lightning 2.6.6 warns about torch 2.11, and advises on intervals and loaders; neither is ours to mend."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\).*", category=FutureWarning)
+        warnings.filterwarnings("ignore", message=r".*(log_every_n_steps|no `val_dataloader`).*")
+        yield
+
+
+def weights_after(batches, **settings):
+    ours = training_module()
+    trainer(**settings).fit(ours, BatchLoader(*batches))
+    return ours.model.state_dict()
+
+
+MICRO = [[11, 2], [3, 2], [2], [13, 7, 5], [5]]  # unequal on purpose; the last step has one micro-batch only
+
+
+def micro_and_whole():
+    micro = [ragged(*lengths, seed=i) for i, lengths in enumerate(MICRO)]
+    whole = []
+    for i in range(0, len(MICRO), 2):
+        examples = [
+            Tokens(batch.content[row, :n], batch.positions[row, :n])
+            for (batch, _), lengths in zip(micro[i : i + 2], MICRO[i : i + 2])
+            for row, n in enumerate(lengths)
+        ]
+        whole.append((TokenBatch.collate(examples), None))
+    return micro, whole
+
+
+@pytest.mark.parametrize("clip", [None, 0.01])
+def test_accumulated_micro_batches_give_the_weights_of_one_big_batch(clip):
+    micro, whole = micro_and_whole()
+    right = weights_after(whole, gradient_clip_val=clip)
+    got = weights_after(micro, accumulate_grad_batches=2, gradient_clip_val=clip)
+    before = training_module().model.state_dict()
+    for name in right:
+        assert_close(got[name], right[name], rtol=0, atol=1e-6, msg=name)
+    assert max(float((right[name] - before[name]).abs().max()) for name in right) > 1e-3
+
+
+def test_a_mean_of_means_gives_other_weights(monkeypatch):
+    micro, whole = micro_and_whole()
+    right = weights_after(whole)
+
+    def means(self, batch, index):
+        inputs = self.objective.prepare(*batch)
+        output = self.objective.loss(self.model(inputs.batch), inputs.target)
+        return output.loss / output.count
+
+    monkeypatch.setattr(TrainingModule, "training_step", means)
+    monkeypatch.setattr(TrainingModule, "on_before_optimizer_step", lambda self, optimizer: None)
+    got = weights_after(micro, accumulate_grad_batches=2)
+    assert max(float((got[name] - right[name]).abs().max()) for name in right) > 1e-3
+
+
+def test_one_step_is_the_gradient_of_the_mean_loss():
+    batch, _ = ragged(7, 3)
+    ours, twin = training_module(), training_module()
+    trainer().fit(ours, BatchLoader((batch, None)))
+    inputs = twin.objective.prepare(batch, None)
+    output = twin.objective.loss(twin.model(inputs.batch), inputs.target)
+    (output.loss / output.count).backward()
+    for name, p in twin.model.named_parameters():
+        assert_close(ours.model.get_parameter(name), p - 0.5 * p.grad, rtol=0, atol=1e-6, msg=name)
+    assert ours.tokens_seen == inputs.batch.num_tokens
+
+
+def experts(aux_loss_weight):
+    """Two layers of experts, all of whose weights a single step moves."""
+    torch.manual_seed(0)
+    mlp = partial(MixtureOfExperts, num_experts=3, aux_loss_weight=aux_loss_weight)
+    backbone = Transformer(12, 2, num_heads=3, causal=True, block=partial(PreNormBlock, mlp=mlp))
+    objective = NextToken()
+    return TrainingModule(Model(TokenSpec(vocab_size=7), backbone, objective), objective, optimizer=SGD())
+
+
+def test_the_auxiliary_loss_weighs_as_the_mean_loss():
+    batch, _ = ragged(7, 3)
+    ours, twin, without = experts(0.7), experts(0.7), experts(0.0)
+    trainer().fit(ours, BatchLoader((batch, None)))
+    trainer().fit(without, BatchLoader((batch, None)))
+    inputs = twin.objective.prepare(batch, None)
+    output = twin.objective.loss(twin.model(inputs.batch), inputs.target)
+    aux_loss = sum(block.mlp.aux_loss() for block in twin.model.backbone.blocks)
+    (output.loss / output.count + aux_loss).backward()
+    for name, p in twin.model.named_parameters():
+        assert_close(ours.model.get_parameter(name), p - 0.5 * p.grad, rtol=0, atol=1e-6, msg=name)
+    router = "backbone.blocks.0.mlp.router.weight"
+    assert (ours.model.get_parameter(router) - without.model.get_parameter(router)).abs().max() > 1e-4
+
+
+def test_statistics_of_several_layers_are_logged_as_their_mean():
+    ours, batch = experts(0.7), ragged(7, 3)
+    runner = trainer()
+    runner.fit(ours, BatchLoader(batch))
+    layers = [block.mlp.statistics() for block in ours.model.backbone.blocks]
+    assert layers[0] != layers[1]
+    for name in ("router_load_max", "router_load_min", "router_entropy", "router_balance"):
+        got = float(runner.callback_metrics[f"train/{name}"])
+        assert got == pytest.approx((layers[0][name] + layers[1][name]) / 2)
+
+
+def test_evaluation_reports_the_loss_without_the_auxiliary_loss():
+    one, other = experts(0.7), experts(0.0)
+    reported = [trainer().validate(x, BatchLoader(ragged(5, 3)), verbose=False)[0] for x in (one, other)]
+    assert reported[0] == reported[1]
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_and_leaves_the_weights():
+    objective = Regress()
+    objective.fit([0.0, 2.0], None)
+    model = Model(TokenSpec(num_features=2), GRU(12, 1), objective)
+    ours = TrainingModule(model, objective, optimizer=AdamW())
+    batch = TokenBatch.collate([Tokens(torch.randn(3, 2), torch.zeros(3, 1))])
+    good, bad = (batch, torch.tensor([1.0])), (batch, torch.tensor([math.inf]))
+    runner = trainer()
+    with pytest.raises(DivergedError, match=r"the loss is inf in step 1 \(batch 1 of epoch 0\); lower"):
+        runner.fit(ours, BatchLoader(good, bad, good))
+    assert runner.global_step == 1
+    assert all(bool(p.isfinite().all()) for p in model.parameters())
+
+
+def test_evaluation_repeats_exactly_and_leaves_the_random_numbers_alone():
+    ours, batches = training_module(Masked(fraction=0.4)), BatchLoader(ragged(11, 7, seed=1), ragged(13, seed=2))
+    torch.manual_seed(5)
+    after = torch.rand(3)
+    torch.manual_seed(5)
+    first = trainer().validate(ours, batches, verbose=False)
+    assert torch.rand(3).equal(after)
+    torch.manual_seed(6)
+    assert trainer().validate(ours, batches, verbose=False) == first
+    other = TrainingModule(ours.model, ours.objective, seed=1)
+    assert trainer().validate(other, batches, verbose=False) != first
+
+
+def test_evaluation_weighs_every_prediction_alike():
+    ours, batches = training_module(), BatchLoader(ragged(11, 2), ragged(3, seed=1))
+    (got,) = trainer().test(ours, batches, verbose=False)
+    loss = count = right = 0
+    ours.eval()
+    with torch.no_grad():
+        for batch, label in batches:
+            inputs = ours.objective.prepare(batch, label)
+            output = ours.objective.loss(ours.model(inputs.batch), inputs.target)
+            loss, count = loss + float(output.loss), count + int(output.count)
+            right += int((output.preds == output.target).sum())
+    assert got["test/loss"] == pytest.approx(loss / count, rel=1e-5)
+    assert got["test/accuracy"] == pytest.approx(right / count)
+
+
+def test_a_batch_without_any_target_changes_no_metric():
+    objective = Classify()
+    objective.fit([0, 1], None)
+    ours = TrainingModule(Model(TokenSpec(vocab_size=7), GRU(12, 1), objective), objective)
+    (batch, _), nothing = ragged(5, 3), torch.full((2,), IGNORE)
+    known = (batch, torch.tensor([0, 1]))
+    right = trainer().test(ours, BatchLoader(known), verbose=False)
+    assert trainer().test(ours, BatchLoader(known, (batch, nothing)), verbose=False) == right
+
+
+def test_the_learning_rate_follows_the_schedule_step_by_step():
+    ours, rates = training_module(optimizer=SGD(0.5), schedule=Cosine(warmup_steps=2, floor=0.2), num_steps=5), []
+
+    class Watch(pl.Callback):
+        def on_before_optimizer_step(self, trainer, module, optimizer):
+            rates.append(optimizer.param_groups[0]["lr"])
+
+    trainer(callbacks=[Watch()]).fit(ours, BatchLoader(*(ragged(5, seed=i) for i in range(5))))
+    assert rates == pytest.approx([0.5 * Cosine(warmup_steps=2, floor=0.2).factor(step, 5) for step in range(5)])
+
+
+def test_predictions_are_in_the_users_terms():
+    objective = Classify()
+    objective.fit([0, 1], ["no", "yes"])
+    ours = TrainingModule(Model(TokenSpec(vocab_size=7), GRU(12, 1), objective), objective)
+    (got,) = trainer().predict(ours, BatchLoader(ragged(5, 3)))
+    ours.eval()
+    assert got == objective.decode(ours.model(ragged(5, 3)[0]).detach())
+    assert set(got) <= {"no", "yes"}
+
+
+def test_generated_sequences_are_measured_and_predicted():
+    letters = Characters("abc")
+    objective = Seq2Seq(Characters("xyz"), tied=False)
+    objective.fit(["xy", "zzx"], None)
+    model = Model(letters.spec, EncoderDecoder(GRU(12, 1), RNNDecoder(12)), objective)
+    model.head.linear.bias.data[objective.bos_id :] = -100.0  # never trained, it should not end at once
+    batch = TokenBatch.collate([letters.encode(word) for word in ("cab", "a", "bbc")])
+    texts = objective.decode(objective.predict(model.eval(), batch))
+    assert list(map(len, texts)) == [3, 3, 3]
+    labels = [objective.encode_target(label) for label in ([texts[0], "zzzzz"], "x" + texts[1], "y" * 7)]
+    ours, data = TrainingModule(model, objective), BatchLoader((batch, collate_targets(labels)))
+    (got,) = trainer().test(ours, data, verbose=False)
+    assert got["test/sequence_error"] == pytest.approx(2 / 3)
+    wrong = 1 + 7 - texts[2].count("y")
+    assert got["test/token_error"] == pytest.approx(wrong / (3 + 4 + 7))
+    assert {"test/loss", "test/accuracy"} < set(got)
+    assert trainer().predict(ours, data) == [texts]
+
+
+def test_training_without_an_optimiser_is_refused():
+    with pytest.raises(ValueError, match="has no optimizer, so it only evaluates"):
+        training_module(optimizer=None).configure_optimizers()
+    assert isinstance(training_module(schedule=None).configure_optimizers(), torch.optim.SGD)
+    assert set(training_module(schedule=Constant()).configure_optimizers()) == {"optimizer", "lr_scheduler"}
+
+
+def test_padding_more_changes_no_loss():
+    ours, (batch, _) = training_module(), ragged(5, 3)
+    wider = replace(
+        batch,
+        content=torch.nn.functional.pad(batch.content, [0, 4]),
+        positions=torch.nn.functional.pad(batch.positions, [0, 0, 0, 4]),
+        valid=torch.nn.functional.pad(batch.valid, [0, 4]),
+    )
+    one, other = (trainer().validate(ours, BatchLoader((x, None)), verbose=False)[0] for x in (batch, wider))
+    assert one == pytest.approx(other, rel=1e-6)

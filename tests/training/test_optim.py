@@ -1,0 +1,299 @@
+"""Which parameters each optimiser takes, that a combined optimiser equals its optimisers, and schedules by formula."""
+
+import copy
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.optim import lr_scheduler
+from torch.testing import assert_close
+
+from seqkit.backbones import LSTM, Transformer
+from seqkit.interfaces import TokenSpec
+from seqkit.model import Model
+from seqkit.objectives import Masked
+from seqkit.training.optim import (
+    AdamW,
+    CombinedOptimizer,
+    Constant,
+    Cosine,
+    InverseSqrt,
+    Muon,
+    TorchOptimizer,
+    TorchSchedule,
+)
+
+
+def model(backbone=None):
+    return Model(TokenSpec(vocab_size=11), backbone or Transformer(24, 2), Masked())
+
+
+def names(group, model):
+    by_id = {id(p): name for name, p in model.named_parameters()}
+    return {by_id[id(p)] for p in group["params"]}
+
+
+def test_adamw_decays_matrices_only_and_takes_every_parameter_once():
+    m = model()
+    groups = AdamW(3e-3, betas=(0.8, 0.9), weight_decay=0.2).build(m).param_groups
+    decayed, free = groups
+    assert (decayed["weight_decay"], free["weight_decay"]) == (0.2, 0.0)
+    assert {p.ndim for p in decayed["params"]} == {2}
+    assert {p.ndim for p in free["params"]} == {1}
+    every = [name for group in groups for name in names(group, m)]
+    assert sorted(every) == sorted(name for name, _ in m.named_parameters())
+    assert {(group["lr"], group["betas"]) for group in groups} == {(3e-3, (0.8, 0.9))}
+    assert {"embedder.mask_token", "backbone.norm.weight", "head.linear.bias"} <= names(free, m)
+
+
+@pytest.mark.parametrize("factory", [AdamW(), TorchOptimizer(torch.optim.SGD)], ids=["AdamW", "SGD"])
+def test_frozen_parameters_are_left_out(factory):
+    m = model()
+    m.backbone.requires_grad_(False)
+    taken = set().union(*(names(group, m) for group in factory.build(m).param_groups))
+    assert taken == {name for name, p in m.named_parameters() if p.requires_grad}
+
+
+@pytest.mark.parametrize("backbone", [lambda: Transformer(24, 2), lambda: LSTM(24)])
+def test_muon_takes_the_backbones_matrices_and_adamw_the_rest(backbone):
+    m = model(backbone())
+    both = Muon(1e-2, adamw=AdamW(1e-3)).build(m)
+    muon, *rest = both.param_groups
+    right = {name for name, p in m.named_parameters() if name.startswith("backbone.") and p.ndim == 2}
+    assert names(muon, m) == right
+    others = set().union(*(names(group, m) for group in rest))
+    assert others == {name for name, _ in m.named_parameters()} - right
+    assert [type(optimizer) for optimizer in both.optimizers] == [torch.optim.Muon, torch.optim.AdamW]
+    assert (muon["lr"], rest[0]["lr"]) == (1e-2, 1e-3)
+
+
+def test_muon_without_a_matrix_is_refused():
+    with pytest.raises(ValueError, match="Muon found no matrix in the backbone; use AdamW"):
+        Muon().build(nn.LayerNorm(5))
+
+
+def test_muon_updates_are_as_large_as_adamws():
+    weight = nn.Linear(23, 17, bias=False)
+    before = weight.weight.detach().clone()
+    optimizer = Muon(1e-2, weight_decay=0.0).build(weight)
+    weight(torch.randn(29, 23)).square().sum().backward()
+    optimizer.step()
+    size = float((weight.weight.detach() - before).square().mean().sqrt())
+    assert (
+        0.1 * 1e-2 < size < 1e-2
+    )  # AdamW's updates have a root mean square of 0.2 to 0.4 of the rate (Liu et al. 2025)
+
+
+def _train(m, optimizer, scheduler, steps, start=0):
+    for step in range(start, start + steps):
+        optimizer.zero_grad()
+        g = torch.Generator().manual_seed(step)
+        loss = sum((p * torch.randn(p.shape, generator=g)).sum() + p.square().sum() for p in m.parameters())
+        loss.backward()
+        optimizer.step()
+        scheduler.step()
+
+
+def _fresh(m):
+    optimizer = Muon(1e-2).build(m)
+    return optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 + step))
+
+
+def test_a_combined_optimiser_resumes_exactly():
+    straight, early = model(), None
+    optimizer, scheduler = _fresh(straight)
+    _train(straight, optimizer, scheduler, 3)
+    early = copy.deepcopy(straight.state_dict())
+    saved = copy.deepcopy((optimizer.state_dict(), scheduler.state_dict()))
+    _train(straight, optimizer, scheduler, 3, start=3)
+
+    resumed = model()
+    resumed.load_state_dict(early)
+    optimizer, scheduler = _fresh(resumed)
+    optimizer.load_state_dict(saved[0])
+    scheduler.load_state_dict(saved[1])
+    assert {group["lr"] for group in optimizer.param_groups} == {1e-2 / 4}
+    _train(resumed, optimizer, scheduler, 3, start=3)
+    for name, p in straight.named_parameters():
+        assert torch.equal(p, resumed.get_parameter(name)), name
+
+
+def test_a_combined_optimiser_equals_its_optimisers_apart():
+    together, apart = model(), model()
+    apart.load_state_dict(together.state_dict())
+    optimizer, scheduler = _fresh(together)
+    _train(together, optimizer, scheduler, 2)
+    optimizers = Muon(1e-2).build(apart).optimizers
+    for step in range(2):
+        apart.zero_grad()
+        g = torch.Generator().manual_seed(step)
+        sum((p * torch.randn(p.shape, generator=g)).sum() + p.square().sum() for p in apart.parameters()).backward()
+        for optimizer in optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = 1e-2 / (1 + step)
+            optimizer.step()
+    for name, p in together.named_parameters():
+        assert_close(p, apart.get_parameter(name), msg=name)
+
+
+def test_a_closure_runs_once():
+    weights = [nn.Parameter(torch.ones(2)) for _ in range(2)]
+    optimizer, calls = CombinedOptimizer([torch.optim.SGD([w], lr=0.1) for w in weights]), []
+
+    def closure():
+        calls.append(1)
+        loss = sum(w.sum() for w in weights)
+        loss.backward()
+        return loss
+
+    assert float(optimizer.step(closure).detach()) == 4.0
+    assert len(calls) == 1
+    assert [w.tolist() for w in weights] == [pytest.approx([0.9, 0.9])] * 2
+    optimizer.zero_grad()
+    assert all(w.grad is None for w in weights)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "formula"),
+    [
+        (Cosine(warmup_steps=7, floor=0.2), lambda s: 0.2 + 0.8 * (1 + math.cos(math.pi * (s - 7) / (31 - 7))) / 2),
+        (Cosine(floor=0.0), lambda s: (1 + math.cos(math.pi * s / 31)) / 2),
+        (InverseSqrt(warmup_steps=7), lambda s: 7**0.5 * min((s + 1) ** -0.5, (s + 1) * 7**-1.5)),
+        (InverseSqrt(), lambda s: (s + 1) ** -0.5),
+        (Constant(), lambda s: 1.0),
+        (Constant(warmup_steps=7), lambda s: 1.0),
+    ],
+)
+def test_schedules_equal_their_formulas(schedule, formula):
+    for step in range(31):
+        warm = (step + 1) / 7 if step < schedule.warmup_steps else formula(step)
+        assert schedule.factor(step, 31) == pytest.approx(warm)
+    assert schedule.factor(schedule.warmup_steps, 31) == pytest.approx(1.0, rel=0.1)
+
+
+def test_the_cosine_ends_at_its_floor_and_stays_there():
+    for steps in (31, 40):
+        assert Cosine(warmup_steps=7, floor=0.2).factor(steps, 31) == pytest.approx(0.2)
+    assert Cosine(warmup_steps=7).factor(7, 7) == 1.0  # nothing left after warm-up
+
+
+def test_negative_warm_up_is_refused():
+    with pytest.raises(ValueError, match="warmup_steps=-1 counts steps"):
+        Constant(warmup_steps=-1)
+
+
+@pytest.mark.parametrize(
+    ("factory", "settings", "message"),
+    [
+        (AdamW, {"lr": -1.0}, "lr=-1.0"),
+        (AdamW, {"weight_decay": math.nan}, "weight_decay=nan"),
+        (AdamW, {"betas": (0.9, 1.0)}, "betas="),
+        (Muon, {"lr": math.inf}, "lr=inf"),
+        (Muon, {"momentum": -0.1}, "momentum=-0.1"),
+    ],
+)
+def test_impossible_settings_are_refused_when_a_factory_is_made(factory, settings, message):
+    with pytest.raises(ValueError, match=message):
+        factory(**settings)
+
+
+def gradients(m, step):
+    g = torch.Generator().manual_seed(step)
+    for p in m.parameters():
+        p.grad = torch.randn(p.shape, generator=g)
+
+
+@pytest.mark.parametrize(
+    ("cls", "arguments"),
+    [
+        (torch.optim.SGD, {"lr": 0.3, "momentum": 0.7, "nesterov": True}),
+        (torch.optim.Adam, {"lr": 0.02, "betas": (0.5, 0.6)}),
+        (torch.optim.RMSprop, {}),
+        (torch.optim.Adafactor, {"lr": 0.05}),
+    ],
+)
+def test_a_torch_optimiser_is_built_with_its_arguments_over_every_parameter(cls, arguments):
+    ours, theirs = model(), model()
+    theirs.load_state_dict(ours.state_dict())
+    built, right = TorchOptimizer(cls, **arguments).build(ours), cls(theirs.parameters(), **arguments)
+    assert type(built) is cls
+    for step in range(3):
+        for m, optimizer in ((ours, built), (theirs, right)):
+            gradients(m, step)
+            optimizer.step()
+    for name, p in theirs.named_parameters():
+        assert torch.equal(ours.get_parameter(name), p), name
+
+
+@pytest.mark.parametrize(
+    ("cls", "arguments", "message"),
+    [
+        (torch.optim.SGD, {"lr": -1.0}, "SGD refuses its arguments: Invalid learning rate: -1.0"),
+        (torch.optim.SGD, {"beta": 0.9}, "SGD refuses its arguments: .*unexpected keyword argument 'beta'"),
+        (torch.optim.Adam, {"betas": (0.9, 1.0)}, "Adam refuses its arguments: Invalid beta"),
+        (torch.optim.Adam, {"fused": True, "foreach": True}, "Adam refuses its arguments"),
+    ],
+)
+def test_impossible_arguments_of_a_torch_optimiser_are_refused_when_the_factory_is_made(cls, arguments, message):
+    with pytest.raises(ValueError, match=message) as error:
+        TorchOptimizer(cls, **arguments)
+    assert "\n" not in str(error.value)
+
+
+def learning_rates(factory, schedule):
+    """Of every parameter group, in the order of 5 optimiser steps; and the scheduler."""
+    m, rates = model(), []
+    optimizer = factory.build(m)
+    scheduler = schedule.build(optimizer, 5)
+    for step in range(5):
+        rates.append([group["lr"] for group in optimizer.param_groups])
+        gradients(m, step)
+        optimizer.step()
+        scheduler.step()
+    return list(zip(*rates)), scheduler
+
+
+@pytest.mark.parametrize("factory", [AdamW(0.5), Muon(0.5)], ids=["AdamW", "Muon"])
+@pytest.mark.parametrize("schedule", [Cosine(warmup_steps=2, floor=0.2), InverseSqrt(warmup_steps=3), Constant()])
+def test_a_schedule_builds_a_scheduler_of_its_factor(factory, schedule):
+    groups, _ = learning_rates(factory, schedule)
+    for rates in groups:
+        assert rates == pytest.approx([0.5 * schedule.factor(step, 5) for step in range(5)])
+
+
+@pytest.mark.parametrize("factory", [AdamW(0.5), Muon(0.5)], ids=["AdamW", "Muon"])
+@pytest.mark.parametrize(
+    ("cls", "arguments", "formula"),
+    [
+        (lr_scheduler.StepLR, {"step_size": 2, "gamma": 0.1}, lambda s: 0.5 * 0.1 ** (s // 2)),
+        (lr_scheduler.LinearLR, {"start_factor": 0.2, "total_iters": 4}, lambda s: 0.5 * (0.2 + 0.8 * min(s, 4) / 4)),
+        (lr_scheduler.ExponentialLR, {"gamma": 0.9}, lambda s: 0.5 * 0.9**s),
+        (lr_scheduler.CosineAnnealingLR, {"T_max": 5}, lambda s: 0.25 * (1 + math.cos(math.pi * s / 5))),
+    ],
+)
+def test_a_torch_scheduler_is_built_with_its_arguments(factory, cls, arguments, formula):
+    groups, scheduler = learning_rates(factory, TorchSchedule(cls, **arguments))
+    assert type(scheduler) is cls
+    for rates in groups:
+        assert rates == pytest.approx([formula(step) for step in range(5)])
+
+
+@pytest.mark.parametrize(
+    ("cls", "arguments", "message"),
+    [
+        (lr_scheduler.StepLR, {}, "StepLR refuses its arguments: missing a required argument: 'step_size'"),
+        (lr_scheduler.StepLR, {"step_size": 2, "decay": 0.1}, "StepLR refuses its arguments: .*'decay'"),
+        (lr_scheduler.ReduceLROnPlateau, {}, "ReduceLROnPlateau needs a metric in every step"),
+    ],
+)
+def test_impossible_arguments_of_a_torch_scheduler_are_refused_when_the_schedule_is_made(cls, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        TorchSchedule(cls, **arguments)
+
+
+def test_an_argument_that_a_torch_scheduler_refuses_is_refused_in_one_line():
+    schedule = TorchSchedule(lr_scheduler.LinearLR, start_factor=2.0)
+    with pytest.raises(ValueError, match="LinearLR refuses its arguments: Starting") as error:
+        schedule.build(AdamW().build(model()), 5)
+    assert "\n" not in str(error.value)

@@ -1,0 +1,126 @@
+"""Settings of the trainer, the number of steps, and how an interrupted training ends."""
+
+import inspect
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import fields
+
+import pytest
+
+from seqkit.errors import UsageError
+from seqkit.training.trainer import TrainerSettings, count_steps, make_trainer, train
+
+QUIET = {"accelerator": "cpu", "enable_progress_bar": False}
+
+
+OWN = {"max_epochs": None, "enable_model_summary": False, "log_every_n_steps": 20}
+NOT_FOR_RECIPES = {
+    "callbacks",
+    "default_root_dir",
+    "enable_checkpointing",
+    "fast_dev_run",
+    "limit_predict_batches",
+    "limit_test_batches",
+    "logger",
+    "model_registry",
+    "overfit_batches",
+    "plugins",
+    "profiler",
+}
+
+
+def test_settings_are_the_arguments_of_lightnings_trainer_with_its_defaults_but_ours():
+    import pytorch_lightning as pl
+
+    theirs = {name: p.default for name, p in inspect.signature(pl.Trainer).parameters.items()}
+    ours = {field.name: field.default for field in fields(TrainerSettings)}
+    assert set(ours) == set(theirs) - NOT_FOR_RECIPES
+    assert ours == {name: theirs[name] for name in ours} | OWN
+
+
+def test_settings_reach_the_trainer():
+    settings = TrainerSettings(**QUIET, max_steps=3, gradient_clip_val=0.5)
+    for given in (settings, {**QUIET, "max_steps": 3, "gradient_clip_val": 0.5}):
+        trainer = make_trainer(given, logger=False)
+        assert (trainer.max_steps, trainer.gradient_clip_val, trainer.log_every_n_steps) == (3, 0.5, 20)
+        assert trainer.checkpoint_callback is None
+        assert trainer.logger is None
+
+
+def test_settings_import_neither_torch_nor_lightning():
+    code = "import sys, seqkit.training.trainer; print({'torch', 'pytorch_lightning'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
+@pytest.mark.parametrize(
+    ("settings", "num_steps"),
+    [
+        ({"max_steps": 5, "max_epochs": None}, 5),
+        ({"max_epochs": 3}, 21),
+        ({"max_epochs": 3, "max_steps": 20}, 20),
+        ({"max_epochs": 3, "accumulate_grad_batches": 2}, 12),
+    ],
+    ids=str,
+)
+def test_steps_are_counted_over_epochs_and_accumulated_batches(settings, num_steps):
+    assert count_steps(settings, num_batches=7) == num_steps
+    assert count_steps(TrainerSettings(**settings), num_batches=7) == num_steps
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"max_steps": 0}, "max_steps=0"),
+        ({"max_epochs": 0}, "max_epochs=0"),
+        ({"max_epochs": -5}, "-5"),
+        ({"max_epochs": -1}, "training has no end"),
+        ({"max_epochs": 1, "accumulate_grad_batches": 0}, "accumulate_grad_batches=0"),
+        ({"max_epochs": 1, "gradient_clip_val": -1.0}, "gradient_clip_val=-1.0"),
+        ({"accelerator": "abacus"}, "abacus"),
+        ({"devices": 0}, "trainer: "),
+        ({}, "training has no end"),
+        ({"max_step": 3}, "unexpected keyword argument 'max_step'"),
+    ],
+    ids=str,
+)
+def test_impossible_settings_are_refused_in_one_line(settings, message):
+    with pytest.raises(UsageError, match=message) as caught:
+        make_trainer(QUIET | settings, logger=False)
+        count_steps(settings, num_batches=7)
+    assert "\n" not in str(caught.value)
+
+
+class Stopped:
+    """Ends as Lightning's trainer does on Ctrl-C."""
+
+    global_step = 3
+
+    def __init__(self, interrupted):
+        self.interrupted = interrupted
+
+    def fit(self, module, train_dataloaders, val_dataloaders):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        raise SystemExit(1)
+
+
+def test_an_interrupted_training_is_unfinished_and_ctrl_c_works_again():
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        assert not train(Stopped(interrupted=True), None, None, None)
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+            signal.sigtimedwait([], 1)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_another_exit_is_raised():
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        with pytest.raises(SystemExit):
+            train(Stopped(interrupted=False), None, None, None)
+    finally:
+        signal.signal(signal.SIGINT, before)
