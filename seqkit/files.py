@@ -38,7 +38,7 @@ def read_mapping(path: Path, *keys: str) -> dict[str, Any]:
 def write_atomic(path: Path, content: bytes) -> None:
     """Write a file whole or not at all: temporary file in the same folder, fsync, rename, fsync of the folder.
 
-    On failure the temporary file is removed, and what stood at `path` before still stands there.
+    On failure the temporary file is removed, and an earlier file at `path` is left unchanged.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:

@@ -4,8 +4,8 @@
         Tokenizer (CPU, in       content, positions,   [b n d]           [b n d]
         the data loader)         adjacency, valid
 
-Two ends hold no weights and know a modality or a task (`Tokenizer`, `Objective`). Three modules hold weights and know
-neither (`Embedder`, `Backbone`, head). Data runs one way; nothing on the left knows what stands on its right.
+Tokenizer and objective hold no weights and know a modality or a task. Embedder, backbone and head hold weights and know
+neither. Data flows one way; no stage depends on a later one.
 
 b batch · n tokens · f features · p position axes · e edges · d width · h heads
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
 import torch
@@ -50,10 +50,10 @@ class TokenSpec:
     embedder: Callable[[int], nn.Module] | None = None
 
     def __post_init__(self) -> None:
-        for field in ("vocab_size", "num_features", "num_axes", "num_edge_types"):
-            value = getattr(self, field)
+        for name in ("vocab_size", "num_features", "num_axes", "num_edge_types"):
+            value = getattr(self, name)
             if not isinstance(value, int) or value < 0:
-                raise ValueError(f"TokenSpec.{field} is {value!r}; it counts something, so make it an integer >= 0")
+                raise ValueError(f"TokenSpec.{name} is {value!r}; it counts something, so make it an integer >= 0")
         if (self.vocab_size > 0) == (self.num_features > 0):
             raise ValueError(
                 f"TokenSpec has vocab_size={self.vocab_size} and num_features={self.num_features}; "
@@ -108,7 +108,8 @@ class Adjacency:
             )
         if edge_type.shape != index.shape[1:] or edge_type.dtype != torch.int64:
             raise ValueError(f"edge_type is {describe_tensor(edge_type)}; give [{index.shape[1]}] int64, one per edge")
-        if len(edge_type) and int(edge_type.min()) < 1:
+        # values are looked at on the CPU, where an adjacency is made; on an accelerator that would stall it
+        if len(edge_type) and edge_type.device.type == "cpu" and int(edge_type.min()) < 1:
             raise ValueError(
                 f"edge_type goes down to {int(edge_type.min())}; types start at 1 (0 is a token with itself)"
             )
@@ -158,18 +159,51 @@ class Tokens:
         return self.content.shape[0]
 
 
-class _Moves:
-    """`.to` for a dataclass of tensors (Lightning moves only batches that have it)."""
+@dataclass(frozen=True, slots=True)
+class _Padded:
+    """A dataclass of tensors with `valid` [b n] that knows whether there is padding without asking a device.
 
-    __slots__ = ()
+    On the CPU that is looked up when the object is made. On an accelerator it is known where it came from the CPU by
+    `to`; anywhere else `is_padded` is True, which is always right, and only costs an attention mask.
+    Fields are replaced (`replace`), not written in place: `is_padded` would not notice.
+    """
+
+    _unpadded: Tensor | None = field(init=False, default=None, repr=False, compare=False)
+    """The very tensor `valid` of which it is known that it has no padding: another one is never taken for it."""
+
+    def __post_init__(self) -> None:
+        valid: Tensor = self.valid  # type: ignore[attr-defined]
+        if valid.device.type == "cpu" and bool(valid.all()):
+            object.__setattr__(self, "_unpadded", valid)
+
+    @property
+    def is_padded(self) -> bool:
+        """False: every token is known to be real."""
+        return self._unpadded is not self.valid  # type: ignore[attr-defined]
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with other fields; what is known of padding stays known unless `valid` is changed."""
+        return replace(self, **changes)._knowing(self.is_padded or "valid" in changes)
 
     def to(self, *args: Any, **kwargs: Any) -> Self:
-        names = [f.name for f in fields(self) if hasattr(getattr(self, f.name), "to")]  # type: ignore[arg-type]
-        return replace(self, **{name: getattr(self, name).to(*args, **kwargs) for name in names})  # type: ignore[type-var]
+        """The same on another device or of another dtype (Lightning moves only batches that have `to`)."""
+        names = [f.name for f in fields(self) if f.init and hasattr(getattr(self, f.name), "to")]
+        return replace(self, **{name: getattr(self, name).to(*args, **kwargs) for name in names})._knowing(
+            self.is_padded
+        )
+
+    def knowing_padding(self, other: _Padded) -> Self:
+        """The same, knowing of padding what `other` knows, if both have the same tensor `valid`."""
+        return self._knowing(other.is_padded or self.valid is not other.valid)  # type: ignore[attr-defined]
+
+    def _knowing(self, is_padded: bool) -> Self:
+        if not is_padded:
+            object.__setattr__(self, "_unpadded", self.valid)  # type: ignore[attr-defined]
+        return self
 
 
 @dataclass(frozen=True, slots=True)
-class TokenBatch(_Moves):
+class TokenBatch(_Padded):
     """Tokens of several examples, padded on the right with zeros.
 
     content: [b n] or [b n f]. positions: [b n p]. valid: [b n] bool, True = real.
@@ -186,6 +220,7 @@ class TokenBatch(_Moves):
     source: TokenBatch | None = None
 
     def __post_init__(self) -> None:
+        _Padded.__post_init__(self)
         if self.valid.ndim != 2 or self.valid.dtype != torch.bool:
             raise ValueError(f"valid is {describe_tensor(self.valid)}; give [b n] bool, True where a token is real")
         for name in ("content", "positions", "segments"):
@@ -241,12 +276,11 @@ class TokenBatch(_Moves):
 
 
 @dataclass(frozen=True, slots=True)
-class Embedded(_Moves):
+class Embedded(_Padded):
     """Input of a backbone: embeddings of one width with positions, padding and attention structure.
 
     hidden: [b n d], zero where padded. positions: [b n p]. valid: [b n] bool, True = real. adjacency: as in
-    `TokenBatch`. edge_bias: [1 + num_edge_types, h], added to the attention score of an edge of that type, row 0 to
-    that of a token with itself; None: no bias. segments: [b n] int64 or None.
+    `TokenBatch`. segments: [b n] int64 or None.
     source: the embedded source sequence, input of an encoder. memory: the encoder's output, to which the decoder
     cross-attends (as in `nn.TransformerDecoder`).
     """
@@ -255,17 +289,16 @@ class Embedded(_Moves):
     positions: Tensor
     valid: Tensor
     adjacency: Adjacency | None = None
-    edge_bias: Tensor | None = None
     segments: Tensor | None = None
     source: Embedded | None = None
     memory: Embedded | None = None
 
 
-# ── the two ends: no weights ─────────────────────────────────────────────────────────────────────────────────────────
+# ── tokenizer and objective: no weights ──────────────────────────────────────────────────────────────────────────────
 
 
 class Stateful:
-    """An end that may be fitted on the training data before any weight exists: vocabulary, class names, scale.
+    """Tokenizer or objective: may be fitted on the training data, before any weight exists (vocabulary, class names).
 
     The state is plain JSON (`state`, `load_state`); it travels with the run and is data, never code.
     """
@@ -275,7 +308,7 @@ class Stateful:
         return {}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Take back what `state` gave."""
+        """Restore from `state()`."""
         if state:
             raise ValueError(f"{type(self).__name__} has no fitted state, but was given {sorted(state)}")
 
@@ -301,7 +334,7 @@ class Tokenizer(Stateful, ABC):
 
 @dataclass(frozen=True, slots=True)
 class ModelInput:
-    """One training example batch as an objective prepares it: model input, masked tokens, target.
+    """One batch as an objective prepares it: model input, masked tokens, target.
 
     batch: input of the model. masked: [b n] bool, True: the learned mask token replaces the content; None: none.
     target: the tensor that the objective's `loss` takes.
@@ -316,14 +349,14 @@ class ModelInput:
 class LossOutput:
     """Loss as a sum and a count, so that accumulation and several devices give the weights of one big batch.
 
-    loss: scalar, summed over predictions. count: number of predictions. preds, target: those alone, aligned, for
-    torchmetrics.
+    loss: scalar, summed over predictions. count: number of predictions. preds, target: the predictions that count,
+    flattened, and their targets, for torchmetrics; None in training.
     """
 
     loss: Tensor
     count: Tensor
-    preds: Tensor
-    target: Tensor
+    preds: Tensor | None = None
+    target: Tensor | None = None
 
 
 class Objective(Stateful, ABC):
@@ -331,6 +364,7 @@ class Objective(Stateful, ABC):
 
     causal: the causality that it needs of the backbone; None: either. needs_labels: True: samples must have labels.
     uses_mask_token: True: it masks tokens, so the Embedder gets a mask token.
+    An objective holds what was fitted on the labels and nothing of a model, so one may serve several.
     target_spec: spec of the tokens that a decoder generates, where those are not the tokenizer's (the batch that it
     prepares has the tokenizer's batch as `source`); None: there is one sequence. Raises ValueError before `fit`.
     """
@@ -363,15 +397,22 @@ class Objective(Stateful, ABC):
         """Model input, masked tokens and target of a batch."""
 
     @abstractmethod
-    def loss(self, prediction: Tensor, target: Tensor) -> LossOutput:
-        """Loss of a prediction."""
+    def loss(self, prediction: Tensor, target: Tensor, *, training: bool = False) -> LossOutput:
+        """Loss of a prediction.
+
+        training: True: with what is for training alone, such as label smoothing, and without `preds`, whose selection
+        would make an accelerator wait.
+        """
 
     @abstractmethod
-    def baseline(self, targets: Sequence[Tensor]) -> Callable[[Tensor], Tensor]:
-        """The best constant prediction, fitted on training targets; a function from a target to its prediction."""
+    def baseline(self, targets: Sequence[Tensor], spec: TokenSpec) -> Callable[[Tensor], Tensor]:
+        """The best constant prediction, fitted on training targets; a function from a target to its prediction.
 
-    def metrics(self) -> dict[str, Any]:
-        """torchmetrics over (preds, target), by name; the loss is always reported."""
+        spec: of the tokens that the model embeds (`Model.spec`).
+        """
+
+    def metrics(self, spec: TokenSpec) -> dict[str, Any]:
+        """torchmetrics over (preds, target), by name; the loss is always reported. spec: as in `baseline`."""
         return {}
 
     def generation_metrics(self) -> dict[str, Any]:
@@ -444,6 +485,9 @@ class Backbone(nn.Module, ABC):
 
     def check_supported(self, spec: TokenSpec) -> None:
         """Raise ValueError if this backbone does not support tokens of that spec (called once, by the model)."""
+
+    def add_edge_bias(self, num_edge_types: int) -> None:
+        """Learn an attention bias for each edge type, where the backbone has attention scores (called by the model)."""
 
 
 def _finite(name: str, x: Tensor) -> None:

@@ -20,10 +20,12 @@ class Model(nn.Module):
     """Embedder, backbone and head for one tokenizer's tokens and one objective.
 
     position: the positional encoding that is added to the embeddings, `(dim, num_axes) -> PositionalEncoding`; None:
-    none where the backbone uses positions itself, or is recurrent and they have one axis; else sinusoids.
+    sinusoidal, unless the backbone encodes positions itself or is recurrent over one axis.
     dropout: of the embeddings. adjacency: "use", or "ignore": drop it, for backbones that do not support it (a
     comparison should say so).
-    Raises ValueError, with what to change, where tokenizer, backbone and objective do not go together.
+    embedding_dim: of an embedding table narrower than the backbone; None: as wide. share_embeddings: True: source and
+    target of an encoder–decoder have one table (BART, T5); their tokenizers must be alike.
+    Raises ValueError, with what to change, where tokenizer, backbone and objective are incompatible.
     """
 
     def __init__(
@@ -35,6 +37,8 @@ class Model(nn.Module):
         position: Callable[[int, int], PositionalEncoding] | None = None,
         dropout: float = 0.0,
         adjacency: Literal["use", "ignore"] = "use",
+        embedding_dim: int | None = None,
+        share_embeddings: bool = False,
     ):
         super().__init__()
         self.ignores_adjacency = adjacency == "ignore" and spec.num_edge_types > 0
@@ -42,22 +46,27 @@ class Model(nn.Module):
             spec = replace(spec, num_edge_types=0)
         check_compatible(spec, backbone, objective)
 
-        def embedder(spec: TokenSpec, reader: Backbone | None, uses_mask_token: bool = False) -> Embedder:
-            num_heads = reader.num_heads if reader is not None and reader.supports_adjacency else 0
-            encoding = position or default_position(reader, spec)
+        dim = backbone.dim
+
+        def make_embedder(spec: TokenSpec, backbone: Backbone | None, uses_mask_token: bool = False) -> Embedder:
+            if backbone is not None and spec.num_edge_types:
+                backbone.add_edge_bias(spec.num_edge_types)
+            encoding = position or default_position(backbone, spec)
             return Embedder(
                 spec,
-                backbone.dim,
+                dim,
                 position=encoding,
                 dropout=dropout,
                 uses_mask_token=uses_mask_token,
-                num_heads=num_heads,
+                embedding_dim=embedding_dim,
             )
 
         target_spec = objective.target_spec
-        self.source_embedder = None if target_spec is None else embedder(spec, backbone.get_encoder())
+        self.source_embedder = None if target_spec is None else make_embedder(spec, backbone.get_encoder())
         self.spec = spec if target_spec is None else target_spec
-        self.embedder = embedder(self.spec, backbone, objective.uses_mask_token)
+        self.embedder = make_embedder(self.spec, backbone, objective.uses_mask_token)
+        if share_embeddings:
+            self._share_embeddings()
         self.backbone = backbone
         self.head = objective.head(self.embedder)
 
@@ -68,15 +77,26 @@ class Model(nn.Module):
         """
         source = batch.source
         if self.ignores_adjacency:
-            source = None if source is None else replace(source, adjacency=None)
-            batch = replace(batch, adjacency=None)
+            source = None if source is None else source.replace(adjacency=None)
+            batch = batch.replace(adjacency=None)
         embedded = self.embedder(batch, masked)
         if source is not None:
             if self.source_embedder is None:
                 raise ValueError("this model takes one sequence; a batch with a source is for the objective Seq2Seq")
-            embedded = replace(embedded, source=self.source_embedder(source))
+            embedded = embedded.replace(source=self.source_embedder(source))
         hidden = self.backbone(embedded, cache)
         return self.head(hidden, embedded.valid)
+
+    def _share_embeddings(self) -> None:
+        source = self.source_embedder
+        if source is None or not (source.spec.ids and self.spec.ids):
+            raise ValueError("share_embeddings=True is for an encoder–decoder over ids; leave it out")
+        if source.spec.vocab_size > self.spec.vocab_size:
+            raise ValueError(
+                f"share_embeddings=True, but the source has {source.spec.vocab_size} ids and the target "
+                f"{self.spec.vocab_size}; use the same tokenizer for both"
+            )
+        source.content = self.embedder.content
 
     @property
     def num_parameters(self) -> int:
@@ -87,6 +107,9 @@ class Model(nn.Module):
 def check_compatible(spec: TokenSpec, backbone: Backbone, objective: Objective) -> None:
     """Raise ValueError, with what to change, if these three do not give right results together."""
     name, goal = type(backbone).__name__, type(objective).__name__
+    dim = getattr(backbone, "dim", None)
+    if not isinstance(dim, int) or isinstance(dim, bool) or dim < 1:
+        raise ValueError(f"dim of {name} is {dim!r}; it is the width of its hidden states: make it an integer from 1")
     if objective.causal is not None and objective.causal != backbone.causal:
         needs = "causal" if objective.causal else "bidirectional"
         raise ValueError(

@@ -1,4 +1,4 @@
-"""The frame of the project: which room imports which, the words that it speaks, what stays light, what is packed."""
+"""The frame of the project: which package imports which, the words that it speaks, what stays light, what is packed."""
 
 import ast
 import re
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "seqkit"
 FILES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py") if "_recipes" not in path.parts)
 
-# ── rooms ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── packages ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 ORDER = [
     {"errors"},
@@ -35,20 +35,20 @@ ORDER = [
     {"cli"},
     {"__init__", "__main__"},
 ]
-"""A room imports only what stands above it, and itself; rooms of one row know nothing of each other."""
+"""A package imports only packages above it, and itself; those of one row do not import each other."""
 
 
-def rank(room):
-    (place,) = [i for i, row in enumerate(ORDER) if room in row]
+def rank(package):
+    (place,) = [i for i, row in enumerate(ORDER) if package in row]
     return place
 
 
-def room_of(path):
+def package_of(path):
     return path.parts[0].removesuffix(".py")
 
 
 def imports(tree):
-    """Rooms of seqkit that a module imports, wherever in it; what only type checkers see does not count."""
+    """Packages of seqkit that a module imports, wherever in it; what only type checkers see does not count."""
     if isinstance(tree, ast.If) and isinstance(tree.test, ast.Name) and tree.test.id == "TYPE_CHECKING":
         return
     if isinstance(tree, ast.Import):
@@ -64,13 +64,13 @@ def imports(tree):
 
 @pytest.mark.parametrize("path", FILES, ids=str)
 def test_imports_run_one_way(path):
-    own = room_of(path)
-    for room in imports(ast.parse((PACKAGE / path).read_text(encoding="utf-8"))):
-        allowed = room == own or rank(room) < rank(own)
-        assert allowed, f"seqkit/{path} imports seqkit.{room}, which stands beside or below {own} (see ORDER)"
+    own = package_of(path)
+    for package in imports(ast.parse((PACKAGE / path).read_text(encoding="utf-8"))):
+        allowed = package == own or rank(package) < rank(own)
+        assert allowed, f"seqkit/{path} imports seqkit.{package}, which is beside or below {own} (see ORDER)"
 
 
-def test_modules_of_one_room_import_each_other_without_a_cycle():
+def test_modules_of_one_package_import_each_other_without_a_cycle():
     """By module, imports inside functions included."""
     modules = {".".join(("seqkit", *path.with_suffix("").parts)).removesuffix(".__init__"): path for path in FILES}
     graph = {name: set() for name in modules}
@@ -117,11 +117,11 @@ def f():
         list(imports(ast.parse("from . import block")))
 
 
-def test_every_room_has_its_place_in_the_order():
-    assert {room_of(path) for path in FILES} <= {name for row in ORDER for name in row}
+def test_every_package_has_its_place_in_the_order():
+    assert {package_of(path) for path in FILES} <= {name for row in ORDER for name in row}
 
 
-def test_at_most_eight_modules_stand_loose():
+def test_at_most_eight_modules_are_outside_packages():
     assert len([path for path in FILES if len(path.parts) == 1]) <= 8
 
 
@@ -149,7 +149,7 @@ OURS_ALONE = re.compile(
     r"who[ _]reads|reads[ _]whom|honour|\bReading\(|\bclass Reading\b|stand[-_]in\b|\bthinks?\b"
     r"|(?<!\w)Mechanism\b(?! )|class_path|init_args|\bmade_up\b|source_reader|\bread_valid\b|link_bias|num_links"
     r"|reads_links|\bTranslate\b|\bRecurrentDecoder\b|\bScaledDotProduct\b|\bEdgewise\b|AddedPosition"
-    r"|AttentionPosition|\bPerToken\b|\bPerSequence\b|encode_label|\bLearner\b|OptimizerPart"
+    r"|AttentionPosition|\bPerToken\b|\bPerSequence\b|encode_label|\bLearner\b|OptimizerPart|ptimiser"
 )
 """Words of ours for what the field has its own; see the glossary in docs/concepts.md."""
 

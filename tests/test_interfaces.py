@@ -1,5 +1,8 @@
 """The data types: what is right passes, what is wrong is refused where it is made, with what would be right."""
 
+import pickle
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given
@@ -187,8 +190,83 @@ def test_batches_move_with_all_their_fields():
         assert_close(after, before)
         assert after.data_ptr() != before.data_ptr()
     assert moved.segments is None
-    embedded = Embedded(torch.zeros(2, 3, 5), batch.positions, batch.valid, edge_bias=torch.zeros(2, 1)).to("meta")
-    assert {embedded.hidden.device.type, embedded.edge_bias.device.type} == {"meta"}
+    embedded = Embedded(torch.zeros(2, 3, 5), batch.positions, batch.valid, batch.adjacency).to("meta")
+    tensors = (embedded.hidden, embedded.positions, embedded.valid, embedded.adjacency.edge_type)
+    assert {x.device.type for x in tensors} == {"meta"}
+
+
+# ── what is known of padding ─────────────────────────────────────────────────────────────────────────────────────────
+
+FULL, RAGGED = torch.ones(2, 3, dtype=torch.bool), torch.tensor([[True, True, True], [True, False, False]])
+KINDS = pytest.mark.parametrize(
+    "make",
+    [
+        lambda valid: TokenBatch(torch.zeros(*valid.shape, 5, device=valid.device), ZEROS.to(valid.device), valid),
+        lambda valid: Embedded(torch.zeros(*valid.shape, 5, device=valid.device), ZEROS.to(valid.device), valid),
+    ],
+    ids=["TokenBatch", "Embedded"],
+)
+ZEROS = torch.zeros(2, 3, 1)
+
+
+@KINDS
+def test_padding_is_looked_up_on_the_cpu(make):
+    assert not make(FULL).is_padded
+    assert make(RAGGED).is_padded
+
+
+@KINDS
+@pytest.mark.parametrize("valid", [FULL, RAGGED])
+def test_what_is_known_of_padding_goes_along_to_a_device_without_values_to_look_at(make, valid):
+    moved = make(valid).to("meta")
+    assert moved.valid.device.type == "meta"
+    assert moved.is_padded == make(valid).is_padded
+    assert moved.to("meta").is_padded == make(valid).is_padded
+    assert moved.replace(positions=torch.zeros(2, 3, 2, device="meta")).is_padded == make(valid).is_padded
+
+
+@KINDS
+def test_padding_that_was_not_looked_up_counts_as_padding(make):
+    assert make(FULL.to("meta")).is_padded
+    assert make(FULL.to("meta")).to("meta").is_padded
+
+
+@KINDS
+@pytest.mark.parametrize("how", [replace, lambda x, **changes: x.replace(**changes)], ids=["dataclasses", "method"])
+def test_another_valid_is_looked_up_anew(make, how):
+    assert how(make(FULL), valid=RAGGED).is_padded
+    assert not how(make(RAGGED), valid=FULL.clone()).is_padded
+    moved = make(FULL).to("meta")
+    assert how(moved, valid=RAGGED.to("meta")).is_padded
+    assert how(moved, valid=moved.valid.clone()).is_padded
+
+
+@KINDS
+def test_another_process_knows_of_padding_what_this_one_does(make):
+    """A data loader's workers pickle their batches."""
+    for valid in (FULL, RAGGED):
+        x = pickle.loads(pickle.dumps(make(valid)))
+        assert x.is_padded == make(valid).is_padded
+
+
+def test_embeddings_know_of_padding_what_their_batch_knows_if_it_is_the_same():
+    batch = TokenBatch(torch.zeros(2, 3, 5), ZEROS, FULL).to("meta")
+    hidden, positions = torch.zeros(2, 3, 7, device="meta"), ZEROS.to("meta")
+    assert not Embedded(hidden, positions, batch.valid).knowing_padding(batch).is_padded
+    assert Embedded(hidden, positions, batch.valid.clone()).knowing_padding(batch).is_padded
+
+
+def test_a_source_moves_with_what_it_knows():
+    source, ragged = (TokenBatch(torch.zeros(2, 3, 5), ZEROS, valid) for valid in (FULL, RAGGED))
+    moved = ragged.replace(source=source).to("meta")
+    assert (moved.is_padded, moved.source.is_padded) == (True, False)
+
+
+def test_edge_types_are_looked_at_on_the_cpu_alone():
+    wrong = torch.zeros(1, dtype=torch.int64)
+    with pytest.raises(ValueError, match="edge_type goes down to 0"):
+        Adjacency(torch.zeros(2, 1, dtype=torch.int64), wrong)
+    assert len(Adjacency(torch.zeros(2, 1, dtype=torch.int64, device="meta"), wrong.to("meta"))) == 1
 
 
 def test_an_end_without_state_takes_none():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import torch
@@ -120,7 +120,7 @@ class PresetModel(nn.Module):
     def forward(self, batch: TokenBatch, masked: Tensor | None = None, cache: Cache | None = None) -> Tensor:
         embedded = self.embedder(batch, masked)
         if batch.source is not None:
-            embedded = replace(embedded, source=self.embedder(batch.source))
+            embedded = embedded.replace(source=self.embedder(batch.source))
         hidden = self.backbone(embedded, cache)
         return hidden if self.head is None else self.head(hidden, embedded.valid)
 
@@ -139,7 +139,7 @@ def describe_model(model: nn.Module, context_length: int, *, name: str = "model"
     batch = _batch(embedder.spec, context_length)
     if source is not None:
         assert isinstance(source, Embedder)
-        batch = replace(batch, source=_batch(source.spec, context_length))
+        batch = batch.replace(source=_batch(source.spec, context_length))
     flops, activations = _forward_pass(model, batch)
     first = sum(p.numel() for p in {*embedder.parameters(), *(source.parameters() if source is not None else ())})
     total = sum(p.numel() for p in model.parameters())

@@ -5,8 +5,6 @@ b batch · n tokens of the target · m tokens of the source · d width
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from torch import Tensor
 
 from seqkit.interfaces import Backbone, Cache, Embedded, TokenSpec
@@ -47,6 +45,10 @@ class EncoderDecoder(Backbone):
         """Raise ValueError if the encoder does not support tokens of that spec."""
         self.encoder.check_supported(spec)
 
+    def add_edge_bias(self, num_edge_types: int) -> None:
+        """In the encoder, which gets the source's adjacency."""
+        self.encoder.add_edge_bias(num_edge_types)
+
     def forward(self, embedded: Embedded, cache: Cache | None = None) -> Tensor:
         """Hidden states [b n d] of the target tokens.
 
@@ -54,8 +56,8 @@ class EncoderDecoder(Backbone):
         """
         source, memory = embedded.source, None
         if source is not None:
-            memory = replace(source, hidden=self.encoder(source), adjacency=None, edge_bias=None, segments=None)
-        return self.decoder(replace(embedded, source=None, memory=memory), cache)
+            memory = source.replace(hidden=self.encoder(source), adjacency=None, segments=None)
+        return self.decoder(embedded.replace(source=None, memory=memory), cache)
 
     def init_cache(self, max_tokens: int) -> Cache:
         """The decoder's cache, which keeps the encoder's output too."""

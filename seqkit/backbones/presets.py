@@ -233,7 +233,8 @@ class Published:
 
 def _tied(embedder: Embedder) -> nn.Module:
     assert isinstance(embedder.content, nn.Embedding)
-    return TiedHead(embedder.content, embedder.position.std)
+    # entries of about 1 beside sinusoids, of 0.02 elsewhere: logits start at about 1, or below
+    return TiedHead(embedder.content, scale=embedder.dim**-0.5 if embedder.position.std == 1.0 else 1.0)
 
 
 def _untied(embedder: Embedder) -> nn.Module:

@@ -19,7 +19,6 @@ from seqkit.backbones.transformer import Transformer, TransformerCache
 from seqkit.interfaces import Backbone, Cache, Embedded, TokenSpec
 from seqkit.nn.attention.context import AttentionContext
 from seqkit.nn.attention.kv_cache import LayerCache
-from seqkit.nn.attention.mask import attention_context
 from seqkit.nn.block import BaseBlock, PreNormBlock
 from seqkit.nn.moe import AuxiliaryLoss
 from seqkit.nn.position.base import RelativePosition
@@ -55,6 +54,10 @@ class Reversible(Backbone):
         self.stack = Transformer(
             dim, depth, num_heads=num_heads, causal=causal, block=block, norm=norm, position=position, dropout=dropout
         )
+        if len(set(self.stack.kinds)) > 1:
+            raise ValueError(
+                "Reversible takes blocks of one kind; use a Transformer for blocks or positions that differ"
+            )
         for layer in self.stack.blocks:
             _check_reversible(layer)
         self.dim, self.num_heads, self.causal = dim, num_heads, causal
@@ -65,6 +68,10 @@ class Reversible(Backbone):
         """Raise ValueError for tokens that a `Transformer` of these blocks does not support."""
         self.stack.check_supported(spec)
 
+    def add_edge_bias(self, num_edge_types: int) -> None:
+        """As in `Transformer`."""
+        self.stack.add_edge_bias(num_edge_types)
+
     def forward(self, embedded: Embedded, cache: Cache | None = None) -> Tensor:
         """Hidden states [b n d], zero where padded."""
         if cache is not None and not isinstance(cache, TransformerCache):
@@ -72,23 +79,17 @@ class Reversible(Backbone):
         self.stack.check_batch(embedded)
         if embedded.memory is not None or embedded.source is not None:
             raise ValueError("Reversible does not support cross-attention, and was given a source; use a Transformer")
-        context = attention_context(
-            embedded,
-            causal=self.causal,
-            num_heads=self.num_heads,
-            head_dim=self.dim // self.num_heads,
-            position=self.stack.position,
-            past=None if cache is None else cache.past,
-            needs_mask=self.stack.needs_mask,
-        )
-        layers = [ReversibleLayer(cast(BaseBlock, block), context) for block in self.stack.blocks]
+        contexts = self.stack.contexts(embedded, None if cache is None else cache.past)
+        layers = [
+            ReversibleLayer(cast(BaseBlock, block), context) for block, context in zip(self.stack.blocks, contexts)
+        ]
         x, y = embedded.hidden, embedded.hidden
         if cache is None:
             x, y = run_reversible(layers, x, y)
         else:
             for layer, layer_cache in zip(layers, cache.layers):
                 x, y = layer(x, y, layer_cache)
-            cache.append(embedded.valid, embedded.positions)
+            cache.append(embedded)
         return self.stack.norm((x + y) / 2).masked_fill(~rearrange(embedded.valid, "b n -> b n 1"), 0.0)
 
     def init_cache(self, max_tokens: int) -> Cache:

@@ -69,7 +69,7 @@ class _Recurrent(Backbone):
             raise ValueError(
                 f"{type(self).__name__} was given a {type(cache).__name__}; make its cache with init_cache"
             )
-        hidden, state = run_rnn(self.layers, embedded.hidden, embedded.valid, None if cache is None else cache.state)
+        hidden, state = run_rnn(self.layers, embedded.hidden, embedded, None if cache is None else cache.state)
         if cache is not None:
             cache.state, cache.num_tokens = state, cache.num_tokens + hidden.shape[1]
         return hidden
@@ -83,19 +83,21 @@ class _Recurrent(Backbone):
         return RNNCache()
 
 
-def run_rnn(layers: nn.RNNBase, x: Tensor, valid: Tensor, state: Any) -> tuple[Tensor, Any]:
+def run_rnn(layers: nn.RNNBase, x: Tensor, embedded: Embedded, state: Any) -> tuple[Tensor, Any]:
     """torch's recurrent layers over x [b n d]: outputs, zero where padded, and the state after the last real token.
 
-    valid: [b n], True = real; padding stands on the right and costs nothing.
+    embedded: says which columns of x are real. Sequences are padded on the right, which costs nothing, but lengths are
+    read on the CPU (`pack_padded_sequence`), which an accelerator waits for.
     Raises ValueError for an example without tokens.
     """
-    n, lengths = valid.shape[1], valid.sum(dim=1)
-    if valid.is_meta or bool((lengths == n).all()):  # tensors without data are taken to have no padding
+    valid = embedded.valid
+    if valid.is_meta or not embedded.is_padded:  # tensors without data are taken to have no padding
         outputs: tuple[Tensor, Any] = layers(x, state)
         return outputs
+    n, lengths = valid.shape[1], valid.sum(dim=1).cpu()
     if bool((lengths == 0).any()):
         raise ValueError("an example has no real token; a recurrent network needs at least one")
-    packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
+    packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
     packed, state = layers(packed, state)
     hidden, _ = pad_packed_sequence(packed, batch_first=True, total_length=n)
     return hidden.masked_fill(~rearrange(valid, "b n -> b n 1"), 0.0), state

@@ -122,7 +122,7 @@ class RNNDecoder(Backbone):
         """States [b n d], and the summary that every step gets."""
         attended = rearrange(summary, "b d -> b 1 d").expand_as(embedded.hidden)
         x = torch.cat([embedded.hidden, attended], dim=-1)
-        hidden, cache.rnn.state = run_rnn(self.layers, x, embedded.valid, cache.rnn.state)
+        hidden, cache.rnn.state = run_rnn(self.layers, x, embedded, cache.rnn.state)
         return hidden, attended
 
     def _step_by_step(self, embedded: Embedded, cache: RNNDecoderCache) -> tuple[Tensor, Tensor]:
@@ -130,8 +130,8 @@ class RNNDecoder(Backbone):
         attention, memory = self.attention, cache.memory
         assert attention is not None
         assert memory is not None
-        context = cross_attention_context(embedded.valid, memory.valid, needs_mask=attention.needs_mask)
-        padded = not bool(embedded.valid.all())
+        context = cross_attention_context(embedded.valid, memory, needs_mask=attention.needs_mask)
+        padded = embedded.is_padded
         states, outputs = [], []
         for t in range(embedded.valid.shape[1]):
             before = cache.rnn.state

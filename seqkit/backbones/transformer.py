@@ -5,8 +5,9 @@ b batch · n tokens · m tokens of the memory · p axes · d width · h heads
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import cast
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
 
 import torch
 from einops import rearrange
@@ -15,10 +16,11 @@ from torch import Tensor, nn
 from seqkit.interfaces import Backbone, Cache, Embedded, TokenSpec
 from seqkit.nn.attention.context import AttentionContext, AttentionFeature, Memory
 from seqkit.nn.attention.kv_cache import LayerCache
-from seqkit.nn.attention.mask import attention_context, cross_attention_context
+from seqkit.nn.attention.mask import Past, attention_context, cross_attention_context
 from seqkit.nn.block import BaseBlock, PreNormBlock
 from seqkit.nn.dropout import InheritedDropout, check_probability
 from seqkit.nn.position.base import RelativePosition
+from seqkit.nn.position.bias import EdgeBias
 from seqkit.nn.residual import Residual
 
 OUTPUT_PROJECTIONS = ("out_proj", "down_proj")
@@ -33,18 +35,22 @@ class TransformerCache(Cache):
         self.layers = layers
         self.valid: Tensor | None = None
         self.positions: Tensor | None = None
+        self.is_padded = False
         self.memory: Embedded | None = None
 
     @property
-    def past(self) -> tuple[Tensor, Tensor] | None:
-        """valid [b t] and positions [b t p] of the columns so far, or None at the start."""
-        return None if self.valid is None or self.positions is None else (self.valid, self.positions)
+    def past(self) -> Past | None:
+        """The columns so far, or None at the start."""
+        if self.valid is None or self.positions is None:
+            return None
+        return Past(self.valid, self.positions, self.is_padded)
 
-    def append(self, valid: Tensor, positions: Tensor) -> None:
-        """Add columns, valid [b n] and positions [b n p]."""
-        past = self.past
-        self.valid = valid if past is None else torch.cat([past[0], valid], dim=1)
-        self.positions = positions if past is None else torch.cat([past[1], positions], dim=1)
+    def append(self, embedded: Embedded) -> None:
+        """Add columns."""
+        valid, positions, past = embedded.valid, embedded.positions, self.past
+        self.valid = valid if past is None else torch.cat([past.valid, valid], dim=1)
+        self.positions = positions if past is None else torch.cat([past.positions, positions], dim=1)
+        self.is_padded = self.is_padded or embedded.is_padded
         self.num_tokens += valid.shape[1]
 
     def reorder(self, rows: Tensor) -> None:
@@ -57,18 +63,37 @@ class TransformerCache(Cache):
             self.memory = Embedded(self.memory.hidden[rows], self.memory.positions[rows], self.memory.valid[rows])
 
 
+@dataclass(frozen=True)
+class ContextKind:
+    """What decides the attention context of a layer: layers of one kind share one.
+
+    position: index into the backbone's positions; None: the layer has none. needs_mask, num_heads, head_dim: of its
+    attention.
+    """
+
+    position: int | None
+    needs_mask: bool
+    num_heads: int
+    head_dim: int
+
+
+BlockFactory = Callable[[int, int], BaseBlock]
+
+
 class Transformer(Backbone):
     """Transformer (Vaswani et al. 2017): an encoder, with causal=True a decoder.
 
     With cross-attention in its blocks it is the decoder of an encoder–decoder.
 
-    block: `(dim, num_heads) -> BaseBlock`; a variant is another block passed in. norm: of the last output.
-    input_norm: of the embeddings (BERT); None: none. position: positions inside attention (`Rotary()`); None: they are
-    added to the embeddings. dropout: of residual branches and attention weights, unless a component has its own.
+    block: `(dim, num_heads) -> BaseBlock`; a variant is another block passed in. position: positions inside attention
+    (`Rotary()`); None: they are added to the embeddings. Both may be a list, one for each layer, or a pattern that is
+    repeated: [local, local, full] for 12 layers. The stack supports what every one of its blocks supports.
+    norm: of the last output. input_norm: of the embeddings (BERT); None: none. dropout: of residual branches and
+    attention weights, unless a component has its own.
     Weights are initialised as GPT-2's: normal with std 0.02, output projections divided by sqrt(2 depth) (Radford et
     al. 2019, section 2.3).
-    Raises ValueError if dim is not a multiple of num_heads, or attention does not support what causal, position or
-    blocks require.
+    Raises ValueError for a list that does not divide depth, heads that do not fit, or an attention that does not
+    support what causal, position or blocks require.
     """
 
     def __init__(
@@ -78,21 +103,30 @@ class Transformer(Backbone):
         *,
         num_heads: int = 8,
         causal: bool = False,
-        block: Callable[[int, int], BaseBlock] = PreNormBlock,
+        block: BlockFactory | Sequence[BlockFactory] = PreNormBlock,
         norm: Callable[[int], nn.Module] = nn.LayerNorm,
         input_norm: Callable[[int], nn.Module] | None = None,
-        position: RelativePosition | None = None,
+        position: RelativePosition | Sequence[RelativePosition | None] | None = None,
         dropout: float = 0.0,
     ):
         super().__init__()
+        if dim < 1 or num_heads < 1:
+            raise ValueError(f"dim={dim}, num_heads={num_heads}; make both 1 or more")
         if depth < 1:
             raise ValueError(f"depth={depth}; a transformer needs at least one block")
         check_probability("dropout", dropout)
         self.dim, self.num_heads, self.causal = dim, num_heads, causal
-        self.blocks = nn.ModuleList(block(dim, num_heads) for _ in range(depth))
+        self.blocks = nn.ModuleList(make(dim, num_heads) for make in _per_layer("block", block, depth))
         self.norm = norm(dim)
         self.input_norm = input_norm(dim) if input_norm is not None else None
-        self.position = position
+        positions = _per_layer("position", position, depth)
+        unlike: list[RelativePosition] = []
+        for one in positions:
+            if one is not None and _index_of(one, unlike) is None:
+                unlike.append(one)
+        self.positions = nn.ModuleList(unlike)
+        self.edge_biases = nn.ModuleDict()  # by number of heads; made by `add_edge_bias`
+        self.kinds = [self._kind(block, p) for block, p in zip(self._blocks, positions)]
         self._declare_support()
         self._init_weights()
         for module in self.blocks.modules():
@@ -103,24 +137,37 @@ class Transformer(Backbone):
     def _blocks(self) -> list[BaseBlock]:
         return cast("list[BaseBlock]", list(self.blocks))
 
-    def _declare_support(self) -> None:
-        """The backbone supports what its attention does; a required feature that it does not support is refused."""
-        first = self._blocks[0]
+    def _kind(self, block: BaseBlock, position: RelativePosition | None) -> ContextKind:
+        attention = block.attention
+        index = None if position is None else _index_of(position, list(self.positions))
+        return ContextKind(index, attention.needs_mask, attention.num_heads, attention.head_dim)
+
+    def position_of(self, kind: ContextKind) -> RelativePosition | None:
+        """The position inside attention of layers of that kind."""
+        return None if kind.position is None else cast(RelativePosition, self.positions[kind.position])
+
+    def _required(self, block: BaseBlock, kind: ContextKind) -> AttentionFeature:
+        """The features that a block's attention must support."""
         required = AttentionFeature.CAUSAL if self.causal else AttentionFeature.BIDIRECTIONAL
-        if self.position is not None:
-            required |= self.position.requires
-            self.position.check_heads(self.num_heads, self.dim // self.num_heads)
-        if first.has_cross_attention:
-            required |= AttentionFeature.CROSS_ATTENTION
-        for block in self._blocks:
-            block.check_supported(required)
-        self._required = required
-        self.needs_mask = first.attention.needs_mask
-        self.supports_adjacency = AttentionFeature.ADJACENCY in first.supports
-        self.supports_segments = AttentionFeature.SEGMENTS in first.supports
-        self.supports_cache = AttentionFeature.CACHE in first.supports
-        self.is_encoder_decoder = first.has_cross_attention
-        self.uses_positions = self.position is not None
+        position = self.position_of(kind)
+        if position is not None:
+            required |= position.requires
+        return required | AttentionFeature.CROSS_ATTENTION if block.has_cross_attention else required
+
+    def _declare_support(self) -> None:
+        """The stack supports what every block does; a required feature that a block does not support is refused."""
+        supports = ~AttentionFeature(0)
+        for block, kind in zip(self._blocks, self.kinds):
+            position = self.position_of(kind)
+            if position is not None:
+                position.check_heads(kind.num_heads, kind.head_dim)
+            block.check_supported(self._required(block, kind))
+            supports &= block.supports
+        self.supports_adjacency = AttentionFeature.ADJACENCY in supports
+        self.supports_segments = AttentionFeature.SEGMENTS in supports
+        self.supports_cache = AttentionFeature.CACHE in supports
+        self.is_encoder_decoder = any(block.has_cross_attention for block in self._blocks)
+        self.uses_positions = bool(self.positions)
 
     def _init_weights(self) -> None:
         for name, module in self.blocks.named_modules():
@@ -138,37 +185,63 @@ class Transformer(Backbone):
                     nn.init.zeros_(module.get_parameter("weight"))
 
     def check_supported(self, spec: TokenSpec) -> None:
-        """Raise ValueError if the position does not support the axes, or adjacency is unsupported or missing."""
-        if self.position is not None:
-            self.position.check_axes(spec.num_axes, self.dim // self.num_heads)
-        if spec.num_edge_types:
-            for block in self._blocks:
-                block.check_supported(self._required | AttentionFeature.ADJACENCY)
-        elif any(block.attention.needs_adjacency for block in self._blocks):
-            raise ValueError(
-                "this attention attends along edges, and these tokens have no adjacency; "
-                "use the mechanism ScaledDotProductAttention"
+        """Raise ValueError if a position does not fit the tokens' axes, or adjacency is unsupported or missing."""
+        for block, kind in zip(self._blocks, self.kinds):
+            position = self.position_of(kind)
+            if position is not None:
+                position.check_axes(spec.num_axes, kind.head_dim)
+            if spec.num_edge_types:
+                block.check_supported(self._required(block, kind) | AttentionFeature.ADJACENCY)
+            elif block.attention.needs_adjacency:
+                raise ValueError(
+                    "this attention attends along edges, and these tokens have no adjacency; "
+                    "use the mechanism ScaledDotProductAttention"
+                )
+
+    def add_edge_bias(self, num_edge_types: int) -> None:
+        """Learn a bias for each edge type and head. Raises ValueError if it has one for another number of types."""
+        for num_heads in dict.fromkeys(kind.num_heads for kind in self.kinds):
+            bias, name = EdgeBias(num_edge_types, num_heads), str(num_heads)
+            if name in self.edge_biases and self.edge_biases[name].weight.shape != bias.weight.shape:  # type: ignore[union-attr]
+                raise ValueError("this Transformer has a bias for other edge types; build one for each model")
+            if name not in self.edge_biases:
+                self.edge_biases[name] = bias
+
+    def _edge_bias(self, embedded: Embedded, kind: ContextKind) -> Tensor | None:
+        name = str(kind.num_heads)
+        if embedded.adjacency is None or name not in self.edge_biases:
+            return None
+        return cast(EdgeBias, self.edge_biases[name]).weight
+
+    def contexts(self, embedded: Embedded, past: Past | None = None) -> list[AttentionContext]:
+        """The attention context of every layer, made once for each kind. past: as in `attention_context`."""
+        made = {
+            kind: attention_context(
+                embedded,
+                causal=self.causal,
+                num_heads=kind.num_heads,
+                head_dim=kind.head_dim,
+                position=self.position_of(kind),
+                edge_bias=self._edge_bias(embedded, kind),
+                past=past,
+                needs_mask=kind.needs_mask,
             )
+            for kind in dict.fromkeys(self.kinds)
+        }
+        return [made[kind] for kind in self.kinds]
 
     def forward(self, embedded: Embedded, cache: Cache | None = None) -> Tensor:
         """Hidden states [b n d], zero where padded."""
         own_cache = None if cache is None else _checked(cache)
         self.check_batch(embedded)
-        context = attention_context(
-            embedded,
-            causal=self.causal,
-            num_heads=self.num_heads,
-            head_dim=self.dim // self.num_heads,
-            position=self.position,
-            past=None if own_cache is None else own_cache.past,
-            needs_mask=self.needs_mask,
-        )
-        memory = self._memory(embedded, own_cache)
+        contexts = self.contexts(embedded, None if own_cache is None else own_cache.past)
+        memories = self._memories(embedded, own_cache)
+        caches: Sequence[LayerCache | None] = [None] * len(contexts) if own_cache is None else own_cache.layers
         x = embedded.hidden if self.input_norm is None else self.input_norm(embedded.hidden)
-        for layer, block in enumerate(self.blocks):
-            x = block(x, context, None if own_cache is None else own_cache.layers[layer], memory)
+        for block, context, layer_cache, memory in zip(self.blocks, contexts, caches, memories):
+            x = block(x, context, layer_cache, memory)
         if own_cache is not None:
-            own_cache.append(embedded.valid, embedded.positions)
+            own_cache.append(embedded)
         return self.norm(x).masked_fill(~rearrange(embedded.valid, "b n -> b n 1"), 0.0)
 
     def check_batch(self, embedded: Embedded) -> None:
@@ -178,8 +251,11 @@ class Transformer(Backbone):
         if embedded.adjacency is not None and not self.supports_adjacency:
             raise ValueError("this attention does not support adjacency; use the mechanism ScaledDotProductAttention")
 
-    def _memory(self, embedded: Embedded, cache: TransformerCache | None) -> Memory | None:
-        """The encoder's output, or without an encoder the embedded source; kept in the cache from the first step on."""
+    def _memories(self, embedded: Embedded, cache: TransformerCache | None) -> list[Memory | None]:
+        """For every layer with cross-attention the encoder's output, or without an encoder the embedded source.
+
+        A cache keeps it from the first step on.
+        """
         memory = embedded.source if embedded.memory is None else embedded.memory
         if cache is not None and cache.memory is not None:
             memory = cache.memory
@@ -187,11 +263,17 @@ class Transformer(Backbone):
             wants = "has cross-attention, and was given no source" if memory is None else "has no cross-attention"
             raise ValueError(f"this Transformer {wants}; blocks with cross_attention=True go with a batch's `source`")
         if memory is None:
-            return None
+            return [None] * len(self.blocks)
         if cache is not None:
             cache.memory = memory
-        context: AttentionContext = cross_attention_context(embedded.valid, memory.valid, needs_mask=self.needs_mask)
-        return Memory(memory.hidden, context)
+        made = {
+            needs_mask: Memory(memory.hidden, cross_attention_context(embedded.valid, memory, needs_mask=needs_mask))
+            for needs_mask in {kind.needs_mask for kind in self.kinds}
+        }
+        return [
+            made[kind.needs_mask] if block.has_cross_attention else None
+            for block, kind in zip(self._blocks, self.kinds)
+        ]
 
     def init_cache(self, max_tokens: int) -> Cache:
         """An empty cache. Raises ValueError if not causal: later tokens would change earlier ones."""
@@ -206,3 +288,33 @@ def _checked(cache: Cache) -> TransformerCache:
     if not isinstance(cache, TransformerCache):
         raise ValueError(f"a Transformer was given a {type(cache).__name__}; make its cache with init_cache")
     return cache
+
+
+Each = TypeVar("Each")
+
+
+def _per_layer(name: str, given: Each | Sequence[Each], depth: int) -> list[Each]:
+    """One for all layers, one each, or a pattern that is repeated. Raises ValueError for a list that does not fit."""
+    if not isinstance(given, Sequence):
+        return [given] * depth
+    if not given or depth % len(given):
+        raise ValueError(
+            f"{name} is a list of {len(given)}, which does not divide depth={depth}; give one for each layer, "
+            "or a pattern that can be repeated"
+        )
+    return list(given) * (depth // len(given))
+
+
+def _index_of(position: RelativePosition, known: Sequence[nn.Module]) -> int | None:
+    """Where `position` is among the known ones, or one that is bound to do the same; None: nowhere."""
+    for i, other in enumerate(known):
+        if other is position or (type(other) is type(position) and _settings(other) == _settings(position) is not None):
+            return i
+    return None
+
+
+def _settings(position: nn.Module) -> dict[str, Any] | None:
+    """What a position without parameters and buffers was built with; None: it has some, and only itself is like it."""
+    if any(True for _ in position.parameters()) or any(True for _ in position.buffers()):
+        return None
+    return {name: value for name, value in vars(position).items() if not name.startswith("_") and name != "training"}

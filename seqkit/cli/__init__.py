@@ -1,1 +1,1 @@
-"""The command line: one file per command, each with `add(commands)` for its options and `run(args)`."""
+"""The command line: one file per command with `run(args)`; the options of all are in `parser`."""

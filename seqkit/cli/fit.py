@@ -38,7 +38,7 @@ def run(args: Namespace) -> int:
 
 
 def fit(
-    recipe: str | Mapping[str, Any],
+    recipe: str | Path | Mapping[str, Any],
     overrides: Mapping[str, Any] | None = None,
     *,
     preset: str | None = None,
@@ -52,7 +52,9 @@ def fit(
     """
     from seqkit.runs.trained_model import load
 
-    folder, _ = _fit(complete(recipe, preset, overrides or {}), None if out is None else Path(out))
+    folder, _ = _fit(
+        complete(recipe, preset, {} if overrides is None else overrides), None if out is None else Path(out)
+    )
     return load(folder)
 
 

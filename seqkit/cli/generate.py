@@ -6,10 +6,12 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from seqkit.errors import UsageError
+import torch
+
+from seqkit.errors import DataError, UsageError
 from seqkit.generation.beam_search import BeamSearch
 from seqkit.generation.sampling import Sampling
-from seqkit.generation.text import generate_texts, stream_text
+from seqkit.generation.text import INCOMPLETE, generate_texts, stream_text
 
 if TYPE_CHECKING:
     from seqkit.runs.trained_model import TrainedModel
@@ -47,7 +49,7 @@ def run(args: Namespace) -> int:
 
     strategy(vars(args))  # refuses what contradicts itself before anything is loaded
     trained = load(args.run)
-    named = [(text, text) for text in args.prompt or ["\n"]]
+    named = [(text, text) for text in args.prompt or [_first_text(trained)]]
     if trained.model.source_embedder is not None:
         if not args.prompt:
             raise UsageError("this run generates one sequence from another; give the source: --prompt TEXT or FILE")
@@ -57,10 +59,22 @@ def run(args: Namespace) -> int:
     return 0
 
 
+def _first_text(trained: TrainedModel) -> str:
+    """What is continued where no prompt is given: a line break or, if it is no token, the first text that is one."""
+    tokenizer: Any = trained.tokenizer
+    try:
+        tokenizer.encode("\n")
+    except DataError:
+        if trained.model.spec.ids and hasattr(tokenizer, "decode"):
+            texts = [str(tokenizer.decode(torch.tensor([i]))) for i in range(min(2, trained.model.spec.vocab_size))]
+            return next((text for text in texts if text != INCOMPLETE), texts[0])
+    return "\n"
+
+
 def printed(trained: TrainedModel, named: Sequence[tuple[str, Any]], options: dict[str, Any]) -> Iterator[str]:
     """Pieces to be printed one after another, for (name, raw prompt or source); one sampled sequence as it comes.
 
-    A continuation follows its prompt; what is generated from a source stands alone, or behind the source's name.
+    A continuation follows its prompt; what is generated from a source is printed alone, or after the source's name.
     """
     chosen, stop = strategy(options), options["stop"]
     continues = trained.model.source_embedder is None

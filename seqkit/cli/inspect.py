@@ -6,6 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from seqkit.config import complete
+from seqkit.errors import UsageError
 
 
 def run(args: Namespace) -> int:
@@ -13,6 +14,8 @@ def run(args: Namespace) -> int:
     from seqkit.report.inspect import inspect
 
     folder = args.out or Path("runs") / "inspect"
+    if folder.is_file():
+        raise UsageError(f"--out {folder} is a file; give the folder for the picture")
     config = complete(args.recipe, args.preset, args.overrides)
-    print(inspect(config, folder / f"{args.recipe.replace('/', '-')}.png"))
+    print(inspect(config, folder / f"{config['recipe'].replace('/', '-')}.png"))
     return 0

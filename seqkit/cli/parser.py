@@ -1,4 +1,4 @@
-"""Options of all commands, as argparse reads them. Imports no torch, so that help and version answer at once."""
+"""Options of all commands, as argparse reads them. Imports no torch, so that help and version return immediately."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def parser() -> argparse.ArgumentParser:
     generate.add_argument("--prompt", action="append", help="the text to continue, or the source; may be given again")
     generate.add_argument("--max-new-tokens", "--tokens", type=_whole, help="default 500, or as long as in training")
     generate.add_argument("--stop", action="append", default=[], metavar="TEXT", help="end before this text")
-    generate.add_argument("--samples", type=_whole, help="so many texts for each prompt (default 1)")
+    generate.add_argument("--samples", type=_whole, metavar="N", help="N texts per prompt (default 1)")
     for option, kind, text in GENERATE:
         generate.add_argument(option, type=kind, help=text)
     attention = add("attention", "draw the attention of a run, on an example of yours")
@@ -113,7 +113,7 @@ def parser() -> argparse.ArgumentParser:
     inspect = add("inspect", "draw how one real example becomes tokens", epilog=keys)
     add_recipe(inspect)
     inspect.add_argument("--out", type=Path, help="folder for the picture (default runs/inspect)")
-    describe = add("describe", "parameters, FLOPs and memory of a preset or a recipe, without training it")
+    describe = add("describe", "parameters, FLOPs and memory of a preset or a recipe, without training it", epilog=keys)
     describe.add_argument("what", help="a preset (seqkit list presets), or a recipe's name or YAML file")
     describe.add_argument("--preset", help="a named variant of the recipe")
     describe.add_argument("--context-length", type=_whole, help="tokens (default: as published, or the data's)")

@@ -35,9 +35,8 @@ def build(config: Mapping[str, Any]) -> Built:
 
 
 def _value(field: Field, value: Any, path: str) -> Any:
-    if field.many and value is not None:
-        one = Field(field.name, kind=field.kind)
-        return [_value(one, item, f"{path}.{i}") for i, item in enumerate(value)]
+    if field.is_list(value) and value is not None:
+        return [_value(field.one, item, f"{path}.{i}") for i, item in enumerate(value)]
     if field.section is not None:
         fields = field.keys_below(None, path)
         return {name: _value(fields[name], item, f"{path}.{name}") for name, item in value.items()}
@@ -61,5 +60,6 @@ def _component(field: Field, value: Mapping[str, Any], path: str) -> Any:
         return cls(**arguments)
     except (DataError, UsageError):
         raise
-    except (TypeError, ValueError) as error:
-        raise UsageError(f"{path}: {' '.join(str(error).split())}") from error
+    except Exception as error:  # it may be the user's own code: whatever it raises
+        what = "" if isinstance(error, TypeError | ValueError) else f"{type(error).__name__}: "
+        raise UsageError(f"{path}: {what}{' '.join(str(error).split())}") from error

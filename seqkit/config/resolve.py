@@ -31,7 +31,7 @@ def root(only: Sequence[str] | None = None) -> dict[str, Field]:
         from seqkit.training.trainer import TrainerSettings
 
         fields = [
-            Field("recipe", "", hint=str),
+            Field("recipe", "mine", hint=str),
             Field("seed", 1, hint=int),
             Field("data", {}, section=DataModule, skip=("tokenizer", "objective", "seed")),
             *fields,
@@ -43,7 +43,7 @@ def root(only: Sequence[str] | None = None) -> dict[str, Field]:
 
 
 def complete(
-    recipe: str | Mapping[str, Any],
+    recipe: str | Path | Mapping[str, Any],
     preset: str | None = None,
     overrides: Mapping[str, Any] | Sequence[str] = (),
     *,
@@ -55,27 +55,54 @@ def complete(
     (`--model.backbone LSTM`). only: keys at the top; None: all.
     Raises UsageError in one line, with the nearest key or name.
     """
-    config, presets = read_recipe(recipe) if isinstance(recipe, str) else (dict(recipe), {})
-    fields = root(only)
-    top = _Node(fields, "")
+    if not isinstance(recipe, str | Path | Mapping):
+        raise UsageError(f"the recipe is {_shown(recipe)}; give a name, a path, or keys with a value each")
+    config, presets = (_plain(recipe), {}) if isinstance(recipe, Mapping) else read_recipe(str(recipe))
+    top = _Node(root(only), "")
     if preset is not None:
-        if preset not in presets:
-            advice = suggest(preset, presets) if presets else "it has none"
-            raise UsageError(f"recipe {recipe} has no preset {preset!r}; {advice}")
+        if preset not in list(presets):
+            raise UsageError(f"recipe {config.get('recipe')} has no preset {preset!r}; {suggest(str(preset), presets)}")
         config = top.merge(config, presets[preset])
-    for key, value in dotted(overrides):
+    # the nearer to the top, the earlier: a type comes before its arguments; of the same key the later counts
+    for key, value in sorted(dotted(overrides), key=lambda pair: pair[0].removesuffix(".type").count(".")):
         config = top.merge(config, top.nested(config, key, value))
-    return top.complete(config)
+    config = top.complete(config)
+    if only is None:
+        _check_name(config["recipe"])
+    return config
+
+
+def _plain(value: Any) -> Any:
+    """What Python passes as YAML has it: a path as a text, a number of NumPy as a number, a tuple as a list."""
+    import numpy as np
+
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, Path) else value.item() if isinstance(value, np.generic) else value
+
+
+def _check_name(name: str) -> None:
+    """Raise UsageError where a recipe's name, the folder of its runs, could lead out of `runs` or be no folder."""
+    if (
+        len(name.encode(errors="replace")) > 200
+        or not all(part and part.isprintable() and not part.startswith(".") for part in name.split("/"))
+        or any(mark in name for mark in "\\:")
+    ):
+        raise UsageError(f"recipe is {_shown(name)}; give a name such as text/mine, which is its folder in runs")
 
 
 def dotted(overrides: Mapping[str, Any] | Sequence[str]) -> Iterator[tuple[str, Any]]:
     """(key, value) of each override, those of the command line as `_Word`. Raises UsageError for a lone key."""
     if isinstance(overrides, Mapping):
-        yield from overrides.items()
+        yield from _plain(overrides).items()
         return
+    if not isinstance(overrides, Sequence) or isinstance(overrides, str):
+        raise UsageError(f"the overrides are {_shown(overrides)}; give a value for each dotted key: {{'seed': 2}}")
     words = iter(overrides)
     for word in words:
-        if not word.startswith("--"):
+        if not isinstance(word, str) or not word.startswith("--"):
             raise UsageError(f"{word!r} belongs to no key; write --key value")
         key, is_pair, value = word[2:].partition("=")
         if not is_pair:
@@ -96,7 +123,7 @@ class _Word(str):
 
 
 class _Node:
-    """A mapping of the configuration: the keys that it may have, and where it stands."""
+    """A mapping of the configuration: the keys that it may have, and its path."""
 
     def __init__(self, fields: Mapping[str, Field], path: str, owner: str = ""):
         self.fields, self.path, self.owner = fields, path, owner
@@ -108,12 +135,16 @@ class _Node:
         """The key of that name. Raises UsageError with the nearest."""
         if name in self.fields:
             return self.fields[name]
-        if not isinstance(name, str):
-            raise UsageError(f"{self.path or 'the recipe'} has the key {name!r}; keys are texts")
+        if "." in name:
+            raise UsageError(
+                f"the key {self.at(name)!r} has a dot; write it nested, {name.replace('.', ': {', 1)}: …}}"
+            )
         advice = suggest(name, [self.at(known) for known in self.fields] if not self.owner else self.fields)
         if self.owner:
             raise UsageError(f"{self.path}: {self.owner} has no argument {name!r}; {advice}")
-        near = suggest(self.at(name), [self.at(known) for known in self.fields])
+        sections = [self.at(f.name) for f in self.fields.values() if f.section is not None]
+        deeper = [f"{path}.{name}" for path in sections if name in self.fields[path].keys_below(None, path)]
+        near = suggest(self.at(name), deeper or [self.at(known) for known in self.fields])
         raise UsageError(f"there is no key {self.at(name)!r}; {near}")
 
     def below(self, field: Field, value: Mapping[str, Any]) -> _Node:
@@ -128,19 +159,19 @@ class _Node:
     # ── merging ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def nested(self, config: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
-        """A dotted key as nested mappings; `--data NAME_OR_PATH` is `--data.source`."""
+        """A dotted key as nested mappings."""
         first, _, rest = key.partition(".")
         field = self.field(first)
         if isinstance(value, _Word) and not rest:
             value = self._word(field, value)
-        if first == "data" and not self.path and not rest and not isinstance(value, Mapping):
-            return {"data": {"source": value}}
         if not rest:
             return {first: value}
         if rest == "type":
             return {first: {"type": value.read() if isinstance(value, _Word) else value}}
         if field.kind is None and field.section is None:
             raise UsageError(f"there is no key {self.at(key)!r}; {self.at(first)} is a plain value")
+        if field.is_list(config.get(first)):
+            raise UsageError(f"{self.at(first)} is a list; give the whole of it: --{self.at(first)} '[…]'")
         here = self.mapping(field, config.get(first))
         if here is None:
             here = {"type": field.default_type} if field.default_type else {}
@@ -153,6 +184,8 @@ class _Node:
             try:
                 check_value(value, field.hint)
             except ValueError:
+                if value is None:
+                    return value
                 try:
                     check_value(str(word), field.hint)
                 except ValueError:
@@ -161,15 +194,18 @@ class _Node:
         return value
 
     def mapping(self, field: Field, value: Any) -> dict[str, Any] | None:
-        """What is written for a component or section, as a mapping: a bare name is its type."""
+        """What is written for a component or section, as a mapping: a bare name is its type, for `data` its source."""
         path = self.at(field.name)
         if value is None and field.section is None:
             return None
         if isinstance(value, str) and field.kind is not None:
             return _data_source(value, path) if field.kind == "data_source" else {"type": value}
+        if isinstance(value, str) and path == "data":
+            return {"source": value}
         if not isinstance(value, Mapping):
-            wanted = "keys with a value each" if field.kind is None else f"the name of a {field.kind.replace('_', ' ')}"
-            raise UsageError(f"{path} is {_shown(value)}; give {wanted}")
+            first = next(iter(field.keys_below(None, path)), "") if field.kind is None else ""
+            wanted = f"write keys below it, such as {path}.{first}, or leave it out"
+            raise UsageError(f"{path} is {_shown(value)}; {_name_of(field) if field.kind else wanted}")
         return dict(value)
 
     def merge(self, base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -177,7 +213,8 @@ class _Node:
         merged = dict(base)
         for name, value in over.items():
             field = self.fields.get(name)
-            if field is None or name not in base or field.many or (field.kind is None and field.section is None):
+            plain = field is None or (field.kind is None and field.section is None)
+            if field is None or plain or name not in base or field.is_list(value) or field.is_list(base[name]):
                 merged[name] = value
                 continue
             old, new = self.mapping(field, base[name]), self.mapping(field, value)
@@ -221,15 +258,14 @@ class _Node:
             except ValueError as error:
                 raise UsageError(f"{path} is {_shown(value)}; {error}") from None
             return value
-        if field.many and value is not None:
+        if field.is_list(value) and value is not None:
             if not isinstance(value, list):
                 raise UsageError(f"{path} is {_shown(value)}; give a list")
-            one = Field(field.name, kind=field.kind)
-            return [self._completed(one, item) for item in value]
+            return [self._completed(field.one, item) for item in value]
         written = self.mapping(field, value)
         if written is None:
             if type(None) not in getattr(field.hint, "__args__", ()):
-                raise UsageError(f"{path} is null; give the name of a {(field.kind or '').replace('_', ' ')}")
+                raise UsageError(f"{path} is null; {_name_of(field)}")
             return None
         node = self.below(field, written)
         completed = node.complete(written)
@@ -242,16 +278,23 @@ def _data_source(value: str, path: str) -> dict[str, Any]:
         return {"type": value}
     from seqkit.data.formats import source_for
 
-    if Path(value).exists():
-        name, arguments = source_for(Path(value))
+    file = Path(value).expanduser() if value.startswith("~/") else Path(value)
+    if file.exists():
+        name, arguments = source_for(file)
         return {"type": name, **arguments}
     if "/" in value or Path(value).suffix:
         raise UsageError(f"{path}: there is no file or folder {value}")
     return {"type": value}
 
 
+def _name_of(field: Field) -> str:
+    kind = (field.kind or "").replace("_", " ")
+    return f"give the name of {'an' if kind[0] in 'aeiou' else 'a'} {kind}"
+
+
 def _shown(value: Any) -> str:
-    return "null" if value is None else repr(value) if isinstance(value, str) else str(value)
+    shown = "null" if value is None else repr(value) if isinstance(value, str) else str(value)
+    return shown if len(shown) <= 200 else f"{shown[:200]}…"
 
 
 # ── explaining ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -267,8 +310,8 @@ def _explained(node: _Node, config: Mapping[str, Any]) -> Iterator[tuple[str, st
         value, path = config.get(name), node.at(name)
         if field.kind is None and field.section is None:
             yield path, _shown(value), in_words(field.hint)
-        elif field.many:
-            yield path, str(value), f"a list of {field.kind}s"
+        elif field.is_list(value):
+            yield path, str(value), f"a list of {(field.kind or '').replace('_', ' ')}s"
         else:
             if field.kind is not None:
                 shown = "null" if value is None else value["type"]

@@ -10,8 +10,10 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cache, reduce
+from operator import or_
 from typing import Any
 
 from seqkit.errors import UsageError
@@ -27,6 +29,7 @@ KIND_BY_TYPE = {
     "AttentionLayer": "attention",
     "AttentionMechanism": "mechanism",
     "CausalConvolution": "convolution",
+    "RotaryScaling": "rotary_scaling",
     "DataSource": "data_source",
     "OptimizerFactory": "optimizer",
     "Schedule": "schedule",
@@ -55,8 +58,8 @@ class Field:
 
     default: as plain data; REQUIRED: there is none. kind: of the component that it holds; None: a plain value.
     num_given: arguments that the owner of a factory passes itself; None: the component is built here. many: a list of
-    components. section: the class whose parameters are the keys below this one. hint: the parameter's annotation.
-    meant: the type where none is written, if the default is null.
+    components. listable: one component or a list, one for each layer. section: the class whose parameters are the keys
+    below this one. hint: the parameter's annotation. meant: the type where none is written, if the default is null.
     """
 
     name: str
@@ -64,10 +67,20 @@ class Field:
     kind: str | None = None
     num_given: int | None = None
     many: bool = False
+    listable: bool = False
     section: Any = None
     skip: tuple[str, ...] = ()
     hint: Any = Any
     meant: str | None = None
+
+    @property
+    def one(self) -> Field:
+        """The key of one component of a list."""
+        return replace(self, many=False, listable=False)
+
+    def is_list(self, value: Any) -> bool:
+        """True: the value is to be a list of components."""
+        return self.many or (self.listable and isinstance(value, list))
 
     @property
     def default_type(self) -> str | None:
@@ -79,9 +92,13 @@ class Field:
         if self.section is not None:
             return fields_of(self.section, self.skip)
         component = self.component(type_name, path)
-        # torch's optimisers get the parameters first, its schedulers the optimiser
-        given = 1 if component.path.startswith("torch.optim") else self.num_given or 0
-        return fields_of(component.load(), num_given=given, whole=not component.path.startswith("torch"))
+        cls = component.load()
+        if component.path.startswith("torch.optim"):  # they get the parameters first, or the optimizer
+            return fields_of(cls, num_given=1)
+        bases = [name for name, kind in KIND_BY_TYPE.items() if kind == self.kind]
+        if inspect.isclass(cls) and bases and _kind(cls) != self.kind:
+            raise UsageError(f"{path}: {component.name} is no {bases[0]}; make it a subclass of it")
+        return fields_of(cls, num_given=self.num_given or 0)
 
     def component(self, type_name: str | None, path: str) -> Component:
         """The component of that name. Raises UsageError with the nearest names."""
@@ -96,11 +113,11 @@ class Field:
         return known[spelled[type_name.lower()]]
 
 
-def fields_of(cls: Any, skip: Sequence[str] = (), *, num_given: int = 0, whole: bool = True) -> dict[str, Field]:
+def fields_of(cls: Any, skip: Sequence[str] = (), *, num_given: int = 0) -> dict[str, Field]:
     """The keys of a class or function by name, without what cannot be written in YAML.
 
-    skip: parameters that are no keys. num_given: so many first parameters are the owner's. whole=False: leave out
-    defaults of None, of which torch's classes have many.
+    skip: parameters that are no keys. num_given: number of leading parameters, the owner's. Raises UsageError
+    for parameters that no recipe can write: `**kwargs`, and one called `type`.
     """
     target = cls.__init__ if inspect.isclass(cls) else cls
     try:
@@ -108,14 +125,20 @@ def fields_of(cls: Any, skip: Sequence[str] = (), *, num_given: int = 0, whole: 
     except (NameError, TypeError):  # not every package writes annotations that can be evaluated
         hints = {}
     found = {}
-    named = [p for p in inspect.signature(cls).parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-    for parameter in named[num_given:]:
+    parameters = list(inspect.signature(cls).parameters.values())
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):  # (*args, **kwargs) of nn.Module: it has no arguments
+        parameters = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    for parameter in parameters[num_given:]:
         if parameter.name in skip or parameter.name in ("device", "dtype"):
             continue
-        if parameter.default is None and not whole:
-            found[parameter.name] = Field(parameter.name, None, hint=Any)
-            continue
-        field = _field(parameter, hints.get(parameter.name, Any))
+        if parameter.kind is parameter.VAR_KEYWORD or parameter.name == "type":
+            stars = "**" if parameter.kind is parameter.VAR_KEYWORD else ""
+            raise UsageError(
+                f"{cls.__name__} takes {stars}{parameter.name}, which no key of a recipe can reach; "
+                "write each argument out, under a name other than type"
+            )
+        hint = hints.get(parameter.name, REQUIRED)
+        field = _field(parameter, _hint_of(parameter.default) if hint is REQUIRED else hint)
         if field is not None:
             found[parameter.name] = field
     return found
@@ -125,6 +148,9 @@ def _field(parameter: inspect.Parameter, hint: Any) -> Field | None:
     """None: a function or the like, which only Python can pass."""
     name, default = parameter.name, parameter.default
     alternatives = [h for h in _alternatives(hint) if h is not type(None)]
+    listable = len(alternatives) > 1 and any(
+        typing.get_origin(h) is typing.get_origin(Sequence[int]) for h in alternatives
+    )
     for one in alternatives:
         origin, arguments = typing.get_origin(one), typing.get_args(one)
         if origin is Callable or origin is typing.get_origin(Callable[[], int]):
@@ -133,13 +159,26 @@ def _field(parameter: inspect.Parameter, hint: Any) -> Field | None:
             if kind is None:
                 return None
             number = 0 if given is Ellipsis else len(given)
-            return Field(name, _default(default, kind), kind, number, hint=hint, meant=_meant(returned, kind))
+            return Field(
+                name, _default(default, kind), kind, number, listable=listable, hint=hint, meant=_meant(returned, kind)
+            )
         if origin in (list, tuple, Sequence, typing.get_origin(Sequence[int])) and name in KIND_BY_NAME:
             return Field(name, default, KIND_BY_NAME[name], many=True, hint=hint)
         if kind := _kind(one):
-            return Field(name, _default(default, kind), kind, hint=hint, meant=_meant(one, kind))
+            return Field(name, _default(default, kind), kind, listable=listable, hint=hint, meant=_meant(one, kind))
     plain = plain_data(default) if default is not REQUIRED else REQUIRED
+    if default is not REQUIRED and alternatives and not any(map(_is_plain, alternatives)):
+        hint, plain = _hint_of(default), NotImplemented if default is None else plain
     return None if plain is NotImplemented else Field(name, plain, hint=hint)
+
+
+def _hint_of(default: Any) -> Any:
+    """What a parameter holds by its default, where its annotation is missing or does not describe plain data."""
+    if isinstance(default, tuple):
+        return tuple[tuple(_hint_of(item) for item in default)]  # type: ignore[misc]
+    if isinstance(default, int) and not isinstance(default, bool):
+        return int | float
+    return next((kind for kind in (bool, float, str, list) if isinstance(default, kind)), Any)
 
 
 def _alternatives(hint: Any) -> tuple[Any, ...]:
@@ -197,21 +236,35 @@ def check_value(value: Any, hint: Any) -> Any:
     """
     import json
 
-    from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
+    from pydantic import TypeAdapter, ValidationError
 
     for enum in _enums(hint):
         for member in enum:
             if value in (member.name, member.value):
                 return member
-    try:
-        adapter = TypeAdapter(hint)
-    except (PydanticSchemaGenerationError, PydanticUserError):
+    plain = [one for one in _alternatives(hint) if _is_plain(one)]
+    others = [one for one in _alternatives(hint) if one not in plain]
+    if not plain or any(inspect.isclass(one) and isinstance(value, one) for one in others):
         return value  # an annotation of another package that says nothing about plain data
     try:
         # as JSON, whose types are YAML's: a list may be a tuple, a whole number a float, but "7" is no number
-        return adapter.validate_json(json.dumps(value), strict=True)
+        return TypeAdapter(reduce(or_, plain)).validate_json(json.dumps(value), strict=True)
     except (ValidationError, TypeError):
-        raise ValueError(f"give {in_words(hint)}") from None
+        if isinstance(value, float) and int in plain and value.is_integer():
+            raise ValueError(f"write {value:.0f}, without point or exponent") from None
+        raise ValueError(f"give {in_words(reduce(or_, plain))}") from None
+
+
+@cache
+def _is_plain(hint: Any) -> bool:
+    """True: plain data can be checked against this annotation."""
+    from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter
+
+    try:
+        TypeAdapter(hint)
+    except (PydanticSchemaGenerationError, PydanticUserError):
+        return False
+    return True
 
 
 def _enums(hint: Any) -> Iterator[type[Enum]]:
@@ -231,6 +284,10 @@ def in_words(hint: Any) -> str:
             words += [str(choice) for choice in arguments]
         elif origin in (list, tuple) or origin is typing.get_origin(Sequence[int]):
             each = [argument for argument in arguments if argument is not Ellipsis]
+            if origin is tuple and each == list(arguments) != []:
+                kind = in_words(each[0])
+                words.append(f"a list of {len(each)}" + (" numbers" if kind == WORDS[float] else f" (each: {kind})"))
+                continue
             words.append(f"a list (each: {in_words(each[0])})" if each else "a list")
         elif origin is dict or one is dict:
             words.append("keys with a value each")

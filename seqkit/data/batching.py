@@ -15,7 +15,7 @@ CHUNK = 50
 """Batches that are sorted by length among themselves: enough to leave 1 % padding, few enough to stay random."""
 
 Key = tuple[int, list[int]]
-"""(epoch, indices of the examples): what a data set is asked for."""
+"""(epoch, indices of the examples): key of a batch, which a data set makes on access."""
 
 Batch = tuple[TokenBatch, Tensor | None]
 """Tokens and targets; None: there are none."""

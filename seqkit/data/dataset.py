@@ -127,7 +127,7 @@ class TextWindows:
     split: its name, for messages. shuffle True (training): window k of a document starts at k * window + shift, and
     the shift is drawn anew in every epoch. False (evaluation): windows start at multiples of `window` and the last is
     shorter, so that every token of a document but the first is predicted exactly once.
-    Positions of a window are those of a document's beginning. limit: at most so many windows.
+    Positions of a window are those of a document's beginning. limit: at most this many windows.
     Raises DataError where no document has two tokens, or tokens have an adjacency; ValueError for a window below 1, or,
     in training, one that no document fills: attention over whole documents may be huge.
     """
@@ -223,7 +223,7 @@ def collate_targets(targets: Sequence[Any]) -> Tensor | None:
     except (TypeError, ValueError, RuntimeError) as error:
         kinds = ", ".join(sorted({type(target).__name__ for target in targets}))
         raise DataError(
-            f"labels of one batch are {kinds} and do not go together ({error}); "
+            f"labels of one batch are {kinds}, which are incompatible ({error}); "
             "give ints (classes), equally many floats (measurements), or a tensor (one for each token)"
         ) from error
 

@@ -19,7 +19,7 @@ class FileFormat:
     """A family of file formats.
 
     suffixes: lower case, with the dot. reader: "module:function" from a path to one raw example; None: not a raw
-    example. options: keyword arguments of the reader that are read off the tokenizer (an image's channels).
+    example. options: keyword arguments of the reader that are attributes of the tokenizer (an image's channels).
     many: True: the reader gives a list, one raw example an entry, each of them its own name.
     file_source, folder_source: registered data source that reads a file or a folder of these; None: there is none.
     lists_files: True: the data source takes the list of files, False: the path that was named.
@@ -35,7 +35,7 @@ class FileFormat:
 
     def read(self, path: Path, **options: Any) -> Any:
         """What `reader` makes of the file. Raises DataError where it cannot be read."""
-        assert self.reader is not None, "a format without a reader is not asked for raw examples"
+        assert self.reader is not None, "a format without a reader holds no raw examples"
         module, _, function = self.reader.partition(":")
         reader: Callable[..., Any] = getattr(import_module(module), function)
         return reader(path, **options)
@@ -73,17 +73,27 @@ def readable_suffixes() -> list[str]:
 
 
 def source_for(path: Path) -> tuple[str, dict[str, Any]]:
-    """The registered data source for a user's own file or folder, and its arguments, judged by suffixes.
+    """The registered data source for a user's own file or folder, and its arguments, chosen by file suffix.
 
     Raises UsageError where no data source reads what is there.
     """
     in_folder = path.is_dir()
     files = sorted(p for p in path.rglob("*") if p.is_file()) if in_folder else [path]
+    if not files:
+        raise UsageError(f"no data source reads {path}; it holds no files")
     sources = {known: known.folder_source if in_folder else known.file_source for known in FORMATS}
     for known, source in sources.items():
         fitting = [str(file) for file in files if file.suffix.lower() in known.suffixes]
+        if in_folder and not known.lists_files:  # <split>/<class>/<file> is the deepest
+            fitting = [file for file in fitting if len(Path(file).relative_to(path).parts) <= 3]
         if source is not None and fitting:
             return source, {"path": fitting if known.lists_files else str(path)}
+    alone = None if in_folder else format_of(path)
+    if alone is not None and alone.folder_source is not None:
+        what = "a recording" if alone is AUDIO else "an image"
+        raise UsageError(
+            f"no data source reads {path}: {what} alone has no class; give the folder above the class folders"
+        )
     what = "a folder of" if in_folder else "a file that ends in"
     suffixes = ", ".join(suffix for known, source in sources.items() if source is not None for suffix in known.suffixes)
     raise UsageError(f"no data source reads {path}; give {what} {suffixes}{' files' if in_folder else ''}")

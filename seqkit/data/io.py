@@ -69,7 +69,7 @@ def read_image(path: str | Path, channels: int = 3) -> Tensor:
 def read_audio(path: str | Path) -> Waveform:
     """A WAV, FLAC or OGG file as samples [c t] in [-1, 1] and their rate in Hz.
 
-    Raises DataError where it is missing, unreadable, without samples, or shorter than its header promises (soundfile
+    Raises DataError where it is missing, unreadable, without samples, or shorter than its header declares (soundfile
     reads a truncated WAV silently as what is left of it).
     """
     import soundfile
@@ -80,12 +80,12 @@ def read_audio(path: str | Path) -> Waveform:
     _check_complete(path, _bytes(path))
     try:
         with soundfile.SoundFile(path) as file:
-            promised, sample_rate = file.frames, file.samplerate
+            declared, sample_rate = file.frames, file.samplerate
             samples = file.read(dtype="float32", always_2d=True)
     except (OSError, RuntimeError) as error:  # soundfile.LibsndfileError is a RuntimeError
         raise DataError(f"{path} cannot be read as audio ({error}); give WAV, FLAC or OGG") from error
-    if promised != len(samples):
-        raise DataError(f"{path} is truncated: it promises {promised} samples and holds {len(samples)}; copy it again")
+    if declared != len(samples):
+        raise DataError(f"{path} is truncated: it declares {declared} samples and holds {len(samples)}; copy it again")
     if len(samples) == 0:
         raise DataError(f"{path} has no samples (zero length); take it out")
     return Waveform(rearrange(torch.from_numpy(samples), "t c -> c t").contiguous(), sample_rate)
@@ -111,7 +111,7 @@ def _bytes(path: Path, size: int | None = None) -> bytes:
 
 
 def _check_complete(path: Path, data: bytes) -> None:
-    """Raise DataError if a WAV or OGG file is shorter than its header or its pages promise."""
+    """Raise DataError if a WAV or OGG file is shorter than its header or its pages declare."""
     if data[:4] == b"RIFF" and data[8:12] == b"WAVE":
         start = 12
         while start + 8 <= len(data):
@@ -120,7 +120,7 @@ def _check_complete(path: Path, data: bytes) -> None:
             # recorders that cannot seek leave the length of `data` at its largest value: nothing to compare with
             if name == b"data" and size < 0xFFFFFF00 and start + size > len(data):
                 raise DataError(
-                    f"{path} is truncated: its header promises {size} bytes of sound and {len(data) - start} "
+                    f"{path} is truncated: its header declares {size} bytes of sound and {len(data) - start} "
                     "are there; copy it again"
                 )
             start += size + size % 2

@@ -25,7 +25,7 @@ class DataModule(LightningDataModule):
     batch_size: examples (or windows) a batch. window: tokens to predict at a time, for long documents; None: an example
     is encoded whole. valid_fraction: taken from the training split for validation where the source ships none (the tail
     of each document, with windows; by class, with classes). augment: changes to raw training samples, drawn anew in
-    every epoch. num_workers: processes that encode. limit: at most so many samples (or windows) of each split. seed: of
+    every epoch. num_workers: processes that encode. limit: at most N samples (or windows) of each split. seed: of
     the order, the windows and the augmentation in every epoch.
     """
 
@@ -80,7 +80,7 @@ class DataModule(LightningDataModule):
     def setup(self, stage: str | None = None) -> None:
         """Read the data, fit the tokenizer and the objective where they are not fitted yet, check the labels; once.
 
-        stage: Lightning's; all splits are read whatever it is. A split is encoded when its loader is first asked for.
+        stage: Lightning's; all splits are read whatever it is. A split is encoded when its loader is first made.
         Raises DataError where the objective needs labels and a sample has none.
         """
         if self._is_set_up:

@@ -41,7 +41,7 @@ class DataSource(ABC):
 
 
 class Files(Sequence[Sample]):
-    """Samples that are read from their files when asked for."""
+    """Samples that are read lazily, on access, from their files."""
 
     def __init__(self, paths: Sequence[Path], labels: Sequence[Any], read: Callable[[Path], Any]):
         self.paths, self.labels, self.read = list(paths), list(labels), read

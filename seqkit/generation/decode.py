@@ -23,7 +23,7 @@ class DecodingState:
     context_length: tokens that the model was trained on. When they are full, decoding starts afresh from the last half
     of them, with a cache and without alike. A longer prompt is cut to its last half of them. None: no limit.
     use_cache: None: where the backbone has a cache.
-    Raises ValueError for a model, prompts or settings that do not go together.
+    Raises ValueError for a model, prompts or settings that are incompatible.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class DecodingState:
         self.num_new_tokens = 0
         self._num_columns: int | None = None  # columns of the context since the last start; None: not started yet
         self._starts = [0] * len(prompts)  # where the context begins in a sequence that continues prompt i
-        self._last_position = torch.empty(0)  # [b 1 1], of the last token of each sequence
+        self._last_position = torch.empty(0)  # [b 1 p], of the last token of each sequence
 
     @property
     def new_ids(self) -> Tensor:
@@ -108,10 +108,10 @@ class DecodingState:
         lengths = torch.tensor([len(ids) for ids in contexts], device=self.device)
         content = torch.nn.utils.rnn.pad_sequence(contexts, batch_first=True)
         index = torch.arange(content.shape[1], device=self.device)
-        positions = repeat(index.float(), "n -> b n 1", b=len(contexts))
+        positions = repeat(index.float(), "n -> b n p", b=len(contexts), p=self._model.spec.num_axes)
         source = None if self._source is None else select_examples(self._source, self._prompt_index)
         batch = TokenBatch(content, positions, index < rearrange(lengths, "b -> b 1"), source=source)
-        self._last_position = rearrange(lengths - 1.0, "b -> b 1 1")
+        self._last_position = repeat(lengths - 1.0, "b -> b 1 p", p=self._model.spec.num_axes)
         logits = self._model(batch, cache=self._cache)
         return logits[torch.arange(len(contexts), device=self.device), lengths - 1]
 
@@ -166,6 +166,11 @@ def _check(
 ) -> None:
     if not model.backbone.causal or not model.spec.ids:
         raise ValueError("generation needs a causal backbone over ids; train with the objective NextToken or Seq2Seq")
+    if model.spec.num_axes > 1:
+        raise ValueError(
+            f"generation counts tokens along one axis, and these tokens have {model.spec.num_axes}; "
+            "the position of a token that is not there yet is not known"
+        )
     if not prompts:
         raise ValueError("there are no prompts; give at least one")
     for i, prompt in enumerate(prompts):

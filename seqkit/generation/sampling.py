@@ -116,7 +116,7 @@ class PerSequenceRNG:
         """[b] float64 on `device`, the next number of each stream."""
         if self._num_used == self._drawn.shape[1]:
             blocks = [torch.rand(BLOCK, generator=generator, dtype=torch.float64) for generator in self._generators]
-            # a hair below 1, for the product with a sum of probabilities to stay below that sum
+            # just below 1, for the product with a sum of probabilities to stay below that sum
             self._drawn, self._num_used = torch.stack(blocks).clamp(max=1 - 1e-15), 0
         self._num_used += 1
         return self._drawn[:, self._num_used - 1].to(device)

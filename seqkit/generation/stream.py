@@ -34,7 +34,7 @@ def stream(
     prompts: [n] int64 ids each, of any lengths >= 1. sampling: None: `Sampling()`, the model's own distribution.
     source: batch for the encoder, an example per prompt; a prompt is then the start of the target (a bos id).
     stop: ids that end a sequence. Such an id is yielded, then IGNORE while other sequences go on.
-    context_length, use_cache: as in `DecodingState`. Raises ValueError, at once, for arguments that do not go together.
+    context_length, use_cache: as in `DecodingState`. Raises ValueError, immediately, for incompatible arguments.
     """
     sampling = Sampling() if sampling is None else sampling
     state = DecodingState(

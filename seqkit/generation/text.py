@@ -124,7 +124,14 @@ class _Request:
             raise ValueError(
                 f"{type(tokenizer).__name__} does not decode ids to text; generate from a text recipe's run"
             )
-        prompts = [tokenizer.encode(raw).content for raw in raws]
+        tokens = [tokenizer.encode(raw) for raw in raws]
+        for prompt in tokens:
+            if prompt.positions.shape[1] and not prompt.positions[:, 0].equal(torch.arange(float(len(prompt)))):
+                raise ValueError(
+                    f"{type(tokenizer).__name__} gives positions other than 0, 1, 2, …, so those of generated tokens "
+                    "are not known; count tokens, or generate with positions of your own"
+                )
+        prompts = [prompt.content for prompt in tokens]
         window = trained.config["data"].get("window")
         return cls(prompts, prompts, None, [], tokenizer.encode, tokenizer.decode, MAX_NEW_TOKENS, window)
 

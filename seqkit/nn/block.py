@@ -70,10 +70,10 @@ class BaseBlock(nn.Module, ABC):
     def forward(
         self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None, memory: Memory | None = None
     ) -> Tensor:
-        """[b n d] from x [b n d]. cache: of this layer. memory: the encoder's output, if it has cross-attention."""
+        """[b n d] from x [b n d]. cache: of this layer. memory: passed only to blocks with cross-attention."""
 
     def feed_forward(self, x: Tensor, context: AttentionContext) -> Tensor:
-        """The MLP; one that must not process padding (experts) gets the padding mask too."""
+        """The MLP; a mixture of experts also gets `query_valid`, so that padding is not routed."""
         return self.mlp(x, context.query_valid) if isinstance(self.mlp, PaddingAwareMLP) else self.mlp(x)
 
 
@@ -107,14 +107,48 @@ class PostNormBlock(BaseBlock):
 
 class ParallelBlock(BaseBlock):
     """Parallel: x + attention(norm(x)) + mlp(norm(x)) (Wang and Komatsuzaki 2021, GPT-J; PaLM, Chowdhery et al. 2022,
-    section 2), with a norm for each branch."""
+    section 2).
+
+    shared_norm: True: one norm for all branches, that of cross-attention too, computed once (GPT-J, PaLM, Falcon, Phi);
+    False: a norm for each (GPT-NeoX; Black et al. 2022, section 2.1). The rest: as in `BaseBlock`.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        num_heads: int,
+        *,
+        attention: Callable[[int, int], AttentionLayer] = MultiHeadAttention,
+        mlp: Callable[[int], nn.Module] = MLP,
+        norm: Callable[[int], nn.Module] = nn.LayerNorm,
+        residual: Callable[[int], nn.Module] = Residual,
+        cross_attention: bool = False,
+        zero_init: bool = False,
+        shared_norm: bool = False,
+    ):
+        super().__init__(
+            dim,
+            num_heads,
+            attention=attention,
+            mlp=mlp,
+            norm=norm,
+            residual=residual,
+            cross_attention=cross_attention,
+            zero_init=zero_init,
+        )
+        self.shared_norm = shared_norm
+        if shared_norm:
+            self.mlp_norm = self.attention_norm
+            if cross_attention:
+                self.cross_norm = self.attention_norm
 
     def forward(
         self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None, memory: Memory | None = None
     ) -> Tensor:
         """[b n d] from x [b n d]."""
-        y = self.attention_residual(x, self.attention(self.attention_norm(x), context, cache))
+        normed = self.attention_norm(x)
+        y = self.attention_residual(x, self.attention(normed, context, cache))
         if memory is not None:
-            attended = self.cross_attention(self.cross_norm(x), memory.context, cache, memory.hidden)
-            y = self.cross_residual(y, attended)
-        return self.mlp_residual(y, self.feed_forward(self.mlp_norm(x), context))
+            query = normed if self.shared_norm else self.cross_norm(x)
+            y = self.cross_residual(y, self.cross_attention(query, memory.context, cache, memory.hidden))
+        return self.mlp_residual(y, self.feed_forward(normed if self.shared_norm else self.mlp_norm(x), context))

@@ -48,7 +48,7 @@ class CausalConvolution(nn.Module):
         past, n = self.kernel_size - 1, x.shape[1]
         tail = x.new_zeros(x.shape[0], past, x.shape[2]) if cache.convolution is None else cache.convolution
         both = torch.cat([tail, x], dim=1)
-        # padding stands on the right: the next tokens of an example follow its last real one
+        # sequences are padded on the right: the next tokens of an example follow its last real one
         lengths = x.new_full((x.shape[0],), n, dtype=torch.int64) if valid is None else valid.sum(dim=1)
         index = rearrange(lengths, "b -> b 1") + torch.arange(past, device=x.device)
         cache.convolution = both.gather(1, repeat(index, "b k -> b k d", d=x.shape[2]))

@@ -30,8 +30,10 @@ class Embedder(nn.Module):
     """Embeddings [b n d] of a token batch: lookup table or linear layer, mask token, positional encoding, dropout.
 
     spec: of the tokenizer. position: `(dim, num_axes) -> PositionalEncoding`. dropout: of the sum.
-    uses_mask_token: True: an objective will mask tokens. num_heads: of the backbone; > 0 and edge types: a learned bias
-    per edge type and head is added to attention scores (Ying et al. 2021, Graphormer, equation 6).
+    uses_mask_token: True: an objective will mask tokens.
+    embedding_dim: width of content and positions, projected to d afterwards (Lan et al. 2020, ALBERT, section 3.1);
+    None: d itself. norm: of the sum, before the projection; None: none.
+    Raises ValueError, in `forward`, where the spec's own embedder changes the number of tokens.
     """
 
     def __init__(
@@ -42,12 +44,16 @@ class Embedder(nn.Module):
         position: Callable[[int, int], PositionalEncoding] = Sinusoidal,
         dropout: float = 0.0,
         uses_mask_token: bool = False,
-        num_heads: int = 0,
+        embedding_dim: int | None = None,
+        norm: Callable[[int], nn.Module] | None = None,
     ):
         super().__init__()
         self.spec, self.dim = spec, dim
-        self.position = position(dim, spec.num_axes)
-        width = dim - self.position.num_position_channels
+        self.embedding_dim = dim if embedding_dim is None else embedding_dim
+        if self.embedding_dim < 1:
+            raise ValueError(f"embedding_dim={embedding_dim} counts channels; make it 1 or more")
+        self.position = position(self.embedding_dim, spec.num_axes)
+        width = self.embedding_dim - self.position.num_position_channels
         if spec.embedder is not None:
             self.content: nn.Module = spec.embedder(width)
         elif spec.ids:
@@ -56,8 +62,8 @@ class Embedder(nn.Module):
         else:
             self.content = nn.Linear(spec.num_features, width)
         self.mask_token = nn.Parameter(torch.randn(width) * self.position.std) if uses_mask_token else None
-        biased = spec.num_edge_types > 0 and num_heads > 0
-        self.edge_bias = nn.Parameter(torch.zeros(1 + spec.num_edge_types, num_heads)) if biased else None
+        self.norm = None if norm is None else norm(self.embedding_dim)
+        self.projection = None if embedding_dim in (None, dim) else nn.Linear(self.embedding_dim, dim)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, batch: TokenBatch, masked: Tensor | None = None) -> Embedded:
@@ -66,16 +72,36 @@ class Embedder(nn.Module):
         content = batch.content
         if not self.spec.ids:
             content = content.masked_fill(~real, 0.0)  # NaN times zero is NaN: padding must not reach a product
+            content = content.to(next((p.dtype for p in self.content.parameters()), content.dtype))
         hidden = self.content(content)
+        if hidden.shape[:2] != batch.valid.shape:
+            raise ValueError(
+                f"the tokenizer's own embedder made {list(hidden.shape[:2])} tokens of {list(batch.valid.shape)}; "
+                "it must keep their number, or positions and padding would belong to others"
+            )
         if masked is not None:
             if self.mask_token is None:
                 raise ValueError("tokens are masked, but the embedder was built with uses_mask_token=False")
-            hidden = torch.where(rearrange(masked, "b n -> b n 1"), self.mask_token, hidden)
+            hidden = torch.where(rearrange(masked, "b n -> b n 1"), self.mask_token.to(hidden.dtype), hidden)
         if self.position.num_position_channels:
             hidden = F.pad(hidden, [0, self.position.num_position_channels])
         positions = batch.positions.masked_fill(~real, 0.0)
-        hidden = self.dropout(hidden + self.position(positions)).masked_fill(~real, 0.0)
-        return Embedded(hidden, positions, batch.valid, batch.adjacency, self.edge_bias, batch.segments)
+        hidden = hidden + self.position(positions)
+        if self.norm is not None:
+            hidden = self.norm(hidden)
+        if self.projection is not None:
+            hidden = self.projection(hidden)
+        hidden = self.dropout(hidden).masked_fill(~real, 0.0)
+        embedded = Embedded(hidden, positions, batch.valid, batch.adjacency, batch.segments)
+        return embedded.knowing_padding(batch)
+
+    @property
+    def logit_scale(self) -> float:
+        """Factor of the hidden states before a tied head, so that logits start at about 1.
+
+        d^-0.5 for a table whose entries start with a standard deviation of 1 (as in T5), else 1.
+        """
+        return float(self.dim**-0.5) if self.position.std == 1.0 else 1.0
 
     @property
     def table(self) -> nn.Embedding:
@@ -86,6 +112,11 @@ class Embedder(nn.Module):
         if not isinstance(self.content, nn.Embedding):
             raise ValueError(
                 "tied=True shares the lookup table, which this tokenizer's own embedder does not have; use tied=False"
+            )
+        if self.projection is not None:
+            raise ValueError(
+                f"tied=True shares the lookup table, which is narrower than the hidden states ({self.embedding_dim} of "
+                f"{self.dim}); use tied=False"
             )
         if self.position.num_position_channels:
             raise ValueError(

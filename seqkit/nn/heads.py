@@ -1,4 +1,4 @@
-"""Heads, from hidden states to predictions. Pooling happens here, so no [CLS] token shifts positions.
+"""Heads, from hidden states to predictions. Pooling happens here, so no class token is needed.
 
 b batch · n tokens · d width · k outputs
 """
@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import Literal
 
+import torch
+import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
-Pool = Literal["mean", "sum", "max", "last"]
+Pool = Literal["mean", "sum", "max", "last", "first"]
 
 
 class TokenHead(nn.Module):
@@ -31,24 +33,25 @@ class TokenHead(nn.Module):
 class TiedHead(nn.Module):
     """Logits by the vocabulary's own embedding table (tied weights; Press and Wolf 2017): [b n d] → [b n vocabulary].
 
-    std: of the table's entries. Where it is large the logits are divided by sqrt(d), as in T5, so that they start at
-    about 1.
+    scale: of the hidden states before the product; d^-0.5 where the table's entries are about 1, so that the logits are
+    too (T5; Raffel et al. 2020). bias: whether each id has one (BERT).
     """
 
-    def __init__(self, table: nn.Embedding, std: float):
+    def __init__(self, table: nn.Embedding, *, scale: float = 1.0, bias: bool = False):
         super().__init__()
-        self.table = table
-        self.scale = min(1.0, 1 / (std * table.embedding_dim**0.5))
+        self.table, self.scale = table, scale
+        self.bias = nn.Parameter(torch.zeros(table.num_embeddings)) if bias else None
 
     def forward(self, hidden: Tensor, valid: Tensor) -> Tensor:
         """Logits [b n vocabulary]; those of padded tokens mean nothing."""
-        return nn.functional.linear(hidden * self.scale if self.scale < 1 else hidden, self.table.weight)
+        return F.linear(hidden if self.scale == 1 else hidden * self.scale, self.table.weight, self.bias)
 
 
 class SequenceHead(nn.Module):
     """Pool the real tokens, then a linear layer: [b n d] → [b k].
 
-    pool: "mean", "sum" (for quantities that add up over tokens), "max" or "last" (for causal backbones).
+    pool: "mean", "sum" (for quantities that add up over tokens), "max", "last" (for causal backbones) or "first" (a
+    class token).
     """
 
     def __init__(self, dim: int, num_outputs: int, *, pool: Pool = "mean"):
@@ -69,10 +72,12 @@ def pooled(hidden: Tensor, valid: Tensor, pool: Pool) -> Tensor:
     if pool == "max":
         return hidden.masked_fill(~real, float("-inf")).amax(dim=1)
     if pool == "last":
-        return hidden[range(len(hidden)), valid.sum(dim=1) - 1]
+        return hidden[torch.arange(len(hidden), device=hidden.device), valid.sum(dim=1) - 1]
+    if pool == "first":
+        return hidden[:, 0]  # sequences are padded on the right
     total = hidden.masked_fill(~real, 0.0).sum(dim=1)
     if pool == "sum":
         return total
     if pool == "mean":
         return total / real.sum(dim=1)
-    raise ValueError(f"pool={pool!r}; it is one of 'mean', 'sum', 'max', 'last'")
+    raise ValueError(f"pool={pool!r}; it is one of 'mean', 'sum', 'max', 'last', 'first'")

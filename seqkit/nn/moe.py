@@ -37,7 +37,7 @@ class MixtureOfExperts(PaddingAwareMLP, AuxiliaryLoss):
     Dropless: an expert processes all tokens that are routed to it. A capacity would let batch mates push a token out.
     Gates: softmax over all experts, divided by its sum over the chosen, which is Mixtral's softmax over the chosen.
     With one chosen that would be 1 and the router would get no gradient: there it is the probability itself (Switch,
-    equation 2).
+    equation 2). normalize_gates: False: it is for any top_k (`norm_topk_prob` of Qwen3; Qwen team 2025).
     expert: `dim -> nn.Module` on [t d], where t may be 0. aux_loss_weight: of the load-balancing loss (Switch: 0.01).
     Raises ValueError for fewer experts than top_k, a top_k below 1, a negative weight, or experts that fail on no
     tokens.
@@ -51,6 +51,7 @@ class MixtureOfExperts(PaddingAwareMLP, AuxiliaryLoss):
         top_k: int = 2,
         expert: Callable[[int], nn.Module] = MLP,
         aux_loss_weight: float = 0.01,
+        normalize_gates: bool = True,
     ):
         super().__init__()
         if top_k < 1 or num_experts < top_k:
@@ -61,6 +62,7 @@ class MixtureOfExperts(PaddingAwareMLP, AuxiliaryLoss):
         if not aux_loss_weight >= 0:
             raise ValueError(f"aux_loss_weight={aux_loss_weight} weighs a loss; make it 0 or more")
         self.top_k, self.aux_loss_weight = top_k, aux_loss_weight
+        self.normalize_gates = normalize_gates and top_k > 1
         self.router = nn.Linear(dim, num_experts, bias=False)
         self.experts = nn.ModuleList(expert(dim) for _ in range(num_experts))
         try:
@@ -101,7 +103,7 @@ class MixtureOfExperts(PaddingAwareMLP, AuxiliaryLoss):
             scores = self.router(x.to(self.router.weight.dtype))
         probabilities = scores.softmax(dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32))
         gates, chosen = probabilities.topk(self.top_k, dim=-1)
-        if self.top_k > 1:
+        if self.normalize_gates:
             gates = gates / reduce(gates, "t k -> t 1", "sum")
         self._routed = (probabilities if self.training else probabilities.detach(), chosen)
         return gates, chosen

@@ -5,6 +5,8 @@ b batch · n tokens · d width
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -18,12 +20,19 @@ class Residual(InheritedDropout):
     dropout: of the branch's entries; None: the backbone's. drop_path: probability that an example skips the branch
     (stochastic depth; Huang et al. 2016; timm's `DropPath`), growing linearly from 0 in the first layer to this in the
     last, as there. layer_scale: initial value of a learned factor per channel (Touvron et al. 2021, CaiT, section 2.1);
-    None: no factor.
+    None: no factor. norm: `dim -> nn.Module`, of the branch's output before all of these (Gemma 2, OLMo 2; Liu et al.
+    2022, Swin v2, section 3.2: res-post-norm); None: none.
     Raises ValueError for probabilities outside [0, 1).
     """
 
     def __init__(
-        self, dim: int, *, dropout: float | None = None, drop_path: float = 0.0, layer_scale: float | None = None
+        self,
+        dim: int,
+        *,
+        dropout: float | None = None,
+        drop_path: float = 0.0,
+        layer_scale: float | None = None,
+        norm: Callable[[int], nn.Module] | None = None,
     ):
         super().__init__(dropout)
         check_probability("drop_path", drop_path)
@@ -34,9 +43,12 @@ class Residual(InheritedDropout):
 
             self.drop_path = DropPath(drop_path)
         self.scale = nn.Parameter(torch.full((dim,), float(layer_scale))) if layer_scale is not None else None
+        self.norm = norm(dim) if norm is not None else None
 
     def forward(self, x: Tensor, branch: Tensor) -> Tensor:
         """x, branch: [b n d]."""
+        if self.norm is not None:
+            branch = self.norm(branch)
         if self.dropout:
             branch = F.dropout(branch, self.dropout, self.training)
         if self.scale is not None:

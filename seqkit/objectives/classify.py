@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from seqkit.errors import DataError
-from seqkit.interfaces import IGNORE, LossOutput, ModelInput, Objective, TokenBatch
+from seqkit.interfaces import IGNORE, LossOutput, ModelInput, Objective, TokenBatch, TokenSpec
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.heads import Pool, SequenceHead, TokenHead
 from seqkit.objectives.losses import cross_entropy, frequencies
@@ -22,8 +22,8 @@ class Classify(Objective):
     """Classification: cross-entropy of class labels, in nats; tokens labelled IGNORE (-100) are left out.
 
     level: "sequence" or "token". pool: how a sequence's hidden states become one vector.
-    label_smoothing: share of the target spread over all classes (Szegedy et al. 2016, section 7), in training and in
-    evaluation.
+    label_smoothing: share of the target spread over all classes (Szegedy et al. 2016, section 7), in training
+    alone; the loss of an evaluation is the plain one.
     """
 
     needs_labels = True
@@ -40,6 +40,8 @@ class Classify(Objective):
 
     def fit(self, labels: Sequence[Any], names: Sequence[str] | None) -> None:
         """Learn the names of the classes, or, without names, their number."""
+        if any(torch.as_tensor(label).is_floating_point() for label in labels):
+            raise DataError("the targets are numbers; Classify needs class names, use Regress")
         highest = max((int(torch.as_tensor(label).max()) for label in labels), default=-1)
         if names is None:
             names = [str(i) for i in range(highest + 1)]
@@ -74,7 +76,7 @@ class Classify(Objective):
         if label is None or label.shape != shape or label.is_floating_point():
             got = "none" if label is None else f"{list(label.shape)} {label.dtype}"
             raise DataError(f"labels are {got}; classification of each {self.level} needs integers {list(shape)}")
-        known = label[label != IGNORE]
+        known = label[label != IGNORE] if label.device.type == "cpu" else label[:0]  # an accelerator would wait
         if len(known) and not 0 <= int(known.min()) <= int(known.max()) < len(self.names):
             raise DataError(
                 f"labels run from {int(known.min())} to {int(known.max())}; "
@@ -82,15 +84,15 @@ class Classify(Objective):
             )
         return ModelInput(batch, None, label)
 
-    def loss(self, prediction: Tensor, target: Tensor) -> LossOutput:
+    def loss(self, prediction: Tensor, target: Tensor, *, training: bool = False) -> LossOutput:
         """Cross-entropy of logits [b k] or [b n k], summed over the targets that are not IGNORE."""
-        return cross_entropy(prediction, target, self.label_smoothing)
+        return cross_entropy(prediction, target, label_smoothing=self.label_smoothing, training=training)
 
-    def baseline(self, targets: Sequence[Tensor]) -> Callable[[Tensor], Tensor]:
+    def baseline(self, targets: Sequence[Tensor], spec: TokenSpec) -> Callable[[Tensor], Tensor]:
         """The training frequencies of the classes."""
         return frequencies(targets, len(self.names))
 
-    def metrics(self) -> dict[str, Any]:
+    def metrics(self, spec: TokenSpec) -> dict[str, Any]:
         """Accuracy."""
         from seqkit.objectives.metrics import Accuracy
 

@@ -15,18 +15,20 @@ from torch import Tensor
 from seqkit.interfaces import IGNORE, LossOutput
 
 
-def cross_entropy(logits: Tensor, target: Tensor, label_smoothing: float = 0.0) -> LossOutput:
+def cross_entropy(
+    logits: Tensor, target: Tensor, *, label_smoothing: float = 0.0, training: bool = False
+) -> LossOutput:
     """Cross-entropy of logits [... v], in nats, summed over the targets [...] that are not IGNORE.
 
-    `preds` are the likeliest ids.
+    label_smoothing: in training alone; the loss of an evaluation is the plain one. `preds` are the likeliest ids.
     """
     logits, target = rearrange(logits, "... v -> (...) v"), rearrange(target, "... -> (...)")
     known = target != IGNORE
-    loss = F.cross_entropy(
-        logits.float(), target, reduction="sum", ignore_index=IGNORE, label_smoothing=label_smoothing
-    )
-    preds = logits.detach().argmax(dim=-1)
-    return LossOutput(loss, known.sum(), preds[known], target[known])
+    smoothing = label_smoothing if training else 0.0
+    loss = F.cross_entropy(logits.float(), target, reduction="sum", ignore_index=IGNORE, label_smoothing=smoothing)
+    if training:
+        return LossOutput(loss, known.sum())
+    return LossOutput(loss, known.sum(), logits.detach().argmax(dim=-1)[known], target[known])
 
 
 def frequencies(targets: Sequence[Tensor], num_classes: int) -> Callable[[Tensor], Tensor]:

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqkit.interfaces import IGNORE, LossOutput, ModelInput, Objective, TokenBatch
+from seqkit.interfaces import IGNORE, LossOutput, ModelInput, Objective, TokenBatch, TokenSpec
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.heads import TokenHead
 from seqkit.objectives.losses import cross_entropy, frequencies
@@ -35,13 +35,11 @@ class Masked(Objective):
         if not 0 < fraction < 1:
             raise ValueError(f"fraction={fraction} should lie between 0 and 1, without both")
         self.fraction = fraction
-        self._ids, self._size = True, 0
 
     def head(self, embedder: nn.Module) -> nn.Module:
         """Logits [b n v] over the vocabulary, or features [b n f]."""
         assert isinstance(embedder, Embedder)
-        self._ids, self._size = embedder.spec.ids, embedder.spec.vocab_size or embedder.spec.num_features
-        return TokenHead(embedder.dim, self._size)
+        return TokenHead(embedder.dim, embedder.spec.vocab_size or embedder.spec.num_features)
 
     def prepare(self, batch: TokenBatch, label: Tensor | None) -> ModelInput:
         """Draws the masked tokens from torch's global generator, which evaluation seeds, so that they repeat."""
@@ -49,29 +47,32 @@ class Masked(Objective):
         rank = noise.argsort(dim=1).argsort(dim=1)
         num_masked = (batch.valid.sum(dim=1, keepdim=True) * self.fraction).round().clamp(min=1)
         masked = (rank < num_masked) & batch.valid
-        if self._ids:
+        if not batch.content.is_floating_point():
             return ModelInput(batch, masked, batch.content.masked_fill(~masked, IGNORE))
         nothing = torch.full_like(batch.content, torch.nan)
         return ModelInput(batch, masked, torch.where(masked[..., None], batch.content, nothing))
 
-    def loss(self, prediction: Tensor, target: Tensor) -> LossOutput:
+    def loss(self, prediction: Tensor, target: Tensor, *, training: bool = False) -> LossOutput:
         """Loss over the masked tokens; elsewhere the target is IGNORE (ids) or NaN (vectors)."""
-        if self._ids:
-            return cross_entropy(prediction, target)
-        masked = ~target[..., 0].isnan()
-        preds, target = prediction[masked].float(), target[masked]
-        loss = F.mse_loss(preds, target, reduction="none").mean(dim=-1).sum()
-        return LossOutput(loss, masked.sum(), preds.detach(), target)
+        if not target.is_floating_point():
+            return cross_entropy(prediction, target, training=training)
+        masked, prediction = ~target[..., 0].isnan(), prediction.float()
+        # unmasked tokens differ by zero: no selection, which an accelerator would wait for
+        right = torch.where(masked[..., None], target, prediction.detach())
+        loss = F.mse_loss(prediction, right, reduction="none").mean(dim=-1).sum()
+        if training:
+            return LossOutput(loss, masked.sum())
+        return LossOutput(loss, masked.sum(), prediction.detach()[masked], target[masked])
 
-    def baseline(self, targets: Sequence[Tensor]) -> Callable[[Tensor], Tensor]:
+    def baseline(self, targets: Sequence[Tensor], spec: TokenSpec) -> Callable[[Tensor], Tensor]:
         """Ids: the training frequencies. Vectors: the mean of the training tokens."""
-        if self._ids:
-            return frequencies(targets, self._size)
+        if spec.ids:
+            return frequencies(targets, spec.vocab_size)
         mean = torch.cat([target[~target[..., 0].isnan()] for target in targets]).mean(dim=0)
         return lambda target: mean.expand_as(target)
 
-    def metrics(self) -> dict[str, Any]:
+    def metrics(self, spec: TokenSpec) -> dict[str, Any]:
         """Ids: accuracy. Vectors: explained share of the variance of the masked tokens (R²)."""
         from seqkit.objectives.metrics import Accuracy, R2Score
 
-        return {"accuracy": Accuracy()} if self._ids else {"explained": R2Score()}
+        return {"accuracy": Accuracy()} if spec.ids else {"explained": R2Score()}

@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from seqkit.errors import DataError
-from seqkit.interfaces import IGNORE, LossOutput, ModelInput, Objective, TokenBatch
+from seqkit.interfaces import IGNORE, LossOutput, ModelInput, Objective, TokenBatch, TokenSpec
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.heads import TiedHead, TokenHead
 from seqkit.objectives.losses import cross_entropy, frequencies
@@ -30,17 +30,15 @@ class NextToken(Objective):
 
     def __init__(self, *, tied: bool = False, bias: bool = True):
         self.tied, self.bias = tied, bias
-        self._vocab_size = 0
 
     def head(self, embedder: nn.Module) -> nn.Module:
         """Logits [b n v] over the vocabulary."""
         assert isinstance(embedder, Embedder)
         if not embedder.spec.ids:
             raise ValueError("NextToken predicts ids, but these tokens are vectors; use Masked, Classify or Regress")
-        self._vocab_size = embedder.spec.vocab_size
         if not self.tied:
             return TokenHead(embedder.dim, embedder.spec.vocab_size, bias=self.bias)
-        return TiedHead(embedder.table, embedder.position.std)
+        return TiedHead(embedder.table, scale=embedder.logit_scale)
 
     def prepare(self, batch: TokenBatch, label: Tensor | None) -> ModelInput:
         """Input: all columns but the last; target: all but the first."""
@@ -60,15 +58,15 @@ class NextToken(Objective):
         )
         return ModelInput(inputs, None, target)
 
-    def loss(self, prediction: Tensor, target: Tensor) -> LossOutput:
+    def loss(self, prediction: Tensor, target: Tensor, *, training: bool = False) -> LossOutput:
         """Cross-entropy of logits [b n v], summed over the targets [b n] that are not IGNORE."""
-        return cross_entropy(prediction, target)
+        return cross_entropy(prediction, target, training=training)
 
-    def baseline(self, targets: Sequence[Tensor]) -> Callable[[Tensor], Tensor]:
+    def baseline(self, targets: Sequence[Tensor], spec: TokenSpec) -> Callable[[Tensor], Tensor]:
         """The training frequencies of the tokens."""
-        return frequencies(targets, self._vocab_size)
+        return frequencies(targets, spec.vocab_size)
 
-    def metrics(self) -> dict[str, Any]:
+    def metrics(self, spec: TokenSpec) -> dict[str, Any]:
         """Accuracy of the likeliest next token."""
         from seqkit.objectives.metrics import Accuracy
 

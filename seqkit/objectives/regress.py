@@ -14,7 +14,7 @@ from einops import rearrange
 from torch import Tensor, nn
 
 from seqkit.errors import DataError
-from seqkit.interfaces import LossOutput, ModelInput, Objective, TokenBatch
+from seqkit.interfaces import LossOutput, ModelInput, Objective, TokenBatch, TokenSpec
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.heads import Pool, SequenceHead, TokenHead
 
@@ -98,19 +98,23 @@ class Regress(Objective):
             raise DataError(f"labels are {got}; regression of each {self.level} needs numbers {shape}")
         return ModelInput(batch, None, label.float())
 
-    def loss(self, prediction: Tensor, target: Tensor) -> LossOutput:
+    def loss(self, prediction: Tensor, target: Tensor, *, training: bool = False) -> LossOutput:
         """Error of standardised predictions [b k] or [b n k], summed over the targets that are not NaN."""
         mean, std = (prediction.new_tensor(x, dtype=torch.float32) for x in (self.mean, self.std))
         known = ~target.isnan()
-        standardised = ((target - mean) / std)[known]
-        loss = self._error(prediction.float()[known], standardised, reduction="sum")
-        return LossOutput(loss, known.sum(), (prediction.detach().float() * std + mean)[known], target[known])
+        prediction = prediction.float()
+        # unknown targets differ by zero: no selection, which an accelerator would wait for
+        standardised = torch.where(known, (target - mean) / std, prediction.detach())
+        loss = self._error(prediction, standardised, reduction="sum")
+        if training:
+            return LossOutput(loss, known.sum())
+        return LossOutput(loss, known.sum(), (prediction.detach() * std + mean)[known], target[known])
 
-    def baseline(self, targets: Sequence[Tensor]) -> Callable[[Tensor], Tensor]:
+    def baseline(self, targets: Sequence[Tensor], spec: TokenSpec) -> Callable[[Tensor], Tensor]:
         """The mean of the training targets, which is zero when standardised."""
         return torch.zeros_like
 
-    def metrics(self) -> dict[str, Any]:
+    def metrics(self, spec: TokenSpec) -> dict[str, Any]:
         """Root mean squared and mean absolute error, in the target's unit."""
         from torchmetrics import MeanAbsoluteError, MeanSquaredError
 

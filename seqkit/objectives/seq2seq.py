@@ -94,7 +94,7 @@ class Seq2Seq(Objective):
         assert isinstance(embedder, Embedder)
         if not self.tied:
             return TokenHead(embedder.dim, embedder.spec.vocab_size)
-        return TiedHead(embedder.table, embedder.position.std)
+        return TiedHead(embedder.table, scale=embedder.logit_scale)
 
     def prepare(self, batch: TokenBatch, label: Tensor | None) -> ModelInput:
         """Input: bos and the first reference, beside the source; target: that reference and eos, [b 1 + t]."""
@@ -105,7 +105,8 @@ class Seq2Seq(Objective):
             )
         first = label[:, 0]
         lengths = (first != IGNORE).sum(dim=1)
-        first = first[:, : int(lengths.max())]
+        if first.device.type == "cpu":  # an accelerator would wait for the length
+            first = first[:, : int(lengths.max())]
         target = nn.functional.pad(first, [0, 1], value=IGNORE)
         target[torch.arange(len(target), device=target.device), lengths] = self.eos_id
         ids, valid = nn.functional.pad(first.clamp(min=0), [1, 0], value=self.bos_id), target != IGNORE
@@ -113,15 +114,15 @@ class Seq2Seq(Objective):
         positions = repeat(index, "t -> b t 1", b=len(ids))
         return ModelInput(TokenBatch(ids.masked_fill(~valid, 0), positions, valid, source=batch), None, target)
 
-    def loss(self, prediction: Tensor, target: Tensor) -> LossOutput:
+    def loss(self, prediction: Tensor, target: Tensor, *, training: bool = False) -> LossOutput:
         """Cross-entropy of logits [b t v], summed over the targets [b t] that are not IGNORE."""
-        return cross_entropy(prediction, target, self.label_smoothing if prediction.requires_grad else 0.0)
+        return cross_entropy(prediction, target, label_smoothing=self.label_smoothing, training=training)
 
-    def baseline(self, targets: Sequence[Tensor]) -> Callable[[Tensor], Tensor]:
+    def baseline(self, targets: Sequence[Tensor], spec: TokenSpec) -> Callable[[Tensor], Tensor]:
         """The training frequencies of the tokens."""
-        return frequencies(targets, self.target_spec.vocab_size)
+        return frequencies(targets, spec.vocab_size)
 
-    def metrics(self) -> dict[str, Any]:
+    def metrics(self, spec: TokenSpec) -> dict[str, Any]:
         """Accuracy of the likeliest next token, given the tokens before it in the reference."""
         from seqkit.objectives.metrics import Accuracy
 

@@ -95,6 +95,10 @@ from seqkit.nn.position.bias
   T5Bias | a learned bias per bucket of distances | text of any length, as T5
 from seqkit.nn.position.relative
   RelativeEmbedding | a learned vector per distance | short sequences (Shaw et al.)
+== rotary_scaling
+from seqkit.nn.position.rotary
+  LinearScaling | all frequencies divided by a factor | longer sequences (Gemma 3)
+  LLaMA3Scaling | low frequencies divided, high ones kept | longer sequences (LLaMA 3.1)
 == block
 from seqkit.nn.block
   PreNormBlock | norm before attention and MLP | the default: trains without warm-up
@@ -197,7 +201,7 @@ from torch.optim.lr_scheduler
   * PolynomialLR StepLR
 """
 """A row a component: name (or name=Class) | what it is | when to use it. Rows with * name classes of torch as they are;
-optimisers and schedules of torch are called by their full name, since ours have the short ones."""
+optimizers and schedules of torch are called by their full name, since ours have the short ones."""
 
 
 def _read(table: str) -> dict[str, list[Component]]:

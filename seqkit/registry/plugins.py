@@ -15,7 +15,8 @@ def import_plugins(files: Sequence[Path]) -> None:
 
     for file in files:
         if not file.is_file():
-            raise UsageError(f"--plugin {file} is no file")
+            what = "a folder" if file.is_dir() else "no file"
+            raise UsageError(f"--plugin {file} is {what}; give a Python file that registers components")
         if file.suffix != ".py" or not file.stem.isidentifier():
             raise UsageError(f"--plugin {file} should be a file whose name could be imported, such as my_components.py")
         taken = importlib.util.find_spec(file.stem)
@@ -28,6 +29,6 @@ def import_plugins(files: Sequence[Path]) -> None:
         sys.modules[file.stem] = module
         try:
             spec.loader.exec_module(module)
-        except Exception as error:  # it is the user's own code: whatever it raises
+        except (Exception, SystemExit) as error:  # it is the user's own code: whatever it raises
             del sys.modules[file.stem]
             raise UsageError(f"--plugin {file} does not run: {type(error).__name__}: {error}") from error

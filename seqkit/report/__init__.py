@@ -1,0 +1,1 @@
+"""Pictures, tables and pages: reports of runs, attention maps, learning curves; one renderer per modality."""

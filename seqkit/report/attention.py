@@ -29,7 +29,7 @@ from seqkit.runs.run import data_module
 from seqkit.runs.trained_model import TrainedModel, load
 
 MAX_TOKENS = 64
-"""A longer text is cut to so many tokens; a picture could not show more."""
+"""A text is cut to at most this many tokens; a picture could not show more."""
 
 MAX_VECTORS = 512
 """The same for sequences of vectors, such as sound."""
@@ -229,8 +229,8 @@ def _heatmap_note(stack: str, uniform: float, *, signed: bool) -> str:
     if signed:
         return f"{note}Weights of mixtures of keys: they may be below 0 (red) and have no entropy, and no rollout."
     return (
-        f"{note}Each row sums to 1. Above each head stands its entropy, the mean over queries: 0 nats if each attends "
-        f"to one key, {uniform:.2f} for uniform attention."
+        f"{note}Each row sums to 1. Above each head its entropy is printed, the mean over queries: 0 nats if each "
+        f"attends to one key, {uniform:.2f} for uniform attention."
     )
 
 

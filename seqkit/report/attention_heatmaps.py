@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from seqkit.report.figures import STYLE, new_figure
 
 MAX_NAMED = 40
-"""Up to so many tokens each is named beside a heatmap; of more, every tenth is numbered. Bare numbers: half as many."""
+"""At most this many tokens are named beside a heatmap; of more, every tenth is numbered. Bare numbers: half as many."""
 
 MAX_WIDTH = 24.0
 """Inches. Where named tokens would make the figure wider, they are numbered."""

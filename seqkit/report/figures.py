@@ -40,12 +40,12 @@ STYLE: dict[Any, Any] = {
 """`with rc_context(STYLE)` around all that draws. Text is never mathematics: class names may hold a dollar sign."""
 
 MAX_NAMED = 20
-"""Up to so many classes a confusion matrix writes names and numbers."""
+"""A confusion matrix of at most this many classes has names and numbers."""
 
 
 @dataclass(frozen=True)
 class Series:
-    """A curve. x: [s] optimiser steps. y: [s]. label: what the legend says."""
+    """A curve. x: [s] optimizer steps. y: [s]. label: what the legend says."""
 
     x: Sequence[float]
     y: Sequence[float]
@@ -62,7 +62,7 @@ def new_figure(
 
 @rc_context(STYLE)
 def curves(series: Sequence[Series], *, unit: str, baseline: float | None = None) -> Figure:
-    """Curves over optimiser steps, the constant baseline's value as a dashed line. unit: label of the vertical axis."""
+    """Curves over optimizer steps, the constant baseline's value as a dashed line. unit: label of the vertical axis."""
     figure, (axes,) = new_figure(4.6, 2.7)
     for one, color in zip(series, (BLUE, VERMILION, GREEN, PURPLE)):
         marker = "o" if len(one.x) < 3 else None
@@ -72,7 +72,7 @@ def curves(series: Sequence[Series], *, unit: str, baseline: float | None = None
             axes.plot(*_running_mean(one), color=color)
     if baseline is not None:
         axes.axhline(baseline, color=INK, linestyle="--", linewidth=1, label="constant baseline (test)")
-    axes.set(xlabel="optimiser steps", ylabel=unit)
+    axes.set(xlabel="optimizer steps", ylabel=unit)
     axes.legend()
     return figure
 

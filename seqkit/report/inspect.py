@@ -9,23 +9,28 @@ from typing import Any
 from rich.console import Console
 
 from seqkit.config import build
+from seqkit.errors import UsageError
 from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
 from seqkit.report.figures import png
 from seqkit.report.modality import find_renderer
 from seqkit.runs.run import data_module
 
 MAX_CHARACTERS = 4000
-"""Of a document that training cuts into windows, so many are encoded: more than is drawn of it."""
+"""At most this many of a document that training cuts into windows are encoded: more than is drawn of it."""
 
 ENOUGH_TOKENS = 12
-"""An example of so many tokens is looked for among some twenty; if none has, the first is taken."""
+"""The first of some twenty examples with at least this many tokens is drawn; if none has, the first of all."""
 
 
 def inspect(config: Mapping[str, Any], path: Path) -> Path:
     """Draw a training example of a complete configuration as tokens, into a PNG at `path`.
 
-    Also prints a short description. Raises DataError or UsageError as training would.
+    Also prints a short description. Raises DataError or UsageError as training would, and UsageError where the
+    picture's folder is a file.
     """
+    for folder in path.parents:
+        if folder.exists() and not folder.is_dir():
+            raise UsageError(f"{folder} is a file; give a folder for the picture")
     raw, tokenizer, tokens = _example(config)
     for line in describe(tokenizer, tokens):
         Console(highlight=False, markup=False).print(line, soft_wrap=True)

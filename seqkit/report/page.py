@@ -39,7 +39,7 @@ class RunReport:
 def write_report(folder: Path) -> Path:
     """Write `report.html` into a run's folder: metrics beside the baseline, learning curves, samples, configuration.
 
-    Beside it stands `summary.html`, which the trained model shows in a notebook. Returns the report's path.
+    `summary.html`, which the trained model shows in a notebook, is written beside it. Returns the report's path.
     The data set may be absent: the page then says so and goes without samples of it.
     Raises UsageError if the folder is no finished run; DataError if its weights are damaged.
     """

@@ -28,7 +28,7 @@ from seqkit.report.modality import Renderer, find_renderer
 from seqkit.runs.trained_model import TrainedModel
 
 MAX_EXAMPLES = 2000
-"""So many test examples at most stand behind a confusion matrix or a scatter plot."""
+"""A confusion matrix or a scatter plot shows at most this many test examples."""
 
 NUM_SHOWN = 8
 NUM_SHOWN_TEXTS = 3
@@ -130,8 +130,8 @@ def _(objective: Regress, trained: TrainedModel, data: DataModule | None) -> lis
         objective.loss(prediction, objective.prepare(batch, label).target)
         for batch, label, prediction in _predictions(trained, data)
     ]
-    target = torch.cat([output.target for output in outputs]).numpy()
-    preds = torch.cat([output.preds for output in outputs]).numpy()
+    target = torch.cat([output.target for output in outputs if output.target is not None]).numpy()
+    preds = torch.cat([output.preds for output in outputs if output.preds is not None]).numpy()
     rmse = float(np.sqrt(np.mean((target - preds) ** 2)))
     largest = float(np.abs(target - preds).max())
     note = f"{len(target):,} test targets; the largest error is {largest:.3g}."

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 import platform
+import shutil
 import time
-from collections.abc import Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -22,12 +23,12 @@ from seqkit.config import Built, build, complete, to_yaml
 from seqkit.data.module import DataModule
 from seqkit.errors import DataError, UsageError
 from seqkit.files import write_atomic, write_json
-from seqkit.interfaces import Objective, Tokenizer
+from seqkit.interfaces import Objective, Tokenizer, TokenSpec
 from seqkit.model import Model
 from seqkit.runs.trained_model import load
 from seqkit.training.checkpoint import save_weights
 from seqkit.training.silence import silence_lightning
-from seqkit.training.trainer import count_steps, make_trainer, train
+from seqkit.training.trainer import TrainerSettings, count_steps, make_trainer, train
 
 log = logging.getLogger("seqkit")
 
@@ -37,7 +38,8 @@ PACKAGES = ("seqkit", "torch", "torchvision", "torchaudio", "timm", "pytorch-lig
 def run(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Train what a complete configuration describes, test it, and fill `folder`, which must not exist yet.
 
-    Stopped by Ctrl-C or SIGTERM, it keeps and tests the weights so far. Returns the summary.
+    Stopped by Ctrl-C or SIGTERM, it keeps and tests the weights so far; where it fails before the first optimizer
+    step, it leaves no folder behind. Returns the summary.
     Raises DataError, UsageError (a component refused) or DivergedError, each with one line.
     """
     import pytorch_lightning as pl
@@ -51,8 +53,10 @@ def run(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         raise UsageError(f"seed is {seed}; give 0 to {2**32 - 1}")
     if folder.exists():
         raise UsageError(f"{folder} exists already, and a run is never overwritten; give another --out")
+    _check_one_device(config["trainer"])
     pl.seed_everything(seed, verbose=False)
     built = build(config)
+    TrainerSettings.of(built.trainer)  # refuses before any data is read
     model, data = _model_and_data(built, seed)
     tokenizer, objective = data.tokenizer, data.objective
     # all splits are encoded here: a fault in the test split is better found before training than after it
@@ -65,14 +69,9 @@ def run(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         callbacks=callbacks,
         default_root_dir=folder,
     )
-
-    try:
-        folder.mkdir(parents=True)
-    except OSError as error:
-        raise UsageError(f"the run folder {folder} cannot be made ({error.strerror}); give another --out") from error
-    write_atomic(folder / "config.yaml", to_yaml(dict(config)).encode())
-    write_json(folder / "state.json", {"tokenizer": tokenizer.state(), "objective": objective.state()})
-    with silence_lightning(), _logging_to(folder / "log.txt"):
+    with _new(folder, trainer), silence_lightning(), _logging_to(folder / "log.txt"):
+        write_atomic(folder / "config.yaml", to_yaml(dict(config)).encode())
+        write_json(folder / "state.json", {"tokenizer": tokenizer.state(), "objective": objective.state()})
         log.info("recipe %s, %s parameters, seed %d", config["recipe"], f"{model.num_parameters:,}", seed)
         module = TrainingModule(
             model,
@@ -94,7 +93,7 @@ def run(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
             "metrics": metrics,
             "num_test": len(loaders[2].examples),
             **({} if data.limit is None else {"limit": data.limit}),
-            "baseline": _baseline(objective, data),
+            "baseline": _baseline(objective, model.spec, data),
             "num_parameters": model.num_parameters,
             "extents": data.extents(),
             "tokens_seen": module.tokens_seen,
@@ -108,6 +107,18 @@ def run(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         write_json(folder / "summary.json", summary)
         log.info("done in %.0f s: %s", seconds, ", ".join(f"{k} {v:.4f}" for k, v in metrics.items()))
     return summary
+
+
+def _check_one_device(settings: Mapping[str, Any]) -> None:
+    """Raise UsageError for several devices: each would be a process that makes a run folder of its own."""
+    devices = settings["devices"]
+    several = len(devices) > 1 if isinstance(devices, list) else str(devices).isdigit() and int(devices) > 1
+    several = several or (devices == "auto" and settings["accelerator"] != "cpu" and torch.cuda.device_count() > 1)
+    if several or settings["num_nodes"] != 1:
+        raise UsageError(
+            f"trainer.devices is {devices} and trainer.num_nodes {settings['num_nodes']}; "
+            "a run takes one device so far: give --trainer.devices 1"
+        )
 
 
 def evaluate(folder: Path, split: str) -> dict[str, float]:
@@ -178,22 +189,46 @@ def _evaluate(trainer: Any, module: Any, data: DataModule, split: str) -> dict[s
     return {name.removeprefix(f"{split}/"): float(value) for name, value in metrics.items()}
 
 
-def _baseline(objective: Objective, data: DataModule) -> dict[str, float]:
+def _baseline(objective: Objective, spec: TokenSpec, data: DataModule) -> dict[str, float]:
     """Metrics of the best constant prediction, fitted on the training targets, on the test split."""
     from seqkit.objectives.metrics import MeanLoss
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        constant = objective.baseline([objective.prepare(*batch).target for batch in data.train_dataloader()])
-        metrics: dict[str, Any] = {"loss": MeanLoss(), **objective.metrics()}
+        constant = objective.baseline([objective.prepare(*batch).target for batch in data.train_dataloader()], spec)
+        metrics: dict[str, Any] = {"loss": MeanLoss(), **objective.metrics(spec)}
         for batch in data.test_dataloader():
             target = objective.prepare(*batch).target
             output = objective.loss(constant(target), target)
             metrics["loss"].update(output.loss, output.count)
             for name, metric in metrics.items():
-                if name != "loss" and output.target.numel():
+                if name != "loss" and output.target is not None and output.target.numel():
                     metric.update(output.preds, output.target)
     return {name: float(metric.compute()) for name, metric in metrics.items()}
+
+
+@contextmanager
+def _new(folder: Path, trainer: Any) -> Iterator[None]:
+    """Make the folder, and remove what was made where the run fails before its first optimizer step."""
+    parents = [path for path in folder.parents if not path.exists()]
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        _remove_empty(parents)
+        raise UsageError(f"the run folder {folder} cannot be made ({error.strerror}); give another --out") from error
+    try:
+        yield
+    except BaseException:
+        if trainer.global_step == 0:
+            shutil.rmtree(folder, ignore_errors=True)
+            _remove_empty(parents)
+        raise
+
+
+def _remove_empty(folders: list[Path]) -> None:
+    for folder in folders:
+        with suppress(OSError):  # not empty: another run has made its folder there
+            folder.rmdir()
 
 
 @contextmanager

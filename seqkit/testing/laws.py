@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from seqkit.interfaces import Adjacency, Backbone, Cache, Embedded, TokenBatch, Tokens, TokenSpec
 from seqkit.nn.embedder import Embedder, default_position
+from seqkit.nn.position.bias import EdgeBias
 
 TOLERANCE = 1e-7
 
@@ -32,9 +33,12 @@ class EmbeddedBackbone(nn.Module):
         super().__init__()
         backbone.check_supported(spec)
         position = default_position(backbone, spec)
-        self.embedder: nn.Module = Embedder(spec, backbone.dim, position=position, num_heads=backbone.num_heads)
-        if isinstance(self.embedder.edge_bias, nn.Parameter):
-            nn.init.normal_(self.embedder.edge_bias)  # it starts at zero, where ignoring it would not be noticed
+        self.embedder: nn.Module = Embedder(spec, backbone.dim, position=position)
+        if spec.num_edge_types:
+            backbone.add_edge_bias(spec.num_edge_types)
+        for module in backbone.modules():
+            if isinstance(module, EdgeBias):
+                nn.init.normal_(module.weight)  # it starts at zero, where ignoring it would not be noticed
         self.spec, self.backbone = spec, backbone
         self.double().eval()
 
@@ -177,9 +181,11 @@ def attends_along_edges(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> 
         influence = _influence(model, x)
         if bool((influence[may_attend] == 0).any()):
             raise AssertionError("a target does not attend to the source of its edge: the gradient is zero")
-        astray = float(influence.masked_fill(reachable, 0.0).max())
-        if astray > TOLERANCE * float(influence.max()):
-            raise AssertionError(f"a token attends to one that no path of edges leads to: the gradient is {astray:.2g}")
+        unreachable = float(influence.masked_fill(reachable, 0.0).max())
+        if unreachable > TOLERANCE * float(influence.max()):
+            raise AssertionError(
+                f"a token attends to one that no path of edges leads to: the gradient is {unreachable:.2g}"
+            )
 
 
 def packed_equals_separate(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:

@@ -29,7 +29,7 @@ LOG_FLOOR = 1e-6
 """Added to the mel energies before the logarithm: about what the rounding of 16-bit samples leaves in a frame."""
 
 _MIN_STD = 1e-2  # a band that varies by less nats is flat; dividing by its spread would magnify rounding
-_MAX_PEAK = 10.0  # +20 dB over full scale: room for augmentation, yet int16 values are noticed
+_MAX_PEAK = 10.0  # +20 dB over full scale: headroom for augmentation, yet int16 values are noticed
 _MAX_KERNEL = 2**24  # entries of a resampling kernel; rates without a common divisor would take gigabytes
 _MAX_RESAMPLERS = 8
 

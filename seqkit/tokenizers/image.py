@@ -71,7 +71,7 @@ class Patches(Tokenizer):
         if image.shape[0] != self.channels:
             raise DataError(
                 f"image {list(image.shape)} has {image.shape[0]} channels, but the tokenizer takes {self.channels}; "
-                f"convert the image, or set channels={image.shape[0]}"
+                f"convert the image, or give --tokenizer.channels {image.shape[0]}"
             )
         if 0 in image.shape:
             raise DataError(f"image is {list(image.shape)} [c H W]; it has no pixels")

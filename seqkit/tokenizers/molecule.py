@@ -105,7 +105,9 @@ def _molecule(chem: Any, raw: Any) -> Any:
             raise DataError(f"rdkit refuses the molecule: {error}; correct it or drop it") from None
         chem.AssignStereochemistry(molecule, cleanIt=True, force=True)
     else:
-        raise DataError(f"{type(raw).__name__} is not a molecule; give a SMILES or an rdkit Mol (None: refused)")
+        raise DataError(
+            f"{'None' if raw is None else type(raw).__name__} is not a molecule; give a SMILES or an rdkit Mol"
+        )
     if molecule.GetNumAtoms() == 0:
         raise DataError(f"the molecule has no atoms ({raw!r}); drop it")
     return molecule

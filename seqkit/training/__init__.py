@@ -1,1 +1,1 @@
-"""Training a run and taking it back: Lightning module, optimisers, checkpoints."""
+"""Training a run and taking it back: Lightning module, optimizers, checkpoints."""

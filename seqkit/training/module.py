@@ -15,14 +15,17 @@ from seqkit.nn.moe import AuxiliaryLoss
 from seqkit.objectives.metrics import MeanLoss
 from seqkit.training.optim import OptimizerFactory, Schedule
 
+CHECK_EVERY = 50
+"""Batches between two looks at the loss on an accelerator."""
+
 LabeledBatch = tuple[TokenBatch, Tensor | None]
 
 
 class TrainingModule(pl.LightningModule):
     """Trains a model for an objective.
 
-    num_steps: optimiser steps of the whole training, for the schedule. seed: of the tokens that evaluation masks.
-    The gradient of an optimiser step is that of the sum of losses over all its micro-batches and devices, divided by
+    num_steps: optimizer steps of the whole training, for the schedule. seed: of the tokens that evaluation masks.
+    The gradient of an optimizer step is that of the sum of losses over all its micro-batches and devices, divided by
     their count of predictions. So micro-batches with unequal numbers of tokens weigh as they would in one big batch.
     """
 
@@ -40,12 +43,16 @@ class TrainingModule(pl.LightningModule):
         self.model, self.objective = model, objective
         self.optimizer, self.schedule, self.num_steps, self.seed = optimizer, schedule, num_steps, seed
         self.metrics = torch.nn.ModuleDict(
-            {split: torch.nn.ModuleDict({"loss": MeanLoss(), **objective.metrics()}) for split in ("valid", "test")}
+            {
+                split: torch.nn.ModuleDict({"loss": MeanLoss(), **objective.metrics(model.spec)})
+                for split in ("valid", "test")
+            }
         )
         self.generation_metrics = torch.nn.ModuleDict(
             {split: torch.nn.ModuleDict(objective.generation_metrics()) for split in ("valid", "test")}
         )
-        self.tokens_seen = 0
+        self._num_tokens: Tensor | int = 0
+        self._finite: Tensor | None = None
         self._count: Tensor | float = 0.0
         self._auxiliary = [module for module in model.modules() if isinstance(module, AuxiliaryLoss)]
 
@@ -53,18 +60,36 @@ class TrainingModule(pl.LightningModule):
         """Raises DivergedError where the loss is not finite."""
         inputs = self.objective.prepare(*batch)
         prediction = self.model(inputs.batch, inputs.masked)
-        output = self.objective.loss(prediction, inputs.target)
-        if not bool(torch.isfinite(output.loss)):
-            raise DivergedError(
-                f"the loss is {float(output.loss.detach())} in step {self.global_step} "
-                f"(batch {index} of epoch {self.current_epoch}); "
-                "lower the learning rate, clip gradients, or look for extreme inputs"
-            )
-        self.tokens_seen += inputs.batch.num_tokens
+        output = self.objective.loss(prediction, inputs.target, training=True)
+        self._check_finite(output.loss.detach(), index)
+        self._num_tokens = self._num_tokens + inputs.batch.valid.sum()
         self._count = self._count + output.count
         mean = output.loss.detach() / output.count.clamp(min=1)
-        self.log("train/loss", mean, batch_size=int(output.count), prog_bar=True)
+        self.log("train/loss", mean, batch_size=len(batch[0]), prog_bar=True)
         return output.loss + output.count * self._aux_loss() if self._auxiliary else output.loss
+
+    def _check_finite(self, loss: Tensor, index: int) -> None:
+        """Raise DivergedError where the loss is not finite: at once on the CPU, else every CHECK_EVERY batches.
+
+        To look at a number makes an accelerator wait for all that was asked of it before.
+        """
+        finite = torch.isfinite(loss)
+        self._finite = finite if self._finite is None else self._finite & finite
+        if loss.device.type != "cpu" and (index + 1) % CHECK_EVERY:
+            return
+        all_finite, self._finite = bool(self._finite), None
+        if not all_finite:
+            since = "" if loss.device.type == "cpu" else f", or one of the {CHECK_EVERY - 1} batches before it,"
+            raise DivergedError(
+                f"the loss is {float(loss)} in step {self.global_step} "
+                f"(batch {index} of epoch {self.current_epoch}{since}); "
+                "lower the learning rate, clip gradients, or look for extreme inputs"
+            )
+
+    @property
+    def tokens_seen(self) -> int:
+        """Real tokens of all training batches so far."""
+        return int(self._num_tokens)
 
     def _aux_loss(self) -> Tensor:
         """Sum of the auxiliary losses of the model's modules, per prediction; their statistics are logged as means.
@@ -110,7 +135,7 @@ class TrainingModule(pl.LightningModule):
         for name, metric in _of_split(self.metrics, split).items():
             if name == "loss":
                 metric.update(output.loss, output.count)
-            elif output.target.numel():
+            elif output.target is not None and output.target.numel():
                 metric.update(output.preds, output.target)
         if generation_metrics := _of_split(self.generation_metrics, split):
             generated = self.objective.predict(self.model, batch[0])
@@ -128,7 +153,7 @@ class TrainingModule(pl.LightningModule):
         return self.objective.decode(self.objective.predict(self.model, batch[0]))
 
     def configure_optimizers(self) -> Any:
-        """The optimiser, and the scheduler of its learning rate, stepped once an optimiser step."""
+        """The optimizer, and the scheduler of its learning rate, stepped once an optimizer step."""
         if self.optimizer is None:
             raise ValueError("this TrainingModule has no optimizer, so it only evaluates; pass one to train")
         optimizer = self.optimizer.build(self.model)

@@ -1,11 +1,12 @@
-"""Optimisers and learning-rate schedules of a recipe: small objects that build torch's own.
+"""Optimizers and learning-rate schedules of a recipe: small objects that build torch's own.
 
-An `OptimizerFactory` builds a `torch.optim.Optimizer` for a model, a `Schedule` an `LRScheduler` for an optimiser.
+An `OptimizerFactory` builds a `torch.optim.Optimizer` for a model, a `Schedule` an `LRScheduler` for an optimizer.
 """
 
 from __future__ import annotations
 
 import inspect
+import logging
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -13,15 +14,20 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.optim.lr_scheduler import LambdaLR, LRScheduler, ReduceLROnPlateau
+from torch.optim.lr_scheduler import LambdaLR, LRScheduler, OneCycleLR, ReduceLROnPlateau
+
+from seqkit.nn.position.base import RelativePosition
+from seqkit.nn.position.bias import EdgeBias
+
+log = logging.getLogger("seqkit")
 
 
 class OptimizerFactory(ABC):
-    """Builds an optimiser for a model's parameters."""
+    """Builds an optimizer for a model's parameters."""
 
     @abstractmethod
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
-        """An optimiser over all trainable parameters of `model`."""
+        """An optimizer over all trainable parameters of `model`."""
 
 
 class AdamW(OptimizerFactory):
@@ -32,8 +38,8 @@ class AdamW(OptimizerFactory):
 
     def __init__(self, lr: float = 1e-3, *, betas: tuple[float, float] = (0.9, 0.99), weight_decay: float = 0.1):
         _not_negative(lr=lr, weight_decay=weight_decay)
-        if not all(0 <= beta < 1 for beta in betas):
-            raise ValueError(f"betas={betas} are decay rates; make each at least 0 and below 1")
+        if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
+            raise ValueError(f"betas={betas} are 2 decay rates; give 2 numbers, each at least 0 and below 1")
         self.lr, self.betas, self.weight_decay = lr, betas, weight_decay
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
@@ -50,7 +56,7 @@ class AdamW(OptimizerFactory):
 
 
 class Muon(OptimizerFactory):
-    """Muon for the backbone's matrices (`torch.optim.Muon`), AdamW for the rest: embeddings, head, biases, norms.
+    """Muon for the backbone's matrices (`torch.optim.Muon`), AdamW for the rest: tables, head, biases, norms.
 
     lr: of Muon, whose updates have the size that AdamW's would (its `match_rms_adamw`). adamw: for the rest.
     ns_steps: Newton-Schulz iterations that make an update nearly orthogonal; fewer are faster and less exact.
@@ -65,16 +71,25 @@ class Muon(OptimizerFactory):
         ns_steps: int = 5,
         adamw: AdamW | None = None,
     ):
-        _not_negative(lr=lr, momentum=momentum, weight_decay=weight_decay)
+        _not_negative(lr=lr, weight_decay=weight_decay)
+        if not 0 <= momentum < 1:
+            raise ValueError(f"momentum={momentum} is a decay rate; make it at least 0 and below 1")
         if not 1 <= ns_steps < 100:
             raise ValueError(f"ns_steps={ns_steps} counts iterations; 5 is usual, 1 to 99 are taken")
+        if not isinstance(adamw, AdamW | None):
+            given = f"torch.optim.{adamw.cls.__name__}" if isinstance(adamw, TorchOptimizer) else type(adamw).__name__
+            raise ValueError(f"adamw is {given}; give seqkit's AdamW, or leave it out")
         self.lr, self.momentum, self.weight_decay, self.ns_steps = lr, momentum, weight_decay, ns_steps
         self.adamw = adamw or AdamW(lr)
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
-        """Both as one optimiser. Raises ValueError if the backbone has no matrix."""
+        """Both as one optimizer. Raises ValueError if the backbone has no matrix."""
         backbone = getattr(model, "backbone", model)
-        matrices = [p for p in _trainable(backbone) if p.ndim == 2]
+        # tables of positions and edge types are looked up, not multiplied: like embeddings they go to AdamW
+        tables = {
+            id(p) for m in backbone.modules() if isinstance(m, RelativePosition | EdgeBias) for p in m.parameters()
+        }
+        matrices = [p for p in _trainable(backbone) if p.ndim == 2 and id(p) not in tables]
         if not matrices:
             raise ValueError("Muon found no matrix in the backbone; use AdamW")
         taken = set(map(id, matrices))
@@ -91,21 +106,50 @@ class Muon(OptimizerFactory):
 
 
 class TorchOptimizer(OptimizerFactory):
-    """An optimiser class of torch (or with its interface) over all trainable parameters, with its keyword arguments.
+    """An optimizer class of torch (or with its interface) over all trainable parameters, with its keyword arguments.
 
-    Raises ValueError where the class refuses them.
+    Raises ValueError where the class refuses them, or cannot make a step with them.
     """
 
     def __init__(self, cls: type[torch.optim.Optimizer], **arguments: Any):
+        _check_flags(cls, arguments)
         self.cls, self.arguments = cls, arguments
         try:  # on a parameter that stands for all, so that a wrong argument is refused before any data is read
-            cls([nn.Parameter(torch.zeros(1, 1))], **arguments)
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise ValueError(f"{cls.__name__} refuses its arguments: {' '.join(str(error).split())}") from error
+            _try(lambda parameters: cls(parameters, **arguments), on_gpu=bool(arguments.get("capturable")))
+        except Exception as error:  # torch checks little: a wrong argument fails wherever it is used first
+            raise _refused(cls, error) from error
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         """One parameter group."""
         return self.cls(_trainable(model), **self.arguments)
+
+
+def _try(build: Callable[[list[nn.Parameter]], torch.optim.Optimizer], *, on_gpu: bool = False) -> None:
+    """Make one step on a parameter that stands for all."""
+    parameter = nn.Parameter(torch.ones(1, 1, device="cuda" if on_gpu and torch.cuda.is_available() else "cpu"))
+    optimizer = build([parameter])
+
+    def closure() -> float:
+        parameter.grad = torch.ones_like(parameter)
+        return 1.0
+
+    optimizer.step(closure)
+
+
+def _check_flags(cls: type, arguments: dict[str, Any]) -> None:
+    """Raise ValueError for a text or number where the class takes true or false: torch looks at its truth alone."""
+    for name, parameter in inspect.signature(cls).parameters.items():
+        hint = parameter.annotation  # text in some of torch's modules
+        is_flag = (hint if isinstance(hint, str) else inspect.formatannotation(hint)) in ("bool", "bool | None")
+        if is_flag and not isinstance(arguments.get(name), bool | None):
+            raise ValueError(f"{cls.__name__} refuses its arguments: {name} is {arguments[name]!r}; give true or false")
+
+
+def _refused(cls: type, error: Exception) -> ValueError:
+    """What to raise, in one line, where a class of torch fails with its arguments."""
+    why = " ".join(str(error).split())
+    told = why if isinstance(error, TypeError | ValueError) and why else f"{type(error).__name__}: {why}".strip(": ")
+    return ValueError(f"{cls.__name__} refuses its arguments: {told}")
 
 
 def _trainable(model: nn.Module) -> list[nn.Parameter]:
@@ -119,16 +163,16 @@ def _not_negative(**values: float) -> None:
 
 
 class CombinedOptimizer(torch.optim.Optimizer):
-    """Several optimisers over disjoint parameters, stepped, scheduled and saved as one."""
+    """Several optimizers over disjoint parameters, stepped, scheduled and saved as one."""
 
     def __init__(self, optimizers: list[torch.optim.Optimizer]):
         self.optimizers = optimizers
         groups = [group for optimizer in optimizers for group in optimizer.param_groups]
         super().__init__([{"params": group["params"], "lr": group["lr"]} for group in groups], {})
-        self.param_groups = groups  # the very dicts of the optimisers: a schedule that sets `lr` here sets it there
+        self.param_groups = groups  # the very dicts of the optimizers: a schedule that sets `lr` here sets it there
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Run the closure once, then step each optimiser."""
+        """Run the closure once, then step each optimizer."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -138,7 +182,7 @@ class CombinedOptimizer(torch.optim.Optimizer):
         return loss
 
     def state_dict(self) -> dict[str, Any]:
-        """The states of the optimisers, in order."""
+        """The states of the optimizers, in order."""
         return {"optimizers": [optimizer.state_dict() for optimizer in self.optimizers]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -149,11 +193,11 @@ class CombinedOptimizer(torch.optim.Optimizer):
 
 
 class Schedule(ABC):
-    """Builds a learning-rate scheduler, which is stepped once an optimiser step."""
+    """Builds a learning-rate scheduler, which is stepped once an optimizer step."""
 
     @abstractmethod
     def build(self, optimizer: torch.optim.Optimizer, num_steps: int) -> LRScheduler:
-        """A scheduler of `optimizer` for a training of `num_steps` optimiser steps."""
+        """A scheduler of `optimizer` for a training of `num_steps` optimizer steps."""
 
 
 class WarmupSchedule(Schedule):
@@ -168,7 +212,14 @@ class WarmupSchedule(Schedule):
         self.warmup_steps = warmup_steps
 
     def build(self, optimizer: torch.optim.Optimizer, num_steps: int) -> LRScheduler:
-        """A LambdaLR of `factor`."""
+        """A LambdaLR of `factor`. Warns in the log where training ends before warm-up does."""
+        if self.warmup_steps >= num_steps:
+            log.warning(
+                "schedule: warmup_steps=%d, but training has %d steps, so it ends before warm-up does; "
+                "give fewer warmup_steps, or train longer",
+                self.warmup_steps,
+                num_steps,
+            )
         return LambdaLR(optimizer, lambda step: self.factor(step, num_steps))
 
     def factor(self, step: int, num_steps: int) -> float:
@@ -187,6 +238,8 @@ class Cosine(WarmupSchedule):
 
     def __init__(self, *, warmup_steps: int = 0, floor: float = 0.1):
         super().__init__(warmup_steps=warmup_steps)
+        if not 0 <= floor <= 1:
+            raise ValueError(f"floor={floor} is a share of the learning rate; make it 0 to 1")
         self.floor = floor
 
     def after_warmup(self, step: int, num_steps: int) -> float:
@@ -214,21 +267,38 @@ class Constant(WarmupSchedule):
 class TorchSchedule(Schedule):
     """A scheduler class of `torch.optim.lr_scheduler`, with its keyword arguments.
 
-    Raises ValueError for an unknown or missing argument, or a scheduler that needs a metric.
+    Raises ValueError where the class refuses them, cannot make two steps with them, or needs a metric.
     """
 
     def __init__(self, cls: type[LRScheduler], **arguments: Any):
         if issubclass(cls, ReduceLROnPlateau):
             raise ValueError(f"{cls.__name__} needs a metric in every step; use Cosine, or a scheduler that needs none")
-        try:
-            inspect.signature(cls).bind(None, **arguments)
-        except TypeError as error:
-            raise ValueError(f"{cls.__name__} refuses its arguments: {error}") from error
+        _check_flags(cls, arguments)
         self.cls, self.arguments = cls, arguments
+        optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=0.1, momentum=0.9)  # some schedule the momentum
+        scheduler = self._make(optimizer)
+        try:
+            for _ in range(2):
+                optimizer.step()
+                scheduler.step()
+        except Exception as error:  # as of an optimizer
+            raise _refused(cls, error) from error
 
-    def build(self, optimizer: torch.optim.Optimizer, num_steps: int) -> LRScheduler:
-        """The scheduler; its arguments alone say how long it is. Raises ValueError where it refuses them."""
+    def _make(self, optimizer: torch.optim.Optimizer) -> LRScheduler:
         try:
             return self.cls(optimizer, **self.arguments)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{self.cls.__name__} refuses its arguments: {' '.join(str(error).split())}") from error
+        except Exception as error:
+            raise _refused(self.cls, error) from error
+
+    def build(self, optimizer: torch.optim.Optimizer, num_steps: int) -> LRScheduler:
+        """The scheduler; its arguments alone say how long it is.
+
+        Raises ValueError where it refuses them, or to go on for `num_steps`.
+        """
+        scheduler = self._make(optimizer)
+        if isinstance(scheduler, OneCycleLR) and scheduler.total_steps < num_steps:
+            raise ValueError(
+                f"{self.cls.__name__} ends after {scheduler.total_steps} steps, but training has {num_steps}; "
+                f"give total_steps {num_steps}"
+            )
+        return scheduler

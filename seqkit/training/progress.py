@@ -1,4 +1,4 @@
-"""Progress of training by optimiser step, and of the test by batch."""
+"""Lightning callback that feeds `seqkit.progress`: training by optimizer step, the test by batch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EVERY = 10
 class StepProgress(Callback):
     """Shows one progress bar for the whole training, and one for the test.
 
-    title: what is being trained. num_steps: optimiser steps until the end.
+    title: what is being trained. num_steps: optimizer steps until the end.
     """
 
     def __init__(self, title: str, num_steps: int):

@@ -1,4 +1,4 @@
-"""Silences Lightning's advice about workers, logs and data loaders; its errors pass."""
+"""Filters Lightning's warnings about workers, logs and data loaders; its errors pass."""
 
 from __future__ import annotations
 

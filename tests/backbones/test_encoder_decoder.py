@@ -286,6 +286,11 @@ def test_a_source_may_have_an_adjacency_where_the_encoder_supports_it():
     with_edges = TokenBatch.collate([replace(SOURCES[1], adjacency=adjacency)])
     target, plain = TokenBatch.collate(TARGETS[:1]), TokenBatch.collate(SOURCES[1:2])
     assert (model(target, with_edges) - model(target, plain)).abs().max() > 1e-3
+    without_bias = model(target, with_edges)
+    model.backbone.add_edge_bias(1)
+    bias = model.double().get_parameter("backbone.encoder.edge_biases.3.weight")
+    nn.init.normal_(bias)
+    assert (model(target, with_edges) - without_bias).abs().max() > 1e-3
 
 
 @pytest.mark.parametrize(

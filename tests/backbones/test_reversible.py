@@ -59,8 +59,7 @@ def embedded(lengths, dim=24, dtype=torch.float64, adjacency=False):
     if not adjacency:
         return Embedded(hidden, positions, valid)
     edge_index = torch.tensor([[1, 0, 0, n + 1, n], [0, 1, 2, n, n + 2]])
-    bias = torch.randn(3, 3, dtype=dtype, requires_grad=True)
-    return Embedded(hidden, positions, valid, Adjacency(edge_index, torch.tensor([1, 2, 1, 2, 1])), bias)
+    return Embedded(hidden, positions, valid, Adjacency(edge_index, torch.tensor([1, 2, 1, 2, 1])))
 
 
 def run_plainly(layers, x, y):
@@ -73,7 +72,7 @@ def run_plainly(layers, x, y):
 def results_of(backbone, x, monkeypatch, run, seed=0):
     """Hidden states, the generator's state after them, and all gradients of a random mixture of them."""
     monkeypatch.setattr("seqkit.backbones.reversible.run_reversible", run)
-    leaves = [x.hidden, *([] if x.edge_bias is None else [x.edge_bias]), *backbone.parameters()]
+    leaves = [x.hidden, *backbone.parameters()]
     torch.manual_seed(seed)
     hidden = backbone(x)
     g = torch.Generator().manual_seed(5)
@@ -90,6 +89,10 @@ def test_gradients_are_those_of_plain_backpropagation(causal, training, position
     backbone = (
         Reversible(24, 5, num_heads=3, causal=causal, block=STOCHASTIC, position=position).double().train(training)
     )
+    if adjacency:
+        backbone.add_edge_bias(2)
+        backbone.double()
+        assert "stack.edge_biases.3.weight" in dict(backbone.named_parameters())
     for p in backbone.parameters():
         nn.init.normal_(p, std=0.3)
     x = embedded([7, 5], adjacency=adjacency)

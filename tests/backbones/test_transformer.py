@@ -8,7 +8,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from seqkit.backbones import LSTM, Transformer
-from seqkit.interfaces import Embedded, TokenSpec
+from seqkit.interfaces import Adjacency, Embedded, TokenSpec
 from seqkit.nn.block import PreNormBlock
 from seqkit.nn.position.rotary import Rotary
 
@@ -99,5 +99,73 @@ def test_more_tokens_than_the_cache_was_made_for_are_refused():
     cache = transformer.init_cache(5)
     transformer(embedded([4, 4], 24), cache)
     assert cache.num_tokens == 4
-    with pytest.raises(ValueError, match="room for 5 tokens and was given 6"):
+    with pytest.raises(ValueError, match="holds at most 5 tokens, got 6"):
         transformer(embedded([2, 2], 24), cache)
+
+
+# ── a bias for each edge type ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def graph(dim):
+    x = embedded([5, 3], dim, p=0)
+    return x.replace(adjacency=Adjacency(torch.tensor([[1, 0, 6], [0, 2, 5]]), torch.tensor([1, 2, 1])))
+
+
+def test_the_bias_of_an_edges_type_is_added_to_its_score():
+    """As an attention mask by hand in torch's encoder."""
+    transformer = Transformer(21, 2, num_heads=3)
+    transformer.add_edge_bias(2)
+    for p in transformer.parameters():
+        nn.init.normal_(p, std=0.3)
+    x, table = graph(21), transformer.edge_biases["3"].weight
+    mask = torch.full((2, 3, 5, 5), -torch.inf)
+    for i in range(5):
+        mask[:, :, i, i] = table[0]
+    for b, source, target, edge_type in ((0, 1, 0, 1), (0, 0, 2, 2), (1, 1, 0, 1)):
+        mask[b, :, target, source] = table[edge_type]
+    right = as_torch(transformer, 21, 3)(x.hidden, mask=mask.flatten(0, 1))
+    assert_close(transformer(x)[x.valid], right[x.valid], rtol=1e-4, atol=1e-5)
+
+
+def test_the_bias_of_edge_types_starts_at_zero_and_plain_tokens_get_none():
+    transformer = Transformer(24, 2, num_heads=3)
+    plain, before = embedded([5, 3], 24), graph(24)
+    right = transformer(plain), transformer(before)
+    transformer.add_edge_bias(2)
+    assert_close((transformer(plain), transformer(before)), right)
+    nn.init.normal_(transformer.edge_biases["3"].weight)
+    assert_close(transformer(plain), right[0])
+    assert (transformer(before) - right[1]).abs().max() > 1e-4
+
+
+def test_layers_of_unlike_heads_have_a_bias_each():
+    def of(num_heads):
+        return lambda dim, _: PreNormBlock(dim, num_heads)
+
+    transformer = Transformer(24, 4, block=[of(3), of(2)])
+    transformer.add_edge_bias(5)
+    assert {name: tuple(bias.weight.shape) for name, bias in transformer.edge_biases.items()} == {
+        "3": (6, 3), "2": (6, 2)
+    }  # fmt: skip
+
+
+def test_two_models_share_a_backbones_bias_if_their_edge_types_are_as_many():
+    transformer = Transformer(24, 1, num_heads=3)
+    transformer.add_edge_bias(2)
+    weight = transformer.edge_biases["3"].weight
+    transformer.add_edge_bias(2)
+    assert transformer.edge_biases["3"].weight is weight
+    with pytest.raises(ValueError, match="has a bias for other edge types; build one for each model"):
+        transformer.add_edge_bias(3)
+
+
+@pytest.mark.parametrize("lengths", [[4, 4], [4, 2]])
+def test_a_cache_knows_whether_its_columns_are_padded(lengths):
+    transformer = Transformer(24, 1, num_heads=3, causal=True)
+    cache, prompts = transformer.init_cache(6), embedded(lengths, 24)
+    assert cache.past is None
+    transformer(prompts, cache)
+    transformer(embedded([2, 2], 24), cache)
+    assert cache.past.is_padded == (lengths == [4, 2])
+    assert cache.past.valid.tolist() == torch.cat([prompts.valid, torch.ones(2, 2).bool()], dim=1).tolist()
+    assert cache.past.positions.shape == (2, 6, 1)

@@ -79,7 +79,7 @@ def train(model: Model, ids: Tensor, *, steps: int, seed: int, batch: int = 32) 
     for _ in range(steps):
         starts = torch.randint(len(ids) - TRAIN_LENGTH - 1, (batch,), generator=g)
         model_input = objective.prepare(windows(ids, starts, TRAIN_LENGTH), None)
-        output = objective.loss(model(model_input.batch), model_input.target)
+        output = objective.loss(model(model_input.batch), model_input.target, training=True)
         optimizer.zero_grad()
         (output.loss / output.count).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

@@ -10,8 +10,9 @@ from seqkit.config import build, complete
 from seqkit.config.resolve import root
 from seqkit.config.schema import REQUIRED, Field
 from seqkit.errors import UsageError
+from seqkit.interfaces import Backbone
 from seqkit.nn.mlp import GatedMLP
-from seqkit.registry import KINDS, components
+from seqkit.registry import KINDS, components, lookup, register
 from seqkit.training.optim import AdamW, Muon, TorchOptimizer, TorchSchedule
 
 
@@ -112,3 +113,41 @@ def test_the_trainers_keys_are_settings_only():
     names = set(root()["trainer"].keys_below(None, "trainer"))
     assert {"max_steps", "max_epochs", "gradient_clip_val", "precision", "devices", "strategy"} <= names
     assert not {"callbacks", "logger", "plugins", "fast_dev_run", "overfit_batches", "limit_test_batches"} & names
+
+
+class Duck:
+    pass
+
+
+class Untyped(Backbone):
+    def __init__(self, dim, width=3, name="x", sub: torch.nn.Module | None = None):
+        raise KeyError(dim)
+
+    def forward(self, x): ...
+
+
+class Extra(Backbone):
+    def __init__(self, dim: int, **kwargs: int): ...
+
+
+class Typed(Backbone):
+    def __init__(self, type: str = ""): ...
+
+
+@pytest.mark.parametrize(
+    ("cls", "keys", "message"),
+    [
+        (Duck, {}, "^model.backbone: Duck is no Backbone"),
+        (Untyped, {"dim": 8}, "^model.backbone: KeyError: 8$"),
+        (Untyped, {"dim": 8, "width": "x"}, "^model.backbone.width is 'x'; give a whole number or a number"),
+        (Untyped, {"dim": 8, "name": 3}, "^model.backbone.name is 3; give a text"),
+        (Untyped, {"dim": 8, "sub": 3}, "Untyped has no argument 'sub'"),
+        (Extra, {"dim": 8}, r"Extra takes \*\*kwargs, which no key"),
+        (Typed, {}, "Typed takes type, which no key"),
+    ],
+)
+def test_a_plug_in_that_is_not_what_a_recipe_needs_is_refused_by_name(monkeypatch, cls, keys, message):
+    monkeypatch.setattr(lookup, "_REGISTERED", {kind: {} for kind in KINDS})
+    register("backbone")(cls)
+    with pytest.raises(UsageError, match=message):
+        build(complete("image/digits", "debug", {"model.backbone": {"type": cls.__name__, **keys}}))

@@ -3,24 +3,25 @@
 import pytest
 import yaml
 
-from seqkit.config import load_yaml, read_recipe
+from seqkit.config import load_yaml, read_recipe, to_yaml
 from seqkit.errors import UsageError
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("recipe: ../../elsewhere\n", "recipe is '../../elsewhere'"),
-        ("recipe: /elsewhere\n", "recipe is '/elsewhere'"),
-        ("recipe: 7\n", "recipe is 7"),
         ("presets: 7\n", "presets should hold"),
         ("presets: {debug: 7}\n", "presets should hold"),
         ("- seed\n", "but holds list"),
-        ("", "but holds NoneType"),
+        ("", "is empty"),
+        ("seed: 1\nx: !!str y\n", "there is a tag at line 2"),
+        ("x: &a 1\n", "there is an anchor at line 1"),
+        ("seed: " + "7" * 5000, "the number in line 1 has 5,000 digits"),
         ("x: !!python/object/apply:os.getcwd []\n", "is not readable as YAML"),
-        ("x: &a [1]\ny: *a\n", "an alias stands at line 2"),
-        ("seed: 1\nseed: 2\n", "the key 'seed' stands twice"),
-        ("data: {limit: 1, limit: 2}\n", "the key 'limit' stands twice"),
+        ("x: &a [1]\ny: *a\n", "there is an anchor at line 1"),
+        ("x: 0\nseed: 1\nseed: 2\n", "the key 'seed' is given twice, again in line 3"),
+        ("seed: 1\nseed: 2\n", "the key 'seed' is given twice"),
+        ("data: {limit: 1, limit: 2}\n", "the key 'limit' is given twice"),
         ("1: 2\n", "the key 1 .* is not a text"),
         ("[" * 5000, "is not readable as YAML"),
         ("x: \x00\n", "is not readable as YAML"),
@@ -56,12 +57,28 @@ def test_a_recipe_without_a_name_is_called_as_its_file(tmp_path):
         ("7", 7),
         ("1.", 1.0),
         ("2026-01-31", "2026-01-31"),
-        ("no", False),
+        ("no", "no"),
+        ("true", True),
+        ("010", 10),
+        ("-7", -7),
+        ("1:30", "1:30"),
+        ("1_000", "1_000"),
+        ("null", None),
     ],
 )
 def test_numbers_are_read_as_they_are_written(text, value):
     assert load_yaml(text) == value
     assert type(load_yaml(text)) is type(value)
+
+
+@pytest.mark.parametrize("text", ["1e3", "010", "1:30", "no", "true", "null", "7", "-.5", "2026-01-31", "text"])
+def test_a_text_is_written_so_that_it_is_read_as_a_text(text):
+    assert load_yaml(to_yaml({"x": text})) == {"x": text} == yaml.safe_load(to_yaml({"x": text}))
+
+
+def test_a_folder_is_no_recipe(tmp_path):
+    with pytest.raises(UsageError, match=r"is a folder; .*config\.yaml"):
+        read_recipe(str(tmp_path))
 
 
 def test_the_loader_itself_refuses_code():

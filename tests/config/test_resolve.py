@@ -2,6 +2,7 @@
 
 import copy
 
+import numpy as np
 import pytest
 
 from seqkit.config import build, complete, explain, read_recipe, recipe_names
@@ -112,7 +113,7 @@ def test_data_alone_is_the_source(tmp_path):
     assert completed(data=str(tmp_path / "notes.txt"))["data"]["source"] == source
 
 
-def test_torchs_optimisers_and_schedules_can_be_named():
+def test_torchs_optimizers_and_schedules_can_be_named():
     config = completed("--optimizer", "torch.optim.SGD", "--optimizer.momentum", "0.9")
     assert config["optimizer"]["type"] == "torch.optim.SGD"
     assert (config["optimizer"]["lr"], config["optimizer"]["momentum"]) == (0.01, 0.9)
@@ -126,6 +127,19 @@ def test_a_complete_configuration_is_its_own_completion(name):
     for preset in (None, *read_recipe(name)[1]):
         config = complete(name, preset)
         assert complete(config) == config
+
+
+def test_a_block_and_a_position_for_each_layer():
+    local = "{attention: {mechanism: {type: SlidingWindowAttention, size: 3}}}"
+    words = ["--model.backbone.depth", "4", "--model.backbone.block", f"[{local}, PreNormBlock]"]
+    config = completed(*words, "--model.backbone.position", "[{type: Rotary, base: 10}, null]")
+    backbone = build(config).model["backbone"]
+    kinds = [type(block.attention.mechanism).__name__ for block in backbone.blocks]
+    assert kinds == ["SlidingWindowAttention", "ScaledDotProductAttention"] * 2
+    assert [kind.position for kind in backbone.kinds] == [0, None] * 2
+    assert complete(config) == config
+    assert "is a list; give the whole of it" in refused(*words, "--model.backbone.block.zero_init", "true")
+    assert any(key == "model.backbone.block" and what == "a list of blocks" for key, _, what in explain(config))
 
 
 # ── mistakes ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -147,7 +161,21 @@ def test_a_complete_configuration_is_its_own_completion(name):
         (("--model.backbone.norm", "null"), "model.backbone.norm is null; give the name of a norm"),
         (("--model.adjacency", "drop"), "model.adjacency is 'drop'; give use or ignore"),
         (("--tokenizer", "7"), "tokenizer is 7; give the name of a tokenizer"),
-        (("--trainer", "[3]"), "trainer is [3]; give keys with a value each"),
+        (("--trainer", "[3]"), "trainer is [3]; write keys below it, such as trainer.accelerator"),
+        (("--optimizer", "3"), "optimizer is 3; give the name of an optimizer"),
+        (("--optimizer", "SGD"), "optimizer: there is no optimizer called 'SGD'; did you mean torch.optim.SGD"),
+        (("--optimizer", "{type: torch.optim.SGD, foreach: maybe}"), "optimizer.foreach is 'maybe'; give true or"),
+        (("--optimizer", "{type: torch.optim.SGD, lr: fast}"), "optimizer.lr is 'fast'; give a number"),
+        (("--optimizer", "{type: torch.optim.Adam, betas: [0.9]}"), "optimizer.betas is [0.9]; give a list of 2 numb"),
+        (("--optimizer", "{type: AdamW, betas: [0.9]}"), "optimizer.betas is [0.9]; give a list of 2 numbers"),
+        (("--seed", "1e3"), "seed is 1000.0; write 1000, without point or exponent"),
+        (("--seed", "1_000"), "seed is '1_000'; give a whole number"),
+        (("--seed", "7" * 5000), "seed is '777"),
+        (("--data", "null"), "data is null; write keys below it, such as data.source, or leave it out"),
+        (("--batch_size", "3"), "there is no key 'batch_size'; did you mean data.batch_size?"),
+        (("--tokenizer", "Bytes", "--tokenizer.x", "3"), "tokenizer: Bytes has no argument 'x'; there are none"),
+        (("--recipe", "null"), "recipe is null; give a text"),
+        *((("--recipe", name), "recipe is ") for name in ("../../evil", "/evil", ".", "", "a//b", "a\\b", "x" * 300)),
         (("--model.backbone", "LTSM"), "model.backbone: there is no backbone called 'LTSM'; did you mean LSTM?"),
         (
             ("--model.backbone.block.mlp", "MPL"),
@@ -186,8 +214,47 @@ def test_what_is_missing_is_named():
 
 
 def test_a_section_that_is_no_mapping_is_named():
-    assert refused(data=[3]) == "data is [3]; give keys with a value each"
-    assert refused(trainer=None) == "trainer is null; give keys with a value each"
+    assert refused(data=[3]).startswith("data is [3]; write keys below it, such as data.source")
+    assert refused(trainer=None).startswith("trainer is null; write keys below it")
+    assert refused(**{"model.dim": 3}) == "the key 'model.dim' has a dot; write it nested, model: {dim: …}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((None,), "the recipe is null; give a name"),
+        ((3,), "the recipe is 3; give a name"),
+        (("image/digits", 3), "recipe image/digits has no preset 3"),
+        (("image/digits", ["debug"]), "recipe image/digits has no preset \\['debug'\\]"),
+        (("image/digits", None, 3), "the overrides are 3; give a value for each dotted key"),
+        (("image/digits", None, [1]), "1 belongs to no key"),
+        (("image/digits", None, {1: 2}), "there is no key '1'"),
+        (("image/digits", None, {"recipe": "../../evil"}), "recipe is '../../evil'"),
+        (({**RECIPE, "data": {"source": "digits"}, "recipe": "a\nb"},), "recipe is "),
+    ],
+)
+def test_a_mistake_from_python_is_said_in_the_same_way(arguments, message):
+    with pytest.raises(UsageError, match=f"^{message}"):
+        complete(*arguments)
+
+
+def test_what_python_passes_becomes_plain_data(tmp_path):
+    (tmp_path / "notes.txt").write_text("some text", encoding="utf-8")
+    (tmp_path / "mine.yaml").write_text(f"data: {tmp_path / 'notes.txt'}\npresets: {{x: {{data: digits}}}}\n")
+    model = {"model": {"backbone": "LSTM", "objective": "NextToken"}, "tokenizer": "Bytes"}
+    overrides = {"model.backbone.dim": np.int64(8), "model.backbone.depth": 1, "optimizer.betas": (0.5, np.float32(0))}
+    config = complete(tmp_path / "mine.yaml", None, model | overrides)
+    assert config["data"]["source"] == {"type": "TextFiles", **config["data"]["source"]}
+    assert type(config["model"]["backbone"]["dim"]) is int
+    assert config["optimizer"]["betas"] == [0.5, 0.0]
+    own = complete(tmp_path / "mine.yaml", "x", {**model, **overrides, "data.source": tmp_path / "notes.txt"})
+    assert own["data"] == config["data"]
+    assert complete(tmp_path / "mine.yaml", "x", model | overrides)["data"]["source"] == {"type": "digits"}
+
+
+def test_a_type_may_be_named_after_its_arguments():
+    words = ["--data.source.path", "x.csv", "--data.source.target", "y", "--data", "SmilesTable"]
+    assert completed(*words)["data"]["source"]["path"] == "x.csv"
 
 
 def test_an_unknown_preset_shows_the_nearest():

@@ -158,7 +158,7 @@ def test_targets_are_collated_to_one_tensor(targets, expected):
 def test_no_targets_are_none_and_mixed_ones_an_error():
     assert collate_targets([None, None]) is None
     for targets in ([3, None], [[0.5], [0.5, 1.5]], ["cat", "dog"]):
-        with pytest.raises(DataError, match="do not go together"):
+        with pytest.raises(DataError, match="which are incompatible"):
             collate_targets(targets)
 
 

@@ -61,11 +61,17 @@ def test_a_file_is_a_text_or_a_table(tmp_path):
 
 
 def test_what_no_source_reads_is_refused_with_what_one_does(tmp_path):
-    make(tmp_path, "a.wav", "own/b.csv")
+    make(tmp_path, "a.wav", "a.smi", "own/b.csv", "deep/a/b/c/d.png")
+    (tmp_path / "empty").mkdir()
     with pytest.raises(
-        UsageError, match=r"no data source reads .*a\.wav; give a file that ends in \.txt, \.md, \.csv$"
+        UsageError, match=r"no data source reads .*a\.smi; give a file that ends in \.txt, \.md, \.csv$"
     ):
+        source_for(tmp_path / "a.smi")
+    with pytest.raises(UsageError, match=r"a\.wav: a recording alone has no class; give the folder above"):
         source_for(tmp_path / "a.wav")
+    for name, message in (("empty", "it holds no files"), ("deep", r"give a folder of \.wav")):
+        with pytest.raises(UsageError, match=f"{name}; {message}"):
+            source_for(tmp_path / name)
     with pytest.raises(UsageError, match=r"no data source reads .*own; give a folder of \.wav.*\.png.*\.md files$"):
         source_for(tmp_path / "own")
 

@@ -70,12 +70,12 @@ def build(name: str) -> Backbone:
     )
 
 
-def generating_model(name: str = "Transformer", **settings) -> Model:
+def generating_model(name: str = "Transformer", num_axes: int = 1, **settings) -> Model:
     torch.manual_seed(0)
     objective = NextToken()
     if name in TWO:
         objective = Seq2Seq(Characters("abcdefghijk"), tied=False)  # and bos and eos: 13 ids
-    spec = TokenSpec(vocab_size=SOURCE_VOCAB if name in TWO else VOCAB)
+    spec = TokenSpec(vocab_size=SOURCE_VOCAB if name in TWO else VOCAB, num_axes=num_axes)
     model = Model(spec, build(name), objective, **settings)
     for p in model.parameters():
         if p.ndim == 2:
@@ -103,7 +103,7 @@ def columns(model: Model, prompts, steps: int, **settings) -> torch.Tensor:
 
 def last_logits(model: Model, ids: torch.Tensor, source: TokenBatch | None = None) -> torch.Tensor:
     """[v] logits after a sequence, in one pass from its start; no cache, no batch."""
-    positions = torch.arange(float(len(ids)))[None, :, None]
+    positions = torch.arange(float(len(ids)))[None, :, None].expand(-1, -1, model.spec.num_axes)
     batch = TokenBatch(ids[None], positions, torch.ones(1, len(ids)).bool(), source=source)
     with torch.no_grad():
         return model(batch)[0, -1]

@@ -203,6 +203,27 @@ def test_a_source_is_required_with_an_example_for_each_prompt():
         stream(m, RAGGED, 3, source=sources("GRU, Bahdanau", [0, 1]))
 
 
+@pytest.mark.parametrize("strategy", [GREEDY, Sampling(seed=3), BeamSearch(3)])
+@pytest.mark.parametrize("name", ["Transformer", "LSTM"])
+def test_tokens_without_positions_are_generated(name, strategy):
+    m = generating_model(name, num_axes=0)
+    cached, uncached = (generate(m, RAGGED, 11, strategy=strategy, use_cache=use_cache) for use_cache in (True, False))
+    for got, right, prompt in zip(cached, uncached, RAGGED):
+        assert got.equal(right)
+        if strategy is GREEDY:
+            ids = torch.cat([prompt, got])
+            for t in range(len(got)):
+                assert int(last_logits(m, ids[: len(prompt) + t]).argmax()) == int(got[t])
+    assert isinstance(strategy, BeamSearch) or len(torch.cat(cached).unique()) > 1
+
+
+@pytest.mark.parametrize("function", [stream, generate])
+def test_tokens_of_two_axes_are_refused(function):
+    with pytest.raises(ValueError, match="generation counts tokens along one axis, and these tokens have 2") as error:
+        function(generating_model(num_axes=2), RAGGED, 3)
+    assert "\n" not in str(error.value)
+
+
 def test_a_bidirectional_model_cannot_generate():
     objective = Classify()
     objective.fit([0, 1], None)

@@ -1,5 +1,6 @@
 """Text from trained models: streamed, whole, in batches, by beam search, with stop strings; and by the command."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from generating import SOURCE_VOCAB, VOCAB, generating_model
 from seqkit.backbones import GRU, Transformer
 from seqkit.errors import DataError
 from seqkit.generation import BeamSearch, Sampling, generate, generate_texts, stream_text
-from seqkit.interfaces import TokenBatch, TokenSpec
+from seqkit.interfaces import TokenBatch, Tokens, TokenSpec
 from seqkit.model import Model
 from seqkit.objectives import Classify, NextToken
 from seqkit.objectives.seq2seq import Seq2Seq
@@ -141,6 +142,49 @@ def test_a_run_without_text_is_refused():
     trained = trained_model(Model(patches.spec, GRU(24, causal=True), objective), patches, objective)
     with pytest.raises(ValueError, match="Patches does not decode ids to text; generate from a text recipe's run"):
         next(stream_text(trained, torch.zeros(1, 4, 4), 3))
+
+
+class HalfSteps(Characters):
+    """Half a unit from one letter to the next."""
+
+    def encode(self, raw):
+        tokens = super().encode(raw)
+        return Tokens(tokens.content, tokens.positions / 2)
+
+
+class FromOne(Characters):
+    """The first letter stands at 1."""
+
+    def encode(self, raw):
+        tokens = super().encode(raw)
+        return Tokens(tokens.content, tokens.positions + 1)
+
+
+@pytest.mark.parametrize("tokenizer", [HalfSteps, FromOne])
+def test_a_tokenizer_that_does_not_count_tokens_is_refused(tokenizer):
+    trained = trained_model(generating_model(), tokenizer(LETTERS), NextToken(), 31)
+    with pytest.raises(ValueError, match=f"{tokenizer.__name__} gives positions other than 0, 1, 2, …, so those"):
+        next(stream_text(trained, "ab", 3))
+    with pytest.raises(ValueError, match="gives positions other than"):
+        generate_texts(trained, ["a", "abc"], 3)
+
+
+class Unordered(Characters):
+    """Letters without positions."""
+
+    @property
+    def spec(self):
+        return replace(super().spec, num_axes=0)
+
+    def encode(self, raw):
+        tokens = super().encode(raw)
+        return Tokens(tokens.content, tokens.positions[:, :0])
+
+
+def test_text_of_a_tokenizer_without_positions_is_generated():
+    trained = trained_model(generating_model(num_axes=0), Unordered(LETTERS), NextToken(), 31)
+    (ids,) = generate(trained.model, [trained.tokenizer.encode("ab").content], 7, strategy=GREEDY, context_length=31)
+    assert generate_texts(trained, ["ab"], 7, strategy=GREEDY) == [trained.tokenizer.decode(ids)]
 
 
 def test_a_prompt_that_cannot_be_encoded_is_a_data_error():

@@ -12,7 +12,7 @@ from seqkit.backbones import GRU, LSTM, Transformer
 from seqkit.backbones.rnn import RNNCache
 from seqkit.interfaces import Adjacency, Backbone, Embedded, TokenBatch
 from seqkit.model import Model
-from seqkit.nn.attention.mask import attention_context
+from seqkit.nn.attention.mask import Past, attention_context
 from seqkit.nn.block import PreNormBlock
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.position.rotary import Rotary
@@ -109,7 +109,7 @@ def test_the_gradient_of_every_objective_reaches_every_parameter(sample, build, 
     label = _labels(objective, batch)
     model = Model(tokenizer.spec, backbone, objective, adjacency="use" if backbone.supports_adjacency else "ignore")
     model_input = objective.prepare(batch, label if not isinstance(objective, Regress) else label.float())
-    objective.loss(model(model_input.batch, model_input.masked), model_input.target).loss.backward()
+    objective.loss(model(model_input.batch, model_input.masked), model_input.target, training=True).loss.backward()
     for name, p in model.named_parameters():
         assert p.grad is not None, name
         assert bool(torch.isfinite(p.grad).all()), name
@@ -161,6 +161,9 @@ class Faulty(Backbone):
 
     def init_cache(self, max_tokens):
         return self.inner.init_cache(max_tokens)
+
+    def add_edge_bias(self, num_edge_types):
+        self.inner.add_edge_bias(num_edge_types)
 
 
 def _masked(hidden, embedded):
@@ -258,7 +261,7 @@ class _MultipliesPadding(Embedder):
     def forward(self, batch, masked=None):
         real = batch.valid[..., None]
         hidden = (self.content(batch.content) + self.position(batch.positions)) * real
-        return Embedded(hidden, batch.positions, batch.valid, batch.adjacency, self.edge_bias)
+        return Embedded(hidden, batch.positions, batch.valid, batch.adjacency)
 
 
 class _KeepsPositionsOfPadding(Embedder):
@@ -362,12 +365,12 @@ def _triangle_from_the_top_left(embedded, **settings):
 
 
 def _padding_in_the_cache_not_masked(embedded, *, past=None, **settings):
-    past = None if past is None else (torch.ones_like(past[0]), past[1])
+    past = None if past is None else Past(torch.ones_like(past.valid), past.positions, False)
     return attention_context(embedded, past=past, **settings)
 
 
 def _positions_from_columns(embedded, *, past=None, **settings):
-    start = 0 if past is None else past[0].shape[1]
+    start = 0 if past is None else past.valid.shape[1]
     columns = torch.arange(start, start + embedded.valid.shape[1])[None, :, None].expand_as(embedded.positions)
     return attention_context(replace(embedded, positions=columns.double()), past=past, **settings)
 

@@ -93,8 +93,9 @@ def test_a_block_with_cross_attention_is_torchs_decoder_layer(kind, activation, 
 
 
 @pytest.mark.parametrize("cross_attention", [False, True])
-def test_a_parallel_block_is_its_formula(cross_attention):
-    block = shaken(ParallelBlock(21, 3, cross_attention=cross_attention))
+@pytest.mark.parametrize("shared_norm", [False, True])
+def test_a_parallel_block_is_its_formula(cross_attention, shared_norm):
+    block = shaken(ParallelBlock(21, 3, cross_attention=cross_attention, shared_norm=shared_norm))
     x, hidden = torch.randn(2, 5, 21), torch.randn(2, 7, 21)
     context, _ = context_of(real(5, 5, 3), causal=True)
     memory = Memory(hidden, AttentionContext(real(7, 7, 2)[:, None, None])) if cross_attention else None
@@ -104,15 +105,32 @@ def test_a_parallel_block_is_its_formula(cross_attention):
     assert_close(block(x, context, memory=memory), right)
 
 
+@pytest.mark.parametrize("cross_attention", [False, True])
+def test_a_shared_norm_is_one_module_that_runs_once(cross_attention):
+    calls = []
+    block = ParallelBlock(6, 1, shared_norm=True, cross_attention=cross_attention)
+    norms = [module for module in block.modules() if isinstance(module, nn.LayerNorm)]
+    assert norms == [block.attention_norm]
+    assert block.mlp_norm is block.attention_norm
+    block.attention_norm.register_forward_hook(lambda *_: calls.append(1))
+    memory = Memory(torch.randn(2, 5, 6), AttentionContext()) if cross_attention else None
+    block(torch.randn(2, 3, 6), AttentionContext(), memory=memory)
+    assert len(calls) == 1
+    separate = ParallelBlock(6, 1, cross_attention=cross_attention)
+    fewer = sum(p.numel() for p in separate.parameters()) - sum(p.numel() for p in block.parameters())
+    assert fewer == 2 * 6 * (2 if cross_attention else 1)
+    assert set(block.state_dict()) == set(separate.state_dict())
+    block.load_state_dict(block.state_dict())
+
+
 def test_a_parallel_block_with_one_norm_is_timms():
-    """timm's has one norm for both branches, GPT-J's order: ours with the two made equal."""
+    """timm's has one norm for both branches, GPT-J's order."""
     from timm.models.vision_transformer import ParallelScalingBlock
 
-    block, x = shaken(ParallelBlock(20, 5)), torch.randn(2, 3, 20)
+    block, x = shaken(ParallelBlock(20, 5, shared_norm=True)), torch.randn(2, 3, 20)
     theirs = ParallelScalingBlock(20, 5)
     with torch.no_grad():
         for name in ("weight", "bias"):
-            block.mlp_norm.get_parameter(name).copy_(block.attention_norm.get_parameter(name))
             theirs.in_norm.get_parameter(name).copy_(block.attention_norm.get_parameter(name))
         block.attention.qkv_proj.bias.zero_()  # theirs has none there
         theirs.in_proj.weight.copy_(torch.cat([block.mlp.up_proj.weight, block.attention.qkv_proj.weight]))
@@ -122,7 +140,7 @@ def test_a_parallel_block_with_one_norm_is_timms():
     assert_close(block(x, AttentionContext()), theirs(x), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", [PreNormBlock, PostNormBlock, ParallelBlock])
+@pytest.mark.parametrize("kind", [PreNormBlock, PostNormBlock, ParallelBlock, partial(ParallelBlock, shared_norm=True)])
 def test_a_transformer_of_it_keeps_the_laws(kind):
     check_backbone(lambda dim, causal: Transformer(dim, 2, num_heads=3, causal=causal, block=kind))
 

@@ -13,6 +13,7 @@ from seqkit.interfaces import Adjacency, TokenBatch, Tokens, TokenSpec
 from seqkit.nn.embedder import Embedder, default_position
 from seqkit.nn.position.absolute import Learned, NoPosition, Sinusoidal, SinusoidalConcat
 from seqkit.nn.position.rotary import Rotary
+from seqkit.objectives import NextToken
 
 IDS = TokenSpec(vocab_size=11)
 VECTORS = TokenSpec(num_features=3, num_axes=2)
@@ -86,10 +87,38 @@ def test_masking_without_a_mask_token_is_refused():
         Embedder(IDS, 14)(ids(3), torch.ones(1, 3, dtype=torch.bool))
 
 
-@pytest.mark.parametrize(("num_edge_types", "num_heads", "shape"), [(3, 2, (4, 2)), (0, 2, None), (3, 0, None)])
-def test_edges_get_a_bias_by_type_and_head(num_edge_types, num_heads, shape):
-    embedder = Embedder(TokenSpec(num_features=3, num_axes=0, num_edge_types=num_edge_types), 6, num_heads=num_heads)
-    assert (None if embedder.edge_bias is None else tuple(embedder.edge_bias.shape)) == shape
+def test_an_embedder_of_graphs_has_no_weights_of_edges():
+    embedder = Embedder(TokenSpec(num_features=3, num_axes=0, num_edge_types=2), 6)
+    assert {name for name, _ in embedder.named_parameters()} == {"content.weight", "content.bias"}
+
+
+class MeanOfTwo(nn.Linear):
+    """One embedding for every two tokens."""
+
+    def forward(self, x):
+        return super().forward(x.unflatten(1, (-1, 2)).mean(dim=2))
+
+
+def test_an_embedder_that_changes_the_number_of_tokens_is_refused():
+    embedder = Embedder(replace(VECTORS, embedder=partial(MeanOfTwo, 3)), 12)
+    with pytest.raises(ValueError, match=r"own embedder made \[2, 2\] tokens of \[2, 4\]; it must keep their number"):
+        embedder(vectors(4, 3))
+
+
+def test_vectors_take_the_dtype_of_the_weights():
+    embedder = Embedder(VECTORS, 12, uses_mask_token=True).double()
+    batch = vectors(5, 3)
+    masked = torch.zeros(2, 5, dtype=torch.bool)
+    masked[0, 1] = True
+    hidden = embedder(batch, masked).hidden
+    assert hidden.dtype == torch.float64
+    assert_close(hidden[0, 1], embedder.mask_token + Sinusoidal(12, 2).double()(batch.positions)[0, 1])
+
+
+@pytest.mark.parametrize("lengths", [(5, 5), (5, 3)])
+def test_embeddings_know_whether_there_is_padding_on_a_device_that_has_no_values(lengths):
+    batch = vectors(*lengths).to("meta")
+    assert Embedder(VECTORS, 12).to("meta")(batch).is_padded == (lengths == (5, 3))
 
 
 def test_adjacency_segments_and_positions_are_passed_on():
@@ -146,3 +175,54 @@ def test_a_head_may_share_the_table_where_it_is_as_wide_as_hidden_states():
         _ = Embedder(IDS, 13, position=BESIDE).table
     with pytest.raises(ValueError, match="which this tokenizer's own embedder does not have; use tied=False"):
         _ = Embedder(VECTORS, 12).table
+
+
+# ── embeddings narrower than the backbone ────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("spec", [IDS, VECTORS])
+def test_narrow_embeddings_are_projected_after_positions_and_norm(spec):
+    embedder = Embedder(spec, 14, embedding_dim=8, norm=nn.LayerNorm, uses_mask_token=True)
+    nn.init.normal_(embedder.norm.weight)
+    batch = ids(5, 3) if spec.ids else vectors(5, 3)
+    masked = torch.zeros(2, 5, dtype=torch.bool)
+    masked[0, 1] = True
+    content = torch.where(masked[..., None], embedder.mask_token, embedder.content(batch.content))
+    right = embedder.projection(embedder.norm(content + Sinusoidal(8, spec.num_axes)(batch.positions)))
+    got = embedder(batch, masked).hidden
+    assert got.shape == (2, 5, 14)
+    assert_close(got[batch.valid], right[batch.valid])
+    assert not got[~batch.valid].any()
+
+
+def test_embeddings_are_projected_only_where_they_are_narrower():
+    for embedding_dim in (None, 14):
+        embedder = Embedder(IDS, 14, embedding_dim=embedding_dim)
+        assert embedder.projection is None
+        assert embedder.norm is None
+        assert [name for name, _ in embedder.named_parameters()] == ["content.weight"]
+    assert Embedder(IDS, 14, embedding_dim=6).dim == 14
+    with pytest.raises(ValueError, match="embedding_dim=0 counts channels; make it 1 or more"):
+        Embedder(IDS, 14, embedding_dim=0)
+
+
+def test_a_table_narrower_than_hidden_states_is_not_shared_with_a_head():
+    with pytest.raises(ValueError, match=r"narrower than the hidden states \(6 of 14\); use tied=False"):
+        _ = Embedder(IDS, 14, embedding_dim=6).table
+
+
+# ── tied heads ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("dim", [14, 4096])
+@pytest.mark.parametrize(("position", "scaled"), [(NoPosition, False), (Sinusoidal, True)])
+def test_logits_of_a_tied_head_are_scaled_only_where_the_tables_entries_are_about_1(position, scaled, dim):
+    """Whatever the width: entries of 0.02 are so small that 4096 of them still need no scale."""
+    embedder = Embedder(IDS, dim, position=position)
+    assert embedder.logit_scale == (dim**-0.5 if scaled else 1.0)
+    hidden = torch.randn(2, 3, dim)
+    logits = NextToken(tied=True).head(embedder)(hidden, torch.ones(2, 3, dtype=torch.bool))
+    right = hidden @ embedder.table.weight.T
+    assert_close(logits, right * dim**-0.5 if scaled else right, rtol=1e-4, atol=1e-4)
+    if not scaled:
+        assert float(embedder.table.weight.detach().std()) == pytest.approx(0.02, rel=0.25)

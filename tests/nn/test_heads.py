@@ -13,6 +13,7 @@ DEFINITION = {
     "sum": lambda x: x.sum(dim=0),
     "max": lambda x: torch.stack([column.max() for column in x.T]),
     "last": lambda x: x[-1],
+    "first": lambda x: x[0],
 }
 
 
@@ -32,7 +33,7 @@ def test_pooling_is_over_the_real_tokens_of_each_example(valid, pool, padding):
 
 
 def test_an_unknown_pooling_is_refused(valid):
-    with pytest.raises(ValueError, match="pool='median'; it is one of 'mean', 'sum', 'max', 'last'"):
+    with pytest.raises(ValueError, match="pool='median'; it is one of 'mean', 'sum', 'max', 'last', 'first'"):
         pooled(torch.randn(3, 5, 7), valid, "median")
 
 
@@ -44,9 +45,22 @@ def test_a_token_head_is_a_linear_layer_on_every_token(valid, bias):
     assert head(hidden, valid).shape == (3, 5, 2)
 
 
-@pytest.mark.parametrize(("std", "scale"), [(1.0, 1 / 7**0.5), (0.02, 1.0)])
-def test_tied_logits_are_products_with_the_table(valid, std, scale):
+@pytest.mark.parametrize("scale", [1 / 7**0.5, 1.0, 3.0])
+@pytest.mark.parametrize("bias", [False, True])
+def test_tied_logits_are_products_with_the_table(valid, scale, bias):
     table, hidden = nn.Embedding(11, 7), torch.randn(3, 5, 7)
-    head = TiedHead(table, std)
-    assert_close(head(hidden, valid), hidden @ table.weight.T * scale)
-    assert [id(p) for p in head.parameters()] == [id(table.weight)]
+    head = TiedHead(table, scale=scale, bias=bias)
+    right = hidden @ table.weight.T * scale
+    if bias:
+        assert not head.bias.any()
+        nn.init.normal_(head.bias)
+        right = right + head.bias
+    assert_close(head(hidden, valid), right)
+    assert [id(p) for p in head.parameters()] == [*([id(head.bias)] if bias else []), id(table.weight)]
+
+
+def test_a_wide_table_is_not_rescaled():
+    table = nn.Embedding(3, 4001)
+    nn.init.normal_(table.weight, std=0.02)
+    hidden = torch.randn(1, 2, 4001)
+    assert_close(TiedHead(table)(hidden, torch.ones(1, 2, dtype=torch.bool)), hidden @ table.weight.T)

@@ -25,13 +25,13 @@ def shaken(num_experts, top_k, **settings):
     return mixture
 
 
-def by_hand(mixture, x, top_k):
+def by_hand(mixture, x, top_k, normalize_gates=True):
     """x: [t d], token by token: the best experts by softmax, weighted by it."""
     outputs = []
     for token in x:
         odds = [math.exp(float(row @ token)) for row in mixture.router.weight]
         best = sorted(range(len(odds)), key=lambda i: -odds[i])[:top_k]
-        total = sum(odds[i] for i in best) if top_k > 1 else sum(odds)
+        total = sum(odds[i] for i in best) if top_k > 1 and normalize_gates else sum(odds)
         outputs.append(sum(odds[i] / total * mixture.experts[i](token) for i in best))
     return torch.stack(outputs)
 
@@ -59,10 +59,21 @@ def test_with_all_experts_it_is_a_dense_mixture(x):
 
 @pytest.mark.parametrize("top_k", [1, 2, 4])
 @pytest.mark.parametrize("expert", [MLP, GatedMLP])
-def test_a_mixture_equals_its_formula(x, top_k, expert):
-    mixture = shaken(5, top_k, expert=expert)
+@pytest.mark.parametrize("normalize_gates", [True, False])
+def test_a_mixture_equals_its_formula(x, top_k, expert, normalize_gates):
+    mixture = shaken(5, top_k, expert=expert, normalize_gates=normalize_gates)
     with torch.no_grad():
-        assert_close(mixture(x).flatten(0, 1), by_hand(mixture, x.flatten(0, 1), top_k))
+        right = by_hand(mixture, x.flatten(0, 1), top_k, normalize_gates)
+        assert_close(mixture(x).flatten(0, 1), right)
+
+
+def test_gates_that_are_not_normalised_are_qwens_probabilities_of_the_chosen(x):
+    mixture = shaken(5, 2, normalize_gates=False)
+    with torch.no_grad():
+        gates, chosen = mixture._route(x[0])
+        probabilities = (x[0] @ mixture.router.weight.T).softmax(dim=-1)
+    assert_close(gates, probabilities.gather(1, chosen))
+    assert float(gates.sum(dim=-1).max()) < 1
 
 
 def test_gates_are_mixtrals_softmax_over_the_chosen(x):

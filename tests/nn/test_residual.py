@@ -69,6 +69,20 @@ def test_layer_scale_is_timms(x, branch):
     assert_close(residual(x, branch), x + theirs(branch))
 
 
+def test_a_norm_is_of_the_branch_alone_and_comes_first(x, branch):
+    residual = Residual(7, norm=torch.nn.RMSNorm, layer_scale=0.1)
+    torch.nn.init.normal_(residual.norm.weight)
+    torch.nn.init.normal_(residual.scale)
+    right = branch / (branch.square().mean(dim=-1, keepdim=True) + torch.finfo(branch.dtype).eps).sqrt()
+    assert_close(residual(x, branch), x + right * residual.norm.weight * residual.scale)
+    assert set(residual.state_dict()) == {"norm.weight", "scale"}
+
+
+def test_a_transformer_with_norms_of_branches_keeps_the_laws():
+    block = partial(PreNormBlock, norm=torch.nn.Identity, residual=partial(Residual, norm=torch.nn.RMSNorm))
+    check_backbone(lambda dim, causal: Transformer(dim, 2, num_heads=3, causal=causal, block=block))
+
+
 def test_layer_scale_may_be_a_whole_number():
     assert torch.equal(Residual(7, layer_scale=1).scale, torch.ones(7))
 

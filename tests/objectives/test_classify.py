@@ -14,6 +14,7 @@ from seqkit.model import Model
 from seqkit.objectives import Classify
 
 NAMES = ["ant", "bee", "cow"]
+SPEC = TokenSpec(num_features=5)
 
 
 @pytest.fixture
@@ -27,21 +28,25 @@ def fitted(**settings):
     return objective
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.3])
-def test_the_loss_is_the_sum_over_known_labels(batch, smoothing):
-    objective = fitted(level="token", label_smoothing=smoothing)
+@pytest.mark.parametrize(("share", "training"), [(0.0, False), (0.0, True), (0.3, False), (0.3, True)])
+def test_the_loss_is_the_sum_over_known_labels_and_smoothed_in_training_alone(batch, share, training):
+    objective = fitted(level="token", label_smoothing=share)
+    smoothing = share if training else 0.0
     label = torch.tensor([[2, IGNORE, 0], [1, 1, IGNORE]])
     task = objective.prepare(batch, label)
     assert task.batch is batch
-    logits = torch.randn(2, 3, 3)
-    loss = objective.loss(logits, task.target)
+    logits = torch.randn(2, 3, 3, requires_grad=True)  # an evaluation may be differentiated too
+    loss = objective.loss(logits, task.target, training=training)
     expected = 0.0
     for i, t in (label != IGNORE).nonzero().tolist():
-        weights = [math.exp(float(s)) for s in logits[i, t]]
+        weights = [math.exp(s) for s in logits[i, t].tolist()]
         shares = [smoothing / 3 + (1 - smoothing) * (k == int(label[i, t])) for k in range(3)]
         expected -= sum(w * math.log(x / sum(weights)) for w, x in zip(shares, weights))
-    assert float(loss.loss) == pytest.approx(expected, rel=1e-5)
+    assert float(loss.loss.detach()) == pytest.approx(expected, rel=1e-5)
     assert int(loss.count) == 4
+    if training:
+        assert (loss.preds, loss.target) == (None, None)
+        return
     assert loss.target.tolist() == [2, 0, 1, 1]
     assert loss.preds.tolist() == [int(logits[i, t].argmax()) for i, t in ((0, 0), (0, 2), (1, 0), (1, 1))]
 
@@ -53,7 +58,7 @@ def test_labels_that_are_all_unknown_have_no_loss(batch):
 
 @pytest.mark.parametrize(("level", "shape"), [("sequence", (2, 3)), ("token", (2, 3, 3))])
 def test_the_head_has_a_logit_for_each_class(batch, level, shape):
-    model = Model(TokenSpec(num_features=5), LSTM(12), fitted(level=level))
+    model = Model(SPEC, LSTM(12), fitted(level=level))
     assert model(batch).shape == shape
 
 
@@ -68,6 +73,7 @@ def test_classes_are_counted_where_they_have_no_names():
     [
         ([0, 3], NAMES, "a label is class 3, but there are 3 classes, 0 to 2"),
         ([0, 0], None, "hold 1 class"),
+        ([0.5, 1.5], None, "the targets are numbers; .* use Regress"),
         ([], None, "hold 0 class"),
     ],
 )
@@ -106,7 +112,7 @@ def test_predictions_decode_to_class_names():
 
 def test_the_baseline_predicts_the_class_frequencies():
     objective, target = fitted(), torch.tensor([0, 0, 2, IGNORE])
-    logits = objective.baseline([target])(target)
+    logits = objective.baseline([target], SPEC)(target)
     assert_close(logits.exp(), torch.tensor([3 / 6, 1 / 6, 2 / 6]).expand(4, 3))
     assert objective.loss(logits, target).preds.tolist() == [0, 0, 0]
 

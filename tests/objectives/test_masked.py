@@ -19,16 +19,13 @@ def examples(lengths, ids):
     return TokenBatch.collate([Tokens(content(n), torch.arange(float(n))[:, None]) for n in lengths])
 
 
-def fitted(ids, fraction=0.4):
-    objective = Masked(fraction=fraction)
-    Model(TokenSpec(vocab_size=7) if ids else TokenSpec(num_features=3), LSTM(12), objective)
-    return objective
+IDS, VECTORS = TokenSpec(vocab_size=7), TokenSpec(num_features=3)
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.floats(0.01, 0.99), st.booleans())
 def test_the_given_share_of_real_tokens_is_masked_and_at_least_one(lengths, fraction, ids):
     batch = examples(lengths, ids)
-    task = fitted(ids, fraction).prepare(batch, None)
+    task = Masked(fraction=fraction).prepare(batch, None)
     assert task.batch is batch
     for i, n in enumerate(lengths):
         assert int(task.masked[i].sum()) == max(1, round(float(torch.tensor(n) * fraction)))
@@ -36,7 +33,7 @@ def test_the_given_share_of_real_tokens_is_masked_and_at_least_one(lengths, frac
 
 
 def test_different_tokens_are_masked_each_time_and_the_same_for_the_same_seed():
-    batch, objective = examples([31, 31], True), fitted(True)
+    batch, objective = examples([31, 31], True), Masked(fraction=0.4)
     masked = []
     for seed in (0, 0, 1):
         torch.manual_seed(seed)
@@ -49,7 +46,7 @@ def test_different_tokens_are_masked_each_time_and_the_same_for_the_same_seed():
 
 
 def test_the_loss_of_ids_is_the_sum_of_cross_entropies_over_masked_tokens():
-    batch, objective = examples([5, 3], True), fitted(True)
+    batch, objective = examples([5, 3], True), Masked(fraction=0.4)
     task = objective.prepare(batch, None)
     logits = torch.randn(2, 5, 7)
     loss = objective.loss(logits, task.target)
@@ -63,7 +60,7 @@ def test_the_loss_of_ids_is_the_sum_of_cross_entropies_over_masked_tokens():
 
 
 def test_the_loss_of_vectors_is_the_sum_of_mean_squared_errors_over_masked_tokens():
-    batch, objective = examples([5, 3], False), fitted(False)
+    batch, objective = examples([5, 3], False), Masked(fraction=0.4)
     task = objective.prepare(batch, None)
     preds = torch.randn(2, 5, 3)
     loss = objective.loss(preds, task.target)
@@ -76,23 +73,22 @@ def test_the_loss_of_vectors_is_the_sum_of_mean_squared_errors_over_masked_token
 
 
 def test_the_baselines_are_frequencies_or_the_mean():
-    objective, target = fitted(True), torch.tensor([[2, IGNORE, 2]])
-    assert_close(objective.baseline([target])(target).exp()[0, 0, 2], torch.tensor(3 / 9))
-    objective = fitted(False)
+    objective, target = Masked(fraction=0.4), torch.tensor([[2, IGNORE, 2]])
+    assert_close(objective.baseline([target], IDS)(target).exp()[0, 0, 2], torch.tensor(3 / 9))
     batch = examples([31, 31], False)
     target = objective.prepare(batch, None).target
     known = target[~target[..., 0].isnan()]
-    preds = objective.baseline([target])(target)
+    preds = objective.baseline([target], VECTORS)(target)
     assert preds.shape == target.shape
     assert_close(preds[0, 0], known.mean(dim=0))
     loss = objective.loss(preds, target)
-    explained = objective.metrics()["explained"]
+    explained = objective.metrics(VECTORS)["explained"]
     explained.update(loss.preds, loss.target)
     assert float(explained.compute()) == pytest.approx(0.0, abs=1e-5)
 
 
 def test_explained_variance_is_one_without_error_and_half_for_half_the_error():
-    explained = fitted(False).metrics()["explained"]
+    explained = Masked().metrics(VECTORS)["explained"]
     target = torch.randn(31, 3)
     for half in target[:17], target[17:]:
         explained.update(half, half)
@@ -101,6 +97,34 @@ def test_explained_variance_is_one_without_error_and_half_for_half_the_error():
     centred = target - target.mean(dim=0)
     explained.update(target - centred * 0.5**0.5, target)
     assert float(explained.compute()) == pytest.approx(0.5, abs=1e-4)
+
+
+@pytest.mark.parametrize(("spec", "names"), [(IDS, {"accuracy"}), (VECTORS, {"explained"})])
+def test_the_head_the_metrics_and_the_loss_are_those_of_the_tokens(spec, names):
+    """Of one objective, which keeps nothing of the model that was built last."""
+    objective = Masked(fraction=0.4)
+    for each in (spec, VECTORS if spec.ids else IDS):
+        Model(each, LSTM(12), objective)
+    assert set(objective.metrics(spec)) == names
+    task = objective.prepare(examples([5, 3], spec.ids), None)
+    prediction = Model(spec, LSTM(12), objective)(task.batch, task.masked)
+    assert objective.baseline([task.target], spec)(task.target).shape == prediction.shape
+    assert vars(objective) == {"fraction": 0.4}
+
+
+@pytest.mark.parametrize("ids", [True, False])
+def test_in_training_the_loss_is_the_same_and_nothing_is_selected(ids):
+    objective, prediction = Masked(fraction=0.4), torch.randn(2, 5, 7 if ids else 3, requires_grad=True)
+    target = objective.prepare(examples([5, 3], ids), None).target
+    training, evaluation = objective.loss(prediction, target, training=True), objective.loss(prediction, target)
+    assert_close(training.loss, evaluation.loss)
+    assert int(training.count) == int(evaluation.count) == len(evaluation.preds)
+    assert (training.preds, training.target) == (None, None)
+    (gradient,) = torch.autograd.grad(training.loss, prediction)
+    assert bool(gradient.isfinite().all())
+    unmasked = target == IGNORE if ids else target[..., 0].isnan()
+    assert not gradient[unmasked].any()
+    assert gradient[~unmasked].abs().amax(dim=-1).min() > 0
 
 
 @pytest.mark.parametrize("fraction", [0, 1, -0.1, 1.5])

@@ -22,9 +22,7 @@ def texts(*lengths):
 
 @pytest.fixture
 def objective():
-    objective = NextToken()
-    Model(SPEC, LSTM(12, causal=True), objective)
-    return objective
+    return NextToken()
 
 
 @pytest.mark.parametrize("lengths", [[5, 5], [5, 1, 3]])
@@ -65,7 +63,7 @@ def test_the_first_token_of_a_packed_sequence_is_no_target(objective):
 
 def test_the_baseline_predicts_the_training_frequencies(objective):
     target = torch.tensor([[2, 2, IGNORE], [0, 2, IGNORE]])
-    baseline = objective.baseline([target, target[:1]])
+    baseline = objective.baseline([target, target[:1]], SPEC)
     shares = [(c + 1) / (6 + 7) for c in (1, 0, 5, 0, 0, 0, 0)]
     assert_close(baseline(target).softmax(dim=-1), torch.tensor(shares).expand(2, 3, 7))
     expected = -(3 * math.log(shares[2]) + math.log(shares[0]))
@@ -75,7 +73,7 @@ def test_the_baseline_predicts_the_training_frequencies(objective):
 def test_a_tied_head_is_the_embedding_table():
     model = Model(SPEC, LSTM(12, causal=True), NextToken(tied=True))
     assert model.head.table.weight is model.embedder.content.weight
-    assert not hasattr(model.head, "bias")
+    assert model.head.bias is None
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -94,9 +92,23 @@ def test_a_head_cannot_be_tied_to_a_tokenizers_own_embedder():
         Model(spec, LSTM(12, causal=True), NextToken(tied=True))
 
 
+def test_in_training_the_loss_is_the_same_and_nothing_is_selected(objective):
+    target, logits = objective.prepare(texts(5, 3), None).target, torch.randn(2, 4, 7)
+    training, evaluation = objective.loss(logits, target, training=True), objective.loss(logits, target)
+    assert_close(training.loss, evaluation.loss)
+    assert int(training.count) == int(evaluation.count) == 6
+    assert (training.preds, training.target) == (None, None)
+
+
+def test_it_keeps_nothing_of_the_models_that_it_made_a_head_for(objective):
+    for size in (7, 11):
+        Model(TokenSpec(vocab_size=size), LSTM(12, causal=True), objective)
+    assert vars(objective) == vars(NextToken())
+
+
 def test_it_has_no_state_and_its_metric_is_accuracy(objective):
     assert json.dumps(objective.state()) == "{}"
-    accuracy = objective.metrics()["accuracy"]
+    accuracy = objective.metrics(SPEC)["accuracy"]
     accuracy.update(torch.tensor([1, 2, 3]), torch.tensor([1, 0, 3]))
     accuracy.update(torch.tensor([4]), torch.tensor([0]))
     assert float(accuracy.compute()) == 0.5

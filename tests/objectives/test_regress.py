@@ -34,6 +34,18 @@ def fitted(**settings):
     return objective
 
 
+@pytest.mark.parametrize("loss", ["squared", "huber"])
+def test_in_training_the_loss_is_the_same_and_nothing_is_selected(loss):
+    objective, target = fitted(loss=loss), torch.tensor([[math.nan, 1.0], [2.0, math.nan]])
+    prediction = torch.randn(2, 2, requires_grad=True)
+    training, evaluation = objective.loss(prediction, target, training=True), objective.loss(prediction, target)
+    assert_close(training.loss, evaluation.loss)
+    assert int(training.count) == int(evaluation.count) == len(evaluation.preds) == 2
+    assert (training.preds, training.target) == (None, None)
+    (gradient,) = torch.autograd.grad(training.loss, prediction)
+    assert (gradient != 0).tolist() == [[False, True], [True, False]]
+
+
 def test_mean_and_std_are_those_of_the_known_training_targets():
     objective = fitted()
     assert objective.mean == pytest.approx(MEANS)
@@ -115,7 +127,7 @@ def test_numbers_per_token_of_texts_of_differing_length_are_learned():
     ]
     assert int(loss.count) == len(errors) == len(loss.target)
     assert float(loss.loss) == pytest.approx(sum(e * e for e in errors), rel=1e-4)
-    rmse = objective.metrics()["rmse"]
+    rmse = objective.metrics(Bytes().spec)["rmse"]
     rmse.update(loss.preds, loss.target)
     assert math.isfinite(float(rmse.compute()))
 
@@ -170,13 +182,13 @@ def test_the_state_is_saved_as_json():
 
 def test_the_baseline_predicts_the_mean():
     objective, target = fitted(), torch.tensor([[7.0, 1.0]])
-    preds = objective.baseline([target])(target)
+    preds = objective.baseline([target], TokenSpec(num_features=5))(target)
     assert_close(objective.loss(preds, target).preds, torch.tensor(MEANS))
     assert objective.decode(preds) == [pytest.approx(MEANS)]
 
 
 def test_metrics_are_in_the_targets_unit():
-    rmse, mae = (fitted().metrics()[name] for name in ("rmse", "mae"))
+    rmse, mae = (fitted().metrics(TokenSpec(num_features=5))[name] for name in ("rmse", "mae"))
     for metric, expected in ((rmse, math.sqrt((9 + 16) / 2)), (mae, 3.5)):
         metric.update(torch.tensor([3.0, 10.0]), torch.tensor([0.0, 14.0]))
         assert float(metric.compute()) == pytest.approx(expected)

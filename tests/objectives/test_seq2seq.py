@@ -97,11 +97,11 @@ def test_labels_of_a_wrong_shape_or_dtype_are_refused(label, message):
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_the_loss_is_smoothed_only_where_gradients_are_taken(training):
+def test_the_loss_is_smoothed_in_training_alone(training):
     objective = fitted(label_smoothing=0.3)
     target = torch.tensor([[2, 7, IGNORE], [0, 5, 7]])
-    logits = torch.randn(2, 3, 8, requires_grad=training)
-    loss = objective.loss(logits, target)
+    logits = torch.randn(2, 3, 8, requires_grad=True)  # an evaluation may be differentiated too
+    loss = objective.loss(logits, target, training=training)
     smoothing, expected = 0.3 * training, 0.0
     for i, t in (target != IGNORE).nonzero().tolist():
         total = math.log(sum(math.exp(float(s)) for s in logits[i, t].detach()))
@@ -109,7 +109,8 @@ def test_the_loss_is_smoothed_only_where_gradients_are_taken(training):
             expected -= (smoothing / 8 + (1 - smoothing) * (k == int(target[i, t]))) * (s - total)
     assert float(loss.loss.detach()) == pytest.approx(expected, rel=1e-5)
     assert int(loss.count) == 5
-    assert loss.target.tolist() == [2, 7, 0, 5, 7]
+    assert (None if training else [2, 7, 0, 5, 7]) == (loss.target if training else loss.target.tolist())
+    assert (loss.preds is None) == training
 
 
 @pytest.mark.parametrize("tied", [True, False])
@@ -124,9 +125,15 @@ def test_the_head_has_a_logit_for_every_id_bos_and_eos_too(tied):
         assert seq2seq.head.table is seq2seq.embedder.content
 
 
+def test_a_tied_head_is_scaled_beside_positions_of_about_1_alone():
+    decoder = Transformer(12, 1, num_heads=3, causal=True, block=partial(PreNormBlock, cross_attention=True))
+    assert model(fitted(), EncoderDecoder(GRU(12, 1), decoder)).head.scale == 12**-0.5
+    assert model(fitted()).head.scale == 1.0  # a recurrent network needs no positions, so the table's entries are small
+
+
 def test_the_baseline_predicts_the_token_frequencies():
     objective, target = fitted(), torch.tensor([[2, 7, IGNORE]])
-    logits = objective.baseline([target])(target)
+    logits = objective.baseline([target], objective.target_spec)(target)
     assert_close(logits.exp()[0, 0], torch.tensor([1, 1, 2, 1, 1, 1, 1, 2]) / 10)
 
 
@@ -247,7 +254,7 @@ def test_a_small_model_learns_to_spell_backwards():
     task = objective.prepare(batch, labels(objective, *[word[::-1] for word in words]))
     optimizer = torch.optim.AdamW(seq2seq.parameters(), lr=0.01)
     for _ in range(120):
-        loss = objective.loss(seq2seq(task.batch), task.target)
+        loss = objective.loss(seq2seq(task.batch), task.target, training=True)
         (loss.loss / loss.count).backward()
         optimizer.step()
         optimizer.zero_grad()

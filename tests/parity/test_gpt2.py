@@ -50,7 +50,7 @@ def weights(theirs):
 def pair():
     reference, model = theirs(), ours()
     model.load_state_dict(weights(reference.transformer))
-    return reference, model, TiedHead(model.embedder.content, std=model.embedder.position.std)
+    return reference, model, TiedHead(model.embedder.content)
 
 
 @pytest.mark.parametrize("lengths", [[13, 13], [11, 19, 5]])

@@ -30,11 +30,9 @@ def theirs(gated, tied):
         attn_implementation="eager",
     )  # fmt: skip
     reference = randomized(T5ForConditionalGeneration(config))
-    with torch.no_grad():
-        if not tied:
-            reference.lm_head.weight.mul_(
-                DIM**-0.5
-            )  # it is initialised at 1, where logits are about 5; now they are about 1
+    if not tied:  # their configuration ties the table whatever it is told, so the head gets a parameter of its own
+        reference.lm_head.weight = nn.Parameter(torch.randn(VOCAB, DIM) * DIM**-0.5)
+        assert reference.lm_head.weight is not reference.shared.weight
     return reference
 
 
@@ -62,7 +60,8 @@ class Translator(nn.Module):
             TokenSpec(vocab_size=VOCAB), EncoderDecoder(stack(2, False), stack(3, True)), NoPosition
         )
         # with table entries of about 1 the logits are divided by sqrt(d), as in T5
-        self.head = TiedHead(self.model.embedder.content, std=1.0) if tied else TokenHead(DIM, VOCAB, bias=False)
+        table = self.model.embedder.content
+        self.head = TiedHead(table, scale=DIM**-0.5) if tied else TokenHead(DIM, VOCAB, bias=False)
         self.eval()
 
     def forward(self, batch, cache=None):
@@ -81,7 +80,7 @@ def weights(theirs, gated, tied):
         backbone = f"model.backbone.{side}"
         # the table of the first layer serves all, theirs as ours
         first = stack.block[0].layer[0].SelfAttention.relative_attention_bias
-        mapped |= {f"{backbone}.position.table": first.weight} | linear(stack.final_layer_norm, f"{backbone}.norm")
+        mapped |= {f"{backbone}.positions.0.table": first.weight} | linear(stack.final_layer_norm, f"{backbone}.norm")
         for i, block in enumerate(stack.block):
             name, (self_attention, *cross_attention, feed_forward) = f"{backbone}.blocks.{i}", block.layer
             mapped |= attention(self_attention.SelfAttention, f"{name}.attention")

@@ -100,3 +100,5 @@ def test_components_of_installed_packages_are_listed_without_importing_them(monk
 def test_suggestions_name_the_two_nearest_at_most():
     assert suggest("alpah", ["alpha", "alphas", "alphabet", "beta"]).count(" or ") == 1
     assert suggest("qqq", ["b", "a"]) == "there are: a, b"
+    assert suggest("qqq", []) == "there are none"
+    assert suggest("SGD", ["torch.optim.SGD", "AdamW"]) == "did you mean torch.optim.SGD?"

@@ -22,7 +22,7 @@ def loss_curves():
 
 def test_curves_name_their_axes_and_lines(loss_curves):
     written = texts(loss_curves)
-    assert {"optimiser steps", "loss (nats)", "training", "constant baseline (test)"} <= set(written)
+    assert {"optimizer steps", "loss (nats)", "training", "constant baseline (test)"} <= set(written)
 
 
 def test_curves_draw_the_points_given(loss_curves):

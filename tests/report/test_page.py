@@ -176,7 +176,7 @@ def test_curves_follow_metrics_csv(copy):
         columns = csv.DictReader(file).fieldnames
     assert {"step", "train/loss", "valid/loss", "valid/rmse"} <= set(columns)  # what Lightning writes and we read
     text = write_report(folder).read_text(encoding="utf-8")
-    assert Page(text).text.count("optimiser steps") == 2  # losses, and the metric on validation data
+    assert Page(text).text.count("optimizer steps") == 2  # losses, and the metric on validation data
 
 
 def test_a_sample_of_text_continues_the_beginning_of_the_test_split(reported):

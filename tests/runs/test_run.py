@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from seqkit.config import complete
-from seqkit.errors import DataError, UsageError
+from seqkit.errors import DataError, DivergedError, UsageError
 from seqkit.files import read_mapping
 from seqkit.interfaces import Tokens
 from seqkit.runs import run as run_module
@@ -52,12 +52,50 @@ def test_a_run_repeats_from_its_own_configuration(digits, tmp_path):
         ("--data.num_workers", "-1"),
         ("--trainer.max_steps", "0"),
         ("--trainer.devices", "0"),
+        ("--trainer.devices", "2"),
+        ("--trainer.devices", "[0, 1]"),
+        ("--trainer.num_nodes", "2"),
+        ("--trainer.devices", "1000000"),
+        ("--trainer.limit_train_batches", "0"),
+        ("--trainer.limit_train_batches", "0.01"),
+        ("--trainer.val_check_interval", "100000"),
+        ("--trainer.limit_val_batches", "0.0001", "--data.valid_fraction", "0.2"),
+        ("--model.backbone.dim", "-1"),
+        ("--model.backbone.num_heads", "0"),
+        ("--optimizer.adamw", "torch.optim.SGD"),
+        ("--schedule", "torch.optim.lr_scheduler.StepLR", "--schedule.step_size", "0"),
     ],
 )
 def test_a_refused_setting_leaves_no_folder_behind(tmp_path, words):
-    with pytest.raises(UsageError):
-        run(config(*words), tmp_path / "run")
-    assert not (tmp_path / "run").exists()
+    with pytest.raises(UsageError) as caught:
+        run(config(*words), tmp_path / "deep" / "run")
+    assert "\n" not in str(caught.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_that_fails_before_its_first_step_removes_only_what_it_made(tmp_path, monkeypatch):
+    def fail(*args):
+        (tmp_path / "deep" / "other").mkdir()  # as another run would
+        raise RuntimeError("no step")
+
+    monkeypatch.setattr(run_module, "train", fail)
+    with pytest.raises(RuntimeError, match="no step"):
+        run(config(), tmp_path / "deep" / "run")
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["other"]
+
+
+def test_a_run_that_fails_after_its_first_step_keeps_its_folder(tmp_path):
+    with pytest.raises(DivergedError):
+        run(config("--optimizer.lr", "1e30"), tmp_path / "run")
+    assert "the run stopped" in (tmp_path / "run" / "log.txt").read_text(encoding="utf-8")
+
+
+def test_limited_batches_are_the_steps_of_a_run(tmp_path):
+    words = ["--trainer.limit_train_batches", "2", "--schedule.warmup_steps", "5"]
+    summary = run(config(*words), tmp_path / "run")
+    assert (summary["steps"], summary["finished"]) == (2, True)
+    log = (tmp_path / "run" / "log.txt").read_text(encoding="utf-8")
+    assert "WARNING schedule: warmup_steps=5, but training has 2 steps" in log
 
 
 def test_a_fault_in_the_test_split_is_found_before_training(tmp_path):

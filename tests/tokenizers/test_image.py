@@ -79,7 +79,7 @@ def test_resize_keeps_constant_regions_and_gives_every_image_one_size():
     ("image", "reason"),
     [
         (torch.rand(1, 7, 8), "7x8 pixels, which 2x4 patches do not tile"),
-        (torch.rand(3, 4, 8), r"has 3 channels, but the tokenizer takes 1; .*channels=3"),
+        (torch.rand(3, 4, 8), r"has 3 channels, but the tokenizer takes 1; .*--tokenizer.channels 3"),
         (torch.rand(1, 4, 8) * 255, "give floats in"),
         (torch.rand(1, 4, 8) - 0.5, "give floats in"),
         (torch.full((1, 4, 8), float("nan")), "without NaN"),

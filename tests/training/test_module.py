@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 import pytorch_lightning as pl
 import torch
+from torch import nn
 from torch.testing import assert_close
 
 from seqkit.backbones import GRU, EncoderDecoder, RNNDecoder, Transformer
@@ -19,7 +20,7 @@ from seqkit.nn.block import PreNormBlock
 from seqkit.nn.moe import MixtureOfExperts
 from seqkit.objectives import Classify, Masked, NextToken, Regress, Seq2Seq
 from seqkit.tokenizers import Characters
-from seqkit.training.module import TrainingModule
+from seqkit.training.module import CHECK_EVERY, TrainingModule
 from seqkit.training.optim import AdamW, Constant, Cosine, OptimizerFactory
 
 
@@ -119,7 +120,7 @@ def test_a_mean_of_means_gives_other_weights(monkeypatch):
 
     def means(self, batch, index):
         inputs = self.objective.prepare(*batch)
-        output = self.objective.loss(self.model(inputs.batch), inputs.target)
+        output = self.objective.loss(self.model(inputs.batch), inputs.target, training=True)
         return output.loss / output.count
 
     monkeypatch.setattr(TrainingModule, "training_step", means)
@@ -133,11 +134,46 @@ def test_one_step_is_the_gradient_of_the_mean_loss():
     ours, twin = training_module(), training_module()
     trainer().fit(ours, BatchLoader((batch, None)))
     inputs = twin.objective.prepare(batch, None)
-    output = twin.objective.loss(twin.model(inputs.batch), inputs.target)
+    output = twin.objective.loss(twin.model(inputs.batch), inputs.target, training=True)
     (output.loss / output.count).backward()
     for name, p in twin.model.named_parameters():
         assert_close(ours.model.get_parameter(name), p - 0.5 * p.grad, rtol=0, atol=1e-6, msg=name)
     assert ours.tokens_seen == inputs.batch.num_tokens
+
+
+def test_real_tokens_of_all_batches_are_counted():
+    ours = training_module()
+    assert ours.tokens_seen == 0
+    trainer(max_epochs=2).fit(ours, BatchLoader(ragged(7, 3), ragged(5)))
+    assert ours.tokens_seen == 2 * (6 + 3 + 4)  # the last column is a target alone
+    assert isinstance(ours.tokens_seen, int)
+
+
+def smoothing():
+    """Classification whose labels are smoothed."""
+    objective = Classify(label_smoothing=0.4)
+    objective.fit([0, 1], None)
+    torch.manual_seed(0)
+    model = Model(TokenSpec(vocab_size=7), GRU(12, 1), objective)
+    return TrainingModule(model, objective, optimizer=SGD(lr=0.0))
+
+
+def test_labels_are_smoothed_in_training_and_not_in_evaluation():
+    batch, label = ragged(7, 3)[0], torch.tensor([0, 0])
+    runner, ours = trainer(), smoothing()
+    with torch.no_grad():
+        ours.model.head.linear.bias += torch.tensor([2.0, 0.0])
+    logits = ours.model(batch).detach()
+    plain, smoothed = (nn.functional.cross_entropy(logits, label, label_smoothing=share) for share in (0.0, 0.4))
+    assert float((plain - smoothed).abs()) > 0.01
+    runner.fit(ours, BatchLoader((batch, label)), BatchLoader((batch, label)))
+    assert float(runner.callback_metrics["train/loss"]) == pytest.approx(float(smoothed), rel=1e-5)
+    assert float(runner.callback_metrics["valid/loss"]) == pytest.approx(float(plain), rel=1e-5)
+    ours.eval()
+    with torch.enable_grad():  # an evaluation whose predictions require gradients is one still
+        output = ours.objective.loss(ours.model(batch), label)
+    assert output.loss.requires_grad
+    assert float(output.loss.detach()) == pytest.approx(2 * float(plain), rel=1e-5)
 
 
 def experts(aux_loss_weight):
@@ -155,7 +191,7 @@ def test_the_auxiliary_loss_weighs_as_the_mean_loss():
     trainer().fit(ours, BatchLoader((batch, None)))
     trainer().fit(without, BatchLoader((batch, None)))
     inputs = twin.objective.prepare(batch, None)
-    output = twin.objective.loss(twin.model(inputs.batch), inputs.target)
+    output = twin.objective.loss(twin.model(inputs.batch), inputs.target, training=True)
     aux_loss = sum(block.mlp.aux_loss() for block in twin.model.backbone.blocks)
     (output.loss / output.count + aux_loss).backward()
     for name, p in twin.model.named_parameters():
@@ -193,6 +229,30 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_leaves_the_weights():
         runner.fit(ours, BatchLoader(good, bad, good))
     assert runner.global_step == 1
     assert all(bool(p.isfinite().all()) for p in model.parameters())
+
+
+class OnAccelerator(torch.Tensor):
+    """A number that says it is on an accelerator, where looking at it would stall."""
+
+    device = torch.device("cuda")
+
+
+def test_on_an_accelerator_the_loss_is_looked_at_every_so_many_batches():
+    """A loss that is not finite is remembered until then, whatever comes after."""
+    ours = training_module()
+    runner = trainer()
+    runner.fit(ours, BatchLoader(ragged(5)))
+    fine, bad = (torch.tensor(x).as_subclass(OnAccelerator) for x in (1.0, math.nan))
+    for index in range(CHECK_EVERY):
+        ours._check_finite(fine, index)
+    for index in range(CHECK_EVERY - 1):
+        ours._check_finite(bad if index == 3 else fine, index)
+    with pytest.raises(DivergedError, match=rf"batch {CHECK_EVERY - 1} .*or one of the {CHECK_EVERY - 1} batches"):
+        ours._check_finite(fine, CHECK_EVERY - 1)
+    for index in range(CHECK_EVERY):  # what was reported is not reported again
+        ours._check_finite(fine, index)
+    with pytest.raises(DivergedError, match=r"the loss is nan in step 1 \(batch 0 of epoch \d\); lower"):
+        ours._check_finite(torch.tensor(math.nan), 0)
 
 
 def test_evaluation_repeats_exactly_and_leaves_the_random_numbers_alone():
@@ -273,7 +333,7 @@ def test_generated_sequences_are_measured_and_predicted():
     assert trainer().predict(ours, data) == [texts]
 
 
-def test_training_without_an_optimiser_is_refused():
+def test_training_without_an_optimizer_is_refused():
     with pytest.raises(ValueError, match="has no optimizer, so it only evaluates"):
         training_module(optimizer=None).configure_optimizers()
     assert isinstance(training_module(schedule=None).configure_optimizers(), torch.optim.SGD)

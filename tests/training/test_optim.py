@@ -1,4 +1,4 @@
-"""Which parameters each optimiser takes, that a combined optimiser equals its optimisers, and schedules by formula."""
+"""Which parameters each optimizer takes, that a combined optimizer equals its optimizers, and schedules by formula."""
 
 import copy
 import math
@@ -12,6 +12,8 @@ from torch.testing import assert_close
 from seqkit.backbones import LSTM, Transformer
 from seqkit.interfaces import TokenSpec
 from seqkit.model import Model
+from seqkit.nn.position.bias import T5Bias
+from seqkit.nn.position.relative import RelativeEmbedding
 from seqkit.objectives import Masked
 from seqkit.training.optim import (
     AdamW,
@@ -68,6 +70,20 @@ def test_muon_takes_the_backbones_matrices_and_adamw_the_rest(backbone):
     assert (muon["lr"], rest[0]["lr"]) == (1e-2, 1e-3)
 
 
+def test_muon_leaves_tables_of_edge_types_and_distances_to_adamw():
+    """They are looked up, not multiplied."""
+    spec = TokenSpec(num_features=3, num_edge_types=2)
+    backbone = Transformer(24, 2, num_heads=3, position=[T5Bias(3), RelativeEmbedding(8, max_distance=2)])
+    m = Model(spec, backbone, Masked())
+    muon, *rest = Muon(adamw=AdamW(1e-3)).build(m).param_groups
+    tables = {name for name, _ in m.named_parameters() if "positions." in name or "edge_biases." in name}
+    assert {m.get_parameter(name).ndim for name in tables} == {2}
+    assert len(tables) == 3
+    assert not tables & names(muon, m)
+    assert tables <= set().union(*(names(group, m) for group in rest))
+    assert "backbone.blocks.1.attention.qkv_proj.weight" in names(muon, m)
+
+
 def test_muon_without_a_matrix_is_refused():
     with pytest.raises(ValueError, match="Muon found no matrix in the backbone; use AdamW"):
         Muon().build(nn.LayerNorm(5))
@@ -100,7 +116,7 @@ def _fresh(m):
     return optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 + step))
 
 
-def test_a_combined_optimiser_resumes_exactly():
+def test_a_combined_optimizer_resumes_exactly():
     straight, early = model(), None
     optimizer, scheduler = _fresh(straight)
     _train(straight, optimizer, scheduler, 3)
@@ -119,7 +135,7 @@ def test_a_combined_optimiser_resumes_exactly():
         assert torch.equal(p, resumed.get_parameter(name)), name
 
 
-def test_a_combined_optimiser_equals_its_optimisers_apart():
+def test_a_combined_optimizer_equals_its_optimizers_apart():
     together, apart = model(), model()
     apart.load_state_dict(together.state_dict())
     optimizer, scheduler = _fresh(together)
@@ -189,8 +205,16 @@ def test_negative_warm_up_is_refused():
         (AdamW, {"lr": -1.0}, "lr=-1.0"),
         (AdamW, {"weight_decay": math.nan}, "weight_decay=nan"),
         (AdamW, {"betas": (0.9, 1.0)}, "betas="),
+        (AdamW, {"betas": [0.9]}, r"betas=\[0.9\] .* give 2 numbers"),
         (Muon, {"lr": math.inf}, "lr=inf"),
         (Muon, {"momentum": -0.1}, "momentum=-0.1"),
+        (Muon, {"momentum": 5}, "momentum=5 is a decay rate"),
+        (Muon, {"momentum": 1.0}, "momentum=1.0"),
+        (Muon, {"adamw": TorchOptimizer(torch.optim.SGD)}, "adamw is torch.optim.SGD; give seqkit's AdamW"),
+        (Muon, {"adamw": 3}, "adamw is int; give seqkit's AdamW"),
+        (Cosine, {"floor": 2}, "floor=2 is a share"),
+        (Cosine, {"floor": -0.1}, "floor=-0.1"),
+        (Cosine, {"floor": math.nan}, "floor=nan"),
     ],
 )
 def test_impossible_settings_are_refused_when_a_factory_is_made(factory, settings, message):
@@ -213,7 +237,7 @@ def gradients(m, step):
         (torch.optim.Adafactor, {"lr": 0.05}),
     ],
 )
-def test_a_torch_optimiser_is_built_with_its_arguments_over_every_parameter(cls, arguments):
+def test_a_torch_optimizer_is_built_with_its_arguments_over_every_parameter(cls, arguments):
     ours, theirs = model(), model()
     theirs.load_state_dict(ours.state_dict())
     built, right = TorchOptimizer(cls, **arguments).build(ours), cls(theirs.parameters(), **arguments)
@@ -233,16 +257,28 @@ def test_a_torch_optimiser_is_built_with_its_arguments_over_every_parameter(cls,
         (torch.optim.SGD, {"beta": 0.9}, "SGD refuses its arguments: .*unexpected keyword argument 'beta'"),
         (torch.optim.Adam, {"betas": (0.9, 1.0)}, "Adam refuses its arguments: Invalid beta"),
         (torch.optim.Adam, {"fused": True, "foreach": True}, "Adam refuses its arguments"),
+        (torch.optim.Adam, {"betas": [0.9]}, "Adam refuses its arguments: IndexError: list index out of range"),
+        (torch.optim.Adam, {"differentiable": True}, "Adam refuses its arguments: RuntimeError: a leaf Variable"),
+        (torch.optim.Adam, {"lr": "a"}, "Adam refuses its arguments: '<=' not supported"),
+        (torch.optim.Adam, {"foreach": "maybe"}, "foreach is 'maybe'; give true or false"),
+        (torch.optim.SGD, {"nesterov": 3}, "nesterov is 3; give true or false"),
+        (torch.optim.SparseAdam, {}, "SparseAdam does not support dense gradients"),
+        pytest.param(
+            torch.optim.Adam,
+            {"capturable": True},
+            "AssertionError: If capturable=True",
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU takes it"),
+        ),
     ],
 )
-def test_impossible_arguments_of_a_torch_optimiser_are_refused_when_the_factory_is_made(cls, arguments, message):
+def test_impossible_arguments_of_a_torch_optimizer_are_refused_when_the_factory_is_made(cls, arguments, message):
     with pytest.raises(ValueError, match=message) as error:
         TorchOptimizer(cls, **arguments)
     assert "\n" not in str(error.value)
 
 
 def learning_rates(factory, schedule):
-    """Of every parameter group, in the order of 5 optimiser steps; and the scheduler."""
+    """Of every parameter group, in the order of 5 optimizer steps; and the scheduler."""
     m, rates = model(), []
     optimizer = factory.build(m)
     scheduler = schedule.build(optimizer, 5)
@@ -282,18 +318,51 @@ def test_a_torch_scheduler_is_built_with_its_arguments(factory, cls, arguments, 
 @pytest.mark.parametrize(
     ("cls", "arguments", "message"),
     [
-        (lr_scheduler.StepLR, {}, "StepLR refuses its arguments: missing a required argument: 'step_size'"),
+        (lr_scheduler.StepLR, {}, "StepLR refuses its arguments: .* missing .* 'step_size'"),
         (lr_scheduler.StepLR, {"step_size": 2, "decay": 0.1}, "StepLR refuses its arguments: .*'decay'"),
+        (lr_scheduler.StepLR, {"step_size": 0}, "StepLR refuses its arguments: ZeroDivisionError"),
+        (lr_scheduler.CosineAnnealingLR, {"T_max": 0}, "CosineAnnealingLR refuses its arguments: ZeroDivisionError"),
+        (lr_scheduler.ExponentialLR, {"gamma": "x"}, "ExponentialLR refuses its arguments: can't multiply"),
+        (lr_scheduler.LinearLR, {"start_factor": 2.0}, "LinearLR refuses its arguments: Starting"),
+        (lr_scheduler.LambdaLR, {"lr_lambda": "x"}, "LambdaLR refuses its arguments: 'str' object is not callable"),
+        (lr_scheduler.OneCycleLR, {"max_lr": 0.1, "total_steps": 1}, "OneCycleLR refuses its arguments: Tried to step"),
+        (
+            lr_scheduler.CyclicLR,
+            {"base_lr": 0.1, "max_lr": 0.2, "cycle_momentum": "no"},
+            "cycle_momentum is 'no'; give true or false",
+        ),
         (lr_scheduler.ReduceLROnPlateau, {}, "ReduceLROnPlateau needs a metric in every step"),
     ],
 )
 def test_impossible_arguments_of_a_torch_scheduler_are_refused_when_the_schedule_is_made(cls, arguments, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=message) as error:
         TorchSchedule(cls, **arguments)
-
-
-def test_an_argument_that_a_torch_scheduler_refuses_is_refused_in_one_line():
-    schedule = TorchSchedule(lr_scheduler.LinearLR, start_factor=2.0)
-    with pytest.raises(ValueError, match="LinearLR refuses its arguments: Starting") as error:
-        schedule.build(AdamW().build(model()), 5)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "factory", "message"),
+    [
+        ({"total_steps": 5}, Muon(), "OneCycleLR refuses its arguments: optimizer must support momentum"),
+        ({"total_steps": 4}, AdamW(), "OneCycleLR ends after 4 steps, but training has 5; give total_steps 5"),
+    ],
+)
+def test_a_torch_scheduler_that_does_not_fit_the_training_is_refused_in_one_line(arguments, factory, message):
+    schedule = TorchSchedule(lr_scheduler.OneCycleLR, max_lr=0.1, **arguments)
+    with pytest.raises(ValueError, match=message) as error:
+        schedule.build(factory.build(model()), 5)
+    assert "\n" not in str(error.value)
+
+
+def test_a_trial_of_torchs_classes_draws_no_random_number():
+    before = torch.get_rng_state()
+    TorchOptimizer(torch.optim.Adam)
+    TorchSchedule(lr_scheduler.StepLR, step_size=2)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize(("warmup_steps", "warns"), [(0, False), (4, False), (5, True), (100, True)])
+def test_a_training_that_ends_before_warm_up_does_is_warned_of(warmup_steps, warns, caplog):
+    Constant(warmup_steps=warmup_steps).build(AdamW().build(model()), 5)
+    told = f"schedule: warmup_steps={warmup_steps}, but training has 5 steps"
+    assert [message.startswith(told) for message in caplog.messages] == [True] * warns

@@ -17,6 +17,7 @@ QUIET = {"accelerator": "cpu", "enable_progress_bar": False}
 
 OWN = {"max_epochs": None, "enable_model_summary": False, "log_every_n_steps": 20}
 NOT_FOR_RECIPES = {
+    "barebones",
     "callbacks",
     "default_root_dir",
     "enable_checkpointing",
@@ -62,6 +63,12 @@ def test_settings_import_neither_torch_nor_lightning():
         ({"max_epochs": 3}, 21),
         ({"max_epochs": 3, "max_steps": 20}, 20),
         ({"max_epochs": 3, "accumulate_grad_batches": 2}, 12),
+        ({"max_epochs": 3, "limit_train_batches": 2}, 6),
+        ({"max_epochs": 3, "limit_train_batches": 100}, 21),
+        ({"max_epochs": 3, "limit_train_batches": 0.5}, 9),
+        ({"max_epochs": 3, "limit_train_batches": 1.0}, 21),
+        ({"max_epochs": 3, "limit_train_batches": 1}, 3),
+        ({"max_epochs": 3, "limit_train_batches": 3, "accumulate_grad_batches": 2}, 6),
     ],
     ids=str,
 )
@@ -81,6 +88,27 @@ def test_steps_are_counted_over_epochs_and_accumulated_batches(settings, num_ste
         ({"max_epochs": 1, "gradient_clip_val": -1.0}, "gradient_clip_val=-1.0"),
         ({"accelerator": "abacus"}, "abacus"),
         ({"devices": 0}, "trainer: "),
+        ({"devices": 10**6}, "trainer.devices is 1000000, but this machine has"),
+        ({"devices": "1000000"}, "trainer.devices is 1000000, but this machine has"),
+        ({"max_epochs": 1, "limit_train_batches": 0}, "limit_train_batches is 0; give"),
+        ({"max_epochs": 1, "limit_train_batches": 0.0}, "limit_train_batches is 0.0; give"),
+        ({"max_epochs": 1, "limit_train_batches": 0.1}, "0.1, which leaves 0 of 7 batches; .* a share from 0.14 to"),
+        ({"max_epochs": 1, "limit_train_batches": -1}, "-1"),
+        ({"max_epochs": 1, "limit_train_batches": 1.5}, "1.5"),
+        ({"val_check_interval": 0}, "trainer.val_check_interval is 0; give a number of batches"),
+        ({"val_check_interval": 0.0}, "trainer.val_check_interval is 0.0; give a number of batches"),
+        ({"val_check_interval": -3}, "-3"),
+        ({"val_check_interval": "abc"}, "trainer: .*'abc'"),
+        ({"val_check_interval": {"a": 3}}, "trainer: 'a'"),
+        ({"check_val_every_n_epoch": 0}, "trainer.check_val_every_n_epoch is 0; give 1 or more"),
+        ({"log_every_n_steps": -1}, "trainer.log_every_n_steps is -1; give 1 or more"),
+        ({"num_sanity_val_steps": -7}, "trainer.num_sanity_val_steps is -7; give 0 or more"),
+        ({"deterministic": "foo"}, "trainer.deterministic is 'foo'; give true, false or warn"),
+        ({"precision": "foo"}, "trainer: Precision 'foo' is invalid"),
+        ({"precision": "16-true"}, "trainer.precision is '16-true'; give 32-true"),
+        ({"precision": 64}, "trainer.precision is 64; give 32-true"),
+        ({"accelerator": "tpu"}, "trainer: "),
+        ({"barebones": True}, "unexpected keyword argument 'barebones'"),
         ({}, "training has no end"),
         ({"max_step": 3}, "unexpected keyword argument 'max_step'"),
     ],
@@ -91,6 +119,62 @@ def test_impossible_settings_are_refused_in_one_line(settings, message):
         make_trainer(QUIET | settings, logger=False)
         count_steps(settings, num_batches=7)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"devices": os.cpu_count()},
+        {"num_sanity_val_steps": -1},
+        {"log_every_n_steps": 0},
+        {"check_val_every_n_epoch": None},
+        {"deterministic": None},
+        {"val_check_interval": 1},
+        {"val_check_interval": "00:00:05:00"},
+        {"precision": "bf16-mixed"},
+        {"precision": 32},
+    ],
+    ids=str,
+)
+def test_the_least_and_the_most_of_a_setting_are_taken(settings):
+    make_trainer(QUIET | settings, logger=False)
+
+
+class Failing:
+    """Raises from a module of that name, as if that module's code were at fault."""
+
+    def __init__(self, error, module, global_step):
+        self.global_step = global_step
+        space = {"__name__": module, "error": error}
+        exec("def fit(*args, **kwargs): raise error", space)
+        self.fit = space["fit"]
+
+
+def misconfigured():
+    from pytorch_lightning.utilities.exceptions import MisconfigurationException
+
+    return MisconfigurationException("two\nlines")
+
+
+@pytest.mark.parametrize(
+    ("error", "module", "global_step", "becomes"),
+    [
+        (misconfigured(), "pytorch_lightning.loops", 0, UsageError),
+        (misconfigured(), "lightning_fabric", 0, UsageError),
+        (ValueError("two\nlines"), "pytorch_lightning.loops", 0, UsageError),
+        (ValueError("two\nlines"), "pytorch_lightning.loops", 1, ValueError),
+        (ValueError("two\nlines"), "somebody", 0, ValueError),
+        (KeyError("two\nlines"), "pytorch_lightning.loops", 0, KeyError),
+    ],
+)
+def test_what_lightning_refuses_before_the_first_step_is_a_usage_error(error, module, global_step, becomes):
+    with pytest.raises(becomes) as caught:
+        train(Failing(error, module, global_step), None, None, None)
+    assert type(caught.value) is becomes
+    if becomes is UsageError:
+        assert str(caught.value) == "trainer: two lines"
+    else:
+        assert caught.value is error
 
 
 class Stopped:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from seqkit.data.source import Files, Splits, stratified
 from seqkit.errors import DataError
+
+log = logging.getLogger("seqkit")
 
 
 def class_folder(
@@ -26,9 +29,11 @@ def class_folder(
     if (root / "train").is_dir() and (root / "test").is_dir():
         names, train = _read(root / "train", suffixes)
         others = {name: _read(root / name, suffixes, names)[1] for name in ("test", "valid") if (root / name).is_dir()}
+        _tell_unread(root, len(train) + sum(map(len, others.values())), suffixes)
         files = {name: Files(*_columns(rows), read) for name, rows in (others | {"train": train}).items()}
         return Splits(files["train"], files["test"], files.get("valid"), names)
     names, rows = _read(root, suffixes)
+    _tell_unread(root, len(rows), suffixes)
     train_indices, test_indices = stratified([label for _, label in rows], test_fraction, seed=0)
     train, test = ([rows[i] for i in indices] for indices in (train_indices, test_indices))
     return Splits(Files(*_columns(train), read), Files(*_columns(test), read), None, names)
@@ -56,6 +61,13 @@ def _read(
             raise DataError(f"{folder} holds no {_list(suffixes)} files; add some or take the folder out")
         rows += [(file, names.index(folder.name)) for file in files]
     return names, rows
+
+
+def _tell_unread(root: Path, num_read: int, suffixes: Sequence[str]) -> None:
+    """Log how many files are in the folder that are no samples: of other formats, or outside the class folders."""
+    found = (file for file in root.rglob("*") if not any(part.startswith(".") for part in file.relative_to(root).parts))
+    if unread := sum(file.is_file() for file in found) - num_read:
+        log.warning("%s: %d files are not read; only %s files in a class folder are", root, unread, _list(suffixes))
 
 
 def _columns(rows: list[tuple[Path, int]]) -> tuple[list[Path], list[int]]:

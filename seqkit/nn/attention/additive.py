@@ -16,7 +16,8 @@ from seqkit.nn.attention.mechanism import DenseScoreAttention, as_bias, repeat_k
 class AdditiveAttention(DenseScoreAttention):
     """Scores by a small network: v . tanh(W query + U key) (Bahdanau et al. 2015, appendix A.1.2).
 
-    W and U are the projections that `MultiHeadAttention` has before every mechanism; here stands v, a vector per head.
+    W and U are the projections that `MultiHeadAttention` has before every mechanism; this class holds v, one vector per
+    head.
     Rotary positions have no meaning in a sum, so they are refused; a bias or relative embeddings have one.
     Costs O(h n m c) memory, c times that of dot products: for sentences, not for pages.
     """

@@ -15,7 +15,7 @@ from seqkit.interfaces import Adjacency
 
 
 class AttentionFeature(enum.Flag):
-    """What an attention layer may be asked for. Padding is not among them: every attention must mask it."""
+    """Features that an attention layer can support. Padding is not among them: every attention must mask it."""
 
     BIDIRECTIONAL = enum.auto()
     CAUSAL = enum.auto()
@@ -43,7 +43,7 @@ WORDING = {
     AttentionFeature.CACHE: "a KV cache",
     AttentionFeature.GROUPED_QUERY: "grouped-query attention (num_kv_heads below num_heads)",
 }
-"""Each feature as errors say it."""
+"""Feature names for error messages."""
 
 
 def check_supported(
@@ -72,9 +72,10 @@ class AttentionContext:
     top-left.
     rotary: [b 1 n r] complex numbers of length one by which r channel pairs of queries and keys are rotated; None: no
     rotation.
-    relative: [b n m c], added to the keys in the scores, for each query its own; None: nothing.
+    relative: relative position embeddings [b n m c], added to the keys; None: none.
     query_valid, key_valid: [b n] and [b m] bool, True = real. None: all real.
-    adjacency, edge_bias: as in `Embedded`, for mechanisms that attend along edges.
+    adjacency: as in `Embedded`, for mechanisms that attend along edges. edge_bias: [1 + num_edge_types, h],
+    added to the score of an edge of that type, row 0 to that of a token with itself.
     """
 
     attn_mask: Tensor | None = None

@@ -38,7 +38,7 @@ class KVCache(MechanismCache):
         start, end = self.num_tokens, self.num_tokens + keys.shape[2]
         if end > self.max_tokens:
             raise ValueError(
-                f"the cache has room for {self.max_tokens} tokens and was given {end}; make it with a larger max_tokens"
+                f"the cache holds at most {self.max_tokens} tokens, got {end}; make it with a larger max_tokens"
             )
         self.keys[:, :, start:end], self.values[:, :, start:end] = keys, values
         self.num_tokens = end
@@ -55,6 +55,7 @@ class LayerCache:
 
     self_attention: the mechanism's own. cross_attention: keys and values [b g m c] of the memory, computed once.
     convolution: the last inputs of the convolution before attention, if the layer has one.
+    Which columns are real (`valid`) and their positions are kept by the backbone's cache, once for all layers.
     """
 
     def __init__(self, self_attention: MechanismCache):

@@ -61,8 +61,8 @@ class LSHAttention(AttentionMechanism):
     Unlike the paper's, buckets are cut by counting a token's own predecessors and not at fixed ranks of the sorted row,
     where later tokens would move the cuts; and queries and keys are hashed apart, so both keep their projections.
     Directions are drawn once, from torch's global generator, and saved with the weights.
-    Rotary: unmasked pairs have exactly the scores of rotated queries and keys; the positions have a say in which they
-    are.
+    Rotary: unmasked pairs have exactly the scores of rotated queries and keys; positions also influence which pairs
+    are unmasked.
     Raises ValueError for sizes that cannot be.
     """
 

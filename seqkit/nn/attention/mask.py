@@ -1,11 +1,14 @@
 """Builds the attention mask and bias from padding, causality, adjacency, segments and cache.
 
-The only place that does: one `AttentionContext` leaves it for all layers.
+All attention masks are built here, once per forward pass and kind of layer; mechanisms with needs_mask=False get the
+same `AttentionContext` without one.
 
 b batch · n queries · m keys (n, or with a cache all columns so far) · h heads · p axes
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import torch
 from einops import rearrange
@@ -16,6 +19,14 @@ from seqkit.nn.attention.context import AttentionContext
 from seqkit.nn.position.base import RelativePosition
 
 
+class Past(NamedTuple):
+    """Columns in a cache: valid [b t], positions [b t p], and whether some of them are padding."""
+
+    valid: Tensor
+    positions: Tensor
+    is_padded: bool
+
+
 def attention_context(
     embedded: Embedded,
     *,
@@ -23,36 +34,38 @@ def attention_context(
     num_heads: int,
     head_dim: int,
     position: RelativePosition | None = None,
-    past: tuple[Tensor, Tensor] | None = None,
+    edge_bias: Tensor | None = None,
+    past: Past | None = None,
     needs_mask: bool = True,
 ) -> AttentionContext:
     """The context of self-attention over `embedded`, by heads of `head_dim` channels.
 
-    past: valid [b t] and positions [b t p] of the columns in the cache; they are keys too.
+    edge_bias: [1 + num_edge_types, h], as in `AttentionContext`. past: the columns in the cache; they are keys too.
     needs_mask: False: for attention that makes no [n m] scores, so no mask is made either.
-    Where nothing is masked no mask is made: SDPA is fastest without. Padding stands on the right, so a causal query
-    never reaches it, and padded queries may attend to anything: backbones give zeros there.
+    Where nothing is masked no mask is made: SDPA is fastest without. Sequences are padded on the right, so a causal
+    query never reaches padding, and padded queries may attend to anything: backbones give zeros there.
     Raises ValueError for adjacency or segments with a past: graphs and packed sequences are not generated step by step.
     """
-    valid, positions = embedded.valid, embedded.positions
+    valid, positions, is_padded = embedded.valid, embedded.positions, embedded.is_padded
     if past is not None:
         if embedded.adjacency is not None or embedded.segments is not None:
             raise ValueError("a cache supports plain sequences only; encode graphs and packed sequences without one")
-        valid, positions = torch.cat([past[0], valid], dim=1), torch.cat([past[1], positions], dim=1)
+        valid, positions = torch.cat([past.valid, valid], dim=1), torch.cat([past.positions, positions], dim=1)
+        is_padded = is_padded or past.is_padded
     rotary = position.rotary(embedded.positions, head_dim) if position is not None else None
     relative = position.relative(embedded.positions, positions) if position is not None else None
     bias = position.bias(embedded.positions, positions, num_heads) if position is not None else None
 
     def context(attn_mask: Tensor | None, is_causal: bool) -> AttentionContext:
         return AttentionContext(
-            attn_mask, is_causal, rotary, relative, embedded.valid, valid, embedded.adjacency, embedded.edge_bias
+            attn_mask, is_causal, rotary, relative, embedded.valid, valid, embedded.adjacency, edge_bias
         )
 
     n, m = embedded.valid.shape[1], valid.shape[1]
     plain = embedded.adjacency is None and embedded.segments is None and bias is None
     if not needs_mask or (plain and causal and n == m):
         return context(None, causal)
-    if plain and (not causal or n == 1) and all_real(valid):
+    if plain and (not causal or n == 1) and not is_padded:
         return context(None, False)
 
     attn_mask = rearrange(valid, "b m -> b 1 1 m")
@@ -65,24 +78,18 @@ def attention_context(
         edge_types = dense_edge_types(embedded.adjacency, *embedded.valid.shape)
         itself = torch.eye(n, dtype=torch.bool, device=valid.device)
         attn_mask = attn_mask & rearrange((edge_types > 0) | itself, "b n m -> b 1 n m")
-        if embedded.edge_bias is not None:
-            by_type = rearrange(embedded.edge_bias[edge_types], "b n m h -> b h n m")
+        if edge_bias is not None:
+            by_type = rearrange(edge_bias[edge_types], "b n m h -> b h n m")
             bias = by_type if bias is None else bias + by_type
     if bias is not None:
         attn_mask = bias.masked_fill(~attn_mask, -torch.inf)
     return context(attn_mask, False)
 
 
-def cross_attention_context(valid: Tensor, memory_valid: Tensor, *, needs_mask: bool = True) -> AttentionContext:
-    """The context of cross-attention from tokens, valid [b n], to all real ones of a memory, valid [b m]."""
-    unmasked = not needs_mask or all_real(memory_valid)
-    attn_mask = None if unmasked else rearrange(memory_valid, "b m -> b 1 1 m")
-    return AttentionContext(attn_mask, query_valid=valid, key_valid=memory_valid)
-
-
-def all_real(valid: Tensor) -> bool:
-    """True: there is no padding. Tensors without data (device meta) are taken to have none."""
-    return valid.is_meta or bool(valid.all())
+def cross_attention_context(valid: Tensor, memory: Embedded, *, needs_mask: bool = True) -> AttentionContext:
+    """The context of cross-attention from tokens, valid [b n], to all real ones of the memory."""
+    attn_mask = rearrange(memory.valid, "b m -> b 1 1 m") if needs_mask and memory.is_padded else None
+    return AttentionContext(attn_mask, query_valid=valid, key_valid=memory.valid)
 
 
 def dense_edge_types(adjacency: Adjacency, b: int, n: int) -> Tensor:

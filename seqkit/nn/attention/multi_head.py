@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -21,12 +22,15 @@ from seqkit.nn.convolution import CausalConvolution
 
 
 class AttentionLayer(nn.Module, ABC):
-    """Base class of what stands as `attention` in a block. Built as `(dim, num_heads) -> AttentionLayer`.
+    """Base class of the `attention` argument of a block. Built as `(dim, num_heads) -> AttentionLayer`.
 
-    supports, needs_mask, needs_adjacency: as in `AttentionMechanism`.
+    supports, needs_mask, needs_adjacency: as in `AttentionMechanism`. num_heads, head_dim: number and width of its
+    heads.
     """
 
     supports: AttentionFeature
+    num_heads: int
+    head_dim: int
     needs_mask: bool = True
     needs_adjacency: bool = False
 
@@ -51,11 +55,15 @@ class MultiHeadAttention(AttentionLayer):
     mechanism: `(num_heads, head_dim) -> AttentionMechanism`.
     num_kv_heads: key/value heads, each shared by num_heads / num_kv_heads query heads (grouped-query attention; Ainslie
     et al. 2023; 1: multi-query, Shazeer 2019); None: as many as heads.
-    qk_norm: `head_dim -> nn.Module`, normalises queries and keys per head, so that scores stay bounded (Dehghani et al.
-    2023, section 2, with LayerNorm); None: none. bias: whether the four projections have one.
+    head_dim: channels of one head; None: dim / num_heads. All heads together may be wider or narrower than `dim`.
+    qk_norm: `width -> nn.Module`, normalises queries and keys, so that scores stay bounded (Dehghani et al. 2023,
+    section 2, with LayerNorm); None: none. qk_norm_level: "head": each head by itself; "all": all heads together (OLMo
+    2; OLMo team 2025, section 2.1).
+    bias: whether the four projections have one. out_bias: whether the last of them does; None: as `bias`.
     convolution: `width -> CausalConvolution` over the projected queries, keys and values (So et al. 2021, section 4.2);
     causal sequences only, since it knows neither edges nor segments; None: none.
-    Raises ValueError if `dim` is not a multiple of `num_heads`, or that of `num_kv_heads`.
+    Raises ValueError if `dim` is not a multiple of `num_heads` and no `head_dim` is given, if `num_heads` is not one of
+    `num_kv_heads`, or for another `qk_norm_level`.
     """
 
     def __init__(
@@ -65,28 +73,39 @@ class MultiHeadAttention(AttentionLayer):
         *,
         mechanism: Callable[[int, int], AttentionMechanism] = ScaledDotProductAttention,
         num_kv_heads: int | None = None,
+        head_dim: int | None = None,
         qk_norm: Callable[[int], nn.Module] | None = None,
+        qk_norm_level: Literal["head", "all"] = "head",
         bias: bool = True,
+        out_bias: bool | None = None,
         convolution: Callable[[int], CausalConvolution] | None = None,
     ):
         super().__init__()
         if dim < 1 or num_heads < 1:
             raise ValueError(f"dim={dim} and num_heads={num_heads} count channels and heads; make both 1 or more")
-        if dim % num_heads:
-            raise ValueError(f"dim={dim} does not split into num_heads={num_heads} equal heads; make it a multiple")
+        if head_dim is None and dim % num_heads:
+            raise ValueError(
+                f"dim={dim} does not split into num_heads={num_heads} equal heads; make it a multiple, or give head_dim"
+            )
+        head_dim = dim // num_heads if head_dim is None else head_dim
+        if head_dim < 1:
+            raise ValueError(f"head_dim={head_dim} counts the channels of a head; make it 1 or more")
+        if qk_norm_level not in ("head", "all"):
+            raise ValueError(f"qk_norm_level={qk_norm_level!r}; it is one of 'head', 'all'")
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
         if num_kv_heads < 1 or num_heads % num_kv_heads:
             raise ValueError(
                 f"num_heads={num_heads} cannot share num_kv_heads={num_kv_heads} equally; make it a divisor"
             )
-        head_dim = dim // num_heads
         self.num_heads, self.num_kv_heads, self.head_dim = num_heads, num_kv_heads, head_dim
-        self.qkv_proj = nn.Linear(dim, dim + 2 * num_kv_heads * head_dim, bias=bias)
+        self.qkv_proj = nn.Linear(dim, (num_heads + 2 * num_kv_heads) * head_dim, bias=bias)
         self.convolution = convolution(self.qkv_proj.out_features) if convolution is not None else None
         self.mechanism = mechanism(num_heads, head_dim)
-        self.out_proj = nn.Linear(dim, dim, bias=bias)
-        self.query_norm = qk_norm(head_dim) if qk_norm is not None else None
-        self.key_norm = qk_norm(head_dim) if qk_norm is not None else None
+        self.out_proj = nn.Linear(num_heads * head_dim, dim, bias=bias if out_bias is None else out_bias)
+        self.norms_heads = qk_norm_level == "head"  # True: each by itself; False: all together
+        queries_of_norm, keys_of_norm = (1, 1) if self.norms_heads else (num_heads, num_kv_heads)
+        self.query_norm = qk_norm(queries_of_norm * head_dim) if qk_norm is not None else None
+        self.key_norm = qk_norm(keys_of_norm * head_dim) if qk_norm is not None else None
         self.supports = self.mechanism.supports
         if self.convolution is not None:
             self.supports &= ~CausalConvolution.UNSUPPORTED
@@ -102,7 +121,10 @@ class MultiHeadAttention(AttentionLayer):
             qkv = self.qkv_proj(x)
             if self.convolution is not None:
                 qkv = self.convolution(qkv, context.query_valid, cache)
-            q, k, v = self._split_heads(qkv, self.num_heads)
+            sizes = [heads * self.head_dim for heads in (self.num_heads, self.num_kv_heads, self.num_kv_heads)]
+            # split, then rearrange: its gradient is one copy; the other way round it is two
+            query, key, value = qkv.split(sizes, dim=-1)
+            q, k, v = self._heads(query, self.query_norm), self._heads(key, self.key_norm), self._heads(value)
         else:
             q, k, v = self._cross_qkv(x, memory, cache)
         if context.rotary is not None:
@@ -111,25 +133,22 @@ class MultiHeadAttention(AttentionLayer):
         output = self.mechanism(q, k, v, context, own_cache)
         return self.out_proj(rearrange(output, "b h n c -> b n (h c)"))
 
-    def _split_heads(self, qkv: Tensor, num_queries: int) -> tuple[Tensor, Tensor, Tensor]:
-        # split, then rearrange: its gradient is one copy; the other way round it is two
-        sizes = [heads * self.head_dim for heads in (num_queries, self.num_kv_heads, self.num_kv_heads)]
-        q, k, v = (rearrange(x, "b n (h c) -> b h n c", c=self.head_dim) for x in qkv.split(sizes, dim=-1))
-        if self.query_norm is not None and self.key_norm is not None:
-            q, k = self.query_norm(q), self.key_norm(k)
-        return q, k, v
+    def _heads(self, x: Tensor, norm: nn.Module | None = None) -> Tensor:
+        """Projected queries, keys or values [b n (h c)] as heads [b h n c], normalised if there is a norm."""
+        if norm is not None and not self.norms_heads:
+            x = norm(x)
+        x = rearrange(x, "b n (h c) -> b h n c", c=self.head_dim)
+        return norm(x) if norm is not None and self.norms_heads else x
 
     def _cross_qkv(self, x: Tensor, memory: Tensor, cache: LayerCache | None) -> tuple[Tensor, Tensor, Tensor]:
         """Queries of x; keys and values of the memory, computed once for all decoding steps."""
-        d = x.shape[-1]
-        weight, bias = self.qkv_proj.weight, self.qkv_proj.bias
-        q = F.linear(x, weight[:d], None if bias is None else bias[:d])
-        q = rearrange(q, "b n (h c) -> b h n c", h=self.num_heads)
-        if self.query_norm is not None:
-            q = self.query_norm(q)
+        width, weight, bias = self.num_heads * self.head_dim, self.qkv_proj.weight, self.qkv_proj.bias
+        query = F.linear(x, weight[:width], None if bias is None else bias[:width])
+        q = self._heads(query, self.query_norm)
         if cache is not None and cache.cross_attention is not None:
             return q, *cache.cross_attention
-        _, k, v = self._split_heads(F.linear(memory, weight[d:], None if bias is None else bias[d:]), 0)
+        key, value = F.linear(memory, weight[width:], None if bias is None else bias[width:]).chunk(2, dim=-1)
+        k, v = self._heads(key, self.key_norm), self._heads(value)
         if cache is not None:
             cache.cross_attention = (k, v)
         return q, k, v
@@ -154,7 +173,7 @@ def apply_rotary(x: Tensor, rotary: Tensor) -> Tensor:
     r = rotary.shape[-1]
     paired = x[..., : 2 * r] if x.dtype == torch.float64 else x[..., : 2 * r].float()
     if x.shape[-1] % 2:
-        paired = paired.contiguous()  # complex numbers stand at even addresses only
+        paired = paired.contiguous()  # view_as_complex needs even strides
     pairs = torch.view_as_complex(rearrange(paired, "b h n (r two) -> b h n r two", two=2))
     rotated = rearrange(torch.view_as_real(pairs * rotary), "b h n r two -> b h n (r two)").to(x.dtype)
     return rotated if x.shape[-1] == 2 * r else torch.cat([rotated, x[..., 2 * r :]], dim=-1)

@@ -13,7 +13,7 @@ from seqkit.nn.attention.context import AttentionFeature
 from seqkit.nn.attention.linear import FeatureMapAttention
 
 MAX_EXPONENT = 40.0
-"""Largest exponent of a key's feature: exp(40) leaves float32 (to exp(88)) room for sums over any length."""
+"""Largest exponent of a key's feature: float32 reaches exp(88), so sums over any length stay finite."""
 
 
 class PerformerAttention(FeatureMapAttention):

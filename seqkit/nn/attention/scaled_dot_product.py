@@ -22,26 +22,40 @@ class ScaledDotProductAttention(AttentionMechanism, InheritedDropout):
 
     temperature: None: sqrt(head_dim); towards 0 each query gets the value of its best key. dropout: of attention
     weights; None: the backbone's.
-    Raises ValueError for a temperature that is not above 0 or a dropout outside [0, 1).
+    softcap: scores are bounded by it, softcap * tanh(scores / softcap), before mask and bias are added (Gemma 2; Gemma
+    team 2024, section 2); None: they are not. Torch's kernel has no bound, so it costs O(n m) memory for a head.
+    Raises ValueError for a temperature or a softcap that is not above 0, or a dropout outside [0, 1).
     """
 
     supports = ALL_FEATURES
 
     def __init__(
-        self, num_heads: int, head_dim: int, *, temperature: float | None = None, dropout: float | None = None
+        self,
+        num_heads: int,
+        head_dim: int,
+        *,
+        temperature: float | None = None,
+        dropout: float | None = None,
+        softcap: float | None = None,
     ):
         super().__init__(dropout)
         if temperature is not None and not temperature > 0:
             raise ValueError(f"temperature={temperature} divides the scores; make it larger than 0")
+        if softcap is not None and not softcap > 0:
+            raise ValueError(f"softcap={softcap} bounds the scores; make it larger than 0, or None for no bound")
         self.temperature = head_dim**0.5 if temperature is None else temperature
+        self.softcap = softcap
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, context: AttentionContext, cache: Any = None) -> Tensor:
         """[b h n c]."""
         if cache is not None:
             k, v = cache.update(k, v)
+        if self.softcap is not None:
+            weights = F.dropout(self.attention_weights(q, k, context), self.dropout, self.training)
+            return einsum(weights, repeat_kv(v, q), "b h n m, b h m c -> b h n c")
         attn_mask, is_causal = context.attn_mask, context.is_causal
         if context.relative is not None:
-            attn_mask, is_causal = self._relative_bias(q, k, context), False
+            attn_mask, is_causal = self._relative_scores(q, context.relative) + as_bias(q, k, context), False
         return F.scaled_dot_product_attention(
             q,
             k,
@@ -55,15 +69,17 @@ class ScaledDotProductAttention(AttentionMechanism, InheritedDropout):
 
     def attention_weights(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
         """[b h n m], without dropout."""
-        bias = self._relative_bias(q, k, context) if context.relative is not None else as_bias(q, k, context)
         scores = einsum(q, repeat_kv(k, q), "b h n c, b h m c -> b h n m") / self.temperature
-        return softmax(scores + bias)
+        if context.relative is not None:
+            scores = scores + self._relative_scores(q, context.relative)
+        if self.softcap is not None:
+            wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
+            scores = self.softcap * (wide / self.softcap).tanh()
+        return softmax(scores + as_bias(q, k, context)).to(q.dtype)
 
-    def _relative_bias(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
-        """Scores of the relative position embeddings (Shaw et al. 2018, equation 4) plus the mask, [b h n m]."""
-        assert context.relative is not None
-        relative = einsum(q, context.relative.to(q.dtype), "b h n c, b n m c -> b h n m") / self.temperature
-        return relative + as_bias(q, k, context)
+    def _relative_scores(self, q: Tensor, relative: Tensor) -> Tensor:
+        """Scores of the relative position embeddings (Shaw et al. 2018, equation 4), [b h n m]."""
+        return einsum(q, relative.to(q.dtype), "b h n c, b n m c -> b h n m") / self.temperature
 
 
 def soft_lookup(

@@ -1,4 +1,4 @@
-"""Sliding-window attention: each token attends to few others: near ones, every so many-th, and global ones.
+"""Sliding-window attention: each token attends to few others: near ones, every `stride`-th token, and global ones.
 
 b batch · n queries · m keys · h heads · g key/value heads · c channels of one head
 t blocks of i queries each · w keys of one block · s stride · u, y queries and keys of one column of the stride
@@ -25,12 +25,16 @@ class SlidingWindowAttention(AttentionMechanism, InheritedDropout):
     """Token i attends to j if |i - j| < size, or (i - j) mod stride = 0, or one of the two is a global token.
 
     size: of the window to one side, the token itself included: size - 1 tokens back; if bidirectional, as many ahead.
-    stride: 0: none (Child et al. 2019, section 4.3, strided; both sets in one head, equation 8).
+    stride: 0: none (strided attention; Child et al. 2019, section 4.3; both sets in one head, equation 8).
     num_global: the first tokens attend to all and are attended to by all (Beltagy et al. 2020, section 3.1); if causal,
     to the past only. dropout: of attention weights; None: the backbone's.
-    Distances count tokens in their order, not positions; padding stands on the right, and with a cache anywhere.
+    temperature: divides scores; None: sqrt(head_dim). softcap: scores are bounded by it, softcap * tanh(scores /
+    softcap), before the mask (Gemma 2; Gemma team 2024, section 2); None: they are not.
+    Distances count tokens in their order, not positions. Sequences are padded on the right; with a cache,
+    padding may be anywhere.
     Time and memory O(n (size + n / stride + num_global)), linear in n for stride = 0; a step with a cache O(m).
-    Raises ValueError for a size below 2, a stride of 1, a negative number, or a dropout outside [0, 1).
+    Raises ValueError for a size below 2, a stride of 1, a negative number, a temperature or a softcap that is not above
+    0, or a dropout outside [0, 1).
     """
 
     supports = (
@@ -50,7 +54,9 @@ class SlidingWindowAttention(AttentionMechanism, InheritedDropout):
         size: int,
         stride: int = 0,
         num_global: int = 0,
+        temperature: float | None = None,
         dropout: float | None = None,
+        softcap: float | None = None,
     ):
         super().__init__(dropout)
         if size < 2:
@@ -61,8 +67,14 @@ class SlidingWindowAttention(AttentionMechanism, InheritedDropout):
             )
         if num_global < 0:
             raise ValueError(f"num_global={num_global} counts tokens; make it 0 or more")
+        if temperature is not None and not temperature > 0:
+            raise ValueError(f"temperature={temperature} divides the scores; make it larger than 0")
+        if softcap is not None and not softcap > 0:
+            raise ValueError(f"softcap={softcap} bounds the scores; make it larger than 0, or None for no bound")
         self.size, self.stride, self.num_global = size, stride, num_global
-        self.scale = head_dim**-0.5
+        self.temperature = head_dim**0.5 if temperature is None else temperature
+        self.scale = head_dim**-0.5 if temperature is None else 1 / temperature
+        self.softcap = softcap
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, context: AttentionContext, cache: Any = None) -> Tensor:
         """[b h n c]."""
@@ -81,9 +93,18 @@ class SlidingWindowAttention(AttentionMechanism, InheritedDropout):
 
     def attention_weights(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
         """[b h n m], without dropout; O(n m) memory."""
-        scores = einsum(q, repeat_kv(k, q), "b h n c, b h m c -> b h n m") * self.scale
-        attn_mask = rearrange(self._dense_mask(q, k, context), "b n m -> b 1 n m")
-        return softmax(scores.masked_fill(~attn_mask, -torch.inf))
+        return self._dense_weights(q, k, rearrange(self._dense_mask(q, k, context), "b n m -> b 1 n m"))
+
+    def _dense_weights(self, q: Tensor, k: Tensor, attn_mask: Tensor) -> Tensor:
+        scores = self._bounded(einsum(q, repeat_kv(k, q), "b h n c, b h m c -> b h n m") * self.scale)
+        return softmax(scores.masked_fill(~attn_mask, -torch.inf)).to(q.dtype)
+
+    def _bounded(self, scores: Tensor) -> Tensor:
+        """Scores under the softcap, in single precision at least; without one, as they are."""
+        if self.softcap is None:
+            return scores
+        wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
+        return self.softcap * (wide / self.softcap).tanh()
 
     def _dense_mask(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
         """The attention mask [b n m], True = may attend; queries are the last n of m columns.
@@ -107,8 +128,18 @@ class SlidingWindowAttention(AttentionMechanism, InheritedDropout):
         return (attn_mask & rearrange(valid, "b m -> b 1 m")) | (ahead == 0)
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor) -> Tensor:
-        dropout = self.dropout if self.training else 0.0
-        return F.scaled_dot_product_attention(q, k, v, attn_mask, dropout, enable_gqa=q.shape[1] != k.shape[1])
+        if self.softcap is not None:
+            weights = F.dropout(self._dense_weights(q, k, attn_mask), self.dropout, self.training)
+            return einsum(weights, repeat_kv(v, q), "b h n m, b h m c -> b h n c")
+        return F.scaled_dot_product_attention(
+            q,
+            k,
+            v,
+            attn_mask,
+            self.dropout if self.training else 0.0,
+            scale=1 / self.temperature,
+            enable_gqa=q.shape[1] != k.shape[1],
+        )
 
     def _attend_by_blocks(self, q: Tensor, k: Tensor, v: Tensor, valid: Tensor, causal: bool) -> Tensor:
         """Windows and global tokens: queries by blocks, each with the keys that its windows cover."""
@@ -118,14 +149,15 @@ class SlidingWindowAttention(AttentionMechanism, InheritedDropout):
         return _from_blocks(output, len(q), n)
 
     def _attend_with_stride(self, q: Tensor, k: Tensor, v: Tensor, valid: Tensor, causal: bool) -> Tensor:
-        """As by blocks, and tokens that stand `stride` apart as columns of their own, all under one softmax."""
+        """As by blocks, and every `stride`-th token as a column of its own, all under one softmax."""
         n = q.shape[2]
         k, v, size = repeat_kv(k, q), repeat_kv(v, q), self._block_size(n)
         near = einsum(_to_blocks(q, size), self._block_keys(k, causal), "bt h i c, bt h w c -> bt h i w") * self.scale
-        near = _from_blocks(near.masked_fill(~self._block_mask(valid, causal), -torch.inf), len(q), n)
+        near = _from_blocks(self._bounded(near).masked_fill(~self._block_mask(valid, causal), -torch.inf), len(q), n)
         far = einsum(self._to_columns(q), self._to_columns(k), "b s h u c, b s h y c -> b s h u y") * self.scale
-        far = self._from_columns(far.masked_fill(~self._column_mask(valid, causal), -torch.inf), n)
-        weights = F.dropout(torch.cat([near, far], dim=-1).softmax(dim=-1), self.dropout, self.training)
+        far = self._from_columns(self._bounded(far).masked_fill(~self._column_mask(valid, causal), -torch.inf), n)
+        weights = torch.cat([near, far], dim=-1).softmax(dim=-1).to(q.dtype)
+        weights = F.dropout(weights, self.dropout, self.training)
         near, far = weights.split([near.shape[-1], far.shape[-1]], dim=-1)
         by_block = einsum(_to_blocks(near, size), self._block_keys(v, causal), "bt h i w, bt h w c -> bt h i c")
         by_column = einsum(self._to_columns(far), self._to_columns(v), "b s h u y, b s h y c -> b s h u c")
@@ -145,7 +177,7 @@ class SlidingWindowAttention(AttentionMechanism, InheritedDropout):
         )
 
     def _block_keys(self, x: Tensor, causal: bool) -> Tensor:
-        """All keys or values of a block of queries but the strided: global tokens, then those of its windows."""
+        """Keys or values of a block of queries, without the strided: global tokens, then those of its windows."""
         windows = self._window_keys(x, causal)
         if self.num_global == 0:
             return windows

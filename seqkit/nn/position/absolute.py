@@ -20,7 +20,7 @@ class NoPosition(PositionalEncoding):
 
     def forward(self, positions: Tensor) -> Tensor:
         """Zeros that broadcast to [b n d]."""
-        return positions.new_zeros(1, 1, self.dim)
+        return positions.new_zeros(1, 1, self.dim, dtype=self.dtype)
 
 
 class Sinusoidal(PositionalEncoding):
@@ -33,7 +33,6 @@ class Sinusoidal(PositionalEncoding):
     """
 
     std = 1.0
-    frequencies: Tensor
 
     def __init__(self, dim: int, num_axes: int, *, max_wavelength: float = 10_000.0):
         super().__init__(dim, num_axes)
@@ -42,17 +41,23 @@ class Sinusoidal(PositionalEncoding):
                 f"dim={dim} does not split into a sine and a cosine for each of {num_axes} axes equally; "
                 f"make it a multiple of {2 * num_axes}"
             )
-        share = dim // max(num_axes, 1)
-        exponents = torch.arange(0, share, 2, dtype=torch.float64) / share
-        self.register_buffer("frequencies", (max_wavelength**-exponents).float(), persistent=False)
+        self.max_wavelength = max_wavelength
 
     def forward(self, positions: Tensor) -> Tensor:
         """Vectors [b n d] for positions [b n p]."""
         if self.num_axes == 0:
-            return positions.new_zeros(1, 1, self.dim)
-        angles = rearrange(positions, "b n p -> b n p 1") * self.frequencies
+            return positions.new_zeros(1, 1, self.dim, dtype=self.dtype)
+        wide = torch.promote_types(torch.promote_types(positions.dtype, self.dtype), torch.float32)
+        angles = rearrange(positions.to(wide), "b n p -> b n p 1") * self._frequencies(positions.device)
         sinusoids = torch.stack([angles.sin(), angles.cos()], dim=-1)
-        return rearrange(sinusoids, "b n p i two -> b n (p i two)")
+        return rearrange(sinusoids, "b n p i two -> b n (p i two)").to(self.dtype)
+
+    def _frequencies(self, device: torch.device) -> Tensor:
+        """[i]. Made anew each time: a buffer would be rounded by `model.half()` and lost by `to_empty`."""
+        share = self.dim // self.num_axes
+        precise = torch.float32 if device.type == "mps" else torch.float64  # Apple's GPUs have no more
+        exponents = torch.arange(0, share, 2, dtype=precise, device=device) / share
+        return (self.max_wavelength**-exponents).float()
 
 
 class SinusoidalConcat(PositionalEncoding):
@@ -73,9 +78,9 @@ class SinusoidalConcat(PositionalEncoding):
         self.sinusoidal = Sinusoidal(channels, num_axes, max_wavelength=max_wavelength)
 
     def forward(self, positions: Tensor) -> Tensor:
-        """Vectors [b n d] for positions [b n p], zero where content stands."""
+        """Vectors [b n d] for positions [b n p], zero in the content channels."""
         if self.num_axes == 0:
-            return positions.new_zeros(1, 1, self.dim)
+            return positions.new_zeros(1, 1, self.dim, dtype=self.dtype)
         return F.pad(self.sinusoidal(positions), [self.dim - self.num_position_channels, 0])
 
 
@@ -83,7 +88,8 @@ class Learned(PositionalEncoding):
     """Learned positional embeddings: a table per axis, summed over the axes; positions are integers below `sizes`.
 
     sizes: entries per axis, one per axis of the tokenizer.
-    Raises ValueError if `sizes` does not fit the axes, or a position is a fraction or outside its table.
+    Raises ValueError if `sizes` does not fit the axes, or a position on the CPU is a fraction or outside its table;
+    positions on an accelerator are not read, since a step would wait for it.
     """
 
     def __init__(self, dim: int, num_axes: int, *, sizes: Sequence[int]):
@@ -101,12 +107,16 @@ class Learned(PositionalEncoding):
     def forward(self, positions: Tensor) -> Tensor:
         """Vectors [b n d] for positions [b n p]."""
         index = positions.long()
-        if not index.is_meta:  # tensors without data are taken to fit
+        if index.device.type == "cpu":
             self._check_in_table(positions, index)
-        return sum(
-            (F.embedding(index[..., axis], table) for axis, table in enumerate(self.tables)),
-            start=positions.new_zeros(1),
-        )
+        vectors = [F.embedding(index[..., axis], table) for axis, table in enumerate(self.tables)]
+        if len(vectors) == 1:
+            return vectors[0]
+        wide = torch.promote_types(vectors[0].dtype, torch.float32)
+        total = vectors[0].to(wide)
+        for vector in vectors[1:]:
+            total = total + vector
+        return total.to(vectors[0].dtype)
 
     def _check_in_table(self, positions: Tensor, index: Tensor) -> None:
         if bool((index != positions).any()):
@@ -120,12 +130,37 @@ class Learned(PositionalEncoding):
                 )
 
     def resampled(self, sizes: Sequence[int]) -> Learned:
-        """The same tables interpolated linearly to other sizes, ends aligned (ViT at another resolution)."""
-        other = Learned(self.dim, self.num_axes, sizes=sizes)
+        """The same tables interpolated linearly to other sizes, ends aligned.
+
+        For a table per axis; for a single table of a whole grid: `resampled_grid`.
+        """
+        other = Learned(self.dim, self.num_axes, sizes=sizes).to(self.tables[0])
         with torch.no_grad():
             for new, old in zip(other.tables, self.tables):
-                rows = rearrange(old, "size d -> 1 d size")
+                rows = rearrange(old, "size d -> 1 d size").float()
                 new.copy_(
                     rearrange(F.interpolate(rows, len(new), mode="linear", align_corners=True), "1 d size -> size d")
                 )
+        return other
+
+    def resampled_grid(self, grid: tuple[int, int], new_grid: tuple[int, int]) -> Learned:
+        """The same with the last rows * columns entries, one per cell of a grid, interpolated to another grid.
+
+        grid, new_grid: (rows, columns). The entries before the grid (class and register tokens) stay as they are.
+        Bicubic, as Hugging Face's `ViTEmbeddings.interpolate_pos_encoding` (transformers 5.23; Dosovitskiy et al. 2021,
+        section 3.2).
+        Raises ValueError for more than one table, or one with fewer entries than the grid has cells.
+        """
+        rows, columns = grid
+        if len(self.sizes) != 1 or rows < 1 or columns < 1 or self.sizes[0] < rows * columns:
+            raise ValueError(
+                f"Learned(sizes={list(self.sizes)}) has no grid of {rows}x{columns} in one table; give the grid that "
+                "it was made for, or use Learned.resampled for a table per axis"
+            )
+        num_before, table = self.sizes[0] - rows * columns, self.tables[0]
+        cells = rearrange(table.detach()[num_before:], "(y x) d -> 1 d y x", y=rows).float()
+        cells = rearrange(F.interpolate(cells, new_grid, mode="bicubic", align_corners=False), "1 d y x -> (y x) d")
+        other = Learned(self.dim, self.num_axes, sizes=[num_before + len(cells)]).to(table)
+        with torch.no_grad():
+            other.tables[0].copy_(torch.cat([table[:num_before], cells.to(table.dtype)]))
         return other

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
+import torch
 from einops import rearrange
 from torch import Tensor, nn
 
@@ -20,20 +21,30 @@ class PositionalEncoding(nn.Module, ABC):
     """Vectors [b n d] for positions [b n p], which the Embedder adds to the embedded content.
 
     std: about the standard deviation of its entries; the Embedder initialises its lookup table alike, so that neither
-    drowns the other. num_position_channels: the last so many channels hold positions alone: the content is embedded
+    drowns the other. num_position_channels: the last channels, which hold positions alone: the content is embedded
     narrower and zero-padded, so that adding is concatenating.
+
+    The vectors have the dtype that the module was moved to (`dtype`), whatever that of the positions is: a model in
+    half precision would otherwise become float32 here.
     """
 
+    _moved: Tensor
     std: float = 0.02
     num_position_channels: int = 0
 
     def __init__(self, dim: int, num_axes: int):
         super().__init__()
         self.dim, self.num_axes = dim, num_axes
+        self.register_buffer("_moved", torch.zeros(()), persistent=False)  # a module itself has no dtype
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the vectors."""
+        return self._moved.dtype
 
     @abstractmethod
     def forward(self, positions: Tensor) -> Tensor:
-        """Vectors [b n d] for positions [b n p]."""
+        """Vectors [b n d] for positions [b n p], in the module's dtype."""
 
 
 class RelativePosition(nn.Module):

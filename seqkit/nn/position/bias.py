@@ -1,4 +1,4 @@
-"""Attention biases by distance: ALiBi (Press et al. 2022) and T5's buckets (Raffel et al. 2020).
+"""Attention biases: by distance ALiBi (Press et al. 2022) and T5's buckets (Raffel et al. 2020), and by edge type.
 
 b batch · n queries · m keys · p axes · h heads
 """
@@ -105,3 +105,24 @@ class T5Bias(RelativePosition):
         share = torch.log(distance.float().clamp(min=1) / exact) / math.log(self.max_distance / exact)
         far = exact + (share * (num_buckets - exact)).long()
         return torch.where(distance < exact, distance.long(), far.clamp(max=num_buckets - 1))
+
+
+class EdgeBias(nn.Module):
+    """A learned bias for each edge type and head (Ying et al. 2021, Graphormer, equation 6), zero at the start.
+
+    weight: [1 + num_edge_types, h]; row 0 is for a token with itself.
+    Raises ValueError without edge types or heads.
+    """
+
+    def __init__(self, num_edge_types: int, num_heads: int):
+        super().__init__()
+        if num_edge_types < 1 or num_heads < 1:
+            raise ValueError(
+                f"EdgeBias(num_edge_types={num_edge_types}, num_heads={num_heads}) has nothing to add to; "
+                "both are 1 or more"
+            )
+        self.weight = nn.Parameter(torch.zeros(1 + num_edge_types, num_heads))
+
+    def forward(self, edge_types: Tensor) -> Tensor:
+        """[b h n m] to be added to the scores, for the type of each pair [b n m] int64."""
+        return rearrange(self.weight[edge_types], "b n m h -> b h n m")

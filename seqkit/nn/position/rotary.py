@@ -5,6 +5,9 @@ b batch · n tokens · p axes · r channel pairs of one head
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
+
 import torch
 from einops import rearrange
 from torch import Tensor
@@ -13,27 +16,97 @@ from seqkit.nn.attention.context import AttentionFeature
 from seqkit.nn.position.base import RelativePosition
 
 
+class RotaryScaling(ABC):
+    """Other frequencies than those that a model was trained with, for longer sequences."""
+
+    @abstractmethod
+    def __call__(self, frequencies: Tensor) -> Tensor:
+        """[r] radians per position, from those without scaling [r]."""
+
+
+class LinearScaling(RotaryScaling):
+    """All frequencies divided by `factor`, which is positions divided by it (Chen et al. 2023, equation 4).
+
+    Raises ValueError for a factor that is not above 0.
+    """
+
+    def __init__(self, factor: float):
+        if not factor > 0:
+            raise ValueError(f"factor={factor} divides the frequencies; make it larger than 0")
+        self.factor = factor
+
+    def __call__(self, frequencies: Tensor) -> Tensor:
+        """[r]."""
+        return frequencies / self.factor
+
+
+class LLaMA3Scaling(RotaryScaling):
+    """Low frequencies divided by `factor`, high ones kept, those between interpolated (LLaMA 3.1; Grattafiori et al.
+    2024).
+
+    What counts is how often a pair turns in the context that the model was trained with, of `original_max_tokens`:
+    below `low_freq_factor` times it is a low frequency, above `high_freq_factor` times a high one. Equals Hugging
+    Face's `rope_type="llama3"` (transformers 5.23; there `original_max_position_embeddings`).
+    Raises ValueError for a factor that is not above 0, or a low factor that is not below the high one.
+    """
+
+    def __init__(
+        self,
+        factor: float = 8.0,
+        *,
+        low_freq_factor: float = 1.0,
+        high_freq_factor: float = 4.0,
+        original_max_tokens: int = 8192,
+    ):
+        if not factor > 0:
+            raise ValueError(f"factor={factor} divides the frequencies; make it larger than 0")
+        if not low_freq_factor < high_freq_factor:
+            raise ValueError(
+                f"low_freq_factor={low_freq_factor} and high_freq_factor={high_freq_factor} have nothing between them; "
+                "make the first smaller"
+            )
+        self.factor, self.original_max_tokens = factor, original_max_tokens
+        self.low_freq_factor, self.high_freq_factor = low_freq_factor, high_freq_factor
+
+    def __call__(self, frequencies: Tensor) -> Tensor:
+        """[r]."""
+        turns = self.original_max_tokens * frequencies / (2 * math.pi)
+        kept = ((turns - self.low_freq_factor) / (self.high_freq_factor - self.low_freq_factor)).clamp(0, 1)
+        return (1 - kept) * frequencies / self.factor + kept * frequencies
+
+
 class Rotary(RelativePosition):
     """Queries and keys rotated by their position, so that scores depend on differences (Su et al. 2021, section 3.2).
 
     The channel pairs of a head are split equally between the axes (axial; leftover pairs are not rotated);
     of r pairs of an axis, pair i is rotated by position * base^(-i / r).
+    share: of a head's channels, from the first on, that are rotated at all, rounded down (GPT-NeoX, Phi; Black et al.
+    2022, section 2.1). scaling: of the frequencies, for longer sequences than in training; None: none.
+    Raises ValueError for a base that is not above 0 or a share outside (0, 1].
     """
 
     requires = AttentionFeature.ROTARY
 
-    def __init__(self, *, base: float = 10_000.0):
+    def __init__(self, *, base: float = 10_000.0, share: float = 1.0, scaling: RotaryScaling | None = None):
         super().__init__()
         if base <= 0:
             raise ValueError(f"base={base} should be positive")
-        self.base = base
+        if not 0 < share <= 1:
+            raise ValueError(f"share={share} of a head's channels are rotated; make it above 0 and at most 1")
+        self.base, self.share, self.scaling = base, share, scaling
 
     def check_axes(self, num_axes: int, head_dim: int) -> None:
         """Raise ValueError if a head has fewer channel pairs than the tokens have axes."""
-        if head_dim // 2 < num_axes:
+        if self._pairs(head_dim) < num_axes:
+            narrowed, wider = ("", "") if self.share == 1 else (f" with share={self.share}", " or a larger share")
             raise ValueError(
-                f"a head_dim of {head_dim} has no channel pair for each of {num_axes} axes; use wider heads"
+                f"a head_dim of {head_dim}{narrowed} has no channel pair for each of {num_axes} axes; "
+                f"use wider heads{wider}"
             )
+
+    def _pairs(self, head_dim: int) -> int:
+        """Channel pairs of a head that are rotated."""
+        return int(head_dim * self.share) // 2
 
     def rotary(self, positions: Tensor, head_dim: int) -> Tensor | None:
         """Complex numbers [b 1 n r] for positions [b n p] and heads of `head_dim` channels.
@@ -44,8 +117,10 @@ class Rotary(RelativePosition):
         if num_axes == 0:
             return None
         self.check_axes(num_axes, head_dim)
-        share = head_dim // 2 // num_axes
-        exponents = torch.arange(share, device=positions.device, dtype=torch.float32) / share
-        angles = rearrange(positions.float(), "b n p -> b 1 n p 1") * self.base**-exponents
+        r = self._pairs(head_dim) // num_axes
+        frequencies = self.base ** -(torch.arange(r, device=positions.device, dtype=torch.float32) / r)
+        if self.scaling is not None:
+            frequencies = self.scaling(frequencies)
+        angles = rearrange(positions.float(), "b n p -> b 1 n p 1") * frequencies
         angles = rearrange(angles, "b 1 n p r -> b 1 n (p r)")
         return torch.polar(torch.ones_like(angles), angles)

@@ -19,7 +19,7 @@ from seqkit.report.modality.base import HEAT, TINT, AttentionSummary, Renderer, 
 from seqkit.tokenizers.audio import LogMel
 
 MAX_STRIPS = 32
-"""Up to so many heads each has its own line and name."""
+"""At most this many heads have a line and a name each."""
 
 
 class AudioRenderer(Renderer):

@@ -24,10 +24,10 @@ from seqkit.tokenizers.graph import Graph
 from seqkit.tokenizers.molecule import BONDS, Molecule
 
 MAX_NODES = 40
-"""Of a larger graph only so many nodes around the first are drawn."""
+"""Of a graph at most this many nodes are drawn, those around the first."""
 
 FEW_NODES = 20
-"""Up to so many nodes an overlay is drawn small."""
+"""An overlay of at most this many nodes is drawn small."""
 
 _GREY = "#8795a3"
 _ELEMENTS = {
@@ -59,7 +59,7 @@ class Layout(NamedTuple):
 class NodeRenderer(Renderer, ABC):
     """What graphs and molecules share: nodes coloured by the attention that they receive.
 
-    numbered: True: each node's index stands beside its name.
+    numbered: True: each node's index is printed beside its name.
     """
 
     numbered: ClassVar[bool]

@@ -21,12 +21,14 @@ def read(path):
     return path.read_text()
 
 
-def test_the_folder_is_the_label(tmp_path):
+def test_the_folder_is_the_label(tmp_path, caplog):
     fill(tmp_path, {"dog": 10, "cat": 5})
     (tmp_path / "cat" / "notes.md").write_text("not a sample")
+    (tmp_path / "loose.txt").write_text("in no class")
     (tmp_path / ".hidden").mkdir()
     splits = class_folder(tmp_path, (".txt",), 0.2, read)
     assert splits.names == ["cat", "dog"]
+    assert [f"{tmp_path}: 2 files are not read; only TXT files in a class folder are"] == caplog.messages
     assert Counter(s.label for s in splits.test) == {0: 1, 1: 2}
     everything = [*splits.train, *splits.test]
     assert len({s.raw for s in everything}) == 15

@@ -35,9 +35,9 @@ def graphs(lengths=(11, 5, 7), share=0.3):
 
 def contexts(valid, adjacency, edge_bias, causal):
     """The same context for attention along edges and for attention under a mask of all pairs."""
-    tokens = Embedded(torch.zeros(*valid.shape, 1), torch.zeros(*valid.shape, 0), valid, adjacency, edge_bias)
+    tokens = Embedded(torch.zeros(*valid.shape, 1), torch.zeros(*valid.shape, 0), valid, adjacency)
     return [
-        attention_context(tokens, causal=causal, num_heads=4, head_dim=5, needs_mask=needs_mask)
+        attention_context(tokens, causal=causal, num_heads=4, head_dim=5, edge_bias=edge_bias, needs_mask=needs_mask)
         for needs_mask in (False, True)
     ]
 
@@ -280,11 +280,11 @@ pairs = pairs[:, torch.randperm(pairs.shape[1])[:e]]
 adjacency = Adjacency(torch.cat([pairs, pairs.flip(0)], dim=1), torch.ones(2 * e, dtype=torch.int64))
 attention = partial(MultiHeadAttention, mechanism=EdgeAttention)
 backbone = Transformer(dim, 2, num_heads=4, block=partial(PreNormBlock, attention=attention))
-bias = torch.zeros(2, 4, requires_grad=True)
+backbone.add_edge_bias(1)
 valid = torch.ones(1, n, dtype=torch.bool)
-hidden = backbone(Embedded(torch.randn(1, n, dim), torch.zeros(1, n, 0), valid, adjacency, bias))
+hidden = backbone(Embedded(torch.randn(1, n, dim), torch.zeros(1, n, 0), valid, adjacency))
 hidden.square().sum().backward()
-assert bias.grad.abs().sum() > 0 and len(adjacency) == 2 * e
+assert backbone.edge_biases["4"].weight.grad.abs().sum() > 0 and len(adjacency) == 2 * e
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=300)

@@ -236,5 +236,5 @@ def test_settings_out_of_range_and_a_full_cache_are_refused():
     with pytest.raises(ValueError, match="bucket_size=2, num_rounds=0"):
         lsh(num_rounds=0)
     mechanism = partial(LSHAttention, bucket_size=2)
-    with pytest.raises(ValueError, match="the cache has room for 3 tokens and was given 4"):
+    with pytest.raises(ValueError, match="the cache holds at most 3 tokens, got 4"):
         mechanism(3, 5).double().init_cache(3).update(*queries_keys_values(4)[1:], torch.zeros(2, 3, 4, 3))

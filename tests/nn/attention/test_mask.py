@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqkit.interfaces import Adjacency, Embedded, TokenBatch, Tokens
-from seqkit.nn.attention.mask import attention_context, dense_edge_types
+from seqkit.nn.attention.mask import Past, attention_context, cross_attention_context, dense_edge_types
 from seqkit.nn.position.base import RelativePosition
 from seqkit.nn.position.rotary import Rotary
 
@@ -53,8 +53,14 @@ def batch(lengths, t, has_adjacency, segmented, seed):
     positions = torch.arange(t, t + n).float().expand(b, n)[..., None]
     past = None
     if t:
-        past = (torch.rand(b, t, generator=g) < 0.7, torch.arange(float(t)).expand(b, t)[..., None])
-    return Embedded(torch.zeros(b, n, 5), positions, valid, adjacency, None, segments), past
+        past = columns(torch.rand(b, t, generator=g) < 0.7)
+    return Embedded(torch.zeros(b, n, 5), positions, valid, adjacency, segments), past
+
+
+def columns(valid):
+    """A past of these columns, at positions 0, 1, 2, …"""
+    positions = torch.arange(float(valid.shape[1])).expand(valid.shape)[..., None]
+    return Past(valid, positions, not bool(valid.all()))
 
 
 @given(
@@ -71,7 +77,7 @@ def test_the_attention_mask_equals_its_definition(lengths, causal, kind, biased,
     position = Distance() if biased else None
     context = attention_context(embedded, causal=causal, num_heads=2, head_dim=4, position=position, past=past)
     got = sdpa_mask(context, b, n, t + n)
-    valid = embedded.valid if past is None else torch.cat([past[0], embedded.valid], dim=1)
+    valid = embedded.valid if past is None else torch.cat([past.valid, embedded.valid], dim=1)
     edge_types = dense_edge_types(embedded.adjacency, b, n) if embedded.adjacency is not None else None
     for x in range(b):
         for i in range(lengths[x]):  # padded queries may attend to anything
@@ -105,9 +111,10 @@ def test_the_target_of_an_edge_attends_to_its_source():
 def test_edges_add_the_bias_of_their_type_and_every_token_that_of_type_0(biased):
     adjacency = Adjacency(torch.tensor([[1, 0, 5], [0, 1, 3]]), torch.tensor([2, 1, 3]))
     table = torch.randn(4, 2)
-    embedded = Embedded(torch.zeros(2, 3, 5), torch.rand(2, 3, 1), torch.ones(2, 3).bool(), adjacency, table)
-    position = Distance() if biased else None
-    attn_mask = attention_context(embedded, causal=False, num_heads=2, head_dim=4, position=position).attn_mask
+    embedded = Embedded(torch.zeros(2, 3, 5), torch.rand(2, 3, 1), torch.ones(2, 3).bool(), adjacency)
+    attn_mask = attention_context(
+        embedded, causal=False, num_heads=2, head_dim=4, position=Distance() if biased else None, edge_bias=table
+    ).attn_mask
     right = torch.full((2, 2, 3, 3), -torch.inf)
     for x, i, j, edge_type in [
         (0, 0, 1, 2),
@@ -126,7 +133,7 @@ def test_edges_add_the_bias_of_their_type_and_every_token_that_of_type_0(biased)
     [
         ([4, 4], 0, False, False, False),
         ([4, 4], 0, True, False, True),
-        ([4, 2], 0, True, False, True),  # padding stands on the right, where no causal token attends to
+        ([4, 2], 0, True, False, True),  # padded on the right, where no causal token attends to
         ([4, 2], 0, False, True, False),
         ([1, 1], 3, True, True, False),  # padding between prompts of a ragged batch
         ([2, 2], 3, True, True, False),
@@ -140,10 +147,36 @@ def test_a_mask_is_made_only_where_something_is_masked(lengths, t, causal, has_m
 
 def test_one_token_after_a_full_past_needs_no_mask():
     embedded, past = batch([1, 1], 3, False, False, 0)
-    past = (torch.ones_like(past[0]), past[1])
+    past = columns(torch.ones_like(past.valid))
     context = attention_context(embedded, causal=True, num_heads=2, head_dim=4, past=past)
     assert context.attn_mask is None
     assert not context.is_causal
+
+
+def test_padding_in_the_past_alone_is_masked():
+    embedded, _ = batch([1, 1], 0, False, False, 0)
+    past = columns(torch.tensor([[True, True], [True, False]]))
+    context = attention_context(embedded, causal=True, num_heads=2, head_dim=4, past=past)
+    assert context.attn_mask[:, 0, 0].tolist() == [[True, True, True], [True, False, True]]
+
+
+@pytest.mark.parametrize("lengths", [[3, 3], [3, 2]])
+def test_on_an_accelerator_a_mask_depends_on_what_the_batch_knows_of_padding(lengths):
+    """Tensors on the meta device have no values to look at."""
+    embedded, _ = batch(lengths, 0, False, False, 0)
+    moved = embedded.to("meta")
+    unknown = Embedded(moved.hidden, moved.positions, moved.valid)
+    for x, has_mask in ((moved, lengths == [3, 2]), (unknown, True)):
+        context = attention_context(x, causal=False, num_heads=2, head_dim=4)
+        assert (context.attn_mask is not None) == has_mask
+        assert (cross_attention_context(moved.valid, x).attn_mask is not None) == has_mask
+
+
+def test_cross_attention_masks_the_padding_of_the_memory():
+    embedded, _ = batch([3, 1], 0, False, False, 0)
+    attn_mask = cross_attention_context(torch.ones(2, 5, dtype=torch.bool), embedded).attn_mask
+    assert attn_mask[:, 0, 0].tolist() == embedded.valid.tolist()
+    assert cross_attention_context(embedded.valid, embedded, needs_mask=False).attn_mask is None
 
 
 def test_rotary_positions_are_those_of_this_pass_only():

@@ -76,7 +76,8 @@ def context(mechanism, required):
     valid = torch.arange(7) < torch.tensor([[7], [5]])
     positions = torch.arange(7.0).double().expand(2, 7)[..., None]
     if AttentionFeature.CROSS_ATTENTION in required:
-        return cross_attention_context(valid, valid, needs_mask=mechanism.needs_mask)
+        memory = Embedded(torch.zeros(2, 7, 24).double(), positions, valid)
+        return cross_attention_context(valid, memory, needs_mask=mechanism.needs_mask)
     adjacency, edge_bias, segments, position = None, None, None, None
     if AttentionFeature.ADJACENCY in required:
         edge_index = torch.tensor([[0, 1, 1, 4, 6, 7, 9, 10], [1, 0, 4, 1, 0, 9, 7, 11]]).flip(0)
@@ -89,11 +90,12 @@ def context(mechanism, required):
     elif AttentionFeature.RELATIVE in required:
         position = RelativeEmbedding(6, max_distance=2)
     return attention_context(
-        Embedded(torch.zeros(2, 7, 24).double(), positions, valid, adjacency, edge_bias, segments),
+        Embedded(torch.zeros(2, 7, 24).double(), positions, valid, adjacency, segments),
         causal=AttentionFeature.CAUSAL in required,
         num_heads=4,
         head_dim=6,
         position=position,
+        edge_bias=edge_bias,
         needs_mask=mechanism.needs_mask,
     )
 

@@ -8,22 +8,26 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
+from seqkit.backbones import Transformer
 from seqkit.nn.attention.context import AttentionContext
 from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention
+from seqkit.nn.block import PreNormBlock
 from seqkit.nn.position.rotary import Rotary
+from seqkit.testing import check_backbone
 
 
 def written_out(attention, x, attn_mask=None, rotary=None):
     """softmax(q k / sqrt(c)) v, token by token and head by head, in Python. rotary: [n r] complex."""
-    d, heads = x.shape[-1], attention.num_heads
-    c = d // heads
-    q, k, v = (x @ attention.qkv_proj.weight.T + attention.qkv_proj.bias).split(d, dim=-1)
-    output = torch.zeros_like(x)
+    heads, c, norms_all = attention.num_heads, attention.head_dim, not attention.norms_heads
+    q, k, v = (x @ attention.qkv_proj.weight.T + attention.qkv_proj.bias).split(heads * c, dim=-1)
+    if attention.query_norm is not None and norms_all:
+        q, k = attention.query_norm(q), attention.key_norm(k)
+    output = torch.zeros_like(q)
     for h in range(heads):
         at = slice(h * c, (h + 1) * c)
         queries, keys = q[:, at], k[:, at]
-        if attention.query_norm is not None:
+        if attention.query_norm is not None and not norms_all:
             queries, keys = attention.query_norm(queries), attention.key_norm(keys)
         if rotary is not None:
             queries, keys = (rotated(vectors, rotary) for vectors in (queries, keys))
@@ -31,7 +35,7 @@ def written_out(attention, x, attn_mask=None, rotary=None):
             scores = [float(queries[i] @ key) / math.sqrt(c) for key in keys]
             weights = [math.exp(s) if attn_mask is None or attn_mask[i, j] else 0.0 for j, s in enumerate(scores)]
             output[i, at] = sum(w / sum(weights) * v[j, at] for j, w in enumerate(weights))
-    return output @ attention.out_proj.weight.T + attention.out_proj.bias
+    return output @ attention.out_proj.weight.T + (0.0 if attention.out_proj.bias is None else attention.out_proj.bias)
 
 
 def rotated(vectors, rotary):
@@ -49,9 +53,22 @@ def x():
     return torch.randn(2, 5, 21)
 
 
+def shaken(attention):
+    """Norms too, which start as ones, where a wrong width or order would not be noticed."""
+    for norm in (attention.query_norm, attention.key_norm):
+        for p in [] if norm is None else norm.parameters():
+            nn.init.normal_(p)
+    return attention
+
+
+@pytest.mark.parametrize("qk_norm_level", ["head", "all"])
 @pytest.mark.parametrize("qk_norm", [None, nn.RMSNorm, nn.LayerNorm])
-def test_attention_equals_its_formula(x, qk_norm):
-    attention = MultiHeadAttention(21, 3, qk_norm=qk_norm)
+@pytest.mark.parametrize(("num_heads", "head_dim"), [(3, None), (3, 5), (3, 11), (4, 7)])
+def test_attention_equals_its_formula(x, qk_norm, qk_norm_level, num_heads, head_dim):
+    attention = shaken(
+        MultiHeadAttention(21, num_heads, head_dim=head_dim, qk_norm=qk_norm, qk_norm_level=qk_norm_level)
+    )
+    assert attention.head_dim == (head_dim or 7)
     with torch.no_grad():
         for i in range(2):
             assert_close(attention(x, AttentionContext())[i], written_out(attention, x[i]))
@@ -93,6 +110,23 @@ def test_without_bias_there_is_none():
     }
 
 
+def test_the_output_may_have_another_bias_than_queries_keys_and_values(x):
+    without = MultiHeadAttention(21, 3, out_bias=False)
+    nn.init.normal_(without.qkv_proj.bias)
+    assert [name for name, _ in without.named_parameters()] == ["qkv_proj.weight", "qkv_proj.bias", "out_proj.weight"]
+    with torch.no_grad():
+        assert_close(without(x, AttentionContext())[0], written_out(without, x[0]))
+    alone = MultiHeadAttention(21, 3, bias=False, out_bias=True)
+    assert [name for name, _ in alone.named_parameters()] == ["qkv_proj.weight", "out_proj.weight", "out_proj.bias"]
+
+
+@pytest.mark.parametrize("level", ["head", "all"])
+def test_queries_and_keys_are_normalised_to_the_width_of_their_level(level):
+    attention = MultiHeadAttention(21, 6, head_dim=5, num_kv_heads=2, qk_norm=nn.RMSNorm, qk_norm_level=level)
+    widths = (attention.query_norm.weight.shape, attention.key_norm.weight.shape)
+    assert widths == (((5,), (5,)) if level == "head" else ((30,), (10,)))
+
+
 def test_dropout_of_attention_weights_acts_while_training_only(x):
     attention = MultiHeadAttention(21, 3, mechanism=partial(ScaledDotProductAttention, dropout=0.5))
     assert not torch.equal(attention(x, AttentionContext()), attention(x, AttentionContext()))
@@ -111,10 +145,22 @@ def test_no_heads_and_no_width_are_refused(dim, num_heads):
         MultiHeadAttention(dim, num_heads)
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"head_dim": 0}, "head_dim=0 counts the channels of a head; make it 1 or more"),
+        ({"qk_norm_level": "both"}, "qk_norm_level='both'; it is one of 'head', 'all'"),
+    ],
+)
+def test_heads_without_width_and_an_unknown_level_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        MultiHeadAttention(21, 3, **settings)
+
+
 def repeated(attention):
     """The same attention with a key and value head for every query head."""
     heads, kv_heads, c = attention.num_heads, attention.num_kv_heads, attention.head_dim
-    full = MultiHeadAttention(heads * c, heads)
+    full = MultiHeadAttention(attention.qkv_proj.in_features, heads, head_dim=c)
     with torch.no_grad():
         for name in ("weight", "bias"):
             q, k, v = attention.qkv_proj.get_parameter(name).split([heads * c, kv_heads * c, kv_heads * c])
@@ -124,9 +170,11 @@ def repeated(attention):
     return full
 
 
+@pytest.mark.parametrize("dim", [30, 17])
 @pytest.mark.parametrize("num_kv_heads", [1, 2, 3])
-def test_grouped_query_attention_is_the_same_weights_repeated(num_kv_heads):
-    attention, x = MultiHeadAttention(30, 6, num_kv_heads=num_kv_heads), torch.randn(2, 5, 30)
+def test_grouped_query_attention_is_the_same_weights_repeated(num_kv_heads, dim):
+    attention = MultiHeadAttention(dim, 6, head_dim=5, num_kv_heads=num_kv_heads)
+    x = torch.randn(2, 5, dim)
     attn_mask = (torch.rand(2, 1, 5, 5) < 0.5) | torch.eye(5, dtype=torch.bool)
     rotary = Rotary(base=7.0).rotary(torch.randn(2, 5, 1), 5)
     for context in (
@@ -139,8 +187,11 @@ def test_grouped_query_attention_is_the_same_weights_repeated(num_kv_heads):
     assert attention.qkv_proj.out_features == 30 + 2 * num_kv_heads * 5
 
 
-def test_shared_keys_and_values_are_cached_once():
-    attention, x = MultiHeadAttention(30, 6, num_kv_heads=2), torch.randn(2, 5, 30)
+@pytest.mark.parametrize("level", ["head", "all"])
+@pytest.mark.parametrize("dim", [30, 17])
+def test_shared_keys_and_values_are_cached_once(dim, level):
+    attention = shaken(MultiHeadAttention(dim, 6, head_dim=5, num_kv_heads=2, qk_norm=nn.RMSNorm, qk_norm_level=level))
+    x = torch.randn(2, 5, dim)
     cache = attention.init_cache(5)
     with torch.no_grad():
         steps = [
@@ -174,13 +225,44 @@ def test_cross_attention_is_torchs(x):
     assert_close(attention(x, AttentionContext(valid[:, None, None]), memory=hostile), right)
 
 
-@pytest.mark.parametrize("qk_norm", [None, nn.RMSNorm])
-@pytest.mark.parametrize("num_kv_heads", [None, 1])
-def test_keys_and_values_of_the_memory_are_computed_once(x, qk_norm, num_kv_heads):
-    attention, memory = MultiHeadAttention(21, 3, qk_norm=qk_norm, num_kv_heads=num_kv_heads), torch.randn(2, 7, 21)
+OPTIONS = pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"num_kv_heads": 1},
+        {"qk_norm": nn.RMSNorm},
+        {"head_dim": 5, "bias": False},
+        {"head_dim": 11, "num_kv_heads": 1, "qk_norm": nn.LayerNorm, "qk_norm_level": "all", "out_bias": False},
+    ],
+)
+
+
+@OPTIONS
+def test_cross_attention_to_the_tokens_themselves_is_self_attention(x, settings):
+    attention = shaken(MultiHeadAttention(21, 3, **settings))
+    if attention.qkv_proj.bias is not None:
+        nn.init.normal_(attention.qkv_proj.bias)
+    context = AttentionContext((torch.rand(2, 1, 5, 5) < 0.5) | torch.eye(5, dtype=torch.bool))
+    assert_close(attention(x, context, memory=x), attention(x, context))
+
+
+@OPTIONS
+def test_keys_and_values_of_the_memory_are_computed_once(x, settings):
+    attention, memory = shaken(MultiHeadAttention(21, 3, **settings)), torch.randn(2, 7, 21)
     cache = attention.init_cache(5)
     with torch.no_grad():
         right = attention(x, AttentionContext(), memory=memory)
         first = attention(x[:, :2], AttentionContext(), cache, memory)
         later = attention(x[:, 2:], AttentionContext(), cache, memory.fill_(torch.nan))
     assert_close(torch.cat([first, later], dim=1), right)
+
+
+@pytest.mark.parametrize("level", ["head", "all"])
+def test_a_transformer_with_heads_of_another_width_keeps_the_laws(level):
+    attention = partial(
+        MultiHeadAttention, head_dim=5, num_kv_heads=1, qk_norm=nn.RMSNorm, qk_norm_level=level, out_bias=False
+    )
+    block = partial(PreNormBlock, attention=attention)
+    check_backbone(
+        lambda dim, causal: Transformer(dim, 2, num_heads=3, causal=causal, block=block, position=Rotary(share=0.8))
+    )

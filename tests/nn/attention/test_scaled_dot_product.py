@@ -81,6 +81,47 @@ def test_causal_attention_attends_to_the_past_only_with_relative_embeddings_too(
         assert_close(got[:, :, i : i + 1], soft_lookup(q[:, :, i : i + 1], keys, v[:, :, : i + 1], temperature=3**0.5))
 
 
+# ── bounded scores ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("softcap", [0.7, 3.0])
+def test_scores_are_bounded_before_mask_and_bias_are_added(softcap):
+    (q, k, v), bias, relative = random_heads(4, 2), 5 * torch.randn(2, 4, 5, 7), torch.randn(2, 5, 7, 3)
+    bias[0, 1, 2, 3] = -torch.inf
+    bias[1, 3, 4] = -torch.inf
+    mechanism = ScaledDotProductAttention(4, 3, temperature=0.3, softcap=softcap)
+    got = mechanism(q, k, v, AttentionContext(bias, relative=relative))
+    for b, h, i in ((0, 1, 2), (1, 2, 4), (0, 0, 0)):
+        scores = [float(q[b, h, i] @ (k[b, h // 2, j] + relative[b, i, j]) / 0.3) for j in range(7)]
+        weights = torch.tensor(
+            [math.exp(softcap * math.tanh(s / softcap) + float(bias[b, h, i, j])) for j, s in enumerate(scores)]
+        )
+        assert_close(got[b, h, i], weights / weights.sum() @ v[b, h // 2])
+    assert not got[1, 3, 4].any(), "a query that may attend to nothing"
+    weights = mechanism.attention_weights(q, k, AttentionContext(bias, relative=relative))
+    assert_close(weights @ v.repeat_interleave(2, dim=1), got)
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_a_bound_that_no_score_comes_near_changes_nothing(is_causal):
+    (q, k, v), context = random_heads(4, 4, n=7), AttentionContext(is_causal=is_causal)
+    loose, plain = ScaledDotProductAttention(4, 3, softcap=1e4), ScaledDotProductAttention(4, 3)
+    assert_close(loose(q, k, v, context), plain(q, k, v, context), rtol=1e-4, atol=1e-5)
+    tight = ScaledDotProductAttention(4, 3, softcap=0.1)
+    assert (tight(q, k, v, context) - plain(q, k, v, context)).abs().max() > 0.1
+
+
+def test_bounded_scores_have_dropout_and_a_cache_and_keep_the_dtype():
+    q, k, v = (x.bfloat16() for x in random_heads(4, 2))
+    mechanism = ScaledDotProductAttention(4, 3, softcap=2.0, dropout=0.5)
+    assert not torch.equal(mechanism(q, k, v, AttentionContext()), mechanism(q, k, v, AttentionContext()))
+    mechanism.eval()
+    right, cache = mechanism(q, k, v, AttentionContext()), mechanism.init_cache(7)
+    assert right.dtype == torch.bfloat16
+    mechanism(q, k[:, :, :4], v[:, :, :4], AttentionContext(), cache)
+    assert_close(mechanism(q, k[:, :, 4:], v[:, :, 4:], AttentionContext(), cache), right)
+
+
 def test_towards_temperature_0_each_query_of_each_head_gets_the_value_of_its_best_key():
     q, k, v = random_heads(4, 4)
     best = (q @ k.mT).argmax(dim=-1)
@@ -104,6 +145,7 @@ def test_dropout_zeroes_weights_and_scales_the_rest_while_training():
     [
         ({"temperature": 0.0}, r"temperature=0.0 divides the scores; make it larger than 0"),
         ({"temperature": math.nan}, "temperature=nan divides the scores"),
+        ({"softcap": 0.0}, r"softcap=0.0 bounds the scores; make it larger than 0, or None for no bound"),
         ({"dropout": 1.0}, r"dropout=1.0 is a probability; make it at least 0 and below 1"),
     ],
 )

@@ -1,5 +1,6 @@
 """Windows, strides and global tokens equal their definition, and never make a tensor of all pairs."""
 
+import math
 from functools import partial
 
 import pytest
@@ -54,15 +55,18 @@ def heads(n, num_kv_heads, dtype=torch.float64):
     return q, k, v
 
 
-def difference(mechanism, n, causal, settings, num_kv_heads=3):
-    """How far output, gradients and weights of `mechanism` are from softmax under a mask of all pairs."""
+def difference(mechanism, n, causal, settings, num_kv_heads=3, scores=None):
+    """How far output, gradients and weights of `mechanism` are from softmax under a mask of all pairs.
+
+    scores: temperature and softcap of that softmax.
+    """
     lengths = (n, max(1, n - 4))
     attn_mask = defined_mask(lengths, n, causal, settings)
     valid = torch.arange(n) < torch.tensor(lengths)[:, None]
     context = AttentionContext(is_causal=causal, query_valid=valid, key_valid=valid)
     q, k, v = heads(n, num_kv_heads)
     real = valid[:, None, :, None]
-    right = ScaledDotProductAttention(3, 7).double()
+    right = ScaledDotProductAttention(3, 7, **(scores or {})).double()
     masked = AttentionContext(rearrange(attn_mask, "b n m -> b 1 n m"))
     got, wanted = mechanism(q, k, v, context) * real, right(q, k, v, masked) * real
     direction = torch.randn_like(got)
@@ -89,7 +93,7 @@ def test_output_gradients_and_weights_are_those_of_the_definition(settings, caus
     ids=str,
 )  # fmt: skip
 def test_another_setting_differs_from_the_definition(wrong, causal):
-    """So the witness notices a window one too wide or narrow, another stride, one global token too few or too many."""
+    """So the reference notices a window one too wide or narrow, another stride, one global token too few or many."""
     settings = {"size": 5, "stride": 6, "num_global": 2}
     assert difference(SlidingWindowAttention(3, 7, **{**settings, **wrong}), 37, causal, settings) > 1e-3
 
@@ -99,6 +103,79 @@ def test_a_window_that_covers_the_sequence_is_scaled_dot_product_attention(causa
     q, k, v = heads(37, 3)
     assert_close(SlidingWindowAttention(3, 7, size=37)(q, k, v, AttentionContext(is_causal=causal)),
                  ScaledDotProductAttention(3, 7)(q, k, v, AttentionContext(is_causal=causal)))  # fmt: skip
+
+
+# ── scores: temperature and softcap ──────────────────────────────────────────────────────────────────────────────────
+
+
+SCORES = pytest.mark.parametrize(
+    "scores", [{"temperature": 0.3}, {"softcap": 0.7}, {"temperature": 0.3, "softcap": 0.7}], ids=str
+)
+
+
+@CAUSAL
+@SETTINGS
+@SCORES
+def test_scores_are_divided_and_bounded_before_the_mask(scores, settings, causal):
+    for n, num_kv_heads in ((1, 3), (11, 1), (101, 3)):
+        window = SlidingWindowAttention(3, 7, **settings, **scores)
+        assert difference(window, n, causal, settings, num_kv_heads, scores) < 1e-10
+
+
+@CAUSAL
+@pytest.mark.parametrize("stride", [0, 6])
+@pytest.mark.parametrize(
+    "wrong", [{"temperature": None}, {"temperature": 0.4}, {"softcap": None}, {"softcap": 0.8}], ids=str
+)
+def test_another_temperature_or_softcap_differs(wrong, stride, causal):
+    settings, scores = {"size": 5, "stride": stride, "num_global": 2}, {"temperature": 0.3, "softcap": 0.7}
+    window = SlidingWindowAttention(3, 7, **settings, **{**scores, **wrong})
+    assert difference(window, 37, causal, settings, scores=scores) > 1e-3
+
+
+@SETTINGS
+@SCORES
+def test_scores_of_a_cached_step_are_divided_and_bounded(scores, settings):
+    """Two rows are padded on the left, as when prompts differ in length: the padding counts in no distance."""
+    n, lengths = 37, (37, 31, 5)
+    q, k, v = (torch.randn(3, h, n, 7, dtype=torch.float64) for h in (3, 1, 1))
+    valid = torch.arange(n) >= n - torch.tensor(lengths)[:, None]
+    window, right = SlidingWindowAttention(3, 7, **settings, **scores), ScaledDotProductAttention(3, 7, **scores)
+    cache = window.init_cache(n)
+    for start, end in ((0, 20), (20, 33), (33, 34), (34, 37)):
+        context = AttentionContext(is_causal=True, query_valid=valid[:, start:end], key_valid=valid[:, :end])
+        got = window(q[:, :, start:end], k[:, :, start:end], v[:, :, start:end], context, cache)
+        for row, length in enumerate(lengths):
+            if start == 0 and length < n:
+                continue  # nothing is cached before the first step, which counts columns
+            first = n - length  # its first real column
+            own = slice(max(start, first), end)
+            attn_mask = defined_mask([end - first], end - first, True, settings)[:, own.start - end :]
+            wanted = right(
+                *(x[row : row + 1, :, part] for x, part in ((q, own), (k, slice(first, end)), (v, slice(first, end)))),
+                AttentionContext(rearrange(attn_mask, "b n m -> b 1 n m")),
+            )
+            assert_close(got[row : row + 1, :, own.start - start :], wanted)
+
+
+@pytest.mark.parametrize("stride", [0, 5])
+def test_bounded_scores_are_bounded_in_single_precision_and_keep_the_dtype(stride):
+    q, k, v = (x.detach() for x in heads(101, 3, torch.bfloat16))
+    window = SlidingWindowAttention(3, 7, size=11, stride=stride, num_global=1, temperature=0.01, softcap=30.0)
+    bounded, context = [], AttentionContext()
+    window._bounded = lambda scores: bounded.append(type(window)._bounded(window, scores)) or bounded[-1]
+    assert window(q, k, v, context).dtype == window.attention_weights(q, k, context).dtype == torch.bfloat16
+    assert len(bounded) == (4 if stride else 3)
+    assert {x.dtype for x in bounded} == {torch.float32}
+    assert all(29.0 < float(x.abs().max()) <= 30.0 for x in bounded)
+
+
+@CAUSAL
+def test_bounded_scores_keep_the_cost_linear(causal):
+    window = SlidingWindowAttention(2, 3, size=37, num_global=5, softcap=0.7)
+    small, large = sizes(window, 1009, causal), sizes(window, 4 * 1009, causal)
+    assert large.largest < (4 * 1009) ** 2 / 16
+    assert 3.8 < large.total / small.total < 4.2
 
 
 # ── cost ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -142,7 +219,14 @@ def transformer(dim, causal, window=None, position=None, num_kv_heads=None, mech
 
 @pytest.mark.parametrize(
     "window",
-    [{"size": 2}, {"size": 3, "num_global": 2}, {"size": 2, "stride": 3}, {"size": 2, "stride": 2, "num_global": 1}],
+    [
+        {"size": 2},
+        {"size": 3, "num_global": 2},
+        {"size": 2, "stride": 3},
+        {"size": 2, "stride": 2, "num_global": 1},
+        {"size": 2, "stride": 3, "num_global": 1, "temperature": 0.7, "softcap": 0.7},
+        {"size": 3, "temperature": 0.7, "softcap": 0.7},
+    ],
     ids=str,
 )
 def test_a_transformer_with_windows_keeps_the_laws(window, monkeypatch):
@@ -197,9 +281,10 @@ def test_a_law_notices_a_window_that(mechanism, law, causal):
 # ── the rest ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.parametrize("softcap", [None, 0.7])
 @pytest.mark.parametrize("stride", [0, 5])
-def test_dropout_of_attention_weights_acts_while_training_only_and_keeps_the_mean(stride):
-    window = SlidingWindowAttention(3, 7, size=11, stride=stride, num_global=1, dropout=0.3)
+def test_dropout_of_attention_weights_acts_while_training_only_and_keeps_the_mean(stride, softcap):
+    window = SlidingWindowAttention(3, 7, size=11, stride=stride, num_global=1, dropout=0.3, softcap=softcap)
     q, k, _ = (x.detach().float() for x in heads(1009, 3))
     ones = torch.ones(2, 3, 1009, 7)
     output = window(q, k, ones, AttentionContext(is_causal=True))
@@ -215,6 +300,10 @@ def test_dropout_of_attention_weights_acts_while_training_only_and_keeps_the_mea
         ({"size": 3, "stride": 1}, "stride=1; make it 2 or more, or 0 for none"),
         ({"size": 3, "stride": -2}, "stride=-2; make it 2 or more"),
         ({"size": 3, "num_global": -1}, "num_global=-1 counts tokens; make it 0 or more"),
+        ({"size": 3, "temperature": 0.0}, "temperature=0.0 divides the scores; make it larger than 0"),
+        ({"size": 3, "temperature": math.nan}, "temperature=nan divides the scores"),
+        ({"size": 3, "softcap": 0.0}, "softcap=0.0 bounds the scores; make it larger than 0, or None for no bound"),
+        ({"size": 3, "softcap": -2.0}, "softcap=-2.0 bounds the scores"),
         ({"size": 3, "dropout": 1.0}, "dropout=1.0 is a probability"),
     ],
 )

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from einops import rearrange
 from torch.testing import assert_close
 
 from seqkit.nn.position.absolute import Learned, NoPosition, Sinusoidal, SinusoidalConcat
@@ -105,3 +106,95 @@ def test_resampling_to_the_same_size_is_the_identity_and_keeps_the_ends_otherwis
     rows = learned.resampled([5, 7]).tables[0]
     assert_close(rows[1], (learned.tables[0][0] + learned.tables[0][1]) / 2)  # half-way between two of three
     assert rows.requires_grad
+
+
+@pytest.mark.parametrize("new_grid", [(5, 7), (2, 3), (4, 4), (11, 4)])
+def test_a_grid_with_a_class_row_is_resampled_as_hugging_faces_vit(new_grid):
+    from transformers import ViTConfig
+    from transformers.models.vit.modeling_vit import ViTEmbeddings
+
+    theirs = ViTEmbeddings(ViTConfig(hidden_size=5, image_size=12, patch_size=3))
+    learned = Learned(5, 1, sizes=[17])
+    learned.tables[0].data = rearrange(theirs.position_embeddings.data, "1 n d -> n d")
+    rows, columns = new_grid
+    right = theirs.interpolate_pos_encoding(torch.empty(1, 1 + rows * columns, 5), 3 * rows, 3 * columns)[0]
+    got = learned.resampled_grid((4, 4), new_grid)
+    assert got.sizes == (1 + rows * columns,)
+    assert_close(got.tables[0], right, rtol=0, atol=1e-5)
+    assert torch.equal(got.tables[0][0], learned.tables[0][0])
+    assert got.tables[0].requires_grad
+
+
+def test_a_grid_may_be_unlike_a_square_and_have_no_or_several_rows_before_it():
+    ramp = torch.arange(8.0)[:, None] * torch.tensor([1.0, 10.0])
+    for num_before in (0, 3):
+        learned = Learned(2, 1, sizes=[num_before + 8])
+        learned.tables[0].data[num_before:] = ramp
+        got = learned.resampled_grid((2, 4), (2, 4)).tables[0]
+        assert_close(got, learned.tables[0])
+        wide = learned.resampled_grid((2, 4), (2, 8)).tables[0]
+        cells = rearrange(wide[num_before:], "(y x) d -> y x d", y=2)
+        assert_close(cells[1], cells[0] + 4 * torch.tensor([1.0, 10.0]))  # the rows of the grid stay rows
+        assert_close(wide[:num_before], learned.tables[0][:num_before])
+
+
+@pytest.mark.parametrize(("sizes", "grid"), [([3, 7], (3, 7)), ([17], (5, 4)), ([17], (0, 4))])
+def test_a_grid_that_a_table_does_not_hold_is_refused(sizes, grid):
+    with pytest.raises(ValueError, match=f"has no grid of {grid[0]}x{grid[1]} in one table; give the grid that it was"):
+        Learned(5, len(sizes), sizes=sizes).resampled_grid(grid, (2, 2))
+
+
+POSITIONS = {
+    "none": lambda axes: NoPosition(24, axes),
+    "sinusoidal": lambda axes: Sinusoidal(24, axes),
+    "concat": lambda axes: SinusoidalConcat(24, axes, channels=12),
+    "learned": lambda axes: Learned(24, axes, sizes=[301] * axes),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "num_axes"), [(name, axes) for name in POSITIONS for axes in range(4) if axes or name != "learned"]
+)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_vectors_have_the_dtype_of_the_module_and_are_rounded_once(name, num_axes, dtype):
+    exact, positions = POSITIONS[name](num_axes), torch.randint(301, (2, 5, num_axes)).float()
+    moved = POSITIONS[name](num_axes)
+    moved.load_state_dict(exact.state_dict())
+    moved = moved.to(dtype)
+    got = moved(positions)
+    assert got.dtype == moved.dtype == dtype
+    assert exact(positions).dtype == exact(positions.double()).dtype == torch.float32
+    if name == "learned":
+        wide = torch.promote_types(dtype, torch.float32)
+        right = sum(table.to(wide)[positions[..., axis].long()] for axis, table in enumerate(moved.tables))
+        assert torch.equal(got, right.to(dtype))
+    elif dtype != torch.float64:
+        assert torch.equal(got, exact(positions).to(dtype))
+    else:
+        assert_close(got.float(), exact(positions), rtol=0, atol=1e-4)
+
+
+def test_resampled_tables_keep_dtype():
+    learned = Learned(5, 1, sizes=[17]).bfloat16()
+    for other in (learned.resampled([11]), learned.resampled_grid((4, 4), (2, 3))):
+        assert other.tables[0].dtype == other.dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("name", POSITIONS)
+def test_positions_on_an_accelerator_are_not_read(name):
+    """Fake tensors have no values: reading one, which stalls a real device, raises."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode(), torch.device("cuda"):
+        got = POSITIONS[name](2)(torch.zeros(2, 5, 2))
+    assert got.device.type == "cuda"
+
+
+@pytest.mark.parametrize("name", POSITIONS)
+def test_positions_built_without_data_work_once_they_are_loaded(name):
+    exact, positions = POSITIONS[name](2), torch.randint(301, (2, 5, 2)).float()
+    with torch.device("meta"):
+        empty = POSITIONS[name](2)
+    empty.to_empty(device="cpu")
+    empty.load_state_dict(exact.state_dict())
+    assert torch.equal(empty(positions), exact(positions))

@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from seqkit.backbones import Transformer
-from seqkit.nn.position.bias import ALiBi, T5Bias
+from seqkit.nn.position.bias import ALiBi, EdgeBias, T5Bias
 from seqkit.testing import check_backbone, synthetic
 
 
@@ -102,6 +102,29 @@ def test_t5_rounds_fractions():
 def test_buckets_out_of_range_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         T5Bias(3, **settings)
+
+
+# ── edges ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_edge_bias_is_a_number_per_edge_type_and_head_that_starts_at_zero():
+    bias, edge_types = EdgeBias(3, 2), torch.tensor([[[0, 3, 1], [2, 0, 0]]])
+    assert not bias(edge_types).any()
+    torch.nn.init.normal_(bias.weight)
+    got = bias(edge_types)
+    assert got.shape == (1, 2, 2, 3)
+    for h in range(2):
+        for i in range(2):
+            for j in range(3):
+                assert got[0, h, i, j] == bias.weight[edge_types[0, i, j], h]
+    got.sum().backward()
+    assert bias.weight.grad.tolist() == [[3.0, 3.0], [1.0, 1.0], [1.0, 1.0], [1.0, 1.0]]
+
+
+@pytest.mark.parametrize(("num_edge_types", "num_heads"), [(0, 2), (3, 0)])
+def test_an_edge_bias_of_nothing_is_refused(num_edge_types, num_heads):
+    with pytest.raises(ValueError, match="has nothing to add to; both are 1 or more"):
+        EdgeBias(num_edge_types, num_heads)
 
 
 # ── inside a backbone ────────────────────────────────────────────────────────────────────────────────────────────────

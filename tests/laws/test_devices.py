@@ -1,0 +1,198 @@
+"""On accelerators and in half precision: no step makes a device wait, weights may be bfloat16 or start on meta.
+
+Device meta stands for an accelerator: it has no data, so that whatever looks at a number raises.
+"""
+
+from functools import partial
+
+import pytest
+import torch
+from laws.combinations import DIM, HEADS, POSITIONS, build, required, supports
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from seqkit.backbones import Transformer
+from seqkit.interfaces import IGNORE, TokenBatch
+from seqkit.model import Model
+from seqkit.nn.block import PostNormBlock, PreNormBlock
+from seqkit.nn.position.absolute import Learned, Sinusoidal
+from seqkit.objectives import Classify, Masked, NextToken, Regress
+from seqkit.registry import components
+from seqkit.testing import synthetic
+from seqkit.training.module import TrainingModule
+from seqkit.training.optim import AdamW
+
+NAMES = sorted(components("mechanism"))
+WORKING = [
+    (name, position, causal, modality)
+    for name in NAMES
+    for position in POSITIONS
+    for causal in (False, True)
+    for modality in ("text", "graph")
+    if required(position, causal, modality) in supports(name)
+    and not (modality == "graph" and position in ("T5Bias", "RelativeEmbedding"))
+    and not (modality == "text" and name == "EdgeAttention")
+]
+IDS = ["-".join(map(str, cell)) for cell in WORKING]
+
+
+def classes():
+    objective = Classify()
+    objective.fit([0, 1, 2], None)
+    return objective
+
+
+def numbers():
+    objective = Regress()
+    objective.fit([0.5, 1.5], None)
+    return objective
+
+
+OBJECTIVES = {
+    "NextToken": (NextToken, lambda batch: None, True),
+    "Masked": (Masked, lambda batch: None, False),
+    "Classify": (classes, lambda batch: torch.arange(len(batch)) % 3, False),
+    "Classify tokens": (lambda: _per_token(), lambda batch: torch.where(batch.valid, 1, IGNORE), False),
+    "Regress": (numbers, lambda batch: torch.rand(len(batch), 1), False),
+}
+
+
+def _per_token():
+    objective = Classify(level="token", label_smoothing=0.1)
+    objective.fit([0, 1, 2], None)
+    return objective
+
+
+class Looks(TorchDispatchMode):
+    """Counts the operations that bring a number of a device tensor to the CPU, and so make it wait."""
+
+    WAITING = ("_local_scalar_dense", "nonzero", "is_nonzero", "masked_select", "unique", "item", "equal")
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        tensors = [x for x in torch.utils._pytree.tree_leaves(args) if isinstance(x, torch.Tensor)]
+        name = func.overloadpacket.__name__
+        if any(x.device.type != "cpu" for x in tensors) and (
+            name in self.WAITING or (name == "index" and any(x.dtype == torch.bool for x in tensors[1:]))
+        ):
+            self.found.append(name)
+        return func(*args, **(kwargs or {}))
+
+
+def looks_of_a_step(model, objective, batch, label):
+    """What a training step with an optimizer step asks of the device."""
+    module = TrainingModule(model, objective, optimizer=AdamW(1e-3)).to("meta")
+    module.log = lambda *args, **kwargs: None
+    batch, label = batch.to("meta"), None if label is None else label.to("meta")
+    optimizer = torch.optim.AdamW(module.parameters(), lr=1e-3, foreach=True)
+    with Looks() as looks:
+        module.training_step((batch, label), 0).backward()
+        optimizer.step()
+    return looks.found
+
+
+@pytest.mark.parametrize(("name", "position", "causal", "modality"), WORKING, ids=IDS)
+def test_no_mechanism_or_position_makes_a_device_wait(name, position, causal, modality):
+    spec, examples = synthetic()[modality]
+    objective = NextToken() if causal and modality == "text" else Masked() if not causal else classes()
+    label = torch.arange(len(examples)) % 3 if isinstance(objective, Classify) else None
+    model = Model(spec, build(name, position, causal, PreNormBlock, torch.nn.LayerNorm), objective)
+    assert looks_of_a_step(model, objective, TokenBatch.collate(examples), label) == []
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_no_objective_makes_a_device_wait(name):
+    make, label, causal = OBJECTIVES[name]
+    spec, examples = synthetic()["text"]
+    batch, objective = TokenBatch.collate(examples), make()
+    position = partial(Learned, sizes=[16])  # whose range is looked at on the CPU only
+    model = Model(spec, Transformer(DIM, 1, num_heads=HEADS, causal=causal), objective, position=position)
+    assert looks_of_a_step(model, objective, batch, label(batch)) == []
+
+
+def test_a_step_that_looks_is_noticed():
+    spec, examples = synthetic()["text"]
+
+    class Looking(Classify):
+        def loss(self, prediction, target, *, training=False):
+            known = target != IGNORE
+            return super().loss(prediction[known], target[known], training=training)
+
+    objective = Looking()
+    objective.fit([0, 1, 2], None)
+    model = Model(spec, Transformer(DIM, 1, num_heads=HEADS), objective)
+    with pytest.raises((NotImplementedError, RuntimeError)):  # meta itself refuses to choose by a mask
+        assert looks_of_a_step(model, objective, TokenBatch.collate(examples), torch.tensor([0, 1, 2])) == []
+        raise RuntimeError("noticed by the count")
+
+
+@pytest.mark.parametrize(("name", "position", "causal", "modality"), WORKING, ids=IDS)
+def test_weights_may_be_bfloat16(name, position, causal, modality):
+    spec, examples = synthetic()[modality]
+    torch.manual_seed(0)
+    objective = classes()
+    model = Model(spec, build(name, position, causal, PreNormBlock, torch.nn.LayerNorm), objective).eval()
+    batch = TokenBatch.collate(examples)
+    with torch.no_grad():
+        right = model(batch)
+    model.to(torch.bfloat16)
+    logits = model(batch)
+    assert logits.dtype == torch.bfloat16
+    if name != "LSHAttention":  # rounding may move a token to another bucket
+        assert float((logits.detach().float() - right).norm() / right.norm()) < 0.1
+    logits.float().square().sum().backward()
+    assert all(p.grad is None or bool(torch.isfinite(p.grad).all()) for p in model.parameters())
+    assert sum(p.grad is not None for p in model.parameters()) > 10
+
+
+@pytest.mark.parametrize("position", [Sinusoidal, partial(Learned, sizes=[16])])
+def test_added_positions_and_generation_work_in_bfloat16(position):
+    from seqkit.generation import generate
+
+    spec, _ = synthetic()["text"]
+    model = Model(spec, Transformer(DIM, 2, num_heads=HEADS, causal=True), NextToken(), position=position)
+    model.to(torch.bfloat16)
+    prompts = [torch.tensor([1, 2, 3]), torch.tensor([4])]
+    for use_cache in (True, False):
+        assert [len(ids) for ids in generate(model, prompts, 5, use_cache=use_cache)] == [5, 5]
+
+
+@pytest.mark.parametrize("block", [PreNormBlock, PostNormBlock])
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "EdgeAttention"])
+def test_a_model_made_on_meta_is_whole_once_its_weights_are_loaded(name, block):
+    spec, examples = synthetic()["text"]
+
+    objective = classes()
+
+    def make():
+        return Model(spec, build(name, "none", False, block, torch.nn.LayerNorm), objective, position=Sinusoidal)
+
+    torch.manual_seed(0)
+    model = make().eval()
+    with torch.device("meta"):
+        empty = make()
+    assert all(p.is_meta for p in empty.parameters())
+    empty = empty.to_empty(device="cpu").eval()
+    empty.load_state_dict(model.state_dict(), strict=True)
+    batch = TokenBatch.collate(examples)
+    assert torch.equal(empty(batch), model(batch))
+
+
+@pytest.mark.parametrize(
+    "name", ["ScaledDotProductAttention", "SlidingWindowAttention", "LinearAttention", "TopKAttention"]
+)
+def test_blocks_may_be_compiled_one_by_one(name):
+    """Regional compilation: torch.compile of each block."""
+    spec, examples = synthetic()["text"]
+    torch.manual_seed(0)
+    model = Model(spec, build(name, "none", True, PreNormBlock, torch.nn.LayerNorm), NextToken()).eval()
+    model.requires_grad_(False)
+    batch = TokenBatch.collate(examples)
+    right = model(batch)
+    for block in model.backbone.blocks:
+        block.compile(backend="aot_eager")
+    torch.testing.assert_close(model(batch), right, atol=1e-5, rtol=0)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert bool(torch.isfinite(model(batch)).all())

@@ -1,0 +1,132 @@
+"""Whole models beside Hugging Face's: built from docs/families.md; generation, gradients, every value mapped.
+
+b batch · n tokens · t new tokens · v vocabulary
+"""
+
+from copy import deepcopy
+from dataclasses import replace
+from string import ascii_letters
+
+import torch
+from families import family
+from parity import ATOL, assert_equal, texts
+from transformers import GenerationMixin
+
+from seqkit.generation import Sampling, generate
+from seqkit.interfaces import TokenSpec
+from seqkit.model import Model
+from seqkit.nn.heads import TiedHead
+from seqkit.nn.position.absolute import NoPosition
+from seqkit.objectives import NextToken
+from seqkit.objectives.seq2seq import Seq2Seq
+from seqkit.tokenizers import Characters
+
+PADDED_OR_NOT = [[13, 13], [11, 19, 5]]
+"""Lengths of two batches, the second padded."""
+NEW_TOKENS = 30
+
+
+def decoder(name, vocab_size, *, tied, position=NoPosition, overrides=None):
+    """A language model over the family's backbone; its head has no bias."""
+    model = Model(TokenSpec(vocab_size=vocab_size), family(name, overrides), NextToken(bias=False), position=position)
+    if tied:
+        model.head = TiedHead(model.embedder.table)
+    return model.eval()
+
+
+def encoder_decoder(name, spec, vocab_size, *, head, position=NoPosition):
+    """A model that generates ids below vocab_size from tokens of `spec`. head: `embedder -> nn.Module`."""
+    objective = Seq2Seq(Characters(ascii_letters[: vocab_size - 2]), tied=False)  # its vocabulary has bos and eos too
+    model = Model(spec, family(name), objective, position=position)
+    if spec.ids:
+        model.source_embedder.content = model.embedder.content  # one table for both sequences
+    model.head = head(model.embedder)
+    return model.eval()
+
+
+def endless(model):
+    """Their model without ids that end a sequence, or that are forced or forbidden somewhere."""
+    for name in ("eos_token_id", "forced_eos_token_id", "forced_bos_token_id", "begin_suppress_tokens"):
+        setattr(model.generation_config, name, None)
+    return model
+
+
+def scattered(norm):
+    """A last norm with random signs and little bias: else a tied head repeats the last id, or one id for all."""
+    with torch.no_grad():
+        norm.weight.normal_()
+        norm.bias.mul_(0.1)
+
+
+def assert_every_value_is_mapped(ours, theirs, *, unused=(), added=()):
+    """Their parameters and ours hold the same numbers, each as often; shared ones count once.
+
+    unused: tensors of theirs that no token reads. added: tensors of ours that theirs has not.
+    """
+
+    def numbers(*tensors):
+        return torch.cat([x.detach().flatten() for x in tensors]).sort().values
+
+    assert torch.equal(numbers(*ours.parameters(), *unused), numbers(*theirs.parameters(), *added))
+
+
+def assert_same_logits(ours, theirs, lengths):
+    """Of a language model, on random texts of those lengths, where they are real."""
+    batch = texts(lengths, ours.spec.vocab_size)
+    with torch.no_grad():
+        assert_equal(ours(batch), theirs(batch.content, attention_mask=batch.valid.long()).logits, batch.valid)
+
+
+def assert_same_logits_from_a_source(ours, theirs, source_lengths, lengths, *, atol=ATOL):
+    """Of an encoder–decoder, both sequences texts."""
+    vocab_size = ours.spec.vocab_size
+    batch = replace(texts(lengths, vocab_size), source=texts(source_lengths, vocab_size))
+    with torch.no_grad():
+        right = theirs(
+            input_ids=batch.source.content,
+            attention_mask=batch.source.valid.long(),
+            decoder_input_ids=batch.content,
+            decoder_attention_mask=batch.valid.long(),
+        ).logits
+        assert right[batch.valid].std() > 0.1, "the logits are too small for the comparison to notice anything"
+        torch.testing.assert_close(ours(batch)[batch.valid], right[batch.valid], rtol=0, atol=atol)
+
+
+def assert_same_generation(ours, theirs, prompts, *, source=None, inputs=None):
+    """The same greedy ids as theirs, which get one prompt at a time, without padding; ours with a cache and without.
+
+    source: batch for our encoder. inputs: what their encoder gets of each example.
+    """
+    right = []
+    for i, prompt in enumerate(prompts):
+        if inputs is None:
+            given = {"input_ids": prompt[None], "attention_mask": torch.ones_like(prompt[None])}
+        else:
+            given = {**inputs[i], "decoder_input_ids": prompt[None]}
+        ids = GenerationMixin.generate(theirs, **given, do_sample=False, max_new_tokens=NEW_TOKENS)
+        right.append(ids[0, len(prompt) :])
+        assert len(right[-1]) == NEW_TOKENS
+    assert len(torch.cat(right).unique()) > 5, "the ids repeat too much for the comparison to notice anything"
+    for use_cache in (True, False):
+        got = generate(ours, prompts, NEW_TOKENS, strategy=Sampling(temperature=0), source=source, use_cache=use_cache)
+        assert torch.equal(torch.stack(got), torch.stack(right)), f"use_cache={use_cache}"
+
+
+def assert_same_gradients(ours, theirs, weights, lengths):
+    """Of every parameter, relative to its largest entry, for a random projection of the logits.
+
+    weights: maps their parameters to ours, and so their gradients.
+    """
+    batch = texts(lengths, ours.spec.vocab_size)
+    right = theirs(batch.content, attention_mask=batch.valid.long()).logits[batch.valid]
+    direction = torch.randn_like(right)
+    (right * direction).sum().backward()
+    (ours(batch)[batch.valid] * direction).sum().backward()
+    gradients = deepcopy(theirs)
+    with torch.no_grad():
+        for p, q in zip(gradients.parameters(), theirs.parameters(), strict=True):
+            p.copy_(q.grad)
+    mapped = weights(gradients)
+    for name, p in ours.named_parameters():
+        error, scale = (p.grad - mapped[name]).abs().max(), mapped[name].abs().max()
+        assert error <= 1e-5 * scale, f"{name}: {error:.1e} of {scale:.1e}"
