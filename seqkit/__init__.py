@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
+        "cli.compare": ["compare"],
         "cli.fit": ["fit"],
         "errors": ["DataError", "DivergedError", "UsageError"],
         "interfaces": [

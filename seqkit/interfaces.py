@@ -364,6 +364,7 @@ class Objective(Stateful, ABC):
 
     causal: the causality that it needs of the backbone; None: either. needs_labels: True: samples must have labels.
     uses_mask_token: True: it masks tokens, so the Embedder gets a mask token.
+    primary_metric: the name of the metric by which models are compared: "loss", or one of its metrics.
     An objective holds what was fitted on the labels and nothing of a model, so one may serve several.
     target_spec: spec of the tokens that a decoder generates, where those are not the tokenizer's (the batch that it
     prepares has the tokenizer's batch as `source`); None: there is one sequence. Raises ValueError before `fit`.
@@ -372,6 +373,7 @@ class Objective(Stateful, ABC):
     causal: bool | None = None
     needs_labels: bool = False
     uses_mask_token: bool = False
+    primary_metric: str = "loss"
 
     @property
     def target_spec(self) -> TokenSpec | None:
@@ -455,7 +457,9 @@ class Backbone(nn.Module, ABC):
     supports_adjacency: False: tokens with an adjacency are refused. supports_segments: False: packed sequences are
     refused, at the first batch.
     uses_positions: True: it uses `positions` itself (rotary attention). is_recurrent: True: it runs over the columns in
-    order (an RNN), so it knows their order but not `positions`: where those say more, they are added to the embeddings.
+    order (an RNN, a convolution over time), so it knows their order but not `positions`: where those say more, they are
+    added to the embeddings. ignores_order: True: it is meant to know no order (a bag of tokens), so no positions are
+    added unless the model is given some.
     is_encoder_decoder: True: it generates one sequence from another (`Embedded.source`) and cannot do without.
     """
 
@@ -466,6 +470,7 @@ class Backbone(nn.Module, ABC):
     supports_segments: bool = False
     uses_positions: bool = False
     is_recurrent: bool = False
+    ignores_order: bool = False
     is_encoder_decoder: bool = False
 
     def get_encoder(self) -> Backbone | None:
@@ -487,7 +492,7 @@ class Backbone(nn.Module, ABC):
         """Raise ValueError if this backbone does not support tokens of that spec (called once, by the model)."""
 
     def add_edge_bias(self, num_edge_types: int) -> None:
-        """Learn an attention bias for each edge type, where the backbone has attention scores (called by the model)."""
+        """Learn what each edge type adds to attention scores, or to messages along it (called by the model)."""
 
 
 def _finite(name: str, x: Tensor) -> None:

@@ -11,6 +11,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
+from seqkit.backbones.transformer import Transformer
 from seqkit.interfaces import Backbone, Cache, Objective, TokenBatch, TokenSpec
 from seqkit.nn.embedder import Embedder, default_position
 from seqkit.nn.position.base import PositionalEncoding
@@ -20,7 +21,7 @@ class Model(nn.Module):
     """Embedder, backbone and head for one tokenizer's tokens and one objective.
 
     position: the positional encoding that is added to the embeddings, `(dim, num_axes) -> PositionalEncoding`; None:
-    sinusoidal, unless the backbone encodes positions itself or is recurrent over one axis.
+    sinusoidal, unless the backbone encodes positions itself, is recurrent over one axis, or is to know no order.
     dropout: of the embeddings. adjacency: "use", or "ignore": drop it, for backbones that do not support it (a
     comparison should say so).
     embedding_dim: of an embedding table narrower than the backbone; None: as wide. share_embeddings: True: source and
@@ -117,9 +118,10 @@ def check_compatible(spec: TokenSpec, backbone: Backbone, objective: Objective) 
         )
     if spec.num_edge_types and not backbone.supports_adjacency:
         types = "1 edge type" if spec.num_edge_types == 1 else f"{spec.num_edge_types} edge types"
+        with_mechanism = " with ScaledDotProductAttention" if isinstance(backbone, Transformer) else ""
         raise ValueError(
             f"{name} does not support adjacency (these tokens have {types}); "
-            "use Transformer, or set model.adjacency=ignore"
+            f"use Transformer{with_mechanism} or GIN, or set model.adjacency=ignore"
         )
     seq2seq = objective.target_spec is not None
     if seq2seq != backbone.is_encoder_decoder:

@@ -84,6 +84,16 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
     "Molecule": lambda: Sample(
         find("tokenizer", "Molecule").load(), ["CC(=O)O", "c1ccccc1O", "[Na+].[Cl-]"], ["", "n(H)(", 7]
     ),
+    "Ids": lambda: Sample(
+        partial(find("tokenizer", "Ids").load(), 7),
+        [[0, 6, 2, 2], torch.tensor([5, 1, 1, 3, 4]), (3, 0)],
+        [[], [7], [0, -1], [0.5], [[1, 2]], [True], "12", [2**70]],
+    ),
+    "Series": lambda: Sample(
+        partial(find("tokenizer", "Series").load(), 2),
+        [[[0.5, 1.0], [-2.0, 3.0]], torch.randn(5, 2, generator=torch.Generator().manual_seed(0)), [[1, 2]] * 3],
+        [[], [[1.0, 2.0, 3.0]], [1.0, 2.0], [[0.0, float("nan")]], [[True, False]], "12", [[1.0], [1.0, 2.0]]],
+    ),
 }
 
 
@@ -98,8 +108,10 @@ def _modern(dim: int, num_heads: int) -> PreNormBlock:
     )
 
 
-WITH_SOURCE = {"EncoderDecoder", "RNNDecoder"}
+WITH_SOURCE = {"EncoderDecoder", "RNNDecoder", "AttentionDecoder"}
 """Backbones that generate one sequence from another; tests/backbones/test_encoder_decoder.py has their laws."""
+ALONG_EDGES = {"GIN", "GCN"}
+"""Backbones that need an adjacency and are bidirectional; tests/backbones/test_message_passing.py has their laws."""
 
 
 def backbones() -> dict[str, Callable[..., Backbone]]:
@@ -107,7 +119,7 @@ def backbones() -> dict[str, Callable[..., Backbone]]:
     builds = {
         name: partial(component.load(), depth=2)
         for name, component in components("backbone").items()
-        if name not in WITH_SOURCE
+        if name not in WITH_SOURCE | ALONG_EDGES
     }
     transformer = partial(builds["Transformer"], num_heads=3)
 

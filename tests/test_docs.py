@@ -4,6 +4,7 @@
 * A python or yaml block whose first line is `# name.ext` is saved under that name; such Python runs when imported.
 * ```console```: `$ seqkit …` runs here; lines below it must occur in what it prints. `fit` takes the recipe's preset
   `debug`; it trains where `--out` names the run or something is shown below it, elsewhere only its keys are checked.
+  Of a comparison or a scaling study of a recipe, which takes minutes, the candidates' keys are checked.
 
 c channels · t samples
 """
@@ -87,6 +88,8 @@ def test_every_recipe_stands_in_the_table_of_claims(name: str) -> None:
         "```python\nfrom seqkit import Modle\n```",
         "```yaml\njust words\n```",
         "```console\n$ seqkit fit image/digits --model.bakbone LSTM\n```",
+        "```console\n$ seqkit compare image/digits --backbones LSTM,GRRU\n```",
+        "```console\n$ seqkit scale image/digits --sizes 1,2,3 --model.bakbone LSTM\n```",
         "```console\n$ seqkit fit image/digits --print_config\nbatch_sighs: 64\n```",
         "```console\n$ seqkit fit graph/karate --model.backbone GRU --out runs/club\n```",
         "```console\n$ make coffee\n```",
@@ -153,12 +156,35 @@ def _seqkit(words: list[str], *, trains: bool) -> int | None:
             words += ["--preset", "debug"]
         if not trains or not _at_hand(words):
             words.append("--print_config")
+    elif words[0] in ("compare", "scale") and not Path(words[1]).is_dir():
+        return _checked(words)
     elif words[0] in COMMANDS and words[0] == "inspect":
         words = [*words, "--preset", "debug"]
     try:
         return main(words)
     except SystemExit as done:  # --help, --version and argparse's own refusals
         return int(done.code or 0)
+
+
+def _checked(words: list[str]) -> int:
+    """The exit code that the candidates' configurations give."""
+    from seqkit.cli.compare import _settings
+    from seqkit.cli.parser import parser
+    from seqkit.comparison.settings import Settings
+
+    args, args.overrides = (parsed := parser().parse_known_args(words))[0], parsed[1]
+    try:
+        if words[0] == "compare":
+            settings = _settings(args)
+        else:
+            settings = Settings(recipe=args.recipe, overrides=args.overrides, vary={"width": args.sizes.split(",")})
+        for _, backbone, preset, _, own in settings.variants():
+            named = [] if backbone is None else [f"--model.backbone={backbone}"]
+            complete(settings.recipe, preset, [*settings.overrides, *own, *named])
+    except UsageError as error:
+        print(error)
+        return 2
+    return 0
 
 
 def _at_hand(words: list[str]) -> bool:

@@ -32,6 +32,7 @@ ORDER = [
     {"runs"},
     {"analysis"},
     {"report"},
+    {"comparison"},
     {"cli"},
     {"__init__", "__main__"},
 ]

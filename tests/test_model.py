@@ -78,7 +78,7 @@ def test_another_positional_encoding_can_be_passed_in():
             GRAPH,
             lambda: LSTM(DIM),
             Masked,
-            r"LSTM does not support adjacency \(these tokens have 2 edge types\); use Transformer, or set .*=ignore",
+            r"LSTM does not support adjacency \(these tokens have 2 edge types\); use Transformer or GIN, or .*=ignore",
         ),
         (
             GRAPH,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
@@ -18,7 +19,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from seqkit.backbones.presets import PUBLISHED, Published
 from seqkit.errors import suggest
-from seqkit.interfaces import Backbone, Cache, TokenBatch, TokenSpec
+from seqkit.generation.decode import select_examples
+from seqkit.interfaces import Adjacency, Backbone, Cache, TokenBatch, TokenSpec
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.moe import MixtureOfExperts
 from seqkit.nn.position.absolute import Learned
@@ -31,7 +33,8 @@ class Description:
     has_source: True: an encoder–decoder. parameters: all; embedding: those of the embedding layer; active: those that
     one token uses (all but the experts that it is not routed to).
     flops: of the forward pass; a multiplication and an addition are two; attention counts all pairs of tokens, those
-    that a causal mask excludes too. activations: bytes saved for the backward pass without the loss, where attention
+    that a causal mask excludes too; sums, norms and activations do not count, but where a module is made of them
+    (`uncounted_flops`). activations: bytes saved for the backward pass without the loss, where attention
     runs in a fused kernel, which saves no scores. cache: bytes for generating `context_length` tokens; None: no cache.
     """
 
@@ -125,10 +128,14 @@ class PresetModel(nn.Module):
         return hidden if self.head is None else self.head(hidden, embedded.valid)
 
 
-def describe_model(model: nn.Module, context_length: int, *, name: str = "model") -> Description:
+def describe_model(
+    model: nn.Module, context_length: int, *, adjacency: Adjacency | None = None, name: str = "model"
+) -> Description:
     """Cost of a `seqkit.model.Model` at `context_length` tokens, by a copy on device meta.
 
-    Adjacency is left out, which changes no count. Raises ValueError for no tokens.
+    adjacency: of the one example (of the source, in an encoder–decoder), for tokens that have one; None: a path, each
+    token joined to the next both ways. Only what computes along edges counts them.
+    Raises ValueError for no tokens, or an adjacency for tokens that have none.
     """
     if context_length < 1:
         raise ValueError(f"context_length={context_length} counts tokens; make it 1 or more")
@@ -136,10 +143,13 @@ def describe_model(model: nn.Module, context_length: int, *, name: str = "model"
     embedder, backbone, source = model.embedder, model.backbone, model.source_embedder
     assert isinstance(embedder, Embedder)
     assert isinstance(backbone, Backbone)
-    batch = _batch(embedder.spec, context_length)
+    assert source is None or isinstance(source, Embedder)
+    first_spec = embedder.spec if source is None else source.spec
+    if adjacency is not None and not first_spec.num_edge_types:
+        raise ValueError(f"these tokens have no adjacency, but one of {len(adjacency)} edges was given; leave it out")
+    batch = _batch(first_spec, context_length, adjacency)
     if source is not None:
-        assert isinstance(source, Embedder)
-        batch = batch.replace(source=_batch(source.spec, context_length))
+        batch = _batch(embedder.spec, context_length).replace(source=batch)
     flops, activations = _forward_pass(model, batch)
     first = sum(p.numel() for p in {*embedder.parameters(), *(source.parameters() if source is not None else ())})
     total = sum(p.numel() for p in model.parameters())
@@ -159,23 +169,45 @@ def describe_model(model: nn.Module, context_length: int, *, name: str = "model"
 def describe_recipe(config: Mapping[str, Any], *, context_length: int | None = None) -> Description:
     """Cost of the model of a complete configuration, its tokenizer fitted on its data; nothing is trained.
 
-    context_length: in tokens; None: those of the longest example of the first batch. Raises as `seqkit.runs.run.run`.
+    context_length: in tokens; None: those of the longest example of the first batch, with its adjacency if it has one.
+    Raises as `seqkit.runs.run.run`.
     """
     from seqkit.runs.run import untrained  # seconds to import, and no preset needs it
 
     model, data = untrained(config)
     batch, _ = next(iter(data.train_dataloader()))
-    return describe_model(model, context_length or batch.valid.shape[1], name=config["recipe"])
+    adjacency = None
+    if batch.adjacency is not None and not model.ignores_adjacency and context_length is None:
+        longest = select_examples(batch, batch.valid.sum(dim=1).argmax()[None])
+        adjacency = longest.adjacency
+    return describe_model(model, context_length or batch.valid.shape[1], adjacency=adjacency, name=config["recipe"])
 
 
-def _batch(spec: TokenSpec, context_length: int) -> TokenBatch:
+def training_flops(model: nn.Module, batch: TokenBatch) -> int:
+    """FLOPs of one training step of a `seqkit.model.Model` on a given batch, by a copy on device meta.
+
+    batch: as the objective prepares it (`ModelInput.batch`). Its padded shape counts, and its edges.
+    Three times the forward pass: the backward pass has two products for each of it (Kaplan et al. 2020, section 2.1).
+    Loss and optimizer are left out, and so is what a model computes again to save memory; what counts is what
+    `Description.flops` says.
+    """
+    flops, _ = _forward_pass(copy.deepcopy(model).to("meta"), batch.to("meta"))
+    return 3 * flops
+
+
+def _batch(spec: TokenSpec, context_length: int, adjacency: Adjacency | None = None) -> TokenBatch:
+    """One example. adjacency: None: a path, where the spec has edges."""
     content = (
         torch.zeros(1, context_length, dtype=torch.int64, device="meta")
         if spec.ids
         else torch.zeros(1, context_length, spec.num_features, device="meta")
     )
     positions = torch.zeros(1, context_length, spec.num_axes, device="meta")
-    return TokenBatch(content, positions, torch.ones(1, context_length, dtype=torch.bool, device="meta"))
+    valid = torch.ones(1, context_length, dtype=torch.bool, device="meta")
+    if spec.num_edge_types and adjacency is None:
+        both_ways = 2 * (context_length - 1)
+        adjacency = Adjacency(torch.zeros(2, both_ways, dtype=torch.int64), torch.ones(both_ways, dtype=torch.int64))
+    return TokenBatch(content, positions, valid, None if adjacency is None else adjacency.to("meta"))
 
 
 def _inactive(experts: MixtureOfExperts) -> int:
@@ -187,6 +219,8 @@ def _inactive(experts: MixtureOfExperts) -> int:
 def _forward_pass(model: nn.Module, batch: TokenBatch) -> tuple[int, int]:
     """FLOPs of a training step's forward pass, and bytes of all tensors that autograd saves.
 
+    torch counts products of matrices and convolutions. A module whose work is neither (an elementwise recurrence, an
+    FFT, a scatter-add) has a method `uncounted_flops(x) -> int`: the FLOPs of one call, x being its first input.
     A storage counts once, parameters and buffers not at all.
     """
     own = {_storage(t) for t in (*model.parameters(), *model.buffers())}
@@ -197,11 +231,22 @@ def _forward_pass(model: nn.Module, batch: TokenBatch) -> tuple[int, int]:
             saved.setdefault(_storage(t), t)  # held, so that no other storage takes its address
         return t
 
+    uncounted: list[int] = []
+
+    def count(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], _output: Any) -> None:
+        uncounted.append(int(module.uncounted_flops(next(iter((*args, *kwargs.values()))))))
+
     hooks = torch.autograd.graph.saved_tensors_hooks(save, lambda t: t)
-    with hooks, FlopCounterMode(display=False) as counter, _FusedAttention() as attention:
-        model.train()(batch)
+    with ExitStack() as stack:
+        for module in model.modules():
+            if hasattr(module, "uncounted_flops"):
+                stack.callback(module.register_forward_hook(count, with_kwargs=True).remove)
+        counter = stack.enter_context(FlopCounterMode(display=False))
+        attention = stack.enter_context(_FusedAttention())
+        with hooks:
+            model.train()(batch)
     num_bytes = sum(t.untyped_storage().nbytes() for t in saved.values())
-    return int(counter.get_total_flops()) + attention.flops, num_bytes
+    return int(counter.get_total_flops()) + attention.flops + sum(uncounted), num_bytes
 
 
 def _storage(t: Tensor) -> int:

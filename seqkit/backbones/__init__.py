@@ -5,10 +5,17 @@ import lazy_loader
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
+        "attention_decoder": ["AttentionDecoder"],
         "encoder_decoder": ["EncoderDecoder"],
+        "linear_transformer": ["LinearTransformer"],
+        "mamba": ["Mamba"],
+        "mean_pool": ["MeanPool"],
+        "message_passing": ["GCN", "GIN"],
         "reversible": ["Reversible"],
         "rnn": ["GRU", "LSTM", "RNN"],
         "rnn_decoder": ["RNNDecoder"],
+        "s4d": ["S4D"],
+        "tcn": ["TCN"],
         "transformer": ["Transformer"],
     },
 )

@@ -14,7 +14,7 @@ class EncoderDecoder(Backbone):
     """Encoder and decoder (Sutskever et al. 2014; Vaswani et al. 2017, figure 1).
 
     encoder: any bidirectional backbone. decoder: causal, with cross-attention: a `Transformer` whose blocks have
-    cross_attention=True, or an `RNNDecoder`.
+    cross_attention=True, an `RNNDecoder`, or any other backbone in an `AttentionDecoder`.
     Raises ValueError where one of them is neither, or widths differ.
     """
 
@@ -36,6 +36,7 @@ class EncoderDecoder(Backbone):
         self.dim, self.causal, self.num_heads = decoder.dim, True, encoder.num_heads
         self.supports_adjacency, self.is_encoder_decoder = encoder.supports_adjacency, True
         self.uses_positions, self.is_recurrent = decoder.uses_positions, decoder.is_recurrent
+        self.ignores_order = decoder.ignores_order
 
     def get_encoder(self) -> Backbone:
         """The encoder."""

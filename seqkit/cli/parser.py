@@ -15,6 +15,8 @@ USAGE = 2
 
 COMMANDS = {
     "fit": "fit",
+    "compare": "compare",
+    "scale": "scale",
     "validate": "evaluate",
     "test": "evaluate",
     "predict": "predict",
@@ -27,7 +29,7 @@ COMMANDS = {
 }
 """Every command, and the module of `seqkit.cli` that runs it."""
 
-TAKE_KEYS = ("fit", "inspect", "describe")
+TAKE_KEYS = ("fit", "compare", "scale", "inspect", "describe")
 """Commands that also take a recipe's keys, as `--key value`."""
 
 
@@ -61,6 +63,40 @@ GENERATE: tuple[tuple[str, Callable[[str], Any], str], ...] = (
 """How `seqkit generate` chooses tokens (`seqkit.generation.Sampling`, `BeamSearch`)."""
 
 
+def add_compare(command: argparse.ArgumentParser) -> None:
+    """Options of `seqkit compare`."""
+    add = command.add_argument
+    add("what", nargs="+", metavar="RECIPE|RUN", help="a recipe (name or YAML file), or folders of finished runs")
+    add("--preset", help="a named variant of the recipe, such as debug")
+    add("--backbones", metavar="A,B,…", help="the first is the reference (default: Transformer,LSTM,GRU,TCN,S4D,Mamba)")
+    add("--vary", action="append", default=[], metavar="KEY=A,B", help="a recipe's key and its values; more than once")
+    add("--match", default="parameters", help="equal parameters (default), flops or time, or none")
+    add("--seeds", type=_whole, default=3, help="training runs of each candidate (default 3)")
+    add("--lr-trials", type=_whole, default=5, help="learning rates tried for each, on validation data (default 5)")
+    add("--dropout-trials", type=_whole, default=0, help="dropouts tried for each, after that (default 0)")
+    add("--trial-share", type=float, default=0.25, help="of a run's steps that a trial takes (default 0.25)")
+    add("--pretrain", help="masked or next: train without labels first, and report both rankings")
+    add("--no-measure", action="store_true", help="leave out speed, latency and memory")
+    add("--jobs", type=_whole, default=1, help="runs at a time (default 1)")
+    add("--threads", type=_whole, help="of torch in each run (default: the cores shared by the jobs)")
+    add("--storage", metavar="URL", help="a database that other workers share, such as sqlite:///study.db")
+    add("--out", type=Path, help="the folder (default: runs/compare/RECIPE-DIGEST; the same command goes on there)")
+    add("--dry-run", action="store_true", help="print the grid with its estimated minutes, and stop")
+
+
+def add_scale(command: argparse.ArgumentParser) -> None:
+    """Options of `seqkit scale`."""
+    add = command.add_argument
+    add("--sizes", required=True, metavar="W,W,…", help="widths of the backbone, three or more")
+    add("--data-sizes", metavar="S,S,…", help="shares of the training data for the largest width, three or more")
+    add("--seeds", type=_whole, default=3, help="training runs of each size (default 3)")
+    add("--lr-trials", type=_whole, default=3, help="learning rates tried for each size (default 3)")
+    add("--trial-share", type=float, default=0.25, help="of a run's steps that a trial takes (default 0.25)")
+    add("--jobs", type=_whole, default=1, help="runs at a time (default 1)")
+    add("--out", type=Path, help="the folder (default: runs/scale/RECIPE-DIGEST; the same command goes on there)")
+    add("--dry-run", action="store_true", help="print the sizes with their estimated minutes, and stop")
+
+
 def parser() -> argparse.ArgumentParser:
     """The parser of the whole command line; `command` is None where none was given."""
     top = Parser(
@@ -89,6 +125,11 @@ def parser() -> argparse.ArgumentParser:
     fit.add_argument("--out", type=Path, help="the run folder (default: runs/RECIPE/TIME)")
     fit.add_argument("--print_config", action="store_true", help="show all keys with their values, and stop")
     fit.add_argument("--keys", action="store_true", help="explain all keys, and stop")
+    compare = add("compare", "is one backbone better than another on a recipe, or one run than another?", epilog=keys)
+    add_compare(compare)
+    scale = add("scale", "how the loss of a recipe falls with the size of the model and of the data", epilog=keys)
+    add_recipe(scale)
+    add_scale(scale)
     for name, split in (("validate", "validation"), ("test", "test")):
         add(name, f"metrics of a run on its data's {split} split").add_argument("run", type=Path, help="a run folder")
     predict = add("predict", "predictions for raw files: text, PNG, WAV, or SMILES as a word")

@@ -112,6 +112,10 @@ class BatchLoader:
             self.yielded += 1
             yield batch
 
+    def batch_indices(self) -> list[list[int]]:
+        """Indices of the examples of every batch of this epoch, on all devices."""
+        return self._sampler.batches(self.epoch)
+
     def set_epoch(self, epoch: int) -> None:
         """The next pass is this epoch, from its start or, right after `load_state_dict`, from where it stood."""
         if epoch != self.epoch:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from hashlib import sha256
 from typing import Any
 
 import torch
@@ -31,6 +32,7 @@ class TokenizedDataset:
     split: its name, for messages. encode_target: `Objective.encode_target`, applied once to every label. augment:
     applied to the raw sample, one after the other, with torch's CPU generator seeded by (seed, epoch, index). cache
     False: nothing is cached (loader workers).
+    sha256: of the content and labels of all samples, without augmentation: two runs with the same have the same split.
     Raises DataError, naming split and sample, where one cannot be encoded: all are tried once, here.
     """
 
@@ -69,17 +71,20 @@ class TokenizedDataset:
             return TokenBatch.collate(examples), collate_targets([self.targets[i] for i in indices])
 
     def _encode_all(self, cache: bool) -> None:
-        used, ends = 0, []
+        used, ends, digest = 0, [], sha256()
         for i in track(range(len(self.samples)), f"encoding {self.split} data", len(self.samples)):
             tokens = self._encode(i, lambda raw: raw)
             self.lengths.append(len(tokens))
             ends.append(tokens.positions.amax(dim=0))
             target = self.targets[i]
+            digest.update(_bytes(tokens.content))
+            digest.update(_bytes(target) if isinstance(target, Tensor) else repr(target).encode())
             if isinstance(target, Tensor) and not target.is_floating_point():
                 self._check_one_each(i, len(target))
             used += tokens.content.nbytes + tokens.positions.nbytes
             if cache and used <= CACHE_BYTES:
                 self._cached[i] = tokens
+        self.sha256 = digest.hexdigest()
         if ends:
             self.extents = torch.stack(torch.stack(ends).aminmax(dim=0), dim=1).tolist()
 
@@ -169,6 +174,7 @@ class TextWindows:
         # number of shifts: the last tokens of a document are predicted in some epochs, too
         self._num_shifts = (sizes - counts * window).clamp(min=1)
         self._shifted: tuple[int, Tensor] = (-1, self._starts)
+        self.sha256 = sha256(_bytes(self.content) + _bytes(self._starts)).hexdigest()
 
     @property
     def lengths(self) -> list[int]:
@@ -200,6 +206,10 @@ class TextWindows:
             shift = (share * self._num_shifts).long()
             self._shifted = (epoch, self._starts + shift[self._document])
         return self._shifted[1]
+
+
+def _bytes(x: Tensor) -> bytes:
+    return x.contiguous().numpy().tobytes()
 
 
 def collate_targets(targets: Sequence[Any]) -> Tensor | None:

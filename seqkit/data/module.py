@@ -25,8 +25,9 @@ class DataModule(LightningDataModule):
     batch_size: examples (or windows) a batch. window: tokens to predict at a time, for long documents; None: an example
     is encoded whole. valid_fraction: taken from the training split for validation where the source ships none (the tail
     of each document, with windows; by class, with classes). augment: changes to raw training samples, drawn anew in
-    every epoch. num_workers: processes that encode. limit: at most N samples (or windows) of each split. seed: of
-    the order, the windows and the augmentation in every epoch.
+    every epoch. num_workers: processes that encode. limit: at most N samples (or windows) of each split. train_share:
+    of the training split that is used, a smaller share being part of a larger one (of each document its beginning, with
+    windows); the other splits stay whole. seed: of the order, the windows and the augmentation in every epoch.
     """
 
     def __init__(
@@ -41,9 +42,12 @@ class DataModule(LightningDataModule):
         augment: Sequence[Callable[[Any], Any]] | None = None,
         num_workers: int = 0,
         limit: int | None = None,
+        train_share: float = 1.0,
         seed: int = 0,
     ):
         super().__init__()
+        if not 0 < train_share <= 1:
+            raise ValueError(f"train_share is {train_share}; give a share of the training split, above 0 and up to 1")
         if not 0 <= valid_fraction < 1:
             raise ValueError(f"valid_fraction is {valid_fraction}; give at least 0 (no validation) and below 1")
         if limit is not None and limit < 1:
@@ -55,6 +59,7 @@ class DataModule(LightningDataModule):
         self.source, self.tokenizer, self.objective, self.seed = source, tokenizer, objective, seed
         self.batch_size, self.window, self.valid_fraction = batch_size, window, valid_fraction
         self.augment, self.num_workers, self.limit = list(augment or ()), num_workers, limit
+        self.train_share = train_share
         self._is_set_up = False
         self._splits: Splits | None = None
         self._datasets: dict[str, TokenizedDataset | TextWindows] = {}
@@ -72,6 +77,7 @@ class DataModule(LightningDataModule):
                     raise DataError(f"the {split} split of {type(self.source).__name__} is empty; give it samples")
             if valid is None:
                 train, valid = self._without_validation(train)
+            train = self._shared(train)
             self._splits = Splits(
                 self._limited(train), self._limited(given.test), self._limited(valid) if valid else None, given.names
             )
@@ -111,6 +117,10 @@ class DataModule(LightningDataModule):
         """[smallest, largest] last position of the training examples on each axis; empty for windows and for graphs."""
         examples = self._datasets.get("training")
         return examples.extents if isinstance(examples, TokenizedDataset) else []
+
+    def sha256(self) -> dict[str, str]:
+        """SHA-256 of the tokens and labels of each split whose loader was made."""
+        return {split: examples.sha256 for split, examples in self._datasets.items()}
 
     def _samples(self) -> dict[str, Sequence[Sample]]:
         splits = self.splits()
@@ -173,6 +183,18 @@ class DataModule(LightningDataModule):
             return _named(front), _named(back) if back else None
         rest, valid = stratified(labels_of(train), self.valid_fraction, seed=1)
         return (Subset(train, rest), Subset(train, valid)) if valid else (train, None)
+
+    def _shared(self, train: Sequence[Sample]) -> Sequence[Sample]:
+        """The share of the training split that is used."""
+        if self.train_share == 1:
+            return train
+        if self.window is not None and all(isinstance(sample.raw, str) for sample in train):
+            cuts = [max(1, round(len(sample.raw) * self.train_share)) for sample in train]
+            return _named(
+                [(Sample(s.raw[:cut], s.label), sample_name(train, i)) for i, (s, cut) in enumerate(zip(train, cuts))]
+            )
+        number = max(1, round(len(train) * self.train_share))
+        return Subset(train, sorted(shuffled(len(train), seed=3)[:number]))
 
     def _limited(self, samples: Sequence[Sample]) -> Sequence[Sample]:
         if self.limit is None or self.window is not None or len(samples) <= self.limit:

@@ -20,10 +20,15 @@ from seqkit.nn.position.base import PositionalEncoding
 def default_position(backbone: Backbone | None, spec: TokenSpec) -> type[PositionalEncoding]:
     """The positional encoding for `backbone` (None: unknown) where none was chosen.
 
-    None where it uses positions itself, or is recurrent and positions have one axis; else sinusoids.
+    None where it uses positions itself, is recurrent and positions have one axis, or is to know no order; else
+    sinusoids.
     """
-    has_positions = backbone is not None and (backbone.uses_positions or (backbone.is_recurrent and spec.num_axes == 1))
-    return NoPosition if has_positions or spec.num_axes == 0 else Sinusoidal
+    if spec.num_axes == 0:
+        return NoPosition
+    if backbone is None:
+        return Sinusoidal
+    knows_columns = backbone.is_recurrent and spec.num_axes == 1
+    return NoPosition if backbone.uses_positions or knows_columns or backbone.ignores_order else Sinusoidal
 
 
 class Embedder(nn.Module):

@@ -27,6 +27,7 @@ class Classify(Objective):
     """
 
     needs_labels = True
+    primary_metric = "accuracy"
 
     def __init__(
         self, *, level: Literal["sequence", "token"] = "sequence", pool: Pool = "mean", label_smoothing: float = 0.0

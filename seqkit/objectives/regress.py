@@ -30,6 +30,7 @@ class Regress(Objective):
     """
 
     needs_labels = True
+    primary_metric = "rmse"
 
     def __init__(
         self,

@@ -36,6 +36,7 @@ class Seq2Seq(Objective):
 
     causal = True
     needs_labels = True
+    primary_metric = "sequence_error"
 
     def __init__(self, target: Tokenizer, *, label_smoothing: float = 0.0, tied: bool = True):
         if not 0 <= label_smoothing < 1:

@@ -41,15 +41,34 @@ from seqkit.tokenizers.graph
   Graph | nodes, with an adjacency | networkx, edge lists, PyG-like objects
 from seqkit.tokenizers.molecule
   Molecule | atoms, adjacency by bonds and distances | SMILES and rdkit molecules
+from seqkit.tokenizers.ids
+  Ids | integers as they are, nothing to fit | data that is tokenized already
+from seqkit.tokenizers.series
+  Series | vectors as they are, a token a time step | time series, embeddings of another model
 == backbone
 from seqkit.backbones.transformer
-  Transformer | attention blocks | the default; the only one that supports adjacency
+  Transformer | attention blocks | the default; supports adjacency
+from seqkit.backbones.linear_transformer
+  LinearTransformer | LinearAttention in all layers, O(n) | long sequences; steps of constant cost
 from seqkit.backbones.rnn
   LSTM | long short-term memory, bidirectional unless causal | strong on short sequences, cheap generation
   GRU | gated recurrent unit, bidirectional unless causal | as LSTM with a quarter fewer weights
   RNN | Elman network, bidirectional unless causal | the classic baseline
+from seqkit.backbones.tcn
+  TCN | dilated convolutions, centred unless causal | local structure over long sequences
+from seqkit.backbones.message_passing
+  GIN | sums over neighbours, in O(edges) | graphs whose degrees matter, molecules
+  GCN | normalised means over neighbours, in O(edges) | graphs whose neighbours are alike
+from seqkit.backbones.s4d
+  S4D | diagonal state space layers, convolution by FFT | signals and long sequences; generation at constant cost
+from seqkit.backbones.mamba
+  Mamba | selective state space layers, O(n) | long texts, on CUDA with mamba_ssm; slower than LSTM on a CPU
+from seqkit.backbones.mean_pool
+  MeanPool | the mean of all tokens | the baseline that knows no order
 from seqkit.backbones.rnn_decoder
   RNNDecoder | GRU or LSTM over an encoder's output | the decoder of an EncoderDecoder
+from seqkit.backbones.attention_decoder
+  AttentionDecoder | any causal backbone, attending to an encoder's output | other decoders of an EncoderDecoder
 from seqkit.backbones.reversible
   Reversible | a transformer that stores no activations | deep stacks in little memory; a third slower
 from seqkit.backbones.encoder_decoder
@@ -173,6 +192,13 @@ from seqkit.data.sources.graph
   SmilesTable | a CSV of SMILES and a target | bring your own molecules
   karate=Karate | Zachary's club: one graph of 34 nodes, from networkx | node labels, seconds
   cora=Cora | citation graph of 2,708 papers, Planetoid's split | node labels, one larger graph
+from seqkit.data.sources.mechanism
+  copy=Copy | repeat a sequence after a delay | does the state hold it, or attention find it
+  selective-copy=SelectiveCopy | repeat the symbols scattered among blanks | can the memory choose by content
+  induction-heads=InductionHeads | recall what followed a trigger | in-context look-up, one query
+  associative-recall=AssociativeRecall | values of keys seen before (MQAR) | in-context look-up, many queries
+  parity=Parity | whether the number of ones is odd | state tracking beyond the trained length
+  adding=Adding | the sum of two marked numbers | gradients over long lags
 == augmentation
 from seqkit.data.augment
   SpeedPerturb | resampling to another speed | speech

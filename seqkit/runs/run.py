@@ -10,8 +10,9 @@ import logging
 import platform
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -26,7 +27,7 @@ from seqkit.files import write_atomic, write_json
 from seqkit.interfaces import Objective, Tokenizer, TokenSpec
 from seqkit.model import Model
 from seqkit.runs.trained_model import load
-from seqkit.training.checkpoint import save_weights
+from seqkit.training.checkpoint import load_body, save_weights
 from seqkit.training.silence import silence_lightning
 from seqkit.training.trainer import TrainerSettings, count_steps, make_trainer, train
 
@@ -35,33 +36,42 @@ log = logging.getLogger("seqkit")
 PACKAGES = ("seqkit", "torch", "torchvision", "torchaudio", "timm", "pytorch-lightning", "einops", "numpy")
 
 
-def run(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _Prepared:
+    """Model and data of a run, and the number of its optimizer steps."""
+
+    built: Built
+    model: Model
+    data: DataModule
+    num_steps: int
+
+
+def run(
+    config: Mapping[str, Any],
+    folder: Path,
+    *,
+    initial: Path | None = None,
+    examine: Callable[[Model, DataModule], dict[str, Any]] | None = None,
+) -> dict[str, Any]:
     """Train what a complete configuration describes, test it, and fill `folder`, which must not exist yet.
 
+    initial: a run whose embedder and backbone are taken, such as one of pretraining; None: random weights. examine:
+    of the tested model and its data; what it returns is added to the summary that is returned, not to its file.
     Stopped by Ctrl-C or SIGTERM, it keeps and tests the weights so far; where it fails before the first optimizer
     step, it leaves no folder behind. Returns the summary.
     Raises DataError, UsageError (a component refused) or DivergedError, each with one line.
     """
-    import pytorch_lightning as pl
     from pytorch_lightning.loggers import CSVLogger
 
-    from seqkit.training.module import TrainingModule
     from seqkit.training.progress import StepProgress
 
-    seed = config["seed"]
-    if not 0 <= seed < 2**32:
-        raise UsageError(f"seed is {seed}; give 0 to {2**32 - 1}")
     if folder.exists():
         raise UsageError(f"{folder} exists already, and a run is never overwritten; give another --out")
-    _check_one_device(config["trainer"])
-    pl.seed_everything(seed, verbose=False)
-    built = build(config)
-    TrainerSettings.of(built.trainer)  # refuses before any data is read
-    model, data = _model_and_data(built, seed)
-    tokenizer, objective = data.tokenizer, data.objective
+    prepared = _prepare(config, initial)
+    built, model, data, num_steps = prepared.built, prepared.model, prepared.data, prepared.num_steps
+    tokenizer, objective, seed = data.tokenizer, data.objective, config["seed"]
     # all splits are encoded here: a fault in the test split is better found before training than after it
     loaders = data.train_dataloader(), data.val_dataloader() or None, data.test_dataloader()
-    num_steps = count_steps(built.trainer, len(loaders[0]))
     callbacks = [StepProgress(config["recipe"], num_steps)] if built.trainer["enable_progress_bar"] is not False else []
     trainer = make_trainer(
         {**built.trainer, "enable_progress_bar": False},
@@ -73,14 +83,7 @@ def run(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         write_atomic(folder / "config.yaml", to_yaml(dict(config)).encode())
         write_json(folder / "state.json", {"tokenizer": tokenizer.state(), "objective": objective.state()})
         log.info("recipe %s, %s parameters, seed %d", config["recipe"], f"{model.num_parameters:,}", seed)
-        module = TrainingModule(
-            model,
-            objective,
-            optimizer=built.optimizer,
-            schedule=built.schedule,
-            num_steps=num_steps,
-            seed=seed,
-        )
+        module = _training_module(prepared, seed)
         started = time.perf_counter()
         finished = train(trainer, module, *loaders[:2])
         seconds, steps = time.perf_counter() - started, trainer.global_step
@@ -91,6 +94,8 @@ def run(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
             "backbone": type(model.backbone).__name__,
             "objective": type(objective).__name__,
             "metrics": metrics,
+            "num_train": len(loaders[0].examples),
+            "train_tokens": sum(loaders[0].examples.lengths),
             "num_test": len(loaders[2].examples),
             **({} if data.limit is None else {"limit": data.limit}),
             "baseline": _baseline(objective, model.spec, data),
@@ -102,11 +107,74 @@ def run(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
             "seed": seed,
             "finished": finished,
             "sha256": digest,
-            "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
+            "data_sha256": data.sha256(),
+            "versions": versions(),
         }
         write_json(folder / "summary.json", summary)
         log.info("done in %.0f s: %s", seconds, ", ".join(f"{k} {v:.4f}" for k, v in metrics.items()))
-    return summary
+        return summary | ({} if examine is None else examine(model, data))
+
+
+def trial(config: Mapping[str, Any], *, initial: Path | None = None) -> dict[str, Any]:
+    """Train as `run` does, but evaluate on the validation split, and keep nothing; the test split is not read.
+
+    Returns metrics, steps, seconds and the SHA-256 of the splits used. Raises as `run`, and UsageError where the data
+    has no validation split.
+    """
+    prepared = _prepare(config, initial)
+    data, settings = prepared.data, {**prepared.built.trainer, "enable_progress_bar": False}
+    train_loader, valid_loader = data.train_dataloader(), data.val_dataloader()
+    if not valid_loader:
+        raise UsageError("the data has no validation split to tune on; give --data.valid_fraction 0.1")
+    trainer = make_trainer({**settings, "limit_val_batches": 0}, logger=False)
+    module = _training_module(prepared, config["seed"])
+    with silence_lightning():
+        started = time.perf_counter()
+        finished = train(trainer, module, train_loader, None)
+        seconds, steps = time.perf_counter() - started, trainer.global_step
+        if not finished:
+            raise KeyboardInterrupt
+        settings = {name: settings[name] for name in ("accelerator", "precision")}
+        alone = make_trainer(
+            {**settings, "devices": 1}, logger=False, enable_model_summary=False, enable_progress_bar=False
+        )
+        metrics = _evaluate(alone, module, data, "valid")
+    return {"metrics": metrics, "steps": steps, "wall_seconds": round(seconds, 2), "data_sha256": data.sha256()}
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that a result may depend on."""
+    return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
+
+
+def _prepare(config: Mapping[str, Any], initial: Path | None) -> _Prepared:
+    """Seed the generators, read the data, build the model. Raises as `run`."""
+    import pytorch_lightning as pl
+
+    seed = config["seed"]
+    if not 0 <= seed < 2**32:
+        raise UsageError(f"seed is {seed}; give 0 to {2**32 - 1}")
+    _check_one_device(config["trainer"])
+    pl.seed_everything(seed, verbose=False)
+    built = build(config)
+    TrainerSettings.of(built.trainer)  # refuses before any data is read
+    model, data = _model_and_data(built, seed)
+    if initial is not None:
+        load_body(model, initial)
+    return _Prepared(built, model, data, count_steps(built.trainer, len(data.train_dataloader())))
+
+
+def _training_module(prepared: _Prepared, seed: int) -> Any:
+    from seqkit.training.module import TrainingModule
+
+    return TrainingModule(
+        prepared.model,
+        prepared.data.objective,
+        optimizer=prepared.built.optimizer,
+        schedule=prepared.built.schedule,
+        num_steps=prepared.num_steps,
+        seed=seed,
+    )
 
 
 def _check_one_device(settings: Mapping[str, Any]) -> None:

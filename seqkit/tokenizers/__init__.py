@@ -8,8 +8,10 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "audio": ["LogMel"],
         "bpe": ["BPE"],
         "graph": ["Graph"],
+        "ids": ["Ids"],
         "image": ["Patches"],
         "molecule": ["Molecule"],
+        "series": ["Series"],
         "text": ["Bytes", "Characters", "Words"],
     },
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from seqkit.errors import DataError
-from seqkit.files import write_atomic
+from seqkit.files import read_mapping, write_atomic
 
 
 def save_weights(model: nn.Module, path: Path) -> str:
@@ -28,14 +28,7 @@ def save_weights(model: nn.Module, path: Path) -> str:
 
 def load_weights(model: nn.Module, path: Path, digest: str) -> None:
     """Load what `save_weights` wrote. Raises DataError where the file is missing, changed, or of another model."""
-    from safetensors.torch import load
-
-    if not path.is_file():
-        raise DataError(f"{path} is missing; the run folder is not complete, train again or copy it whole")
-    content = path.read_bytes()
-    if hashlib.sha256(content).hexdigest() != digest:
-        raise DataError(f"{path} is damaged: its SHA-256 is not the one in summary.json; copy it again or train again")
-    weights, own = load(content), model.state_dict()
+    weights, own = _read_weights(path, digest), model.state_dict()
     tied = {own[name].data_ptr() for name in weights if name in own}
     missing = [name for name, tensor in own.items() if name not in weights and tensor.data_ptr() not in tied]
     extra = [name for name in weights if name not in own]
@@ -49,3 +42,36 @@ def load_weights(model: nn.Module, path: Path, digest: str) -> None:
             f"{f', and {len(wrong) - 1} more' if wrong[1:] else ''}; copy the run again"
         )
     model.load_state_dict(weights, strict=False)
+
+
+def load_body(model: nn.Module, run: Path) -> None:
+    """Load embedder and backbone of a run, and leave the head as it is: what finetuning begins with.
+
+    A mask token that only one of the two has is left out. Raises DataError where anything else is missing or of
+    another shape.
+    """
+    summary = read_mapping(run / "summary.json", "sha256")
+    weights = _read_weights(run / "checkpoints" / "model.safetensors", summary["sha256"])
+    own = {name: tensor for name, tensor in model.state_dict().items() if _is_body(name)}
+    tied = {own[name].data_ptr() for name in weights if name in own}
+    given = {name: tensor for name, tensor in weights.items() if _is_body(name)}
+    wrong = [name for name, tensor in own.items() if name not in given and tensor.data_ptr() not in tied]
+    wrong += [name for name in given if name not in own or own[name].shape != given[name].shape]
+    if wrong:
+        raise DataError(f"the weights of {run} do not fit this model: {wrong[0]} is missing, or of another shape")
+    model.load_state_dict(given, strict=False)
+
+
+def _is_body(name: str) -> bool:
+    return name.startswith(("embedder.", "source_embedder.", "backbone.")) and not name.endswith(".mask_token")
+
+
+def _read_weights(path: Path, digest: str) -> dict[str, Tensor]:
+    from safetensors.torch import load
+
+    if not path.is_file():
+        raise DataError(f"{path} is missing; the run folder is not complete, train again or copy it whole")
+    content = path.read_bytes()
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise DataError(f"{path} is damaged: its SHA-256 is not the one in summary.json; copy it again or train again")
+    return load(content)

@@ -1,18 +1,38 @@
 """Costs equal what papers print, what Hugging Face's models count, formulas, and a real forward pass."""
 
+import math
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 import transformers
+from conftest import SAMPLES
+from einops import rearrange
 
-from seqkit.analysis.cost import PresetModel, describe, describe_model, describe_recipe, number, size
-from seqkit.backbones import LSTM, Transformer
+from seqkit.analysis.cost import (
+    PresetModel,
+    describe,
+    describe_model,
+    describe_recipe,
+    number,
+    size,
+    training_flops,
+)
+from seqkit.backbones import GRU, LSTM, RNN, EncoderDecoder, RNNDecoder, Transformer
+from seqkit.backbones.attention_decoder import AttentionDecoder
+from seqkit.backbones.mamba import Mamba
+from seqkit.backbones.message_passing import GIN
 from seqkit.backbones.presets import PUBLISHED
+from seqkit.backbones.s4d import S4D
 from seqkit.config import complete
-from seqkit.interfaces import TokenBatch, TokenSpec
+from seqkit.interfaces import Adjacency, Backbone, TokenBatch, Tokens, TokenSpec
 from seqkit.model import Model
-from seqkit.objectives import NextToken
+from seqkit.nn.attention.multi_head import MultiHeadAttention
+from seqkit.nn.block import PreNormBlock
+from seqkit.nn.moe import MixtureOfExperts
+from seqkit.objectives import Masked, NextToken, Seq2Seq
+from seqkit.tokenizers import Characters
 
 
 def count(model):
@@ -96,6 +116,175 @@ def test_flops_of_an_lstm_are_the_formula():
     assert (cost.parameters, cost.embedding) == (model.num_parameters, 29 * 20)
     assert cost.cache == describe_model(model, 31).cache, "a state does not grow"
     assert not next(model.parameters()).is_meta
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize(("cell", "gates"), [(RNN, 1), (GRU, 3), (LSTM, 4)])
+def test_flops_of_recurrent_layers_are_their_matrices(cell, gates, causal):
+    """Every gate of every direction multiplies the layer's input and its own state, each token once."""
+    dim, depth, n = 22, 3, 7
+    width, directions = (dim, 1) if causal else (dim // 2, 2)
+    per_token = depth * directions * 2 * gates * width * (dim + width)
+    assert flops_of(cell(dim, depth, causal=causal), n) == n * per_token
+
+
+class Layers(Backbone):
+    """Any layers as a backbone."""
+
+    causal, is_recurrent = False, True
+
+    def __init__(self, dim, *layers, call=None):
+        super().__init__()
+        self.dim, self.layers = dim, torch.nn.ModuleList(layers)
+        self.call = call or (lambda layer, x: layer(x))
+
+    def forward(self, embedded, cache=None):
+        x = embedded.hidden
+        for layer in self.layers:
+            x = self.call(layer, x)
+        return x
+
+
+def flops_of(backbone, n):
+    """Of the backbone alone."""
+    objective = NextToken(tied=False) if backbone.causal else Masked()
+    model = Model(TokenSpec(vocab_size=29), backbone, objective)
+    return describe_model(model, n).flops - 2 * n * backbone.dim * 29
+
+
+@pytest.mark.parametrize(("dilation", "groups"), [(1, 1), (5, 1), (1, 11), (3, 22)])
+def test_flops_of_convolutions_are_the_formula(dilation, groups):
+    kernel_size, dim, n = 3, 22, 37
+    layer = torch.nn.Conv1d(dim, dim, kernel_size, dilation=dilation, groups=groups, padding="same")
+    call = lambda layer, x: rearrange(layer(rearrange(x, "b n d -> b d n")), "b d n -> b n d")  # noqa: E731
+    assert flops_of(Layers(dim, layer, call=call), n) == 2 * n * kernel_size * dim * dim // groups
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("n", [37, 64, 257])
+def test_flops_of_mamba_are_the_formula(n, causal):
+    """Within 1 %: the scan runs over whole chunks of about sqrt(n) tokens."""
+    dim, depth, states, kernel_size = 48, 2, 5, 4
+    width, rank, directions = 2 * dim, 3, 1 if causal else 2
+    projections = 2 * dim * 2 * width + 2 * width * dim
+    selection = 2 * width * (rank + 2 * states) + 2 * rank * width
+    # exp(dt A): 2, B (dt x): 1, decay and sum: 2, the output's sum over states: 2; dt x: 1 a channel; bias and skip: 3
+    scan = width * (7 * states + 1) + width * (2 * kernel_size + 3)
+    expected = depth * n * (projections + directions * (selection + scan))
+    backbone = Mamba(dim, depth, num_states=states, kernel_size=kernel_size, causal=causal)
+    assert flops_of(backbone, n) == pytest.approx(expected, rel=0.01)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("n", [64, 257, 1031])
+def test_flops_of_s4d_are_the_formula(n, causal):
+    """Within 1 %: powers of the eigenvalues are split into about sqrt(n) blocks of as many."""
+    dim, depth, states, directions = 48, 2, 14, 1 if causal else 2
+    fft = 2.5 * 2 * n * math.log2(2 * n)  # of 2 n real numbers
+    convolution = 3 * dim * fft + 6 * dim * (n + 1)  # of the input, of the kernel and back; a product a frequency
+    kernel = directions * dim * n * 2 * states + 6 * dim * states / 2 * 2 * n**0.5
+    out = n * (2 * dim + 2 * dim * 2 * dim)  # the skip, and the gated projection
+    backbone = S4D(dim, depth, num_states=states, causal=causal)
+    assert flops_of(backbone, n) == pytest.approx(depth * (convolution + kernel + out), rel=0.01)
+
+
+class Cumulative(torch.nn.Module):
+    """A sum along tokens, which torch's counter does not see."""
+
+    def forward(self, x):
+        return x.cumsum(dim=1)
+
+    def uncounted_flops(self, x):
+        return x.numel()
+
+
+def test_work_that_torch_does_not_count_is_added_for_every_call():
+    dim, n, shared = 22, 7, Cumulative()
+    once = flops_of(Layers(dim, Cumulative()), n)
+    twice = flops_of(Layers(dim, shared, torch.nn.Linear(dim, dim), shared), n)
+    by_keyword = flops_of(Layers(dim, shared, call=lambda layer, x: layer(x=x)), n)
+    assert (once, twice, by_keyword) == (n * dim, 2 * n * dim + 2 * n * dim**2, n * dim)
+    assert not shared._forward_hooks, "none is left behind"
+
+
+def test_flops_of_an_encoder_decoder_are_the_formula():
+    objective = Seq2Seq(Characters("abcde"))
+    objective.fit(["abc", "de"], None)
+    encoder = Transformer(24, 2, num_heads=3)
+    decoder = Transformer(24, 1, num_heads=3, causal=True, block=partial(PreNormBlock, cross_attention=True))
+    model = Model(TokenSpec(vocab_size=29), EncoderDecoder(encoder, decoder), objective)
+    n = 11
+    attention, mlp = 4 * 2 * 24**2 + 2 * 2 * n * 24, 2 * 2 * 24 * 4 * 24
+    expected = (
+        2 * (attention + mlp) + (2 * attention + mlp) + 2 * 24 * objective.head(model.embedder).table.num_embeddings
+    )
+    assert describe_model(model, n).flops == n * expected
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_every_backbone_is_described_and_its_work_grows_with_tokens(build, causal):
+    backbone = build(24, causal=causal)
+    model = Model(TokenSpec(vocab_size=29), backbone, NextToken(tied=False) if causal else Masked())
+    short, long = describe_model(model, 8), describe_model(model, 16)
+    assert long.flops > 1.5 * short.flops > 0
+    assert long.activations > short.activations > 0
+    assert (short.cache is None) == (not causal)
+
+
+@pytest.mark.parametrize("encoder", [GRU, S4D, GIN])
+@pytest.mark.parametrize(
+    "decoder",
+    [
+        lambda: RNNDecoder(24, 2, cell="LSTM"),
+        lambda: RNNDecoder(24, 1, attention=MultiHeadAttention),
+        lambda: AttentionDecoder(Mamba(24, 1, causal=True)),
+    ],
+)
+def test_every_kind_of_encoder_decoder_is_described(encoder, decoder):
+    objective = Seq2Seq(Characters("abc"))
+    objective.fit(["abc"], None)
+    spec = TokenSpec(vocab_size=29, num_edge_types=2 if encoder is GIN else 0)
+    model = Model(spec, EncoderDecoder(encoder(24, 2), decoder()), objective)
+    short, long = describe_model(model, 8), describe_model(model, 16)
+    assert long.flops > 1.5 * short.flops > 0
+    assert long.cache is not None
+
+
+def graphs():
+    """A batch of 3 graphs with edges, padded, and its spec."""
+    tokenizer, tokens = SAMPLES["Graph"]().encoded()
+    return tokenizer.spec, TokenBatch.collate(tokens)
+
+
+def test_flops_of_message_passing_count_the_edges_that_are_given():
+    spec, batch = graphs()
+    dim, n, e = 24, 7, len(batch.adjacency)
+    model = Model(spec, GIN(dim, 2), Masked())
+    ends = 2 * (spec.num_features * dim + dim * spec.num_features)  # embedding, prediction of the features
+    layers = 2 * (2 * 2 * dim * 2 * dim)
+    assert training_flops(model, batch) == 3 * (3 * n * (ends + layers) + 2 * e * dim)
+    assert describe_model(model, n).flops == n * (ends + layers) + 2 * 2 * (n - 1) * dim, "a path"
+    one = Adjacency(torch.tensor([[0], [1]]), torch.tensor([1]))
+    assert describe_model(model, n, adjacency=one).flops == n * (ends + layers) + 2 * dim
+    with pytest.raises(ValueError, match="no adjacency, but one of 1 edges was given"):
+        describe_model(Model(TokenSpec(vocab_size=29), GRU(24), Masked()), 5, adjacency=one)
+
+
+def test_training_takes_three_forward_passes_of_the_padded_shape():
+    model = Model(TokenSpec(vocab_size=29), Transformer(24, 2, num_heads=3), Masked())
+    tokens = [Tokens(torch.zeros(n, dtype=torch.int64), torch.zeros(n, 1)) for n in (7, 3, 5)]
+    assert training_flops(model, TokenBatch.collate(tokens)) == 3 * 3 * describe_model(model, 7).flops
+
+
+def test_a_model_is_measured_after_training_too():
+    """A mixture of experts keeps what it routed in the last forward pass, with the graph of its gradients."""
+    block = partial(PreNormBlock, mlp=partial(MixtureOfExperts, num_experts=3))
+    model = Model(TokenSpec(vocab_size=29), Transformer(24, 1, num_heads=3, block=block), Masked())
+    batch = TokenBatch.collate([Tokens(torch.zeros(6, dtype=torch.int64), torch.zeros(6, 1))])
+    before = training_flops(model, batch)
+    model.train()(batch).sum().backward()
+    assert training_flops(model, batch) == before
+    assert all(not p.is_meta for p in model.parameters())
 
 
 def saved_bytes(name, context_length):

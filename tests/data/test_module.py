@@ -349,3 +349,45 @@ def test_the_loader_is_what_lightning_expects(loader):
     batches = loader()
     assert isinstance(batches, BatchLoader)
     assert batches.sampler is batches
+
+
+# ── shares and fingerprints ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_smaller_share_of_the_training_data_is_part_of_a_larger_one_and_the_other_splits_stay():
+    sizes, shares = [], {}
+    for share in (0.1, 0.5, 1.0):
+        splits = module(Given(LABELLED, LABELLED[:37]), train_share=share).splits()
+        shares[share] = {str(sample.raw) for sample in splits.train}
+        sizes.append((len(splits.valid), len(splits.test)))
+    assert shares[0.1] < shares[0.5] < shares[1.0]
+    assert len(set(sizes)) == 1
+
+
+def test_with_windows_a_share_is_the_beginning_of_the_text():
+    text = "abcdefghij" * 20
+    splits = module(Given([Sample(text)], [Sample(text)]), window=5, train_share=0.25, valid_fraction=0.2).splits()
+    assert splits.train[0].raw == text[:40]
+    assert splits.valid[0].raw == text[160:]
+
+
+@pytest.mark.parametrize("share", [0, -0.5, 1.5])
+def test_a_share_that_is_none_is_refused(share):
+    with pytest.raises(ValueError, match="train_share is"):
+        module(Given(LABELLED, LABELLED), train_share=share)
+
+
+def test_splits_have_the_same_sha256_where_tokens_and_labels_are_the_same():
+    def digests(train, test, **settings):
+        data = module(Given(train, test), valid_fraction=0, **settings)
+        data.setup()
+        data.train_dataloader(), data.test_dataloader()
+        return data.sha256()
+
+    ours = digests(LABELLED, LABELLED[:37])
+    assert set(ours) == {"training", "test"}
+    assert digests(LABELLED, LABELLED[:37], batch_size=3, seed=5) == ours
+    other_label = [Sample(LABELLED[0].raw, LABELLED[0].label + 1), *LABELLED[1:]]
+    changed = digests(other_label, LABELLED[:36])
+    assert changed["training"] != ours["training"]
+    assert changed["test"] != ours["test"]

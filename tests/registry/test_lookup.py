@@ -52,7 +52,7 @@ def test_case_does_not_matter_in_names():
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("Transfromer", "did you mean Transformer"), ("zzz", "there are: .*GRU, LSTM, RNN, .*Transformer")],
+    [("Transfromer", "did you mean Transformer"), ("zzz", "there are: .*GRU, .*LSTM, .*RNN, .*Transformer")],
 )
 def test_an_unknown_name_shows_what_is_near_or_what_exists(name, hint):
     with pytest.raises(ValueError, match=f"no backbone called '{name}'; {hint}"):

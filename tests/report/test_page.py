@@ -4,10 +4,10 @@ import csv
 import json
 import re
 import shutil
-from html.parser import HTMLParser
 
 import pytest
 import torch
+from pages import Page
 
 from seqkit.errors import DataError, UsageError
 from seqkit.report.modality import find_renderer
@@ -22,32 +22,6 @@ KINDS = {
     "masked ids": "Masked and predicted",
     "masked vectors": "Masked and predicted",
 }
-VOID = {"meta", "link", "br", "img"}
-
-
-class Page(HTMLParser):
-    """A page's tags, whether they close, and every address that it refers to."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.open, self.tags, self.addresses, self.headings, self.cells, self.text = [], [], [], [], [], ""
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.addresses += [value for name, value in attrs if name in ("href", "src", "xlink:href", "srcset", "action")]
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.text += data
-        if self.open and self.open[-1] in ("h1", "h2", "h3"):
-            self.headings.append(data)
-        if self.open and self.open[-1] == "td":
-            self.cells.append(data)
 
 
 @pytest.fixture

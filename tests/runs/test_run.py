@@ -19,7 +19,7 @@ from seqkit.errors import DataError, DivergedError, UsageError
 from seqkit.files import read_mapping
 from seqkit.interfaces import Tokens
 from seqkit.runs import run as run_module
-from seqkit.runs.run import evaluate, run
+from seqkit.runs.run import evaluate, run, trial
 from seqkit.runs.trained_model import load
 
 QUICK = ["--trainer.enable_progress_bar", "false", "--trainer.accelerator", "cpu"]
@@ -187,3 +187,42 @@ def test_ctrl_c_keeps_the_weights_so_far(tmp_path):
     loaded = load(run)
     assert not loaded.summary["finished"]
     assert loaded.summary["steps"] > 0
+
+
+# ── trials ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_trial_is_scored_on_validation_data_and_never_reads_the_test_split(tmp_path, monkeypatch):
+    from seqkit.data.module import DataModule
+
+    words = {
+        "data.limit": 40,
+        "data.batch_size": 8,
+        "data.valid_fraction": 0.3,
+        "trainer.max_steps": 2,
+        "trainer.enable_progress_bar": False,
+    }
+    config = complete("image/digits", "debug", words)
+    run(config, tmp_path / "run")
+    expected = evaluate(tmp_path / "run", "valid")
+    monkeypatch.setattr(DataModule, "test_dataloader", lambda self: pytest.fail("the test split was read"))
+    found = trial(config)
+    assert found["metrics"] == pytest.approx(expected)
+    assert set(found["data_sha256"]) == {"training", "validation"}
+    assert found["steps"] == 2
+
+
+def test_a_trial_without_validation_data_is_refused():
+    with pytest.raises(UsageError, match="no validation split to tune on"):
+        trial(complete("image/digits", "debug", {"data.limit": 40}))
+
+
+def test_a_run_begins_with_the_weights_of_another_where_it_is_told_to(tmp_path):
+    words = {"data.limit": 40, "optimizer": {"type": "AdamW", "lr": 0.0}, "trainer.enable_progress_bar": False}
+    first = complete("image/digits", "debug", {**words, "seed": 1})
+    run(first, tmp_path / "first")
+    run(complete("image/digits", "debug", {**words, "seed": 2}), tmp_path / "second", initial=tmp_path / "first")
+    one, two = (load(tmp_path / name).model.state_dict() for name in ("first", "second"))
+    body = [name for name in one if not name.startswith("head.")]
+    assert all(torch.equal(one[name], two[name]) for name in body)
+    assert not all(torch.equal(one[name], two[name]) for name in one)

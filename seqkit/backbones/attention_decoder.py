@@ -1,0 +1,104 @@
+"""Attention decoder: any causal backbone attends to an encoder's output on top of its hidden states.
+
+b batch · n tokens of the target · m tokens of the source · d width
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from einops import rearrange
+from torch import Tensor, nn
+
+from seqkit.interfaces import Backbone, Cache, Embedded
+from seqkit.nn.attention.context import AttentionFeature
+from seqkit.nn.attention.kv_cache import LayerCache
+from seqkit.nn.attention.mask import cross_attention_context
+from seqkit.nn.attention.multi_head import AttentionLayer, MultiHeadAttention
+
+
+class AttentionDecoderCache(Cache):
+    """The inner backbone's cache, the encoder's output, and its keys and values."""
+
+    def __init__(self, inner: Cache, attention: LayerCache):
+        self.inner, self.attention = inner, attention
+        self.num_tokens = 0
+        self.memory: Embedded | None = None
+
+    def reorder(self, rows: Tensor) -> None:
+        """Keep these examples, [b'] indices, in this order."""
+        self.inner.reorder(rows)
+        self.attention.reorder(rows)
+        if self.memory is not None:
+            self.memory = Embedded(self.memory.hidden[rows], self.memory.positions[rows], self.memory.valid[rows])
+
+
+class AttentionDecoder(Backbone):
+    """A causal backbone as the decoder of an `EncoderDecoder`, by attention to the encoder's output h_1 … h_m.
+
+    With s_t the hidden states of `backbone` over the target's tokens (brackets concatenate; Luong et al. 2015, section
+    3.1, equation 5, global attention):
+
+        c_t = Attention(s_t, h)
+        out_t = tanh(W [c_t, s_t])
+
+    Attention is the only way from the encoder to the decoder: unlike there, no state of the encoder starts the
+    decoder's, so encoder and decoder may be of any two kinds. There is no input feeding (section 3.3) either, so that
+    all tokens are computed at once where the backbone can.
+    attention: `(dim, num_heads) -> AttentionLayer`. The width is the backbone's.
+    Time and memory are the backbone's, and O(n m d + (n + m) d^2) of the attention, which stores no scores where SDPA
+    runs fused. Use it to compare recurrent, convolutional and state-space networks as decoders.
+    Adjacency of the target is refused (the source's is the encoder's), and so are segments.
+    Raises ValueError for a backbone that is not causal or has cross-attention already, heads that do not fit, or an
+    attention that does not support cross-attention.
+    """
+
+    causal, is_encoder_decoder = True, True
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        *,
+        num_heads: int = 1,
+        attention: Callable[[int, int], AttentionLayer] = MultiHeadAttention,
+    ):
+        super().__init__()
+        if not backbone.causal or backbone.is_encoder_decoder:
+            raise ValueError(
+                f"the backbone of an AttentionDecoder ({type(backbone).__name__}) should be causal and take one "
+                "sequence; build it with causal=True and without cross-attention"
+            )
+        self.backbone, self.dim, self.num_heads = backbone, backbone.dim, num_heads
+        self.uses_positions, self.is_recurrent = backbone.uses_positions, backbone.is_recurrent
+        self.ignores_order = backbone.ignores_order
+        self.attention = attention(self.dim, num_heads)
+        self.attention.check_supported(AttentionFeature.CROSS_ATTENTION)
+        self.out = nn.Linear(2 * self.dim, self.dim)
+
+    def forward(self, embedded: Embedded, cache: Cache | None = None) -> Tensor:
+        """Hidden states [b n d], zero where padded.
+
+        Raises ValueError for adjacency, segments, no source, or what the backbone refuses.
+        """
+        if embedded.adjacency is not None or embedded.segments is not None:
+            raise ValueError("AttentionDecoder does not support adjacency or segments; give each target its own row")
+        if cache is not None and not isinstance(cache, AttentionDecoderCache):
+            raise ValueError(f"an AttentionDecoder was given a {type(cache).__name__}; make its cache with init_cache")
+        memory = embedded.source if embedded.memory is None else embedded.memory
+        if cache is not None and cache.memory is not None:
+            memory = cache.memory
+        if memory is None:
+            raise ValueError("this AttentionDecoder attends to an encoder's output, and was given no source")
+        states = self.backbone(embedded.replace(source=None, memory=None), None if cache is None else cache.inner)
+        context = cross_attention_context(embedded.valid, memory, needs_mask=self.attention.needs_mask)
+        attended = self.attention(states, context, None if cache is None else cache.attention, memory.hidden)
+        if cache is not None:
+            cache.memory = memory
+            cache.num_tokens += states.shape[1]
+        output = self.out(torch.cat([attended, states], dim=-1)).tanh()
+        return output.masked_fill(~rearrange(embedded.valid, "b n -> b n 1"), 0.0)
+
+    def init_cache(self, max_tokens: int) -> Cache:
+        """An empty cache. Raises ValueError where the backbone has none."""
+        return AttentionDecoderCache(self.backbone.init_cache(max_tokens), self.attention.init_cache(max_tokens))

@@ -1,0 +1,124 @@
+"""Bag of tokens: the mean of all tokens (causal: of all so far) between two per-token MLPs.
+
+b batch · n tokens · d width
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from einops import rearrange
+from torch import Tensor, nn
+
+from seqkit.interfaces import Backbone, Cache, Embedded
+from seqkit.nn.dropout import check_probability
+from seqkit.nn.mlp import MLP
+
+
+class MeanPoolCache(Cache):
+    """Sum [b 1 d] and number [b 1 1] of the real tokens so far."""
+
+    def __init__(self) -> None:
+        self.num_tokens = 0
+        self.total: Tensor | None = None
+        self.count: Tensor | None = None
+
+    def reorder(self, rows: Tensor) -> None:
+        """Keep these examples, [b'] indices, in this order."""
+        if self.total is not None and self.count is not None:
+            self.total, self.count = self.total.index_select(0, rows), self.count.index_select(0, rows)
+
+
+class MeanOverTokens(nn.Module):
+    """Mean of the real tokens; causal: of those up to each token. Sums are made in float32 at least."""
+
+    def __init__(self, *, causal: bool):
+        super().__init__()
+        self.causal = causal
+
+    def forward(self, x: Tensor, valid: Tensor, cache: MeanPoolCache | None = None) -> Tensor:
+        """[b n d] if causal, else [b 1 d], from x [b n d]. valid: [b n] bool, True = real."""
+        real = rearrange(valid, "b n -> b n 1")
+        wide = x.to(torch.promote_types(x.dtype, torch.float32)).masked_fill(~real, 0.0)
+        if not self.causal:
+            mean = wide.sum(dim=1, keepdim=True) / real.sum(dim=1, keepdim=True).clamp(min=1)
+            return mean.to(x.dtype)
+        total, count = wide.cumsum(dim=1), real.cumsum(dim=1)
+        if cache is not None:
+            if cache.total is not None and cache.count is not None:
+                total, count = total + cache.total, count + cache.count
+            cache.total, cache.count = total[:, -1:], count[:, -1:]
+        return (total / count.clamp(min=1)).to(x.dtype)
+
+    def uncounted_flops(self, x: Tensor) -> int:
+        """An addition for each entry, which torch's counter does not see; divisions are few and left out."""
+        return x.numel()
+
+
+class PerTokenMLP(nn.Module):
+    """x + dropout(mlp(norm(x))) for each token alone."""
+
+    def __init__(self, dim: int, *, mlp: Callable[[int], nn.Module], norm: Callable[[int], nn.Module], dropout: float):
+        super().__init__()
+        self.norm, self.mlp, self.dropout = norm(dim), mlp(dim), nn.Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[b n d] from x [b n d]."""
+        return x + self.dropout(self.mlp(self.norm(x)))
+
+
+class MeanPool(Backbone):
+    """Bag of tokens: out_i = rho(mean over j of phi(x_j)) (Deep Sets; Zaheer et al. 2017, theorem 2, with a sum).
+
+    causal=True: j <= i, a running mean. phi and rho are `depth` per-token MLPs with residual connections each; `norm`
+    is that of each MLP and of the last output. There is one mean, whatever the depth: a running mean of running means
+    would weigh early tokens more, and so know their order.
+    All tokens have the same output unless causal, and the order of tokens changes nothing: no positions are added
+    (`ignores_order`) unless the model is given some.
+    Time O(n d^2) for each MLP, memory O(n d). A step with a cache costs one token; the cache is one sum.
+    Use it as the baseline that says what order, or interaction between tokens, is worth in a task.
+    It refuses adjacency, as the RNNs do (graphs need model.adjacency=ignore: a bag of atoms), and segments.
+    Raises ValueError for sizes below 1.
+    """
+
+    ignores_order = True
+
+    def __init__(
+        self,
+        dim: int,
+        depth: int = 1,
+        *,
+        causal: bool = False,
+        mlp: Callable[[int], nn.Module] = MLP,
+        norm: Callable[[int], nn.Module] = nn.LayerNorm,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        if dim < 1 or depth < 1:
+            raise ValueError(f"dim={dim}, depth={depth}; MeanPool needs at least one channel and one MLP")
+        check_probability("dropout", dropout)
+        self.dim, self.causal = dim, causal
+
+        def mlps() -> nn.Sequential:
+            return nn.Sequential(*(PerTokenMLP(dim, mlp=mlp, norm=norm, dropout=dropout) for _ in range(depth)))
+
+        self.phi, self.mean, self.rho, self.norm = mlps(), MeanOverTokens(causal=causal), mlps(), norm(dim)
+
+    def forward(self, embedded: Embedded, cache: Cache | None = None) -> Tensor:
+        """Hidden states [b n d], zero where padded. Raises ValueError for adjacency or segments."""
+        if embedded.adjacency is not None or embedded.segments is not None:
+            raise ValueError("MeanPool does not support adjacency or segments; it takes the mean of all tokens")
+        if cache is not None and not isinstance(cache, MeanPoolCache):
+            raise ValueError(f"MeanPool was given a {type(cache).__name__}; make its cache with init_cache")
+        mean = self.mean(self.phi(embedded.hidden), embedded.valid, cache)
+        if cache is not None:
+            cache.num_tokens += mean.shape[1]
+        hidden = self.norm(self.rho(mean)).expand_as(embedded.hidden)
+        return hidden.masked_fill(~rearrange(embedded.valid, "b n -> b n 1"), 0.0)
+
+    def init_cache(self, max_tokens: int) -> Cache:
+        """An empty cache. Raises ValueError if not causal: later tokens would change earlier ones."""
+        if not self.causal:
+            raise ValueError("this MeanPool is not causal, so it has no cache; build it with causal=True")
+        return MeanPoolCache()

@@ -1,0 +1,237 @@
+"""Message passing along the edges of graphs, in O(edges): GIN and GCN.
+
+b batch · n tokens (nodes) · d width · N = b n tokens of the whole batch · e edges · t edge types
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import ClassVar, NamedTuple, cast
+
+import torch
+from einops import rearrange
+from torch import Tensor, nn
+
+from seqkit.interfaces import Backbone, Cache, Embedded, TokenSpec
+from seqkit.nn.dropout import check_probability
+from seqkit.nn.mlp import MLP
+
+
+class Edges(NamedTuple):
+    """The edges of a batch. source, target: [e], indices into its N tokens. edge_type: [e], from 1.
+
+    masked: [e] bool, True: no message goes along this edge. It stays in place, since choosing edges by their type would
+    make an accelerator wait.
+    """
+
+    source: Tensor
+    target: Tensor
+    edge_type: Tensor
+    masked: Tensor
+
+
+class SumOverEdges(nn.Module):
+    """Sum of the messages that arrive at each token, in float32 at least."""
+
+    def forward(self, messages: Tensor, target: Tensor, num_tokens: int) -> Tensor:
+        """[N d] from messages [e d]. target: [e]."""
+        wide = torch.promote_types(messages.dtype, torch.float32)
+        total = messages.new_zeros((num_tokens, messages.shape[1]), dtype=wide)
+        return total.index_add(0, target, messages.to(wide)).to(messages.dtype)
+
+    def uncounted_flops(self, messages: Tensor) -> int:
+        """An addition for each entry of a message, which torch's counter does not see."""
+        return messages.numel()
+
+
+class GraphConvolution(nn.Module, ABC):
+    """One layer of message passing, `dim -> GraphConvolution`."""
+
+    @abstractmethod
+    def forward(self, x: Tensor, edges: Edges) -> Tensor:
+        """[N d] from x [N d]."""
+
+    @abstractmethod
+    def add_edge_types(self, num_edge_types: int) -> None:
+        """Tell that many edge types apart; called once, with 2 or more."""
+
+
+class GINConvolution(GraphConvolution):
+    """MLP((1 + eps) x_i + sum over neighbours j of x_j) with a learned eps (Xu et al. 2019, equation 4.1).
+
+    With edge types the sum is of relu(x_j + embedding of the edge's type), after Hu et al. 2020 and equal to
+    `GINEConv` of PyG 2.8. The MLP has two layers with a ReLU between, and an inner width of twice the outer.
+    """
+
+    def __init__(self, dim: int):
+        super().__init__()
+        self.eps = nn.Parameter(torch.zeros(()))
+        self.mlp = MLP(dim, ratio=2.0, activation=nn.ReLU)
+        self.edge_embedding: nn.Embedding | None = None
+        self.sum = SumOverEdges()
+
+    def forward(self, x: Tensor, edges: Edges) -> Tensor:
+        """[N d] from x [N d]."""
+        messages = x.index_select(0, edges.source)
+        if self.edge_embedding is not None:
+            types = (edges.edge_type - 1).clamp(max=self.edge_embedding.num_embeddings - 1)  # those above are masked
+            messages = (messages + self.edge_embedding(types)).relu()
+        messages = messages.masked_fill(rearrange(edges.masked, "e -> e 1"), 0.0)
+        return self.mlp((1 + self.eps) * x + self.sum(messages, edges.target, len(x)))
+
+    def add_edge_types(self, num_edge_types: int) -> None:
+        """An embedding for each."""
+        self.edge_embedding = nn.Embedding(num_edge_types, self.mlp.up_proj.in_features)
+
+
+class GCNConvolution(GraphConvolution):
+    """relu(sum over neighbours j and i itself of a_ij / sqrt(deg_i deg_j) W x_j + b) (Kipf and Welling 2017, eq. 2).
+
+    deg_i is the sum over j of a_ij, itself with a_ii = 1 included. a_ij = 1; with edge types the weight of the edge's
+    type, which is learned, starts at 1 and is kept above zero by an exponential (the paper's adjacency may be weighted,
+    its weights are not learned).
+    """
+
+    def __init__(self, dim: int):
+        super().__init__()
+        self.linear = nn.Linear(dim, dim, bias=False)
+        self.bias = nn.Parameter(torch.zeros(dim))
+        self.log_edge_weight: nn.Parameter | None = None
+        self.sum = SumOverEdges()
+
+    def forward(self, x: Tensor, edges: Edges) -> Tensor:
+        """[N d] from x [N d]."""
+        wide = torch.promote_types(x.dtype, torch.float32)
+        weight = torch.ones_like(edges.edge_type, dtype=wide)
+        if self.log_edge_weight is not None:
+            types = (edges.edge_type - 1).clamp(max=len(self.log_edge_weight) - 1)  # those above are masked
+            weight = self.log_edge_weight.to(wide).exp().index_select(0, types)
+        weight = weight.masked_fill(edges.masked, 0.0)
+        inverse_root = torch.ones(len(x), dtype=wide, device=x.device).index_add(0, edges.target, weight).rsqrt()
+        # symmetric normalisation in two steps, by the source's degree before the sum and the target's after it
+        scaled = self.linear(x) * rearrange(inverse_root, "N -> N 1")
+        messages = scaled.index_select(0, edges.source) * rearrange(weight, "e -> e 1")
+        total = scaled + self.sum(messages, edges.target, len(x))
+        return (total * rearrange(inverse_root, "N -> N 1") + self.bias).relu().to(x.dtype)
+
+    def add_edge_types(self, num_edge_types: int) -> None:
+        """A weight for each."""
+        self.log_edge_weight = nn.Parameter(torch.zeros(num_edge_types))
+
+
+class _MessagePassing(Backbone):
+    """Layers of message passing along `Embedded.adjacency`, from the source of an edge to its target.
+
+    Layer: x + dropout(convolution(norm(x))); then `norm` once more. The norm acts on the channels of each token, where
+    the papers have none (GCN) or a batch norm (GIN), which would mix the graphs of a batch. The residual connection is
+    ours too. An edge from a token to itself is left out: the token's own term is there without it.
+    max_edge_type: messages go along edges of types 1 to this; None: of all types.
+    """
+
+    convolution: ClassVar[type[GraphConvolution]]
+    supports_adjacency = True
+    causal = False
+
+    def __init__(
+        self,
+        dim: int,
+        depth: int = 3,
+        *,
+        max_edge_type: int | None = None,
+        norm: Callable[[int], nn.Module] = nn.LayerNorm,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        if dim < 1 or depth < 1:
+            raise ValueError(f"dim={dim}, depth={depth}; message passing needs at least one channel and one layer")
+        if max_edge_type is not None and max_edge_type < 1:
+            raise ValueError(f"max_edge_type={max_edge_type}; edge types start at 1, so make it 1 or more")
+        check_probability("dropout", dropout)
+        self.dim, self.max_edge_type, self.num_edge_types = dim, max_edge_type, 0
+        self.convolutions = nn.ModuleList(self.convolution(dim) for _ in range(depth))
+        self.norms = nn.ModuleList(norm(dim) for _ in range(depth))
+        self.dropout, self.norm = nn.Dropout(dropout), norm(dim)
+
+    def check_supported(self, spec: TokenSpec) -> None:
+        """Raise ValueError for tokens without adjacency, or with fewer edge types than `max_edge_type`."""
+        name = type(self).__name__
+        if not spec.num_edge_types:
+            raise ValueError(
+                f"{name} passes messages along edges, and these tokens have no adjacency; use Transformer, "
+                "or leave out model.adjacency=ignore if that is set"
+            )
+        if self.max_edge_type is not None and self.max_edge_type > spec.num_edge_types:
+            raise ValueError(
+                f"{name} has max_edge_type={self.max_edge_type}, and these tokens have edge types 1 to "
+                f"{spec.num_edge_types}; make it one of them, or null for all"
+            )
+
+    def add_edge_bias(self, num_edge_types: int) -> None:
+        """Tell edge types apart, where messages go along more than one.
+
+        Raises ValueError if it has parameters for another number of types.
+        """
+        used = num_edge_types if self.max_edge_type is None else min(num_edge_types, self.max_edge_type)
+        if self.num_edge_types not in (0, used):
+            raise ValueError(f"this {type(self).__name__} is for other edge types; build one for each model")
+        if self.num_edge_types == 0 and used > 1:
+            for convolution in self.convolutions:
+                cast(GraphConvolution, convolution).add_edge_types(used)
+        self.num_edge_types = used
+
+    def forward(self, embedded: Embedded, cache: Cache | None = None) -> Tensor:
+        """Hidden states [b n d], zero where padded. Raises ValueError for segments, a cache, or no adjacency."""
+        name = type(self).__name__
+        if embedded.adjacency is None:
+            raise ValueError(f"{name} passes messages along edges, and these tokens have no adjacency; use Transformer")
+        if embedded.segments is not None or cache is not None:
+            raise ValueError(f"{name} does not support segments or a cache; give each graph its own row")
+        edges = self._edges(embedded)
+        x = rearrange(embedded.hidden, "b n d -> (b n) d")
+        for norm, convolution in zip(self.norms, self.convolutions):
+            x = x + self.dropout(convolution(norm(x), edges))
+        hidden = rearrange(self.norm(x), "(b n) d -> b n d", b=len(embedded.hidden))
+        return hidden.masked_fill(~rearrange(embedded.valid, "b n -> b n 1"), 0.0)
+
+    def _edges(self, embedded: Embedded) -> Edges:
+        adjacency = embedded.adjacency
+        assert adjacency is not None
+        source, target = adjacency.edge_index
+        masked = (source == target) | ~rearrange(embedded.valid, "b n -> (b n)")[source]
+        if self.max_edge_type is not None:
+            masked = masked | (adjacency.edge_type > self.max_edge_type)
+        return Edges(source, target, adjacency.edge_type, masked)
+
+
+class GIN(_MessagePassing):
+    """Graph isomorphism network (Xu et al. 2019), with several edge types GINE (after Hu et al. 2020).
+
+    Layer: x_i + MLP((1 + eps) x_i + sum over the sources j of edges j -> i of x_j), x being normalised before; with
+    edge types of relu(x_j + embedding of the type), one table a layer. Sums can count equal neighbours, which means and
+    attention cannot (Xu et al. 2019, theorem 3 and section 5.2).
+    Time O(e d + n d^2) and memory O((e + n) d) for each layer; there is no [n n] tensor.
+    Use it for molecules and other graphs whose degrees matter, or as the baseline that has no attention. It needs an
+    adjacency, of which it uses the edges and their types. It is bidirectional only, and refuses segments and caches.
+    Messages go along all edges of the adjacency. For the graph's own edges alone, where a tokenizer adds pairs by their
+    distance (Molecule does by default), set `tokenizer.max_distance` to 1, which also saves the others' cost, or
+    `max_edge_type` to the last type of the graph's own (5 for Molecule).
+    dropout: of each layer's output. Raises ValueError for sizes or a `max_edge_type` below 1.
+    """
+
+    convolution = GINConvolution
+
+
+class GCN(_MessagePassing):
+    """Graph convolutional network (Kipf and Welling 2017).
+
+    Layer: x_i + relu(sum over j of a_ij / sqrt(deg_i deg_j) W x_j + b), j being the sources of edges j -> i and i
+    itself, and x normalised before; a_ij is 1, with several edge types a learned weight of the type. It smooths over
+    neighbours and cannot count them.
+    Time O(e d + n d^2) and memory O((e + n) d) for each layer; there is no [n n] tensor.
+    Use it for labels of nodes where neighbours tend to be alike (citation graphs), or as the baseline of graph
+    networks. Adjacency, other support, `max_edge_type` and `dropout` are as in `GIN`.
+    Raises ValueError for sizes or a `max_edge_type` below 1.
+    """
+
+    convolution = GCNConvolution

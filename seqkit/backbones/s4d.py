@@ -1,0 +1,111 @@
+"""S4D: a stack of diagonal state space layers.
+
+b batch · n tokens · d width
+"""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from einops import rearrange
+from torch import Tensor, nn
+
+from seqkit.interfaces import Backbone, Cache, Embedded
+from seqkit.nn.dropout import check_probability
+from seqkit.nn.residual import Residual
+from seqkit.nn.s4d import S4DLayer, Spectrum
+
+
+class S4DCache(Cache):
+    """The complex state of each layer, [b d s], after the last real token of each example."""
+
+    def __init__(self, depth: int):
+        self.num_tokens = 0
+        self.states: list[Tensor | None] = [None] * depth
+
+    def reorder(self, rows: Tensor) -> None:
+        """Keep these examples, [b'] indices, in this order."""
+        self.states = [None if state is None else state.index_select(0, rows) for state in self.states]
+
+
+class S4DBlock(nn.Module):
+    """x + GLU(W GELU(S4D(norm(x)))): pre-norm, and the gated output layer of the paper's code (its `s4d.py`)."""
+
+    def __init__(self, dim: int, layer: S4DLayer, dropout: float):
+        super().__init__()
+        self.norm = nn.LayerNorm(dim)
+        self.ssm = layer
+        self.out_proj = nn.Linear(dim, 2 * dim)
+        self.residual = Residual(dim, dropout=dropout)
+
+    def forward(self, x: Tensor, valid: Tensor | None, cache: S4DCache | None, index: int) -> Tensor:
+        """x: [b n d]. valid: [b n] bool, True = real; None: all are real. index: of the layer in the cache."""
+        normed = self.norm(x)
+        if valid is not None:  # the norm's bias would make padding an input
+            normed = normed.masked_fill(~rearrange(valid, "b n -> b n 1"), 0.0)
+        if cache is None:
+            y = self.ssm(normed)
+        else:
+            y, cache.states[index] = self.ssm.step(normed, valid, cache.states[index])
+        mixed: Tensor = self.residual(x, F.glu(self.out_proj(F.gelu(y)), dim=-1))
+        return mixed
+
+
+class S4D(Backbone):
+    """State space backbone with diagonal matrices (Gu, Gupta, Goel and Ré 2022); `nn.s4d.S4DLayer` has the formulas.
+
+    A layer is a linear, time-invariant recurrence: all tokens at once are a convolution by FFT, one more token is one
+    step. So training takes O(n log n) time a layer and O(n) memory, generation O(1) for each token, and neither has a
+    longest sequence. Use it for signals and long sequences where the pattern counts more than the content;
+    what to keep cannot depend on the token, which is what `Mamba` adds.
+    causal=True: each token from those up to it. causal=False: each layer has a second kernel over later tokens, which
+    begins at the last real one.
+    num_states: real states of a channel, in conjugate pairs. spectrum: "lin" (S4D-Lin) or "inv" (S4D-Inv).
+    dropout: of each layer's branch before it is added; an LSTM's is between layers, and this stream is the residual
+    sum, which is not dropped itself.
+    Adjacency and segments are refused: the state is carried along all tokens in order.
+    The paper trains A and dt with a learning rate of at most 0.001 and without decay. They do not decay here either.
+    Raises ValueError for sizes below 1 or an odd num_states.
+    """
+
+    is_recurrent = True
+
+    def __init__(
+        self,
+        dim: int,
+        depth: int = 2,
+        *,
+        num_states: int = 64,
+        spectrum: Spectrum = "lin",
+        causal: bool = False,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        if dim < 1 or depth < 1:
+            raise ValueError(f"dim={dim}, depth={depth}; a state space model needs at least one channel and one layer")
+        check_probability("dropout", dropout)
+        self.dim, self.causal = dim, causal
+        self.blocks = nn.ModuleList(
+            S4DBlock(dim, S4DLayer(dim, num_states=num_states, spectrum=spectrum, bidirectional=not causal), dropout)
+            for _ in range(depth)
+        )
+        self.norm = nn.LayerNorm(dim)
+
+    def forward(self, embedded: Embedded, cache: Cache | None = None) -> Tensor:
+        """Hidden states [b n d], zero where padded. Raises ValueError for adjacency or segments."""
+        if embedded.adjacency is not None or embedded.segments is not None:
+            raise ValueError("S4D does not support adjacency or segments; it runs over the tokens in order")
+        if cache is not None and not isinstance(cache, S4DCache):
+            raise ValueError(f"S4D was given a {type(cache).__name__}; make its cache with init_cache")
+        x, valid = embedded.hidden, embedded.valid if embedded.is_padded else None
+        for index, block in enumerate(self.blocks):
+            x = block(x, valid, cache, index)
+        if cache is not None:
+            cache.num_tokens += x.shape[1]
+        x = self.norm(x)
+        return x if valid is None else x.masked_fill(~rearrange(valid, "b n -> b n 1"), 0.0)
+
+    def init_cache(self, max_tokens: int) -> Cache:
+        """An empty cache. Raises ValueError if not causal: the other direction starts at the end."""
+        if not self.causal:
+            raise ValueError("this S4D is bidirectional, so it has no cache; build it with causal=True")
+        return S4DCache(len(self.blocks))

@@ -1,0 +1,170 @@
+"""`seqkit compare RECIPE --backbones A,B …` and `seqkit compare RUN RUN …`; from Python: `seqkit.compare`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seqkit.errors import UsageError
+
+if TYPE_CHECKING:
+    from seqkit.comparison.compare import Prepared
+
+DEFAULT_BACKBONES = ("Transformer", "LSTM", "GRU", "TCN", "S4D", "Mamba")
+"""What is compared where neither --backbones nor --vary is given."""
+
+
+def run(args: Namespace) -> int:
+    """Print the grid, run it, print the table and where the page is. 1 where no candidate has a result."""
+    from rich.console import Console
+
+    folders = [Path(word) for word in args.what]
+    if all((folder / "summary.json").is_file() for folder in folders):
+        return _runs(args, folders)
+    if len(args.what) > 1:
+        known = next((str(f) for f in folders if not (f / "summary.json").is_file()), args.what[0])
+        raise UsageError(f"{known} is no run folder; give one recipe, or several folders of finished runs")
+    from seqkit.comparison.compare import default_folder, prepare
+    from seqkit.comparison.compare import run as compare
+
+    settings = _settings(args)
+    folder = args.out or default_folder(settings, shared=args.storage is not None)
+    console = Console(stderr=False)
+    with console.status(f"building the candidates of {settings.recipe}"):
+        prepared = prepare(settings)
+    _print_grid(console, prepared, folder, args.jobs)
+    if args.dry_run:
+        return 0
+    results = compare(prepared, folder, jobs=args.jobs, storage=args.storage)
+    _print_results(console, folder, results)
+    return 0 if any(row["mean"] is not None for row in results["candidates"]) else 1
+
+
+def compare(
+    recipe: str | Path,
+    backbones: Sequence[str] = (),
+    *,
+    vary: Mapping[str, Sequence[Any]] | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    preset: str | None = None,
+    out: str | Path | None = None,
+    jobs: int = 1,
+    storage: str | None = None,
+    **settings: Any,
+) -> dict[str, Any]:
+    """Compare backbones, or values of any key, on a recipe; the content of results.json.
+
+    settings: those of `seqkit.comparison.settings.Settings`: match, seeds, lr_trials, …. out: the folder; None:
+    runs/compare/RECIPE-DIGEST, the same for the same arguments, so that a comparison that was killed goes on.
+    Raises UsageError or DataError in one line. Call it under `if __name__ == "__main__":`, as it starts processes.
+    """
+    from seqkit.comparison.compare import default_folder, prepare
+    from seqkit.comparison.compare import run as execute
+    from seqkit.comparison.settings import Settings
+
+    asked = Settings(
+        recipe=str(recipe),
+        preset=preset,
+        overrides=[f"--{key}={_word(value)}" for key, value in (overrides or {}).items()],
+        backbones=list(backbones) if backbones or vary else list(DEFAULT_BACKBONES),
+        vary={key: [_word(value) for value in values] for key, values in (vary or {}).items()},
+        **settings,
+    )
+    return execute(
+        prepare(asked),
+        Path(out) if out else default_folder(asked, shared=storage is not None),
+        jobs=jobs,
+        storage=storage,
+    )
+
+
+def _word(value: Any) -> str:
+    """A value as a word of the command line."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _settings(args: Namespace) -> Any:
+    from seqkit.comparison.settings import Settings, read_vary
+
+    vary = read_vary(args.vary)
+    names = [name.strip() for name in (args.backbones or "").split(",") if name.strip()]
+    return Settings(
+        recipe=args.what[0],
+        preset=args.preset,
+        overrides=list(args.overrides),
+        backbones=names if names or vary else list(DEFAULT_BACKBONES),
+        vary=vary,
+        match=args.match,
+        seeds=args.seeds,
+        lr_trials=args.lr_trials,
+        dropout_trials=args.dropout_trials,
+        trial_share=args.trial_share,
+        pretrain=args.pretrain,
+        measure=not args.no_measure,
+        threads=args.threads,
+        plugins=[str(path) for path in args.plugin],
+    )
+
+
+def _print_grid(console: Any, prepared: Prepared, folder: Path, jobs: int) -> None:
+    """The candidates, how many runs, and the minutes that they will take."""
+    from rich.table import Table
+
+    from seqkit.comparison.compare import remaining_minutes
+
+    settings, plan = prepared.settings, prepared.plan
+    table = Table(box=None)
+    for column in ("candidate", "parameters", "gap", "FLOPs a step", "width", "depth", "steps", "s a step"):
+        table.add_column(column, justify="left" if column == "candidate" else "right")
+    for name, candidate in plan.candidates.items():
+        own = prepared.estimates[name]
+        gap = "" if candidate.budget_gap is None else f"{candidate.budget_gap:+.1%}"
+        flops = f"{candidate.flops:.3g}"
+        sizes = [str(x) if x is not None else "" for x in (candidate.width, candidate.depth)]
+        table.add_row(
+            name, f"{candidate.parameters:,}", gap, flops, *sizes, str(own.num_steps), f"{own.step_seconds:.3f}"
+        )
+    console.print(table)
+    left, done = remaining_minutes(prepared, folder, jobs)
+    trials = f"{settings.lr_trials} learning rates" + (
+        f" and {settings.dropout_trials} dropouts" if settings.dropout_trials else ""
+    )
+    runs = f"{len(plan.steps)} runs{f', of which {done} are done' if done else ''}"
+    console.print(
+        f"each: {trials} at {settings.trial_share:.0%} of the steps, then {settings.seeds} seeds; {runs}; "
+        f"about {left:.0f} min with {jobs} at a time\nfolder  {folder}",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def _print_results(console: Any, folder: Path, results: Mapping[str, Any]) -> None:
+    from seqkit.report.comparison import comparison_table
+
+    console.print(comparison_table(results))
+    console.print(results["answer"], style="bold", highlight=False)
+    warnings = sum(finding["kind"] == "warning" for finding in results["unmatched"])
+    console.print(
+        f"{warnings} warnings of what was not matched, {len(results['failures'])} failures: see the page\n"
+        f"report  {folder / 'report.html'}",
+        highlight=False,
+        soft_wrap=True,
+    )
+    for failure in results["failures"]:
+        print(f"seqkit compare: {failure['what']} failed: {failure['error']}", file=sys.stderr)
+
+
+def _runs(args: Namespace, folders: Sequence[Path]) -> int:
+    from rich.console import Console
+
+    from seqkit.comparison.finished_runs import compare_runs
+
+    if args.overrides:
+        raise UsageError(f"finished runs take no {args.overrides[0]}; evaluate them as they are")
+    out = args.out or Path("runs") / "compare" / "-".join(folder.resolve().name for folder in folders[:4])
+    _print_results(Console(), out, compare_runs(folders, out))
+    return 0

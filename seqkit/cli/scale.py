@@ -1,0 +1,53 @@
+"""`seqkit scale RECIPE --sizes 16,32,64,128`."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+from seqkit.errors import UsageError
+
+
+def run(args: Namespace) -> int:
+    """Train the sizes, print the laws and where the page is."""
+    from seqkit.comparison.compare import default_folder, prepare, remaining_minutes
+    from seqkit.comparison.scaling import comparisons, scale
+
+    widths = [int(x) for x in _numbers(args.sizes, "--sizes")]
+    shares = _numbers(args.data_sizes, "--data-sizes") if args.data_sizes else []
+    base: dict[str, Any] = {
+        "recipe": args.recipe,
+        "preset": args.preset,
+        "overrides": list(args.overrides),
+        "seeds": args.seeds,
+        "lr_trials": args.lr_trials,
+        "trial_share": args.trial_share,
+        "plugins": [str(path) for path in args.plugin],
+    }
+    parts = comparisons(base, widths, shares)
+    folder = args.out or default_folder(parts[0][1], Path("runs/scale"))
+    left = 0.0
+    for _, settings, name in parts:
+        prepared = prepare(settings)
+        minutes, done = remaining_minutes(prepared, folder / name, args.jobs)
+        print(f"{name:12} {len(prepared.plan.candidates)} sizes, {len(prepared.plan.steps)} runs, {done} done")
+        left += minutes
+    print(f"about {left:.0f} min with {args.jobs} at a time\nfolder  {folder}")
+    if args.dry_run:
+        return 0
+    results = scale(base, widths, shares, folder, jobs=args.jobs)
+    print(f"{results['answer']}\nreport  {folder / 'report.html'}")
+    return 0
+
+
+def _numbers(text: str, option: str) -> list[float]:
+    try:
+        found = [float(word) for word in text.split(",") if word.strip()]
+    except ValueError:
+        raise UsageError(f"{option} is {text!r}; give numbers with commas between, such as 16,32,64") from None
+    if option == "--sizes" and any(x != int(x) or x < 1 for x in found):
+        raise UsageError(f"--sizes is {text!r}; widths are whole numbers from 1")
+    if option == "--data-sizes" and any(not 0 < x <= 1 for x in found):
+        raise UsageError(f"--data-sizes is {text!r}; give shares of the training split, above 0 and up to 1")
+    return found

@@ -1,0 +1,1 @@
+"""Comparison: the same recipe with other components, at equal budgets, with equal tuning, over several seeds."""

@@ -1,0 +1,227 @@
+"""Candidates of a comparison: one complete configuration each, with budgets made equal to the reference's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from seqkit.analysis.cost import training_flops
+from seqkit.comparison.budget import nearest
+from seqkit.comparison.settings import Settings
+from seqkit.config import build, complete
+from seqkit.data.batching import Batch
+from seqkit.data.module import DataModule
+from seqkit.errors import UsageError
+from seqkit.interfaces import Objective, Tokenizer
+from seqkit.model import Model
+from seqkit.runs.run import data_module
+
+TOLERANCE = 0.02
+"""Two budgets are equal up to this share of the reference's."""
+
+VALID_FRACTION = 0.1
+"""Of the training split, to tune on, where neither source nor recipe has a validation split."""
+
+OBJECTIVES = {"masked": "Masked", "next": "NextToken"}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One row of the comparison.
+
+    config: complete, learning rate untuned. group: None, or how it was pretrained. of: the candidate from whose tuned
+    configuration it is pretrained; None: it is not. budget_gap: relative to the reference, in what is matched.
+    notes: what had to be changed beside what differs on purpose.
+    """
+
+    name: str
+    config: dict[str, Any]
+    group: str | None = None
+    of: str | None = None
+    parameters: int = 0
+    flops: int = 0
+    width: int | None = None
+    depth: int | None = None
+    budget_gap: float | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+def candidates(settings: Settings) -> list[Candidate]:
+    """Every candidate, the reference first. Raises UsageError or DataError where one cannot be built."""
+    fitted = _Fitted()
+    found: list[Candidate] = []
+    for name, backbone, preset, width, words in settings.variants():
+        base = complete(settings.recipe, preset, [*settings.overrides, *words])
+        words = [*settings.overrides, *words, *_backbone_words(base, backbone)]
+        if width is not None:
+            base = complete(settings.recipe, preset, words)
+            words += [f"--{key}={width}" for key in keys_of(base["model"]["backbone"], "dim")]
+        if settings.backbones:
+            words += _optimizer_words(settings, base["optimizer"])
+        if base["data"]["valid_fraction"] == 0:
+            words.append(f"--data.valid_fraction={VALID_FRACTION}")
+        if settings.pretrain == "next":
+            words += [f"--{key}=true" for key in keys_of(base["model"]["backbone"], "causal")]
+        found.append(_matched(settings, fitted, name, preset, words, found[0] if found else None))
+    if len({c.name for c in found}) < len(found):
+        raise UsageError("two candidates have the same name; give values that differ in their last key")
+    if settings.pretrain is not None:
+        group = f"{settings.pretrain} pretraining"
+        found += [replace(c, name=f"{c.name} + {group}", group=group, of=c.name) for c in found]
+        for candidate in found[: len(found) // 2]:
+            _check_pretraining(settings, fitted, candidate)
+    return found
+
+
+def _matched(
+    settings: Settings, fitted: _Fitted, name: str, preset: str | None, words: list[str], reference: Candidate | None
+) -> Candidate:
+    """The candidate of these override words, its width and depth such that its budget is the reference's."""
+    notes: list[str] = []
+    config = complete(settings.recipe, preset, words)
+    try:
+        fitted.parameters(config)
+    except ValueError as error:
+        if "does not support adjacency" not in str(error):
+            raise UsageError(f"{name}: {error}") from error
+        words = [*words, "--model.adjacency=ignore"]
+        config = complete(settings.recipe, preset, words)
+        notes.append("it does not support adjacency, so it runs over the tokens and ignores the edges")
+    gap: float | None = None
+    backbone = config["model"]["backbone"]
+    widths, depths = keys_of(backbone, "dim"), keys_of(backbone, "depth")
+    if reference is not None and settings.match != "none":
+        by_flops = settings.match == "flops"
+        target = reference.flops if by_flops else reference.parameters
+        measure = fitted.flops if by_flops else fitted.parameters
+
+        def cost(width: int, depth: int | None) -> int | None:
+            try:
+                resized = complete(settings.recipe, preset, [*words, *_size_words(widths, width, depths, depth)])
+                return measure(resized)
+            except ValueError:  # refused: heads do not divide this width, or the like
+                return None
+
+        if abs(measure(config) - target) > 0.001 * target and widths:
+            start = value_at(config, widths[0])
+            width, depth = nearest(cost, target, start, value_at(config, depths[0]) if depths else None, TOLERANCE)
+            words = [*words, *_size_words(widths, width, depths, depth)]
+            config = complete(settings.recipe, preset, words)
+        gap = measure(config) / target - 1
+    return Candidate(
+        name,
+        config,
+        parameters=fitted.parameters(config),
+        flops=fitted.flops(config),
+        width=value_at(config, widths[0]) if widths else None,
+        depth=value_at(config, depths[0]) if depths else None,
+        budget_gap=0.0 if reference is None and settings.match != "none" else gap,
+        notes=notes,
+    )
+
+
+def pretraining_config(config: Mapping[str, Any], pretrain: str) -> dict[str, Any]:
+    """The same recipe with an objective that needs no labels."""
+    model = {**config["model"], "objective": {"type": OBJECTIVES[pretrain]}}
+    return complete({**config, "model": model})
+
+
+def _check_pretraining(settings: Settings, fitted: _Fitted, candidate: Candidate) -> None:
+    assert settings.pretrain is not None
+    try:
+        fitted.flops(pretraining_config(candidate.config, settings.pretrain))
+    except ValueError as error:
+        raise UsageError(f"--pretrain {settings.pretrain}: {candidate.name}: {error}") from error
+
+
+class _Fitted:
+    """Tokenizer, objective and a batch of each data set; candidates with the same ones share them."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Tokenizer, Objective, Batch]] = {}
+
+    def parameters(self, config: Mapping[str, Any]) -> int:
+        """Trainable parameters. Raises ValueError where the model is refused."""
+        tokenizer, objective, _ = self._of(config)
+        return meta_model(config, tokenizer, objective).num_parameters
+
+    def flops(self, config: Mapping[str, Any]) -> int:
+        """FLOPs of training on one batch. Raises ValueError where the model is refused."""
+        tokenizer, objective, batch = self._of(config)
+        model = meta_model(config, tokenizer, objective)  # first: it refuses what the objective could not prepare
+        return training_flops(model, objective.prepare(*batch).batch)
+
+    def _of(self, config: Mapping[str, Any]) -> tuple[Tokenizer, Objective, Batch]:
+        key = json.dumps([config["data"], config["tokenizer"], config["model"]["objective"]], sort_keys=True)
+        if key not in self._known:
+            built = build(config)
+            objective: Objective = built.model["objective"]
+            data: DataModule = data_module(config, built.tokenizer, objective)
+            self._known[key] = data.tokenizer, data.objective, next(iter(data.train_dataloader()))
+        return self._known[key]
+
+
+def meta_model(config: Mapping[str, Any], tokenizer: Tokenizer, objective: Objective) -> Model:
+    """The model of a configuration without its weights. Raises ValueError where it is refused."""
+    with torch.device("meta"):
+        arguments = build({"model": config["model"]}).model
+        return Model(tokenizer.spec, **{**arguments, "objective": objective})
+
+
+def _optimizer_words(settings: Settings, optimizer: Mapping[str, Any]) -> list[str]:
+    """Override words for AdamW in the place of Muon, which is for matrices, and not every backbone has any.
+
+    Nothing where the command names an optimizer.
+    """
+    named = any(word.lstrip("-").split("=")[0].split(".")[0] == "optimizer" for word in settings.overrides)
+    if optimizer["type"] != "Muon" or named or "optimizer" in settings.vary:
+        return []
+    rate = (optimizer["adamw"] or optimizer)["lr"]
+    return ["--optimizer=AdamW", f"--optimizer.lr={rate}"]
+
+
+def _backbone_words(config: Mapping[str, Any], name: str | None) -> list[str]:
+    """Override words that put a backbone in the place of a recipe's; in an encoder–decoder, of both."""
+    backbone = config["model"]["backbone"]
+    if name is None:
+        return []
+    if "encoder" not in backbone:
+        return [f"--model.backbone={name}"]
+    encoder = backbone["encoder"]
+    if name.lower() == encoder["type"].lower():
+        return []
+    sizes = {key: encoder[key] for key in ("dim", "depth") if key in encoder}
+    inner = {"type": name, **sizes, "causal": True}
+    decoder = {"type": "AttentionDecoder", "backbone": inner}
+    return [f"--model.backbone.encoder={name}", f"--model.backbone.decoder={json.dumps(decoder)}"]
+
+
+def keys_of(backbone: Mapping[str, Any], name: str, path: str = "model.backbone") -> list[str]:
+    """Dotted keys of that name in a backbone and, where it has none, in the backbones inside it."""
+    if name in backbone:
+        return [f"{path}.{name}"]
+    inner = ("encoder", "decoder", "backbone")
+    return [
+        found
+        for key in inner
+        if isinstance(backbone.get(key), Mapping)
+        for found in keys_of(backbone[key], name, f"{path}.{key}")
+    ]
+
+
+def value_at(config: Mapping[str, Any], key: str) -> Any:
+    """The value of a dotted key."""
+    value: Any = config
+    for part in key.split("."):
+        value = value[part]
+    return value
+
+
+def _size_words(widths: list[str], width: int, depths: list[str], depth: int | None) -> Iterator[str]:
+    yield from (f"--{key}={width}" for key in widths)
+    if depth is not None:
+        yield from (f"--{key}={depth}" for key in depths)

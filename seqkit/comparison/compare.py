@@ -1,0 +1,144 @@
+"""A comparison from its settings to its page: plan, run what is missing, gather, write."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from seqkit.comparison.candidates import candidates
+from seqkit.comparison.estimate import Estimate, estimate, minutes
+from seqkit.comparison.execute import execute
+from seqkit.comparison.ledger import FolderLedger, Ledger, SharedLedger, locked
+from seqkit.comparison.plan import Plan, slug_of
+from seqkit.comparison.results import gather, write_results
+from seqkit.comparison.scores import metric_of
+from seqkit.comparison.settings import Settings
+from seqkit.config import build
+from seqkit.errors import DataError, UsageError
+from seqkit.files import read_mapping, write_json
+
+SETTINGS = "comparison.json"
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A comparison that is ready to run: its plan, and what it is expected to take."""
+
+    settings: Settings
+    plan: Plan
+    estimates: dict[str, Estimate]
+
+
+def default_folder(settings: Settings, root: Path = Path("runs/compare"), *, shared: bool = False) -> Path:
+    """The same for the same settings, so that a repeated command goes on where the first was killed.
+
+    shared: True: results are in a database, and every worker has a folder of its own.
+    """
+    folder = root / f"{slug_of(Path(settings.recipe).with_suffix('').as_posix())}-{settings.digest}"
+    return folder / f"worker-{slug_of(platform.node())}-{os.getpid()}" if shared else folder
+
+
+def prepare(settings: Settings) -> Prepared:
+    """Build every candidate without training. Raises UsageError or DataError where one is refused."""
+    found = candidates(settings)
+    _set_threads(settings.threads or 1)
+    estimates = estimate(found)
+    objective = build(found[0].config).model["objective"]
+    tokenizers = {json.dumps(c.config["tokenizer"], sort_keys=True) for c in found}
+    metric = metric_of(objective)
+    per_byte = metric.name == "loss" and objective.causal and len(tokenizers) > 1
+    plan = Plan(
+        settings,
+        found,
+        {name: own.num_steps for name, own in estimates.items()},
+        metric="bits_per_byte" if per_byte else metric.name,
+        generates=bool(objective.generation_metrics()),
+    )
+    return Prepared(settings, plan, estimates)
+
+
+def _set_threads(number: int) -> None:
+    import torch
+
+    torch.set_num_threads(number)
+
+
+def run(prepared: Prepared, folder: Path, *, jobs: int = 1, storage: str | None = None) -> dict[str, Any]:
+    """Run the cells that have no result yet, write results and page into `folder`, and return the results.
+
+    jobs: cells at a time. storage: an SQLAlchemy URL that other processes and machines share; None: the folder alone.
+    Raises UsageError where the folder holds another comparison, or another process works on it.
+    """
+    if jobs < 1:
+        raise UsageError(f"--jobs is {jobs}; give 1 or more")
+    settings = prepared.settings
+    if storage is not None and settings.pretrain is not None:
+        raise UsageError("--pretrain hands weights from run to run, which --storage does not share; leave one out")
+    with locked(folder):
+        first = check_folder(folder, settings)
+        _remove_unfinished(folder)
+        started = time.monotonic()
+        ledger: Ledger = FolderLedger(folder / "cells")
+        if storage is not None:
+            ledger = SharedLedger(storage, f"{settings.recipe} {settings.digest}")
+        threads = settings.threads or max(1, (os.cpu_count() or 1) // jobs)
+        ended = execute(prepared.plan, ledger, folder, jobs=jobs, threads=threads, title=f"compare {settings.recipe}")
+        _remove_unfinished(folder)
+        spent = first["minutes"] + (time.monotonic() - started) / 60
+        write_json(folder / SETTINGS, {**first, "minutes": spent})
+        results = gather(prepared.plan, ended, started=first["started"], minutes=spent)
+        results["jobs"] = jobs
+        write_results(folder, results)
+    _write_page(folder)
+    return results
+
+
+def _remove_unfinished(folder: Path) -> None:
+    """Folders of runs whose process was killed."""
+    for unfinished in folder.glob("runs/*/.*"):
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _write_page(folder: Path) -> None:
+    from seqkit.report.comparison import write_comparison
+
+    write_comparison(folder)
+
+
+def check_folder(folder: Path, settings: Settings) -> dict[str, Any]:
+    """What the folder says of the comparison in it; it is written where there is none.
+
+    Raises UsageError where it holds another comparison, naming the first setting that differs.
+    """
+    path = folder / SETTINGS
+    asked = json.loads(json.dumps(asdict(settings)))
+    if not path.exists():
+        if any(entry.name != ".lock" for entry in folder.iterdir()):
+            raise UsageError(f"{folder} holds something else than a comparison; give another --out")
+        value = {"settings": asked, "started": datetime.now().isoformat(timespec="seconds"), "minutes": 0.0}
+        write_json(path, value)
+        return value
+    try:
+        known: Mapping[str, Any] = read_mapping(path, "settings", "started", "minutes")
+    except DataError as error:
+        raise UsageError(f"{error}; or give another --out") from error
+    for name, value in asked.items():
+        if known["settings"].get(name) != value:
+            was = known["settings"].get(name)
+            raise UsageError(f"{folder} holds a comparison with {name} {was}, not {value}; give another --out")
+    return dict(known)
+
+
+def remaining_minutes(prepared: Prepared, folder: Path, jobs: int) -> tuple[float, int]:
+    """Minutes expected, and how many cells have a result already."""
+    done = [] if not folder.exists() else list(FolderLedger(folder / "cells").results())
+    known = [key for key in done if key in prepared.plan.steps]
+    return minutes(prepared.settings, prepared.estimates, known, jobs), len(known)

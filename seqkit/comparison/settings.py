@@ -1,0 +1,166 @@
+"""What a comparison is asked to do, as plain data: the same settings are the same comparison."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import product
+from typing import Any, Literal, NamedTuple, get_args
+
+from seqkit.config.recipe import load_yaml
+from seqkit.errors import UsageError
+from seqkit.registry import components
+
+Match = Literal["parameters", "flops", "time", "none"]
+Pretrain = Literal["masked", "next"]
+
+LR_RATIO = 10**0.5
+"""Between neighbours of the grid of learning rates: two trials a decade."""
+
+DROPOUTS = (0.0, 0.1, 0.2, 0.3, 0.5)
+"""Tried in this order, as many as there are trials."""
+
+
+class Variant(NamedTuple):
+    """What a candidate has of its own: backbone and preset (None: the recipe's), width, further override words."""
+
+    name: str
+    backbone: str | None
+    preset: str | None
+    width: str | None
+    words: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Settings of a comparison.
+
+    recipe, preset, overrides: as of `seqkit fit`; overrides are words of the command line (`--data.limit`, `200`).
+    backbones, vary: what differs; every combination is a candidate. vary: values by dotted key; two keys are no
+    recipe's: `preset`, and `width`, of all backbones in the backbone. `model.backbone.position` takes positions that
+    are added to the embeddings, too (`Sinusoidal`), which are `model.position` in a recipe.
+    match: the budget that is made equal to the reference's, which is the first candidate. seeds: how many, 1, 2, ….
+    lr_trials, dropout_trials: runs on the validation split for each candidate. trial_share: of the training steps that
+    a trial takes. pretrain: also train on the same data without labels first. measure: speed and memory, too.
+    threads: of torch, in each process; None: the cores shared by the jobs.
+    Raises UsageError for values that mean nothing.
+    """
+
+    recipe: str
+    preset: str | None = None
+    overrides: list[str] = field(default_factory=list)
+    backbones: list[str] = field(default_factory=list)
+    vary: dict[str, list[str]] = field(default_factory=dict)
+    match: Match = "parameters"
+    seeds: int = 3
+    lr_trials: int = 5
+    dropout_trials: int = 0
+    trial_share: float = 0.25
+    pretrain: Pretrain | None = None
+    measure: bool = True
+    threads: int | None = None
+    plugins: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.match not in get_args(Match):
+            raise UsageError(f"--match is {self.match!r}; give {', '.join(get_args(Match))}")
+        if self.pretrain is not None and self.pretrain not in get_args(Pretrain):
+            raise UsageError(f"--pretrain is {self.pretrain!r}; give masked or next")
+        for name, least in (("seeds", 1), ("lr_trials", 1), ("dropout_trials", 0)):
+            if getattr(self, name) < least:
+                option = name.replace("_", "-")
+                raise UsageError(f"--{option} is {getattr(self, name)}; give {least} or more")
+        if self.dropout_trials > len(DROPOUTS):
+            raise UsageError(f"--dropout-trials is {self.dropout_trials}; give at most {len(DROPOUTS)}: {DROPOUTS}")
+        if not 0 < self.trial_share <= 1:
+            raise UsageError(f"--trial-share is {self.trial_share}; give a share of the steps, above 0 and up to 1")
+        twice = sorted({name for name in self.backbones if self.backbones.count(name) > 1})
+        if twice:
+            raise UsageError(f"--backbones names {twice[0]} twice; a comparison with itself says nothing")
+        if len(self.variants()) < 2:
+            raise UsageError(
+                "there is one candidate only; give several, such as --backbones Transformer,LSTM or "
+                "--vary model.position=Sinusoidal,Learned"
+            )
+
+    def variants(self) -> list[Variant]:
+        """What every candidate has of its own, the reference first."""
+        axes: list[list[tuple[str, str | None]]] = [[(name, name) for name in self.backbones] or [("", None)]]
+        axes += [[(f"{key}={value}", value) for value in values] for key, values in self.vary.items()]
+        found = []
+        for chosen in product(*axes):
+            words, preset, width = [], self.preset, None
+            for key, (_, value) in zip(self.vary, chosen[1:]):
+                if key == "preset":
+                    preset = None if value in (None, "", "none") else value
+                elif key == "width":
+                    width = value
+                elif key == "model.backbone.position" and value in components("position"):
+                    words += [f"--{key}=null", f"--model.position={value}"]
+                else:
+                    words += [f"--{key}={value}"]
+            name = ", ".join(_short(label) for label, _ in chosen if label)
+            found.append(Variant(name, chosen[0][1], preset, width, words))
+        return found
+
+    @property
+    def digest(self) -> str:
+        """Names the comparison: eight digits of the SHA-256 of all that decides its results."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:8]
+
+    def command(self) -> str:
+        """The command line that repeats this comparison."""
+        words = ["seqkit", "compare", self.recipe]
+        words += [] if self.preset is None else ["--preset", self.preset]
+        words += ["--backbones", ",".join(self.backbones)] if self.backbones else []
+        for key, values in self.vary.items():
+            words += ["--vary", f"{key}={','.join(values)}"]
+        defaults = {name: f.default for name, f in self.__dataclass_fields__.items()}
+        for name in ("match", "seeds", "lr_trials", "dropout_trials", "trial_share", "pretrain", "threads"):
+            if getattr(self, name) != defaults[name]:
+                words += [f"--{name.replace('_', '-')}", str(getattr(self, name))]
+        words += [] if self.measure else ["--no-measure"]
+        for plugin in self.plugins:
+            words += ["--plugin", plugin]
+        return shlex.join([*words, *self.overrides])
+
+
+def read_vary(words: Sequence[str]) -> dict[str, list[str]]:
+    """`key=a,b` of the command line as values by key; commas inside brackets do not part values.
+
+    Raises UsageError where there is no key, or fewer than two values.
+    """
+    found: dict[str, list[str]] = {}
+    for word in words:
+        key, _, rest = word.partition("=")
+        values = _parted(rest)
+        if not key or len(values) < 2:
+            raise UsageError(f"--vary is {word!r}; give a key and two values or more: --vary tokenizer=Characters,BPE")
+        if key in found:
+            raise UsageError(f"--vary names {key} twice; give all its values at once")
+        found[key] = values
+    return found
+
+
+def _parted(text: str) -> list[str]:
+    values, depth = [""], 0
+    for letter in text:
+        depth += (letter in "[{") - (letter in "]}")
+        if letter == "," and depth == 0:
+            values.append("")
+        else:
+            values[-1] += letter
+    return [value.strip() for value in values if value.strip()]
+
+
+def _short(label: str) -> str:
+    """`model.backbone.position=Rotary` as `position=Rotary`; a component in braces by its type."""
+    key, is_pair, value = label.rpartition("=") if "{" not in label else label.partition("=")
+    if not is_pair:
+        return label
+    written: Any = load_yaml(value) if value.startswith("{") else value
+    shown = written.get("type", value) if isinstance(written, dict) else value
+    return f"{key.rpartition('.')[2]}={shown}"

@@ -1,0 +1,247 @@
+"""What was not matched between candidates: every finding is a sentence in the report, and there is always one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from seqkit.comparison.candidates import TOLERANCE
+from seqkit.config.recipe import load_yaml
+from seqkit.report.learning_rates import edge_remarks
+from seqkit.report.ranking import ranked
+
+HANDLED = ("trainer.max_steps", "trainer.max_epochs")
+"""Keys whose effect is reported under its own name."""
+
+EXPECTED = ("trainer.val_check_interval", "trainer.check_val_every_n_epoch", "model.adjacency")
+"""Keys that the comparison itself sets."""
+
+Finding = dict[str, str]
+"""kind: "warning" (a hostile reviewer would not sign) or "note"; what; text."""
+
+MUCH = 0.1
+"""A share above which a difference in time or work is worth a sentence of its own."""
+
+
+def unmatched(results: Mapping[str, Any]) -> list[Finding]:
+    """Findings about the results of a comparison (`results.json`), warnings first."""
+    rows = [row for row in results["candidates"] if finished(row)]
+    found = [
+        *_sizes(results, rows),
+        *_steps(results, rows),
+        *_tuning(results, rows),
+        *_seeds(rows),
+        *_data(results, rows),
+        *_surroundings(rows),
+        *_configurations(results, rows),
+        *_always(results),
+    ]
+    return sorted(found, key=lambda finding: finding["kind"] != "warning")
+
+
+def finished(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The runs of a candidate that have a value."""
+    return [run for run in row["runs"] if run["value"] is not None]
+
+
+def _warning(what: str, text: str) -> Finding:
+    return {"kind": "warning", "what": what, "text": text}
+
+
+def _note(what: str, text: str) -> Finding:
+    return {"kind": "note", "what": what, "text": text}
+
+
+def _listed(values: Mapping[str, Any]) -> str:
+    return "; ".join(f"{name}: {value}" for name, value in values.items())
+
+
+def _gap(values: Sequence[float]) -> float:
+    """(largest - smallest) / smallest; 0 where there is nothing to compare."""
+    return max(values) / min(values) - 1 if len(values) > 1 and min(values) > 0 else 0.0
+
+
+def _sizes(results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[Finding]:
+    match = results["match"]
+    for key, what in (("parameters", "parameters"), ("training_flops", "FLOPs of a training step")):
+        values = {row["name"]: row[key] for row in rows if row[key]}
+        gap = _gap(list(values.values()))
+        if gap <= TOLERANCE:
+            continue
+        shown = _listed({name: f"{value:,}" for name, value in values.items()})
+        matched = match == ("parameters" if key == "parameters" else "flops")
+        asked = match in ("flops", "time") if key == "parameters" else True
+        text = f"they differ by up to {gap:.0%} ({shown})"
+        yield _note(what, text) if asked and not matched else _warning(what, text)
+    for key in ("width", "depth"):
+        values = {row["name"]: row[key] for row in rows if row[key]}
+        if len(set(values.values())) > 1:
+            yield _note(key, _listed(values))
+
+
+def _steps(results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[Finding]:
+    by_time = results["match"] == "time"
+    for key, what in (("steps", "training steps"), ("tokens", "training tokens")):
+        values = {row["name"]: _mean([run[key] for run in finished(row)]) for row in rows}
+        if _gap(list(values.values())) > (0 if key == "steps" else 0.01):
+            text = _listed({name: f"{value:,.0f}" for name, value in values.items()})
+            yield _note(what, f"{text}; training time was matched instead") if by_time else _warning(what, text)
+    times = {row["name"]: _mean([run["seconds"] for run in finished(row)]) for row in rows}
+    if _gap(list(times.values())) > MUCH:
+        text = _listed({name: f"{value:.0f} s" for name, value in times.items()})
+        yield (_warning if by_time else _note)("training time", f"{text} (mean over seeds, validation included)")
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _tuning(results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[Finding]:
+    tuning = results["tuning"]
+    counts = {row["name"]: sum(trial["loss"] is not None for trial in row["trials"]) for row in rows}
+    rates = {row["name"]: _rate(row) for row in rows}
+    if tuning is None:
+        shown = _listed({name: f"{value:g}" for name, value in rates.items() if value is not None})
+        yield _warning("tuning", f"how the settings of these runs were found is not recorded (learning rates: {shown})")
+        return
+    if len(set(counts.values())) > 1:
+        yield _warning("tuning trials", f"not all had as many that ended: {_listed(counts)}")
+    if tuning["split"] == "test":
+        yield _warning("tuning split", "the learning rates were chosen on the test split, so the results are too good")
+    if tuning["lr_trials"] == 1:
+        shown = _listed({name: f"{value:g}" for name, value in rates.items() if value is not None})
+        yield _warning("learning rate", f"it was not tuned; each has the recipe's ({shown})")
+    for remark in edge_remarks([row for group in ranked(results) for row in group.rows]):
+        yield _warning("tuning", remark)
+    if tuning["fraction_of_steps"] < 1:
+        text = f"trials took {tuning['fraction_of_steps']:.0%} of the steps of a whole run, alike for all"
+        yield _note("length of trials", f"{text}; the best rate of a short run may not be that of a long one")
+    if not tuning["dropout_trials"]:
+        yield _note("dropout", "it was not tuned; each has the recipe's, where it has any")
+    yield _note(
+        "other settings",
+        "weight decay, warm-up, schedule, clipping and batch size are the recipe's and were not tuned; the recipe's "
+        f"author chose them for {results['reference']}",
+    )
+
+
+def _rate(row: Mapping[str, Any]) -> float | None:
+    rate = load_yaml(row["config"])["optimizer"].get("lr")
+    return rate if isinstance(rate, int | float) else None
+
+
+def _seeds(rows: Sequence[Any]) -> Iterator[Finding]:
+    seeds = {row["name"]: sorted(run["seed"] for run in finished(row)) for row in rows}
+    if len({tuple(one) for one in seeds.values()}) > 1:
+        yield _warning("seeds", f"not all have the same: {_listed(seeds)}")
+    few = [name for name, one in seeds.items() if len(one) == 1]
+    if few:
+        text = f"{', '.join(few)}: one seed only, so nothing is known of the spread between runs"
+        yield _warning("seeds", f"{text}; the interval covers the choice of test examples alone")
+    elif max(map(len, seeds.values()), default=0) < 10:
+        yield _note("seeds", "so few are a rough measure of spread; intervals over them are too narrow, if anything")
+
+
+def _data(results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[Finding]:
+    tokenizers = {row["name"]: load_yaml(row["config"])["tokenizer"] for row in rows}
+    same_tokens = len({str(one) for one in tokenizers.values()}) <= 1
+    for split in ("training", "validation", "test"):
+        digests = {
+            row["name"]: {run["data_sha256"].get(split) for run in finished(row) if run["data_sha256"].get(split)}
+            for row in rows
+        }
+        different = len(set().union(*digests.values())) > 1 if digests else False
+        if different and same_tokens:
+            shown = _listed({name: ", ".join(sorted(d[:8] for d in each)) for name, each in digests.items()})
+            yield _warning(f"{split} data", f"the {split} split is not the same (SHA-256 {shown})")
+        elif different and split == "training":
+            yield _note("tokens", "the tokenizers differ, so it was not checked that the splits are the same text")
+    for row in rows:
+        for run in finished(row)[:1]:
+            own = run["data_sha256"]
+            if own.get("test") and own.get("test") in (own.get("validation"), own.get("training")):
+                yield _warning(
+                    "tuning split", f"{row['name']}: the test split is the same as the validation or training split"
+                )
+    limited = {row["name"]: limit for row in rows if (limit := load_yaml(row["config"])["data"].get("limit"))}
+    if limited:
+        yield _warning(
+            "limit", f"at most {max(limited.values()):,} samples of each split were used, not the whole data"
+        )
+    if results["tuning"] is not None:
+        fractions = {load_yaml(row["config"])["data"]["valid_fraction"] for row in rows}
+        yield _note(
+            "validation split",
+            f"the learning rates were chosen on validation data; where the data has none of its own, on "
+            f"{max(fractions):.0%} of the training split, on which nothing was trained",
+        )
+
+
+def _surroundings(rows: Sequence[Any]) -> Iterator[Finding]:
+    for key, what in (("versions", "library versions"), ("machine", "machine")):
+        seen: dict[str, dict[str, set[str]]] = {}
+        for row in rows:
+            for run in finished(row):
+                for name, value in (run.get(key) or {}).items():
+                    seen.setdefault(name, {}).setdefault(str(value), set()).add(row["name"])
+        for name, values in seen.items():
+            if len(values) > 1:
+                shown = "; ".join(f"{value}: {', '.join(sorted(names))}" for value, names in sorted(values.items()))
+                yield _warning(what, f"{name} was not the same ({shown})")
+
+
+def _configurations(results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[Finding]:
+    flat = {row["name"]: dict(_flat(load_yaml(row["config"]))) for row in rows}
+    varied = tuple(results.get("varied", ()))
+    types = {config.get("model.backbone.type") for config in flat.values()}
+    own = ["seed", "recipe", *varied, *(["model.backbone"] if len(types) > 1 else [])]
+    for row in rows:
+        for note in row.get("notes", []):
+            yield _warning(row["name"], note)
+    for key in dict.fromkeys(key for config in flat.values() for key in config):
+        if any(key == prefix or key.startswith(f"{prefix}.") for prefix in own) or key in HANDLED:
+            continue
+        if key.startswith("optimizer.") and key.endswith("lr"):  # tuned, or said under "tuning"
+            continue
+        values = {name: config.get(key) for name, config in flat.items()}
+        if len({str(value) for value in values.values()}) > 1:
+            yield (_note if key in EXPECTED else _warning)(key, _listed(values))
+    if rows and varied and "optimizer" not in varied:
+        name, usual = next(iter(flat.values())).get("optimizer.type"), results.get("recipe_optimizer")
+        instead = f"; the recipe's is {usual}, with which {results['reference']} may do better" if usual != name else ""
+        yield _note("optimizer", f"one for all, {name}, whichever would suit each best{instead}")
+    positions = {name: _position(config) for name, config in flat.items()}
+    if len(set(positions.values())) > 1:
+        yield _note("positions inside the backbone", _listed(positions))
+    decoders = {name: config.get("model.backbone.decoder.type") for name, config in flat.items()}
+    if len(set(decoders.values())) > 1:
+        yield _note(
+            "decoder",
+            "a Transformer attends to the source in every layer, the others once, above their last (AttentionDecoder): "
+            + _listed(decoders),
+        )
+
+
+def _position(config: Mapping[str, Any]) -> str:
+    found = config.get("model.backbone.position.type", config.get("model.backbone.encoder.position.type"))
+    return str(found or "none")
+
+
+def _always(results: Mapping[str, Any]) -> Iterator[Finding]:
+    yield _note(
+        "implementation",
+        "speed is that of these implementations on this machine; recurrent layers run in torch's own kernels, scans "
+        "and attention in others, and on another processor or accelerator the order may differ",
+    )
+    yield _note(
+        "effort",
+        f"the recipe was developed with {results['reference']}; the others have had the trials above and nothing more",
+    )
+
+
+def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _flat(inner, f"{path}.{key}".lstrip("."))
+    else:
+        yield path, value

@@ -1,0 +1,292 @@
+"""The page of `seqkit compare` and of `seqkit scale`, from results.json alone: nothing is trained or loaded again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from seqkit.errors import DataError
+from seqkit.files import read_mapping
+from seqkit.report.candidate_figures import Line, Spread, lines, mean_line, pair_line, spreads
+from seqkit.report.figures import svg
+from seqkit.report.learning_rates import edge_remarks, rate_lines, trial_table
+from seqkit.report.numbers import DASH, Metric, compact, count, finite, percent, plain, times
+from seqkit.report.ranking import (
+    Group,
+    Row,
+    comparison_table,
+    difference_lines,
+    difference_of,
+    labels,
+    ranked,
+    ranking_sentences,
+)
+from seqkit.report.scaling import scaling_sections
+from seqkit.report.templates import write_page
+
+__all__ = ["comparison_table", "write_comparison"]
+
+KEYS = {
+    "comparison": ("title", "answer", "metric", "candidates", "differences"),
+    "scaling": ("title", "answer", "fits"),
+}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure as the page shows it. alt: what it shows, in words."""
+
+    svg: str
+    alt: str
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of the matrix of differences. lines: the difference and its interval. better: "row", "column" or ""."""
+
+    lines: Sequence[str]
+    better: str = ""
+
+
+@dataclass
+class Differences:
+    """Row minus column, for all pairs. pairs: what was paired."""
+
+    rows: list[Row]
+    cells: list[list[Cell]]
+    pairs: list[str] = field(default_factory=list)
+
+
+def write_comparison(folder: Path) -> Path:
+    """Write `report.html` beside `results.json` of a comparison or of a scaling study, whole or not at all.
+
+    Returns the path of the page. Raises DataError where results.json is missing, damaged or of another kind.
+    """
+    path = folder / "results.json"
+    results = finite(read_mapping(path, "kind"))
+    kind = results["kind"]
+    if kind not in KEYS:
+        raise DataError(f"{path} has the kind {plain(kind)!r}; give a folder of `seqkit compare` or `seqkit scale`")
+    read_mapping(path, *KEYS[kind])
+    sections = _comparison_sections(results) if kind == "comparison" else scaling_sections(results)
+    return write_page(
+        f"{kind}.html",
+        folder / "report.html",
+        title=results["title"],
+        subtitle=_subtitle(results),
+        results=results,
+        warnings=[entry for entry in results.get("unmatched") or [] if entry["kind"] == "warning"],
+        notes=[entry for entry in results.get("unmatched") or [] if entry["kind"] != "warning"],
+        overrides=_overrides(results.get("overrides")),
+        **sections,
+    )
+
+
+def _comparison_sections(results: Mapping[str, Any]) -> dict[str, Any]:
+    """What the template of a comparison shows, beside the results themselves."""
+    metric, groups = Metric.of(results), ranked(results)
+    rows = [row for group in groups for row in group.rows]
+    return {
+        "metric": metric,
+        "groups": groups,
+        "rows": rows,
+        "sound": [row for row in rows if not row.error],
+        "rankings": ranking_sentences(groups),
+        "chosen_keys": _titles(key for row in rows for key in row.result.get("chosen") or {}),
+        "values": _values(groups, metric),
+        "curves": _curves(rows),
+        "costs": _costs(rows),
+        "gradients": _gradients(rows),
+        "lengths": _lengths(rows, metric),
+        "differences": _differences(results, rows, metric),
+        "matched": _matched(results, rows),
+        "tuning": _tuning(results),
+        "trials": trial_table(rows),
+        "edges": edge_remarks(rows),
+        "rates": _rates(rows),
+        "difference_lines": lambda row: difference_lines(row, metric),
+        "count": count,
+        "compact": compact,
+        "percent": percent,
+        "plain": plain,
+        "times": times,
+    }
+
+
+def _titles(keys: Iterable[str]) -> dict[str, str]:
+    """Chosen keys with the titles of their columns: the last word of a key, or more of it where two end alike."""
+    known = list(dict.fromkeys(keys))
+    last = [key.rpartition(".")[2] for key in known]
+    return {
+        key: ("learning rate" if word == "lr" else word) if last.count(word) == 1 else key.removeprefix("optimizer.")
+        for key, word in zip(known, last)
+    }
+
+
+def _overrides(overrides: Mapping[str, Any] | Sequence[str] | None) -> str:
+    """What the command line set, in one line: data.limit=200, or the words themselves where they are a list."""
+    if isinstance(overrides, Mapping):
+        return " ".join(f"{name}={plain(value)}" for name, value in overrides.items())
+    return " ".join(overrides or ())
+
+
+def _subtitle(results: Mapping[str, Any]) -> str:
+    """Where and when, in one line."""
+    seeds, minutes = results.get("seeds") or [], results.get("minutes")
+    parts = [
+        f"seqkit {(results.get('versions') or {}).get('seqkit', '')}".strip(),
+        results.get("recipe"),
+        f"preset {results['preset']}" if results.get("preset") else None,
+        _number_of(len(seeds), "seed") if seeds else None,
+        f"{count(results['num_test'])} test examples" if results.get("num_test") else None,
+        _moment(results.get("started")),
+        f"{minutes:.1f} minutes" if minutes is not None else None,
+    ]
+    return " · ".join(part for part in parts if part)
+
+
+def _moment(started: str | None) -> str | None:
+    try:
+        return datetime.fromisoformat(started).strftime("%Y-%m-%d %H:%M") if started else None
+    except ValueError:
+        return started
+
+
+def _values(groups: Sequence[Group], metric: Metric) -> Figure | None:
+    rows = [row for group in groups for row in group.rows]
+    shown = []
+    for group in groups:
+        shown += [Spread(group.title)] if len(groups) > 1 else []
+        shown += [_spread(row) for row in group.rows]
+    if not shown:
+        return None
+    means = (f"{row.label} {metric.number(row.result.get('mean'))}" for row in rows if row.rank)
+    alt = f"{metric.title} of each candidate, seed by seed, with mean and interval: {', '.join(means) or 'no values'}"
+    return Figure(svg(spreads(shown, metric)), alt)
+
+
+def _spread(row: Row) -> Spread:
+    values = [run["value"] for run in row.result.get("runs") or [] if run.get("value") is not None]
+    interval = row.result.get("interval")
+    interval = None if interval is None or None in interval else interval
+    return Spread(row.own_name, row.mark, values, row.result.get("mean"), interval)
+
+
+AXES = (("tokens", "training tokens"), ("seconds", "seconds of training"), ("flops", "training FLOPs"))
+LOSSES = (("train_loss", "training loss"), ("valid_loss", "validation loss"))
+
+
+def _curves(rows: Sequence[Row]) -> list[Figure]:
+    """Training and validation loss against tokens, time and FLOPs, where they are known."""
+    figures = []
+    for y, ylabel in LOSSES:
+        for x, xlabel in AXES:
+            drawn = [mean_line(row.mark, row.result.get("runs") or [], x, y) for row in rows]
+            figures += _figure(
+                drawn, xlabel, ylabel, f"{ylabel} against {xlabel}, mean over seeds, one line a candidate"
+            )
+    return figures
+
+
+def _costs(rows: Sequence[Row]) -> list[Figure]:
+    """Step time and memory against length, latency against context."""
+    figures = []
+    for key, scale, xlabel, ylabel in (
+        ("seconds_by_length", 1e3, "tokens in an example", "training step (ms)"),
+        ("latency_by_context", 1e3, "tokens of context", "latency per token (ms)"),
+        ("memory_by_length", 1.0, "tokens in an example", "peak memory (bytes)"),
+    ):
+        drawn = [pair_line(row.mark, (row.result.get("cost") or {}).get(key), scale) for row in rows]
+        figures += _figure(drawn, xlabel, ylabel, f"{ylabel} against {xlabel}, one line a candidate")
+    return figures
+
+
+def _gradients(rows: Sequence[Row]) -> Figure | None:
+    drawn = [pair_line(row.mark, row.result.get("gradient_flow")) for row in rows]
+    xlabel, ylabel = "distance T − t (tokens)", "|∂h_T/∂h_t|"
+    alt = "norm of the gradient of the last hidden state against the distance to an earlier one, one line a candidate"
+    found = _figure(drawn, xlabel, ylabel, alt, log_x=False, log_y=True, width=4.6)
+    return found[0] if found else None
+
+
+def _lengths(rows: Sequence[Row], metric: Metric) -> Figure | None:
+    """The metric against the number of tokens of a test example."""
+    drawn: list[Line | None] = []
+    for row in rows:
+        points = sorted(
+            (p for p in row.result.get("by_length") or [] if p["value"] is not None), key=lambda p: p["tokens"]
+        )
+        y = [metric.shown(point["value"]) for point in points]
+        bounds = [point.get("interval") for point in points]
+        low = high = None
+        if all(b is not None and None not in b for b in bounds):
+            low, high = ([metric.shown(b[side]) for b in bounds] for side in (0, 1))
+        drawn.append(Line(row.mark, [point["tokens"] for point in points], y, low, high) if points else None)
+    alt = f"{metric.title} against the number of tokens of a test example, one line a candidate"
+    found = _figure(drawn, "tokens in a test example", metric.title, alt, log_y=False, bars=True, width=4.6)
+    return found[0] if found else None
+
+
+def _rates(rows: Sequence[Row]) -> Figure | None:
+    alt = "validation loss against the learning rate that was tried, one line a candidate, the chosen one ringed"
+    found = _figure(rate_lines(rows), "learning rate", "validation loss of the trial", alt, width=4.6)
+    return found[0] if found else None
+
+
+def _figure(drawn: Sequence[Line | None], xlabel: str, ylabel: str, alt: str, **options: Any) -> list[Figure]:
+    """One figure of the lines that there are; none where there are no lines."""
+    known = [line for line in drawn if line is not None]
+    return [Figure(svg(lines(known, xlabel=xlabel, ylabel=ylabel, **options)), alt)] if known else []
+
+
+def _differences(results: Mapping[str, Any], rows: Sequence[Row], metric: Metric) -> Differences | None:
+    """All pairs as a matrix, of the candidates that have a difference to any other."""
+    if not results["differences"]:
+        return None
+    known = labels(results)
+    paired = {known.get(entry[side], entry[side]) for entry in results["differences"] for side in ("a", "b")}
+    chosen = [row for row in rows if row.label in paired]
+    cells = [[_cell(results, a, b, metric) for b in chosen] for a in chosen]
+    pairs = list(dict.fromkeys(entry["pairs"] for entry in results["differences"] if entry.get("pairs")))
+    return Differences(chosen, cells, pairs)
+
+
+def _cell(results: Mapping[str, Any], a: Row, b: Row, metric: Metric) -> Cell:
+    entry = None if a is b else difference_of(results, a.label, b.label)
+    if entry is None:
+        return Cell([] if a is b else [DASH])
+    better = labels(results).get(entry.get("better") or "")
+    written = [metric.signed(entry["difference"]), metric.interval(entry["interval"], signed=True)]
+    return Cell([line for line in written if line], {a.label: "row", b.label: "column"}.get(better or "", ""))
+
+
+def _matched(results: Mapping[str, Any], rows: Sequence[Row]) -> str:
+    """What was held equal between candidates, in a sentence."""
+    match = results.get("match")
+    if not match or match == "none":
+        return "No budget was matched: candidates have the sizes of their own configurations."
+    what = {"parameters": "Parameters", "flops": "FLOPs of a training step", "time": "Training time"}.get(match, match)
+    gaps = [gap for row in rows if (gap := row.result.get("budget_gap")) is not None]
+    widest = f"; the widest gap is {percent(max(gaps, key=abs))}" if gaps else ""
+    reference = f" to those of {results['reference']}" if results.get("reference") else ""
+    return f"{what} were matched{reference}{widest}."
+
+
+def _tuning(results: Mapping[str, Any]) -> str:
+    """How learning rates were chosen, in a sentence; empty where nothing was."""
+    tuning = results.get("tuning") or {}
+    rates, dropouts = tuning.get("lr_trials") or 0, tuning.get("dropout_trials") or 0
+    if not rates and not dropouts:
+        return "Nothing was tuned: every candidate has the learning rate of its configuration."
+    tried = [_number_of(n, what) for n, what in ((rates, "learning rate"), (dropouts, "dropout rate")) if n]
+    share, split = tuning.get("fraction_of_steps"), tuning.get("split")
+    steps = f", each for {100 * share:.0f} % of the steps" if share is not None else ""
+    where = f", and chosen by the loss on the {split} split" if split else ""
+    return f"For each candidate {' and '.join(tried)} were tried{steps}{where}."
+
+
+def _number_of(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

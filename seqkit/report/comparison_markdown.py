@@ -1,0 +1,125 @@
+"""A comparison as Markdown: for a page of documentation, a pull request, a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from seqkit.report.learning_rates import trial_table
+from seqkit.report.numbers import DASH, Metric, compact, count, percent, plain, times
+from seqkit.report.ranking import Row, difference_lines, ranked, ranking_sentences, value_lines
+
+
+def comparison_markdown(results: Mapping[str, Any]) -> str:
+    """The content of results.json as Markdown: the answer, the table, what was not matched, how to repeat it."""
+    metric, groups = Metric.of(results), ranked(results)
+    rows = [row for group in groups for row in group.rows]
+    machine = results.get("machine") or {}
+    parts = [
+        f"# {_text(results['title'])}",
+        f"**{_text(results['answer'])}**",
+        *(_text(sentence) for sentence in results["answers"]),
+        f"```console\n$ {results['command']}\n```",
+        f"{results['started'][:10]}, {results['minutes']:.0f} minutes on {machine.get('cpu', 'an unknown processor')}, "
+        f"{machine.get('threads', DASH)} thread(s) a run; torch {results['versions'].get('torch', DASH)}. "
+        f"{len(results['seeds'])} seeds, {count(results['num_test'])} test examples.",
+        _table(_columns(results, metric), [list(_cells(row, metric)) for row in rows]),
+        *ranking_sentences(groups),
+        "Intervals hold 95 % of paired bootstrap resamples of seeds and test examples; tokens/s are of training, "
+        "measured side by side in processor time.",
+        *_differences(results, metric),
+        *_lengths(rows, metric),
+        "## What was not matched",
+        "\n".join(f"* {_finding(finding)}" for finding in results["unmatched"]),
+        *_trials(rows),
+        *_failures(results),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _columns(results: Mapping[str, Any], metric: Metric) -> list[str]:
+    unit = f" ({metric.difference_unit})" if metric.difference_unit else ""
+    reference = f"to {_text(results['reference'])}{unit}"
+    return [
+        "",
+        "candidate",
+        "parameters",
+        "budget",
+        "FLOPs a step",
+        metric.title,
+        reference,
+        "learning rate",
+        "tokens/s",
+    ]
+
+
+def _cells(row: Row, metric: Metric) -> Iterator[str]:
+    result = row.result
+    yield str(row.rank or DASH)
+    yield _text(row.label)
+    yield count(result.get("parameters"))
+    yield percent(result.get("budget_gap"))
+    yield compact(result.get("training_flops"))
+    yield f"failed: {_text(row.error)}" if row.error else " ".join(value_lines(row, metric))
+    yield " ".join(difference_lines(row, metric)) or DASH
+    yield plain((result.get("chosen") or {}).get("optimizer.lr"))
+    cost = result.get("cost")
+    yield f"{compact(cost['tokens_per_second'])} ({times(row.speed)})" if cost else DASH
+
+
+def _differences(results: Mapping[str, Any], metric: Metric) -> Iterator[str]:
+    lines = []
+    for entry in results["differences"]:
+        shown = f"{metric.signed(entry['difference'])} {metric.interval(entry['interval'], signed=True)}"
+        lines.append([_text(entry["a"]), _text(entry["b"]), shown, _text(entry["better"] or "not told apart")])
+    if len(lines) > 1:
+        yield "## Every pair"
+        yield _table(["a", "b", f"a − b ({metric.difference_unit or metric.label})", "better"], lines)
+
+
+def _lengths(rows: Sequence[Row], metric: Metric) -> Iterator[str]:
+    known = [row for row in rows if row.result.get("by_length")]
+    if not known:
+        return
+    yield "## By number of tokens"
+    lengths = [point["tokens"] for point in known[0].result["by_length"]]
+    table = [[_text(row.label), *(metric.number(point["value"]) for point in row.result["by_length"])] for row in known]
+    yield _table([f"{metric.title} at", *map(count, lengths)], table)
+
+
+def _trials(rows: Sequence[Row]) -> Iterator[str]:
+    table = trial_table(rows)
+    if table is None:
+        return
+    yield "## What was tried"
+    yield f"Validation loss by {', '.join(table.keys)}; the chosen one is bold."
+    yield _table(
+        ["", *table.columns],
+        [
+            [_text(row.label), *(f"**{trial.text}**" if trial.is_chosen else trial.text for trial in trials)]
+            for row, trials in table.rows
+        ],
+    )
+
+
+def _failures(results: Mapping[str, Any]) -> Iterator[str]:
+    if results["failures"]:
+        yield "## Failures"
+        yield "\n".join(f"* {_text(failure['what'])}: {_text(failure['error'])}" for failure in results["failures"])
+
+
+def _finding(finding: Mapping[str, str]) -> str:
+    what = f"**{_text(finding['what'])}**" if finding["kind"] == "warning" else _text(finding["what"])
+    return f"{what}: {_text(finding['text'])}"
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _text(words: str) -> str:
+    """Words that mean nothing to Markdown."""
+    for mark in "\\`*_[]<>|#":
+        words = words.replace(mark, f"\\{mark}")
+    return " ".join(words.split())

@@ -1,0 +1,117 @@
+"""Numbers as text. None, NaN and infinity are a dash, whatever the number measures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+DASH = "–"
+MINUS = "−"
+
+
+def finite(value: Any) -> Any:
+    """Plain data with None for every number that is NaN or infinite."""
+    if isinstance(value, Mapping):
+        return {key: finite(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def count(value: float | None) -> str:
+    """A whole number with its thousands apart: 203,914."""
+    return DASH if value is None else f"{round(value):,}"
+
+
+def compact(value: float | None) -> str:
+    """Three digits and a decimal prefix from a thousand on: 0.012, 81.2k, 1.2G."""
+    if value is None:
+        return DASH
+    size, prefix = abs(value), ""
+    for power, name in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if size >= 0.9995 * power:  # 999,950 is 1M, not 1000k
+            value, prefix = value / power, name
+            break
+    return f"{value:.3g}{prefix}".replace("-", MINUS, 1 if value < 0 else 0)
+
+
+def significant(value: float | None) -> str:
+    """Four significant digits: 0.5104."""
+    return DASH if value is None else f"{value:#.4g}".rstrip(".").replace("-", MINUS, 1 if value < 0 else 0)
+
+
+def plain(value: Any) -> str:
+    """A value of a configuration, numbers by their shortest text: 0.003, 1e-05, true."""
+    if value is None:
+        return DASH
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def percent(value: float | None) -> str:
+    """A signed share in percent with one decimal: +0.4 %."""
+    return DASH if value is None else f"{_signed(100 * value, 1)} %"
+
+
+def times(value: float | None) -> str:
+    """A ratio: 1.30 ×."""
+    return DASH if value is None else f"{value:.3g} ×" if value >= 10 else f"{value:.2f} ×"
+
+
+class Metric(NamedTuple):
+    """The metric that candidates are compared by. shown value = raw value * scale, with that many digits."""
+
+    label: str
+    unit: str
+    scale: float
+    digits: int
+    higher_is_better: bool
+
+    @classmethod
+    def of(cls, results: Mapping[str, Any]) -> Metric:
+        """The metric of a comparison's results."""
+        return cls(**{name: results["metric"][name] for name in cls._fields})
+
+    @property
+    def title(self) -> str:
+        """Label and unit: test accuracy (%)."""
+        return f"{self.label} ({self.unit})" if self.unit else self.label
+
+    @property
+    def difference_unit(self) -> str:
+        """The unit of a difference: points of percentages, else the metric's own; it may be empty."""
+        return "points" if self.unit == "%" else self.unit
+
+    def shown(self, value: float) -> float:
+        """A raw value as it is shown."""
+        return value * self.scale
+
+    def number(self, value: float | None) -> str:
+        """98.10"""
+        return DASH if value is None else _unsigned(self.shown(value), self.digits)
+
+    def signed(self, value: float | None) -> str:
+        """+0.80"""
+        return DASH if value is None else _signed(self.shown(value), self.digits)
+
+    def mean(self, mean: float | None, std: float | None) -> str:
+        """98.10 ± 0.20, without a spread where there is none."""
+        return self.number(mean) if mean is None or std is None else f"{self.number(mean)} ± {self.number(std)}"
+
+    def interval(self, bounds: Sequence[float | None] | None, *, signed: bool = False) -> str:
+        """[97.70, 98.50]; empty where a bound is unknown."""
+        if bounds is None or None in bounds:
+            return ""
+        return f"[{', '.join((self.signed if signed else self.number)(bound) for bound in bounds)}]"
+
+
+def _unsigned(value: float, digits: int) -> str:
+    text = f"{value:.{digits}f}"
+    return text.replace("-", MINUS) if float(text) else text.lstrip("-")
+
+
+def _signed(value: float, digits: int) -> str:
+    text = _unsigned(value, digits)
+    return f"+{text}" if float(text.replace(MINUS, "-")) > 0 else text

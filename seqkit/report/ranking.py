@@ -1,0 +1,215 @@
+"""Candidates of a comparison, ranked: what the page and the terminal show of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from seqkit.report.candidate_figures import Mark
+from seqkit.report.numbers import DASH, MINUS, Metric, count, times
+
+
+@dataclass(frozen=True)
+class Row:
+    """A candidate as results.json has it (`result`), with what it takes its place by.
+
+    rank: 1 is best, within the group; None: it failed. label: name and group, unlike that of any other candidate's.
+    difference, interval: to the reference, raw; None where they are not known. speed: tokens/s over the reference's.
+    """
+
+    result: Mapping[str, Any]
+    label: str
+    mark: Mark
+    rank: int | None
+    is_reference: bool
+    difference: float | None
+    interval: Sequence[float | None] | None
+    better: str | None
+    speed: float | None
+
+    @property
+    def own_name(self) -> str:
+        """The name without the group's."""
+        return _own_name(self.result)
+
+    @property
+    def error(self) -> str | None:
+        """Why it has no value; None where it has one."""
+        if self.result.get("error"):
+            return self.result["error"]
+        return None if self.rank else "no value"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Candidates that are ranked among each other, best first. name: None: without pretraining."""
+
+    name: str | None
+    rows: Sequence[Row]
+
+    @property
+    def title(self) -> str:
+        """What the page says above its rows."""
+        return self.name or "without pretraining"
+
+    @property
+    def order(self) -> list[str]:
+        """Names, without the group's, of those that have a rank."""
+        return [row.own_name for row in self.rows if row.rank]
+
+
+def ranked(results: Mapping[str, Any]) -> list[Group]:
+    """Groups of candidates, best first; those that failed come last. That without pretraining is the first group."""
+    candidates = results["candidates"]
+    names = list(dict.fromkeys(_own_name(candidate) for candidate in candidates))
+    groups = list(dict.fromkeys(sorted((c.get("group") for c in candidates), key=lambda group: group or "")))
+    sign = -1 if results["metric"]["higher_is_better"] else 1
+    found = []
+    for index, group in enumerate(groups):
+        members = [candidate for candidate in candidates if candidate.get("group") == group]
+        members.sort(key=lambda c: (not _has_value(c), sign * c["mean"] if _has_value(c) else 0))
+        rows = []
+        for place, member in enumerate(members, start=1):
+            mark = Mark.number(names.index(_own_name(member)), index if len(groups) > 1 else 0)
+            rows.append(_row(results, member, mark, place if _has_value(member) else None))
+        found.append(Group(group, rows))
+    return found
+
+
+def labels(results: Mapping[str, Any]) -> dict[str, str]:
+    """What the differences may call a candidate, and its label; a name that two groups have is not among them."""
+    names = [candidate["name"] for candidate in results["candidates"]]
+    unique = {c["name"]: _label(c) for c in results["candidates"] if names.count(c["name"]) == 1}
+    return unique | {_label(candidate): _label(candidate) for candidate in results["candidates"]}
+
+
+def ranking_sentences(groups: Sequence[Group]) -> list[str]:
+    """Whether pretraining changes the ranking, of the candidates that two groups share."""
+    sentences = []
+    for group in groups[1:]:
+        first, other = groups[0], group
+        shared = [name for name in first.order if name in other.order]
+        now = [name for name in other.order if name in shared]
+        if len(shared) < 2:
+            continue
+        if shared == now:
+            sentences.append(f"The ranking by means is the same {first.title} and with {other.title}: {_order(now)}.")
+        else:
+            sentences.append(
+                f"The ranking by means changes with {other.title}: {_order(now)}; {first.title} it is {_order(shared)}."
+            )
+    return sentences
+
+
+def comparison_table(results: Mapping[str, Any]) -> Table:
+    """The ranked candidates for the terminal; a candidate that failed says so in its row, and why below the table."""
+    metric, groups = Metric.of(results), ranked(results)
+    rows = [row for group in groups for row in group.rows]
+    failures = [f"{row.label} failed: {row.error}" for row in rows if row.error]
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        caption=Text("\n".join([*failures, *ranking_sentences(groups)])),
+        caption_justify="left",
+    )
+    unit = f" ({metric.difference_unit})" if metric.difference_unit else ""
+    table.add_column("", justify="right", no_wrap=True)
+    table.add_column("candidate", overflow="fold")
+    table.add_column("parameters", justify="right", no_wrap=True)
+    table.add_column(Text(f"{metric.title}\nmean ± std, interval"), justify="right")
+    table.add_column(Text(f"to {results.get('reference') or DASH}{unit}"), justify="right", overflow="fold")
+    table.add_column("tokens/s", justify="right", no_wrap=True)
+    for group in groups:
+        for row in group.rows:
+            value, difference = value_lines(row, metric), difference_lines(row, metric)
+            table.add_row(
+                str(row.rank or DASH),
+                Text(row.label),
+                count(row.result.get("parameters")),
+                Text("\n".join(value)),
+                Text("\n".join(difference)),
+                times(row.speed),
+            )
+        table.add_section()
+    return table
+
+
+def value_lines(row: Row, metric: Metric) -> list[str]:
+    """Mean ± spread, and the interval where there is one; "failed" for a candidate without a value."""
+    if row.rank is None:
+        return ["failed"]
+    result = row.result
+    lines = [metric.mean(result["mean"], result.get("std")), metric.interval(result.get("interval"))]
+    return [line for line in lines if line]
+
+
+def difference_lines(row: Row, metric: Metric) -> list[str]:
+    """The difference to the reference, and its interval where there is one."""
+    if row.is_reference:
+        return ["reference"]
+    lines = [metric.signed(row.difference), metric.interval(row.interval, signed=True)]
+    return [line for line in lines if line]
+
+
+def difference_of(results: Mapping[str, Any], a: str, b: str) -> Mapping[str, Any] | None:
+    """The difference a − b of two labels, turned round where the results have b − a; None where they have neither."""
+    known = labels(results)
+    for entry in results["differences"]:
+        pair = known.get(entry["a"], entry["a"]), known.get(entry["b"], entry["b"])
+        if pair == (a, b):
+            return entry
+        if pair == (b, a):
+            value, interval = entry.get("difference"), entry.get("interval")
+            turned = None if interval is None or None in interval else [-interval[1], -interval[0]]
+            return {**entry, "difference": None if value is None else -value, "interval": turned}
+    return None
+
+
+def _row(results: Mapping[str, Any], candidate: Mapping[str, Any], mark: Mark, rank: int | None) -> Row:
+    label, known = _label(candidate), labels(results)
+    reference = known.get(results.get("reference") or "")
+    entry = (difference_of(results, label, reference) if reference and reference != label else None) or {}
+    better = entry.get("better")
+    return Row(
+        result=candidate,
+        label=label,
+        mark=mark,
+        rank=rank,
+        is_reference=label == reference,
+        difference=entry.get("difference"),
+        interval=entry.get("interval"),
+        better=known.get(better, better) if better else None,
+        speed=_speed(results, candidate, reference),
+    )
+
+
+def _speed(results: Mapping[str, Any], candidate: Mapping[str, Any], reference: str | None) -> float | None:
+    """Tokens per second in training over the reference's."""
+    base: Mapping[str, Any] = next((c for c in results["candidates"] if _label(c) == reference), {})
+    own, other = ((c.get("cost") or {}).get("tokens_per_second") for c in (candidate, base))
+    return own / other if own is not None and other else None
+
+
+def _has_value(candidate: Mapping[str, Any]) -> bool:
+    return candidate.get("mean") is not None
+
+
+def _label(candidate: Mapping[str, Any]) -> str:
+    name, group = candidate["name"], candidate.get("group")
+    return name if not group or group in name else f"{name} · {group}"
+
+
+def _own_name(candidate: Mapping[str, Any]) -> str:
+    """The name without the group's, where the group is part of it: `LSTM (pretrained)` is LSTM."""
+    name, group = candidate["name"], candidate.get("group")
+    return name.replace(group, "").strip(f" ()+,·/-{MINUS}") or name if group else name
+
+
+def _order(names: Sequence[str]) -> str:
+    return ", ".join(names)

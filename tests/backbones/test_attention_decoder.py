@@ -1,0 +1,132 @@
+"""Any causal backbone as a decoder: Luong's equation, the laws of encoder–decoders, what is refused.
+
+The laws and the faults that they notice are in test_encoder_decoder.py.
+"""
+
+import inspect
+from functools import partial
+
+import pytest
+import torch
+from backbones.test_encoder_decoder import DIM, FAULTS, EmbeddedPair
+from torch.testing import assert_close
+
+from seqkit.analysis.attention_maps import record_attention_maps
+from seqkit.backbones import GIN, GRU, LSTM, TCN, AttentionDecoder, EncoderDecoder, MeanPool, Transformer
+from seqkit.config import builder, complete
+from seqkit.interfaces import Adjacency, Embedded
+from seqkit.nn.attention.additive import AdditiveAttention
+from seqkit.nn.attention.linear import LinearAttention
+from seqkit.nn.attention.multi_head import MultiHeadAttention
+from seqkit.nn.block import PreNormBlock
+from seqkit.nn.position.rotary import Rotary
+
+
+def mechanism(cls):
+    return partial(MultiHeadAttention, mechanism=cls)
+
+
+@pytest.mark.parametrize("law", FAULTS, ids=lambda law: law.__name__)
+def test_every_registered_backbone_keeps_the_law_as_a_decoder(law, build):
+    heads = {"num_heads": 3} if "num_heads" in inspect.signature(build).parameters else {}
+    law(EmbeddedPair(EncoderDecoder(GRU(DIM, 1), AttentionDecoder(build(DIM, causal=True, **heads)))))
+
+
+PAIRS = {
+    "TCN + TCN": lambda: (TCN(DIM, 2), TCN(DIM, 2, causal=True), {}),
+    "LSTM + LSTM, additive, 3 heads": lambda: (
+        LSTM(DIM, 1), LSTM(DIM, 2, causal=True), {"attention": mechanism(AdditiveAttention), "num_heads": 3}
+    ),
+    "Transformer + GRU, linear": lambda: (
+        Transformer(DIM, 1, num_heads=3), GRU(DIM, 1, causal=True), {"attention": mechanism(LinearAttention)}
+    ),
+    "MeanPool + rotary Transformer": lambda: (
+        MeanPool(DIM), Transformer(DIM, 2, num_heads=3, causal=True, position=Rotary()), {"num_heads": 2}
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize("law", FAULTS, ids=lambda law: law.__name__)
+def test_a_pair_keeps_the_law(law, pair):
+    encoder, inner, settings = PAIRS[pair]()
+    law(EmbeddedPair(EncoderDecoder(encoder, AttentionDecoder(inner, **settings))))
+
+
+def embedded(lengths, memory=None):
+    n = max(lengths)
+    valid = torch.arange(n) < torch.tensor(lengths)[:, None]
+    hidden = torch.randn(len(lengths), n, DIM).masked_fill(~valid[..., None], 0.0)
+    return Embedded(hidden, torch.zeros(len(lengths), n, 1), valid, memory=memory)
+
+
+def test_it_equals_luongs_equations():
+    """c_t = softmax(s_t W_q (h W_k)^T / sqrt(d)) h W_v W_o; out_t = tanh(W [c_t, s_t]), an example at a time."""
+    decoder = AttentionDecoder(GRU(DIM, 1, causal=True))
+    x = embedded((3, 5), embedded((5, 2)))
+    got, attention = decoder(x), decoder.attention
+    (w_q, w_k, w_v), (b_q, b_k, b_v) = attention.qkv_proj.weight.chunk(3), attention.qkv_proj.bias.chunk(3)
+    for i, n in enumerate((3, 5)):
+        states, _ = decoder.backbone.layers(x.hidden[i, :n])
+        h = x.memory.hidden[i, x.memory.valid[i]]
+        for t in range(n):
+            scores = (w_q @ states[t] + b_q) @ (h @ w_k.T + b_k).T / DIM**0.5
+            c = attention.out_proj(scores.softmax(dim=0) @ (h @ w_v.T + b_v))
+            assert_close(got[i, t], torch.tanh(decoder.out(torch.cat([c, states[t]]))))
+
+
+def test_its_attention_maps_are_recorded_and_keys_of_the_memory_are_computed_once():
+    decoder, x = AttentionDecoder(TCN(DIM, 1, causal=True)), embedded((3, 5), embedded((5, 2)))
+    cache = decoder.init_cache(9)
+    with torch.no_grad(), record_attention_maps(decoder) as maps:
+        decoder(x, cache)
+    (attention_map,) = maps
+    assert attention_map.is_cross
+    assert attention_map.weights.shape == (2, 1, 5, 5)
+    assert not attention_map.weights[1, :, :, 2:].any()
+    keys, _ = cache.attention.cross_attention
+    decoder(embedded((1, 1)), cache)
+    assert cache.attention.cross_attention[0] is keys
+
+
+def test_it_can_be_written_in_a_recipe():
+    inner = {"type": "GRU", "dim": 8, "depth": 1, "causal": True}
+    overrides = {
+        "model.backbone.encoder": {"type": "TCN", "dim": 8, "depth": 2},
+        "model.backbone.decoder": {"type": "AttentionDecoder", "backbone": inner, "num_heads": 2},
+    }
+    config = complete("text/g2p", "debug", overrides)
+    backbone = builder.build({"model": config["model"]}).model["backbone"]
+    assert isinstance(backbone.decoder, AttentionDecoder)
+    assert isinstance(backbone.decoder.backbone, GRU)
+    assert (backbone.dim, backbone.decoder.attention.num_heads) == (8, 2)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: AttentionDecoder(GRU(DIM)), r"\(GRU\) should be causal and take one sequence"),
+        (lambda: AttentionDecoder(GIN(DIM)), r"\(GIN\) should be causal and take one sequence"),
+        (
+            lambda: AttentionDecoder(
+                Transformer(DIM, 1, num_heads=3, causal=True, block=partial(PreNormBlock, cross_attention=True))
+            ),
+            r"\(Transformer\) should be causal and take one sequence; .* without cross-attention",
+        ),
+        (lambda: AttentionDecoder(GRU(DIM, causal=True), num_heads=5), "dim=12 does not split into num_heads=5"),
+    ],
+)
+def test_invalid_arguments_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_unsupported_input_is_refused():
+    decoder, x = AttentionDecoder(GRU(DIM, causal=True)), embedded((3, 5), embedded((5, 2)))
+    adjacency = Adjacency(torch.zeros(2, 0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64))
+    with pytest.raises(ValueError, match="AttentionDecoder does not support adjacency or segments"):
+        decoder(x.replace(adjacency=adjacency))
+    with pytest.raises(ValueError, match="attends to an encoder's output, and was given no source"):
+        decoder(embedded((3, 2)))
+    with pytest.raises(ValueError, match="was given a RNNCache; make its cache with init_cache"):
+        decoder(x, GRU(DIM, causal=True).init_cache(3))

@@ -1,0 +1,83 @@
+"""The solver of budgets, alone and over every backbone of every modality."""
+
+import pytest
+
+from seqkit.comparison.budget import nearest
+from seqkit.comparison.candidates import TOLERANCE, candidates
+from seqkit.comparison.settings import Settings
+from seqkit.errors import UsageError
+
+SEQUENCES = ["Transformer", "LSTM", "GRU", "RNN", "TCN", "S4D", "Mamba", "LinearTransformer", "MeanPool"]
+
+
+@pytest.mark.parametrize("target", [1000, 12_345, 999_983])
+@pytest.mark.parametrize("start", [1, 37, 5000])
+def test_the_nearest_width_is_found_from_anywhere(target, start):
+    def cost(width, depth):
+        return 3 * width * width + 7 * width
+
+    width, depth = nearest(cost, target, start, None, tolerance=0.02)
+    assert depth is None
+    assert abs(cost(width, None) - target) == min(abs(cost(w, None) - target) for w in range(1, 1000))
+
+
+def test_widths_that_heads_do_not_divide_are_passed_over_and_another_depth_is_taken_where_none_fits():
+    def cost(width, depth):
+        return None if width % 12 else depth * width * width
+
+    width, depth = nearest(cost, 4 * 66 * 66, 60, 4, tolerance=0.02)
+    assert width % 12 == 0
+    assert abs(cost(width, depth) / (4 * 66 * 66) - 1) <= 0.02
+    assert depth != 4  # 60 and 72 are 17 and 19 % away
+    assert nearest(cost, 4 * 60 * 60, 24, 4, tolerance=0.02) == (60, 4)
+
+
+def test_a_backbone_of_which_no_width_can_be_built_is_refused():
+    with pytest.raises(ValueError, match="no width of it"):
+        nearest(lambda width, depth: None, 1000, 10, 2, tolerance=0.02)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("match", ["parameters", "flops"])
+@pytest.mark.parametrize(
+    ("recipe", "names", "words"),
+    [
+        ("text/char-lm", SEQUENCES, ["--data.limit=24"]),
+        ("image/digits", SEQUENCES, []),
+        ("audio/spoken-digits", SEQUENCES, ["--data.limit=50"]),
+        ("graph/solubility", [*SEQUENCES, "GIN", "GCN"], ["--data.limit=50"]),
+    ],
+)
+def test_every_backbone_gets_the_budget_of_the_transformer_in_every_modality(recipe, names, words, match):
+    settings = Settings(recipe=recipe, overrides=words, backbones=names, match=match)
+    found = candidates(settings)
+    assert [candidate.name for candidate in found] == names
+    key = "parameters" if match == "parameters" else "flops"
+    reference = getattr(found[0], key)
+    for candidate in found:
+        assert abs(getattr(candidate, key) / reference - 1) <= TOLERANCE, candidate.name
+        assert candidate.budget_gap == pytest.approx(getattr(candidate, key) / reference - 1)
+    ignoring = [c.name for c in found if c.notes]
+    assert ignoring == ([n for n in names if n not in ("Transformer", "GIN", "GCN")] if "graph" in recipe else [])
+
+
+@pytest.mark.slow
+def test_an_encoder_decoder_gets_the_backbone_on_both_sides():
+    settings = Settings(
+        recipe="text/g2p", overrides=["--data.limit=50"], backbones=["Transformer", "GRU", "TCN", "S4D", "Mamba"]
+    )
+    found = candidates(settings)
+    for candidate in found[1:]:
+        backbone = candidate.config["model"]["backbone"]
+        assert backbone["encoder"]["type"] == backbone["decoder"]["backbone"]["type"] == candidate.name
+        assert backbone["encoder"]["dim"] == backbone["decoder"]["backbone"]["dim"]
+        assert abs(candidate.budget_gap) <= TOLERANCE
+
+
+def test_a_combination_that_cannot_be_right_is_refused_before_anything_runs():
+    with pytest.raises(UsageError, match=r"GIN: .*adjacency"):
+        candidates(Settings(recipe="image/digits", preset="debug", backbones=["Transformer", "GIN"]))
+    with pytest.raises(UsageError, match="did you mean LSTM"):
+        candidates(Settings(recipe="image/digits", preset="debug", backbones=["Transformer", "LSTN"]))
+    with pytest.raises(UsageError, match="--pretrain next: Transformer: NextToken predicts ids"):
+        candidates(Settings(recipe="image/digits", preset="debug", backbones=["Transformer", "LSTM"], pretrain="next"))

@@ -1,0 +1,191 @@
+"""Whole comparisons: failing cells, killed processes, the command line, what is refused."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from seqkit import compare
+from seqkit.cli.main import main
+from seqkit.comparison.compare import check_folder, default_folder
+from seqkit.comparison.settings import Settings
+from seqkit.errors import UsageError
+from seqkit.files import write_json
+
+PLUGIN = Path(__file__).with_name("faulty_backbones.py")
+KILLS = int(os.environ.get("SEQKIT_KILLS", "2"))
+"""How often the comparison is killed before it may end; the closing figure was taken with 10."""
+
+SMALL = {"preset": "debug", "overrides": {"data.limit": 60}, "lr_trials": 2, "seeds": 2, "measure": False, "threads": 1}
+
+
+def means(results):
+    return {row["name"]: row["mean"] for row in results["candidates"]}
+
+
+@pytest.mark.slow
+def test_cells_that_fail_are_in_the_table_and_the_others_finish(tmp_path):
+    import seqkit.registry.plugins
+
+    seqkit.registry.plugins.import_plugins([PLUGIN])
+    backbones = ["Plain", "Diverges", "KillsItsProcess", "NeedsTooMuch", "GRU"]
+    results = compare("image/digits", backbones, out=tmp_path / "c", plugins=[str(PLUGIN)], jobs=2, **SMALL)
+    rows = {row["name"]: row for row in results["candidates"]}
+    for name in ("Plain", "GRU"):
+        assert rows[name]["mean"] is not None
+        assert [run["error"] for run in rows[name]["runs"]] == [None, None]
+    reasons = {"Diverges": "the loss is nan", "KillsItsProcess": "killed by signal 9", "NeedsTooMuch": "out of memory"}
+    for name, reason in reasons.items():
+        assert rows[name]["mean"] is None
+        assert reason in rows[name]["error"].lower()
+        assert f"{name} has no result" in " ".join(results["answers"])
+    assert len(results["failures"]) == 3 * 4
+    page = (tmp_path / "c" / "report.html").read_text(encoding="utf-8")
+    assert all(reason in page for reason in ("killed by signal 9", "out of memory"))
+    assert not list((tmp_path / "c" / "runs").glob("*/.*"))  # nothing half done
+    kept = {path.parent.name for path in (tmp_path / "c" / "runs").glob("*/seed-1")}
+    assert kept == {"Plain", "GRU"}
+    written = {path: path.stat().st_mtime_ns for path in (tmp_path / "c" / "cells").glob("**/*.json")}
+    again = compare("image/digits", backbones, out=tmp_path / "c", plugins=[str(PLUGIN)], jobs=2, **SMALL)
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "c" / "cells").glob("**/*.json")} == written
+    assert again["candidates"] == results["candidates"]
+    lines = (tmp_path / "c" / "results.csv").read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 1 + 5 * 2
+
+
+def command(folder):
+    words = ["compare", "image/digits", "--preset", "debug", "--backbones", "LSTM,GRU", "--lr-trials", "2"]
+    words += ["--seeds", "2", "--no-measure", "--threads", "1", "--jobs", "2", "--data.limit", "60", "--out", folder]
+    return [sys.executable, "-m", "seqkit", *map(str, words)]
+
+
+@pytest.mark.slow
+def test_a_comparison_that_is_killed_and_resumed_ends_with_the_same_table(tmp_path):
+    whole = subprocess.run(command(tmp_path / "whole"), capture_output=True, text=True, check=True)
+    assert "report" in whole.stdout
+    rng, folder, done = random.Random(0), tmp_path / "killed", 0
+    for _ in range(KILLS):
+        process = subprocess.Popen(
+            command(folder), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        wanted, deadline = done + rng.randint(1, 2), time.monotonic() + 120
+        while process.poll() is None and time.monotonic() < deadline:
+            if len(list(folder.glob("cells/**/*.json"))) >= wanted:
+                time.sleep(rng.random())
+                break
+            time.sleep(0.05)
+        os.kill(process.pid, signal.SIGKILL)  # its workers see that it has gone
+        process.wait()
+        done = len(list(folder.glob("cells/**/*.json")))
+    subprocess.run(command(folder), capture_output=True, text=True, check=True)
+    one, two = (json.loads((tmp_path / name / "results.json").read_bytes()) for name in ("whole", "killed"))
+    assert means(one) == means(two)
+    assert one["differences"] == two["differences"]
+    for a, b in zip(one["candidates"], two["candidates"]):
+        assert a["chosen"] == b["chosen"]
+        assert a["trials"] == b["trials"]
+    assert not list(folder.glob("runs/*/.*"))
+
+
+@pytest.mark.slow
+def test_pretraining_comes_first_and_both_rankings_are_reported(tmp_path):
+    small = {**SMALL, "lr_trials": 1, "seeds": 1}
+    results = compare("image/digits", ["LSTM", "GRU"], out=tmp_path / "c", pretrain="masked", jobs=2, **small)
+    groups = {row["name"]: row["group"] for row in results["candidates"]}
+    assert groups["LSTM"] is None
+    assert groups["LSTM + masked pretraining"] == "masked pretraining"
+    assert all(row["mean"] is not None for row in results["candidates"])
+    assert "with masked pretraining" in (tmp_path / "c" / "results.md").read_text(encoding="utf-8")
+    losses = {row["name"]: row["runs"][0]["metrics"]["loss"] for row in results["candidates"]}
+    assert losses["LSTM"] != losses["LSTM + masked pretraining"]
+
+
+@pytest.mark.slow
+def test_any_key_can_be_what_differs_and_tokenizers_are_compared_by_bytes(tmp_path):
+    overrides = {"data.batch_size": 4, "trainer.max_steps": 2, "data.window": 16}
+    small = {**SMALL, "overrides": overrides, "lr_trials": 1, "seeds": 1}
+    text = tmp_path / "text.txt"
+    text.write_text("the quick brown fox jumps over the lazy dog\n" * 200, encoding="utf-8")
+    small["overrides"] |= {"data": str(text), "data.limit": None}
+    results = compare(
+        "text/char-lm", vary={"tokenizer": ["Characters", "Bytes"]}, out=tmp_path / "c", match="none", **small
+    )
+    assert results["metric"]["name"] == "bits_per_byte"
+    assert all(0 < row["mean"] < 20 for row in results["candidates"])
+
+
+@pytest.mark.slow
+def test_finished_runs_stand_side_by_side_and_what_else_differs_is_said(tmp_path, capsys):
+    import seqkit
+
+    for name, words in (("one", {"seed": 1}), ("two", {"seed": 2}), ("wide", {"data.batch_size": 32})):
+        seqkit.fit("image/digits", {"data.limit": 60, **words}, preset="debug", out=tmp_path / name)
+    folders = [str(tmp_path / name) for name in ("one", "two", "wide")]
+    assert main(["compare", *folders, "--out", str(tmp_path / "c")]) == 0
+    results = json.loads((tmp_path / "c" / "results.json").read_bytes())
+    assert [[run["seed"] for run in row["runs"]] for row in results["candidates"]] == [[1, 2], [1]]
+    found = {finding["what"]: finding["kind"] for finding in results["unmatched"]}
+    assert found["data.batch_size"] == found["seeds"] == found["tuning"] == "warning"
+    accuracy = json.loads((tmp_path / "wide" / "summary.json").read_bytes())["metrics"]["accuracy"]
+    assert results["candidates"][1]["mean"] == pytest.approx(accuracy)
+    capsys.readouterr()
+    assert main(["compare", folders[0], folders[1], "--out", str(tmp_path / "d")]) == 2
+    assert "differ in their seed at most" in capsys.readouterr().err
+
+
+def test_a_dry_run_prints_the_grid_and_leaves_nothing(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["compare", "image/digits", "--preset", "debug", "--backbones", "Transformer,GRU", "--dry-run"]
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    assert "17 runs; about" in out
+    assert "runs/compare/image-digits-" in out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_comparison_in_the_folder_is_refused_by_the_setting_that_differs(tmp_path):
+    settings = Settings(recipe="image/digits", backbones=["LSTM", "GRU"])
+    first = check_folder(tmp_path, settings)
+    assert check_folder(tmp_path, settings) == first
+    with pytest.raises(UsageError, match="with seeds 3, not 5"):
+        check_folder(tmp_path, Settings(recipe="image/digits", backbones=["LSTM", "GRU"], seeds=5))
+    write_json(tmp_path / "comparison.json", {"settings": {}})
+    with pytest.raises(UsageError, match="damaged"):
+        check_folder(tmp_path, settings)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "thesis.tex").touch()
+    with pytest.raises(UsageError, match="something else"):
+        check_folder(other, settings)
+
+
+def test_the_same_command_has_the_same_folder_and_another_another():
+    one, two = (Settings(recipe="image/digits", backbones=["LSTM", "GRU"], seeds=n) for n in (3, 4))
+    assert default_folder(one) == default_folder(Settings(recipe="image/digits", backbones=["LSTM", "GRU"]))
+    assert default_folder(one) != default_folder(two)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["image/digit"], "did you mean image/digits"),
+        (["image/digits", "text/char-lm"], "give one recipe, or several folders"),
+        (["image/digits", "--backbones", "LSTM"], "one candidate only"),
+        (["image/digits", "--vary", "model.dropout"], "give a key and two values"),
+        (["image/digits", "--match", "memory"], "give parameters, flops, time, none"),
+        (["image/digits", "--modle.dropout", "1"], "did you mean"),
+        (["image/digits", "--preset", "debug", "--backbones", "LSTM,GRU", "--optimizer.lr", "fast"], "optimizer.lr"),
+    ],
+)
+def test_a_wrong_command_is_one_line(words, message, capsys):
+    assert main(["compare", *words]) == 2
+    error = capsys.readouterr().err.strip()
+    assert message in error
+    assert error.startswith("seqkit compare: ")
+    assert "\n" not in error

@@ -1,0 +1,48 @@
+"""Fits of power laws."""
+
+import numpy as np
+import pytest
+
+from seqkit.comparison.scaling import comparisons, fit_power_law, with_intervals
+from seqkit.errors import UsageError
+
+SIZES = [1e4, 3e4, 1e5, 3e5, 1e6]
+
+
+@pytest.mark.parametrize(("a", "alpha", "c"), [(30.0, 0.3, 1.2), (400.0, 0.5, 0.1), (5.0, 0.1, 0.5)])
+def test_a_planted_law_is_found(a, alpha, c):
+    found = fit_power_law(SIZES, [a * x**-alpha + c for x in SIZES])
+    assert found.at(np.array(SIZES)) == pytest.approx([a * x**-alpha + c for x in SIZES], rel=1e-3)
+    assert found.alpha == pytest.approx(alpha, rel=0.05)
+    assert found.c == pytest.approx(c, rel=0.1)
+
+
+def test_the_interval_holds_the_planted_exponent_and_the_curve_its_band():
+    rng = np.random.default_rng(0)
+    points = [
+        {"x": x, "loss": (30 * x**-0.3 + 1.2) * (1 + 0.002 * rng.normal()), "seed": seed, "name": str(x)}
+        for x in SIZES
+        for seed in range(3)
+    ]
+    fit = with_intervals(points)
+    low, high = fit["intervals"]["alpha"]
+    assert low <= 0.3 <= high
+    assert all(low <= high for _, _, low, high in fit["curve"])
+    assert fit["note"] is None
+
+
+def test_what_a_fit_cannot_say_is_said():
+    points = [{"x": x, "loss": 30 * x**-0.3, "seed": 1, "name": ""} for x in SIZES[:3]]
+    note = with_intervals(points)["note"]
+    assert "three sizes determine" in note
+    assert "one run a size" in note
+    assert "no floor is seen" in note
+
+
+def test_too_few_sizes_are_refused():
+    with pytest.raises(ValueError, match="2 sizes do not determine"):
+        fit_power_law([1.0, 2.0, 2.0], [1.0, 0.9, 0.9])
+    with pytest.raises(UsageError, match="--sizes has 2 values"):
+        comparisons({"recipe": "text/char-lm"}, [8, 16], [])
+    with pytest.raises(UsageError, match="--data-sizes has 2 values"):
+        comparisons({"recipe": "text/char-lm"}, [8, 16, 32], [0.5, 1.0])

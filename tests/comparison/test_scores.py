@@ -1,0 +1,72 @@
+"""Scores of single examples add up to the metric that the run itself reports."""
+
+import pytest
+import torch
+
+from seqkit.comparison.scores import METRICS, example_scores, metric_of, per_byte, test_bytes
+from seqkit.comparison.statistics import Scores
+from seqkit.config import complete
+from seqkit.objectives.classify import Classify
+from seqkit.objectives.masked import Masked
+from seqkit.runs.run import run, untrained
+
+CASES = {
+    "image/digits": "accuracy",
+    "graph/solubility": "rmse",
+    "text/char-lm": "loss",
+    "text/g2p": "sequence_error",
+    "text/masked-lm": "loss",
+    "image/masked-patches": "loss",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", CASES)
+def test_scores_of_examples_add_up_to_the_metric_of_the_split(recipe, tmp_path):
+    found = {}
+
+    def examine(model, data):
+        metric = metric_of(data.objective)
+        assert metric.name == CASES[recipe]
+        found["scores"], found["metric"] = example_scores(model, data, metric, 1), metric
+        found["num_test"] = len(data.test_dataloader().examples)
+        return {}
+
+    summary = run(complete(recipe, "debug", {"trainer.enable_progress_bar": False}), tmp_path / "run", examine=examine)
+    scores, metric = found["scores"], found["metric"]
+    assert len(scores["numerator"]) == found["num_test"] == summary["num_test"]
+    value = Scores.of([(1, scores["numerator"], scores["denominator"])]).values(metric)[0]
+    assert value == pytest.approx(summary["metrics"][metric.name], rel=1e-5, abs=1e-6)
+
+
+def test_scores_stand_in_the_order_of_the_split_whatever_the_batches():
+    model, data = untrained(complete("graph/solubility", "debug", {"data.batch_size": 7}))
+    other_model, other = untrained(complete("graph/solubility", "debug", {"data.batch_size": 13}))
+    other_model.load_state_dict(model.state_dict())
+    one, two = (example_scores(m, d, METRICS["rmse"], 1) for m, d in ((model, data), (other_model, other)))
+    assert one["tokens"] == two["tokens"] == data.test_dataloader().examples.lengths
+    assert one["tokens"] != sorted(one["tokens"])  # batches are sorted by length, the split is not
+    torch.testing.assert_close(torch.tensor(one["numerator"]), torch.tensor(two["numerator"]), rtol=1e-4, atol=1e-6)
+
+
+def test_bits_per_byte_do_not_depend_on_how_many_tokens_a_text_has():
+    few = {"numerator": [4.0, 4.0], "denominator": [2.0, 2.0], "tokens": [2, 2]}
+    many = {"numerator": [2.0, 2.0, 2.0, 2.0], "denominator": [2.0, 2.0, 2.0, 2.0], "tokens": [2, 2, 2, 2]}
+    values = [
+        Scores.of([(1, s["numerator"], s["denominator"])]).values(METRICS["bits_per_byte"])[0]
+        for s in (per_byte(few, 16), per_byte(many, 16))
+    ]
+    assert values[0] == pytest.approx(values[1])
+    assert values[0] == pytest.approx(8 / 16 / torch.log(torch.tensor(2.0)).item())
+
+
+def test_the_bytes_of_a_split_that_is_cut_are_not_known():
+    _, data = untrained(complete("text/char-lm", "debug"))
+    assert test_bytes(data) is None
+    _, data = untrained(complete("image/digits", "debug", {"data.limit": None}))
+    assert test_bytes(data) is None
+
+
+def test_an_objective_says_by_what_it_is_compared():
+    assert metric_of(Classify()) is METRICS["accuracy"]
+    assert metric_of(Masked()) is METRICS["loss"]

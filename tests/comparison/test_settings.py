@@ -1,0 +1,79 @@
+"""Settings of a comparison: candidates, the command that repeats it, refusals."""
+
+import shlex
+
+import pytest
+
+from seqkit.cli.compare import _settings
+from seqkit.cli.parser import parser
+from seqkit.comparison.settings import Settings, read_vary
+from seqkit.config import complete
+from seqkit.errors import UsageError
+
+
+def test_candidates_are_every_combination_of_backbones_and_values_the_first_is_the_reference():
+    settings = Settings(recipe="image/digits", backbones=["LSTM", "GRU"], vary={"model.dropout": ["0", "0.1"]})
+    names = [variant.name for variant in settings.variants()]
+    assert names == ["LSTM, dropout=0", "LSTM, dropout=0.1", "GRU, dropout=0", "GRU, dropout=0.1"]
+
+
+def test_a_component_in_braces_is_called_by_its_type():
+    vary = read_vary(["tokenizer=Characters,{type: BPE, vocab_size: 300}"])
+    assert vary == {"tokenizer": ["Characters", "{type: BPE, vocab_size: 300}"]}
+    settings = Settings(recipe="text/char-lm", vary=vary)
+    assert [variant.name for variant in settings.variants()] == ["tokenizer=Characters", "tokenizer=BPE"]
+
+
+def test_the_command_on_the_page_asks_for_the_same_comparison():
+    settings = Settings(
+        recipe="image/digits",
+        preset="debug",
+        overrides=["--data.limit", "50"],
+        backbones=["LSTM", "S4D"],
+        vary={"model.position": ["Sinusoidal", "{type: Learned, sizes: [4, 4]}"]},
+        match="flops",
+        seeds=2,
+        lr_trials=3,
+        dropout_trials=1,
+        trial_share=0.5,
+        pretrain="masked",
+        measure=False,
+        threads=1,
+    )
+    words = shlex.split(settings.command())
+    args, overrides = parser().parse_known_args(words[1:])
+    args.overrides = overrides
+    assert _settings(args) == settings
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"backbones": ["LSTM"]}, "one candidate only"),
+        ({"backbones": ["LSTM", "LSTM"]}, "LSTM twice"),
+        ({"match": "memory"}, "give parameters, flops, time, none"),
+        ({"seeds": 0}, "--seeds is 0"),
+        ({"lr_trials": 0}, "--lr-trials is 0"),
+        ({"dropout_trials": 9}, "at most 5"),
+        ({"trial_share": 0.0}, "--trial-share is 0.0"),
+        ({"pretrain": "contrastive"}, "give masked or next"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(wrong, message):
+    with pytest.raises(UsageError, match=message):
+        Settings(**{"recipe": "image/digits", "backbones": ["LSTM", "GRU"], **wrong})
+
+
+@pytest.mark.parametrize("word", ["model.position", "model.position=Rotary", "=a,b", ""])
+def test_a_variation_needs_a_key_and_two_values(word):
+    with pytest.raises(UsageError, match="give a key and two values"):
+        read_vary([word])
+
+
+def test_positions_inside_attention_are_compared_with_those_that_are_added():
+    settings = Settings(recipe="text/char-lm", vary={"model.backbone.position": ["Rotary", "Sinusoidal"]})
+    inside, added = (complete("text/char-lm", None, variant.words)["model"] for variant in settings.variants())
+    assert inside["backbone"]["position"]["type"] == "Rotary"
+    assert inside["position"] is None
+    assert added["backbone"]["position"] is None
+    assert added["position"]["type"] == "Sinusoidal"

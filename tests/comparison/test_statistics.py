@@ -1,0 +1,70 @@
+"""Bootstrap intervals: known differences, coverage, and what pairing is worth."""
+
+import numpy as np
+import pytest
+
+from seqkit.comparison.scores import METRICS, Metric
+from seqkit.comparison.statistics import Scores, difference, spread
+
+MEAN = METRICS["loss"]
+
+
+def scores(values, seeds=None):
+    values = np.asarray(values, dtype=float)
+    return Scores.of([(seed, row, np.ones_like(row)) for seed, row in zip(seeds or range(1, 99), values)])
+
+
+def test_a_split_is_the_ratio_of_sums_and_for_rmse_its_root():
+    two = Scores.of([(1, [2.0, 6.0], [1.0, 3.0]), (2, [9.0, 9.0], [1.0, 1.0])])
+    assert two.values(MEAN).tolist() == [2.0, 9.0]
+    assert two.values(METRICS["rmse"]).tolist() == pytest.approx([2**0.5, 3.0])
+    mean, std, _ = spread(two, MEAN)
+    assert mean == 5.5
+    assert std == pytest.approx(np.std([2.0, 9.0], ddof=1))
+    assert spread(two.only([1]), MEAN)[1] is None
+
+
+def test_a_candidate_and_itself_do_not_differ():
+    own = scores(np.random.default_rng(0).random((3, 50)))
+    found = difference(own, own, MEAN)
+    assert found.difference == 0
+    assert found.interval == (0, 0)
+
+
+def test_a_constant_shift_is_found_exactly_because_it_is_paired():
+    rng = np.random.default_rng(0)
+    common = rng.normal(size=(3, 97))
+    found = difference(scores(common + 0.25), scores(common), MEAN)
+    assert found.difference == pytest.approx(0.25)
+    assert found.interval == pytest.approx((0.25, 0.25))
+    unpaired = difference(scores(common + 0.25, [1, 2, 3]), scores(common, [4, 5, 6]), MEAN)
+    assert unpaired.interval[1] - unpaired.interval[0] > 0.1
+    assert "no seed in common" in unpaired.pairs
+
+
+def test_the_interval_covers_the_true_difference_about_as_often_as_it_says():
+    rng, hits, rounds = np.random.default_rng(1), 0, 60
+    for _ in range(rounds):
+        a = 0.3 + rng.normal(size=(10, 1)) + rng.normal(size=(10, 61))
+        b = rng.normal(size=(10, 1)) + rng.normal(size=(10, 61))
+        low, high = difference(scores(a), scores(b), MEAN).interval
+        hits += low <= 0.3 <= high
+    assert 0.8 * rounds <= hits  # 95 % asked; ten seeds make it a little narrow
+
+
+def test_seeds_that_only_one_of_them_finished_are_left_out():
+    rng = np.random.default_rng(0)
+    common = rng.normal(size=(3, 31))
+    found = difference(scores(common + 1), scores(common[:2]), MEAN)
+    assert found.pairs == "2 seeds x 31 examples"
+    assert found.difference == pytest.approx(1.0)
+
+
+def test_other_test_examples_are_not_paired_and_it_is_said():
+    rng = np.random.default_rng(0)
+    found = difference(scores(rng.normal(size=(3, 31))), scores(rng.normal(size=(3, 37))), MEAN)
+    assert "test examples differ" in found.pairs
+
+
+def test_a_metric_says_how_it_is_shown():
+    assert Metric("x", "x").as_dict()["scale"] == 1.0

@@ -1,0 +1,126 @@
+"""Planted unfairness is found, and a fair comparison has no warning."""
+
+import copy
+
+import pytest
+
+from seqkit.comparison.scores import METRICS
+from seqkit.comparison.unmatched import unmatched
+from seqkit.config import complete, to_yaml
+
+VERSIONS = {"python": "3.11", "torch": "2.11.0"}
+MACHINE = {"cpu": "a processor", "cores": 2, "threads": 1}
+DATA = {"training": "a" * 64, "validation": "b" * 64, "test": "c" * 64}
+
+
+def run_row(seed):
+    return {
+        "seed": seed, "value": 0.9, "steps": 100, "tokens": 5000, "seconds": 10.0, "error": None,
+        "data_sha256": dict(DATA), "versions": dict(VERSIONS), "machine": dict(MACHINE),
+    }  # fmt: skip
+
+
+def row(name):
+    words = [f"--model.backbone={name}", "--optimizer=AdamW", "--optimizer.lr=0.003", "--data.valid_fraction=0.1"]
+    trials = [
+        {"values": {"optimizer.lr": lr}, "loss": loss, "error": None}
+        for lr, loss in ((0.001, 0.5), (0.003, 0.3), (0.01, 0.6))
+    ]
+    return {
+        "name": name, "group": None, "mean": 0.9, "parameters": 1000, "training_flops": 10_000, "width": 64, "depth": 2,
+        "chosen": {"optimizer.lr": 0.003}, "trials": trials, "runs": [run_row(seed) for seed in (1, 2, 3)],
+        "config": to_yaml(complete("image/digits", None, words)), "notes": [],
+    }  # fmt: skip
+
+
+def fair():
+    return {
+        "match": "parameters",
+        "reference": "Transformer",
+        "recipe_optimizer": "AdamW",
+        "varied": ["model.backbone"],
+        "tuning": {"lr_trials": 3, "dropout_trials": 0, "fraction_of_steps": 0.25, "split": "validation"},
+        "metric": METRICS["accuracy"].as_dict(),
+        "differences": [],
+        "candidates": [row("Transformer"), row("LSTM")],
+    }
+
+
+def warnings(results):
+    return {finding["what"]: finding["text"] for finding in unmatched(results) if finding["kind"] == "warning"}
+
+
+def test_a_fair_comparison_has_no_warning_and_yet_notes():
+    assert warnings(fair()) == {}
+    notes = {finding["what"] for finding in unmatched(fair())}
+    assert {"effort", "implementation", "dropout", "other settings", "seeds", "length of trials"} <= notes
+
+
+def changed(change):
+    results = copy.deepcopy(fair())
+    change(results, results["candidates"][1])
+    return results
+
+
+def set_runs(key, value):
+    def change(_, candidate):
+        for one in candidate["runs"]:
+            one[key] = value if not isinstance(value, dict) else {**one[key], **value}
+
+    return change
+
+
+def set_config(words):
+    def change(_, candidate):
+        base = ["--model.backbone=LSTM", "--optimizer=AdamW", "--data.valid_fraction=0.1"]
+        candidate["config"] = to_yaml(complete("image/digits", None, [*base, *words]))
+
+    return change
+
+
+PLANTED = {
+    "twice the parameters": (lambda r, c: c.update(parameters=2000), "parameters", "differ by up to 100%"),
+    "twice the steps": (set_runs("steps", 200), "training steps", "LSTM: 200"),
+    "twice the tokens": (set_runs("tokens", 10_000), "training tokens", "LSTM: 10,000"),
+    "one untuned": (lambda r, c: c.update(trials=c["trials"][1:2]), "tuning trials", "LSTM: 1"),
+    "nobody tuned": (lambda r, c: r["tuning"].update(lr_trials=1), "learning rate", "not tuned"),
+    "tuned on the test split": (lambda r, c: r["tuning"].update(split="test"), "tuning split", "on the test split"),
+    "validation is test": (set_runs("data_sha256", {"validation": "c" * 64}), "tuning split", "is the same"),
+    "one seed": (lambda r, c: c.update(runs=c["runs"][:1]), "seeds", "one seed only"),
+    "other seeds": (lambda r, c: [x.update(seed=x["seed"] + 5) for x in c["runs"]], "seeds", "not all have the same"),
+    "another test split": (set_runs("data_sha256", {"test": "d" * 64}), "test data", "not the same"),
+    "other training data": (set_runs("data_sha256", {"training": "d" * 64}), "training data", "not the same"),
+    "another torch": (set_runs("versions", {"torch": "2.12.0"}), "library versions", "torch was not the same"),
+    "another processor": (set_runs("machine", {"cpu": "another"}), "machine", "cpu was not the same"),
+    "another optimizer": (set_config(["--optimizer=Muon"]), "optimizer.type", "LSTM: Muon"),
+    "another weight decay": (set_config(["--optimizer.weight_decay=0.3"]), "optimizer.weight_decay", "LSTM: 0.3"),
+    "another batch size": (set_config(["--data.batch_size=128"]), "data.batch_size", "LSTM: 128"),
+    "no augmentation": (set_config(["--data.augment=null"]), "data.augment", "LSTM: None"),
+    "part of the data": (set_config(["--data.limit=100"]), "limit", "at most 100 samples"),
+    "edge of the grid": (lambda r, c: c["chosen"].update({"optimizer.lr": 0.01}), "tuning", "0.01 is the largest"),
+    "ignored bonds": (lambda r, c: c.update(notes=["it ignores the edges"]), "LSTM", "ignores the edges"),
+    "tuning unknown": (lambda r, c: r.update(tuning=None), "tuning", "not recorded"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", PLANTED)
+def test_planted_unfairness_is_a_warning(fault):
+    change, what, text = PLANTED[fault]
+    found = warnings(changed(change))
+    assert what in found, found
+    assert text in found[what]
+
+
+def test_at_matched_time_other_steps_are_a_note_and_other_times_a_warning():
+    results = changed(set_runs("steps", 200))
+    results["match"] = "time"
+    assert "training steps" not in warnings(results)
+    slow = changed(set_runs("seconds", 15.0))
+    assert "training time" not in warnings(slow)
+    slow["match"] = "time"
+    assert "training time" in warnings(slow)
+
+
+def test_warnings_come_first():
+    kinds = [finding["kind"] for finding in unmatched(changed(PLANTED["twice the steps"][0]))]
+    assert kinds == sorted(kinds, key=lambda kind: kind != "warning")

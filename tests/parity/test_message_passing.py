@@ -1,0 +1,92 @@
+"""Layers of message passing equal PyG's with the same weights, in float64."""
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+torch_geometric_nn = pytest.importorskip("torch_geometric.nn")
+
+from seqkit.backbones.message_passing import Edges, GCNConvolution, GINConvolution  # noqa: E402
+
+DIM, NODES = 7, 11
+close = {"rtol": 0, "atol": 1e-6}
+
+
+def graph(num_edge_types=1):
+    """Random edges, each pair once, some both ways and some not; node 0 has none."""
+    g = torch.Generator().manual_seed(0)
+    present = torch.rand(NODES, NODES, generator=g) < 0.3
+    present[0], present[:, 0] = False, False
+    source, target = (present & ~torch.eye(NODES, dtype=torch.bool)).nonzero().T
+    edge_type = torch.randint(1, num_edge_types + 1, (len(source),), generator=g)
+    x = torch.randn(NODES, DIM, generator=g, dtype=torch.float64)
+    return x, Edges(source, target, edge_type, torch.zeros(len(source), dtype=torch.bool))
+
+
+def perturbed(layer):
+    layer.double()
+    with torch.no_grad():
+        for p in layer.parameters():
+            p += 0.3 * torch.randn_like(p)
+    return layer
+
+
+def index(edges):
+    return torch.stack([edges.source, edges.target])
+
+
+def mlp(layer):
+    """The same two layers as PyG takes them."""
+    return nn.Sequential(layer.mlp.up_proj, nn.ReLU(), layer.mlp.down_proj)
+
+
+def test_gin_equals_ginconv():
+    x, edges = graph()
+    ours = perturbed(GINConvolution(DIM))
+    theirs = torch_geometric_nn.GINConv(mlp(ours), train_eps=True).double()
+    theirs.eps.data.fill_(ours.eps.item())
+    assert abs(ours.eps.item()) > 1e-2
+    assert_close(ours(x, edges), theirs(x, index(edges)), **close)
+
+
+def test_gin_with_edge_types_equals_gineconv():
+    x, edges = graph(num_edge_types=3)
+    ours = GINConvolution(DIM)
+    ours.add_edge_types(3)
+    perturbed(ours)
+    theirs = torch_geometric_nn.GINEConv(mlp(ours), train_eps=True).double()
+    theirs.eps.data.fill_(ours.eps.item())
+    embedding = ours.edge_embedding(edges.edge_type - 1)
+    assert_close(ours(x, edges), theirs(x, index(edges), embedding), **close)
+
+
+@pytest.mark.parametrize("num_edge_types", [1, 3])
+def test_gcn_equals_gcnconv(num_edge_types):
+    """PyG's has no nonlinearity; with edge types its edge weights are the learned ones."""
+    x, edges = graph(num_edge_types)
+    ours, weight = GCNConvolution(DIM), None
+    if num_edge_types > 1:
+        ours.add_edge_types(num_edge_types)
+    perturbed(ours)
+    if num_edge_types > 1:
+        weight = ours.log_edge_weight.exp()[edges.edge_type - 1]
+        assert weight.unique().numel() == num_edge_types
+    theirs = torch_geometric_nn.GCNConv(DIM, DIM).double()
+    theirs.lin.weight, theirs.bias = ours.linear.weight, ours.bias
+    assert_close(ours(x, edges), theirs(x, index(edges), weight).relu(), **close)
+
+
+def test_gradients_equal_those_of_gcnconv():
+    x, edges = graph(3)
+    ours = GCNConvolution(DIM)
+    ours.add_edge_types(3)
+    perturbed(ours)
+    theirs = torch_geometric_nn.GCNConv(DIM, DIM).double()
+    theirs.lin.weight, theirs.bias = ours.linear.weight, ours.bias
+    weight = ours.log_edge_weight.exp()[edges.edge_type - 1]
+    direction = torch.randn(NODES, DIM, dtype=torch.float64)
+    right = torch.autograd.grad((theirs(x, index(edges), weight).relu() * direction).sum(), list(ours.parameters()))
+    got = torch.autograd.grad((ours(x, edges) * direction).sum(), list(ours.parameters()))
+    for a, b in zip(got, right):
+        assert_close(a, b, **close)

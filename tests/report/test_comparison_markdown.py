@@ -1,0 +1,52 @@
+"""A comparison as Markdown says what results.json says, and nothing in a name becomes markup."""
+
+import re
+
+from synthetic_results import comparison, hostile, without_values
+
+from seqkit.report.comparison_markdown import comparison_markdown
+
+
+def rows_of(text, first):
+    """Cells of the table whose second column is called `first`."""
+    table = next(block for block in text.split("\n\n") if block.startswith("|  | ") and first in block)
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+
+
+def test_the_table_ranks_candidates_with_their_values():
+    results = comparison(4)
+    rows = rows_of(comparison_markdown(results), "candidate")
+    by_mean = sorted(results["candidates"], key=lambda row: -row["mean"])
+    assert [row[1] for row in rows] == [row["name"] for row in by_mean]
+    for row, candidate in zip(rows, by_mean):
+        assert f"{candidate['mean'] * 100:.2f} ± {candidate['std'] * 100:.2f}" in row[5]
+        assert row[2] == f"{candidate['parameters']:,}"
+
+
+def test_the_answer_the_command_and_every_finding_are_there():
+    results = comparison(3)
+    text = comparison_markdown(results)
+    assert f"$ {results['command']}" in text
+    assert results["answer"].split(" ")[0] in text
+    plain = text.replace("\\", "")
+    assert all(finding["text"] in plain for finding in results["unmatched"])
+    warning = next(finding for finding in results["unmatched"] if finding["kind"] == "warning")
+    assert f"* **{warning['what']}**" in plain
+
+
+def test_a_candidate_that_failed_says_so_in_its_row():
+    results = comparison(3, failed=(1,))
+    text = comparison_markdown(results)
+    assert "failed: no seed finished" in text
+
+
+def test_nothing_known_is_a_dash_and_never_none_or_nan():
+    text = comparison_markdown(without_values())
+    assert not re.search(r"\b(None|nan|inf)\b", text)
+
+
+def test_names_are_text():
+    text = comparison_markdown(hostile())
+    outside = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    assert not re.search(r"(?<!\\)<script", outside)
+    assert all(len(re.findall(r"(?<!\\)\|", line)) == 10 for line in outside.splitlines() if line.startswith("| 1 |"))

@@ -1,0 +1,85 @@
+"""Trials: every one is shown, the chosen is marked, and a choice on the edge is called out."""
+
+import pytest
+from synthetic_results import candidate, comparison
+
+from seqkit.report.learning_rates import edge_remarks, rate_lines, trial_table
+from seqkit.report.ranking import ranked
+
+
+def rows(trials, chosen):
+    results = comparison(1)
+    results["candidates"][0] |= {"trials": trials, "chosen": chosen}
+    return ranked(results)[0].rows
+
+
+def trial(loss, error=None, **values):
+    return {"values": {f"optimizer.{key}": value for key, value in values.items()}, "loss": loss, "error": error}
+
+
+THREE = [trial(0.5, lr=0.001), trial(0.25, lr=0.003), trial(0.75, lr=0.01)]
+
+
+def test_every_trial_has_its_cell_and_the_chosen_one_is_marked():
+    table = trial_table(rows([*THREE, trial(None, "NaN", lr=0.03)], {"optimizer.lr": 0.003}))
+    assert table.columns == ["0.001", "0.003", "0.01", "0.03"]
+    ((_, cells),) = table.rows
+    assert [cell.text for cell in cells] == ["0.5000", "0.2500", "0.7500", "failed"]
+    assert [cell.is_chosen for cell in cells] == [False, True, False, False]
+    assert cells[3].error == "NaN"
+
+
+def test_candidates_with_other_grids_share_the_columns():
+    results = comparison(2)
+    results["candidates"][0] |= {"trials": THREE[:1]}
+    results["candidates"][1] |= {"trials": [trial(0.125, lr=0.1, dropout=0.2)]}
+    table = trial_table(ranked(results)[0].rows)
+    assert table.keys == ["optimizer.lr", "optimizer.dropout"]
+    assert table.columns == ["0.001, –", "0.1, 0.2"]
+    assert [[cell.text for cell in cells] for _, cells in table.rows] == [["0.5000", ""], ["", "0.1250"]]
+
+
+@pytest.mark.parametrize(("lr", "side"), [(0.001, "smallest"), (0.01, "largest")])
+def test_a_choice_on_the_edge_is_called_out(lr, side):
+    (remark,) = edge_remarks(rows(THREE, {"optimizer.lr": lr}))
+    assert remark == (
+        f"Transformer: the chosen optimizer.lr {lr} is the {side} of the 3 that were tried (0.001 to 0.01); "
+        "a better one may lie beyond."
+    )
+
+
+@pytest.mark.parametrize(
+    ("trials", "chosen"),
+    [
+        (THREE, {"optimizer.lr": 0.003}),
+        (THREE, {}),
+        ([*THREE, trial(None, "NaN", lr=0.03)], {"optimizer.lr": 0.01}),  # beyond it the trial failed
+        ([trial(0.1, dropout=0.0), trial(0.2, dropout=0.1)], {"optimizer.dropout": 0.0}),  # nothing is below
+        ([], {"optimizer.lr": 0.003}),
+    ],
+)
+def test_a_choice_within_is_not(trials, chosen):
+    assert edge_remarks(rows(trials, chosen)) == []
+
+
+def test_rates_that_were_changed_together_are_called_out_once():
+    together = [trial(lr, lr=lr, momentum=lr / 2) for lr in (0.001, 0.003, 0.01)]
+    assert len(edge_remarks(rows(together, {"optimizer.lr": 0.001, "optimizer.momentum": 0.0005}))) == 1
+    apart = [trial(lr, lr=lr, momentum=m) for lr, m in ((0.001, 0.9), (0.003, 0.5), (0.01, 0.7))]
+    assert len(edge_remarks(rows(apart, {"optimizer.lr": 0.001, "optimizer.momentum": 0.9}))) == 2
+
+
+def test_a_single_trial_is_called_out():
+    (remark,) = edge_remarks(rows(THREE[:1], {"optimizer.lr": 0.001}))
+    assert remark == "Transformer: optimizer.lr 0.001 is the only value that was tried."
+
+
+def test_the_line_goes_through_the_best_loss_of_each_rate_and_rings_the_chosen():
+    (line,) = rate_lines(rows([*THREE, trial(0.625, lr=0.01, dropout=0.1)], {"optimizer.lr": 0.003}))
+    assert (line.x, line.y, line.ringed) == ([0.001, 0.003, 0.01], [0.5, 0.25, 0.625], (0.003, 0.25))
+
+
+def test_without_trials_there_is_no_table_and_no_line():
+    assert trial_table(rows([], {})) is None
+    assert rate_lines(rows([], {})) == []
+    assert candidate(0)["trials"], "the synthetic candidates have trials"

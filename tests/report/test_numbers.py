@@ -1,0 +1,44 @@
+"""Numbers as text: dashes for what is not known, one minus sign, prefixes that do not round up to themselves."""
+
+import math
+
+import pytest
+
+from seqkit.report.numbers import Metric, compact, count, finite, percent, plain, significant, times
+
+ACCURACY = Metric("test accuracy", "%", 100, 2, True)
+LOSS = Metric("test loss", "nats per token", 1, 3, False)
+
+
+@pytest.mark.parametrize("write", [count, compact, significant, plain, percent, times, LOSS.number, LOSS.signed])
+def test_what_is_not_known_is_a_dash(write):
+    assert write(None) == "–"
+
+
+def test_nan_and_infinity_become_none_at_any_depth():
+    value = {"a": [1.5, math.nan, {"b": -math.inf}], "c": "nan", "d": True}
+    assert finite(value) == {"a": [1.5, None, {"b": None}], "c": "nan", "d": True}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0"), (0.0123, "0.0123"), (999, "999"), (81234, "81.2k"), (999_950, "1M"), (1.2e9, "1.2G"), (-2500, "−2.5k")],
+)
+def test_compact_numbers_have_three_digits_and_a_prefix(value, text):
+    assert compact(value) == text
+
+
+def test_values_are_scaled_and_rounded_as_the_metric_says():
+    assert ACCURACY.mean(0.981234, 0.00204) == "98.12 ± 0.20"
+    assert ACCURACY.mean(0.981234, None) == "98.12"
+    assert ACCURACY.interval([0.977, 0.985]) == "[97.70, 98.50]"
+    assert LOSS.interval([-0.1, 0.25], signed=True) == "[−0.100, +0.250]"
+    assert ACCURACY.interval([None, 0.5]) == ""
+    assert (ACCURACY.title, ACCURACY.difference_unit) == ("test accuracy (%)", "points")
+    assert (LOSS.title, LOSS.difference_unit) == ("test loss (nats per token)", "nats per token")
+
+
+def test_a_difference_that_rounds_to_zero_has_no_sign():
+    assert ACCURACY.signed(-0.00001) == ACCURACY.signed(0.00001) == "0.00"
+    assert (ACCURACY.signed(0.008), ACCURACY.signed(-0.008)) == ("+0.80", "−0.80")
+    assert (percent(0.004), percent(-0.004), percent(0.0)) == ("+0.4 %", "−0.4 %", "0.0 %")
