@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 from argparse import Namespace
@@ -28,10 +29,11 @@ def run(args: Namespace) -> int:
     if len(args.what) > 1:
         known = next((str(f) for f in folders if not (f / "summary.json").is_file()), args.what[0])
         raise UsageError(f"{known} is no run folder; give one recipe, or several folders of finished runs")
-    from seqkit.comparison.compare import default_folder, prepare
+    from seqkit.comparison.compare import check_jobs, default_folder, prepare
     from seqkit.comparison.compare import run as compare
 
     settings = _settings(args)
+    check_jobs(args.jobs)
     folder = args.out or default_folder(settings, shared=args.storage is not None)
     console = Console(stderr=False)
     with console.status(f"building the candidates of {settings.recipe}"):
@@ -114,12 +116,14 @@ def _print_grid(console: Any, prepared: Prepared, folder: Path, jobs: int) -> No
     """The candidates, how many runs, and the minutes that they will take."""
     from rich.table import Table
 
+    from seqkit.comparison.candidates import TOLERANCE
     from seqkit.comparison.compare import remaining_minutes
 
     settings, plan = prepared.settings, prepared.plan
     table = Table(box=None)
     for column in ("candidate", "parameters", "gap", "FLOPs a step", "width", "depth", "steps", "s a step"):
-        table.add_column(column, justify="left" if column == "candidate" else "right")
+        is_name = column == "candidate"
+        table.add_column(column, justify="left" if is_name else "right", overflow="fold", no_wrap=not is_name)
     for name, candidate in plan.candidates.items():
         own = prepared.estimates[name]
         gap = "" if candidate.budget_gap is None else f"{candidate.budget_gap:+.1%}"
@@ -129,14 +133,17 @@ def _print_grid(console: Any, prepared: Prepared, folder: Path, jobs: int) -> No
             name, f"{candidate.parameters:,}", gap, flops, *sizes, str(own.num_steps), f"{own.step_seconds:.3f}"
         )
     console.print(table)
+    for name, candidate in plan.candidates.items():
+        if abs(candidate.budget_gap or 0.0) > TOLERANCE:
+            console.print(f"{name}: no width and depth of it come nearer to the reference's {settings.match}")
     left, done = remaining_minutes(prepared, folder, jobs)
-    trials = f"{settings.lr_trials} learning rates" + (
-        f" and {settings.dropout_trials} dropouts" if settings.dropout_trials else ""
-    )
+    optimizers = " and ".join(o["type"] for o in next(iter(plan.candidates.values())).optimizers)
+    trials = f"{settings.lr_trials} learning rates of {optimizers}"
+    trials += f" and {settings.dropout_trials} dropouts" if settings.dropout_trials else ""
     runs = f"{len(plan.steps)} runs{f', of which {done} are done' if done else ''}"
     console.print(
         f"each: {trials} at {settings.trial_share:.0%} of the steps, then {settings.seeds} seeds; {runs}; "
-        f"about {left:.0f} min with {jobs} at a time\nfolder  {folder}",
+        f"about {max(left, 1):.0f} min with {jobs} at a time\nfolder  {folder}",
         highlight=False,
         soft_wrap=True,
     )
@@ -161,10 +168,15 @@ def _print_results(console: Any, folder: Path, results: Mapping[str, Any]) -> No
 def _runs(args: Namespace, folders: Sequence[Path]) -> int:
     from rich.console import Console
 
+    from seqkit.cli.parser import parser
     from seqkit.comparison.finished_runs import compare_runs
 
-    if args.overrides:
-        raise UsageError(f"finished runs take no {args.overrides[0]}; evaluate them as they are")
-    out = args.out or Path("runs") / "compare" / "-".join(folder.resolve().name for folder in folders[:4])
+    usual = vars(parser().parse_args(["compare", *args.what]))
+    given = [name for name, value in usual.items() if name not in ("out", "plugin") and getattr(args, name) != value]
+    if args.overrides or given:
+        word = args.overrides[0] if args.overrides else f"--{given[0].replace('_', '-')}"
+        raise UsageError(f"finished runs take no {word}; they are compared as they are")
+    digest = hashlib.sha256("\n".join(str(folder.resolve()) for folder in folders).encode()).hexdigest()[:8]
+    out = args.out or Path("runs/compare") / f"runs-{digest}"
     _print_results(Console(), out, compare_runs(folders, out))
     return 0

@@ -11,9 +11,10 @@ from seqkit.errors import UsageError
 
 def run(args: Namespace) -> int:
     """Train the sizes, print the laws and where the page is."""
-    from seqkit.comparison.compare import default_folder, prepare, remaining_minutes
+    from seqkit.comparison.compare import check_jobs, default_folder, prepare, remaining_minutes
     from seqkit.comparison.scaling import comparisons, scale
 
+    check_jobs(args.jobs)
     widths = [int(x) for x in _numbers(args.sizes, "--sizes")]
     shares = _numbers(args.data_sizes, "--data-sizes") if args.data_sizes else []
     base: dict[str, Any] = {
@@ -36,7 +37,12 @@ def run(args: Namespace) -> int:
     print(f"about {left:.0f} min with {args.jobs} at a time\nfolder  {folder}")
     if args.dry_run:
         return 0
+    from rich.console import Console
+
+    from seqkit.report.scaling import scaling_table
+
     results = scale(base, widths, shares, folder, jobs=args.jobs)
+    Console().print(scaling_table(results))
     print(f"{results['answer']}\nreport  {folder / 'report.html'}")
     return 0
 

@@ -65,10 +65,10 @@ def _nearest_width(cost: Cost, target: float, start: int, depth: int | None) -> 
     while high[1] - low[1] > 1:
         middle = at((low[1] + high[1]) // 2)
         if middle is None or middle[1] >= high[1]:
-            # nothing can be built between the middle and the upper end: look below it, one by one
-            between = [x for x in map(at, range(low[1] + 1, (low[1] + high[1]) // 2)) if x and x[1] < high[1]]
-            if not between:
+            # nothing can be built from the middle up to the upper end: take the last below it that can
+            below = ((cost(width, depth), width) for width in range((low[1] + high[1]) // 2 - 1, low[1], -1))
+            middle = next(((value, width) for value, width in below if value is not None), None)
+            if middle is None:
                 break
-            middle = between[-1]
         low, high = (middle, high) if middle[0] < target else (low, middle)
     return min((abs(value / target - 1), width) for value, width in (low, high))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,11 +12,11 @@ import torch
 
 from seqkit.analysis.cost import training_flops
 from seqkit.comparison.budget import nearest
-from seqkit.comparison.settings import Settings
+from seqkit.comparison.settings import Settings, Variant
 from seqkit.config import build, complete
 from seqkit.data.batching import Batch
 from seqkit.data.module import DataModule
-from seqkit.errors import UsageError
+from seqkit.errors import DataError, UsageError
 from seqkit.interfaces import Objective, Tokenizer
 from seqkit.model import Model
 from seqkit.runs.run import data_module
@@ -26,6 +27,9 @@ TOLERANCE = 0.02
 VALID_FRACTION = 0.1
 """Of the training split, to tune on, where neither source nor recipe has a validation split."""
 
+ADAMW_RATE = 0.001
+"""In the middle of AdamW's learning rates, where the recipe says nothing of them."""
+
 OBJECTIVES = {"masked": "Masked", "next": "NextToken"}
 
 
@@ -35,7 +39,8 @@ class Candidate:
 
     config: complete, learning rate untuned. group: None, or how it was pretrained. of: the candidate from whose tuned
     configuration it is pretrained; None: it is not. budget_gap: relative to the reference, in what is matched.
-    notes: what had to be changed beside what differs on purpose.
+    optimizers: complete configurations of those that are tried, the recipe's first. notes: what had to be changed
+    beside what differs on purpose.
     """
 
     name: str
@@ -47,26 +52,23 @@ class Candidate:
     width: int | None = None
     depth: int | None = None
     budget_gap: float | None = None
+    optimizers: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
 def candidates(settings: Settings) -> list[Candidate]:
     """Every candidate, the reference first. Raises UsageError or DataError where one cannot be built."""
-    fitted = _Fitted()
+    fitted = _Fitted(tunes=bool(settings.lr_trials or settings.dropout_trials))
     found: list[Candidate] = []
+    complete(settings.recipe, settings.preset, settings.overrides)  # a fault of the recipe's is no candidate's
     for name, backbone, preset, width, words in settings.variants():
-        base = complete(settings.recipe, preset, [*settings.overrides, *words])
-        words = [*settings.overrides, *words, *_backbone_words(base, backbone)]
-        if width is not None:
-            base = complete(settings.recipe, preset, words)
-            words += [f"--{key}={width}" for key in keys_of(base["model"]["backbone"], "dim")]
-        if settings.backbones:
-            words += _optimizer_words(settings, base["optimizer"])
-        if base["data"]["valid_fraction"] == 0:
-            words.append(f"--data.valid_fraction={VALID_FRACTION}")
-        if settings.pretrain == "next":
-            words += [f"--{key}=true" for key in keys_of(base["model"]["backbone"], "causal")]
-        found.append(_matched(settings, fitted, name, preset, words, found[0] if found else None))
+        with _named(name):
+            found.append(_candidate(settings, fitted, Variant(name, backbone, preset, width, words), found))
+    configs = [{**candidate.config, "seed": None} for candidate in found]
+    for i, candidate in enumerate(found):
+        if configs[i] in configs[:i]:
+            same = found[configs.index(configs[i])].name
+            raise UsageError(f"{candidate.name} and {same} are the same configuration; leave one out")
     if len({c.name for c in found}) < len(found):
         raise UsageError("two candidates have the same name; give values that differ in their last key")
     if settings.pretrain is not None:
@@ -75,6 +77,36 @@ def candidates(settings: Settings) -> list[Candidate]:
         for candidate in found[: len(found) // 2]:
             _check_pretraining(settings, fitted, candidate)
     return found
+
+
+def _candidate(settings: Settings, fitted: _Fitted, variant: Variant, found: list[Candidate]) -> Candidate:
+    """One candidate, at the budget of the first of those that were found before."""
+    name, backbone, preset, width, words = variant
+    base = complete(settings.recipe, preset, [*settings.overrides, *words])
+    words = [*settings.overrides, *words, *_backbone_words(base, backbone)]
+    if width is not None:
+        base = complete(settings.recipe, preset, words)
+        words += [f"--{key}={width}" for key in keys_of(base["model"]["backbone"], "dim")]
+    if base["data"]["valid_fraction"] == 0:
+        words.append(f"--data.valid_fraction={VALID_FRACTION}")
+    if settings.pretrain == "next":
+        words += [f"--{key}=true" for key in keys_of(base["model"]["backbone"], "causal")]
+    return _matched(settings, fitted, name, preset, words, found[0] if found else None)
+
+
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Errors say which candidate they are about; whatever a user's own component raises is one line."""
+    try:
+        yield
+    except DataError:
+        raise
+    except Exception as error:
+        text = " ".join(str(error).split())
+        if "meta" in text and not isinstance(error, ValueError):
+            text += "; budgets are planned on tensors without values (device meta): guard it by `if not x.is_meta`"
+        what = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+        raise UsageError(f"{name}: {what}{text}") from error
 
 
 def _matched(
@@ -87,7 +119,7 @@ def _matched(
         fitted.parameters(config)
     except ValueError as error:
         if "does not support adjacency" not in str(error):
-            raise UsageError(f"{name}: {error}") from error
+            raise
         words = [*words, "--model.adjacency=ignore"]
         config = complete(settings.recipe, preset, words)
         notes.append("it does not support adjacency, so it runs over the tokens and ignores the edges")
@@ -119,6 +151,7 @@ def _matched(
         flops=fitted.flops(config),
         width=value_at(config, widths[0]) if widths else None,
         depth=value_at(config, depths[0]) if depths else None,
+        optimizers=_optimizers(settings, config),
         budget_gap=0.0 if reference is None and settings.match != "none" else gap,
         notes=notes,
     )
@@ -141,7 +174,8 @@ def _check_pretraining(settings: Settings, fitted: _Fitted, candidate: Candidate
 class _Fitted:
     """Tokenizer, objective and a batch of each data set; candidates with the same ones share them."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, tunes: bool) -> None:
+        self.tunes = tunes
         self._known: dict[str, tuple[Tokenizer, Objective, Batch]] = {}
 
     def parameters(self, config: Mapping[str, Any]) -> int:
@@ -161,6 +195,11 @@ class _Fitted:
             built = build(config)
             objective: Objective = built.model["objective"]
             data: DataModule = data_module(config, built.tokenizer, objective)
+            if self.tunes and not data.val_dataloader():
+                raise UsageError(
+                    "its data has no validation split to tune on, and none can be taken from its training split; "
+                    "give --lr-trials 0 --dropout-trials 0 to compare without tuning"
+                )
             self._known[key] = data.tokenizer, data.objective, next(iter(data.train_dataloader()))
         return self._known[key]
 
@@ -172,16 +211,18 @@ def meta_model(config: Mapping[str, Any], tokenizer: Tokenizer, objective: Objec
         return Model(tokenizer.spec, **{**arguments, "objective": objective})
 
 
-def _optimizer_words(settings: Settings, optimizer: Mapping[str, Any]) -> list[str]:
-    """Override words for AdamW in the place of Muon, which is for matrices, and not every backbone has any.
+def _optimizers(settings: Settings, config: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The recipe's optimizer and, where backbones are compared and the command names none, AdamW beside it.
 
-    Nothing where the command names an optimizer.
+    A recipe's optimizer was chosen with the recipe's backbone; AdamW is what most others are trained with.
     """
+    own = config["optimizer"]
     named = any(word.lstrip("-").split("=")[0].split(".")[0] == "optimizer" for word in settings.overrides)
-    if optimizer["type"] != "Muon" or named or "optimizer" in settings.vary:
-        return []
-    rate = (optimizer["adamw"] or optimizer)["lr"]
-    return ["--optimizer=AdamW", f"--optimizer.lr={rate}"]
+    if not settings.backbones or named or "optimizer" in settings.vary or own["type"] == "AdamW":
+        return [own]
+    rate = (own.get("adamw") or {"lr": ADAMW_RATE})["lr"]
+    kept = {key: own[key] for key in ("weight_decay",) if key in own}
+    return [own, complete({**config, "optimizer": {"type": "AdamW", "lr": rate, **kept}})["optimizer"]]
 
 
 def _backbone_words(config: Mapping[str, Any], name: str | None) -> list[str]:
@@ -211,6 +252,13 @@ def keys_of(backbone: Mapping[str, Any], name: str, path: str = "model.backbone"
         if isinstance(backbone.get(key), Mapping)
         for found in keys_of(backbone[key], name, f"{path}.{key}")
     ]
+
+
+def backbone_of(config: Mapping[str, Any]) -> str:
+    """The type of a configuration's backbone, of an encoder–decoder that of its encoder."""
+    backbone: Mapping[str, Any] = config["model"]["backbone"]
+    inner = backbone.get("encoder")
+    return str(inner["type"] if isinstance(inner, Mapping) else backbone["type"])
 
 
 def value_at(config: Mapping[str, Any], key: str) -> Any:

@@ -6,6 +6,7 @@ A cell is plain data and so is its result; a worker process needs nothing else.
 from __future__ import annotations
 
 import csv
+import math
 import os
 import platform
 import shutil
@@ -16,8 +17,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from seqkit.comparison.scores import METRICS, example_scores, metric_of, per_byte, test_bytes
-from seqkit.errors import DataError
+from seqkit.comparison.scores import METRICS, example_scores, metric_of, per_byte, bytes_of_test_split
+from seqkit.errors import DataError, DivergedError
 
 Kind = Literal["trial", "pretrain", "seed", "measure"]
 
@@ -76,7 +77,11 @@ def _run(cell: Cell, root: Path) -> dict[str, Any]:
             return {}
         metric = METRICS[cell.metric] if cell.metric else metric_of(data.objective)
         scores = example_scores(model, data, metric, cell.config["seed"])
-        num_bytes = test_bytes(data) if metric.name == "bits_per_byte" else None
+        if not math.isfinite(sum(scores["numerator"])):
+            raise DivergedError(
+                f"the {metric.label} is not finite, though the training loss was; lower the learning rate"
+            )
+        num_bytes = bytes_of_test_split(data) if metric.name == "bits_per_byte" else None
         if metric.name == "bits_per_byte":
             if num_bytes is None:
                 raise DataError("bits per byte need the whole text of the test split; leave data.limit out")

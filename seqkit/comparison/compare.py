@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
 import shutil
 import time
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -36,6 +36,15 @@ class Prepared:
     plan: Plan
     estimates: dict[str, Estimate]
 
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of all configurations and plug-ins: a recipe file may change under the same settings."""
+        configs = json.dumps({name: c.config for name, c in self.plan.candidates.items()}, sort_keys=True)
+        digest = hashlib.sha256(configs.encode())
+        for plugin in self.settings.plugins:
+            digest.update(Path(plugin).read_bytes())
+        return digest.hexdigest()
+
 
 def default_folder(settings: Settings, root: Path = Path("runs/compare"), *, shared: bool = False) -> Path:
     """The same for the same settings, so that a repeated command goes on where the first was killed.
@@ -55,6 +64,8 @@ def prepare(settings: Settings) -> Prepared:
     tokenizers = {json.dumps(c.config["tokenizer"], sort_keys=True) for c in found}
     metric = metric_of(objective)
     per_byte = metric.name == "loss" and objective.causal and len(tokenizers) > 1
+    if per_byte and any(candidate.config["data"]["limit"] is not None for candidate in found):
+        raise UsageError("tokenizers are compared by bits per byte of the whole test text; leave data.limit out")
     plan = Plan(
         settings,
         found,
@@ -77,18 +88,17 @@ def run(prepared: Prepared, folder: Path, *, jobs: int = 1, storage: str | None 
     jobs: cells at a time. storage: an SQLAlchemy URL that other processes and machines share; None: the folder alone.
     Raises UsageError where the folder holds another comparison, or another process works on it.
     """
-    if jobs < 1:
-        raise UsageError(f"--jobs is {jobs}; give 1 or more")
+    check_jobs(jobs)
     settings = prepared.settings
     if storage is not None and settings.pretrain is not None:
         raise UsageError("--pretrain hands weights from run to run, which --storage does not share; leave one out")
     with locked(folder):
-        first = check_folder(folder, settings)
+        first = check_folder(folder, settings, prepared.fingerprint)
         _remove_unfinished(folder)
         started = time.monotonic()
         ledger: Ledger = FolderLedger(folder / "cells")
         if storage is not None:
-            ledger = SharedLedger(storage, f"{settings.recipe} {settings.digest}")
+            ledger = SharedLedger(storage, f"{settings.recipe} {settings.digest} {prepared.fingerprint[:8]}")
         threads = settings.threads or max(1, (os.cpu_count() or 1) // jobs)
         ended = execute(prepared.plan, ledger, folder, jobs=jobs, threads=threads, title=f"compare {settings.recipe}")
         _remove_unfinished(folder)
@@ -99,6 +109,12 @@ def run(prepared: Prepared, folder: Path, *, jobs: int = 1, storage: str | None 
         write_results(folder, results)
     _write_page(folder)
     return results
+
+
+def check_jobs(jobs: int) -> None:
+    """Raise UsageError below one."""
+    if jobs < 1:
+        raise UsageError(f"--jobs is {jobs}; give 1 or more")
 
 
 def _remove_unfinished(folder: Path) -> None:
@@ -113,32 +129,43 @@ def _write_page(folder: Path) -> None:
     write_comparison(folder)
 
 
-def check_folder(folder: Path, settings: Settings) -> dict[str, Any]:
+def check_folder(folder: Path, settings: Settings, fingerprint: str) -> dict[str, Any]:
     """What the folder says of the comparison in it; it is written where there is none.
 
-    Raises UsageError where it holds another comparison, naming the first setting that differs.
+    Raises UsageError where it holds another comparison, naming the first setting that differs, or the same one of a
+    recipe or plug-in that has changed since.
     """
     path = folder / SETTINGS
     asked = json.loads(json.dumps(asdict(settings)))
     if not path.exists():
         if any(entry.name != ".lock" for entry in folder.iterdir()):
-            raise UsageError(f"{folder} holds something else than a comparison; give another --out")
-        value = {"settings": asked, "started": datetime.now().isoformat(timespec="seconds"), "minutes": 0.0}
+            raise UsageError(f"{folder} holds something else than a whole comparison; give another --out")
+        started = datetime.now().isoformat(timespec="seconds")
+        value = {"settings": asked, "fingerprint": fingerprint, "started": started, "minutes": 0.0}
         write_json(path, value)
         return value
     try:
-        known: Mapping[str, Any] = read_mapping(path, "settings", "started", "minutes")
+        known = read_mapping(path, "settings", "fingerprint", "started", "minutes")
     except DataError as error:
-        raise UsageError(f"{error}; or give another --out") from error
+        raise UsageError(f"{path} is damaged ({error}); give another --out") from error
+    earlier = known["settings"]
+    if not isinstance(earlier, dict) or not isinstance(known["minutes"], int | float):
+        raise UsageError(f"{path} is damaged; give another --out")
     for name, value in asked.items():
-        if known["settings"].get(name) != value:
-            was = known["settings"].get(name)
-            raise UsageError(f"{folder} holds a comparison with {name} {was}, not {value}; give another --out")
-    return dict(known)
+        if earlier.get(name) != value:
+            raise UsageError(
+                f"{folder} holds a comparison with {name} {earlier.get(name)}, not {value}; give another --out"
+            )
+    if known["fingerprint"] != fingerprint:
+        raise UsageError(
+            f"the recipe or a plug-in has changed since the comparison in {folder} began, and runs of before and after "
+            "do not go into one table; give another --out"
+        )
+    return known
 
 
 def remaining_minutes(prepared: Prepared, folder: Path, jobs: int) -> tuple[float, int]:
     """Minutes expected, and how many cells have a result already."""
     done = [] if not folder.exists() else list(FolderLedger(folder / "cells").results())
     known = [key for key in done if key in prepared.plan.steps]
-    return minutes(prepared.settings, prepared.estimates, known, jobs), len(known)
+    return minutes(prepared.plan, prepared.estimates, known, jobs), len(known)

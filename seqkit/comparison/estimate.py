@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 from seqkit.comparison.candidates import Candidate
-from seqkit.comparison.settings import Settings
+from seqkit.comparison.plan import Plan
 from seqkit.config import build
-from seqkit.errors import UsageError
+from seqkit.errors import DataError, UsageError
 from seqkit.runs.run import untrained
 from seqkit.training.trainer import count_steps
 
@@ -21,7 +21,9 @@ TIMED_STEPS = 2
 START_SECONDS = 6.0
 """What a worker process takes to import everything."""
 MEASURE_SECONDS = 8.0
-"""What measuring costs a candidate, beside the rounds of training."""
+"""What measuring costs a candidate."""
+RUN_SECONDS = 1.5
+"""What a run costs beside its steps: reading data, building, writing its page."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,11 @@ def estimate(candidates: Sequence[Candidate]) -> dict[str, Estimate]:
     for candidate in candidates:
         try:
             found[candidate.name] = found[candidate.of] if candidate.of else _estimate(candidate.config)
-        except ValueError as error:
-            raise UsageError(f"{candidate.name}: {error}") from error
+        except DataError:
+            raise
+        except Exception as error:  # a user's own component may raise anything
+            what = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+            raise UsageError(f"{candidate.name}: {what}{' '.join(str(error).split())}") from error
     return found
 
 
@@ -54,8 +59,10 @@ def _estimate(config: Mapping[str, Any]) -> Estimate:
     optimizer = build(config).optimizer.build(model)
     times = []
     model.train()
-    for batch in islice(loader, TIMED_STEPS + 1):
+    batches = iter(loader)
+    for _ in range(min(TIMED_STEPS + 1, len(loader))):
         started = time.perf_counter()
+        batch = next(batches)
         inputs = objective.prepare(*batch)
         output = objective.loss(model(inputs.batch, inputs.masked), inputs.target, training=True)
         (output.loss / output.count.clamp(min=1)).backward()
@@ -72,20 +79,17 @@ def _estimate(config: Mapping[str, Any]) -> Estimate:
     return Estimate(count_steps(config["trainer"], len(loader)), min(times), test)
 
 
-def minutes(settings: Settings, estimates: Mapping[str, Estimate], done: Sequence[str], jobs: int) -> float:
+def minutes(plan: Plan, estimates: Mapping[str, Estimate], done: Container[str], jobs: int) -> float:
     """Minutes until all cells have ended, those in `done` (their ids) left out."""
-    from seqkit.comparison.plan import slug_of
-
-    total = 0.0
-    for name, own in estimates.items():
-        whole = own.num_steps * own.step_seconds
-        trials = settings.lr_trials + settings.dropout_trials
-        ended = [key for key in done if key.startswith(f"{slug_of(name)}/")]
-        num_trials = trials - sum("/seed-" not in key and "/pretrain-" not in key for key in ended)
-        num_runs = settings.seeds - sum("/seed-" in key for key in ended)
-        total += num_trials * (whole * settings.trial_share + own.test_seconds / 4)
-        total += num_runs * (whole + own.test_seconds)
-        if " pretraining" in name:
-            total += (settings.seeds - sum("/pretrain-" in key for key in ended)) * (whole + own.test_seconds)
-    measuring = len(estimates) * MEASURE_SECONDS if settings.measure and "measure" not in done else 0.0
-    return (START_SECONDS + total / jobs + measuring) / 60
+    seconds, measuring = 0.0, 0.0
+    for step in plan.steps.values():
+        if step.id in done:
+            continue
+        if step.kind == "measure":
+            measuring = MEASURE_SECONDS * sum(candidate.of is None for candidate in plan.candidates.values())
+            continue
+        own = estimates[step.candidate]
+        share = plan.settings.trial_share if step.kind == "trial" else 1.0
+        seconds += own.num_steps * own.step_seconds * share + own.test_seconds * (0.5 if share < 1 else 1) + RUN_SECONDS
+    start = START_SECONDS if seconds or measuring else 0.0
+    return (start + seconds / jobs + measuring) / 60

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from seqkit.analysis.cost import training_flops
-from seqkit.comparison.candidates import keys_of, value_at
+from seqkit.comparison.candidates import backbone_of, keys_of, value_at
 from seqkit.comparison.cells import read_curve
 from seqkit.comparison.results import Row, add_statistics, by_length, complete_results, run_row, write_results
-from seqkit.comparison.scores import METRICS, Metric, example_scores, metric_of, per_byte, test_bytes
+from seqkit.comparison.scores import METRICS, Metric, example_scores, metric_of, per_byte, bytes_of_test_split
 from seqkit.comparison.statistics import Scores
 from seqkit.config import complete, to_yaml
 from seqkit.data.module import DataModule
 from seqkit.errors import UsageError
+from seqkit.files import read_mapping
 from seqkit.runs.run import data_module
 from seqkit.runs.trained_model import TrainedModel, load
 
@@ -25,19 +26,28 @@ def compare_runs(folders: Sequence[Path], out: Path) -> dict[str, Any]:
     """Evaluate runs on the test split of their data, write results and page into `out`, and return the results.
 
     Runs that differ in the seed alone are one candidate. The first is the reference.
-    Raises UsageError for fewer than two candidates, or runs with different objectives; DataError for a damaged run.
+    Raises UsageError for fewer than two candidates, a run given twice, runs with different objectives, or a folder that
+    holds something else; DataError for a damaged run.
     """
     import shlex
 
     from seqkit.report.comparison import write_comparison
 
+    command = shlex.join(["seqkit", "compare", *map(str, folders)])
+    _check_out(out, command)
+    where = [folder.resolve() for folder in folders]
+    if len(set(where)) < len(where):
+        raise UsageError("a run is given twice; give each folder once")
     runs = [_Run(folder) for folder in folders]
     objectives = {type(run.trained.objective).__name__ for run in runs}
     if len(objectives) > 1:
         raise UsageError(f"these runs learn different things ({', '.join(sorted(objectives))}); compare alike ones")
     groups: dict[str, list[_Run]] = {}
     for run in runs:
-        groups.setdefault(run.key, []).append(run)
+        group = groups.setdefault(run.key, [])
+        if any(other.config["seed"] == run.config["seed"] for other in group):
+            raise UsageError(f"{run.folder} repeats a run with the same configuration and seed; leave one out")
+        group.append(run)
     if len(groups) < 2:
         raise UsageError("these runs differ in their seed at most; give runs of which something else differs")
     metric = _metric(runs)
@@ -56,7 +66,8 @@ def compare_runs(folders: Sequence[Path], out: Path) -> dict[str, Any]:
         "recipe": ", ".join(recipes),
         "preset": None,
         "overrides": [],
-        "command": shlex.join(["seqkit", "compare", *map(str, folders)]),
+        "command": command,
+        "recipe_backbone": runs[0].backbone,
         "match": "none",
         "varied": [],
         "tuning": None,
@@ -71,6 +82,16 @@ def compare_runs(folders: Sequence[Path], out: Path) -> dict[str, Any]:
     write_results(out, results)
     write_comparison(out)
     return results
+
+
+def _check_out(out: Path, command: str) -> None:
+    """Raise UsageError where the folder holds anything but the page of the same runs."""
+    if out.is_dir() and any(out.iterdir()):
+        path = out / "results.json"
+        if not path.is_file() or read_mapping(path).get("command") != command:
+            raise UsageError(f"{out} holds something else than a comparison of these runs; give another --out")
+    elif out.exists() and not out.is_dir():
+        raise UsageError(f"{out} is a file; give a folder as --out")
 
 
 class _Run:
@@ -91,9 +112,7 @@ class _Run:
     @property
     def backbone(self) -> str:
         """The type of its backbone."""
-        backbone: Mapping[str, Any] = self.config["model"]["backbone"]
-        inner = backbone.get("encoder")
-        return str(inner["type"] if isinstance(inner, Mapping) else backbone["type"])
+        return backbone_of(self.config)
 
 
 def _metric(runs: Sequence[_Run]) -> Metric:
@@ -123,7 +142,7 @@ def _row(name: str, group: Sequence[_Run], metric: Metric) -> tuple[Row, Scores 
         seed, summary = run.config["seed"], run.trained.summary
         scores = example_scores(run.trained.model, run.data, metric, seed)
         if metric.name == "bits_per_byte":
-            num_bytes = test_bytes(run.data)
+            num_bytes = bytes_of_test_split(run.data)
             if num_bytes is None:
                 raise UsageError("bits per byte need the whole text of the test split; these runs have a data.limit")
             scores = per_byte(scores, num_bytes)

@@ -68,11 +68,22 @@ class FolderLedger:
 def _read(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise DataError(f"{path} is damaged ({error}); delete it, and the same command runs that cell again") from error
+    except (ValueError, OSError) as error:
+        raise _damaged(path, str(error)) from error
     if not isinstance(value, dict):
-        raise DataError(f"{path} is damaged: it holds no result; delete it, and the same command runs that cell again")
+        raise _damaged(path, "it holds no result")
+    summary = value.get("summary", {})
+    kinds = {"error": str, "metrics": dict, "summary": dict, "costs": dict}
+    wrong = [key for key, kind in kinds.items() if key in value and not isinstance(value[key], kind)]
+    if "summary" in value and not wrong:
+        wrong = [f"summary.{key}" for key in ("metrics", "steps", "tokens_seen") if key not in summary]
+    if wrong or not set(kinds) & set(value):
+        raise _damaged(path, f"{wrong[0]} is not what it should be" if wrong else "it holds no result")
     return value
+
+
+def _damaged(path: Path, why: str) -> DataError:
+    return DataError(f"{path} is damaged ({why}); delete it, and the same command runs that cell again")
 
 
 @contextmanager
@@ -80,7 +91,10 @@ def locked(folder: Path) -> Iterator[None]:
     """Raise UsageError where another process of this machine has the folder; the lock ends with the process."""
     import fcntl
 
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be made a folder ({error.strerror}); give another --out") from error
     with (folder / ".lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -148,8 +162,8 @@ class SharedLedger:
         number = self._mine.pop(cell_id)
         trial_id = self._trial_id(number)
         self._storage.set_trial_user_attr(trial_id, "result", json.dumps(result))
-        loss = result.get("metrics", {}).get("loss", 0.0)
-        self._study.tell(number, values=loss, skip_if_finished=True)
+        # the value is no use to us, and Optuna fails a trial whose value is not finite
+        self._study.tell(number, values=0.0, skip_if_finished=True)
 
     def release(self, cell_id: str) -> None:
         """Fail this worker's trial, so that another takes the cell."""

@@ -67,7 +67,7 @@ class Plan:
                 for seed in seeds:
                     yield Step(f"{slug}/pretrain-{seed}", "pretrain", name, tuned, seed)
                 pretrained = (f"{slug}/pretrain-1",)
-            lr_ids = tuple(f"{slug}/lr-{i + 1}" for i in range(settings.lr_trials))
+            lr_ids = tuple(key for key in self._trial_ids(name) if "/lr-" in key)
             for i, key in enumerate(lr_ids):
                 yield Step(key, "trial", name, first + pretrained, i)
             for i in range(settings.dropout_trials):
@@ -80,8 +80,8 @@ class Plan:
             yield Step("measure", "measure", "", everything)
 
     def _trial_ids(self, name: str) -> tuple[str, ...]:
-        slug = slug_of(name)
-        return tuple(f"{slug}/lr-{i + 1}" for i in range(self.settings.lr_trials)) + tuple(
+        slug, number = slug_of(name), self.settings.lr_trials * max(1, len(self.candidates[name].optimizers))
+        return tuple(f"{slug}/lr-{i + 1}" for i in range(number)) + tuple(
             f"{slug}/dropout-{i + 1}" for i in range(self.settings.dropout_trials)
         )
 
@@ -108,8 +108,11 @@ class Plan:
             configs = {name: c.config for name, c in self.candidates.items() if c.of is None}
             return Cell(step.id, "measure", "", configs)
         candidate, slug = self.candidates[step.candidate], slug_of(step.candidate)
-        config = copy.deepcopy(candidate.config)
-        for key, value in self.values(step, results).items():
+        config, values = copy.deepcopy(candidate.config), self.values(step, results)
+        for optimizer in candidate.optimizers:
+            if optimizer["type"] == values.get("optimizer.type"):
+                config["optimizer"] = copy.deepcopy(optimizer)
+        for key, value in values.items():
             _set(config, key, value)
         trainer = config["trainer"]
         trainer["enable_progress_bar"] = False
@@ -148,10 +151,14 @@ class Plan:
         return max(1, round(self.num_steps[reference.name] * share))
 
     def _learning_rates(self, candidate: Candidate, number: int) -> dict[str, Any]:
-        """The recipe's rates, times a power of the grid's ratio: 1, then above and below by turns."""
-        power = number - (self.settings.lr_trials - 1) // 2
-        keys = [f"optimizer.{key}" for key in _rates(candidate.config["optimizer"])]
-        return {key: float(f"{_get(candidate.config, key) * LR_RATIO**power:.3g}") for key in keys}
+        """A grid around the rates of each optimizer: powers of the grid's ratio, as many below as above."""
+        optimizers = candidate.optimizers or [candidate.config["optimizer"]]
+        optimizer = optimizers[number // self.settings.lr_trials]
+        power = number % self.settings.lr_trials - (self.settings.lr_trials - 1) // 2
+        kind = {"optimizer.type": optimizer["type"]} if len(optimizers) > 1 else {}
+        return kind | {
+            f"optimizer.{key}": float(f"{_get(optimizer, key) * LR_RATIO**power:.3g}") for key in _rates(optimizer)
+        }
 
     def _dropout(self, candidate: Candidate, value: float) -> dict[str, Any]:
         keys = ["model.dropout", *keys_of(candidate.config["model"]["backbone"], "dropout")]

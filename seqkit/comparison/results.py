@@ -9,7 +9,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from seqkit.comparison.candidates import Candidate
+from seqkit.comparison.candidates import Candidate, backbone_of
 from seqkit.comparison.plan import Plan, slug_of
 from seqkit.comparison.scores import METRICS, Metric
 from seqkit.comparison.statistics import Scores, difference, spread
@@ -17,6 +17,7 @@ from seqkit.comparison.unmatched import unmatched
 from seqkit.config import complete, to_yaml
 from seqkit.files import write_atomic, write_json
 from seqkit.report.comparison_markdown import comparison_markdown
+from seqkit.report.numbers import MINUS
 
 MAX_LENGTHS = 20
 """More distinct lengths of test examples make no curve."""
@@ -41,10 +42,11 @@ def gather(plan: Plan, results: Mapping[str, Any], *, started: str, minutes: flo
         "overrides": settings.overrides,
         "command": settings.command(),
         "match": settings.match,
-        "recipe_optimizer": complete(settings.recipe, settings.preset, settings.overrides)["optimizer"]["type"],
+        "recipe_backbone": backbone_of(complete(settings.recipe, settings.preset, settings.overrides)),
         "varied": ["model.backbone"] * bool(settings.backbones) + list(settings.vary),
         "tuning": {
             "lr_trials": settings.lr_trials,
+            "optimizers": [optimizer["type"] for optimizer in next(iter(plan.candidates.values())).optimizers],
             "dropout_trials": settings.dropout_trials,
             "fraction_of_steps": settings.trial_share,
             "split": "validation",
@@ -200,7 +202,7 @@ def _differences(scores: Mapping[str, Scores], metric: Metric) -> list[dict[str,
     found = []
     for a, b in combinations(scores, 2):
         measured = difference(scores[a], scores[b], metric)
-        low, high = measured.interval
+        low, high = measured.interval or (0.0, 0.0)
         above = a if metric.higher_is_better else b
         below = b if metric.higher_is_better else a
         better = above if low > 0 else below if high < 0 else None
@@ -262,14 +264,18 @@ def _answers(results: Mapping[str, Any], metric: Metric) -> tuple[str, list[str]
 def _sentence(results: Mapping[str, Any], rows: Mapping[str, Row], a: str, b: str, metric: Metric) -> str:
     """Whether `a` is better than `b`, by how much, and how much faster or slower it trains."""
     pair = next(d for d in results["differences"] if {d["a"], d["b"]} == {a, b})
-    size = abs(pair["difference"]) * metric.scale
-    half = (pair["interval"][1] - pair["interval"][0]) / 2 * metric.scale
-    amount = f"{size:.{metric.digits}f} ± {half:.{metric.digits}f}{_unit(metric, ' points of accuracy')}"
+    amount = f"{abs(pair['difference']) * metric.scale:.{metric.digits}f}{_unit(metric, ' points of accuracy')}"
+    if pair["interval"] is None:
+        amount += " (no interval: one seed, and one test example)"
+    else:
+        low, high = sorted(abs(x) if pair["better"] else x * _sign(pair, a, metric) for x in pair["interval"])
+        ends = (f"{end * metric.scale:.{metric.digits}f}".replace("-", MINUS) for end in (low, high))
+        amount += f" (95 % interval {' to '.join(ends)})"
     budget = BUDGETS[results["match"]]
     if pair["difference"] == 0:
         text = f"{a} and {b} are equally good{budget}"
     elif pair["better"] is None:
-        text = f"{a} and {b} are not told apart{budget}: {amount} in favour of {a}, an interval that contains zero"
+        text = f"{a} and {b} are not told apart{budget}: {a} is ahead by {amount}"
     else:
         loser = b if pair["better"] == a else a
         text = f"{pair['better']} is better than {loser} by {amount}{budget}"
@@ -281,6 +287,11 @@ def _sentence(results: Mapping[str, Any], rows: Mapping[str, Row], a: str, b: st
         speed = way if way.startswith("as") else f"{way} in training by {times:.1f} ×"
         text += f"; {a} is {speed}"
     return f"{text}."
+
+
+def _sign(pair: Mapping[str, Any], a: str, metric: Metric) -> int:
+    """1 where a positive difference of the pair is in favour of `a`, else -1."""
+    return 1 if (pair["a"] == a) == metric.higher_is_better else -1
 
 
 def _unit(metric: Metric, points: str) -> str:

@@ -132,7 +132,7 @@ def per_byte(scores: dict[str, list[float]], num_bytes: int) -> dict[str, list[f
     }
 
 
-def test_bytes(data: DataModule) -> int | None:
+def bytes_of_test_split(data: DataModule) -> int | None:
     """UTF-8 bytes of the test split where its examples are texts; None: they are not, or only a part is used."""
     if data.limit is not None:
         return None

@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass, field
 from itertools import product
 from typing import Any, Literal, NamedTuple, get_args
 
+import yaml
+
 from seqkit.config.recipe import load_yaml
 from seqkit.errors import UsageError
 from seqkit.registry import components
@@ -43,9 +45,9 @@ class Settings:
     recipe's: `preset`, and `width`, of all backbones in the backbone. `model.backbone.position` takes positions that
     are added to the embeddings, too (`Sinusoidal`), which are `model.position` in a recipe.
     match: the budget that is made equal to the reference's, which is the first candidate. seeds: how many, 1, 2, ….
-    lr_trials, dropout_trials: runs on the validation split for each candidate. trial_share: of the training steps that
-    a trial takes. pretrain: also train on the same data without labels first. measure: speed and memory, too.
-    threads: of torch, in each process; None: the cores shared by the jobs.
+    lr_trials, dropout_trials: runs on the validation split for each candidate; 0: nothing is tuned. trial_share: of the
+    training steps that a trial takes. pretrain: also train on the same data without labels first. measure: speed and
+    memory, too. threads: of torch, in each process; None: the cores shared by the jobs.
     Raises UsageError for values that mean nothing.
     """
 
@@ -69,7 +71,9 @@ class Settings:
             raise UsageError(f"--match is {self.match!r}; give {', '.join(get_args(Match))}")
         if self.pretrain is not None and self.pretrain not in get_args(Pretrain):
             raise UsageError(f"--pretrain is {self.pretrain!r}; give masked or next")
-        for name, least in (("seeds", 1), ("lr_trials", 1), ("dropout_trials", 0)):
+        if self.threads is not None and self.threads < 1:
+            raise UsageError(f"--threads is {self.threads}; give 1 or more")
+        for name, least in (("seeds", 1), ("lr_trials", 0), ("dropout_trials", 0)):
             if getattr(self, name) < least:
                 option = name.replace("_", "-")
                 raise UsageError(f"--{option} is {getattr(self, name)}; give {least} or more")
@@ -77,9 +81,18 @@ class Settings:
             raise UsageError(f"--dropout-trials is {self.dropout_trials}; give at most {len(DROPOUTS)}: {DROPOUTS}")
         if not 0 < self.trial_share <= 1:
             raise UsageError(f"--trial-share is {self.trial_share}; give a share of the steps, above 0 and up to 1")
-        twice = sorted({name for name in self.backbones if self.backbones.count(name) > 1})
-        if twice:
-            raise UsageError(f"--backbones names {twice[0]} twice; a comparison with itself says nothing")
+        for option, values in (("--backbones", self.backbones), *((f"--vary {k}", v) for k, v in self.vary.items())):
+            lower = [value.lower() for value in values]
+            twice = next((value for value in values if lower.count(value.lower()) > 1), None)
+            if twice is not None:
+                raise UsageError(f"{option} names {twice} twice; a comparison with itself says nothing")
+        if "seed" in self.vary:
+            raise UsageError(
+                "--vary seed: every candidate is trained with the same seeds; give --seeds 5 for more of them"
+            )
+        size = next((key for key in self.vary if key.rpartition(".")[2] in ("width", "dim", "depth")), None)
+        if size is not None and self.match in ("parameters", "flops"):
+            raise UsageError(f"--vary {size}: --match {self.match} would make all sizes equal again; add --match none")
         if len(self.variants()) < 2:
             raise UsageError(
                 "there is one candidate only; give several, such as --backbones Transformer,LSTM or "
@@ -161,6 +174,9 @@ def _short(label: str) -> str:
     key, is_pair, value = label.rpartition("=") if "{" not in label else label.partition("=")
     if not is_pair:
         return label
-    written: Any = load_yaml(value) if value.startswith("{") else value
+    try:
+        written: Any = load_yaml(value) if value.startswith("{") else value
+    except yaml.YAMLError:
+        raise UsageError(f"--vary {key}: {value!r} is not readable; close every brace and quote") from None
     shown = written.get("type", value) if isinstance(written, dict) else value
     return f"{key.rpartition('.')[2]}={shown}"

@@ -46,21 +46,24 @@ class Scores:
 
 @dataclass(frozen=True)
 class Difference:
-    """a - b: the mean over seeds, its interval, and over what it was paired."""
+    """a - b: the mean over seeds, its interval (None: there is nothing to resample), and over what it was paired."""
 
     difference: float
-    interval: tuple[float, float]
+    interval: tuple[float, float] | None
     pairs: str
 
 
-def spread(scores: Scores, metric: Metric) -> tuple[float, float | None, tuple[float, float]]:
-    """Mean over seeds, standard deviation over seeds (None: one seed), bootstrap interval of the mean."""
+def spread(scores: Scores, metric: Metric) -> tuple[float, float | None, tuple[float, float] | None]:
+    """Mean over seeds, standard deviation over seeds (None: one seed), bootstrap interval of the mean.
+
+    The interval is None where there is one seed and one example, such as one graph: nothing can be resampled.
+    """
     values = scores.values(metric)
     resampled = _resampled(scores, metric, _weights(scores, np.random.default_rng(0)))
     return (
         float(values.mean()),
         float(values.std(ddof=1)) if len(values) > 1 else None,
-        _interval(resampled),
+        _interval(resampled) if scores.numerator.size > 1 else None,
     )
 
 
@@ -87,7 +90,8 @@ def difference(a: Scores, b: Scores, metric: Metric) -> Difference:
             "nothing is paired: they have no seed in common",
         )
     observed = float(one.values(metric).mean() - other.values(metric).mean())
-    return Difference(observed, _interval(mine - theirs), pairs)
+    resampled = one.numerator.size > 1 or other.numerator.size > 1
+    return Difference(observed, _interval(mine - theirs) if resampled else None, pairs)
 
 
 def _weights(scores: Scores, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

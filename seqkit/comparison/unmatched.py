@@ -10,7 +10,7 @@ from seqkit.config.recipe import load_yaml
 from seqkit.report.learning_rates import edge_remarks
 from seqkit.report.ranking import ranked
 
-HANDLED = ("trainer.max_steps", "trainer.max_epochs")
+HANDLED = ("trainer.max_steps", "trainer.max_epochs", "model.backbone.type")
 """Keys whose effect is reported under its own name."""
 
 EXPECTED = ("trainer.val_check_interval", "trainer.check_val_every_n_epoch", "model.adjacency")
@@ -30,7 +30,7 @@ def unmatched(results: Mapping[str, Any]) -> list[Finding]:
         *_sizes(results, rows),
         *_steps(results, rows),
         *_tuning(results, rows),
-        *_seeds(rows),
+        *_seeds(results, rows),
         *_data(results, rows),
         *_surroundings(rows),
         *_configurations(results, rows),
@@ -62,17 +62,18 @@ def _gap(values: Sequence[float]) -> float:
 
 
 def _sizes(results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[Finding]:
-    match = results["match"]
+    match, reference = results["match"], results["reference"]
     for key, what in (("parameters", "parameters"), ("training_flops", "FLOPs of a training step")):
         values = {row["name"]: row[key] for row in rows if row[key]}
+        asked = match == ("parameters" if key == "parameters" else "flops")
         gap = _gap(list(values.values()))
+        if asked and reference in values:  # the others were matched to it, not to each other
+            gap = max(abs(value / values[reference] - 1) for value in values.values())
         if gap <= TOLERANCE:
             continue
-        shown = _listed({name: f"{value:,}" for name, value in values.items()})
-        matched = match == ("parameters" if key == "parameters" else "flops")
-        asked = match in ("flops", "time") if key == "parameters" else True
-        text = f"they differ by up to {gap:.0%} ({shown})"
-        yield _note(what, text) if asked and not matched else _warning(what, text)
+        text = f"they differ by up to {gap:.0%} ({_listed({name: f'{value:,}' for name, value in values.items()})})"
+        other = match != "none" and not asked if key == "parameters" else not asked
+        yield _note(what, text) if other else _warning(what, text)
     for key in ("width", "depth"):
         values = {row["name"]: row[key] for row in rows if row[key]}
         if len(set(values.values())) > 1:
@@ -104,8 +105,15 @@ def _tuning(results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[Finding
         shown = _listed({name: f"{value:g}" for name, value in rates.items() if value is not None})
         yield _warning("tuning", f"how the settings of these runs were found is not recorded (learning rates: {shown})")
         return
+    if tuning["lr_trials"] == 0:
+        shown = _listed({name: f"{value:g}" for name, value in rates.items() if value is not None})
+        yield _warning("tuning", f"nothing was tuned; each has the recipe's learning rate ({shown})")
+        return
     if len(set(counts.values())) > 1:
         yield _warning("tuning trials", f"not all had as many that ended: {_listed(counts)}")
+    untuned = [name for name, count in counts.items() if count == 0]
+    if untuned:
+        yield _warning("tuning", f"no trial ended, so nothing was tuned: {', '.join(untuned)}")
     if tuning["split"] == "test":
         yield _warning("tuning split", "the learning rates were chosen on the test split, so the results are too good")
     if tuning["lr_trials"] == 1:
@@ -121,7 +129,7 @@ def _tuning(results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[Finding
     yield _note(
         "other settings",
         "weight decay, warm-up, schedule, clipping and batch size are the recipe's and were not tuned; the recipe's "
-        f"author chose them for {results['reference']}",
+        f"author chose them for {results['recipe_backbone']}",
     )
 
 
@@ -130,14 +138,15 @@ def _rate(row: Mapping[str, Any]) -> float | None:
     return rate if isinstance(rate, int | float) else None
 
 
-def _seeds(rows: Sequence[Any]) -> Iterator[Finding]:
+def _seeds(results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[Finding]:
     seeds = {row["name"]: sorted(run["seed"] for run in finished(row)) for row in rows}
     if len({tuple(one) for one in seeds.values()}) > 1:
         yield _warning("seeds", f"not all have the same: {_listed(seeds)}")
     few = [name for name, one in seeds.items() if len(one) == 1]
     if few:
         text = f"{', '.join(few)}: one seed only, so nothing is known of the spread between runs"
-        yield _warning("seeds", f"{text}; the interval covers the choice of test examples alone")
+        covers = "covers the choice of test examples alone" if results["num_test"] > 1 else "cannot be had"
+        yield _warning("seeds", f"{text}; the interval {covers}")
     elif max(map(len, seeds.values()), default=0) < 10:
         yield _note("seeds", "so few are a rough measure of spread; intervals over them are too narrow, if anything")
 
@@ -168,7 +177,7 @@ def _data(results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[Finding]:
         yield _warning(
             "limit", f"at most {max(limited.values()):,} samples of each split were used, not the whole data"
         )
-    if results["tuning"] is not None:
+    if results["tuning"] is not None and results["tuning"]["lr_trials"]:
         fractions = {load_yaml(row["config"])["data"]["valid_fraction"] for row in rows}
         yield _note(
             "validation split",
@@ -193,23 +202,29 @@ def _surroundings(rows: Sequence[Any]) -> Iterator[Finding]:
 def _configurations(results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[Finding]:
     flat = {row["name"]: dict(_flat(load_yaml(row["config"]))) for row in rows}
     varied = tuple(results.get("varied", ()))
+    several = len((results["tuning"] or {}).get("optimizers", [])) > 1
     types = {config.get("model.backbone.type") for config in flat.values()}
-    own = ["seed", "recipe", *varied, *(["model.backbone"] if len(types) > 1 else [])]
+    own = ["seed", "recipe", *varied]
+    unlike = len(types) > 1
     for row in rows:
         for note in row.get("notes", []):
             yield _warning(row["name"], note)
     for key in dict.fromkeys(key for config in flat.values() for key in config):
-        if any(key == prefix or key.startswith(f"{prefix}.") for prefix in own) or key in HANDLED:
+        if key in HANDLED or any(key == p or (key.startswith(f"{p}.") and p != "model.backbone") for p in own):
             continue
-        if key.startswith("optimizer.") and key.endswith("lr"):  # tuned, or said under "tuning"
+        if key.startswith("optimizer.") and (key.endswith("lr") or several):  # tuned, or said under "tuning"
+            continue
+        if key.startswith("model.backbone.") and unlike and not _is_common(key, flat):
             continue
         values = {name: config.get(key) for name, config in flat.items()}
         if len({str(value) for value in values.values()}) > 1:
             yield (_note if key in EXPECTED else _warning)(key, _listed(values))
-    if rows and varied and "optimizer" not in varied:
-        name, usual = next(iter(flat.values())).get("optimizer.type"), results.get("recipe_optimizer")
-        instead = f"; the recipe's is {usual}, with which {results['reference']} may do better" if usual != name else ""
-        yield _note("optimizer", f"one for all, {name}, whichever would suit each best{instead}")
+    if several:
+        chosen = {name: config.get("optimizer.type") for name, config in flat.items()}
+        yield _note("optimizer", f"chosen in the same trials as the learning rate; {_listed(chosen)}")
+    elif rows and varied and "optimizer" not in varied:
+        name = next(iter(flat.values())).get("optimizer.type")
+        yield _note("optimizer", f"one for all, {name}, whichever would suit each best")
     positions = {name: _position(config) for name, config in flat.items()}
     if len(set(positions.values())) > 1:
         yield _note("positions inside the backbone", _listed(positions))
@@ -220,6 +235,12 @@ def _configurations(results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator
             "a Transformer attends to the source in every layer, the others once, above their last (AttentionDecoder): "
             + _listed(decoders),
         )
+
+
+def _is_common(key: str, flat: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether all backbones have this key of their own, other than what makes their size."""
+    own = key.removeprefix("model.backbone.")
+    return "." not in own and own not in ("type", "dim", "depth") and all(key in config for config in flat.values())
 
 
 def _position(config: Mapping[str, Any]) -> str:
@@ -235,7 +256,7 @@ def _always(results: Mapping[str, Any]) -> Iterator[Finding]:
     )
     yield _note(
         "effort",
-        f"the recipe was developed with {results['reference']}; the others have had the trials above and nothing more",
+        f"the recipe was developed with {results['recipe_backbone']}; others have had the trials above, nothing more",
     )
 
 

@@ -281,7 +281,9 @@ def _tuning(results: Mapping[str, Any]) -> str:
     rates, dropouts = tuning.get("lr_trials") or 0, tuning.get("dropout_trials") or 0
     if not rates and not dropouts:
         return "Nothing was tuned: every candidate has the learning rate of its configuration."
-    tried = [_number_of(n, what) for n, what in ((rates, "learning rate"), (dropouts, "dropout rate")) if n]
+    optimizers = tuning.get("optimizers") or []
+    rate = f"learning rate of each of {' and '.join(optimizers)}" if len(optimizers) > 1 else "learning rate"
+    tried = [_number_of(n, what) for n, what in ((rates, rate), (dropouts, "dropout rate")) if n]
     share, split = tuning.get("fraction_of_steps"), tuning.get("split")
     steps = f", each for {100 * share:.0f} % of the steps" if share is not None else ""
     where = f", and chosen by the loss on the {split} split" if split else ""
@@ -289,4 +291,5 @@ def _tuning(results: Mapping[str, Any]) -> str:
 
 
 def _number_of(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+    first, _, rest = what.partition(" rate")
+    return f"{number} {first} rate{'' if number == 1 else 's'}{rest}"

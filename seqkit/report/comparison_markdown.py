@@ -62,7 +62,8 @@ def _cells(row: Row, metric: Metric) -> Iterator[str]:
     yield compact(result.get("training_flops"))
     yield f"failed: {_text(row.error)}" if row.error else " ".join(value_lines(row, metric))
     yield " ".join(difference_lines(row, metric)) or DASH
-    yield plain((result.get("chosen") or {}).get("optimizer.lr"))
+    chosen = result.get("chosen") or {}
+    yield " ".join(plain(chosen[key]) for key in ("optimizer.type", "optimizer.lr") if key in chosen) or DASH
     cost = result.get("cost")
     yield f"{compact(cost['tokens_per_second'])} ({times(row.speed)})" if cost else DASH
 

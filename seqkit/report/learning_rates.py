@@ -52,9 +52,13 @@ def edge_remarks(rows: Sequence[Row]) -> list[str]:
     remarks = []
     for row in rows:
         orders = set()
-        for key, value in (row.result.get("chosen") or {}).items():
-            tried = sorted({t["values"][key] for t in _trials(row) if _is_number(t["values"].get(key))})
-            order = tuple(tried.index(v) if (v := t["values"].get(key)) in tried else -1 for t in _trials(row))
+        chosen = row.result.get("chosen") or {}
+        kind = {key: value for key, value in chosen.items() if not _is_number(value)}
+        # rates of another optimizer are on another scale
+        trials = [t for t in _trials(row) if all(t["values"].get(key) == value for key, value in kind.items())]
+        for key, value in chosen.items():
+            tried = sorted({t["values"][key] for t in trials if _is_number(t["values"].get(key))})
+            order = tuple(tried.index(v) if (v := t["values"].get(key)) in tried else -1 for t in trials)
             if value not in tried or value == 0 or order in orders:
                 continue
             orders.add(order)

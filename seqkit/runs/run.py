@@ -7,6 +7,7 @@ config.yaml  state.json  metrics.csv  checkpoints/model.safetensors  summary.jso
 from __future__ import annotations
 
 import logging
+import math
 import platform
 import shutil
 import time
@@ -22,7 +23,7 @@ import torch
 
 from seqkit.config import Built, build, complete, to_yaml
 from seqkit.data.module import DataModule
-from seqkit.errors import DataError, UsageError
+from seqkit.errors import DataError, DivergedError, UsageError
 from seqkit.files import write_atomic, write_json
 from seqkit.interfaces import Objective, Tokenizer, TokenSpec
 from seqkit.model import Model
@@ -118,8 +119,8 @@ def run(
 def trial(config: Mapping[str, Any], *, initial: Path | None = None) -> dict[str, Any]:
     """Train as `run` does, but evaluate on the validation split, and keep nothing; the test split is not read.
 
-    Returns metrics, steps, seconds and the SHA-256 of the splits used. Raises as `run`, and UsageError where the data
-    has no validation split.
+    Returns metrics, steps, seconds and the SHA-256 of the splits used. Raises as `run`, DivergedError where the
+    validation loss is not finite, and UsageError where the data has no validation split.
     """
     prepared = _prepare(config, initial)
     data, settings = prepared.data, {**prepared.built.trainer, "enable_progress_bar": False}
@@ -139,6 +140,8 @@ def trial(config: Mapping[str, Any], *, initial: Path | None = None) -> dict[str
             {**settings, "devices": 1}, logger=False, enable_model_summary=False, enable_progress_bar=False
         )
         metrics = _evaluate(alone, module, data, "valid")
+    if not math.isfinite(metrics["loss"]):
+        raise DivergedError(f"the validation loss is {metrics['loss']}; lower the learning rate")
     return {"metrics": metrics, "steps": steps, "wall_seconds": round(seconds, 2), "data_sha256": data.sha256()}
 
 

@@ -81,3 +81,32 @@ def test_a_combination_that_cannot_be_right_is_refused_before_anything_runs():
         candidates(Settings(recipe="image/digits", preset="debug", backbones=["Transformer", "LSTN"]))
     with pytest.raises(UsageError, match="--pretrain next: Transformer: NextToken predicts ids"):
         candidates(Settings(recipe="image/digits", preset="debug", backbones=["Transformer", "LSTM"], pretrain="next"))
+
+
+def test_two_names_of_one_configuration_are_refused():
+    settings = Settings(recipe="image/digits", preset="debug", vary={"model.dropout": ["0.1", "0.10"]})
+    with pytest.raises(UsageError, match="are the same configuration"):
+        candidates(settings)
+
+
+def test_data_without_a_validation_split_is_compared_untuned_or_not_at_all():
+    words = {"recipe": "graph/karate", "preset": "debug", "backbones": ["LSTM", "GRU"], "match": "none"}
+    with pytest.raises(UsageError, match="LSTM: its data has no validation split to tune on"):
+        candidates(Settings(**words))
+    assert len(candidates(Settings(**words, lr_trials=0))) == 2
+
+
+def test_whatever_a_component_of_ones_own_raises_is_one_line_with_its_candidate(monkeypatch):
+    from seqkit.backbones.rnn import GRU
+
+    def wrong(self, embedded, cache=None):
+        raise KeyError("my own mistake")
+
+    monkeypatch.setattr(GRU, "forward", wrong)
+    with pytest.raises(UsageError, match="GRU: KeyError: 'my own mistake'"):
+        candidates(Settings(recipe="image/digits", preset="debug", backbones=["LSTM", "GRU"]))
+    monkeypatch.setattr(
+        GRU, "forward", lambda self, embedded, cache=None: embedded.hidden * embedded.hidden.sum().item()
+    )
+    with pytest.raises(UsageError, match=r"GRU: .*x\.is_meta"):
+        candidates(Settings(recipe="image/digits", preset="debug", backbones=["LSTM", "GRU"]))

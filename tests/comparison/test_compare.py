@@ -13,7 +13,7 @@ import pytest
 
 from seqkit import compare
 from seqkit.cli.main import main
-from seqkit.comparison.compare import check_folder, default_folder
+from seqkit.comparison.compare import check_folder, default_folder, prepare
 from seqkit.comparison.settings import Settings
 from seqkit.errors import UsageError
 from seqkit.files import write_json
@@ -22,7 +22,14 @@ PLUGIN = Path(__file__).with_name("faulty_backbones.py")
 KILLS = int(os.environ.get("SEQKIT_KILLS", "2"))
 """How often the comparison is killed before it may end; the closing figure was taken with 10."""
 
-SMALL = {"preset": "debug", "overrides": {"data.limit": 60}, "lr_trials": 2, "seeds": 2, "measure": False, "threads": 1}
+SMALL = {
+    "preset": "debug",
+    "overrides": {"data.limit": 60, "optimizer": "AdamW"},
+    "lr_trials": 2,
+    "seeds": 2,
+    "measure": False,
+    "threads": 1,
+}
 
 
 def means(results):
@@ -61,7 +68,8 @@ def test_cells_that_fail_are_in_the_table_and_the_others_finish(tmp_path):
 
 def command(folder):
     words = ["compare", "image/digits", "--preset", "debug", "--backbones", "LSTM,GRU", "--lr-trials", "2"]
-    words += ["--seeds", "2", "--no-measure", "--threads", "1", "--jobs", "2", "--data.limit", "60", "--out", folder]
+    words += ["--seeds", "2", "--no-measure", "--threads", "1", "--jobs", "2", "--data.limit", "60"]
+    words += ["--optimizer", "AdamW", "--out", folder]
     return [sys.executable, "-m", "seqkit", *map(str, words)]
 
 
@@ -137,6 +145,17 @@ def test_finished_runs_stand_side_by_side_and_what_else_differs_is_said(tmp_path
     capsys.readouterr()
     assert main(["compare", folders[0], folders[1], "--out", str(tmp_path / "d")]) == 2
     assert "differ in their seed at most" in capsys.readouterr().err
+    before = (tmp_path / "one" / "report.html").read_bytes()
+    for words, message in (
+        ([folders[0], folders[0], folders[2]], "a run is given twice"),
+        ([folders[0], folders[2], "--seeds", "7"], "finished runs take no --seeds"),
+        ([folders[0], folders[2], "--dry-run"], "finished runs take no --dry-run"),
+        ([folders[0], folders[2], "--out", folders[0]], "holds something else"),
+    ):
+        assert main(["compare", *words]) == 2
+        assert message in capsys.readouterr().err
+    assert (tmp_path / "one" / "report.html").read_bytes() == before
+    assert main(["compare", *folders, "--out", str(tmp_path / "c")]) == 0  # the same runs again
 
 
 def test_a_dry_run_prints_the_grid_and_leaves_nothing(tmp_path, capsys, monkeypatch):
@@ -144,25 +163,40 @@ def test_a_dry_run_prints_the_grid_and_leaves_nothing(tmp_path, capsys, monkeypa
     words = ["compare", "image/digits", "--preset", "debug", "--backbones", "Transformer,GRU", "--dry-run"]
     assert main(words) == 0
     out = capsys.readouterr().out
-    assert "17 runs; about" in out
+    assert "5 learning rates of Muon and AdamW" in out
+    assert "27 runs; about" in out
     assert "runs/compare/image-digits-" in out
     assert list(tmp_path.iterdir()) == []
 
 
 def test_another_comparison_in_the_folder_is_refused_by_the_setting_that_differs(tmp_path):
     settings = Settings(recipe="image/digits", backbones=["LSTM", "GRU"])
-    first = check_folder(tmp_path, settings)
-    assert check_folder(tmp_path, settings) == first
+    first = check_folder(tmp_path, settings, "a")
+    assert check_folder(tmp_path, settings, "a") == first
     with pytest.raises(UsageError, match="with seeds 3, not 5"):
-        check_folder(tmp_path, Settings(recipe="image/digits", backbones=["LSTM", "GRU"], seeds=5))
-    write_json(tmp_path / "comparison.json", {"settings": {}})
-    with pytest.raises(UsageError, match="damaged"):
-        check_folder(tmp_path, settings)
+        check_folder(tmp_path, Settings(recipe="image/digits", backbones=["LSTM", "GRU"], seeds=5), "a")
+    with pytest.raises(UsageError, match="the recipe or a plug-in has changed"):
+        check_folder(tmp_path, settings, "b")
+    for damaged in ({"settings": {}}, {"settings": 3, "fingerprint": "a", "started": "", "minutes": 0}):
+        write_json(tmp_path / "comparison.json", damaged)
+        with pytest.raises(UsageError, match="damaged"):
+            check_folder(tmp_path, settings, "a")
     other = tmp_path / "other"
     other.mkdir()
     (other / "thesis.tex").touch()
     with pytest.raises(UsageError, match="something else"):
-        check_folder(other, settings)
+        check_folder(other, settings, "a")
+
+
+def test_the_same_settings_of_a_recipe_that_was_edited_are_another_comparison(tmp_path):
+    recipe = tmp_path / "my.yaml"
+    written = "data: {source: digits, limit: 40}\ntokenizer: {type: Patches, patch: 4}\n"
+    written += "model: {objective: Classify, backbone: {type: LSTM, dim: 8, depth: 1}}\ntrainer: {max_epochs: EPOCHS}\n"
+    prints = []
+    for epochs in (1, 1, 2):
+        recipe.write_text(written.replace("EPOCHS", str(epochs)), encoding="utf-8")
+        prints.append(prepare(Settings(recipe=str(recipe), backbones=["LSTM", "GRU"])).fingerprint)
+    assert prints[0] == prints[1] != prints[2]
 
 
 def test_the_same_command_has_the_same_folder_and_another_another():
@@ -178,6 +212,11 @@ def test_the_same_command_has_the_same_folder_and_another_another():
         (["image/digits", "text/char-lm"], "give one recipe, or several folders"),
         (["image/digits", "--backbones", "LSTM"], "one candidate only"),
         (["image/digits", "--vary", "model.dropout"], "give a key and two values"),
+        (["image/digits", "--jobs", "0"], "--jobs is 0"),
+        (["image/digits", "--threads", "-1"], "--threads is -1"),
+        (["image/digits", "--vary", "tokenizer={type: Patches,Bytes"], "give a key and two values"),
+        (["image/digits", "--vary", "tokenizer=Bytes,{type: BPE"], "is not readable"),
+        (["graph/karate", "--backbones", "LSTM,GRU"], "--lr-trials 0"),
         (["image/digits", "--match", "memory"], "give parameters, flops, time, none"),
         (["image/digits", "--modle.dropout", "1"], "did you mean"),
         (["image/digits", "--preset", "debug", "--backbones", "LSTM,GRU", "--optimizer.lr", "fast"], "optimizer.lr"),

@@ -22,7 +22,9 @@ def test_a_result_is_there_for_the_next_process(tmp_path):
     assert again.claim("LSTM/lr-2")
 
 
-@pytest.mark.parametrize("content", ["{", "[]", ""])
+@pytest.mark.parametrize(
+    "content", ["{", "[]", "", "{}", '{"summary": {}}', '{"summary": 3}', '{"error": 3}', '{"metrics": []}']
+)
 def test_a_damaged_result_is_named_and_never_taken_for_one(tmp_path, content):
     (tmp_path / "seed-1.json").write_text(content)
     with pytest.raises(DataError, match=r"seed-1\.json is damaged"):
@@ -106,6 +108,15 @@ def test_the_cell_of_a_worker_that_was_killed_is_free_again_and_that_of_a_living
     assert watcher.results() == {"lost": {"metrics": {"loss": 0.5}}, "own": {"error": "it diverged"}}
     mine.close()
     watcher.close()
+
+
+def test_a_result_that_is_not_a_number_is_kept_and_not_run_for_ever(tmp_path):
+    ledger = SharedLedger(storage_in(tmp_path), "test")
+    assert ledger.claim("a")
+    ledger.store("a", {"metrics": {"loss": float("nan")}})
+    assert "a" in ledger.results()
+    assert not ledger.claim("a")
+    ledger.close()
 
 
 def test_a_cell_that_was_given_up_is_free(tmp_path):

@@ -99,3 +99,22 @@ def test_two_candidates_never_share_a_folder():
     config = complete("image/digits", "debug")
     with pytest.raises(UsageError, match="share a folder"):
         plan_of([Candidate("a b", config), Candidate("a-b", config)])
+
+
+def test_each_optimizer_has_a_grid_of_its_own_and_the_best_trial_brings_its_optimizer():
+    config = complete("image/digits", "debug", ["--model.backbone=LSTM"])
+    adamw = complete("image/digits", "debug", ["--optimizer=AdamW", "--optimizer.lr=0.003"])["optimizer"]
+    both = [Candidate(name, config, optimizers=[config["optimizer"], adamw]) for name in ("LSTM", "GRU")]
+    plan = plan_of(both)
+    tried = [plan.values(plan.steps[f"LSTM/lr-{i}"], {}) for i in range(1, 7)]
+    assert [values["optimizer.type"] for values in tried] == ["Muon"] * 3 + ["AdamW"] * 3
+    assert [values["optimizer.lr"] for values in tried] == pytest.approx(
+        [0.00316, 0.01, 0.0316, 0.000949, 0.003, 0.00949]
+    )
+    cell = plan.cell(plan.steps["LSTM/lr-6"], {})
+    assert cell.config["optimizer"] == {**adamw, "lr": 0.00949}
+    results = ended(plan)
+    results["GRU/lr-4"] = {"metrics": {"loss": 0.5}}
+    final = plan.cell(plan.steps["GRU/seed-1"], results)
+    assert final.config["optimizer"] == {**adamw, "lr": 0.000949}
+    assert plan.cell(plan.steps["LSTM/seed-1"], results).config["optimizer"]["type"] == "Muon"

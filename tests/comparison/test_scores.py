@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from seqkit.comparison.scores import METRICS, example_scores, metric_of, per_byte, test_bytes
+from seqkit.comparison.scores import METRICS, example_scores, metric_of, per_byte, bytes_of_test_split
 from seqkit.comparison.statistics import Scores
 from seqkit.config import complete
 from seqkit.objectives.classify import Classify
@@ -62,9 +62,9 @@ def test_bits_per_byte_do_not_depend_on_how_many_tokens_a_text_has():
 
 def test_the_bytes_of_a_split_that_is_cut_are_not_known():
     _, data = untrained(complete("text/char-lm", "debug"))
-    assert test_bytes(data) is None
+    assert bytes_of_test_split(data) is None
     _, data = untrained(complete("image/digits", "debug", {"data.limit": None}))
-    assert test_bytes(data) is None
+    assert bytes_of_test_split(data) is None
 
 
 def test_an_objective_says_by_what_it_is_compared():

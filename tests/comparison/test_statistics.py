@@ -66,5 +66,14 @@ def test_other_test_examples_are_not_paired_and_it_is_said():
     assert "test examples differ" in found.pairs
 
 
+def test_one_seed_of_one_example_has_no_interval_and_no_winner():
+    one, other = scores([[0.5]]), scores([[0.9]])
+    assert spread(one, MEAN)[2] is None
+    found = difference(one, other, MEAN)
+    assert found.interval is None
+    assert found.difference == pytest.approx(-0.4)
+    assert difference(scores([[0.5], [0.6]]), scores([[0.9], [0.7]]), MEAN).interval is not None
+
+
 def test_a_metric_says_how_it_is_shown():
     assert Metric("x", "x").as_dict()["scale"] == 1.0

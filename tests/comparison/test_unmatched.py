@@ -37,7 +37,8 @@ def fair():
     return {
         "match": "parameters",
         "reference": "Transformer",
-        "recipe_optimizer": "AdamW",
+        "recipe_backbone": "Transformer",
+        "num_test": 1000,
         "varied": ["model.backbone"],
         "tuning": {"lr_trials": 3, "dropout_trials": 0, "fraction_of_steps": 0.25, "split": "validation"},
         "metric": METRICS["accuracy"].as_dict(),
@@ -83,7 +84,9 @@ PLANTED = {
     "twice the steps": (set_runs("steps", 200), "training steps", "LSTM: 200"),
     "twice the tokens": (set_runs("tokens", 10_000), "training tokens", "LSTM: 10,000"),
     "one untuned": (lambda r, c: c.update(trials=c["trials"][1:2]), "tuning trials", "LSTM: 1"),
-    "nobody tuned": (lambda r, c: r["tuning"].update(lr_trials=1), "learning rate", "not tuned"),
+    "nobody tuned": (lambda r, c: r["tuning"].update(lr_trials=0), "tuning", "nothing was tuned"),
+    "no trial ended": (lambda r, c: [t.update(loss=None) for t in c["trials"]], "tuning", "no trial ended"),
+    "another dropout inside": (set_config(["--model.backbone.dropout=0.3"]), "model.backbone.dropout", "LSTM: 0.3"),
     "tuned on the test split": (lambda r, c: r["tuning"].update(split="test"), "tuning split", "on the test split"),
     "validation is test": (set_runs("data_sha256", {"validation": "c" * 64}), "tuning split", "is the same"),
     "one seed": (lambda r, c: c.update(runs=c["runs"][:1]), "seeds", "one seed only"),
@@ -109,6 +112,19 @@ def test_planted_unfairness_is_a_warning(fault):
     found = warnings(changed(change))
     assert what in found, found
     assert text in found[what]
+
+
+def test_sizes_are_matched_to_the_reference_and_not_to_each_other():
+    results = fair()
+    results["candidates"].append(row("GRU"))
+    results["candidates"][1]["parameters"], results["candidates"][2]["parameters"] = 981, 1019
+    assert "parameters" not in warnings(results)
+    results["candidates"][2]["parameters"] = 1021
+    assert "parameters" in warnings(results)
+    results["match"] = "flops"
+    assert "parameters" not in warnings(results)
+    results["candidates"][2]["training_flops"] = 10_300
+    assert "FLOPs of a training step" in warnings(results)
 
 
 def test_at_matched_time_other_steps_are_a_note_and_other_times_a_warning():
