@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from seqkit.comparison.scores import METRICS, example_scores, metric_of, per_byte, bytes_of_test_split
+from seqkit.comparison.scores import METRICS, bytes_of_test_split, example_scores, metric_of, per_byte
 from seqkit.errors import DataError, DivergedError
 
 Kind = Literal["trial", "pretrain", "seed", "measure"]

@@ -12,7 +12,7 @@ from seqkit.analysis.cost import training_flops
 from seqkit.comparison.candidates import backbone_of, keys_of, value_at
 from seqkit.comparison.cells import read_curve
 from seqkit.comparison.results import Row, add_statistics, by_length, complete_results, run_row, write_results
-from seqkit.comparison.scores import METRICS, Metric, example_scores, metric_of, per_byte, bytes_of_test_split
+from seqkit.comparison.scores import METRICS, Metric, bytes_of_test_split, example_scores, metric_of, per_byte
 from seqkit.comparison.statistics import Scores
 from seqkit.config import complete, to_yaml
 from seqkit.data.module import DataModule

@@ -16,6 +16,9 @@ from typing import Any
 from seqkit.comparison.cells import Cell
 from seqkit.errors import DataError, DivergedError, UsageError
 
+STOP_SECONDS = 10.0
+"""What an idle worker has to end by itself."""
+
 WATCH_SECONDS = 1.0
 """How often a worker looks whether the process that started it still lives."""
 
@@ -75,11 +78,15 @@ class Workers:
         return ended
 
     def stop(self) -> None:
-        """End all processes, busy or not."""
+        """End all processes, busy ones at once: a cell leaves nothing half done that is taken for whole."""
+        for worker in self._idle:
+            worker.connection.close()  # the end of its work
+        for worker, _ in self._busy.values():
+            worker.process.kill()
         for worker in [*self._idle, *(worker for worker, _ in self._busy.values())]:
-            worker.process.kill()  # a cell leaves nothing half done that would be taken for whole
+            worker.process.join(STOP_SECONDS)
+            worker.process.kill()
             worker.process.join()
-            worker.connection.close()
         self._idle, self._busy = [], {}
 
     def _start(self) -> _Worker:

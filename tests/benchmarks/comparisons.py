@@ -7,21 +7,26 @@ hour on two cores. --pages: write the pages of those that are complete, and run 
 """
 
 import argparse
+import json
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+from seqkit.report.numbers import Metric
+
 ROOT = Path(__file__).parents[2]
 BACKBONES = "--backbones Transformer,LSTM,GRU,TCN,S4D,Mamba"
 TRIALS = "--lr-trials 3"  # of each of two optimizers
+NAMES = ("Transformer", "LSTM", "GRU", "TCN", "S4D", "Mamba", "GIN")
+BEGIN, END = "<!-- made by tests/benchmarks/comparisons.py -->", "<!-- until here -->"
 COMPARISONS = {
     "digits": f"image/digits {BACKBONES} {TRIALS} --trainer.max_epochs 8",
-    "solubility": f"graph/solubility {BACKBONES},GIN {TRIALS} --trainer.max_epochs 15",
+    "solubility": f"graph/solubility {BACKBONES},GIN {TRIALS} --trial-share 1 --trainer.max_epochs 15",
     "spoken-digits": f"audio/spoken-digits {BACKBONES} {TRIALS} --data fsdd --data.source.held_out theo "
     "--trainer.max_epochs 6",
-    "char-lm": f"text/char-lm {BACKBONES} {TRIALS} --data tinyshakespeare --trainer.max_steps 400",
-    "g2p": f"text/g2p {BACKBONES} {TRIALS} --data.limit 2500 --trainer.max_epochs 5 "
+    "char-lm": f"text/char-lm {BACKBONES} {TRIALS} --trial-share 0.5 --data tinyshakespeare --trainer.max_steps 400",
+    "g2p": f"text/g2p {BACKBONES} {TRIALS} --trial-share 0.5 --data.limit 2500 --trainer.max_epochs 5 "
     "--trainer.check_val_every_n_epoch 5",
 }
 """Shorter than the recipes' own training, so that all of it takes an hour; the pages say so by their command."""
@@ -43,9 +48,29 @@ def main():
             subprocess.run([sys.executable, "-m", "seqkit", *command], check=True)
         page = folder / "results.md"
         if page.is_file():
-            (ROOT / "docs" / "comparisons" / f"{name}.md").write_text(
-                page.read_text(encoding="utf-8"), encoding="utf-8"
-            )
+            text = page.read_text(encoding="utf-8")
+            (ROOT / "docs" / "comparisons" / f"{name}.md").write_text(text, encoding="utf-8")
+    write_table()
+
+
+def write_table():
+    """The summary in recipes/README.md, between its two comments."""
+    rows = []
+    for name in COMPARISONS:
+        path = ROOT / "runs" / "compare" / name / "results.json"
+        if path.is_file():
+            results = json.loads(path.read_bytes())
+            metric, shown = Metric.of(results), {}
+            for row in results["candidates"]:
+                shown[row["name"]] = "failed" if row["mean"] is None else metric.mean(row["mean"], row["std"])
+            link = f"[{results['recipe']}](../docs/comparisons/{name}.md)"
+            rows.append([link, metric.title, *(shown.get(column, "–") for column in NAMES)])
+    if rows:
+        head = [["recipe", "metric", *NAMES], ["---"] * (2 + len(NAMES))]
+        table = "\n".join(f"| {' | '.join(cells)} |" for cells in [*head, *rows])
+        path = ROOT / "recipes" / "README.md"
+        before, _, rest = path.read_text(encoding="utf-8").partition(BEGIN)
+        path.write_text(f"{before}{BEGIN}\n\n{table}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
 
 
 if __name__ == "__main__":

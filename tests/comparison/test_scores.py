@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from seqkit.comparison.scores import METRICS, example_scores, metric_of, per_byte, bytes_of_test_split
+from seqkit.comparison.scores import METRICS, bytes_of_test_split, example_scores, metric_of, per_byte
 from seqkit.comparison.statistics import Scores
 from seqkit.config import complete
 from seqkit.objectives.classify import Classify
