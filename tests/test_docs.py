@@ -177,7 +177,8 @@ def _checked(words: list[str]) -> int:
         if words[0] == "compare":
             settings = _settings(args)
         else:
-            settings = Settings(recipe=args.recipe, overrides=args.overrides, vary={"width": args.sizes.split(",")})
+            sizes = {"width": args.sizes.split(",")}
+            settings = Settings(recipe=args.recipe, overrides=args.overrides, vary=sizes, match="none")
         for _, backbone, preset, _, own in settings.variants():
             named = [] if backbone is None else [f"--model.backbone={backbone}"]
             complete(settings.recipe, preset, [*settings.overrides, *own, *named])

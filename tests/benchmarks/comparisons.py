@@ -25,7 +25,7 @@ COMPARISONS = {
     "solubility": f"graph/solubility {BACKBONES},GIN {TRIALS} --trial-share 1 --trainer.max_epochs 15",
     "spoken-digits": f"audio/spoken-digits {BACKBONES} {TRIALS} --data fsdd --data.source.held_out theo "
     "--trainer.max_epochs 6",
-    "char-lm": f"text/char-lm {BACKBONES} {TRIALS} --trial-share 0.5 --data tinyshakespeare --trainer.max_steps 400",
+    "char-lm": f"text/char-lm {BACKBONES} {TRIALS} --trial-share 0.5 --data tinyshakespeare --trainer.max_steps 300",
     "g2p": f"text/g2p {BACKBONES} {TRIALS} --trial-share 0.5 --data.limit 2500 --trainer.max_epochs 5 "
     "--trainer.check_val_every_n_epoch 5",
 }
