@@ -72,7 +72,7 @@ def add_compare(command: argparse.ArgumentParser) -> None:
     add("--vary", action="append", default=[], metavar="KEY=A,B", help="a recipe's key and its values; more than once")
     add("--match", default="parameters", help="equal parameters (default), flops or time, or none")
     add("--seeds", type=_whole, default=3, help="training runs of each candidate (default 3)")
-    add("--lr-trials", type=_whole, default=5, help="learning rates tried for each, on validation data (default 5)")
+    add("--lr-trials", type=_whole, default=3, help="learning rates of each optimizer, on validation data (default 3)")
     add("--dropout-trials", type=_whole, default=0, help="dropouts tried for each, after that (default 0)")
     add("--trial-share", type=float, default=0.25, help="of a run's steps that a trial takes (default 0.25)")
     add("--pretrain", help="masked or next: train without labels first, and report both rankings")

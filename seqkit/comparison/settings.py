@@ -58,7 +58,7 @@ class Settings:
     vary: dict[str, list[str]] = field(default_factory=dict)
     match: Match = "parameters"
     seeds: int = 3
-    lr_trials: int = 5
+    lr_trials: int = 3
     dropout_trials: int = 0
     trial_share: float = 0.25
     pretrain: Pretrain | None = None

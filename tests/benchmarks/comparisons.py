@@ -17,16 +17,14 @@ from seqkit.report.numbers import Metric
 
 ROOT = Path(__file__).parents[2]
 BACKBONES = "--backbones Transformer,LSTM,GRU,TCN,S4D,Mamba"
-TRIALS = "--lr-trials 3"  # of each of two optimizers
 NAMES = ("Transformer", "LSTM", "GRU", "TCN", "S4D", "Mamba", "GIN")
 BEGIN, END = "<!-- made by tests/benchmarks/comparisons.py -->", "<!-- until here -->"
 COMPARISONS = {
-    "digits": f"image/digits {BACKBONES} {TRIALS} --trainer.max_epochs 8",
-    "solubility": f"graph/solubility {BACKBONES},GIN {TRIALS} --trial-share 1 --trainer.max_epochs 15",
-    "spoken-digits": f"audio/spoken-digits {BACKBONES} {TRIALS} --data fsdd --data.source.held_out theo "
-    "--trainer.max_epochs 6",
-    "char-lm": f"text/char-lm {BACKBONES} {TRIALS} --trial-share 0.5 --data tinyshakespeare --trainer.max_steps 300",
-    "g2p": f"text/g2p {BACKBONES} {TRIALS} --trial-share 0.5 --data.limit 2500 --trainer.max_epochs 5 "
+    "digits": f"image/digits {BACKBONES} --trainer.max_epochs 8",
+    "solubility": f"graph/solubility {BACKBONES},GIN --trial-share 1 --trainer.max_epochs 15",
+    "spoken-digits": f"audio/spoken-digits {BACKBONES} --data fsdd --data.source.held_out theo --trainer.max_epochs 6",
+    "char-lm": f"text/char-lm {BACKBONES} --trial-share 0.5 --data tinyshakespeare --trainer.max_steps 250",
+    "g2p": f"text/g2p {BACKBONES} --trial-share 0.5 --data.limit 2500 --trainer.max_epochs 5 "
     "--trainer.check_val_every_n_epoch 5",
 }
 """Shorter than the recipes' own training, so that all of it takes an hour; the pages say so by their command."""

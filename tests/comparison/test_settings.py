@@ -33,7 +33,7 @@ def test_the_command_on_the_page_asks_for_the_same_comparison():
         vary={"model.position": ["Sinusoidal", "{type: Learned, sizes: [4, 4]}"]},
         match="flops",
         seeds=2,
-        lr_trials=3,
+        lr_trials=4,
         dropout_trials=1,
         trial_share=0.5,
         pretrain="masked",
