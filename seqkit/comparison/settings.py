@@ -60,7 +60,7 @@ class Settings:
     seeds: int = 3
     lr_trials: int = 3
     dropout_trials: int = 0
-    trial_share: float = 0.25
+    trial_share: float = 1.0
     pretrain: Pretrain | None = None
     measure: bool = True
     threads: int | None = None

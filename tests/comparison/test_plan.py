@@ -11,7 +11,14 @@ from seqkit.errors import UsageError
 
 def plan_of(candidates=None, **changes):
     settings = Settings(
-        **{"recipe": "image/digits", "backbones": ["LSTM", "GRU"], "lr_trials": 3, "seeds": 2, **changes}
+        **{
+            "recipe": "image/digits",
+            "backbones": ["LSTM", "GRU"],
+            "lr_trials": 3,
+            "seeds": 2,
+            "trial_share": 0.25,
+            **changes,
+        }
     )
     if candidates is None:
         config = complete("image/digits", "debug", ["--model.backbone=LSTM"])
