@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from einops import rearrange, repeat
 from torch import Tensor, nn
 
-from seqkit.interfaces import Backbone, Cache, Embedded
+from seqkit.backbones.state_space import StateSpace, StateSpaceCache
 from seqkit.nn.convolution import CausalConvolution
 from seqkit.nn.dropout import check_probability
 from seqkit.nn.residual import Residual
@@ -29,11 +29,11 @@ class SSMState:
     hidden: Tensor
 
 
-class MambaCache(Cache):
+class MambaCache(StateSpaceCache):
     """The state of each layer."""
 
     def __init__(self, depth: int):
-        self.num_tokens = 0
+        super().__init__(depth)
         self.states: list[SSMState | None] = [None] * depth
 
     def reorder(self, rows: Tensor) -> None:
@@ -164,7 +164,7 @@ class MambaBlock(nn.Module):
         return mixed
 
 
-class Mamba(Backbone):
+class Mamba(StateSpace):
     """Selective state space backbone (Gu and Dao 2023); `nn.selective_scan` has the recurrence.
 
     A recurrence whose step, input and output maps depend on the token, so that it can keep or skip what it reads, which
@@ -181,7 +181,7 @@ class Mamba(Backbone):
     Raises ValueError for sizes below 1 or kernel_size below 2.
     """
 
-    is_recurrent = True
+    cache_type = MambaCache
 
     def __init__(
         self,
@@ -214,23 +214,3 @@ class Mamba(Backbone):
         with torch.no_grad():
             for block in self.blocks:
                 block.out_proj.weight.div_(depth**0.5)  # type: ignore[union-attr, operator]
-
-    def forward(self, embedded: Embedded, cache: Cache | None = None) -> Tensor:
-        """Hidden states [b n d], zero where padded. Raises ValueError for adjacency or segments."""
-        if embedded.adjacency is not None or embedded.segments is not None:
-            raise ValueError("Mamba does not support adjacency or segments; it runs over the tokens in order")
-        if cache is not None and not isinstance(cache, MambaCache):
-            raise ValueError(f"Mamba was given a {type(cache).__name__}; make its cache with init_cache")
-        x, valid = embedded.hidden, embedded.valid if embedded.is_padded else None
-        for index, block in enumerate(self.blocks):
-            x = block(x, valid, cache, index)
-        if cache is not None:
-            cache.num_tokens += x.shape[1]
-        x = self.norm(x)
-        return x if valid is None else x.masked_fill(~rearrange(valid, "b n -> b n 1"), 0.0)
-
-    def init_cache(self, max_tokens: int) -> Cache:
-        """An empty cache. Raises ValueError if not causal: the other direction starts at the end."""
-        if not self.causal:
-            raise ValueError("this Mamba is bidirectional, so it has no cache; build it with causal=True")
-        return MambaCache(len(self.blocks))

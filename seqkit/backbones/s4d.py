@@ -9,17 +9,17 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
-from seqkit.interfaces import Backbone, Cache, Embedded
+from seqkit.backbones.state_space import StateSpace, StateSpaceCache
 from seqkit.nn.dropout import check_probability
 from seqkit.nn.residual import Residual
 from seqkit.nn.s4d import S4DLayer, Spectrum
 
 
-class S4DCache(Cache):
+class S4DCache(StateSpaceCache):
     """The complex state of each layer, [b d s], after the last real token of each example."""
 
     def __init__(self, depth: int):
-        self.num_tokens = 0
+        super().__init__(depth)
         self.states: list[Tensor | None] = [None] * depth
 
     def reorder(self, rows: Tensor) -> None:
@@ -50,7 +50,7 @@ class S4DBlock(nn.Module):
         return mixed
 
 
-class S4D(Backbone):
+class S4D(StateSpace):
     """State space backbone with diagonal matrices (Gu, Gupta, Goel and Ré 2022); `nn.s4d.S4DLayer` has the formulas.
 
     A layer is a linear, time-invariant recurrence: all tokens at once are a convolution by FFT, one more token is one
@@ -67,7 +67,7 @@ class S4D(Backbone):
     Raises ValueError for sizes below 1 or an odd num_states.
     """
 
-    is_recurrent = True
+    cache_type = S4DCache
 
     def __init__(
         self,
@@ -89,23 +89,3 @@ class S4D(Backbone):
             for _ in range(depth)
         )
         self.norm = nn.LayerNorm(dim)
-
-    def forward(self, embedded: Embedded, cache: Cache | None = None) -> Tensor:
-        """Hidden states [b n d], zero where padded. Raises ValueError for adjacency or segments."""
-        if embedded.adjacency is not None or embedded.segments is not None:
-            raise ValueError("S4D does not support adjacency or segments; it runs over the tokens in order")
-        if cache is not None and not isinstance(cache, S4DCache):
-            raise ValueError(f"S4D was given a {type(cache).__name__}; make its cache with init_cache")
-        x, valid = embedded.hidden, embedded.valid if embedded.is_padded else None
-        for index, block in enumerate(self.blocks):
-            x = block(x, valid, cache, index)
-        if cache is not None:
-            cache.num_tokens += x.shape[1]
-        x = self.norm(x)
-        return x if valid is None else x.masked_fill(~rearrange(valid, "b n -> b n 1"), 0.0)
-
-    def init_cache(self, max_tokens: int) -> Cache:
-        """An empty cache. Raises ValueError if not causal: the other direction starts at the end."""
-        if not self.causal:
-            raise ValueError("this S4D is bidirectional, so it has no cache; build it with causal=True")
-        return S4DCache(len(self.blocks))
