@@ -282,8 +282,9 @@ def _tuning(results: Mapping[str, Any]) -> str:
     if not rates and not dropouts:
         return "Nothing was tuned: every candidate has the learning rate of its configuration."
     optimizers = tuning.get("optimizers") or []
-    rate = f"learning rate of each of {' and '.join(optimizers)}" if len(optimizers) > 1 else "learning rate"
-    tried = [_number_of(n, what) for n, what in ((rates, rate), (dropouts, "dropout rate")) if n]
+    tried = [_number_of(n, what) for n, what in ((rates, "learning rate"), (dropouts, "dropout rate")) if n]
+    if rates and len(optimizers) > 1:
+        tried[0] += f" of each of {' and '.join(optimizers)}"
     share, split = tuning.get("fraction_of_steps"), tuning.get("split")
     steps = f", each for {100 * share:.0f} % of the steps" if share is not None else ""
     where = f", and chosen by the loss on the {split} split" if split else ""
@@ -291,5 +292,4 @@ def _tuning(results: Mapping[str, Any]) -> str:
 
 
 def _number_of(number: int, what: str) -> str:
-    first, _, rest = what.partition(" rate")
-    return f"{number} {first} rate{'' if number == 1 else 's'}{rest}"
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -278,3 +278,12 @@ def test_text_and_figures_follow_the_colour_scheme(browser, page_of):
         )
     assert seen["light"] == ["rgb(255, 255, 255)", "rgb(27, 39, 51)"]
     assert seen["dark"] == ["rgb(18, 23, 29)", "rgb(228, 233, 238)"]
+
+
+def test_the_subtitle_counts_seeds_and_the_tuning_names_each_optimizer(tmp_path):
+    results = comparison(2)
+    results["tuning"] |= {"lr_trials": 3, "optimizers": ["Muon", "AdamW"]}
+    write_json(tmp_path / "results.json", results)
+    page = write_comparison(tmp_path).read_text(encoding="utf-8")
+    assert "3 seeds · " in page
+    assert "3 learning rates of each of Muon and AdamW were tried" in page
