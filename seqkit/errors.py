@@ -1,8 +1,10 @@
-"""Errors that a user can cause, by exit code: wrong data (3), wrong command (2), a diverged run (1)."""
+"""Errors that a user can cause, by exit code: wrong data or a full disk (3), wrong command (2), a diverged run (1)."""
 
 from __future__ import annotations
 
 import difflib
+import logging
+import re
 from collections.abc import Iterable
 
 
@@ -16,6 +18,47 @@ class UsageError(ValueError):
 
 class DivergedError(RuntimeError):
     """The loss is not finite, and another optimizer step would destroy the weights. Exit code 1."""
+
+
+class StorageError(RuntimeError):
+    """A file cannot be written: which, how much room it needs, what to do. Exit code 3."""
+
+
+class Interrupted(BaseException):
+    """A signal asked the run to stop. Exit code 128 + `signum`; not an Exception, so that nothing takes it for one."""
+
+    def __init__(self, message: str, signum: int):
+        super().__init__(message)
+        self.signum = signum
+
+
+_STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What a terminal or a page obeys or cannot show: control characters (ESC starts ANSI sequences), line separators,
+marks that reverse the order of letters, and halves of surrogate pairs (undecodable bytes of a file name)."""
+
+
+def printable(text: object) -> str:
+    """A text for a terminal, a log or a page: what would steer it is escaped (ESC becomes \\x1b); line feeds stay."""
+    return _STEERING.sub(lambda found: found[0].encode("unicode_escape").decode(), str(text))
+
+
+def one_line(text: object) -> str:
+    """As `printable`, in one line: a line feed becomes \\n, a tab \\t."""
+    return printable(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+class LogFormatter(logging.Formatter):
+    """Log lines as `printable` text, and each message of ours in one line: a file name cannot fake another line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record with its traceback, escaped."""
+        return printable(super().format(record))
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """The record without its traceback."""
+        if record.name.partition(".")[0] == "seqkit":
+            record.message = one_line(record.message)
+        return super().formatMessage(record)
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

@@ -1,15 +1,191 @@
-"""Files that are written whole or not at all, and small JSON and YAML files read back."""
+"""Files that are written whole or not at all; YAML and JSON files read back as plain data, whoever wrote them."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
+import stat
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from seqkit.errors import DataError
+
+MAX_YAML_BYTES = 2**24
+MAX_JSON_BYTES = 2**26
+"""Of a file of a run: a list of 100,000 files as data, the state of a tokenizer with the largest vocabulary in use."""
+
+MAX_DEPTH = 20
+"""Mappings and lists inside each other: our recipes, complete, have 7; a decoder of unlike blocks of experts has 10."""
+
+MAX_VALUES = 300_000
+"""Keys, texts and numbers of a YAML file: four letters on disk are 660 bytes in memory."""
+
+
+class StrictLoader(yaml.SafeLoader):
+    """Plain data only: no tags, no anchors, no key twice; numbers, true and false are written as in YAML 1.2."""
+
+    def __init__(self, text: str, max_values: int):
+        super().__init__(text)
+        self._depth, self._count, self._max_values = 0, 0, max_values
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        event = self.peek_event()
+        line = event.start_mark.line + 1
+        alias = "an alias" if isinstance(event, yaml.AliasEvent) else event.anchor and "an anchor"
+        if special := alias or (event.tag and "a tag"):
+            raise yaml.YAMLError(f"there is {special} at line {line}; write the plain value out")
+        self._count += 1
+        if self._count > self._max_values:
+            raise yaml.YAMLError(f"it holds more than {self._max_values:,} values, the last one in line {line}")
+        nests = isinstance(event, yaml.CollectionStartEvent)
+        if nests and self._depth == MAX_DEPTH:
+            raise yaml.YAMLError(f"it is nested too deeply in line {line}; {MAX_DEPTH} levels are the most")
+        self._depth += nests
+        node = super().compose_node(parent, index)
+        self._depth -= nests
+        return node
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        known: set[str] = set()
+        for key_node, _ in node.value:
+            line = key_node.start_mark.line + 1
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                raise yaml.YAMLError(f"there is a merge key in line {line}; write the keys out")
+            key = self.construct_object(key_node)
+            if not isinstance(key, str):
+                raise yaml.YAMLError(f"the key {key!r} in line {line} is not a text")
+            if key in known:
+                raise yaml.YAMLError(f"the key {key!r} is given twice, again in line {line}")
+            known.add(key)
+        return super().construct_mapping(node, deep)
+
+    def construct_yaml_int(self, node: Any) -> int:
+        if len(node.value) > 20:
+            line = node.start_mark.line + 1
+            raise yaml.YAMLError(f"the number in line {line} has {len(node.value):,} digits; give at most 20")
+        return int(node.value)
+
+
+StrictLoader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in pairs if tag in ("tag:yaml.org,2002:null", "tag:yaml.org,2002:merge")]
+    for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+StrictLoader.add_constructor("tag:yaml.org,2002:int", StrictLoader.construct_yaml_int)
+
+
+class StrictDumper(yaml.SafeDumper):
+    """Quotes a text that YAML 1.1 or `StrictLoader` would take for something else."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """True: a list that occurs twice is written twice, since an alias would not be read back."""
+        return True
+
+
+for _tag, _pattern, _first in (
+    ("bool", r"(?:true|True|TRUE|false|False|FALSE)$", "tTfF"),
+    ("int", r"[-+]?[0-9]+$", "-+0123456789"),
+    (
+        "float",
+        r"[-+]?(?:(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+|\.inf|\.nan)$",
+        "-+.0123456789",
+    ),
+):
+    for _reads_or_writes in (StrictLoader, StrictDumper):
+        _reads_or_writes.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), list(_first))
+
+
+def load_yaml(text: str, *, max_values: int = MAX_VALUES) -> Any:
+    """YAML as plain data. Raises yaml.YAMLError, with the line, for anything else: tags, anchors, keys twice, …."""
+    try:
+        return StrictLoader(text, max_values).get_single_data()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f" in line {mark.line + 1}" if mark else ""
+        raise yaml.YAMLError(f"{', '.join(filter(None, (error.context, error.problem)))}{where}") from None
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise yaml.YAMLError(f"there is a control character, U+{error.character:04X}, in line {line}") from None
+
+
+def to_yaml(config: Any) -> str:
+    """Plain data as YAML, keys in their order."""
+    dumped: str = yaml.dump(config, Dumper=StrictDumper, sort_keys=False, allow_unicode=True)
+    return dumped
+
+
+def load_json(text: str) -> Any:
+    """JSON as plain data. Raises ValueError for anything else: a key twice, deep nesting."""
+    try:
+        value = json.loads(text, object_pairs_hook=_without_twins)
+    except RecursionError:
+        raise ValueError(f"it is nested too deeply; {MAX_DEPTH} levels are the most") from None
+    depth, nested = 0, _nested([value])
+    while nested:
+        depth += 1
+        if depth > MAX_DEPTH:
+            raise ValueError(f"it is nested too deeply; {MAX_DEPTH} levels are the most")
+        nested = _nested(inner for one in nested for inner in (one.values() if isinstance(one, dict) else one))
+    return value
+
+
+def _nested(values: Iterable[Any]) -> list[Any]:
+    """Those values that hold others."""
+    return [value for value in values if isinstance(value, dict | list)]
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object. Raises ValueError where it has a key twice, of which Python would silently take the last."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"the key {key!r} is given twice")
+        found[key] = value
+    return found
+
+
+def read_regular(path: Path, size: int | None = None) -> bytes:
+    """The first `size` bytes of a regular file (None: all); a FIFO, on which reading would wait, is never opened.
+
+    Raises OSError where it cannot be opened, DataError where it is a folder, a FIFO or a device.
+    """
+    _check_regular(path, path.stat().st_mode)
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    with os.fdopen(descriptor, "rb") as file:
+        _check_regular(path, os.fstat(descriptor).st_mode)  # another file may have taken its place
+        return file.read() if size is None else file.read(size)
+
+
+def read_small(path: Path, max_bytes: int) -> bytes:
+    """A regular file of at most that size. Raises as `read_regular`, and DataError where it is larger."""
+    data = read_regular(path, max_bytes + 1)
+    if len(data) > max_bytes:
+        raise DataError(f"{path} is too large: it has more than {max_bytes:,} bytes, the most that is read of its kind")
+    return data
+
+
+def decoded(data: bytes) -> str:
+    """UTF-8 as text; a byte-order mark at its start is dropped. Raises ValueError with the line of the first fault."""
+    try:
+        text = data.decode("utf-8").removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        kind = "it looks like UTF-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "it is of another encoding"
+        line = data.count(b"\n", 0, error.start) + 1
+        wrong = f"byte 0x{data[error.start]:02x} in line {line} is not UTF-8"
+        raise ValueError(f"{wrong}: {kind}, or no text at all; save it as UTF-8") from None
+    if text.startswith("\ufeff"):
+        raise ValueError("it begins with two byte-order marks; save it as UTF-8 with one, or with none")
+    return text
+
+
+def _check_regular(path: Path, mode: int) -> None:
+    kinds = {"a folder": stat.S_ISDIR, "a FIFO": stat.S_ISFIFO, "a socket": stat.S_ISSOCK}
+    if not stat.S_ISREG(mode):
+        what = next((kind for kind, is_one in kinds.items() if is_one(mode)), "a device")
+        raise DataError(f"{path} is {what} and cannot be read as a file; give a regular file")
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -19,17 +195,19 @@ def write_json(path: Path, value: Any) -> None:
 
 def read_mapping(path: Path, *keys: str) -> dict[str, Any]:
     """A JSON or YAML file of a run as a dictionary with these keys. Raises DataError where it is not."""
+    is_yaml = path.suffix == ".yaml"
     try:
-        value = (
-            yaml.safe_load(path.read_text(encoding="utf-8"))
-            if path.suffix == ".yaml"
-            else json.loads(path.read_bytes())
-        )
+        data = read_small(path, MAX_YAML_BYTES if is_yaml else MAX_JSON_BYTES)
+        value = load_yaml(decoded(data)) if is_yaml else load_json(decoded(data))
     except FileNotFoundError:
         raise DataError(f"{path} is missing; the run folder is not complete, train again or copy it whole") from None
+    except DataError:
+        raise
     except (yaml.YAMLError, ValueError) as error:
         raise DataError(f"{path} is damaged ({' '.join(str(error).split())}); copy it again or train again") from error
-    missing = [key for key in keys if not isinstance(value, dict) or key not in value]
+    if not isinstance(value, dict):
+        raise DataError(f"{path} is damaged: it holds no keys; copy it again or train again")
+    missing = [key for key in keys if key not in value]
     if missing:
         raise DataError(f"{path} is damaged: it has no {', '.join(missing)}; copy it again or train again")
     return value
@@ -50,10 +228,10 @@ def write_atomic(path: Path, content: bytes) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Make a rename in the folder survive a power failure."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)

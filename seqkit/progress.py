@@ -6,6 +6,8 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from seqkit.errors import one_line
+
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
@@ -36,24 +38,24 @@ class ProgressBar:
         from rich.console import Console
 
         bar = progress.Progress(
-            progress.TextColumn("{task.description}"),
+            progress.TextColumn("{task.description}", markup=False),
             progress.BarColumn(bar_width=24),
             progress.DownloadColumn() if self.in_bytes else progress.MofNCompleteColumn(),
-            progress.TextColumn("{task.fields[note]}"),
+            progress.TextColumn("{task.fields[note]}", markup=False),
             progress.TimeElapsedColumn(),
             progress.TextColumn("left"),
             progress.TimeRemainingColumn(),
             console=Console(stderr=True),
             transient=self.transient,
         )
-        self._shown = bar, bar.add_task(self.what, total=self.total, note="")
+        self._shown = bar, bar.add_task(one_line(self.what), total=self.total, note="")
         bar.start()
 
     def update(self, done: int, note: str = "") -> None:
         """`done` steps are complete. Nothing happens where the bar is not shown."""
         if self._shown is not None:
             bar, task = self._shown
-            bar.update(task, completed=done, note=note)
+            bar.update(task, completed=done, note=one_line(note))
 
     def stop(self) -> None:
         """Draw the bar for the last time; nothing happens where it is not shown."""

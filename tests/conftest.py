@@ -123,8 +123,8 @@ def backbones() -> dict[str, Callable[..., Backbone]]:
     }
     transformer = partial(builds["Transformer"], num_heads=3)
 
-    def rotary(dim: int, causal: bool) -> Backbone:
-        return transformer(dim, causal=causal, position=Rotary(), block=_modern)
+    def rotary(dim: int, causal: bool, **settings: Any) -> Backbone:
+        return transformer(dim, causal=causal, position=Rotary(), block=_modern, **settings)
 
     return {**builds, "Transformer": transformer, "Transformer-rotary": rotary}
 

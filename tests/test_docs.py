@@ -25,7 +25,7 @@ from sybil.example import SybilFailure
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 
 from seqkit.cli.main import main
-from seqkit.cli.parser import COMMANDS
+from seqkit.cli.parser import COMMANDS, parser
 from seqkit.config import complete, find_recipe, recipe_names
 from seqkit.errors import UsageError
 from seqkit.registry import lookup
@@ -126,6 +126,8 @@ def _console(example: Example, capsys: pytest.CaptureFixture[str]) -> None:
         words = shlex.split(command, comments=True)
         if words[:3] == ["python", "-m", "seqkit"]:
             words[:3] = ["seqkit"]
+        if words[0] in ("torchrun", "srun"):  # launchers of several processes: the command that each of them runs
+            words = words[words.index("seqkit") :]
         capsys.readouterr()
         if words[0] == "seqkit":
             code = _seqkit(words[1:], trains="--out" in words or bool(shown))
@@ -147,6 +149,9 @@ def _commands(block: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def _seqkit(words: list[str], *, trains: bool) -> int | None:
+    if words[0] == "fit" and "--resume" in words:  # nothing is unfinished here: the words alone are checked
+        parser().parse_known_args(words)
+        return 0
     if words[0] == "fit" and not {"--print_config", "--keys"} & set(words):
         recipe = next(word for word in words[1:] if word.endswith(".yaml") or word in recipe_names())
         words = [*words, "--trainer.enable_progress_bar", "false"]
@@ -169,7 +174,6 @@ def _seqkit(words: list[str], *, trains: bool) -> int | None:
 def _checked(words: list[str]) -> int:
     """The exit code that the candidates' configurations give."""
     from seqkit.cli.compare import _settings
-    from seqkit.cli.parser import parser
     from seqkit.comparison.settings import Settings
 
     args, args.overrides = (parsed := parser().parse_known_args(words))[0], parsed[1]

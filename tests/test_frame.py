@@ -31,6 +31,7 @@ ORDER = [
     {"config"},
     {"runs"},
     {"analysis"},
+    {"doctor"},
     {"report"},
     {"comparison"},
     {"cli"},
@@ -227,6 +228,32 @@ def test_help_version_and_lists_import_no_torch(words, answer):
     assert not modules & HEAVY
 
 
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        ("fit text/charlm", "did you mean text/char-lm"),
+        ("fit image/digits --preset debgu", "did you mean debug"),
+        ("fit image/digits --model.bakbone LSTM", "did you mean model.backbone"),
+        ("fit image/digits --model.backbone LTSM", "did you mean LSTM"),
+        ("fit image/digits --model.backbone.dephts 3", "did you mean depth"),
+        ("fit image/digits --trainer.max_steps many", "give a whole number"),
+        ("fit image/digits --out .", "exists already"),
+        ("compare image/digits --sed 3", "did you mean seed"),
+        ("scale image/digits --sizes 2,3,5 --sed 3", "did you mean seed"),
+        ("inspect image/digits --sed 3", "did you mean seed"),
+        ("describe image/digits --sed 3", "did you mean seed"),
+        ("predict nosuch x", "nosuch is no run"),
+    ],
+)
+def test_a_mistake_is_answered_without_torch(words, answer):
+    modules, said = modules_after(
+        f"sys.stderr = sys.stdout; import seqkit.cli.main; print(seqkit.cli.main.main({words.split()!r}))"
+    )
+    assert answer in said
+    assert said.rstrip().endswith("2"), "the exit code"
+    assert not modules & HEAVY
+
+
 def test_doctor_reads_metadata_before_it_imports_torch():
     modules, _ = modules_after("import seqkit.cli.doctor")
     assert not modules & HEAVY
@@ -283,5 +310,5 @@ def test_the_wheel_holds_recipes_and_page_but_no_tests(tmp_path):
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     assert {f"seqkit/_recipes/{name}.yaml" for name in recipe_names()} <= names
-    assert {"seqkit/interfaces.py", "seqkit/report/page.html"} <= names
+    assert {"seqkit/interfaces/tokens.py", "seqkit/report/page.html"} <= names
     assert not [name for name in names if name.startswith(("tests/", "runs/", ".ci/"))]

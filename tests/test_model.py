@@ -54,6 +54,20 @@ def test_positions_are_added_where_the_backbone_does_not_use_them(spec, backbone
     assert type(Model(spec, backbone(), Masked()).embedder.position) is encoding
 
 
+def test_source_and_target_have_positions_added_where_their_own_side_does_not_use_them():
+    cross = partial(PreNormBlock, cross_attention=True)
+    rotary = Transformer(DIM, 1, num_heads=3, position=Rotary())
+    plain = Transformer(DIM, 1, num_heads=3, causal=True, block=cross)
+    model = Model(IDS, EncoderDecoder(rotary, plain), seq2seq("abc"))
+    assert type(model.source_embedder.position) is NoPosition
+    assert type(model.embedder.position) is Sinusoidal
+
+
+def test_dropout_is_of_the_embeddings_on_both_sides():
+    model = Model(IDS, encoder_decoder(), seq2seq("abc"), dropout=0.3)
+    assert (model.source_embedder.dropout.p, model.embedder.dropout.p) == (0.3, 0.3)
+
+
 def test_another_positional_encoding_can_be_passed_in():
     model = Model(IDS, LSTM(DIM), Masked(), position=lambda dim, num_axes: Learned(dim, num_axes, sizes=[7]))
     assert isinstance(model.embedder.position, Learned)
@@ -116,6 +130,21 @@ def test_adjacency_is_ignored_only_where_that_is_set():
     assert len(ignoring.backbone.edge_biases) == 0
     assert using.backbone.edge_biases["8"].weight.shape == (3, 8)
     assert (ignoring(batch) - using(batch)).abs().max() > 1e-5
+
+
+def test_the_adjacency_of_a_source_is_ignored_too_where_that_is_set():
+    """The model has the weights of one that uses it: no edge has a bias, so what differs is the mask alone."""
+    spec, examples = synthetic()["graph"]
+    objective, source = seq2seq("abc"), TokenBatch.collate(examples)
+    label = collate_targets([objective.encode_target(word) for word in ("bac", "cc")])
+    batch = objective.prepare(source, label).batch
+    without = batch.replace(source=source.replace(adjacency=None))
+    ignoring = Model(spec, encoder_decoder(), objective, adjacency="ignore")
+    for p in ignoring.parameters():
+        nn.init.normal_(p, std=0.3)
+    assert_close(ignoring(batch), ignoring(without))
+    ignoring.ignores_adjacency = False  # and these edges do matter to such an encoder
+    assert (ignoring(batch) - ignoring(without)).abs().max() > 1e-3
 
 
 def test_shared_weights_count_once_and_frozen_ones_not_at_all():

@@ -54,3 +54,11 @@ def test_an_unknown_total_is_allowed(capsys):
 def test_an_error_in_the_loop_is_not_swallowed():
     with pytest.raises(ZeroDivisionError), ProgressBar("dividing", 2):
         _ = 1 / 0
+
+
+def test_a_name_in_a_bar_is_text_and_neither_markup_nor_control(capsys):
+    with ProgressBar("[red]a[/blue] :smile: \x1b[31m\nb", 11) as bar:
+        bar.update(7, "[b] \x07 [/i]")
+    error = capsys.readouterr().err
+    assert r"[red]a[/blue] :smile: \x1b[31m\nb" in error
+    assert r"[b] \x07 [/i]" in error

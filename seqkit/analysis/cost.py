@@ -172,7 +172,7 @@ def describe_recipe(config: Mapping[str, Any], *, context_length: int | None = N
     context_length: in tokens; None: those of the longest example of the first batch, with its adjacency if it has one.
     Raises as `seqkit.runs.run.run`.
     """
-    from seqkit.runs.run import untrained  # seconds to import, and no preset needs it
+    from seqkit.runs.prepare import untrained  # seconds to import, and no preset needs it
 
     model, data = untrained(config)
     batch, _ = next(iter(data.train_dataloader()))

@@ -11,27 +11,11 @@ import torch
 from einops import rearrange
 from torch import Tensor, nn
 
+from seqkit.backbones.decoder import DecoderCache, checked, encoder_output
 from seqkit.interfaces import Backbone, Cache, Embedded
 from seqkit.nn.attention.context import AttentionFeature
-from seqkit.nn.attention.kv_cache import LayerCache
 from seqkit.nn.attention.mask import cross_attention_context
 from seqkit.nn.attention.multi_head import AttentionLayer, MultiHeadAttention
-
-
-class AttentionDecoderCache(Cache):
-    """The inner backbone's cache, the encoder's output, and its keys and values."""
-
-    def __init__(self, inner: Cache, attention: LayerCache):
-        self.inner, self.attention = inner, attention
-        self.num_tokens = 0
-        self.memory: Embedded | None = None
-
-    def reorder(self, rows: Tensor) -> None:
-        """Keep these examples, [b'] indices, in this order."""
-        self.inner.reorder(rows)
-        self.attention.reorder(rows)
-        if self.memory is not None:
-            self.memory = Embedded(self.memory.hidden[rows], self.memory.positions[rows], self.memory.valid[rows])
 
 
 class AttentionDecoder(Backbone):
@@ -81,24 +65,16 @@ class AttentionDecoder(Backbone):
 
         Raises ValueError for adjacency, segments, no source, or what the backbone refuses.
         """
-        if embedded.adjacency is not None or embedded.segments is not None:
-            raise ValueError("AttentionDecoder does not support adjacency or segments; give each target its own row")
-        if cache is not None and not isinstance(cache, AttentionDecoderCache):
-            raise ValueError(f"an AttentionDecoder was given a {type(cache).__name__}; make its cache with init_cache")
-        memory = embedded.source if embedded.memory is None else embedded.memory
-        if cache is not None and cache.memory is not None:
-            memory = cache.memory
-        if memory is None:
-            raise ValueError("this AttentionDecoder attends to an encoder's output, and was given no source")
+        cache = checked(self, embedded, cache, Cache)
+        memory = encoder_output(self, embedded, cache)
         states = self.backbone(embedded.replace(source=None, memory=None), None if cache is None else cache.inner)
         context = cross_attention_context(embedded.valid, memory, needs_mask=self.attention.needs_mask)
         attended = self.attention(states, context, None if cache is None else cache.attention, memory.hidden)
         if cache is not None:
-            cache.memory = memory
             cache.num_tokens += states.shape[1]
         output = self.out(torch.cat([attended, states], dim=-1)).tanh()
         return output.masked_fill(~rearrange(embedded.valid, "b n -> b n 1"), 0.0)
 
     def init_cache(self, max_tokens: int) -> Cache:
         """An empty cache. Raises ValueError where the backbone has none."""
-        return AttentionDecoderCache(self.backbone.init_cache(max_tokens), self.attention.init_cache(max_tokens))
+        return DecoderCache(self.backbone.init_cache(max_tokens), self.attention.init_cache(max_tokens))

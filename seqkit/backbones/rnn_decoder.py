@@ -13,30 +13,12 @@ import torch
 from einops import rearrange
 from torch import Tensor, nn
 
+from seqkit.backbones.decoder import DecoderCache, checked, encoder_output
 from seqkit.backbones.rnn import RNNCache, run_rnn
 from seqkit.interfaces import Backbone, Cache, Embedded
 from seqkit.nn.attention.context import AttentionFeature
-from seqkit.nn.attention.kv_cache import LayerCache
 from seqkit.nn.attention.mask import cross_attention_context
 from seqkit.nn.attention.multi_head import AttentionLayer
-
-
-class RNNDecoderCache(Cache):
-    """Hidden state after the last real token, the encoder's output, and its keys and values if there is attention."""
-
-    def __init__(self, attention: LayerCache | None):
-        self.num_tokens = 0
-        self.rnn = RNNCache()
-        self.memory: Embedded | None = None
-        self.attention = attention
-
-    def reorder(self, rows: Tensor) -> None:
-        """Keep these examples, [b'] indices, in this order."""
-        self.rnn.reorder(rows)
-        if self.memory is not None:
-            self.memory = Embedded(self.memory.hidden[rows], self.memory.positions[rows], self.memory.valid[rows])
-        if self.attention is not None:
-            self.attention.reorder(rows)
 
 
 class RNNDecoder(Backbone):
@@ -89,22 +71,15 @@ class RNNDecoder(Backbone):
 
         Raises ValueError for adjacency, segments, no source, or an example without tokens.
         """
-        if embedded.adjacency is not None or embedded.segments is not None:
-            raise ValueError("RNNDecoder does not support adjacency or segments; it runs over the tokens in order")
-        if cache is not None and not isinstance(cache, RNNDecoderCache):
-            raise ValueError(f"an RNNDecoder was given a {type(cache).__name__}; make its cache with init_cache")
-        own_cache = self.init_cache(1) if cache is None else cache
-        if own_cache.memory is None:
-            own_cache.memory = embedded.source if embedded.memory is None else embedded.memory
-        if own_cache.memory is None:
-            raise ValueError("this RNNDecoder attends to an encoder's output, and was given no source")
-        summary = self._summary(own_cache.memory)
+        own_cache = checked(self, embedded, cache, RNNCache) or self.init_cache(1)
+        memory = encoder_output(self, embedded, own_cache)
+        summary = self._summary(memory)
         if own_cache.num_tokens == 0:
-            own_cache.rnn.state = self._initial_state(summary)
+            own_cache.inner.state = self._initial_state(summary)
         if self.attention is None:
             hidden, attended = self._all_steps(embedded, summary, own_cache)
         else:
-            hidden, attended = self._step_by_step(embedded, own_cache)
+            hidden, attended = self._step_by_step(embedded, memory, own_cache)
         own_cache.num_tokens += embedded.valid.shape[1]
         output = self.out(torch.cat([self.dropout(hidden), attended, embedded.hidden], dim=-1)).tanh()
         return output.masked_fill(~rearrange(embedded.valid, "b n -> b n 1"), 0.0)
@@ -118,35 +93,34 @@ class RNNDecoder(Backbone):
         state = rearrange(self.start(summary).tanh(), "b (l d) -> l b d", l=self.depth).contiguous()
         return (state, torch.zeros_like(state)) if isinstance(self.layers, nn.LSTM) else state
 
-    def _all_steps(self, embedded: Embedded, summary: Tensor, cache: RNNDecoderCache) -> tuple[Tensor, Tensor]:
+    def _all_steps(self, embedded: Embedded, summary: Tensor, cache: DecoderCache) -> tuple[Tensor, Tensor]:
         """States [b n d], and the summary that every step gets."""
         attended = rearrange(summary, "b d -> b 1 d").expand_as(embedded.hidden)
         x = torch.cat([embedded.hidden, attended], dim=-1)
-        hidden, cache.rnn.state = run_rnn(self.layers, x, embedded, cache.rnn.state)
+        hidden, cache.inner.state = run_rnn(self.layers, x, embedded, cache.inner.state)
         return hidden, attended
 
-    def _step_by_step(self, embedded: Embedded, cache: RNNDecoderCache) -> tuple[Tensor, Tensor]:
+    def _step_by_step(self, embedded: Embedded, memory: Embedded, cache: DecoderCache) -> tuple[Tensor, Tensor]:
         """States [b n d] and attention outputs [b n d]: a step's query depends on the state before it."""
-        attention, memory = self.attention, cache.memory
+        attention = self.attention
         assert attention is not None
-        assert memory is not None
         context = cross_attention_context(embedded.valid, memory, needs_mask=attention.needs_mask)
         padded = embedded.is_padded
         states, outputs = [], []
         for t in range(embedded.valid.shape[1]):
-            before = cache.rnn.state
+            before = cache.inner.state
             query = rearrange((before[0] if isinstance(before, tuple) else before)[-1], "b d -> b 1 d")
             now = replace(context, query_valid=embedded.valid[:, t : t + 1])
             attended = attention(query, now, cache.attention, memory.hidden)
             state, after = self.layers(torch.cat([embedded.hidden[:, t : t + 1], attended], dim=-1), before)
-            cache.rnn.state = _where(embedded.valid[:, t], after, before) if padded else after
+            cache.inner.state = _where(embedded.valid[:, t], after, before) if padded else after
             states.append(state)
             outputs.append(attended)
         return torch.cat(states, dim=1), torch.cat(outputs, dim=1)
 
-    def init_cache(self, max_tokens: int) -> RNNDecoderCache:
+    def init_cache(self, max_tokens: int) -> DecoderCache:
         """An empty cache."""
-        return RNNDecoderCache(None if self.attention is None else self.attention.init_cache(max_tokens))
+        return DecoderCache(RNNCache(), None if self.attention is None else self.attention.init_cache(max_tokens))
 
 
 def _where(real: Tensor, after: Any, before: Any) -> Any:

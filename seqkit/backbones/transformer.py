@@ -13,6 +13,7 @@ import torch
 from einops import rearrange
 from torch import Tensor, nn
 
+from seqkit.backbones.decoder import reordered
 from seqkit.interfaces import Backbone, Cache, Embedded, TokenSpec
 from seqkit.nn.attention.context import AttentionContext, AttentionFeature, Memory
 from seqkit.nn.attention.kv_cache import LayerCache
@@ -59,8 +60,7 @@ class TransformerCache(Cache):
             layer.reorder(rows)
         if self.valid is not None and self.positions is not None:
             self.valid, self.positions = self.valid[rows], self.positions[rows]
-        if self.memory is not None:
-            self.memory = Embedded(self.memory.hidden[rows], self.memory.positions[rows], self.memory.valid[rows])
+        self.memory = reordered(self.memory, rows)
 
 
 @dataclass(frozen=True)

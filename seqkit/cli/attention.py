@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from argparse import Namespace
 
+from seqkit.errors import one_line
+
 
 def run(args: Namespace) -> int:
     """Draw a run's attention on one example; print where the page is."""
@@ -11,5 +13,6 @@ def run(args: Namespace) -> int:
 
     out = args.out or args.run / "attention"
     given = args.input is not None
-    print(view_input(args.run, args.input, out) if given else view_example(args.run, args.example, out))
+    page = view_input(args.run, args.input, out) if given else view_example(args.run, args.example, out)
+    print(one_line(page))
     return 0

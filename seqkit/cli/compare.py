@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqkit.errors import UsageError
+from seqkit.config import complete
+from seqkit.errors import UsageError, one_line
 
 if TYPE_CHECKING:
     from seqkit.comparison.compare import Prepared
@@ -22,6 +23,7 @@ DEFAULT_BACKBONES = ("Transformer", "LSTM", "GRU", "TCN", "S4D", "Mamba")
 def run(args: Namespace) -> int:
     """Print the grid, run it, print the table and where the page is. 1 where no candidate has a result."""
     from rich.console import Console
+    from rich.text import Text
 
     folders = [Path(word) for word in args.what]
     if all((folder / "summary.json").is_file() for folder in folders):
@@ -29,14 +31,15 @@ def run(args: Namespace) -> int:
     if len(args.what) > 1:
         known = next((str(f) for f in folders if not (f / "summary.json").is_file()), args.what[0])
         raise UsageError(f"{known} is no run folder; give one recipe, or several folders of finished runs")
+    complete(args.what[0], args.preset, args.overrides)  # a mistake is said before what imports torch
     from seqkit.comparison.compare import check_jobs, default_folder, prepare
     from seqkit.comparison.compare import run as compare
 
     settings = _settings(args)
     check_jobs(args.jobs)
     folder = args.out or default_folder(settings, shared=args.storage is not None)
-    console = Console(stderr=False)
-    with console.status(f"building the candidates of {settings.recipe}"):
+    console = Console(markup=False, emoji=False)
+    with console.status(Text(f"building the candidates of {one_line(settings.recipe)}")):
         prepared = prepare(settings)
     _print_grid(console, prepared, folder, args.jobs)
     if args.dry_run:
@@ -130,12 +133,18 @@ def _print_grid(console: Any, prepared: Prepared, folder: Path, jobs: int) -> No
         flops = f"{candidate.flops:.3g}"
         sizes = [str(x) if x is not None else "" for x in (candidate.width, candidate.depth)]
         table.add_row(
-            name, f"{candidate.parameters:,}", gap, flops, *sizes, str(own.num_steps), f"{own.step_seconds:.3f}"
+            one_line(name),
+            f"{candidate.parameters:,}",
+            gap,
+            flops,
+            *sizes,
+            str(own.num_steps),
+            f"{own.step_seconds:.3f}",
         )
     console.print(table)
     for name, candidate in plan.candidates.items():
         if abs(candidate.budget_gap or 0.0) > TOLERANCE:
-            console.print(f"{name}: no width and depth of it come nearer to the reference's {settings.match}")
+            console.print(f"{one_line(name)}: no width and depth of it come nearer to the reference's {settings.match}")
     left, done = remaining_minutes(prepared, folder, jobs)
     optimizers = " and ".join(o["type"] for o in next(iter(plan.candidates.values())).optimizers)
     trials = f"{settings.lr_trials} learning rates of {optimizers}"
@@ -143,7 +152,7 @@ def _print_grid(console: Any, prepared: Prepared, folder: Path, jobs: int) -> No
     runs = f"{len(plan.steps)} runs{f', of which {done} are done' if done else ''}"
     console.print(
         f"each: {trials} at {settings.trial_share:.0%} of the steps, then {settings.seeds} seeds; {runs}; "
-        f"about {max(left, 1):.0f} min with {jobs} at a time\nfolder  {folder}",
+        f"about {max(left, 1):.0f} min with {jobs} at a time\nfolder  {one_line(folder)}",
         highlight=False,
         soft_wrap=True,
     )
@@ -153,16 +162,16 @@ def _print_results(console: Any, folder: Path, results: Mapping[str, Any]) -> No
     from seqkit.report.comparison import comparison_table
 
     console.print(comparison_table(results))
-    console.print(results["answer"], style="bold", highlight=False)
+    console.print(one_line(results["answer"]), style="bold", highlight=False)
     warnings = sum(finding["kind"] == "warning" for finding in results["unmatched"])
     console.print(
         f"{warnings} warnings of what was not matched, {len(results['failures'])} failures: see the page\n"
-        f"report  {folder / 'report.html'}",
+        f"report  {one_line(folder / 'report.html')}",
         highlight=False,
         soft_wrap=True,
     )
     for failure in results["failures"]:
-        print(f"seqkit compare: {failure['what']} failed: {failure['error']}", file=sys.stderr)
+        print(f"seqkit compare: {one_line(failure['what'])} failed: {one_line(failure['error'])}", file=sys.stderr)
 
 
 def _runs(args: Namespace, folders: Sequence[Path]) -> int:
@@ -178,5 +187,5 @@ def _runs(args: Namespace, folders: Sequence[Path]) -> int:
         raise UsageError(f"finished runs take no {word}; they are compared as they are")
     digest = hashlib.sha256("\n".join(str(folder.resolve()) for folder in folders).encode()).hexdigest()[:8]
     out = args.out or Path("runs/compare") / f"runs-{digest}"
-    _print_results(Console(), out, compare_runs(folders, out))
+    _print_results(Console(markup=False, emoji=False), out, compare_runs(folders, out))
     return 0

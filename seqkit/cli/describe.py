@@ -5,14 +5,12 @@ from __future__ import annotations
 from argparse import Namespace
 
 from seqkit.config import complete, recipe_names
-from seqkit.errors import UsageError
+from seqkit.errors import UsageError, printable
 from seqkit.registry import components, suggest
 
 
 def run(args: Namespace) -> int:
     """Print parameters, FLOPs and memory of a preset or a recipe's model."""
-    from seqkit.analysis.cost import describe, describe_recipe
-
     length, presets = args.context_length, components("preset")
     if length is not None and length < 1:
         raise UsageError(f"--context-length {length} counts tokens; give 1 or more")
@@ -20,10 +18,15 @@ def run(args: Namespace) -> int:
         if args.overrides or args.preset:
             wrong = (args.overrides or ["--preset"])[0]
             raise UsageError(f"{args.what} is a backbone of fixed size and takes no {wrong}")
-        print(describe(args.what, context_length=length))
+        from seqkit.analysis.cost import describe
+
+        print(printable(describe(args.what, context_length=length)))
         return 0
     if args.what not in recipe_names() and not args.what.endswith((".yaml", ".yml")):
         known = [*presets, *recipe_names()]
         raise UsageError(f"there is no preset or recipe called {args.what!r}; {suggest(args.what, known)}")
-    print(describe_recipe(complete(args.what, args.preset, args.overrides), context_length=length))
+    config = complete(args.what, args.preset, args.overrides)
+    from seqkit.analysis.cost import describe_recipe
+
+    print(printable(describe_recipe(config, context_length=length)))
     return 0

@@ -1,6 +1,6 @@
-"""`seqkit doctor`: which installed versions disagree, what is missing, and what the machine offers.
+"""`seqkit doctor`: what is wrong with the model and the data of a recipe or a run; of none, with the installation.
 
-It reads the metadata of installed packages, so that it also works where they cannot be imported.
+Versions are read from the metadata of installed packages, so that it also works where they cannot be imported.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
+
+from seqkit.errors import UsageError, one_line
 
 TRIO = ("torch", "torchvision", "torchaudio")
 """They load each other's compiled parts, so each release fits exactly one of the others."""
@@ -113,7 +116,41 @@ def _extra(requirement: Requirement) -> str:
     return named[1] if named else ""
 
 
-def run(_: Namespace) -> int:
+def run(args: Namespace) -> int:
+    """Examine a recipe or a run, else the installation; 0 if it is healthy, 1 if something has to be mended."""
+    if getattr(args, "what", None) is not None:
+        return _examine(args.what, args.preset, args.overrides)
+    if getattr(args, "preset", None) or getattr(args, "overrides", None):
+        raise UsageError("keys are a recipe's; give its name or its YAML file: seqkit doctor RECIPE --key value")
+    return _installation()
+
+
+def _examine(what: str, preset: str | None, overrides: list[str]) -> int:
+    """Print what was measured of a recipe or a run, and of each finding its cause and the key that mends it."""
+    from seqkit.doctor.subject import recipe_or_run
+
+    config, folder = recipe_or_run(what, preset, overrides)
+    from seqkit.doctor.examine import examine
+
+    results = examine(config, folder)
+    console = Console(markup=False, emoji=False, highlight=False)
+    table = Table("check", "measured", "", title=one_line(folder or config["recipe"]), title_justify="left")
+    for result in results:
+        verdict = Text("finding", style="red") if result.finding else Text("ok" if result.applies else "–")
+        table.add_row(result.name, one_line(result.measured), verdict)
+    console.print(table)
+    findings = [(result.name, result.finding) for result in results if result.finding is not None]
+    for number, (name, finding) in enumerate(findings, start=1):
+        console.print(f"\n{number}. {name}: {one_line(finding.problem)}", style="bold", soft_wrap=True)
+        console.print(f"   cause: {one_line(finding.cause)}\n   mend:  {one_line(finding.fix)}", soft_wrap=True)
+    if len(findings) > 1:
+        console.print("\nThe first finding may explain those after it: mend it, and examine again.")
+    if not findings:
+        console.print("nothing is wrong")
+    return 1 if findings else 0
+
+
+def _installation() -> int:
     """Print versions, extras, data folder and machine; 0 if all agree, 1 if something has to be mended."""
     console = Console(highlight=False)
     found = {(d.metadata["Name"] or "").lower().replace("_", "-"): d.version for d in metadata.distributions()}

@@ -2,39 +2,93 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import Namespace
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqkit.config import complete, explain, to_yaml
+from seqkit.errors import UsageError, one_line, printable
 
 if TYPE_CHECKING:
     from seqkit.runs.trained_model import TrainedModel
 
 
+AUTO = "auto"
+
+
 def run(args: Namespace) -> int:
     """Train, test, write the run folder with its report, print the result."""
+    if args.recipe is None and (args.resume is None or args.resume == AUTO):
+        raise UsageError("give a recipe (seqkit list recipes), or --resume with the folder of an unfinished run")
+    if args.resume is not None and args.resume != AUTO:
+        return _resume(args)
     config = complete(args.recipe, args.preset, args.overrides)
     if args.keys:
         for key, value, what in explain(config):
-            print(f"--{key} {value}\n    {what}")
+            print(printable(f"--{key} {one_line(value)}\n    {what}"))
         return 0
     if args.print_config:
         print(to_yaml(config), end="")
         return 0
-    from rich.console import Console
+    if args.resume == AUTO and (folder := _unfinished(config["recipe"], args.out)) is not None:
+        _told_unchanged(folder, config)
+        return _shown(folder, _resumed(folder, {}))
+    return _shown(*_fit(config, args.out))
 
-    from seqkit.report.table import result_table
 
-    folder, summary = _fit(config, args.out)
-    console = Console()
-    console.print(result_table([summary]))
-    console.print(f"run     {folder}\nreport  {folder / 'report.html'}", highlight=False, soft_wrap=True)
-    if not summary["finished"]:
-        print(f"seqkit fit: stopped after {summary['steps']} steps; {folder} holds the weights so far", file=sys.stderr)
-    return 0 if summary["finished"] else 1
+def _resume(args: Namespace) -> int:
+    """Go on with the run in the folder that `--resume` names."""
+    folder = Path(args.resume)
+    if args.recipe is not None or args.preset is not None or args.out is not None:
+        raise UsageError(f"--resume {folder} goes on with that run's own recipe and folder; leave the others out")
+    return _shown(folder, _resumed(folder, args.overrides))
+
+
+def _unfinished(recipe: str, out: Path | None) -> Path | None:
+    """The run that `--resume auto` goes on with: the one in `out`, or the recipe's newest; None: a new one begins."""
+    from seqkit.runs.folder import FOLDER, checkpoints, is_unfinished, newest_unfinished
+
+    if out is None:
+        return newest_unfinished(recipe)
+    return out if is_unfinished(out) and checkpoints(out / FOLDER) else None
+
+
+def _told_unchanged(folder: Path, config: Mapping[str, Any]) -> None:
+    """Raise UsageError where the command asks for something else than the unfinished run is."""
+    known = complete(folder / "config.yaml")
+    if to_yaml(dict(known)) != to_yaml(dict(config)):
+        raise UsageError(
+            f"{folder} is unfinished and has another configuration than this command; go on with: "
+            f"seqkit fit --resume {folder}, or leave --resume out"
+        )
+
+
+def _resumed(folder: Path, changes: Mapping[str, Any]) -> dict[str, Any]:
+    from seqkit.analysis.cost import training_flops
+    from seqkit.report.page import write_report
+    from seqkit.runs.run import resume_run
+
+    summary = resume_run(folder, changes, count_flops=training_flops)
+    if summary:
+        write_report(folder)
+    return summary
+
+
+def _shown(folder: Path, summary: Mapping[str, Any]) -> int:
+    """Print the result, on the first process of a distributed run alone."""
+    if summary:
+        from rich.console import Console
+
+        from seqkit.report.table import result_table
+
+        console = Console(markup=False, emoji=False)
+        console.print(result_table([dict(summary)]))
+        console.print(
+            f"run     {one_line(folder)}\nreport  {one_line(folder / 'report.html')}", highlight=False, soft_wrap=True
+        )
+    return 0
 
 
 def fit(
@@ -59,11 +113,23 @@ def fit(
 
 
 def _fit(config: Mapping[str, Any], out: Path | None) -> tuple[Path, dict[str, Any]]:
+    if out is not None:
+        from seqkit.runs.folder import check_new, rank
+
+        if rank() == 0:
+            check_new(out)  # before anything heavy is imported
+    from seqkit.analysis.cost import training_flops
     from seqkit.report.page import write_report
-    from seqkit.runs.run import new_folder
+    from seqkit.runs.folder import new_folder
     from seqkit.runs.run import run as train
 
     folder = new_folder(config["recipe"]) if out is None else out
-    summary = train(config, folder)
-    write_report(folder)
+    try:
+        summary = train(config, folder, count_flops=training_flops)
+    except BaseException:
+        with suppress(OSError):  # a folder that was made for nothing
+            folder.rmdir()
+        raise
+    if summary:
+        write_report(folder)
     return folder, summary

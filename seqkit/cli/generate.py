@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from seqkit.errors import DataError, UsageError
+from seqkit.errors import DataError, UsageError, one_line, printable
 from seqkit.generation.beam_search import BeamSearch
 from seqkit.generation.sampling import Sampling
 from seqkit.generation.text import INCOMPLETE, generate_texts, stream_text
@@ -55,7 +55,7 @@ def run(args: Namespace) -> int:
             raise UsageError("this run generates one sequence from another; give the source: --prompt TEXT or FILE")
         named = [pair for given in args.prompt for pair in read_inputs(given, trained.tokenizer)]
     for piece in printed(trained, named, vars(args)):
-        print(piece, end="", flush=True)
+        print(printable(piece), end="", flush=True)
     return 0
 
 
@@ -90,6 +90,6 @@ def printed(trained: TrainedModel, named: Sequence[tuple[str, Any]], options: di
     texts = generate_texts(trained, [raw for _, raw in named], options["max_new_tokens"], strategy=chosen, stop=stop)
     for i, ((name, raw), text) in enumerate(zip(named, texts), start=1):
         if not continues:
-            yield f"{text}\n" if len(named) == 1 else f"{name}\t{text}\n"
+            yield f"{text}\n" if len(named) == 1 else f"{one_line(name)}\t{text}\n"
         else:
             yield f"{raw}{text}\n" if len(named) == 1 else f"--- {i} of {len(named)} ---\n{raw}{text}\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 
 from seqkit.config.recipe import find_recipe, recipe_names
-from seqkit.errors import UsageError
+from seqkit.errors import UsageError, one_line
 from seqkit.registry import KINDS, components, suggest
 
 USUAL = ("recipe", "data_source", "tokenizer", "backbone", "objective")
@@ -16,7 +16,7 @@ def run(args: Namespace) -> int:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    console = Console(markup=False, emoji=False)
     plural = {f"{kind}s": kind for kind in (*KINDS, "recipe")} | {"data": "data_source", "datasets": "data_source"}
     what = None if args.what is None else plural.get(args.what.replace(" ", "_"), args.what)
     if what is not None and what not in plural.values():
@@ -28,11 +28,11 @@ def run(args: Namespace) -> int:
         if kind == "recipe":
             for name in recipe_names():
                 first = find_recipe(name)[1].read_text(encoding="utf-8").splitlines()[0]
-                table.add_row(name, first.lstrip("# "))
+                table.add_row(one_line(name), one_line(first.lstrip("# ")))
         else:
             table.add_column("when to use it")
             for component in components(kind).values():
-                table.add_row(component.name, component.what, component.when)
+                table.add_row(*map(one_line, (component.name, component.what, component.when)))
         console.print(table)
         console.print()
     return 0

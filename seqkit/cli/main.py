@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import logging
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 
 from seqkit.cli.parser import COMMANDS, TAKE_KEYS, parser
-from seqkit.errors import DataError, DivergedError, UsageError
+from seqkit.errors import DataError, DivergedError, Interrupted, LogFormatter, StorageError, UsageError, one_line
 
-STOPPED, USAGE, DATA = 1, 2, 3
-"""Exit codes: stopped or diverged, the command is wrong, the data is wrong."""
+DIVERGED, USAGE, DATA = 1, 2, 3
+"""Exit codes: diverged, the command is wrong, the data is wrong or too large for the memory."""
+
+MAX_MESSAGE = 4000
+"""Characters of an error line; a key of a megabyte is not repeated."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; gives the exit code: 0, 1 (stopped), 2 (usage) or 3 (data)."""
+    """Run one command; gives the exit code: 0, 1 (diverged), 2 (usage), 3 (data) or 128 + a signal's number."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     args, overrides = parser().parse_known_args(words)
     if args.command is None:
@@ -22,9 +27,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     name = f"seqkit {args.command}"
     if overrides and args.command not in TAKE_KEYS:
-        print(f"{name}: it takes no {overrides[0]}; see {name} --help", file=sys.stderr)
+        print(f"{name}: it takes no {one_line(overrides[0])}; see {name} --help", file=sys.stderr)
         return USAGE
     args.overrides = overrides
+    if logging.lastResort is not None:  # what prints warnings where nothing else was asked to
+        logging.lastResort.setFormatter(LogFormatter())
     try:
         if getattr(args, "plugin", None):
             from seqkit.registry.plugins import import_plugins
@@ -32,26 +39,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
             import_plugins(args.plugin)
         code: int = import_module(f"seqkit.cli.{COMMANDS[args.command]}").run(args)
         return code
+    except Interrupted as stop:
+        print(f"{name}: {one_line(stop)}", file=sys.stderr)
+        return 128 + stop.signum
     except KeyboardInterrupt:
         print("\nstopped", file=sys.stderr)
-        return STOPPED
+        return 128 + signal.SIGINT
     except Exception as error:
         expected = _exit_code(error)
         if expected is None:
             raise
-        print(f"{name}: {error}", file=sys.stderr)
+        advice = "there is not enough memory; make model, batch or data smaller: " if _is_memory(error) else ""
+        print(f"{name}: {one_line(f'{advice}{error}')[:MAX_MESSAGE]}", file=sys.stderr)
         return expected
 
 
 def _exit_code(error: Exception) -> int | None:
     """The exit code of an error that a user can cause; None for a mistake of ours, which deserves its traceback."""
     if isinstance(error, DivergedError):
-        return STOPPED
-    if isinstance(error, DataError | OSError):
+        return DIVERGED
+    if isinstance(error, DataError | StorageError | OSError) or _is_memory(error):
         return DATA
     if isinstance(error, UsageError) or (isinstance(error, ValueError) and _module(error).startswith("seqkit.")):
         return USAGE
     return None
+
+
+def _is_memory(error: Exception) -> bool:
+    """Whether memory ran out: of Python, of NumPy, or of torch, whose errors are RuntimeErrors with these words."""
+    words = ("allocate memory", "out of memory", "Storage size calculation overflowed")
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and any(word in str(error) for word in words)
+    )
 
 
 def _module(error: Exception) -> str:

@@ -19,6 +19,7 @@ COMMANDS = {
     "scale": "scale",
     "validate": "evaluate",
     "test": "evaluate",
+    "report": "report",
     "predict": "predict",
     "generate": "generate",
     "attention": "attention",
@@ -29,7 +30,7 @@ COMMANDS = {
 }
 """Every command, and the module of `seqkit.cli` that runs it."""
 
-TAKE_KEYS = ("fit", "compare", "scale", "inspect", "describe")
+TAKE_KEYS = ("fit", "compare", "scale", "inspect", "describe", "doctor")
 """Commands that also take a recipe's keys, as `--key value`."""
 
 
@@ -37,9 +38,9 @@ class Parser(argparse.ArgumentParser):
     """One line on a mistake, with the nearest command."""
 
     def error(self, message: str) -> NoReturn:
-        if "invalid choice" in message and "(choose from" in message:
-            got, known = message.split("'")[1], re.findall(r"[\w-]+", message.split("(choose from")[1])
-            message = f"there is no command {got!r}; {suggest(got, known)}"
+        if found := re.search(r"invalid choice: (.+) \(choose from (.+)\)$", message, re.DOTALL):
+            got, known = found[1], re.findall(r"[\w-]+", found[2])
+            message = f"there is no command {got}; {suggest(got[1:-1], known)}"
         self.exit(USAGE, f"{self.prog}: {message}\n")
 
 
@@ -110,18 +111,19 @@ def parser() -> argparse.ArgumentParser:
 
     def add(name: str, text: str, **kwargs: Any) -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text, description=text, allow_abbrev=False, **kwargs)
-        if name != "doctor":
-            plugin = "a Python file of yours that registers components"
-            command.add_argument("--plugin", type=Path, action="append", default=[], help=plugin)
+        plugin = "a Python file of yours that registers components"
+        command.add_argument("--plugin", type=Path, action="append", default=[], help=plugin)
         return command
 
-    def add_recipe(command: argparse.ArgumentParser) -> None:
-        command.add_argument("recipe", help="a name (seqkit list recipes) or a YAML file, such as a run's config.yaml")
+    def add_recipe(command: argparse.ArgumentParser, **more: Any) -> None:
+        text = "a name (seqkit list recipes) or a YAML file, such as a run's config.yaml"
+        command.add_argument("recipe", help=text, **more)
         command.add_argument("--preset", help="a named variant of the recipe, such as debug")
 
     keys = "Any key of the recipe: --data NAME_OR_PATH, --model.backbone LSTM, --seed 2, …"
     fit = add("fit", "train a recipe, test it, write a run folder", epilog=keys)
-    add_recipe(fit)
+    add_recipe(fit, nargs="?")
+    fit.add_argument("--resume", metavar="RUN", help="go on with an unfinished run; auto: with the recipe's newest")
     fit.add_argument("--out", type=Path, help="the run folder (default: runs/RECIPE/TIME)")
     fit.add_argument("--print_config", action="store_true", help="show all keys with their values, and stop")
     fit.add_argument("--keys", action="store_true", help="explain all keys, and stop")
@@ -132,6 +134,7 @@ def parser() -> argparse.ArgumentParser:
     add_scale(scale)
     for name, split in (("validate", "validation"), ("test", "test")):
         add(name, f"metrics of a run on its data's {split} split").add_argument("run", type=Path, help="a run folder")
+    add("report", "write a run's page again").add_argument("run", type=Path, help="a run folder")
     predict = add("predict", "predictions for raw files: text, PNG, WAV, or SMILES as a word")
     predict.add_argument("run", type=Path, help="a run folder")
     predict.add_argument("inputs", nargs="+", metavar="FILE", help="a file, or a SMILES string")
@@ -158,5 +161,7 @@ def parser() -> argparse.ArgumentParser:
     describe.add_argument("what", help="a preset (seqkit list presets), or a recipe's name or YAML file")
     describe.add_argument("--preset", help="a named variant of the recipe")
     describe.add_argument("--context-length", type=_whole, help="tokens (default: as published, or the data's)")
-    add("doctor", "which versions disagree, what is missing")
+    doctor = add("doctor", "what is wrong with a recipe or a run; of none: which versions disagree", epilog=keys)
+    doctor.add_argument("what", nargs="?", metavar="RECIPE|RUN", help="a recipe (name or YAML file), or a run folder")
+    doctor.add_argument("--preset", help="a named variant of the recipe, such as debug")
     return top

@@ -6,11 +6,13 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from seqkit.errors import UsageError
+from seqkit.config import complete
+from seqkit.errors import UsageError, one_line
 
 
 def run(args: Namespace) -> int:
     """Train the sizes, print the laws and where the page is."""
+    complete(args.recipe, args.preset, args.overrides)  # a mistake is said before what imports torch
     from seqkit.comparison.compare import check_jobs, default_folder, prepare, remaining_minutes
     from seqkit.comparison.scaling import comparisons, scale
 
@@ -32,9 +34,11 @@ def run(args: Namespace) -> int:
     for _, settings, name in parts:
         prepared = prepare(settings)
         minutes, done = remaining_minutes(prepared, folder / name, args.jobs)
-        print(f"{name:12} {len(prepared.plan.candidates)} sizes, {len(prepared.plan.steps)} runs, {done} done")
+        print(
+            f"{one_line(name):12} {len(prepared.plan.candidates)} sizes, {len(prepared.plan.steps)} runs, {done} done"
+        )
         left += minutes
-    print(f"about {left:.0f} min with {args.jobs} at a time\nfolder  {folder}")
+    print(f"about {left:.0f} min with {args.jobs} at a time\nfolder  {one_line(folder)}")
     if args.dry_run:
         return 0
     from rich.console import Console
@@ -42,8 +46,8 @@ def run(args: Namespace) -> int:
     from seqkit.report.scaling import scaling_table
 
     results = scale(base, widths, shares, folder, jobs=args.jobs)
-    Console().print(scaling_table(results))
-    print(f"{results['answer']}\nreport  {folder / 'report.html'}")
+    Console(markup=False, emoji=False).print(scaling_table(results))
+    print(f"{one_line(results['answer'])}\nreport  {one_line(folder / 'report.html')}")
     return 0
 
 

@@ -19,7 +19,7 @@ from seqkit.data.module import DataModule
 from seqkit.errors import DataError, UsageError
 from seqkit.interfaces import Objective, Tokenizer
 from seqkit.model import Model
-from seqkit.runs.run import data_module
+from seqkit.runs.prepare import data_module
 
 TOLERANCE = 0.02
 """Two budgets are equal up to this share of the reference's."""

@@ -90,8 +90,6 @@ def _run(cell: Cell, root: Path) -> dict[str, Any]:
 
     try:
         summary = run(cell.config, unfinished, initial=_initial(cell, root), examine=examine)
-        if not summary["finished"]:
-            raise KeyboardInterrupt
         write_report(unfinished)
         curve = read_curve(unfinished, summary)
         shutil.rmtree(folder, ignore_errors=True)

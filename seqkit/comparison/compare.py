@@ -8,6 +8,7 @@ import os
 import platform
 import shutil
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -58,6 +59,8 @@ def default_folder(settings: Settings, root: Path = Path("runs/compare"), *, sha
 def prepare(settings: Settings) -> Prepared:
     """Build every candidate without training. Raises UsageError or DataError where one is refused."""
     found = candidates(settings)
+    for candidate in found:
+        _check_one_device(candidate.config["trainer"])
     _set_threads(settings.threads or 1)
     estimates = estimate(found)
     objective = build(found[0].config).model["objective"]
@@ -74,6 +77,17 @@ def prepare(settings: Settings) -> Prepared:
         generates=bool(objective.generation_metrics()),
     )
     return Prepared(settings, plan, estimates)
+
+
+def _check_one_device(settings: Mapping[str, Any]) -> None:
+    """Raise UsageError for several devices: a worker's runs are not started by a command that ranks could repeat."""
+    devices = settings["devices"]
+    several = len(devices) > 1 if isinstance(devices, list) else str(devices).isdigit() and int(devices) > 1
+    if several or settings["num_nodes"] != 1:
+        raise UsageError(
+            f"trainer.devices is {devices} and trainer.num_nodes {settings['num_nodes']}; "
+            "a run of a comparison takes one device: give --trainer.devices 1, and use --jobs or --storage"
+        )
 
 
 def _set_threads(number: int) -> None:

@@ -14,7 +14,7 @@ from seqkit.comparison.candidates import Candidate
 from seqkit.comparison.plan import Plan
 from seqkit.config import build
 from seqkit.errors import DataError, UsageError
-from seqkit.runs.run import untrained
+from seqkit.runs.prepare import untrained
 from seqkit.training.trainer import count_steps
 
 TIMED_STEPS = 2

@@ -18,7 +18,7 @@ from seqkit.config import complete, to_yaml
 from seqkit.data.module import DataModule
 from seqkit.errors import UsageError
 from seqkit.files import read_mapping
-from seqkit.runs.run import data_module
+from seqkit.runs.prepare import data_module
 from seqkit.runs.trained_model import TrainedModel, load
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from seqkit.errors import DataError, UsageError
-from seqkit.files import write_json
+from seqkit.files import decoded, load_json, read_regular, write_json
 
 log = logging.getLogger("seqkit")
 
@@ -67,7 +67,7 @@ class FolderLedger:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(path.read_bytes())
+        value = load_json(decoded(read_regular(path)))
     except (ValueError, OSError) as error:
         raise _damaged(path, str(error)) from error
     if not isinstance(value, dict):

@@ -21,9 +21,10 @@ def measure_all(configs: Mapping[str, Any], *, seconds_each: float = SECONDS_EAC
 
     configs: a complete configuration for each candidate.
     """
-    from seqkit.analysis.speed import Candidate, measure
+    from seqkit.analysis.speed import measure
+    from seqkit.analysis.training_step import Candidate
     from seqkit.config import build
-    from seqkit.runs.run import untrained
+    from seqkit.runs.prepare import untrained
 
     candidates = {}
     for name, config in configs.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+import sys
 import threading
 import time
 import traceback
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from seqkit.comparison.cells import Cell
-from seqkit.errors import DataError, DivergedError, UsageError
+from seqkit.errors import DataError, DivergedError, Interrupted, StorageError, UsageError
 
 STOP_SECONDS = 10.0
 """What an idle worker has to end by itself."""
@@ -126,6 +127,7 @@ def _serve(connection: Connection, root: str, threads: int, plugins: list[str], 
     torch.set_num_threads(threads)
     # each run has its log file; on the screen a hundred runs would repeat each warning a hundred times
     logging.getLogger("seqkit").addHandler(logging.NullHandler())
+    logging.lastResort = None
     if plugins:
         from seqkit.registry.plugins import import_plugins
 
@@ -135,7 +137,10 @@ def _serve(connection: Connection, root: str, threads: int, plugins: list[str], 
             cell = connection.recv()
         except (EOFError, OSError):
             return
-        connection.send(_attempt(cell, Path(root), run_cell))
+        try:
+            connection.send(_attempt(cell, Path(root), run_cell))
+        except Interrupted as stop:  # somebody's signal to this process alone: the parent sees it end
+            sys.exit(128 + stop.signum)
 
 
 def _attempt(cell: Cell, root: Path, run_cell: Any) -> dict[str, Any]:
@@ -143,7 +148,7 @@ def _attempt(cell: Cell, root: Path, run_cell: Any) -> dict[str, Any]:
     try:
         result: dict[str, Any] = run_cell(cell, root)
         return result
-    except (DataError, UsageError, DivergedError) as error:
+    except (DataError, UsageError, DivergedError, StorageError) as error:
         return {"error": str(error)}
     except (MemoryError, RuntimeError) as error:
         text = " ".join(str(error).split())

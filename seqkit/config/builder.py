@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seqkit.config.resolve import root
 from seqkit.config.schema import Field, check_value
 from seqkit.errors import DataError, UsageError
-from seqkit.interfaces import Tokenizer
+from seqkit.interfaces import Tokenizer, TokenSpec
+
+if TYPE_CHECKING:
+    from seqkit.model import Model
+
+
+MAX_MODULES = 50_000
+"""Layers of a model and what they are made of; a transformer of 1,000 layers has some 14,000."""
 
 
 class Built(NamedTuple):
@@ -29,9 +38,82 @@ def build(config: Mapping[str, Any]) -> Built:
     Raises UsageError where a component refuses its arguments; DataError where its data is at fault.
     """
     fields = root(None if "data" in config else tuple(config))
-    made: dict[str, Any] = {name: _value(field, config[name], name) for name, field in fields.items() if name in config}
+    with within_memory():
+        made = {name: _value(field, config[name], name) for name, field in fields.items() if name in config}
     arguments: dict[str, Any] = {name: made.get(name) for name in Built._fields}
     return Built(**arguments)
+
+
+def build_model(built: Built, spec: TokenSpec) -> Model:
+    """The model of built components, once tokenizer and objective know their data. spec: the fitted tokenizer's.
+
+    Raises UsageError where components refuse each other, or memory does not hold the model; DataError as they do.
+    """
+    from seqkit.model import Model
+
+    try:
+        with within_memory():
+            return Model(spec, **built.model)
+    except (DataError, UsageError):
+        raise
+    except (ValueError, TypeError, OverflowError, RuntimeError, MemoryError) as error:
+        raise UsageError(_reason(error)) from error
+
+
+def _reason(error: Exception) -> str:
+    """An error in one line, without the stack of C++ that torch adds."""
+    what = "" if isinstance(error, TypeError | ValueError) else f"{type(error).__name__}: "
+    return what + " ".join(str(error).partition("Exception raised from")[0].split())
+
+
+@contextmanager
+def within_memory() -> Iterator[None]:
+    """Raises UsageError as soon as the modules built inside have more weights than the machine has memory.
+
+    A recipe of a line may ask for 10**9 layers: each is counted when its owner registers it, before it is filled.
+    Weights on device meta take no memory and are not counted.
+    """
+    from torch.nn.modules import module as hooks
+    from torch.nn.parameter import is_lazy
+
+    memory, num_bytes, num_modules = _memory_bytes(), 0, 0
+    counted: set[int] = set()  # tied weights are registered twice
+
+    def count_tensor(_owner: Any, name: str, tensor: Any) -> None:
+        nonlocal num_bytes
+        if tensor is not None and not is_lazy(tensor) and not tensor.is_meta and id(tensor) not in counted:
+            counted.add(id(tensor))
+            num_bytes += tensor.numel() * tensor.element_size()
+            if num_bytes > memory:
+                raise UsageError(
+                    f"the model has more weights than this machine's {memory / 1e9:.0f} GB of memory hold, counted "
+                    f"up to a {name} of {list(tensor.shape)}; make it smaller: `seqkit describe` says what it costs"
+                )
+
+    def count_module(_owner: Any, _name: str, _module: Any) -> None:
+        nonlocal num_modules
+        num_modules += 1
+        if num_modules > MAX_MODULES:
+            raise UsageError(f"the model has more than {MAX_MODULES:,} modules; give it fewer layers or experts")
+
+    handles = [
+        hooks.register_module_parameter_registration_hook(count_tensor),
+        hooks.register_module_buffer_registration_hook(count_tensor),
+        hooks.register_module_module_registration_hook(count_module),
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _memory_bytes() -> float:
+    """Of the machine; without a bound where the system does not say (Windows)."""
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, ValueError, OSError):
+        return float("inf")
 
 
 def _value(field: Field, value: Any, path: str) -> Any:
@@ -46,9 +128,10 @@ def _value(field: Field, value: Any, path: str) -> Any:
 
 
 def _component(field: Field, value: Mapping[str, Any], path: str) -> Any:
-    component, fields = field.component(value["type"], path), field.keys_below(value["type"], path)
+    component = field.component(value["type"], path)
+    cls = component.load()  # before its keys are asked for, which then come from itself, enumerations and all
+    fields = field.keys_below(value["type"], path)
     arguments = {name: _value(fields[name], item, f"{path}.{name}") for name, item in value.items() if name != "type"}
-    cls = component.load()
     if component.path.startswith(("torch.optim:", "torch.optim.lr_scheduler:")):
         from seqkit.training.optim import TorchOptimizer, TorchSchedule
 
@@ -61,5 +144,4 @@ def _component(field: Field, value: Mapping[str, Any], path: str) -> Any:
     except (DataError, UsageError):
         raise
     except Exception as error:  # it may be the user's own code: whatever it raises
-        what = "" if isinstance(error, TypeError | ValueError) else f"{type(error).__name__}: "
-        raise UsageError(f"{path}: {what}{' '.join(str(error).split())}") from error
+        raise UsageError(f"{path}: {_reason(error)}") from error

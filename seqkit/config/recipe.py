@@ -2,82 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from seqkit.errors import UsageError
+from seqkit.errors import DataError, UsageError
+from seqkit.files import decoded, load_yaml, read_small, to_yaml
 from seqkit.registry import suggest
 
+__all__ = ["find_recipe", "load_yaml", "read_recipe", "recipe_folder", "recipe_names", "to_yaml"]
+
 MAX_BYTES = 2**20
-"""A recipe is a page of text; a larger file is something else."""
-
-
-class _StrictLoader(yaml.SafeLoader):
-    """Plain data only: no tags, no anchors, no key twice; numbers, true and false are written as in YAML 1.2."""
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        event = self.peek_event()
-        alias = "an alias" if isinstance(event, yaml.AliasEvent) else event.anchor and "an anchor"
-        if special := alias or (event.tag and "a tag"):
-            raise yaml.YAMLError(f"there is {special} at line {event.start_mark.line + 1}; write the plain value out")
-        return super().compose_node(parent, index)
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        keys = [self.construct_object(key) for key, _ in node.value]
-        for i, key in enumerate(keys):
-            line = node.value[i][0].start_mark.line + 1
-            if not isinstance(key, str):
-                raise yaml.YAMLError(f"the key {key!r} in line {line} is not a text")
-            if key in keys[:i]:
-                raise yaml.YAMLError(f"the key {key!r} is given twice, again in line {line}")
-        return super().construct_mapping(node, deep)
-
-    def construct_yaml_int(self, node: Any) -> int:
-        if len(node.value) > 20:
-            line = node.start_mark.line + 1
-            raise yaml.YAMLError(f"the number in line {line} has {len(node.value):,} digits; give at most 20")
-        return int(node.value)
-
-
-_StrictLoader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in pairs if tag in ("tag:yaml.org,2002:null", "tag:yaml.org,2002:merge")]
-    for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-_StrictLoader.add_constructor("tag:yaml.org,2002:int", _StrictLoader.construct_yaml_int)
-
-
-class _Dumper(yaml.SafeDumper):
-    """Quotes a text that YAML 1.1 or a recipe would take for something else."""
-
-
-for _tag, _pattern, _first in (
-    ("bool", r"(?:true|True|TRUE|false|False|FALSE)$", "tTfF"),
-    ("int", r"[-+]?[0-9]+$", "-+0123456789"),
-    (
-        "float",
-        r"[-+]?(?:(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+|\.inf|\.nan)$",
-        "-+.0123456789",
-    ),
-):
-    for _reads_or_writes in (_StrictLoader, _Dumper):
-        _reads_or_writes.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), list(_first))
-
-
-def load_yaml(text: str) -> Any:
-    """YAML as plain data. Raises yaml.YAMLError for anything else: tags, anchors, keys twice."""
-    try:
-        return _StrictLoader(text).get_single_data()
-    except RecursionError:
-        raise yaml.YAMLError("it is nested too deeply") from None
-
-
-def to_yaml(config: Any) -> str:
-    """Plain data as YAML, keys in their order."""
-    dumped: str = yaml.dump(config, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
-    return dumped
+MAX_VALUES = 20_000
+"""A recipe is a page of text; what is larger is something else."""
 
 
 def recipe_folder() -> Path:
@@ -96,7 +34,7 @@ def find_recipe(name: str) -> tuple[str, Path]:
     """A recipe's name and file, given its name or a path. Raises UsageError with the nearest names."""
     path = Path(name)
     if path.suffix in (".yaml", ".yml"):
-        if not path.is_file():
+        if not path.exists():
             raise UsageError(
                 f"there is no recipe file {name}; give a path to a YAML file or one of: {', '.join(recipe_names())}"
             )
@@ -114,11 +52,11 @@ def read_recipe(name: str) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     Raises UsageError where the file is not a YAML mapping, or its presets are not what they should be.
     """
     title, path = find_recipe(name)
-    if path.stat().st_size > MAX_BYTES:
-        raise UsageError(f"{path} has {path.stat().st_size:,} bytes; a recipe has at most {MAX_BYTES:,}")
     try:
-        config = load_yaml(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        config = load_yaml(decoded(read_small(path, MAX_BYTES)), max_values=MAX_VALUES)
+    except DataError as error:
+        raise UsageError(str(error)) from error
+    except (yaml.YAMLError, ValueError) as error:
         raise UsageError(f"{path} is not readable as YAML: {' '.join(str(error).split())}") from error
     if config is None:
         raise UsageError(f"{path} is empty; write `key: value` lines, such as data: digits")
@@ -127,4 +65,6 @@ def read_recipe(name: str) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     presets = config.pop("presets", None) or {}
     if not isinstance(presets, dict) or not all(isinstance(keys, dict) for keys in presets.values()):
         raise UsageError(f"{path}: presets should hold a name and its keys each, such as debug: {{seed: 2}}")
+    if nested := [preset for preset, keys in presets.items() if "presets" in keys]:
+        raise UsageError(f"{path}: the preset {nested[0]} holds presets of its own; write them beside it")
     return {"recipe": title, **config}, presets

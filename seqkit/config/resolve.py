@@ -7,6 +7,7 @@ that the new type has too; everything else starts from the new type's own defaul
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,27 +18,27 @@ from seqkit.config.schema import REQUIRED, Field, check_value, in_words
 from seqkit.errors import UsageError
 from seqkit.registry import components, suggest
 
+MODEL = "seqkit.model:Model"
+DATA = "seqkit.data.module:DataModule"
+TRAINER = "seqkit.training.trainer:TrainerSettings"
+"""The classes whose parameters are the keys of a section. They are named, not imported: it would take seconds."""
+
 MODEL_KEYS = ("tokenizer", "model")
 """What a trained model is built from again; the other keys are of training."""
 
 
 def root(only: Sequence[str] | None = None) -> dict[str, Field]:
     """The keys at the top of a configuration. only: their names; None: all."""
-    from seqkit.model import Model
-
-    fields = [Field("tokenizer", kind="tokenizer"), Field("model", {}, section=Model, skip=("self", "spec"))]
+    fields = [Field("tokenizer", kind="tokenizer"), Field("model", {}, section=MODEL, skip=("spec",))]
     if only is None:
-        from seqkit.data.module import DataModule
-        from seqkit.training.trainer import TrainerSettings
-
         fields = [
             Field("recipe", "mine", hint=str),
             Field("seed", 1, hint=int),
-            Field("data", {}, section=DataModule, skip=("tokenizer", "objective", "seed")),
+            Field("data", {}, section=DATA, skip=("tokenizer", "objective", "seed")),
             *fields,
             Field("optimizer", {"type": "AdamW"}, "optimizer"),
             Field("schedule", {"type": "Cosine"}, "schedule"),
-            Field("trainer", {}, section=TrainerSettings),
+            Field("trainer", {}, section=TRAINER),
         ]
     return {field.name: field for field in fields}
 
@@ -87,7 +88,7 @@ def _check_name(name: str) -> None:
     """Raise UsageError where a recipe's name, the folder of its runs, could lead out of `runs` or be no folder."""
     if (
         len(name.encode(errors="replace")) > 200
-        or not all(part and part.isprintable() and not part.startswith(".") for part in name.split("/"))
+        or not all(part.strip() == part != "" and part.isprintable() and part[0] != "." for part in name.split("/"))
         or any(mark in name for mark in "\\:")
     ):
         raise UsageError(f"recipe is {_shown(name)}; give a name such as text/mine, which is its folder in runs")
@@ -179,7 +180,10 @@ class _Node:
 
     def _word(self, field: Field, word: _Word) -> Any:
         """A word of the command line as the key wants it: 7 is a text where a text is wanted."""
-        value = word.read()
+        try:
+            value = load_yaml(word)
+        except yaml.YAMLError as error:
+            return self._text(field, str(word), error)
         if field.kind is None and field.section is None and not isinstance(value, str):
             try:
                 check_value(value, field.hint)
@@ -192,6 +196,17 @@ class _Node:
                     return value
                 return str(word)
         return value
+
+    def _text(self, field: Field, word: str, error: yaml.YAMLError) -> str:
+        """A word that is no YAML, such as `*.txt`, where a text or a path is wanted. Raises UsageError elsewhere."""
+        takes_text = self.at(field.name) == "data" or field.kind == "data_source"
+        if field.kind is None and field.section is None:
+            with suppress(ValueError):
+                takes_text = check_value(word, field.hint) is not None
+        if not takes_text:
+            reason = " ".join(str(error).split())
+            raise UsageError(f"{self.at(field.name)} is {_shown(word)}, which is not readable as YAML: {reason}")
+        return word
 
     def mapping(self, field: Field, value: Any) -> dict[str, Any] | None:
         """What is written for a component or section, as a mapping: a bare name is its type, for `data` its source."""
@@ -264,7 +279,7 @@ class _Node:
             return [self._completed(field.one, item) for item in value]
         written = self.mapping(field, value)
         if written is None:
-            if type(None) not in getattr(field.hint, "__args__", ()):
+            if not field.nullable:
                 raise UsageError(f"{path} is null; {_name_of(field)}")
             return None
         node = self.below(field, written)

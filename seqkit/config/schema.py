@@ -1,12 +1,15 @@
 """Keys of a configuration, read from the signatures of the components themselves.
 
 A parameter of a component is a key. Its annotation says what the key holds: a plain value, a component of some kind
-(`backbone: Backbone`), or a factory of one that the owner calls itself (`norm: Callable[[int], nn.Module]`).
+(`backbone: Backbone`), or a factory of one that the owner calls itself (`norm: Callable[[int], nn.Module]`). Of a
+built-in component that is not imported yet, the table `known_keys` says the same without torch.
 """
 
 from __future__ import annotations
 
 import inspect
+import math
+import sys
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +19,7 @@ from functools import cache, reduce
 from operator import or_
 from typing import Any
 
+from seqkit.config.key_table import look_up
 from seqkit.errors import UsageError
 from seqkit.registry import BUILT_IN, Component, components, suggest
 
@@ -33,6 +37,7 @@ KIND_BY_TYPE = {
     "DataSource": "data_source",
     "OptimizerFactory": "optimizer",
     "Schedule": "schedule",
+    "LoggerFactory": "logger",
 }
 """Kind of a parameter whose annotation names this class, or a subclass of it."""
 
@@ -45,6 +50,8 @@ KIND_BY_NAME = {
     "residual": "residual",
     "activation": "activation",
     "augment": "augmentation",
+    "callbacks": "callback",
+    "logger": "logger",
 }
 """Kind of a parameter whose annotation says no more than `nn.Module` or `Any`."""
 
@@ -58,8 +65,9 @@ class Field:
 
     default: as plain data; REQUIRED: there is none. kind: of the component that it holds; None: a plain value.
     num_given: arguments that the owner of a factory passes itself; None: the component is built here. many: a list of
-    components. listable: one component or a list, one for each layer. section: the class whose parameters are the keys
-    below this one. hint: the parameter's annotation. meant: the type where none is written, if the default is null.
+    components. listable: one component or a list, one for each layer. section: `module:Class`, the class whose
+    parameters are the keys below this one. hint: what a plain value may be, as an annotation. nullable: True: null is
+    a value of a component's key. meant: the type where none is written, if the default is null.
     """
 
     name: str
@@ -68,9 +76,10 @@ class Field:
     num_given: int | None = None
     many: bool = False
     listable: bool = False
-    section: Any = None
+    section: str | None = None
     skip: tuple[str, ...] = ()
     hint: Any = Any
+    nullable: bool = False
     meant: str | None = None
 
     @property
@@ -90,15 +99,20 @@ class Field:
     def keys_below(self, type_name: str | None, path: str) -> dict[str, Field]:
         """The keys below this one, for a component of that type. Raises UsageError for an unknown type."""
         if self.section is not None:
-            return fields_of(self.section, self.skip)
+            return _without(_known_or_read(self.section), self.skip)
         component = self.component(type_name, path)
+        # torch's own get the parameters first, or the optimizer
+        num_given = 1 if component.path.startswith("torch.optim") else self.num_given or 0
+        assert self.kind is not None
+        if component in (*BUILT_IN[self.kind], *BUILT_IN["preset"]):
+            return _without(_known_or_read(component.path), num_given=num_given)
         cls = component.load()
-        if component.path.startswith("torch.optim"):  # they get the parameters first, or the optimizer
-            return fields_of(cls, num_given=1)
         bases = [name for name, kind in KIND_BY_TYPE.items() if kind == self.kind]
+        if not inspect.isclass(cls) and component not in components("preset").values():
+            raise UsageError(f"{path}: {component.name} at {component.path} is no class; register a class")
         if inspect.isclass(cls) and bases and _kind(cls) != self.kind:
             raise UsageError(f"{path}: {component.name} is no {bases[0]}; make it a subclass of it")
-        return fields_of(cls, num_given=self.num_given or 0)
+        return _without(read_parameters(cls), num_given=num_given)
 
     def component(self, type_name: str | None, path: str) -> Component:
         """The component of that name. Raises UsageError with the nearest names."""
@@ -113,24 +127,38 @@ class Field:
         return known[spelled[type_name.lower()]]
 
 
-def fields_of(cls: Any, skip: Sequence[str] = (), *, num_given: int = 0) -> dict[str, Field]:
-    """The keys of a class or function by name, without what cannot be written in YAML.
+def _known_or_read(path: str) -> dict[str, Field | None]:
+    """Parameters of the class at `module:Class`: as the table has them while it is not imported, or from itself."""
+    module, _, name = path.partition(":")
+    known = None if module in sys.modules else look_up(path)
+    if known is None:
+        return read_parameters(Component(name, path).load())
+    return {key: None if field is None else Field(key, **field) for key, field in known.items()}
 
-    skip: parameters that are no keys. num_given: number of leading parameters, the owner's. Raises UsageError
-    for parameters that no recipe can write: `**kwargs`, and one called `type`.
+
+def _without(
+    parameters: Mapping[str, Field | None], skip: Sequence[str] = (), *, num_given: int = 0
+) -> dict[str, Field]:
+    """The keys among parameters. skip: those that are no keys here. num_given: leading parameters, the owner's."""
+    mine = list(parameters.items())[num_given:]
+    return {name: field for name, field in mine if field is not None and name not in skip}
+
+
+def read_parameters(cls: Any) -> dict[str, Field | None]:
+    """Each parameter of a class or function as a key; None: it cannot be written in YAML.
+
+    Raises UsageError for parameters that no recipe can write: `**kwargs`, and one called `type`.
     """
     target = cls.__init__ if inspect.isclass(cls) else cls
     try:
         hints = typing.get_type_hints(target)
     except (NameError, TypeError):  # not every package writes annotations that can be evaluated
         hints = {}
-    found = {}
+    found: dict[str, Field | None] = {}
     parameters = list(inspect.signature(cls).parameters.values())
     if any(p.kind is p.VAR_POSITIONAL for p in parameters):  # (*args, **kwargs) of nn.Module: it has no arguments
         parameters = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-    for parameter in parameters[num_given:]:
-        if parameter.name in skip or parameter.name in ("device", "dtype"):
-            continue
+    for parameter in parameters:
         if parameter.kind is parameter.VAR_KEYWORD or parameter.name == "type":
             stars = "**" if parameter.kind is parameter.VAR_KEYWORD else ""
             raise UsageError(
@@ -138,16 +166,20 @@ def fields_of(cls: Any, skip: Sequence[str] = (), *, num_given: int = 0) -> dict
                 "write each argument out, under a name other than type"
             )
         hint = hints.get(parameter.name, REQUIRED)
-        field = _field(parameter, _hint_of(parameter.default) if hint is REQUIRED else hint)
-        if field is not None:
-            found[parameter.name] = field
+        is_key = parameter.name not in ("device", "dtype")
+        found[parameter.name] = (
+            _field(parameter, _hint_of(parameter.default) if hint is REQUIRED else hint) if is_key else None
+        )
     return found
 
 
 def _field(parameter: inspect.Parameter, hint: Any) -> Field | None:
     """None: a function or the like, which only Python can pass."""
     name, default = parameter.name, parameter.default
+    if name.endswith("_fn") and default is None:  # torch's name for a function: `scale_fn` of CyclicLR
+        return None
     alternatives = [h for h in _alternatives(hint) if h is not type(None)]
+    nullable = len(alternatives) < len(_alternatives(hint))
     listable = len(alternatives) > 1 and any(
         typing.get_origin(h) is typing.get_origin(Sequence[int]) for h in alternatives
     )
@@ -158,18 +190,19 @@ def _field(parameter: inspect.Parameter, hint: Any) -> Field | None:
             kind = _kind(returned) or KIND_BY_NAME.get(name)
             if kind is None:
                 return None
-            number = 0 if given is Ellipsis else len(given)
-            return Field(
-                name, _default(default, kind), kind, number, listable=listable, hint=hint, meant=_meant(returned, kind)
-            )
+            number, meant = 0 if given is Ellipsis else len(given), _meant(returned, kind)
+            return Field(name, _default(default, kind), kind, number, listable=listable, nullable=nullable, meant=meant)
         if origin in (list, tuple, Sequence, typing.get_origin(Sequence[int])) and name in KIND_BY_NAME:
-            return Field(name, default, KIND_BY_NAME[name], many=True, hint=hint)
+            return Field(name, default, KIND_BY_NAME[name], many=True, nullable=nullable)
         if kind := _kind(one):
-            return Field(name, _default(default, kind), kind, listable=listable, hint=hint, meant=_meant(one, kind))
+            meant = _meant(one, kind)
+            return Field(name, _default(default, kind), kind, listable=listable, nullable=nullable, meant=meant)
     plain = plain_data(default) if default is not REQUIRED else REQUIRED
-    if default is not REQUIRED and alternatives and not any(map(_is_plain, alternatives)):
-        hint, plain = _hint_of(default), NotImplemented if default is None else plain
-    return None if plain is NotImplemented else Field(name, plain, hint=hint)
+    writable = [one for one in _alternatives(hint) if _is_plain(one)]  # of another package's `float | Tensor` float
+    if not any(one is not type(None) for one in writable):
+        writable = [Any if default is REQUIRED else _hint_of(default)]
+        plain = NotImplemented if default is None and alternatives else plain
+    return None if plain is NotImplemented else Field(name, plain, hint=reduce(or_, writable))
 
 
 def _hint_of(default: Any) -> Any:
@@ -229,6 +262,17 @@ def plain_data(value: Any) -> Any:
     return NotImplemented
 
 
+def _check_numbers(value: Any) -> None:
+    """Raise ValueError for NaN, infinity and whole numbers of more than 64 bits, anywhere in plain data."""
+    if isinstance(value, Mapping | list | tuple):
+        for inner in value.values() if isinstance(value, Mapping) else value:
+            _check_numbers(inner)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("give a finite number")
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ValueError("give a number of 64 bits")
+
+
 def check_value(value: Any, hint: Any) -> Any:
     """A plain value as its annotation wants it (a list as a tuple, a name as an enum's member).
 
@@ -238,21 +282,18 @@ def check_value(value: Any, hint: Any) -> Any:
 
     from pydantic import TypeAdapter, ValidationError
 
+    _check_numbers(value)
     for enum in _enums(hint):
         for member in enum:
             if value in (member.name, member.value):
                 return member
-    plain = [one for one in _alternatives(hint) if _is_plain(one)]
-    others = [one for one in _alternatives(hint) if one not in plain]
-    if not plain or any(inspect.isclass(one) and isinstance(value, one) for one in others):
-        return value  # an annotation of another package that says nothing about plain data
     try:
         # as JSON, whose types are YAML's: a list may be a tuple, a whole number a float, but "7" is no number
-        return TypeAdapter(reduce(or_, plain)).validate_json(json.dumps(value), strict=True)
+        return TypeAdapter(hint).validate_json(json.dumps(value), strict=True)
     except (ValidationError, TypeError):
-        if isinstance(value, float) and int in plain and value.is_integer():
+        if isinstance(value, float) and int in _alternatives(hint) and value.is_integer():
             raise ValueError(f"write {value:.0f}, without point or exponent") from None
-        raise ValueError(f"give {in_words(reduce(or_, plain))}") from None
+        raise ValueError(f"give {in_words(hint)}") from None
 
 
 @cache

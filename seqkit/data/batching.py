@@ -7,7 +7,7 @@ from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Sampler
 
 from seqkit.interfaces import TokenBatch
 
@@ -35,17 +35,37 @@ class BatchDataset(Protocol):
 class LengthGroupedBatchSampler:
     """Batches of every epoch, as lists of indices, examples of similar length together; each example is in one batch.
 
-    lengths: of every example. shuffle False: sorted by length, the same in every epoch (evaluation).
-    Raises ValueError if batch_size is below 1.
+    lengths: of every example. batch_size: examples of a batch; with `tokens_per_batch`, at most so many.
+    tokens_per_batch: a batch takes as many examples as have at most so many tokens together, counted with padding;
+    then neighbours in length share a batch in every epoch, and only which of equal length changes.
+    shuffle False: sorted by length, the same in every epoch (evaluation).
+    Raises ValueError if batch_size is below 1, or an example has more than tokens_per_batch tokens.
     """
 
-    def __init__(self, lengths: Sequence[int], batch_size: int, *, shuffle: bool, seed: int = 0):
+    def __init__(
+        self,
+        lengths: Sequence[int],
+        batch_size: int,
+        *,
+        shuffle: bool,
+        seed: int = 0,
+        tokens_per_batch: int | None = None,
+    ):
         if batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}; give at least 1")
         self.lengths, self.batch_size, self.shuffle, self.seed = torch.as_tensor(lengths), batch_size, shuffle, seed
+        self._sizes: list[int] | None = None
+        if tokens_per_batch is not None:
+            longest = max(lengths, default=0)
+            if tokens_per_batch < longest:
+                raise ValueError(
+                    f"tokens_per_batch is {tokens_per_batch}, but the longest example has {longest} tokens; "
+                    f"give at least {longest}"
+                )
+            self._sizes = _sizes_of(sorted(lengths), tokens_per_batch, batch_size)
 
     def __len__(self) -> int:
-        return -(-len(self.lengths) // self.batch_size)
+        return -(-len(self.lengths) // self.batch_size) if self._sizes is None else len(self._sizes)
 
     def batches(self, epoch: int) -> list[list[int]]:
         """The batches of that epoch; the last one built may be smaller, none is dropped."""
@@ -53,14 +73,31 @@ class LengthGroupedBatchSampler:
             return self._cut(torch.argsort(self.lengths, stable=True))
         generator = torch.Generator().manual_seed(fold_seed(self.seed, epoch))
         order = torch.randperm(len(self.lengths), generator=generator)
-        if bool((self.lengths != self.lengths[:1]).any()):
+        if self._sizes is not None:
+            order = order[torch.argsort(self.lengths[order], stable=True)]
+        elif bool((self.lengths != self.lengths[:1]).any()):
             chunks = order.split(CHUNK * self.batch_size)
             order = torch.cat([chunk[torch.argsort(self.lengths[chunk], stable=True)] for chunk in chunks])
         batches = self._cut(order)
         return [batches[i] for i in torch.randperm(len(batches), generator=generator).tolist()]
 
     def _cut(self, order: Tensor) -> list[list[int]]:
-        return [batch.tolist() for batch in order.split(self.batch_size)]
+        return [batch.tolist() for batch in order.split(self.batch_size if self._sizes is None else self._sizes)]
+
+
+def _sizes_of(lengths: Sequence[int], num_tokens: int, most: int) -> list[int]:
+    """Examples of each batch of `lengths`, which rise: as many as stay within `num_tokens` when padded, at most `most`.
+
+    They depend on the lengths alone, so every epoch has as many batches.
+    """
+    sizes: list[int] = []
+    taken = 0
+    for length in lengths:
+        if taken and (taken == most or (taken + 1) * length > num_tokens):
+            sizes.append(taken)
+            taken = 0
+        taken += 1
+    return [*sizes, taken] if taken else sizes
 
 
 def fold_seed(*numbers: int) -> int:
@@ -74,53 +111,93 @@ def fold_seed(*numbers: int) -> int:
     return state >> 32
 
 
-class BatchLoader:
-    """Data loader that iterates over one epoch after the other, and can resume: its state is (epoch, batches yielded).
+class EpochBatches(Sampler[Key]):
+    """Keys of the batches of one epoch, for this process: rank r takes the batches r, r + world size, …
 
-    Lightning calls `set_epoch` before every epoch (it looks for it on `sampler`) and saves `state_dict` in checkpoints,
-    so a run that was stopped resumes with the next batch. In a plain loop, each pass is the next epoch.
-    In distributed runs, rank r takes the batches r, r + world size, …; a remainder is dropped in training.
+    In training a remainder is dropped, so that all ranks take equally many steps. epoch: which. start: batches that
+    are left out at its beginning, because they were taken before training was stopped.
     """
 
-    def __init__(self, examples: BatchDataset, batch_sampler: LengthGroupedBatchSampler, num_workers: int = 0):
-        self.examples, self._sampler, self.num_workers = examples, batch_sampler, num_workers
-        self.epoch, self.yielded = 0, 0
-        self._skip, self._begun = 0, False
-
-    batch_sampler = None  # Lightning looks at the `batch_sampler` of every loader that has a `sampler`
-
-    @property
-    def sampler(self) -> BatchLoader:
-        """What has `set_epoch`."""
-        return self
+    def __init__(self, batch_sampler: LengthGroupedBatchSampler):
+        self.batch_sampler = batch_sampler
+        self.epoch, self.start = 0, 0
+        self.is_next = True  # False: the epoch has begun, so another pass is the next epoch
 
     def __len__(self) -> int:
         rank, world_size = _rank_and_world_size()
-        if self._sampler.shuffle:
-            return len(self._sampler) // world_size
-        return len(range(rank, len(self._sampler), world_size))
+        if self.batch_sampler.shuffle:
+            return len(self.batch_sampler) // world_size
+        return len(range(rank, len(self.batch_sampler), world_size))
 
-    def __iter__(self) -> Iterator[Batch]:
-        if self._begun and not self._skip:
-            self.epoch += 1
-        self._begun = True
-        self.yielded, self._skip = self._skip, 0
+    def __iter__(self) -> Iterator[Key]:
+        for batch in self.own()[self.start :]:
+            yield self.epoch, batch
+
+    def own(self) -> list[list[int]]:
+        """Indices of the examples of every batch that this rank takes in this epoch."""
         rank, world_size = _rank_and_world_size()
-        own = self._sampler.batches(self.epoch)[rank::world_size][: len(self)]
-        keys: list[Key] = [(self.epoch, batch) for batch in own[self.yielded :]]
-        for batch in self._read(keys):
+        return self.all()[rank::world_size][: len(self)]
+
+    def all(self) -> list[list[int]]:
+        """Indices of the examples of every batch of this epoch, on all devices."""
+        return self.batch_sampler.batches(self.epoch)
+
+    def set_epoch(self, epoch: int) -> None:
+        """The next pass is this epoch, from its start or, right after a state was loaded, from where it stood."""
+        if epoch != self.epoch:
+            self.start = 0
+        self.epoch, self.is_next = epoch, True
+
+
+class BatchLoader(DataLoader[Batch]):
+    """torch's DataLoader over one epoch after the other, which can resume: its state is (epoch, batches yielded).
+
+    Lightning calls `set_epoch` of its sampler before every epoch and saves `state_dict` in checkpoints, so a run that
+    was stopped resumes with the next batch. In a plain loop, each pass is the next epoch. The data set makes whole
+    batches, so torch's own batching is off (`batch_size=None`).
+    """
+
+    def __init__(self, examples: BatchDataset, batch_sampler: LengthGroupedBatchSampler, num_workers: int = 0):
+        self.epoch_batches, self.yielded = EpochBatches(batch_sampler), 0
+        # torch's types know no keys but int
+        sampler: Any = self.epoch_batches
+        super().__init__(
+            cast(Any, examples),
+            batch_size=None,
+            sampler=sampler,
+            num_workers=num_workers,
+            collate_fn=cast(Any, _as_it_is),
+            generator=torch.Generator(),  # torch draws a seed for workers in each pass: not from dropout's numbers
+        )
+
+    @property
+    def examples(self) -> Any:
+        """The data set."""
+        return self.dataset
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the pass that runs, or of the next one."""
+        return self.epoch_batches.epoch
+
+    def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]
+        batches = self.epoch_batches
+        if not batches.is_next:
+            batches.epoch, batches.start = batches.epoch + 1, 0
+        batches.is_next = False
+        self.yielded = batches.start
+        for batch in super().__iter__():
             self.yielded += 1
             yield batch
+        batches.start = 0
 
     def batch_indices(self) -> list[list[int]]:
         """Indices of the examples of every batch of this epoch, on all devices."""
-        return self._sampler.batches(self.epoch)
+        return self.epoch_batches.all()
 
     def set_epoch(self, epoch: int) -> None:
-        """The next pass is this epoch, from its start or, right after `load_state_dict`, from where it stood."""
-        if epoch != self.epoch:
-            self._skip = 0
-        self.epoch, self._begun = epoch, False
+        """As of the sampler."""
+        self.epoch_batches.set_epoch(epoch)
 
     def state_dict(self) -> dict[str, int]:
         """Epoch, and batches yielded of it."""
@@ -128,14 +205,9 @@ class BatchLoader:
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         """The next pass resumes where `state_dict` stood."""
-        self.epoch, self.yielded = int(state["epoch"]), int(state["yielded"])
-        self._skip, self._begun = self.yielded, False
-
-    def _read(self, keys: list[Key]) -> Iterator[Batch]:
-        if self.num_workers == 0:
-            return (self.examples[key] for key in keys)
-        examples = cast(Any, self.examples)  # torch's types know no keys but int
-        return iter(DataLoader(examples, None, sampler=keys, num_workers=self.num_workers, collate_fn=_as_it_is))  # type: ignore[arg-type]
+        batches = self.epoch_batches
+        batches.epoch, batches.start, batches.is_next = int(state["epoch"]), int(state["yielded"]), True
+        self.yielded = batches.start
 
 
 def _rank_and_world_size() -> tuple[int, int]:

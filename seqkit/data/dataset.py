@@ -70,6 +70,10 @@ class TokenizedDataset:
             examples = [self._cached[i] if i in self._cached else self._augmented(i, epoch) for i in indices]
             return TokenBatch.collate(examples), collate_targets([self.targets[i] for i in indices])
 
+    def name(self, index: int) -> str:
+        """The example as the user knows it."""
+        return sample_name(self.samples, index)
+
     def _encode_all(self, cache: bool) -> None:
         used, ends, digest = 0, [], sha256()
         for i in track(range(len(self.samples)), f"encoding {self.split} data", len(self.samples)):
@@ -196,6 +200,10 @@ class TextWindows:
             content[~valid] = 0
         positions = repeat(self.positions[: len(offset)], "n p -> b n p", b=len(indices)) * valid[:, :, None]
         return TokenBatch(content, positions, valid), None
+
+    def name(self, index: int) -> str:
+        """Where the window is, without the shift of an epoch."""
+        return f"window {index} (document {int(self._document[index])})"
 
     def _at(self, epoch: int) -> Tensor:
         if not self.shuffle:

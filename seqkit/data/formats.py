@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,13 @@ FORMATS = (AUDIO, IMAGE, TEXT, SMILES, TABLE)
 """All of them. Where a folder holds files of several, the first that has a data source counts."""
 
 
+MAX_FILES = 2_000_000
+"""Files of a folder that is searched; `/` holds more, and ImageNet fewer."""
+
+MAX_LISTED = 100_000
+"""Files that a configuration can list, and be read back from a run."""
+
+
 def format_of(path: Path) -> FileFormat | None:
     """The format of files that end as `path` does; None: there is none."""
     return next((known for known in FORMATS if path.suffix.lower() in known.suffixes), None)
@@ -78,15 +86,19 @@ def source_for(path: Path) -> tuple[str, dict[str, Any]]:
     Raises UsageError where no data source reads what is there.
     """
     in_folder = path.is_dir()
-    files = sorted(p for p in path.rglob("*") if p.is_file()) if in_folder else [path]
+    files = sorted(islice((p for p in path.rglob("*") if p.is_file()), MAX_FILES + 1)) if in_folder else [path]
     if not files:
         raise UsageError(f"no data source reads {path}; it holds no files")
+    if len(files) > MAX_FILES:
+        raise UsageError(f"{path} holds more than {MAX_FILES:,} files; give the folder of the data alone")
     sources = {known: known.folder_source if in_folder else known.file_source for known in FORMATS}
     for known, source in sources.items():
         fitting = [str(file) for file in files if file.suffix.lower() in known.suffixes]
         if in_folder and not known.lists_files:  # <split>/<class>/<file> is the deepest
             fitting = [file for file in fitting if len(Path(file).relative_to(path).parts) <= 3]
         if source is not None and fitting:
+            if known.lists_files and len(fitting) > MAX_LISTED:
+                raise UsageError(f"{path} holds {len(fitting):,} texts, and {MAX_LISTED:,} are the most; join some")
             return source, {"path": fitting if known.lists_files else str(path)}
     alone = None if in_folder else format_of(path)
     if alone is not None and alone.folder_source is not None:

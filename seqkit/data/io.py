@@ -6,6 +6,7 @@ c channels · h height · w width · t samples
 from __future__ import annotations
 
 import struct
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,9 +16,21 @@ from einops import rearrange
 from torch import Tensor
 
 from seqkit.errors import DataError
+from seqkit.files import read_regular
 
 if TYPE_CHECKING:
+    from PIL import Image
+
     from seqkit.raw import Waveform
+
+MAX_PIXELS = 50_000_000
+"""Of an image file: as float32 in three colours, 600 MB."""
+
+IMAGE_FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
+"""What PIL calls the formats whose suffixes `seqkit.data.formats.IMAGE` lists."""
+
+MAX_AUDIO_VALUES = 2**28
+"""Samples times channels of an audio file: 1 GB as float32, 93 minutes of mono at 48 kHz."""
 
 
 def read_text(path: str | Path) -> str:
@@ -44,7 +57,8 @@ def read_image(path: str | Path, channels: int = 3) -> Tensor:
     """An image file as [c h w] in [0, 1]; transparency is dropped, a camera's rotation tag is applied.
 
     channels: 1 grey, 3 red, green, blue.
-    Raises DataError where it is missing, truncated or no image; ValueError for another number of channels.
+    Raises DataError where it is missing, truncated, no image or of more than `MAX_PIXELS`, before they are unpacked;
+    ValueError for another number of channels.
     """
     from PIL import Image, ImageOps
 
@@ -53,24 +67,49 @@ def read_image(path: str | Path, channels: int = 3) -> Tensor:
     path = Path(path)
     _bytes(path, 1)
     try:
-        with Image.open(path) as file:
+        with _header(path) as file:
             file.load()
             image = ImageOps.exif_transpose(file)
             deep = image.mode.startswith("I;16")  # 16 bits: PIL's own conversion to 8 clips them
             pixels = np.asarray(image if deep else image.convert("L" if channels == 1 else "RGB"))
+    except DataError:
+        raise
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise DataError(f"{path} cannot be read as an image ({error}); replace it or take it out") from error
-    tensor = torch.from_numpy(pixels.astype(np.float32) / (65535 if deep else 255))
-    if tensor.ndim == 2:
-        tensor = tensor[:, :, None].expand(-1, -1, channels)
-    return rearrange(tensor, "h w c -> c h w").contiguous()
+    pixels = rearrange(pixels, "h w -> 1 h w" if pixels.ndim == 2 else "h w c -> c h w")
+    tensor = torch.from_numpy(pixels.astype(np.float32, order="C")).div_(65535 if deep else 255)
+    return tensor.expand(channels, -1, -1).contiguous()
+
+
+def _header(path: Path) -> Image.Image:
+    """An image file of which the header alone is read. Raises DataError where it declares too many pixels.
+
+    A PNG of 17 kB can declare, and unpack to, more pixels than there is memory for. Only the formats of `IMAGE` are
+    tried: others that PIL knows, such as PostScript, are programs that another program would run.
+    """
+    from PIL import Image
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the limit below is lower
+        try:
+            file = Image.open(path, formats=IMAGE_FORMATS)
+        except Image.DecompressionBombError:
+            raise DataError(_too_large(path, f"more than {2 * (Image.MAX_IMAGE_PIXELS or 0) / 1e6:.0f}")) from None
+    if file.width * file.height > MAX_PIXELS:
+        file.close()
+        raise DataError(_too_large(path, f"{file.width} x {file.height}, {file.width * file.height / 1e6:.0f}"))
+    return file
+
+
+def _too_large(path: Path, size: str) -> str:
+    return f"{path} has {size} megapixels, and {MAX_PIXELS // 10**6} are read at most; make it smaller or take it out"
 
 
 def read_audio(path: str | Path) -> Waveform:
     """A WAV, FLAC or OGG file as samples [c t] in [-1, 1] and their rate in Hz.
 
-    Raises DataError where it is missing, unreadable, without samples, or shorter than its header declares (soundfile
-    reads a truncated WAV silently as what is left of it).
+    Raises DataError where it is missing, unreadable, without samples, longer than `MAX_AUDIO_VALUES`, or shorter than
+    its header declares (soundfile reads a truncated WAV silently as what is left of it).
     """
     import soundfile
 
@@ -81,6 +120,11 @@ def read_audio(path: str | Path) -> Waveform:
     try:
         with soundfile.SoundFile(path) as file:
             declared, sample_rate = file.frames, file.samplerate
+            if declared * file.channels > MAX_AUDIO_VALUES:
+                raise DataError(
+                    f"{path} declares {declared:,} samples of {file.channels} channels, and {MAX_AUDIO_VALUES:,} "
+                    "numbers are read at most; cut it into shorter files"
+                )
             samples = file.read(dtype="float32", always_2d=True)
     except (OSError, RuntimeError) as error:  # soundfile.LibsndfileError is a RuntimeError
         raise DataError(f"{path} cannot be read as audio ({error}); give WAV, FLAC or OGG") from error
@@ -99,8 +143,7 @@ def read_smiles(path: str | Path) -> list[str]:
 def _bytes(path: Path, size: int | None = None) -> bytes:
     """The file's first `size` bytes (None: all). Raises DataError where there is no such file, or it is empty."""
     try:
-        with path.open("rb") as file:
-            data = file.read() if size is None else file.read(size)
+        data = read_regular(path, size)
     except FileNotFoundError:
         raise DataError(f"{path} does not exist; check the path") from None
     except OSError as error:

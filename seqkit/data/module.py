@@ -22,7 +22,9 @@ class DataModule(LightningDataModule):
     """LightningDataModule of a data source: its splits, tokenized, in batches of (TokenBatch, targets or None).
 
     tokenizer, objective: fitted by `setup` on the training split, unless they are fitted already.
-    batch_size: examples (or windows) a batch. window: tokens to predict at a time, for long documents; None: an example
+    batch_size: examples (or windows) a batch. tokens_per_batch: a batch also ends before it has more tokens than that,
+    padding counted; with a large batch_size, batches are equal in work instead of in number.
+    window: tokens to predict at a time, for long documents; None: an example
     is encoded whole. valid_fraction: taken from the training split for validation where the source ships none (the tail
     of each document, with windows; by class, with classes). augment: changes to raw training samples, drawn anew in
     every epoch. num_workers: processes that encode. limit: at most N samples (or windows) of each split. train_share:
@@ -37,6 +39,7 @@ class DataModule(LightningDataModule):
         objective: Objective,
         *,
         batch_size: int = 32,
+        tokens_per_batch: int | None = None,
         window: int | None = None,
         valid_fraction: float = 0.1,
         augment: Sequence[Callable[[Any], Any]] | None = None,
@@ -52,6 +55,8 @@ class DataModule(LightningDataModule):
             raise ValueError(f"valid_fraction is {valid_fraction}; give at least 0 (no validation) and below 1")
         if limit is not None and limit < 1:
             raise ValueError(f"limit is {limit}; give at least 1, or null for all")
+        if tokens_per_batch is not None and tokens_per_batch < 1:
+            raise ValueError(f"tokens_per_batch is {tokens_per_batch}; give at least 1, or null")
         if num_workers < 0:
             raise ValueError(f"num_workers is {num_workers}; give 0 (encode in this process) or more")
         if window is not None and augment:
@@ -59,7 +64,7 @@ class DataModule(LightningDataModule):
         self.source, self.tokenizer, self.objective, self.seed = source, tokenizer, objective, seed
         self.batch_size, self.window, self.valid_fraction = batch_size, window, valid_fraction
         self.augment, self.num_workers, self.limit = list(augment or ()), num_workers, limit
-        self.train_share = train_share
+        self.train_share, self.tokens_per_batch = train_share, tokens_per_batch
         self._is_set_up = False
         self._splits: Splits | None = None
         self._datasets: dict[str, TokenizedDataset | TextWindows] = {}
@@ -145,7 +150,13 @@ class DataModule(LightningDataModule):
         if split not in self._datasets:
             self._datasets[split] = self._dataset(split, samples, training=shuffle)
         examples = self._datasets[split]
-        sampler = LengthGroupedBatchSampler(examples.lengths, self.batch_size, shuffle=shuffle, seed=self.seed)
+        sampler = LengthGroupedBatchSampler(
+            examples.lengths,
+            self.batch_size,
+            shuffle=shuffle,
+            seed=self.seed,
+            tokens_per_batch=self.tokens_per_batch,
+        )
         return BatchLoader(examples, sampler, self.num_workers)
 
     def _dataset(self, split: str, samples: Sequence[Sample], *, training: bool) -> TokenizedDataset | TextWindows:

@@ -15,6 +15,7 @@ from seqkit.interfaces import IGNORE
 class Accuracy(Metric):
     """Share of predicted ids that equal their target, whatever the number of classes."""
 
+    higher_is_better = True
     full_state_update = False
     correct: Tensor
     count: Tensor
@@ -40,6 +41,7 @@ class R2Score(Metric):
     As torchmetrics' R2Score with multioutput="variance_weighted", for any number of features.
     """
 
+    higher_is_better = True
     full_state_update = False
     error: Tensor
     count: Tensor
@@ -74,6 +76,7 @@ class TokenErrorRate(Metric):
     counts. Above 1 where much more than a reference is generated.
     """
 
+    higher_is_better = False
     full_state_update = False
     errors: Tensor
     count: Tensor
@@ -102,6 +105,7 @@ class TokenErrorRate(Metric):
 class SequenceErrorRate(Metric):
     """Share of generated sequences that equal none of their references."""
 
+    higher_is_better = False
     full_state_update = False
     wrong: Tensor
     count: Tensor
@@ -135,6 +139,7 @@ def _as_text(ids: list[int]) -> str:
 class MeanLoss(Metric):
     """Sum of losses over the number of predictions, over all batches and devices."""
 
+    higher_is_better = False
     full_state_update = False
     loss: Tensor
     count: Tensor

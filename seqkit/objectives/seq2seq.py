@@ -20,6 +20,9 @@ from seqkit.nn.embedder import Embedder
 from seqkit.nn.heads import TiedHead, TokenHead
 from seqkit.objectives.losses import cross_entropy, frequencies
 
+MAX_LONGEST = 1_000_000
+"""Tokens of a label; a prediction is generated until it has as many as the longest one."""
+
 
 class Seq2Seq(Objective):
     """Sequence to sequence: the decoder gets [bos, y_1 … y_t] and is trained on [y_1 … y_t, eos].
@@ -81,9 +84,11 @@ class Seq2Seq(Objective):
         return {"target": self.target.state(), "longest": self.longest} if self.longest else {}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Take back what `state` gave."""
+        """Take back what `state` gave. Raises ValueError for a longest label that nobody could have had."""
         self.target.load_state(state["target"])
         self.longest = int(state["longest"])
+        if not 1 <= self.longest <= MAX_LONGEST:
+            raise ValueError(f"longest is {self.longest}; a label has 1 to {MAX_LONGEST:,} tokens")
 
     def encode_target(self, label: Any) -> Tensor:
         """int64 [a t], a row for each reference, IGNORE after its end. Raises DataError if the label is no text."""

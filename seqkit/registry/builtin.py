@@ -225,6 +225,17 @@ from seqkit.training.optim
 from torch.optim.lr_scheduler
   * ConstantLR CosineAnnealingLR CosineAnnealingWarmRestarts CyclicLR ExponentialLR LinearLR MultiStepLR OneCycleLR
   * PolynomialLR StepLR
+== callback
+from seqkit.training.callbacks
+  EarlyStopping | ends training where a metric stops to improve | data of one's own, small data
+  EMA | moving average of the weights | smoother validation, often a little better
+  ModelCheckpoint | further weights beside the run's own | several best ones, one of every epoch
+  LearningRateMonitor | learning rates of all groups | optimizers with several groups
+  DeviceStatsMonitor | memory and load of the device | looking for a bottleneck
+== logger
+from seqkit.training.loggers
+  TensorBoard | event files in the run folder | curves of many runs side by side
+  WandB | Weights & Biases, offline unless WANDB_MODE=online | teams that use it
 """
 """A row a component: name (or name=Class) | what it is | when to use it. Rows with * name classes of torch as they are;
 optimizers and schedules of torch are called by their full name, since ours have the short ones."""

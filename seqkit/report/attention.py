@@ -25,7 +25,7 @@ from seqkit.report.figures import png, svg
 from seqkit.report.inspect import shorten
 from seqkit.report.modality import AttentionSummary, Renderer, find_renderer
 from seqkit.report.templates import write_page
-from seqkit.runs.run import data_module
+from seqkit.runs.prepare import data_module
 from seqkit.runs.trained_model import TrainedModel, load
 
 MAX_TOKENS = 64

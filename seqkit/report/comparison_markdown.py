@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from seqkit.errors import one_line, printable
 from seqkit.report.learning_rates import trial_table
 from seqkit.report.numbers import DASH, Metric, compact, count, percent, plain, times
 from seqkit.report.ranking import Row, difference_lines, ranked, ranking_sentences, value_lines
@@ -19,12 +20,15 @@ def comparison_markdown(results: Mapping[str, Any]) -> str:
         f"# {_text(results['title'])}",
         f"**{_text(results['answer'])}**",
         *(_text(sentence) for sentence in results["answers"]),
-        f"```console\n$ {results['command']}\n```",
-        f"{results['started'][:10]}, {results['minutes']:.0f} minutes on {machine.get('cpu', 'an unknown processor')}, "
-        f"{machine.get('threads', DASH)} thread(s) a run; torch {results['versions'].get('torch', DASH)}. "
-        f"{len(results['seeds'])} seeds, {count(results['num_test'])} test examples.",
+        f"```console\n$ {one_line(results['command'])}\n```",
+        _text(
+            f"{results['started'][:10]}, {results['minutes']:.0f} minutes on "
+            f"{machine.get('cpu', 'an unknown processor')}, {machine.get('threads', DASH)} thread(s) a run; "
+            f"torch {results['versions'].get('torch', DASH)}. "
+            f"{len(results['seeds'])} seeds, {count(results['num_test'])} test examples."
+        ),
         _table(_columns(results, metric), [list(_cells(row, metric)) for row in rows]),
-        *ranking_sentences(groups),
+        *map(_text, ranking_sentences(groups)),
         "Intervals hold 95 % of paired bootstrap resamples of seeds and test examples; tokens/s are of training, "
         "measured side by side in processor time.",
         *_differences(results, metric),
@@ -34,7 +38,7 @@ def comparison_markdown(results: Mapping[str, Any]) -> str:
         *_trials(rows),
         *_failures(results),
     ]
-    return "\n\n".join(parts) + "\n"
+    return printable("\n\n".join(parts)) + "\n"
 
 
 def _columns(results: Mapping[str, Any], metric: Metric) -> list[str]:
@@ -46,7 +50,7 @@ def _columns(results: Mapping[str, Any], metric: Metric) -> list[str]:
         "parameters",
         "budget",
         "FLOPs a step",
-        metric.title,
+        _text(metric.title),
         reference,
         "learning rate",
         "tokens/s",
@@ -63,7 +67,7 @@ def _cells(row: Row, metric: Metric) -> Iterator[str]:
     yield f"failed: {_text(row.error)}" if row.error else " ".join(value_lines(row, metric))
     yield " ".join(difference_lines(row, metric)) or DASH
     chosen = result.get("chosen") or {}
-    yield " ".join(plain(chosen[key]) for key in ("optimizer.type", "optimizer.lr") if key in chosen) or DASH
+    yield " ".join(_text(plain(chosen[key])) for key in ("optimizer.type", "optimizer.lr") if key in chosen) or DASH
     cost = result.get("cost")
     yield f"{compact(cost['tokens_per_second'])} ({times(row.speed)})" if cost else DASH
 
@@ -75,7 +79,7 @@ def _differences(results: Mapping[str, Any], metric: Metric) -> Iterator[str]:
         lines.append([_text(entry["a"]), _text(entry["b"]), shown, _text(entry["better"] or "not told apart")])
     if len(lines) > 1:
         yield "## Every pair"
-        yield _table(["a", "b", f"a − b ({metric.difference_unit or metric.label})", "better"], lines)
+        yield _table(["a", "b", f"a − b ({_text(metric.difference_unit or metric.label)})", "better"], lines)
 
 
 def _lengths(rows: Sequence[Row], metric: Metric) -> Iterator[str]:
@@ -85,7 +89,7 @@ def _lengths(rows: Sequence[Row], metric: Metric) -> Iterator[str]:
     yield "## By number of tokens"
     lengths = [point["tokens"] for point in known[0].result["by_length"]]
     table = [[_text(row.label), *(metric.number(point["value"]) for point in row.result["by_length"])] for row in known]
-    yield _table([f"{metric.title} at", *map(count, lengths)], table)
+    yield _table([f"{_text(metric.title)} at", *map(count, lengths)], table)
 
 
 def _trials(rows: Sequence[Row]) -> Iterator[str]:
@@ -93,9 +97,9 @@ def _trials(rows: Sequence[Row]) -> Iterator[str]:
     if table is None:
         return
     yield "## What was tried"
-    yield f"Validation loss by {', '.join(table.keys)}; the chosen one is bold."
+    yield f"Validation loss by {_text(', '.join(table.keys))}; the chosen one is bold."
     yield _table(
-        ["", *table.columns],
+        ["", *map(_text, table.columns)],
         [
             [_text(row.label), *(f"**{trial.text}**" if trial.is_chosen else trial.text for trial in trials)]
             for row, trials in table.rows

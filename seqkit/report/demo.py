@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.text import Text
 
 from seqkit.config import complete, find_recipe
+from seqkit.errors import Interrupted, one_line
 from seqkit.report.page import write_overview
 from seqkit.report.table import result_table
-from seqkit.runs.run import new_folder, run
+from seqkit.runs.folder import new_folder
+from seqkit.runs.run import run
 
 RECIPES = ("text/char-lm", "image/digits", "audio/spoken-digits", "graph/solubility")
 
@@ -28,20 +31,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--preset", default="demo", help="preset of each recipe (default: demo)")
     parser.add_argument("--out", type=Path, help="folder for runs and report (default: runs/demo/TIME)")
     args = parser.parse_args(arguments)
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False, emoji=False)
     folder = args.out or new_folder("demo")
     runs: list[tuple[Path, dict[str, Any]]] = []
     failures: list[str] = []
     recipes = args.recipes or RECIPES
     for i, name in enumerate(recipes, start=1):
         try:
-            console.rule(f"{i} of {len(recipes)}: {name}", align="left")
-            console.print(_first_line(name), soft_wrap=True, markup=False)
+            console.rule(Text(f"{i} of {len(recipes)}: {one_line(name)}"), align="left")
+            console.print(one_line(_first_line(name)), soft_wrap=True)
             config = complete(name, args.preset)
             runs.append((folder / config["recipe"], run(config, folder / config["recipe"])))
-            if not runs[-1][1]["finished"]:  # Ctrl-C ends the demo, not one recipe of it
-                failures.append(f"{name}: stopped before its end")
-                break
+        except Interrupted as stop:  # Ctrl-C ends the demo, not one recipe of it
+            failures.append(f"{name}: {stop}")
+            break
         except Exception as error:  # whatever it is, the other recipes still have something to show
             failures.append(f"{name}: {' '.join(str(error).split())}")
             console.print_exception(max_frames=4)
@@ -51,8 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console.rule("results", align="left")
     console.print(result_table([summary for _, summary in runs]))
     for failure in failures:
-        console.print(f"FAILED {failure}", style="red", soft_wrap=True, markup=False)
-    console.print(f"report  {page.absolute()}", soft_wrap=True, markup=False)
+        console.print(f"FAILED {one_line(failure)}", style="red", soft_wrap=True)
+    console.print(f"report  {one_line(page.absolute())}", soft_wrap=True)
     return 1 if failures else 0
 
 

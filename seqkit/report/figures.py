@@ -21,6 +21,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from seqkit.errors import one_line, printable
 from seqkit.files import write_atomic
 
 INK = "#1b2733"
@@ -87,7 +88,7 @@ def confusion(counts: np.ndarray, names: Sequence[str]) -> Figure:
     image = axes.imshow(shares, cmap="cividis", vmin=0, vmax=1)
     axes.set(xlabel="predicted class", ylabel="target class")
     if k <= MAX_NAMED:
-        short = [name if len(name) <= 14 else f"{name[:13]}…" for name in names]
+        short = [name if len(name) <= 14 else f"{name[:13]}…" for name in map(one_line, names)]
         axes.set_xticks(
             range(k),
             short,
@@ -129,6 +130,7 @@ def svg(figure: Figure) -> str:
     text = text.replace("<svg", '<svg style="stroke-linejoin: round; stroke-linecap: butt"', 1)
     prefix = f"f{sha256(text.encode()).hexdigest()[:8]}-"
     text = re.sub(r'(\sid="|"url\(#|\surl\(#|href="#)', lambda found: found[1] + prefix, text)
+    text = printable(text)  # names stand in it as they are
     return re.sub(
         r'(<svg[^>]*?) width="([\d.]+)pt" height="[\d.]+pt"', r'\1 width="\2pt"', text, count=1, flags=re.DOTALL
     )

@@ -9,11 +9,11 @@ from typing import Any
 from rich.console import Console
 
 from seqkit.config import build
-from seqkit.errors import UsageError
+from seqkit.errors import UsageError, one_line
 from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
 from seqkit.report.figures import png
 from seqkit.report.modality import find_renderer
-from seqkit.runs.run import data_module
+from seqkit.runs.prepare import data_module
 
 MAX_CHARACTERS = 4000
 """At most this many of a document that training cuts into windows are encoded: more than is drawn of it."""
@@ -33,7 +33,7 @@ def inspect(config: Mapping[str, Any], path: Path) -> Path:
             raise UsageError(f"{folder} is a file; give a folder for the picture")
     raw, tokenizer, tokens = _example(config)
     for line in describe(tokenizer, tokens):
-        Console(highlight=False, markup=False).print(line, soft_wrap=True)
+        Console(highlight=False, markup=False, emoji=False).print(one_line(line), soft_wrap=True)
     return png(find_renderer(tokenizer).picture(raw, tokens), path)
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from seqkit.errors import DataError
+from seqkit.files import decoded, read_regular
 from seqkit.report.figures import Series, curves, svg
 from seqkit.report.table import headline
 
@@ -28,15 +31,26 @@ def metric_curve(folder: Path, summary: dict[str, Any]) -> str | None:
     return svg(curves([valid], unit=metric.label, baseline=metric.baseline))
 
 
-def _rows(folder: Path) -> list[dict[str, str]]:
+def _rows(folder: Path) -> list[dict[str, float]]:
+    """The numbers of each row that has a step. A last line that was cut short is left out; DataError for another."""
     path = folder / "metrics.csv"
     if not path.is_file():
         return []
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+    rows: list[dict[str, float]] = []
+    try:
+        lines = list(csv.DictReader(io.StringIO(decoded(read_regular(path)), newline="")))
+        for number, line in enumerate(lines, start=1):
+            try:
+                rows.append({name: float(value) for name, value in line.items() if isinstance(value, str) and value})
+            except ValueError:
+                if number < len(lines):
+                    raise
+    except (ValueError, csv.Error) as error:
+        raise DataError(f"{path} is damaged in line {len(rows) + 2} ({error}); copy it again or take it out") from error
+    return [row for row in rows if "step" in row]
 
 
-def _series(rows: Sequence[dict[str, str]], column: str, label: str) -> Series:
+def _series(rows: Sequence[dict[str, float]], column: str, label: str) -> Series:
     """A column of Lightning's `metrics.csv` over `step`, where it has values."""
-    known = [(float(row["step"]), float(row[column])) for row in rows if row.get(column)]
+    known = [(row["step"], row[column]) for row in rows if column in row]
     return Series([x for x, _ in known], [y for _, y in known], label)

@@ -14,5 +14,5 @@ def run_html(folder: Path, summary: dict[str, Any]) -> str:
 
     folder: of the run; without its metrics.csv there is no curve. summary: what `summary.json` says.
     """
-    summary = {"baseline": {}, "finished": True} | summary
+    summary = {"baseline": {}, "state": "finished"} | summary
     return fill("notebook.html", summary=summary, curve=loss_curve(folder, summary))

@@ -19,7 +19,7 @@ from seqkit.report.notebook import run_html
 from seqkit.report.samples import MAX_EXAMPLES, Section, samples
 from seqkit.report.table import Headline, headline
 from seqkit.report.templates import write_page
-from seqkit.runs.run import data_module
+from seqkit.runs.prepare import data_module
 from seqkit.runs.trained_model import TrainedModel, load
 
 

@@ -10,6 +10,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from seqkit.errors import one_line, printable
 from seqkit.report.candidate_figures import Mark
 from seqkit.report.numbers import DASH, MINUS, Metric, count, times
 
@@ -115,22 +116,22 @@ def comparison_table(results: Mapping[str, Any]) -> Table:
         box=box.SIMPLE_HEAD,
         show_edge=False,
         pad_edge=False,
-        caption=Text("\n".join([*failures, *ranking_sentences(groups)])),
+        caption=Text(printable("\n".join([*map(one_line, failures), *ranking_sentences(groups)]))),
         caption_justify="left",
     )
     unit = f" ({metric.difference_unit})" if metric.difference_unit else ""
     table.add_column("", justify="right", no_wrap=True)
     table.add_column("candidate", overflow="fold")
     table.add_column("parameters", justify="right", no_wrap=True)
-    table.add_column(Text(f"{metric.title}\nmean ± std, interval"), justify="right")
-    table.add_column(Text(f"to {results.get('reference') or DASH}{unit}"), justify="right", overflow="fold")
+    table.add_column(Text(f"{one_line(metric.title)}\nmean ± std, interval"), justify="right")
+    table.add_column(Text(one_line(f"to {results.get('reference') or DASH}{unit}")), justify="right", overflow="fold")
     table.add_column("tokens/s", justify="right", no_wrap=True)
     for group in groups:
         for row in group.rows:
             value, difference = value_lines(row, metric), difference_lines(row, metric)
             table.add_row(
                 str(row.rank or DASH),
-                Text(row.label),
+                Text(one_line(row.label)),
                 count(row.result.get("parameters")),
                 Text("\n".join(value)),
                 Text("\n".join(difference)),

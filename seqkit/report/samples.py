@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from seqkit.data.module import DataModule
+from seqkit.errors import one_line
 from seqkit.generation import Sampling, stream_text
 from seqkit.interfaces import IGNORE, Objective, TokenBatch, Tokens
 from seqkit.objectives.classify import Classify
@@ -236,5 +237,5 @@ def _gallery(
             ax.set_axis_off()
         for one, caption, ax in zip(examples, titles, axes):
             renderer.thumbnail(one, ax)
-            ax.set_title(caption, fontsize=7.5, loc="center")
+            ax.set_title(one_line(caption), fontsize=7.5, loc="center")
     return Section(title, note, [svg(figure)])

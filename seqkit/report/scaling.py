@@ -12,6 +12,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from seqkit.errors import one_line
 from seqkit.report.axes import scale_axis
 from seqkit.report.candidate_figures import MARKERS
 from seqkit.report.figures import BLUE, INK, STYLE, VERMILION, new_figure, svg
@@ -56,7 +57,7 @@ def scaling_table(results: Mapping[str, Any]) -> Table:
         table.add_column(name, justify="right")
     for fit in results["fits"]:
         values = [Text(f"{value}\n{interval}".strip()) for _, value, interval in _coefficients(fit)]
-        table.add_row(Text(fit["variable"]), str(len(fit.get("points") or [])), *values)
+        table.add_row(Text(one_line(fit["variable"])), str(len(fit.get("points") or [])), *values)
     return table
 
 

@@ -7,6 +7,9 @@ from typing import Any, NamedTuple
 
 from rich import box
 from rich.table import Table
+from rich.text import Text
+
+from seqkit.errors import one_line
 
 _UNITS = {
     ("NextToken", "loss"): "nats",
@@ -83,9 +86,7 @@ def result_table(summaries: Sequence[dict[str, Any]]) -> Table:
     for summary in summaries:
         metric = headline(summary)
         table.add_row(
-            summary["recipe"],
-            summary["backbone"],
-            metric.label,
+            *(Text(one_line(name)) for name in (summary["recipe"], summary["backbone"], metric.label)),
             format_metric(metric.name, metric.value),
             format_metric(metric.name, metric.baseline),
             f"{summary['num_parameters']:,}",

@@ -1,4 +1,4 @@
-"""HTML from the templates of this package. What fills them is text, never markup, unless a template says `safe`."""
+"""HTML from the templates of this package. What fills them is printable text, never markup, unless it says `safe`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
+from seqkit.errors import printable
 from seqkit.files import write_atomic
 from seqkit.report.table import format_metric
 
@@ -15,8 +17,15 @@ from seqkit.report.table import format_metric
 def fill(template: str, **values: Any) -> str:
     """A template with these values."""
     loader = PackageLoader("seqkit.report", ".")
-    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    environment = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, finalize=_text
+    )
     return environment.get_template(template).render(format_metric=format_metric, **values)
+
+
+def _text(value: Any) -> Any:
+    """What a template shows of a value: a text without control characters; markup and numbers as they are."""
+    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def write_page(template: str, path: Path, **values: Any) -> Path:

@@ -1,50 +1,63 @@
 """A run: from a complete configuration to a folder.
 
-config.yaml  state.json  metrics.csv  checkpoints/model.safetensors  summary.json  log.txt
-(report.html and summary.html: seqkit.report)
+config.yaml  state.json  metrics.csv  checkpoints/  summary.json  log.txt  (report.html and summary.html: seqkit.report)
+checkpoints/ holds points to resume from, the best weights and, once trained, model.safetensors: the run's weights.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import math
+import os
 import platform
-import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from seqkit.config import Built, build, complete, to_yaml
+from seqkit.config import to_yaml
 from seqkit.data.module import DataModule
-from seqkit.errors import DataError, DivergedError, UsageError
-from seqkit.files import write_atomic, write_json
-from seqkit.interfaces import Objective, Tokenizer, TokenSpec
+from seqkit.errors import DataError, DivergedError, Interrupted, StorageError, UsageError
+from seqkit.files import read_mapping, write_atomic, write_json
+from seqkit.interfaces import TokenBatch
 from seqkit.model import Model
-from seqkit.runs.trained_model import load
-from seqkit.training.checkpoint import load_body, save_weights
+from seqkit.runs.evaluate import check_data, evaluate_model, finish
+from seqkit.runs.folder import (
+    CONFIG,
+    FOLDER_OF_RANKS,
+    STATE,
+    SUMMARY,
+    check_new,
+    is_unfinished,
+    logging_to,
+    opened,
+    rank,
+    sha256,
+)
+from seqkit.runs.prepare import Prepared, prepare, saved_state
+from seqkit.runs.setup import RunSetup
+from seqkit.training import metrics_csv
+from seqkit.training.checkpoint import save_weights
+from seqkit.training.checkpoint_io import (
+    FOLDER,
+    Checkpoint,
+    check_room,
+    newest_good,
+    read_checkpoint,
+    sweep,
+)
+from seqkit.training.interrupt import StopSignals
 from seqkit.training.silence import silence_lightning
-from seqkit.training.trainer import TrainerSettings, count_steps, make_trainer, train
+from seqkit.training.trainer import count_steps, make_trainer, train
 
 log = logging.getLogger("seqkit")
 
 PACKAGES = ("seqkit", "torch", "torchvision", "torchaudio", "timm", "pytorch-lightning", "einops", "numpy")
-
-
-@dataclass(frozen=True)
-class _Prepared:
-    """Model and data of a run, and the number of its optimizer steps."""
-
-    built: Built
-    model: Model
-    data: DataModule
-    num_steps: int
 
 
 def run(
@@ -53,67 +66,76 @@ def run(
     *,
     initial: Path | None = None,
     examine: Callable[[Model, DataModule], dict[str, Any]] | None = None,
+    count_flops: Callable[[Model, TokenBatch], int] | None = None,
+    resume: bool = False,
 ) -> dict[str, Any]:
-    """Train what a complete configuration describes, test it, and fill `folder`, which must not exist yet.
+    """Train what a complete configuration describes, test it, and fill `folder`, which holds no run yet.
 
     initial: a run whose embedder and backbone are taken, such as one of pretraining; None: random weights. examine:
     of the tested model and its data; what it returns is added to the summary that is returned, not to its file.
-    Stopped by Ctrl-C or SIGTERM, it keeps and tests the weights so far; where it fails before the first optimizer
-    step, it leaves no folder behind. Returns the summary.
-    Raises DataError, UsageError (a component refused) or DivergedError, each with one line.
+    count_flops: FLOPs of a training step on a batch, for the log; None: they are not logged.
+    resume: `folder` holds an unfinished run of this configuration, which goes on from its newest good checkpoint.
+    Stopped by a signal, it writes a checkpoint and raises Interrupted. Where it fails before the first optimizer step,
+    it leaves no folder behind. Returns the summary; in a distributed run, an empty one on all processes but the first.
+    Raises DataError, UsageError (a component refused), StorageError or DivergedError, each with one line.
     """
-    from pytorch_lightning.loggers import CSVLogger
+    is_first = rank() == 0
+    if not resume and is_first:
+        check_new(folder)
+    signals = StopSignals()
+    with signals.installed(), silence_lightning():
+        state = read_mapping(folder / STATE, "objective", "tokenizer") if resume else None
+        prepared = prepare(config, initial, state)
+        attempt = Attempt(prepared, folder, signals, count_flops)
+        if not is_first:
+            attempt.fit(resume=resume)
+            return {}
+        with opened(folder, lambda: resume or attempt.has_stepped):
+            sweep(folder)
+            sweep(folder / FOLDER)
+            if not resume:
+                write_atomic(folder / CONFIG, to_yaml(dict(config)).encode())
+                state = saved_state(prepared) | {"config_sha256": sha256(folder / CONFIG)}
+                write_json(folder / STATE, state | {"sha256": _sha256_of(state)})
+            with logging_to(folder / "log.txt"):
+                summary = attempt.fit(resume=resume)
+                _check_stopped(signals, f"trained, and not tested; finish it with: seqkit test {folder}")
+                signals.phase = "testing"
+                signals.going_on = f"; the run is trained, finish it with: seqkit test {folder}"
+                summary = finish(folder, summary, prepared.model, prepared.data, config)
+                return summary | ({} if examine is None else examine(prepared.model, prepared.data))
 
-    from seqkit.training.progress import StepProgress
 
-    if folder.exists():
-        raise UsageError(f"{folder} exists already, and a run is never overwritten; give another --out")
-    prepared = _prepare(config, initial)
-    built, model, data, num_steps = prepared.built, prepared.model, prepared.data, prepared.num_steps
-    tokenizer, objective, seed = data.tokenizer, data.objective, config["seed"]
-    # all splits are encoded here: a fault in the test split is better found before training than after it
-    loaders = data.train_dataloader(), data.val_dataloader() or None, data.test_dataloader()
-    callbacks = [StepProgress(config["recipe"], num_steps)] if built.trainer["enable_progress_bar"] is not False else []
-    trainer = make_trainer(
-        {**built.trainer, "enable_progress_bar": False},
-        logger=CSVLogger(folder, name="", version=""),
-        callbacks=callbacks,
-        default_root_dir=folder,
-    )
-    with _new(folder, trainer), silence_lightning(), _logging_to(folder / "log.txt"):
-        write_atomic(folder / "config.yaml", to_yaml(dict(config)).encode())
-        write_json(folder / "state.json", {"tokenizer": tokenizer.state(), "objective": objective.state()})
-        log.info("recipe %s, %s parameters, seed %d", config["recipe"], f"{model.num_parameters:,}", seed)
-        module = _training_module(prepared, seed)
-        started = time.perf_counter()
-        finished = train(trainer, module, *loaders[:2])
-        seconds, steps = time.perf_counter() - started, trainer.global_step
-        digest = save_weights(model, folder / "checkpoints" / "model.safetensors")
-        metrics = _evaluate(trainer, module, data, "test")
-        summary = {
-            "recipe": config["recipe"],
-            "backbone": type(model.backbone).__name__,
-            "objective": type(objective).__name__,
-            "metrics": metrics,
-            "num_train": len(loaders[0].examples),
-            "train_tokens": sum(loaders[0].examples.lengths),
-            "num_test": len(loaders[2].examples),
-            **({} if data.limit is None else {"limit": data.limit}),
-            "baseline": _baseline(objective, model.spec, data),
-            "num_parameters": model.num_parameters,
-            "extents": data.extents(),
-            "tokens_seen": module.tokens_seen,
-            "steps": steps,
-            "wall_seconds": round(seconds, 1),
-            "seed": seed,
-            "finished": finished,
-            "sha256": digest,
-            "data_sha256": data.sha256(),
-            "versions": versions(),
-        }
-        write_json(folder / "summary.json", summary)
-        log.info("done in %.0f s: %s", seconds, ", ".join(f"{k} {v:.4f}" for k, v in metrics.items()))
-        return summary | ({} if examine is None else examine(model, data))
+def resume_run(
+    folder: Path, changes: Mapping[str, Any], count_flops: Callable[[Model, TokenBatch], int] | None = None
+) -> dict[str, Any]:
+    """Go on with an unfinished run. changes: values by dotted key that do not change what is learned.
+
+    Returns the summary. Raises UsageError where there is nothing to go on with, else as `run`.
+    """
+    from seqkit.config import complete
+
+    if not (folder / CONFIG).is_file():
+        raise UsageError(f"{folder} is no run: it has no {CONFIG}")
+    if not is_unfinished(folder):
+        state = read_mapping(folder / SUMMARY).get("state")
+        then = f"; it was not tested yet: seqkit test {folder}" if state == "trained" else ""
+        raise UsageError(f"{folder} has trained to its end, so there is nothing to resume{then}")
+    for key in changes:
+        if key not in MAY_CHANGE:
+            raise UsageError(
+                f"--{key} would change what a run learns, so it cannot be resumed with it; "
+                f"these may change: {', '.join(MAY_CHANGE)}"
+            )
+    _check_unchanged(folder)
+    return run(complete(folder / CONFIG, None, dict(changes)), folder, count_flops=count_flops, resume=True)
+
+
+MAY_CHANGE = (
+    "trainer.skip_nonfinite", "trainer.checkpoint_every_minutes", "trainer.checkpoint_every_n_steps",
+    "trainer.checkpoint_keep", "trainer.enable_progress_bar", "data.num_workers",
+)  # fmt: skip
+"""Keys that a resumed run may be given anew."""
 
 
 def trial(config: Mapping[str, Any], *, initial: Path | None = None) -> dict[str, Any]:
@@ -122,24 +144,23 @@ def trial(config: Mapping[str, Any], *, initial: Path | None = None) -> dict[str
     Returns metrics, steps, seconds and the SHA-256 of the splits used. Raises as `run`, DivergedError where the
     validation loss is not finite, and UsageError where the data has no validation split.
     """
-    prepared = _prepare(config, initial)
+    prepared = prepare(config, initial)
     data, settings = prepared.data, {**prepared.built.trainer, "enable_progress_bar": False}
     train_loader, valid_loader = data.train_dataloader(), data.val_dataloader()
     if not valid_loader:
         raise UsageError("the data has no validation split to tune on; give --data.valid_fraction 0.1")
-    trainer = make_trainer({**settings, "limit_val_batches": 0}, logger=False)
-    module = _training_module(prepared, config["seed"])
+    callbacks = list(settings["callbacks"] or ())
+    validates = bool(callbacks)  # one of them may look at the validation metric
+    trainer = make_trainer(
+        settings if validates else {**settings, "limit_val_batches": 0}, logger=False, callbacks=callbacks
+    )
+    module = prepared.training_module(count_steps(settings, len(train_loader), trainer.world_size))
+    compile_blocks(prepared)
     with silence_lightning():
         started = time.perf_counter()
-        finished = train(trainer, module, train_loader, None)
+        train(trainer, module, train_loader, valid_loader if validates else None)
         seconds, steps = time.perf_counter() - started, trainer.global_step
-        if not finished:
-            raise KeyboardInterrupt
-        settings = {name: settings[name] for name in ("accelerator", "precision")}
-        alone = make_trainer(
-            {**settings, "devices": 1}, logger=False, enable_model_summary=False, enable_progress_bar=False
-        )
-        metrics = _evaluate(alone, module, data, "valid")
+        metrics = evaluate_model(prepared.model, data, config, "valid")
     if not math.isfinite(metrics["loss"]):
         raise DivergedError(f"the validation loss is {metrics['loss']}; lower the learning rate")
     return {"metrics": metrics, "steps": steps, "wall_seconds": round(seconds, 2), "data_sha256": data.sha256()}
@@ -150,172 +171,197 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
 
 
-def _prepare(config: Mapping[str, Any], initial: Path | None) -> _Prepared:
-    """Seed the generators, read the data, build the model. Raises as `run`."""
-    import pytorch_lightning as pl
+def compile_blocks(prepared: Prepared) -> None:
+    """Compile each block of the backbone by itself, where `trainer.compile` asks for it.
 
-    seed = config["seed"]
-    if not 0 <= seed < 2**32:
-        raise UsageError(f"seed is {seed}; give 0 to {2**32 - 1}")
-    _check_one_device(config["trainer"])
-    pl.seed_everything(seed, verbose=False)
-    built = build(config)
-    TrainerSettings.of(built.trainer)  # refuses before any data is read
-    model, data = _model_and_data(built, seed)
-    if initial is not None:
-        load_body(model, initial)
-    return _Prepared(built, model, data, count_steps(built.trainer, len(data.train_dataloader())))
+    Blocks are alike, so one compilation serves all; their weights keep their names.
+    """
+    if not prepared.built.trainer["compile"]:
+        return
+    blocks = list(getattr(prepared.model.backbone, "blocks", ())) or [prepared.model.backbone]
+    for block in blocks:
+        block.compile(dynamic=True)
 
 
-def _training_module(prepared: _Prepared, seed: int) -> Any:
-    from seqkit.training.module import TrainingModule
+class Attempt:
+    """One training of a run, from its beginning or a checkpoint: loaders, trainer, weights and summary."""
 
-    return TrainingModule(
-        prepared.model,
-        prepared.data.objective,
-        optimizer=prepared.built.optimizer,
-        schedule=prepared.built.schedule,
-        num_steps=prepared.num_steps,
-        seed=seed,
-    )
+    def __init__(
+        self,
+        prepared: Prepared,
+        folder: Path,
+        signals: StopSignals,
+        count_flops: Callable[[Model, TokenBatch], int] | None = None,
+    ):
+        self.prepared, self.folder, self.signals, self.count_flops = prepared, folder, signals, count_flops
+        self.has_stepped = False
+        self.seconds = 0.0
+
+    def fit(self, *, resume: bool) -> dict[str, Any]:
+        """Train, and write weights and a summary that says so. Every process of a distributed run is here."""
+        prepared, folder, signals = self.prepared, self.folder, self.signals
+        data, settings = prepared.data, prepared.built.trainer
+        # all splits are encoded here: a fault in the test split is better found before training than after it
+        self.loaders = data.train_dataloader(), data.val_dataloader() or None, data.test_dataloader()
+        setup = RunSetup(prepared, folder, signals)
+        trainer, checkpoint = setup.trainer(self.loaders[1] is not None), None
+        num_steps = count_steps(settings, len(self.loaders[0]), trainer.world_size)
+        setup.set_steps(num_steps)
+        valid_loader: Any = self.loaders[1]
+        if valid_loader is not None and (number := len(valid_loader.batch_indices())) < trainer.world_size:
+            raise UsageError(  # Lightning lets no process be without a batch
+                f"the validation split has {number} batches, fewer than the {trainer.world_size} devices; "
+                "give a smaller --data.batch_size, or a larger --data.valid_fraction"
+            )
+        if resume:
+            checkpoint = _checkpoint_to_resume(folder, data, num_steps, cut=trainer.is_global_zero)
+        if self.count_flops is not None and trainer.is_global_zero:
+            setup.step_log.flops_per_token = self._flops_per_token(self.count_flops)
+            setup.step_log.peak_flops = setup.peak_flops(trainer)
+        module = prepared.training_module(num_steps)
+        module.stop_requested = lambda: signals.received is not None
+        compile_blocks(prepared)
+        if trainer.is_global_zero:
+            (folder / FOLDER).mkdir(parents=True, exist_ok=True)
+            num_bytes = sum(weight.nbytes for weight in prepared.model.state_dict().values())
+            # weights, the best ones, and points with up to two numbers of the optimizer for each weight
+            check_room(folder, num_bytes * (2 + 3 * (settings["checkpoint_keep"] + 1)))
+            os.environ[FOLDER_OF_RANKS] = str(folder.absolute())
+        recipe, parameters = prepared.config["recipe"], f"{prepared.model.num_parameters:,}"
+        log.info("recipe %s, %s parameters, seed %d", recipe, parameters, prepared.seed)
+        if checkpoint is not None:
+            log.info("resuming after step %d of %d", checkpoint.step, num_steps)
+        signals.phase, signals.deferred = "training", True
+        started = time.perf_counter()
+        try:
+            train(trainer, module, *self.loaders[:2], checkpoint=checkpoint and checkpoint.path)
+        except DivergedError:
+            if trainer.is_global_zero and trainer.global_step > 0 and _first_not_finite(prepared.model) is None:
+                self._write(trainer, module, "diverged", weights="last", tokens_seen=int(module.tokens_here))
+            raise
+        finally:
+            self.has_stepped = trainer.global_step > 0
+            self.seconds = time.perf_counter() - started + setup.facts.seconds_before
+        tokens_seen = module.tokens_seen
+        is_first = trainer.is_global_zero
+        _leave_process_group()
+        os.environ.pop(FOLDER_OF_RANKS, None)
+        if not is_first:
+            return {}
+        weights = setup.use_best_weights() if settings["weights"] == "best" else "last"
+        if (name := _first_not_finite(prepared.model)) is not None:
+            raise DivergedError(f"{name} is not finite at the end of training; lower the learning rate")
+        summary = self._write(trainer, module, "trained", weights=weights, tokens_seen=tokens_seen)
+        log.info("trained in %.0f s, %d steps", self.seconds, trainer.global_step)
+        signals.deferred = False
+        return summary
+
+    def _flops_per_token(self, count: Callable[[Model, TokenBatch], int]) -> float:
+        """Of training, for a token of the first batch, padding included; random numbers stay as they were."""
+        with torch.random.fork_rng(devices=[]):
+            examples = self.loaders[0].examples
+            batch = self.prepared.data.objective.prepare(*examples[0, [0]]).batch
+            return count(self.prepared.model, batch) / batch.valid.numel()
+
+    def _write(self, trainer: Any, module: Any, state: str, **more: Any) -> dict[str, Any]:
+        """Write the weights, then the summary. Raises StorageError where there is no room."""
+        folder, prepared, data = self.folder, self.prepared, self.prepared.data
+        model, path = prepared.model, folder / FOLDER / "model.safetensors"
+        train_loader, _, test_loader = self.loaders
+        try:
+            digest = save_weights(model, path)
+            summary = {
+                "state": state,
+                "recipe": prepared.config["recipe"],
+                "backbone": type(model.backbone).__name__,
+                "objective": type(data.objective).__name__,
+                "metrics": {},
+                "num_train": len(train_loader.examples),
+                "train_tokens": sum(train_loader.examples.lengths),
+                "num_test": len(test_loader.examples),
+                **({} if data.limit is None else {"limit": data.limit}),
+                "baseline": {},
+                "num_parameters": model.num_parameters,
+                "extents": data.extents(),
+                "steps": trainer.global_step,
+                "skipped_steps": module.num_skipped,
+                **more,
+                "wall_seconds": round(self.seconds, 1),
+                "seed": prepared.seed,
+                "sha256": digest,
+                "config_sha256": sha256(folder / CONFIG),
+                "state_sha256": sha256(folder / STATE),
+                "data_sha256": data.sha256(),
+                "versions": versions(),
+            }
+            write_json(folder / SUMMARY, summary)
+        except OSError as error:
+            raise StorageError(
+                f"{path} cannot be written ({error.strerror}); make room, then go on with: seqkit fit --resume {folder}"
+            ) from error
+        return summary
 
 
-def _check_one_device(settings: Mapping[str, Any]) -> None:
-    """Raise UsageError for several devices: each would be a process that makes a run folder of its own."""
-    devices = settings["devices"]
-    several = len(devices) > 1 if isinstance(devices, list) else str(devices).isdigit() and int(devices) > 1
-    several = several or (devices == "auto" and settings["accelerator"] != "cpu" and torch.cuda.device_count() > 1)
-    if several or settings["num_nodes"] != 1:
+def _checkpoint_to_resume(folder: Path, data: DataModule, num_steps: int, *, cut: bool) -> Checkpoint:
+    """The newest good checkpoint, of the same data and length. cut: metrics.csv after it."""
+    found = newest_good(folder / FOLDER)
+    if found is None:
         raise UsageError(
-            f"trainer.devices is {devices} and trainer.num_nodes {settings['num_nodes']}; "
-            "a run takes one device so far: give --trainer.devices 1"
+            f"{folder} has no good checkpoint to resume from; train again with: seqkit fit {folder / CONFIG}"
         )
+    content = read_checkpoint(found.path)
+    known = content["run"]
+    if known["num_steps"] != num_steps:
+        raise UsageError(
+            f"{folder} was planned for {known['num_steps']} steps, and would have {num_steps} now; "
+            "resume with as many devices, and the same data"
+        )
+    check_data(known, data, folder)
+    if cut:
+        follows = content["resume"]["validation_follows"]
+        metrics_csv.cut(folder / metrics_csv.NAME, found.step, validation_follows=follows)
+    return found
 
 
-def evaluate(folder: Path, split: str) -> dict[str, float]:
-    """Metrics of a run's weights on a split of its data ("valid" or "test"). Raises UsageError if there is none."""
-    import pytorch_lightning as pl
-
-    from seqkit.training.module import TrainingModule
-
-    trained = load(folder)
-    config = complete(trained.config)
-    pl.seed_everything(config["seed"], verbose=False)
-    data = data_module(config, trained.tokenizer, trained.objective)
-    settings = {name: config["trainer"][name] for name in ("accelerator", "precision")}
-    trainer = make_trainer(
-        {**settings, "devices": 1}, logger=False, enable_model_summary=False, enable_progress_bar=False
-    )
-    with silence_lightning():
-        return _evaluate(trainer, TrainingModule(trained.model, trained.objective, seed=config["seed"]), data, split)
+def _check_unchanged(folder: Path) -> None:
+    """Raise DataError where configuration or state of a run are not as they were written when it began."""
+    state = read_mapping(folder / STATE, "objective", "tokenizer", "config_sha256", "sha256")
+    written = state.pop("sha256")
+    for file, known, found in (
+        (STATE, written, _sha256_of(state)),
+        (CONFIG, state["config_sha256"], sha256(folder / CONFIG)),
+    ):
+        if found != known:
+            raise DataError(
+                f"{folder / file} has changed since the run began (its SHA-256 differs); "
+                "bring the old one back, or train a new run"
+            )
 
 
-def new_folder(recipe: str, root: Path = Path("runs")) -> Path:
-    """A folder `root/recipe/time` that does not exist yet: a run is never overwritten."""
-    stamp = datetime.now().strftime("%Y-%m-%d-%H%M%S")
-    folder, again = root / recipe / stamp, 1
-    while folder.exists():
-        again += 1
-        folder = root / recipe / f"{stamp}-{again}"
-    return folder
+def _sha256_of(state: Mapping[str, Any]) -> str:
+    """Of plain data, as it comes back through JSON."""
+    return hashlib.sha256(json.dumps(json.loads(json.dumps(state)), sort_keys=True).encode()).hexdigest()
 
 
-def untrained(config: Mapping[str, Any]) -> tuple[Model, DataModule]:
-    """The model of a complete configuration with its initial weights, and its data, set up. Raises as `run`."""
-    return _model_and_data(build(config), config["seed"])
+def _check_stopped(signals: StopSignals, where: str) -> None:
+    if signals.received is not None:
+        raise signals.interrupted(where)
 
 
-def data_module(config: Mapping[str, Any], tokenizer: Tokenizer, objective: Objective) -> DataModule:
-    """The data of a complete configuration for a fitted tokenizer and objective, set up. Raises as `run`."""
-    return _data(build(config), tokenizer, objective, config["seed"])
+def _first_not_finite(model: Model) -> str | None:
+    """Name of a weight that is not finite."""
+    for name, weight in model.state_dict().items():
+        if weight.is_floating_point() and not bool(weight.isfinite().all()):
+            return name
+    return None
 
 
-def _model_and_data(built: Built, seed: int) -> tuple[Model, DataModule]:
-    data = _data(built, built.tokenizer, built.model["objective"], seed)
-    try:
-        return Model(built.tokenizer.spec, **built.model), data
-    except DataError:
-        raise
-    except ValueError as error:
-        raise UsageError(str(error)) from error
+def _leave_process_group() -> None:
+    """End the distributed run: what comes after training is done by one process alone."""
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        distributed.barrier()
+        distributed.destroy_process_group()
 
 
-def _data(built: Built, tokenizer: Tokenizer, objective: Objective, seed: int) -> DataModule:
-    try:
-        data = DataModule(**built.data, tokenizer=tokenizer, objective=objective, seed=seed)
-    except DataError:
-        raise
-    except ValueError as error:
-        raise UsageError(f"data: {error}") from error
-    data.setup()
-    return data
-
-
-def _evaluate(trainer: Any, module: Any, data: DataModule, split: str) -> dict[str, float]:
-    loader = data.test_dataloader() if split == "test" else data.val_dataloader()
-    if not loader:
-        raise UsageError("the data has no validation split; give --data.valid_fraction at training, or ask for `test`")
-    loop = trainer.test if split == "test" else trainer.validate
-    (metrics,) = loop(module, loader, verbose=False)
-    return {name.removeprefix(f"{split}/"): float(value) for name, value in metrics.items()}
-
-
-def _baseline(objective: Objective, spec: TokenSpec, data: DataModule) -> dict[str, float]:
-    """Metrics of the best constant prediction, fitted on the training targets, on the test split."""
-    from seqkit.objectives.metrics import MeanLoss
-
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        constant = objective.baseline([objective.prepare(*batch).target for batch in data.train_dataloader()], spec)
-        metrics: dict[str, Any] = {"loss": MeanLoss(), **objective.metrics(spec)}
-        for batch in data.test_dataloader():
-            target = objective.prepare(*batch).target
-            output = objective.loss(constant(target), target)
-            metrics["loss"].update(output.loss, output.count)
-            for name, metric in metrics.items():
-                if name != "loss" and output.target is not None and output.target.numel():
-                    metric.update(output.preds, output.target)
-    return {name: float(metric.compute()) for name, metric in metrics.items()}
-
-
-@contextmanager
-def _new(folder: Path, trainer: Any) -> Iterator[None]:
-    """Make the folder, and remove what was made where the run fails before its first optimizer step."""
-    parents = [path for path in folder.parents if not path.exists()]
-    try:
-        folder.mkdir(parents=True)
-    except OSError as error:
-        _remove_empty(parents)
-        raise UsageError(f"the run folder {folder} cannot be made ({error.strerror}); give another --out") from error
-    try:
-        yield
-    except BaseException:
-        if trainer.global_step == 0:
-            shutil.rmtree(folder, ignore_errors=True)
-            _remove_empty(parents)
-        raise
-
-
-def _remove_empty(folders: list[Path]) -> None:
-    for folder in folders:
-        with suppress(OSError):  # not empty: another run has made its folder there
-            folder.rmdir()
-
-
-@contextmanager
-def _logging_to(path: Path) -> Any:
-    handler = logging.FileHandler(path, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
-    watched = [logging.getLogger(name) for name in ("seqkit", "pytorch_lightning")]
-    log.setLevel(logging.INFO)
-    for logger in watched:
-        logger.addHandler(handler)
-    try:
-        yield
-    except BaseException:
-        log.exception("the run stopped")
-        raise
-    finally:
-        for logger in watched:
-            logger.removeHandler(handler)
-        handler.close()
+__all__ = ["Interrupted", "resume_run", "run", "trial", "versions"]

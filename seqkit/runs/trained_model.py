@@ -10,11 +10,14 @@ from typing import Any
 
 import torch
 
-from seqkit.config import build, complete
+from seqkit.config import build, build_model, complete
 from seqkit.errors import DataError, UsageError
 from seqkit.files import read_mapping
 from seqkit.interfaces import Objective, TokenBatch, Tokenizer, Tokens
 from seqkit.model import Model
+from seqkit.runs.folder import sha256
+from seqkit.runs.fragment import metrics_fragment, read_fragment
+from seqkit.runs.summary import check_trained, read_summary
 from seqkit.training.checkpoint import load_weights
 
 log = logging.getLogger("seqkit")
@@ -76,13 +79,7 @@ class TrainedModel:
 
     def _repr_html_(self) -> str:
         """The run as a table with curves, for notebooks: the fragment that the report wrote, else its metrics."""
-        fragment = self.folder / "summary.html"
-        if fragment.is_file():
-            return fragment.read_text(encoding="utf-8")
-        rows = "".join(
-            f"<tr><td>{name}</td><td>{value:.4f}</td></tr>" for name, value in self.summary["metrics"].items()
-        )
-        return f"<table>{rows}</table>"
+        return read_fragment(self.folder / "summary.html") or metrics_fragment(self.summary.get("metrics", {}))
 
 
 def load(folder: str | Path) -> TrainedModel:
@@ -91,25 +88,37 @@ def load(folder: str | Path) -> TrainedModel:
     Raises UsageError if the folder is no finished run; DataError if one of its files is damaged.
     """
     folder = Path(folder)
-    if not (folder / "config.yaml").is_file():
-        raise UsageError(
-            f"{folder} is no run: it has no config.yaml; give a folder such as runs/text/char-lm/2026-01-31-120000"
-        )
-    if not (folder / "summary.json").is_file():
-        raise UsageError(
-            f"{folder} did not finish: it has no summary.json; train again with `seqkit fit {folder / 'config.yaml'}`"
-        )
+    check_trained(folder)
     config = read_mapping(folder / "config.yaml", "data", "model", "tokenizer")
-    summary = read_mapping(folder / "summary.json", "sha256")
+    summary = read_summary(folder)
     state = read_mapping(folder / "state.json", "objective", "tokenizer")
+    for name in ("config", "state"):
+        file = folder / {"config": "config.yaml", "state": "state.json"}[name]
+        if summary.get(f"{name}_sha256", digest := sha256(file)) != digest:
+            raise DataError(f"{file} has changed since training: its SHA-256 is not the one in summary.json")
     keys = ("tokenizer", "model")
-    built = build(complete({key: config[key] for key in keys}, only=keys))
+    try:
+        built = build(complete({key: config[key] for key in keys}, only=keys))
+    except UsageError as error:
+        raise UsageError(f"{folder / 'config.yaml'}: {error}") from error
     tokenizer, objective = built.tokenizer, built.model["objective"]
     try:
+        if not all(isinstance(state[key], dict) for key in ("tokenizer", "objective")):
+            raise TypeError("a state is keys with a value each")
         tokenizer.load_state(state["tokenizer"])
         objective.load_state(state["objective"])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, ArithmeticError, TypeError, ValueError, AttributeError) as error:
         raise DataError(f"{folder / 'state.json'} does not fit the run ({error!r}); copy the run again") from error
-    model = Model(tokenizer.spec, **built.model)
+    try:
+        model = build_model(built, tokenizer.spec)
+    except UsageError as error:
+        raise UsageError(f"{folder}: {error}") from error
     load_weights(model, folder / "checkpoints" / "model.safetensors", summary["sha256"])
     return TrainedModel(model.eval(), tokenizer, objective, config, summary, folder)
+
+
+def state(folder: Path) -> str:
+    """`trained` where the test is still to come, `finished` after it, `unfinished` before."""
+    if not (folder / "summary.json").is_file():
+        return "unfinished"
+    return str(read_mapping(folder / "summary.json").get("state", "finished"))

@@ -17,6 +17,10 @@ from torch import Tensor
 
 from seqkit.tokenizers.text import Text, checked_texts, utf8
 
+_FOREIGN = ("truncation", "padding", "added_tokens", "normalizer", "post_processor")
+_FOREIGN_IN_MODEL = ("dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback")
+"""What the library's tokenizers may have, and ours never do."""
+
 
 class BPE(Text):
     """Subwords, byte-level: frequent byte sequences get an id of their own, so any text encodes and decodes exactly.
@@ -70,13 +74,20 @@ class BPE(Text):
         """Take back what `state` gave. Raises ValueError if that is not a byte-level BPE."""
         if not state:
             return
+        inner = state.get("model")
+        foreign = [key for key in _FOREIGN if state.get(key)]
+        foreign += [key for key in _FOREIGN_IN_MODEL if isinstance(inner, dict) and inner.get(key)]
+        if foreign:  # before the library sees them: it would pad to any length, and ends with a stack on some prefixes
+            raise ValueError(f"state has {', '.join(foreign)}; BPE loads only what its own state() gave")
         try:
             model = _library().Tokenizer.from_str(json.dumps(state))
         except Exception as error:  # the library raises bare Exception
             raise ValueError(f"state is not the JSON of a tokenizer: {error}") from None
         types = [(state.get(key) or {}).get("type") for key in ("model", "pre_tokenizer", "decoder")]
-        if types != ["BPE", "ByteLevel", "ByteLevel"] or state.get("normalizer"):
+        if types != ["BPE", "ByteLevel", "ByteLevel"]:
             raise ValueError(f"state is a tokenizer of {types}; BPE loads only what its own state() gave")
+        if sorted(model.get_vocab().values()) != list(range(model.get_vocab_size())):
+            raise ValueError(f"state numbers its {model.get_vocab_size()} tokens otherwise than from 0 without gaps")
         self._model = model
 
     def _fitted(self) -> Any:

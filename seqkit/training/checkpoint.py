@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from seqkit.errors import DataError
+from seqkit.errors import DataError, one_line
 from seqkit.files import read_mapping, write_atomic
 
 
@@ -67,6 +67,7 @@ def _is_body(name: str) -> bool:
 
 
 def _read_weights(path: Path, digest: str) -> dict[str, Tensor]:
+    from safetensors import SafetensorError
     from safetensors.torch import load
 
     if not path.is_file():
@@ -74,4 +75,7 @@ def _read_weights(path: Path, digest: str) -> dict[str, Tensor]:
     content = path.read_bytes()
     if hashlib.sha256(content).hexdigest() != digest:
         raise DataError(f"{path} is damaged: its SHA-256 is not the one in summary.json; copy it again or train again")
-    return load(content)
+    try:
+        return load(content)
+    except (SafetensorError, ValueError, KeyError) as error:  # a hash that fits says only that both were written so
+        raise DataError(f"{path} holds no weights ({one_line(error)}); copy it again or train again") from error

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+import logging
+from collections.abc import Callable
+from typing import Any, cast
 
 import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
+from seqkit.data.batching import BatchLoader
 from seqkit.errors import DivergedError
 from seqkit.interfaces import Objective, TokenBatch
 from seqkit.model import Model
@@ -15,8 +18,10 @@ from seqkit.nn.moe import AuxiliaryLoss
 from seqkit.objectives.metrics import MeanLoss
 from seqkit.training.optim import OptimizerFactory, Schedule
 
-CHECK_EVERY = 50
-"""Batches between two looks at the loss on an accelerator."""
+log = logging.getLogger("seqkit")
+
+NAMED = 4
+"""Examples of a batch that an error names."""
 
 LabeledBatch = tuple[TokenBatch, Tensor | None]
 
@@ -25,6 +30,7 @@ class TrainingModule(pl.LightningModule):
     """Trains a model for an objective.
 
     num_steps: optimizer steps of the whole training, for the schedule. seed: of the tokens that evaluation masks.
+    skip_nonfinite: optimizer steps that may be left out because their loss or gradient is not finite.
     The gradient of an optimizer step is that of the sum of losses over all its micro-batches and devices, divided by
     their count of predictions. So micro-batches with unequal numbers of tokens weigh as they would in one big batch.
     """
@@ -37,11 +43,13 @@ class TrainingModule(pl.LightningModule):
         optimizer: OptimizerFactory | None = None,
         schedule: Schedule | None = None,
         num_steps: int = 1,
+        skip_nonfinite: int = 0,
         seed: int = 0,
     ):
         super().__init__()
         self.model, self.objective = model, objective
         self.optimizer, self.schedule, self.num_steps, self.seed = optimizer, schedule, num_steps, seed
+        self.skip_nonfinite = skip_nonfinite
         self.metrics = torch.nn.ModuleDict(
             {
                 split: torch.nn.ModuleDict({"loss": MeanLoss(), **objective.metrics(model.spec)})
@@ -51,44 +59,34 @@ class TrainingModule(pl.LightningModule):
         self.generation_metrics = torch.nn.ModuleDict(
             {split: torch.nn.ModuleDict(objective.generation_metrics()) for split in ("valid", "test")}
         )
+        self.num_skipped = 0
+        self.stop_requested: Callable[[], bool] = lambda: False
+        self.stop_agreed = False
+        """Whether any rank was asked to stop before the last optimizer step; the same on all of them."""
         self._num_tokens: Tensor | int = 0
-        self._finite: Tensor | None = None
-        self._count: Tensor | float = 0.0
+        self._step = StepSums()
         self._auxiliary = [module for module in model.modules() if isinstance(module, AuxiliaryLoss)]
 
     def training_step(self, batch: LabeledBatch, index: int) -> Tensor:
-        """Raises DivergedError where the loss is not finite."""
+        """Sum of the losses of a micro-batch."""
         inputs = self.objective.prepare(*batch)
         prediction = self.model(inputs.batch, inputs.masked)
         output = self.objective.loss(prediction, inputs.target, training=True)
-        self._check_finite(output.loss.detach(), index)
+        self._step.add(output.loss.detach(), output.count, index)
         self._num_tokens = self._num_tokens + inputs.batch.valid.sum()
-        self._count = self._count + output.count
-        mean = output.loss.detach() / output.count.clamp(min=1)
-        self.log("train/loss", mean, batch_size=len(batch[0]), prog_bar=True)
         return output.loss + output.count * self._aux_loss() if self._auxiliary else output.loss
-
-    def _check_finite(self, loss: Tensor, index: int) -> None:
-        """Raise DivergedError where the loss is not finite: at once on the CPU, else every CHECK_EVERY batches.
-
-        To look at a number makes an accelerator wait for all that was asked of it before.
-        """
-        finite = torch.isfinite(loss)
-        self._finite = finite if self._finite is None else self._finite & finite
-        if loss.device.type != "cpu" and (index + 1) % CHECK_EVERY:
-            return
-        all_finite, self._finite = bool(self._finite), None
-        if not all_finite:
-            since = "" if loss.device.type == "cpu" else f", or one of the {CHECK_EVERY - 1} batches before it,"
-            raise DivergedError(
-                f"the loss is {float(loss)} in step {self.global_step} "
-                f"(batch {index} of epoch {self.current_epoch}{since}); "
-                "lower the learning rate, clip gradients, or look for extreme inputs"
-            )
 
     @property
     def tokens_seen(self) -> int:
-        """Real tokens of all training batches so far."""
+        """Real tokens of all training batches so far, on all devices."""
+        if self._trainer is None or self.trainer.world_size == 1:
+            return self.tokens_here
+        counted = torch.as_tensor(self._num_tokens, device=self.device)
+        return int(self.trainer.strategy.reduce(counted.clone(), reduce_op="sum"))
+
+    @property
+    def tokens_here(self) -> int:
+        """Real tokens of the training batches of this process."""
         return int(self._num_tokens)
 
     def _aux_loss(self) -> Tensor:
@@ -96,24 +94,107 @@ class TrainingModule(pl.LightningModule):
 
         It weighs as the objective's mean does, so accumulation and devices weigh it by their predictions.
         """
-        statistics: dict[str, list[float]] = {}
-        for module in self._auxiliary:
-            for name, value in module.statistics().items():
-                statistics.setdefault(name, []).append(value)
-        for name, values in statistics.items():
-            self.log(f"train/{name}", sum(values) / len(values))
+        if self.logs_this_step:
+            statistics: dict[str, list[float]] = {}
+            for module in self._auxiliary:
+                for name, value in module.statistics().items():
+                    statistics.setdefault(name, []).append(value)
+            for name, values in statistics.items():
+                self.log(f"train/{name}", sum(values) / len(values))
         return torch.stack([module.aux_loss() for module in self._auxiliary]).sum()
 
+    @property
+    def logs_this_step(self) -> bool:
+        """Whether the optimizer step that is under way is one that is logged; the last one is."""
+        every = cast(Any, self.trainer).log_every_n_steps
+        step = self.trainer.global_step + 1
+        return bool(every > 0 and (step % every == 0 or step == self.num_steps))
+
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Turn the gradient of the summed loss into that of the mean, before clipping."""
+        """Turn the gradient of the summed loss into that of the mean, before clipping, and look whether it is finite.
+
+        Where loss or gradient are not finite, no weight and no state of the optimizer changes in this step.
+        Raises DivergedError where that has happened more often than `skip_nonfinite` times, on all devices alike.
+        """
+        trainer, step = self.trainer, self._step
+        self._step = StepSums()
+        sums = step.tensor(self.device, self.stop_requested())
+        if trainer.world_size > 1:  # one collective for all that the ranks have to agree on
+            sums = trainer.strategy.reduce(sums, reduce_op="sum")
+        loss, count, num_nonfinite, num_stops = sums.unbind()
+        self.stop_agreed = bool(num_stops)
+        parameters = [p for p in self.parameters() if p.grad is not None]
+        gradients = [p.grad for p in parameters if p.grad is not None]
         # Lightning divides each micro-batch's loss by their number, and DDP averages gradients over devices: undo both
-        count = self.trainer.strategy.reduce(
-            torch.as_tensor(self._count, device=self.device, dtype=torch.float32), reduce_op="sum"
-        )
-        scale = self.trainer.accumulate_grad_batches * self.trainer.world_size / count.clamp(min=1)
-        gradients = [p.grad for p in self.parameters() if p.grad is not None]
+        scale = trainer.accumulate_grad_batches * trainer.world_size / count.clamp(min=1)
         torch._foreach_mul_(gradients, scale)
-        self._count = 0.0
+        self.gradient_norm = torch.nn.utils.get_total_norm(gradients)
+        self.step_loss = loss / count.clamp(min=1)
+        if not bool(torch.isfinite(self.gradient_norm) & (num_nonfinite == 0)):
+            self._leave_out(parameters, step, loss_is_finite=not bool(num_nonfinite))
+        elif self.logs_this_step:
+            self.log("train/loss", self.step_loss, logger=False)
+
+    def _leave_out(self, parameters: list[torch.nn.Parameter], step: StepSums, *, loss_is_finite: bool) -> None:
+        """Make the optimizer step do nothing, or raise DivergedError where the budget is spent."""
+        scaler = getattr(self.trainer.precision_plugin, "scaler", None)
+        if scaler is not None and loss_is_finite:
+            return  # float16: its scale was too large, and the scaler leaves the step out itself
+        self.num_skipped += 1
+        what = f"the norm of the gradient is {float(self.gradient_norm)}"
+        if not loss_is_finite:
+            what = f"the loss is {float(self.step_loss)}"
+        where = f"in step {self.trainer.global_step} (epoch {self.trainer.current_epoch}, {self._batches(step)})"
+        if self.num_skipped > self.skip_nonfinite:
+            budget = f", after {self.skip_nonfinite} steps that were left out" if self.skip_nonfinite else ""
+            raise DivergedError(
+                f"{what} {where}{budget}; lower the learning rate, clip gradients "
+                "(trainer.gradient_clip_val), look for extreme inputs, or allow trainer.skip_nonfinite steps"
+            )
+        log.warning("%s %s: the step was left out, %d of %d", what, where, self.num_skipped, self.skip_nonfinite)
+        for parameter in parameters:
+            parameter.grad = None  # torch's optimizers touch neither such a parameter nor its state
+
+    def _batches(self, step: StepSums) -> str:
+        """The batches of an optimizer step, and some examples of those whose loss is not finite, or of all."""
+        bad = [index for index, loss in zip(step.indices, step.losses) if not bool(torch.isfinite(loss))]
+        named = bad or step.indices
+        told = f"batch {', '.join(map(str, named[:NAMED]))}"
+        loader = self.trainer.train_dataloader
+        if not isinstance(loader, BatchLoader) or not named:
+            return told
+        examples = loader.epoch_batches.own()[named[0]]
+        more = f" and {len(examples) - NAMED} more" if len(examples) > NAMED else ""
+        return f"{told}: {', '.join(loader.examples.name(i) for i in examples[:NAMED])}{more}"
+
+    def configure_gradient_clipping(
+        self,
+        optimizer: torch.optim.Optimizer,
+        gradient_clip_val: int | float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """Clip by the norm that was computed already, in every precision.
+
+        Lightning's own refuses under autocast where an optimizer is fused, since that may unscale by itself; here
+        gradients are unscaled when they arrive (`configure_optimizers`).
+        """
+        if not gradient_clip_val:
+            return
+        parameters = [p for p in self.parameters() if p.grad is not None]
+        if gradient_clip_algorithm == "value":
+            torch.nn.utils.clip_grad_value_(parameters, gradient_clip_val)
+        else:
+            torch.nn.utils.clip_grads_with_norm_(parameters, gradient_clip_val, self.gradient_norm)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """What the module counts."""
+        checkpoint["training"] = {"num_tokens": self.tokens_seen, "num_skipped": self.num_skipped}
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Take it back."""
+        counted = checkpoint["training"]
+        self._num_tokens = counted["num_tokens"] if self.global_rank == 0 else 0  # `tokens_seen` sums over devices
+        self.num_skipped = counted["num_skipped"]
 
     def validation_step(self, batch: LabeledBatch, index: int) -> None:
         self._evaluate("valid", batch, index)
@@ -128,6 +209,8 @@ class TrainingModule(pl.LightningModule):
         self._report("test")
 
     def _evaluate(self, split: str, batch: LabeledBatch, index: int) -> None:
+        if self.trainer.world_size > 1:  # the batch's number as one device would count it
+            index = index * self.trainer.world_size + self.trainer.global_rank
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
             torch.manual_seed(self.seed * 1_000_003 + index)  # the same tokens are masked in every evaluation
             inputs = self.objective.prepare(*batch)
@@ -144,9 +227,16 @@ class TrainingModule(pl.LightningModule):
 
     def _report(self, split: str) -> None:
         for name, metric in (_of_split(self.metrics, split) | _of_split(self.generation_metrics, split)).items():
-            if metric.update_count:
+            if self._updated(metric):
                 self.log(f"{split}/{name}", metric.compute(), prog_bar=name == "loss")
             metric.reset()
+
+    def _updated(self, metric: Any) -> bool:
+        """Whether any device has seen something: `compute` waits for all of them."""
+        if self.trainer.world_size == 1:
+            return bool(metric.update_count)
+        count = torch.tensor(metric.update_count, device=self.device)
+        return bool(self.trainer.strategy.reduce(count, reduce_op="sum"))
 
     def predict_step(self, batch: LabeledBatch, index: int) -> list[Any]:
         """Predictions in the user's terms, one per example."""
@@ -157,10 +247,45 @@ class TrainingModule(pl.LightningModule):
         if self.optimizer is None:
             raise ValueError("this TrainingModule has no optimizer, so it only evaluates; pass one to train")
         optimizer = self.optimizer.build(self.model)
+        attached = self._trainer is not None
+        if attached and getattr(self.trainer.precision_plugin, "scaler", None) is not None:
+            _unfuse(optimizer)
         if self.schedule is None:
             return optimizer
         scheduler = self.schedule.build(optimizer, self.num_steps)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+
+class StepSums:
+    """What the micro-batches of one optimizer step add up to on this device."""
+
+    def __init__(self) -> None:
+        self.losses: list[Tensor] = []
+        self.counts: list[Tensor] = []
+        self.indices: list[int] = []
+
+    def add(self, loss: Tensor, count: Tensor, index: int) -> None:
+        """loss: sum over the micro-batch's predictions, of which there are `count`. index: of the batch."""
+        self.losses.append(loss)
+        self.counts.append(count)
+        self.indices.append(index)
+
+    def tensor(self, device: torch.device, stop: bool) -> Tensor:
+        """[loss, count, losses that are not finite, requests to stop], float32."""
+        losses = torch.stack(self.losses).float() if self.losses else torch.zeros(1, device=device)
+        counts = [torch.as_tensor(count, device=device, dtype=torch.float32) for count in self.counts]
+        count = torch.stack(counts).sum() if counts else torch.zeros((), device=device)
+        stops = torch.full((), float(stop), device=device)
+        return torch.stack([losses.sum(), count, (~losses.isfinite()).float().sum(), stops])
+
+
+def _unfuse(optimizer: torch.optim.Optimizer) -> None:
+    """Make fused optimizers leave unscaling to the scaler, so that clipping sees true gradients."""
+    for one in getattr(optimizer, "optimizers", [optimizer]):
+        one._step_supports_amp_scaling = False
+        for group in one.param_groups:
+            if group.get("fused"):
+                group["fused"] = False
 
 
 def _of_split(metrics: torch.nn.ModuleDict, split: str) -> dict[str, Any]:

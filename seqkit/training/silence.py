@@ -14,6 +14,7 @@ ADVICE = (
     "smaller than the logging interval",
     "no `val_dataloader`",
     "Total length of `list`",
+    "sync_dist=True",
 )
 """Parts of the warnings that are silenced."""
 

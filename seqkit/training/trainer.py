@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from seqkit.errors import UsageError
@@ -14,16 +14,22 @@ from seqkit.training.silence import silence_lightning
 
 log = logging.getLogger("seqkit")
 
+PROFILERS = ("simple", "advanced", "pytorch")
 
-_CONVERTING = ("16-true", "bf16-true", "64-true", "64", "transformer-engine", "transformer-engine-float16")
+_CONVERTING = ("16-true", "64-true", "64", "transformer-engine", "transformer-engine-float16")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainerSettings:
-    """Arguments of `pytorch_lightning.Trainer` that a recipe may set, with its defaults.
+    """What a recipe may set of training: arguments of `pytorch_lightning.Trainer`, and a few of our own.
 
-    Defaults of our own: max_epochs None (Lightning: 1000 epochs), so that a recipe says when training ends;
+    Defaults that differ: max_epochs None (Lightning: 1000 epochs), so that a recipe says when training ends;
     enable_model_summary False; log_every_n_steps 20. enable_progress_bar: of seqkit's bar, in place of Lightning's.
+    logger: beside metrics.csv, which is always written. profiler: simple, advanced or pytorch, to a file of the run.
+    Our own: checkpoint_every_minutes, checkpoint_every_n_steps: how often a point to resume from is written; null:
+    never by this. checkpoint_keep: how many of them stay. weights: which become the run's: `last`, or `best` by the
+    objective's metric on the validation split. skip_nonfinite: optimizer steps that may be left out because loss or
+    gradient are not finite. compile: torch.compile each block of the backbone.
     Raises UsageError for values that Lightning takes and fails at later, or makes nothing of.
     """
 
@@ -32,6 +38,7 @@ class TrainerSettings:
     devices: list[int] | str | int = "auto"
     num_nodes: int = 1
     precision: str | int | None = None
+    compile: bool = False
     max_epochs: int | None = None
     min_epochs: int | None = None
     max_steps: int = -1
@@ -43,15 +50,22 @@ class TrainerSettings:
     check_val_every_n_epoch: int | None = 1
     num_sanity_val_steps: int | None = None
     log_every_n_steps: int | None = 20
+    logger: Sequence[Any] | None = None
+    callbacks: Sequence[Any] | None = None
+    profiler: str | None = None
     enable_progress_bar: bool | None = None
     enable_model_summary: bool | None = False
+    checkpoint_every_minutes: int | float | None = 10
+    checkpoint_every_n_steps: int | None = None
+    checkpoint_keep: int = 1
+    weights: str = "last"
+    skip_nonfinite: int = 0
     accumulate_grad_batches: int = 1
     gradient_clip_val: int | float | None = None
     gradient_clip_algorithm: str | None = None
     deterministic: bool | str | None = None
     benchmark: bool | None = None
     inference_mode: bool = True
-    use_distributed_sampler: bool = True
     detect_anomaly: bool = False
     sync_batchnorm: bool = False
     reload_dataloaders_every_n_epochs: int = 0
@@ -69,8 +83,14 @@ class TrainerSettings:
             "log_every_n_steps": (_below(self.log_every_n_steps, 0), "1 or more steps, or 0 to log none"),
             "precision": (
                 str(self.precision) in _CONVERTING,
-                "32-true, 16-mixed or bf16-mixed (the others would round positions too)",
+                "32-true, bf16-mixed, bf16-true or 16-mixed",
             ),
+            "checkpoint_every_minutes": (_not_above(self.checkpoint_every_minutes, 0), "minutes above 0, or null"),
+            "checkpoint_every_n_steps": (_below(self.checkpoint_every_n_steps, 1), "1 or more steps, or null"),
+            "checkpoint_keep": (self.checkpoint_keep < 1, "1 or more checkpoints"),
+            "weights": (self.weights not in ("last", "best"), "last or best"),
+            "skip_nonfinite": (self.skip_nonfinite < 0, "0 or more steps"),
+            "profiler": (self.profiler not in (None, *PROFILERS), f"null, {', '.join(PROFILERS)}"),
             "deterministic": (self.deterministic not in (None, True, False, "warn"), "true, false or warn"),
         }
         for name, (is_wrong, right) in refused.items():
@@ -88,16 +108,31 @@ class TrainerSettings:
             raise UsageError(f"trainer: {' '.join(str(error).split())}") from error
 
 
+OWN = (
+    "checkpoint_every_minutes", "checkpoint_every_n_steps", "checkpoint_keep", "weights", "skip_nonfinite", "compile",
+    "callbacks", "logger", "profiler",
+)  # fmt: skip
+"""Settings that are not passed to Lightning's Trainer as they are."""
+
+
 def make_trainer(settings: TrainerSettings | Mapping[str, Any], **more: Any) -> Any:
-    """Lightning's Trainer, without checkpoints of its own. Raises UsageError where it refuses a setting.
+    """Lightning's Trainer, without checkpoints unless they are among `callbacks`. Raises UsageError where it refuses.
 
     more: arguments of Lightning's Trainer that are not a recipe's (logger, callbacks, …).
     """
     import pytorch_lightning as pl
+    from pytorch_lightning.callbacks import Checkpoint
 
     given = TrainerSettings.of(settings)
     _check_devices(given)
-    arguments = {**asdict(given), **more, "enable_checkpointing": False}
+    arguments = {name: getattr(given, name) for name in given.__slots__ if name not in OWN} | more
+    arguments["enable_checkpointing"] = any(isinstance(one, Checkpoint) for one in more.get("callbacks") or ())
+    arguments["use_distributed_sampler"] = False  # our loaders deal batches to ranks
+    if given.precision == "bf16-true":
+        from seqkit.training.precision import BFloat16
+
+        arguments["precision"] = None
+        arguments["plugins"] = [*(more.get("plugins") or ()), BFloat16()]
     try:
         with silence_lightning():
             return pl.Trainer(**arguments)
@@ -120,6 +155,10 @@ def _check_devices(settings: TrainerSettings) -> None:
         raise UsageError(f"trainer.devices is {devices}, but this machine has {cores} cores; give {cores} or fewer")
 
 
+def _not_above(value: float | None, least: float) -> bool:
+    return value is not None and value <= least
+
+
 def _below(value: int | None, least: int) -> bool:
     return value is not None and value < least
 
@@ -129,8 +168,8 @@ def _refused(error: Exception) -> UsageError:
     return UsageError(f"trainer: {' '.join(str(error).split())}")
 
 
-def count_steps(settings: TrainerSettings | Mapping[str, Any], num_batches: int) -> int:
-    """Optimizer steps of the whole training, with `num_batches` an epoch.
+def count_steps(settings: TrainerSettings | Mapping[str, Any], num_batches: int, world_size: int = 1) -> int:
+    """Optimizer steps of the whole training, with `num_batches` an epoch, dealt to `world_size` processes.
 
     Raises UsageError where there are none, or nothing bounds them.
     """
@@ -143,7 +182,12 @@ def count_steps(settings: TrainerSettings | Mapping[str, Any], num_batches: int)
             f"trainer.accumulate_grad_batches={every}, trainer.gradient_clip_val={given.gradient_clip_val}: "
             "make them >= 1 and >= 0"
         )
-    per_epoch = -(-_limited(num_batches, given.limit_train_batches) // every)
+    if num_batches < world_size:
+        raise UsageError(
+            f"the training split has {num_batches} batches, fewer than the {world_size} devices; "
+            "give a smaller --data.batch_size, or fewer --trainer.devices"
+        )
+    per_epoch = -(-_limited(num_batches // world_size, given.limit_train_batches) // every)
     bounds = [steps] if steps > 0 else []
     bounds += [epochs * per_epoch] if epochs is not None and epochs > 0 else []
     if not bounds:
@@ -164,24 +208,23 @@ def _limited(num_batches: int, limit: int | float | None) -> int:
     return int(limited)
 
 
-def train(trainer: Any, module: Any, train_loader: Any, val_loader: Any) -> bool:
-    """Train to the end; False where Ctrl-C or SIGTERM ended it.
+def train(trainer: Any, module: Any, train_loader: Any, val_loader: Any, *, checkpoint: Path | None = None) -> None:
+    """Train to the end. checkpoint: to go on from.
 
     Raises UsageError where Lightning refuses a setting before the first optimizer step.
     """
     try:
-        trainer.fit(module, train_dataloaders=train_loader, val_dataloaders=val_loader)
-    except SystemExit:  # Lightning ends an interrupted run so, and ignores Ctrl-C from then on
-        if not trainer.interrupted:
-            raise
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        log.info("stopped in step %d", trainer.global_step)
-        return False
+        trainer.fit(
+            module,
+            train_dataloaders=train_loader,
+            val_dataloaders=val_loader,
+            ckpt_path=checkpoint,
+            weights_only=True,
+        )
     except Exception as error:
         if trainer.global_step == 0 and _is_lightnings(error):
             raise _refused(error) from error
         raise
-    return True
 
 
 def _is_lightnings(error: Exception) -> bool:

@@ -1,6 +1,7 @@
 """Any causal backbone as a decoder: Luong's equation, the laws of encoder–decoders, what is refused.
 
-The laws and the faults that they notice are in test_encoder_decoder.py.
+The laws and the faults that they notice are in test_encoder_decoder.py; what it shares with RNNDecoder is in
+test_decoder.py.
 """
 
 import inspect
@@ -11,10 +12,9 @@ import torch
 from backbones.test_encoder_decoder import DIM, FAULTS, EmbeddedPair
 from torch.testing import assert_close
 
-from seqkit.analysis.attention_maps import record_attention_maps
 from seqkit.backbones import GIN, GRU, LSTM, TCN, AttentionDecoder, EncoderDecoder, MeanPool, Transformer
 from seqkit.config import builder, complete
-from seqkit.interfaces import Adjacency, Embedded
+from seqkit.interfaces import Embedded
 from seqkit.nn.attention.additive import AdditiveAttention
 from seqkit.nn.attention.linear import LinearAttention
 from seqkit.nn.attention.multi_head import MultiHeadAttention
@@ -75,20 +75,6 @@ def test_it_equals_luongs_equations():
             assert_close(got[i, t], torch.tanh(decoder.out(torch.cat([c, states[t]]))))
 
 
-def test_its_attention_maps_are_recorded_and_keys_of_the_memory_are_computed_once():
-    decoder, x = AttentionDecoder(TCN(DIM, 1, causal=True)), embedded((3, 5), embedded((5, 2)))
-    cache = decoder.init_cache(9)
-    with torch.no_grad(), record_attention_maps(decoder) as maps:
-        decoder(x, cache)
-    (attention_map,) = maps
-    assert attention_map.is_cross
-    assert attention_map.weights.shape == (2, 1, 5, 5)
-    assert not attention_map.weights[1, :, :, 2:].any()
-    keys, _ = cache.attention.cross_attention
-    decoder(embedded((1, 1)), cache)
-    assert cache.attention.cross_attention[0] is keys
-
-
 def test_it_can_be_written_in_a_recipe():
     inner = {"type": "GRU", "dim": 8, "depth": 1, "causal": True}
     overrides = {
@@ -119,14 +105,3 @@ def test_it_can_be_written_in_a_recipe():
 def test_invalid_arguments_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
-
-
-def test_unsupported_input_is_refused():
-    decoder, x = AttentionDecoder(GRU(DIM, causal=True)), embedded((3, 5), embedded((5, 2)))
-    adjacency = Adjacency(torch.zeros(2, 0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64))
-    with pytest.raises(ValueError, match="AttentionDecoder does not support adjacency or segments"):
-        decoder(x.replace(adjacency=adjacency))
-    with pytest.raises(ValueError, match="attends to an encoder's output, and was given no source"):
-        decoder(embedded((3, 2)))
-    with pytest.raises(ValueError, match="was given a RNNCache; make its cache with init_cache"):
-        decoder(x, GRU(DIM, causal=True).init_cache(3))

@@ -1,26 +1,16 @@
-"""Mamba: its parts by their formulas, both directions, padding, and a cache."""
+"""Mamba: its parts by their formulas, and how it starts. What it shares with S4D is in test_state_space.py."""
 
 import math
 
 import pytest
 import torch
 import torch.nn.functional as F
+from backbones.test_state_space import embedded
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
-from seqkit.backbones import LSTM, Mamba
+from seqkit.backbones import Mamba
 from seqkit.backbones.mamba import SelectiveSSM
-from seqkit.interfaces import Adjacency, Embedded, TokenSpec
-from seqkit.model import Model
-from seqkit.objectives import NextToken
-from seqkit.training.optim import AdamW, Muon
-
-
-def embedded(lengths, dim):
-    n = max(lengths)
-    valid = torch.arange(n) < torch.tensor(lengths)[:, None]
-    hidden = torch.randn(len(lengths), n, dim, dtype=torch.float64).masked_fill(~valid[..., None], 0.0)
-    return Embedded(hidden, torch.zeros(len(lengths), n, 1), valid)
 
 
 def definition(ssm, x):
@@ -68,20 +58,6 @@ def test_the_second_direction_begins_at_the_last_real_token():
         assert not got[i, n:].any()
 
 
-def test_a_cache_continues_after_the_last_real_token():
-    backbone, x = Mamba(6, 2, causal=True).double(), embedded([3, 5, 1], 6)
-    cache, more = backbone.init_cache(9), embedded([1, 2, 2], 6)
-    backbone(x, cache)
-    cache.reorder(torch.tensor([2, 0, 0]))
-    got = backbone(more, cache)
-    assert cache.num_tokens == 7
-    for row, (i, n) in enumerate([(2, 1), (0, 3), (0, 3)]):
-        length = int(more.valid[row].sum())
-        whole = torch.cat([x.hidden[i, :n], more.hidden[row, :length]])[None]
-        alone = Embedded(whole, torch.zeros(1, n + length, 1), torch.ones(1, n + length, dtype=torch.bool))
-        assert_close(got[row, :length], backbone(alone)[0, n:])
-
-
 def test_weights_start_as_in_the_papers_code():
     backbone = Mamba(256, 4, num_states=3, causal=True)
     ssm, plain = backbone.blocks[1].ssm, 512**-0.5
@@ -96,34 +72,6 @@ def test_weights_start_as_in_the_papers_code():
     assert 0.48 * plain < backbone.blocks[1].out_proj.weight.abs().max() <= plain / 2 * 1.0001
 
 
-def test_neither_decay_nor_muon_touches_what_is_no_matrix():
-    model = Model(TokenSpec(vocab_size=7), Mamba(16, 1, causal=True), NextToken())
-    (ssm,) = (block.ssm for block in model.backbone.blocks)
-    for group in AdamW().build(model).param_groups:
-        if group["weight_decay"]:
-            assert not {id(p) for p in group["params"]} & {id(ssm.A_log), id(ssm.D), id(ssm.dt_proj.bias)}
-    muon = Muon().build(model).param_groups[0]["params"]
-    assert {p.ndim for p in muon} == {2}
-    assert id(ssm.A_log) not in set(map(id, muon))
-
-
-@pytest.mark.parametrize("causal", [False, True])
-def test_float32_and_bfloat16_agree_with_float64(causal):
-    backbone, x = Mamba(24, 2, causal=causal).double(), embedded([11, 7], 24)
-    with torch.no_grad():
-        exact = backbone(x)
-        for dtype, error in ((torch.float32, 5e-6), (torch.bfloat16, 2e-2)):
-            off = backbone.to(dtype)(x.replace(hidden=x.hidden.to(dtype))).double() - exact
-            assert 0 < off.norm() / exact.norm() <= error, dtype
-
-
-def test_dropout_acts_on_every_branch_while_training():
-    backbone, x = Mamba(6, 1, dropout=0.5).double(), embedded([5, 5], 6)
-    assert not torch.equal(backbone(x), backbone(x))
-    backbone.eval()
-    assert_close(backbone(x), backbone(x))
-
-
 def test_flops_of_a_layer_are_those_of_its_formula():
     b, n, e, s, r, k = 2, 49, 11, 5, 3, 4
     ssm, x = SelectiveSSM(e, num_states=s, rank=r, kernel_size=k), torch.randn(b, n, e)
@@ -132,20 +80,3 @@ def test_flops_of_a_layer_are_those_of_its_formula():
     matrices = 2 * (e * (r + 2 * s) + r * e)
     scan, convolution, skip = e * (7 * s + 1), e * (2 * k + 1), 2 * e
     assert counter.get_total_flops() + ssm.uncounted_flops(x) == b * n * (matrices + scan + convolution + skip)
-
-
-def test_invalid_arguments_and_unsupported_input_are_refused():
-    x = embedded([3, 2], 6)
-    with pytest.raises(ValueError, match="depth=0, num_states=16, expand=2; make each 1 or more"):
-        Mamba(6, 0)
-    with pytest.raises(ValueError, match="kernel_size=1 covers no earlier token"):
-        Mamba(6, kernel_size=1)
-    with pytest.raises(ValueError, match=r"dropout=1\.0"):
-        Mamba(6, dropout=1.0)
-    adjacency = Adjacency(torch.zeros(2, 0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64))
-    with pytest.raises(ValueError, match="Mamba does not support adjacency or segments"):
-        Mamba(6).double()(Embedded(x.hidden, x.positions, x.valid, adjacency))
-    with pytest.raises(ValueError, match="this Mamba is bidirectional, so it has no cache; build it with causal=True"):
-        Mamba(6).init_cache(5)
-    with pytest.raises(ValueError, match="Mamba was given a RNNCache; make its cache with init_cache"):
-        Mamba(6, causal=True)(x, LSTM(6, causal=True).init_cache(3))

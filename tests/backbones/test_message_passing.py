@@ -135,6 +135,23 @@ def test_a_graph_without_edges_is_a_set_of_tokens(cls):
         assert_close(backbone(x)[:, t], backbone(alone)[:, 0])
 
 
+@BOTH
+def test_a_layer_adds_to_its_input_and_a_norm_comes_last(cls):
+    backbone, x = made(cls, 1), embedded(5, [(0, 1), (1, 2), (2, 0), (3, 1)], [1] * 4)
+    edges, hidden = backbone._edges(x), x.hidden[0]
+    for norm, convolution in zip(backbone.norms, backbone.convolutions):
+        hidden = hidden + convolution(norm(hidden), edges)
+    assert_close(backbone(x)[0], backbone.norm(hidden))
+
+
+@BOTH
+def test_dropout_acts_on_every_layer_while_training_only(cls):
+    backbone, x = made(cls, 1, depth=1, dropout=0.5), embedded(3, [(0, 1), (1, 2)], [1, 1])
+    assert not torch.equal(backbone(x), backbone(x))
+    backbone.eval()
+    assert_close(backbone(x), backbone(x))
+
+
 def test_sums_tell_regular_graphs_of_other_degree_apart_and_normalised_means_do_not():
     """Equal nodes: a ring has degree 2, a complete graph of four 3 (Xu et al. 2019, section 5.2)."""
     outputs = {}

@@ -1,6 +1,6 @@
-"""The recurrent decoder against its equations, step by step; its attention maps; what it refuses.
+"""The recurrent decoder against its equations, step by step; dropout; what it refuses.
 
-The laws of encoder–decoders are in test_encoder_decoder.py.
+The laws of encoder–decoders are in test_encoder_decoder.py; what it shares with AttentionDecoder is in test_decoder.py.
 """
 
 from functools import partial
@@ -10,9 +10,8 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from seqkit.analysis.attention_maps import record_attention_maps
-from seqkit.backbones import GRU, RNNDecoder, Transformer
-from seqkit.interfaces import Adjacency, Embedded
+from seqkit.backbones import RNNDecoder
+from seqkit.interfaces import Embedded
 from seqkit.nn.attention.additive import AdditiveAttention
 from seqkit.nn.attention.context import AttentionFeature
 from seqkit.nn.attention.mechanism import AttentionMechanism
@@ -78,29 +77,9 @@ def test_it_equals_its_equations(name, depth, attention):
             assert_close(got[i, t], torch.tanh(decoder.out(torch.cat([out, attended, y]))))
 
 
-def test_an_attention_map_has_one_row_a_step():
-    decoder, x = RNNDecoder(DIM, attention=ADDITIVE), pair()
-    with torch.no_grad(), record_attention_maps(decoder) as maps:
-        decoder(x)
-    (attention_map,) = maps
-    assert attention_map.is_cross
-    assert attention_map.weights.shape == (2, 1, 5, 5)
-    assert_close(attention_map.weights.sum(dim=-1), torch.ones(2, 1, 5))
-    assert not attention_map.weights[1, :, :, 2:].any()
-
-
-def test_keys_of_the_memory_are_computed_once():
-    decoder, x = RNNDecoder(DIM, attention=ADDITIVE), pair()
-    cache = decoder.init_cache(9)
-    decoder(x, cache)
-    keys, _ = cache.attention.cross_attention
-    decoder(embedded((1, 1)), cache)
-    assert cache.attention.cross_attention[0] is keys
-    assert keys.shape == (2, 1, 5, DIM)
-
-
-def test_dropout_acts_while_training():
-    decoder, x = RNNDecoder(DIM, 2, dropout=0.5), pair()
+@pytest.mark.parametrize("depth", [1, 2])  # of one layer it is the output's alone
+def test_dropout_acts_while_training(depth):
+    decoder, x = RNNDecoder(DIM, depth, dropout=0.5), pair()
     assert not torch.equal(decoder(x), decoder(x))
     decoder.eval()
     assert_close(decoder(x), decoder(x))
@@ -138,15 +117,6 @@ def test_invalid_arguments_are_refused(settings, message):
         RNNDecoder(DIM, **settings)
 
 
-def test_unsupported_input_is_refused():
-    decoder, x = RNNDecoder(DIM), pair()
-    adjacency = Adjacency(torch.zeros(2, 0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64))
-    with pytest.raises(ValueError, match="does not support adjacency or segments"):
-        decoder(Embedded(x.hidden, x.positions, x.valid, adjacency, memory=x.memory))
-    with pytest.raises(ValueError, match="attends to an encoder's output, and was given no source"):
-        decoder(embedded((3, 2)))
-    for other in (GRU(8, causal=True), Transformer(8, 1, causal=True)):
-        with pytest.raises(ValueError, match=r"was given a \w+; make its cache with init_cache"):
-            decoder(x, other.init_cache(3))
+def test_an_example_without_tokens_is_refused():
     with pytest.raises(ValueError, match="an example has no real token"):
-        decoder(pair(targets=(3, 0)))
+        RNNDecoder(DIM)(pair(targets=(3, 0)))

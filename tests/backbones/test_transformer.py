@@ -138,6 +138,14 @@ def test_the_bias_of_edge_types_starts_at_zero_and_plain_tokens_get_none():
     assert (transformer(before) - right[1]).abs().max() > 1e-4
 
 
+def test_the_norm_of_the_input_comes_before_the_first_block():
+    without, normed = Transformer(24, 2, num_heads=3), Transformer(24, 2, num_heads=3, input_norm=nn.RMSNorm)
+    nn.init.normal_(normed.input_norm.weight)
+    normed.load_state_dict(without.state_dict(), strict=False)
+    x = embedded([5, 3], 24)
+    assert_close(normed(x), without(x.replace(hidden=normed.input_norm(x.hidden))))
+
+
 def test_layers_of_unlike_heads_have_a_bias_each():
     def of(num_heads):
         return lambda dim, _: PreNormBlock(dim, num_heads)
@@ -147,6 +155,8 @@ def test_layers_of_unlike_heads_have_a_bias_each():
     assert {name: tuple(bias.weight.shape) for name, bias in transformer.edge_biases.items()} == {
         "3": (6, 3), "2": (6, 2)
     }  # fmt: skip
+    used = [context.edge_bias for context in transformer.contexts(graph(24))]
+    assert all(table is transformer.edge_biases[name].weight for table, name in zip(used, "3232", strict=True))
 
 
 def test_two_models_share_a_backbones_bias_if_their_edge_types_are_as_many():

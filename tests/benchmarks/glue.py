@@ -32,12 +32,13 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.loggers import CSVLogger
 
-from seqkit.analysis.speed import Candidate, Cost, measure
+from seqkit.analysis.speed import Cost, measure
+from seqkit.analysis.training_step import Candidate
 from seqkit.config import build, complete
 from seqkit.data.module import DataModule
 from seqkit.model import Model
 from seqkit.registry import components
-from seqkit.runs.run import untrained
+from seqkit.runs.prepare import untrained
 from seqkit.training.module import TrainingModule
 from seqkit.training.silence import silence_lightning
 from seqkit.training.trainer import make_trainer

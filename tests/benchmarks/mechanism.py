@@ -30,7 +30,7 @@ from seqkit.interfaces import TokenBatch
 from seqkit.registry import components
 from seqkit.report.table import headline
 from seqkit.runs import trained_model
-from seqkit.runs.run import data_module, evaluate
+from seqkit.runs.prepare import data_module, evaluate
 
 TASKS = ("associative-recall", "selective-copy", "parity", "copy", "induction-heads", "adding")
 RATES, SEARCH_SEED, SEEDS = (0.001, 0.003, 0.01), 0, (1, 2, 3)

@@ -1,4 +1,4 @@
-"""`seqkit doctor`: disagreeing versions are named, missing extras are not an error."""
+"""`seqkit doctor`: disagreeing versions are named, missing extras are not an error; recipes and runs are examined."""
 
 from argparse import Namespace
 from pathlib import Path
@@ -7,6 +7,7 @@ import pytest
 
 from seqkit.cli import doctor
 from seqkit.cli.doctor import check, run
+from seqkit.cli.main import main
 
 WANTED = [
     "torch<2.12,>=2.11", "torchvision<0.27,>=0.26", "torchaudio<2.12,>=2.11", "pytorch-lightning<3,>=2.6.6",
@@ -98,3 +99,48 @@ def test_a_torch_that_does_not_import_is_named_and_gives_code_1(capsys, monkeypa
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
     assert run(Namespace()) == 1
     assert "torch does not import" in capsys.readouterr().out
+
+
+# ── a recipe or a run ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_healthy_recipe_gives_code_0(capsys):
+    assert main(["doctor", "--preset", "debug", "mechanism/parity"]) == 0
+    said = capsys.readouterr().out
+    assert "mechanism/parity" in said
+    assert "nothing is wrong" in said
+
+
+def test_a_finding_gives_code_1_with_its_cause_and_the_key_that_mends_it(capsys):
+    assert main(["doctor", "mechanism/parity", "--preset", "debug", "--optimizer.lr", "3"]) == 1
+    said = capsys.readouterr().out
+    assert "1. learning rate: an update changes the weights by" in said
+    assert "cause: the learning rate is too high" in said
+    assert "mend:  --optimizer.lr 0.0" in said
+
+
+@pytest.mark.slow
+def test_a_run_is_examined_with_its_curve_and_result(tmp_path, capsys):
+    quiet = ["--trainer.enable_progress_bar", "false", "--trainer.log_every_n_steps", "1"]
+    run_folder = str(tmp_path / "run")
+    assert main(["fit", "graph/karate", *quiet, "--trainer.max_epochs", "30", "--out", run_folder]) == 0
+    capsys.readouterr()
+    code = main(["doctor", run_folder])
+    said = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "trained weights finite" in said
+    assert "in 30 steps" in said
+    assert code == (0 if "nothing is wrong" in said else 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["doctor", "--seed=2"], "seqkit doctor RECIPE --key value"),
+        (["doctor", "--preset", "debug"], "seqkit doctor RECIPE --key value"),
+        (["doctor", "image/digit"], "did you mean"),
+        (["doctor", "image/digits", "--model.bakbone", "LSTM"], "did you mean"),
+    ],
+)
+def test_a_wrong_command_gives_code_2(words, message, capsys):
+    assert main(words) == 2
+    assert message in capsys.readouterr().err

@@ -23,5 +23,6 @@ def test_a_mistake_is_an_error_with_one_line(tmp_path):
     with pytest.raises(UsageError, match=r"did you mean model\.backbone"):
         seqkit.fit("image/digits", {"model.bakbone": "LSTM"}, out=tmp_path / "run")
     (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "notes.txt").touch()
     with pytest.raises(UsageError, match="exists already"):
         seqkit.fit("image/digits", QUICK, preset="debug", out=tmp_path / "run")

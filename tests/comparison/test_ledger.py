@@ -23,7 +23,21 @@ def test_a_result_is_there_for_the_next_process(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content", ["{", "[]", "", "{}", '{"summary": {}}', '{"summary": 3}', '{"error": 3}', '{"metrics": []}']
+    "content",
+    [
+        "{",
+        "[]",
+        "",
+        "{}",
+        '{"summary": {}}',
+        '{"summary": 3}',
+        '{"error": 3}',
+        '{"metrics": []}',
+        '{"error": "a", "error": "b"}',
+        '{"error": ' + "[" * 100_000,
+        '{"error": "a", "b": ' + "[" * 21 + "]" * 21 + "}",
+    ],
+    ids=lambda content: content[:30],
 )
 def test_a_damaged_result_is_named_and_never_taken_for_one(tmp_path, content):
     (tmp_path / "seed-1.json").write_text(content)

@@ -8,7 +8,8 @@ from seqkit.comparison.statistics import Scores
 from seqkit.config import complete
 from seqkit.objectives.classify import Classify
 from seqkit.objectives.masked import Masked
-from seqkit.runs.run import run, untrained
+from seqkit.runs.prepare import untrained
+from seqkit.runs.run import run
 
 CASES = {
     "image/digits": "accuracy",

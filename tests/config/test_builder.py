@@ -1,18 +1,29 @@
 """From a complete configuration to components: the right classes with the right arguments, and nothing else."""
 
+import collections.abc
+import contextlib
 import importlib
+import inspect
+import numbers
+import re
+import sys
+import typing
+from enum import Enum
 from functools import partial
+from importlib.metadata import EntryPoint
+from typing import get_type_hints
 
 import pytest
 import torch
 
-from seqkit.config import build, complete
+from seqkit.config import build, build_model, builder, complete
+from seqkit.config.builder import within_memory
 from seqkit.config.resolve import root
-from seqkit.config.schema import REQUIRED, Field
+from seqkit.config.schema import KIND_BY_TYPE, REQUIRED, Field, check_value
 from seqkit.errors import UsageError
 from seqkit.interfaces import Backbone
 from seqkit.nn.mlp import GatedMLP
-from seqkit.registry import KINDS, components, lookup, register
+from seqkit.registry import BUILT_IN, KINDS, components, find, lookup, register
 from seqkit.training.optim import AdamW, Muon, TorchOptimizer, TorchSchedule
 
 
@@ -73,8 +84,16 @@ def test_model_and_tokenizer_alone_need_no_data():
 SAFE = ("seqkit.", "torch.nn:", "torch.optim:", "torch.optim.lr_scheduler:", "torchvision.transforms.v2:")
 
 
+@pytest.fixture
+def without_plugins(monkeypatch):
+    """What other tests of this process registered is not part of the question."""
+    from seqkit.registry import lookup
+
+    monkeypatch.setattr(lookup, "_REGISTERED", {kind: {} for kind in KINDS})
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_recipe_reaches_classes_of_the_list_and_nothing_else(kind):
+def test_a_recipe_reaches_classes_of_the_list_and_nothing_else(kind, without_plugins):
     for component in components(kind).values():
         module, _, name = component.path.partition(":")
         assert component.path.startswith(SAFE), component
@@ -82,6 +101,148 @@ def test_a_recipe_reaches_classes_of_the_list_and_nothing_else(kind):
         assert "." not in name
         loaded = getattr(importlib.import_module(module), name)
         assert isinstance(loaded, type) or kind == "preset", "a function could do anything"
+
+
+def reachable():
+    """(kind, component, keys, number of arguments that its owner gives) of every component that a recipe can name.
+
+    Found by following keys from the top.
+    """
+    from seqkit.config.resolve import root as top
+
+    fields, seen = list(top().values()), set()
+    while fields:
+        field = fields.pop()
+        if field.section is not None:
+            fields += field.keys_below(None, "x").values()
+        if field.kind is None or (field.kind, field.num_given) in seen:
+            continue
+        seen.add((field.kind, field.num_given))
+        for kind in (field.kind, "preset") if field.kind == "backbone" else (field.kind,):
+            for name, component in components(kind).items():
+                below = field.keys_below(name, "x")
+                fields += below.values()
+                is_torchs = component.path.startswith("torch.optim")  # given the parameters, or the optimizer
+                yield kind, component, below, 1 if is_torchs else field.num_given or 0
+
+
+def test_everything_that_a_recipe_reaches_is_a_public_class_of_the_lists(without_plugins):
+    """No function, nothing private, nothing found by its path: the classes that the table of components names."""
+    found = {(kind, component.path): component for kind, component, *_ in reachable()}
+    assert {kind for kind, _ in found} == set(KINDS)
+    assert set(found.values()) == {component for listed in BUILT_IN.values() for component in listed}
+    for (kind, path), component in found.items():
+        assert path.startswith(SAFE), path
+        assert all(part.isidentifier() and not part.startswith("_") for part in re.split("[.:]", path)), path
+        loaded = component.load()
+        made = get_type_hints(loaded)["return"] if kind == "preset" else loaded
+        assert inspect.isclass(made), path
+        assert kind != "preset" or (loaded.__module__ == "seqkit.backbones.presets" and issubclass(made, Backbone))
+        for base, meant in KIND_BY_TYPE.items():
+            if meant == kind and not path.startswith("torch."):
+                assert base in {cls.__name__ for cls in made.__mro__}, f"{path} is no {base}"
+
+
+def test_what_a_component_cannot_do_without_can_be_written_in_a_recipe():
+    """A class that wants a function, such as torchvision's Lambda, has no place in the table."""
+    for kind, component, keys, given in reachable():
+        parameters = list(inspect.signature(component.load()).parameters.values())[given:]
+        named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+        wanted = {p.name for p in named if p.default is p.empty} - set(keys)
+        assert not wanted, f"{kind} {component.name} wants {wanted}"
+
+
+def test_no_key_of_a_recipe_holds_a_function_or_a_class():
+    """A plain value is plain data: whatever stands in the recipe, no key makes code of it."""
+    plain = {int, float, bool, str, type(None), typing.Any, list, tuple, dict, type}  # no JSON is an instance of type
+
+    def leaves(hint):
+        origin = typing.get_origin(hint)
+        if origin in (typing.Literal, None):
+            return {type(one) for one in typing.get_args(hint)} if origin else {hint}
+        inner = {leaf for one in typing.get_args(hint) if one is not ... for leaf in leaves(one)}
+        return inner | ({origin} & {list, tuple, dict, collections.abc.Callable, type})
+
+    for kind, component, keys, _ in reachable():
+        for key in keys.values():
+            if key.kind is None and key.section is None:
+                own = {leaf for leaf in leaves(key.hint) if not (inspect.isclass(leaf) and issubclass(leaf, Enum))}
+                others = own - plain - {numbers.Number, collections.abc.Sequence}
+                assert not others, f"{kind} {component.name}: {key.name} takes {others}"
+                assert not key.name.endswith(("_fn", "_func", "callable")), f"{component.name}: {key.name}"
+                for word in ("os.system", "builtins:eval", "lambda: 1", "!!python/name:os.system"):
+                    with contextlib.suppress(ValueError):
+                        assert type(check_value(word, key.hint)) is str
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "preset"])
+def test_a_function_that_another_package_offers_as_a_component_is_refused(monkeypatch, kind):
+    point = EntryPoint("Trojan", "os:system", f"seqkit.{kind}s")
+    monkeypatch.setattr(lookup, "entry_points", lambda group: [point] if group == f"seqkit.{kind}s" else [])
+    monkeypatch.setattr(lookup, "_installed", lookup._installed.__wrapped__)
+    with pytest.raises(UsageError, match="x: Trojan at os:system is no class; register a class"):
+        Field("x", kind=kind).keys_below("Trojan", "x")
+
+
+def test_a_class_of_a_plug_in_is_a_component_as_ours_are(monkeypatch):
+    from seqkit.backbones import LSTM
+
+    monkeypatch.setattr(lookup, "_REGISTERED", {kind: {} for kind in KINDS})
+
+    @register("backbone")
+    class Own(LSTM):
+        pass
+
+    monkeypatch.setitem(sys.modules[__name__].__dict__, Own.__qualname__, Own)  # where `load` looks for it
+    built = build(complete("image/digits", "debug", {"model.backbone": {"type": "Own", "dim": 8}}))
+    assert type(built.model["backbone"]) is Own
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 2**63, -(2**63) - 1])
+@pytest.mark.parametrize("hint", [int, float, int | float | None, list[float], dict[str, float]])
+def test_a_number_that_is_none_or_larger_than_any_machines_is_refused(value, hint):
+    with pytest.raises(ValueError, match=r"give a (finite number|number of 64 bits)"):
+        check_value([value] if hint == list[float] else {"a": value} if hint == dict[str, float] else value, hint)
+
+
+def test_a_model_that_no_memory_holds_is_refused_while_it_is_built(monkeypatch):
+    config = complete("image/digits", "debug", {"model.backbone.depth": 7})
+    assert build(config).model["backbone"] is not None
+    monkeypatch.setattr(builder, "_memory_bytes", lambda: 100_000.0)
+    with pytest.raises(UsageError, match=r"more weights than this machine's 0 GB of memory hold.*seqkit describe"):
+        build(config)
+    with torch.device("meta"):
+        build({"model": config["model"]})
+    monkeypatch.undo()
+    monkeypatch.setattr(builder, "MAX_MODULES", 50)
+    with pytest.raises(UsageError, match=r"more than 50 modules; give it fewer layers"):
+        build(config)
+    assert not torch.nn.modules.module._global_parameter_registration_hooks
+
+
+def test_tied_weights_are_counted_once(monkeypatch):
+    weight = torch.nn.Parameter(torch.zeros(100))
+    monkeypatch.setattr(builder, "_memory_bytes", lambda: 400.0)
+    with within_memory():
+        first, second = torch.nn.Module(), torch.nn.Module()
+        first.weight = second.weight = weight
+        with pytest.raises(UsageError, match="more weights"):
+            second.more = torch.nn.Parameter(torch.zeros(1))
+
+
+def test_weights_whose_size_is_not_known_yet_are_not_counted():
+    with within_memory():
+        assert torch.nn.LazyLinear(3).weight is not None
+
+
+@pytest.mark.parametrize("width", [10**12, 2**62])
+def test_a_width_beyond_all_memory_is_refused_in_one_line(width):
+    config = complete("image/digits", "debug", {"model.backbone.causal": True, "model.objective": "NextToken"})
+    built = build({"model": config["model"]})
+    with pytest.raises(UsageError, match=r"allocate memory|overflowed") as caught:
+        build_model(built, find("tokenizer", "Ids").load()(width).spec)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 400
 
 
 def test_every_component_can_be_written_in_a_recipe():
@@ -112,7 +273,18 @@ def test_every_component_can_be_written_in_a_recipe():
 def test_the_trainers_keys_are_settings_only():
     names = set(root()["trainer"].keys_below(None, "trainer"))
     assert {"max_steps", "max_epochs", "gradient_clip_val", "precision", "devices", "strategy"} <= names
-    assert not {"callbacks", "logger", "plugins", "fast_dev_run", "overfit_batches", "limit_test_batches"} & names
+    assert (
+        not {
+            "plugins",
+            "default_root_dir",
+            "enable_checkpointing",
+            "use_distributed_sampler",
+            "fast_dev_run",
+            "overfit_batches",
+            "limit_test_batches",
+        }
+        & names
+    )
 
 
 class Duck:

@@ -1,5 +1,8 @@
 """A recipe file is data: what is refused in it, and what its run is called."""
 
+import os
+from pathlib import Path
+
 import pytest
 import yaml
 
@@ -15,6 +18,10 @@ from seqkit.errors import UsageError
         ("- seed\n", "but holds list"),
         ("", "is empty"),
         ("seed: 1\nx: !!str y\n", "there is a tag at line 2"),
+        ("x: 1\n<<: {y: 2}\n", "there is a merge key in line 2"),
+        ("presets: {debug: {presets: {}}}\n", "the preset debug holds presets of its own"),
+        ("\ufeff\ufeffseed: 1\n", "two byte-order marks"),
+        ("x: [" + "1," * 20_000 + "]\n", "more than 20,000 values"),
         ("x: &a 1\n", "there is an anchor at line 1"),
         ("seed: " + "7" * 5000, "the number in line 1 has 5,000 digits"),
         ("x: !!python/object/apply:os.getcwd []\n", "is not readable as YAML"),
@@ -26,6 +33,7 @@ from seqkit.errors import UsageError
         ("[" * 5000, "is not readable as YAML"),
         ("x: \x00\n", "is not readable as YAML"),
     ],
+    ids=lambda text: text[:40],
 )
 def test_a_malformed_recipe_is_refused_in_one_line(tmp_path, text, message):
     path = tmp_path / "mine.yaml"
@@ -38,7 +46,7 @@ def test_a_malformed_recipe_is_refused_in_one_line(tmp_path, text, message):
 def test_a_file_that_is_no_recipe_by_its_size_is_refused(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("seed: 1\n" + "#" * 2**20, encoding="utf-8")
-    with pytest.raises(UsageError, match="a recipe has at most 1,048,576"):
+    with pytest.raises(UsageError, match="it has more than 1,048,576 bytes"):
         read_recipe(str(path))
 
 
@@ -84,3 +92,27 @@ def test_a_folder_is_no_recipe(tmp_path):
 def test_the_loader_itself_refuses_code():
     with pytest.raises(yaml.YAMLError):
         load_yaml("!!python/name:os.system")
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_key(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_bytes(b"\xef\xbb\xbfseed: 2\n")
+    assert read_recipe(str(path))[0] == {"seed": 2, "recipe": "mine"}
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "latin-1"])
+def test_a_recipe_of_another_encoding_is_refused_with_its_line(tmp_path, encoding):
+    path = tmp_path / "mine.yaml"
+    path.write_bytes("seed: 1 # é\n".encode(encoding))
+    with pytest.raises(UsageError, match=r"mine\.yaml is not readable as YAML: .* line 1|control character"):
+        read_recipe(str(path))
+
+
+@pytest.mark.parametrize(
+    ("make", "what"),
+    [(os.mkfifo, "FIFO"), (Path.mkdir, "folder"), (lambda path: path.symlink_to("/dev/zero"), "device")],
+)
+def test_a_recipe_is_a_regular_file(tmp_path, make, what):
+    make(tmp_path / "mine.yaml")
+    with pytest.raises(UsageError, match=rf"mine\.yaml is a {what} and cannot be read as a file"):
+        read_recipe(str(tmp_path / "mine.yaml"))

@@ -171,6 +171,19 @@ def test_a_block_and_a_position_for_each_layer():
         (("--seed", "1e3"), "seed is 1000.0; write 1000, without point or exponent"),
         (("--seed", "1_000"), "seed is '1_000'; give a whole number"),
         (("--seed", "7" * 5000), "seed is '777"),
+        (("--seed", ".nan"), "seed is nan; give a finite number"),
+        (("--optimizer.lr", ".inf"), "optimizer.lr is inf; give a finite number"),
+        (("--model.dropout", "1e999"), "model.dropout is inf; give a finite number"),
+        (("--seed", "99999999999999999999"), "seed is 99999999999999999999; give a number of 64 bits"),
+        (
+            ("--optimizer", "{type: AdamW, type: Muon}"),
+            "optimizer is '{type: AdamW, type: Muon}', which is not readabl",
+        ),
+        (("--optimizer", "&a {lr: 1}"), "optimizer is '&a {lr: 1}', which is not readable as YAML: there is an anchor"),
+        (("--seed", "!!int 3"), "seed is '!!int 3', which is not readable as YAML: there is a tag at line 1"),
+        (("--seed", "*a"), "seed is '*a', which is not readable as YAML: there is an alias at line 1"),
+        (("--model.backbone", "[" * 99), "model.backbone is '[[[[[["),
+        (("--trainer", "!x"), "trainer is '!x', which is not readable as YAML: there is a tag"),
         (("--data", "null"), "data is null; write keys below it, such as data.source, or leave it out"),
         (("--batch_size", "3"), "there is no key 'batch_size'; did you mean data.batch_size?"),
         (("--tokenizer", "Bytes", "--tokenizer.x", "3"), "tokenizer: Bytes has no argument 'x'; there are none"),
@@ -279,3 +292,8 @@ def test_every_key_is_explained():
     assert rows["model.backbone.block.mlp.ratio"] == ("2.0", "a number")
     assert rows["data.window"] == ("null", "a whole number or null")
     build(config)
+
+
+@pytest.mark.parametrize("word", ["*.txt", "!", "&b", "[", "a: b: c", "@x", "`x`", "%x"])
+def test_a_word_that_is_no_yaml_is_a_text_where_a_text_is_wanted(word):
+    assert completed("--tokenizer.alphabet", word, tokenizer="Characters")["tokenizer"]["alphabet"] == word

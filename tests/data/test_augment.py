@@ -67,6 +67,22 @@ def test_noise_has_the_ratio_asked_for(ratio):
     assert torch.equal(Noise()(silence).samples, silence.samples)
 
 
+def test_the_ratio_of_noise_is_drawn_between_both_ends():
+    ratios = []
+    for _ in range(101):
+        noise = Noise(10, 40)(TONE).samples - TONE.samples
+        ratios.append(float(10 * torch.log10(TONE.samples.square().sum() / noise.square().sum())))
+    assert 9.9 < min(ratios) < 15
+    assert 35 < max(ratios) < 40.1
+
+
+@pytest.mark.parametrize("rate", [4000, 16_000])
+def test_a_shift_is_in_milliseconds_at_any_rate(rate):
+    lengths = [len(Shift(10)(Waveform(torch.ones(1, rate), rate)).samples[0]) - rate for _ in range(101)]
+    assert rate / 200 < max(lengths) <= rate / 100
+    assert -rate / 100 <= min(lengths) < -rate / 200
+
+
 def test_shift_moves_the_clip_and_adds_nothing():
     ramp = Waveform(torch.arange(1.0, 401.0)[None] / 400, RATE)
     offsets = set()

@@ -33,6 +33,8 @@ def test_batches_hold_similar_lengths_in_no_order_of_length():
     assert padding([batch.tolist() for batch in torch.randperm(5003).split(13)]) > 0.4
     means = torch.tensor([sum(LENGTHS[i] for i in batch) / len(batch) for batch in batches])
     assert abs(torch.corrcoef(torch.stack([means, torch.arange(len(means)).float()]))[0, 1]) < 0.2
+    rises = (means[1:] > means[:-1]).float().mean()
+    assert 0.4 < float(rises) < 0.6  # neighbours too
 
 
 def test_an_example_has_other_batch_mates_in_other_epochs():
@@ -45,6 +47,12 @@ def test_an_example_has_other_batch_mates_in_other_epochs():
 def test_evaluation_is_sorted_by_length():
     lengths = [LENGTHS[i] for batch in LengthGroupedBatchSampler(LENGTHS, 13, shuffle=False).batches(0) for i in batch]
     assert lengths == sorted(lengths)
+
+
+@pytest.mark.parametrize(("seed", "first"), [(0, 0xE220A8397B1DCDAF), (1234567, 6457827717110365317)])
+def test_one_number_is_folded_as_by_splitmix64(seed, first):
+    """The upper half of the first number of that generator (Steele et al. 2014, as published by Vigna)."""
+    assert fold_seed(seed) == first >> 32
 
 
 def test_folded_seeds_differ_in_every_number():

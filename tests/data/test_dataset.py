@@ -77,6 +77,11 @@ def test_augmentation_depends_on_seed_epoch_and_example_alone():
     )
 
 
+def test_examples_of_one_batch_are_augmented_independently_of_each_other():
+    encoded = TokenizedDataset([Sample("abc")] * 11, Letters(), "training", augment=[Repeat(101)])
+    assert len(set(encoded[0, list(range(11))][0].valid.sum(dim=1).tolist())) > 5
+
+
 def test_augmentation_leaves_the_callers_random_numbers_alone():
     encoded = TokenizedDataset(SAMPLES, Letters(), "training", augment=[Repeat()])
     torch.manual_seed(5)
@@ -206,6 +211,24 @@ def test_every_epoch_cuts_elsewhere_until_all_tokens_were_predicted():
     assert len(set(starts)) == 101 - 13 * 7
     assert set().union(*starts) == set(range(101 - 7))
     assert read(windows, 5, 3)[0].content.tolist() == read(windows, 5, 3)[0].content.tolist()
+
+
+def first_starts(windows, epoch):
+    """Where the first window of each document begins in it."""
+    rows = [int(row[0]) for batch in read(windows, 13, epoch) for row in batch.content]
+    return [min(start % 1000 for start in rows if start // 1000 == i) for i in range(len({x // 1000 for x in rows}))]
+
+
+def test_every_document_has_a_shift_of_its_own_which_follows_from_the_seed():
+    documents = [document(101, 1000 * i) for i in range(11)]
+    shifts = {
+        seed: [
+            first_starts(TextWindows(documents, 7, "training", shuffle=True, seed=seed), epoch) for epoch in range(5)
+        ]
+        for seed in (0, 1)
+    }
+    assert all(len(set(each)) > 3 for each in [*shifts[0], *shifts[1]])
+    assert not any(one == other for one, other in zip(shifts[0], shifts[1]))
 
 
 def test_positions_of_a_window_start_again_and_padding_is_zero():

@@ -79,3 +79,14 @@ def test_what_no_source_reads_is_refused_with_what_one_does(tmp_path):
 def test_the_table_imports_no_torch():
     code = "import seqkit.data.formats, sys; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_folder_of_more_files_than_can_be_searched_or_listed_is_refused(tmp_path, monkeypatch):
+    make(tmp_path, "a.txt", "b/c.txt", "d.txt")
+    assert len(source_for(tmp_path)[1]["path"]) == 3
+    monkeypatch.setattr("seqkit.data.formats.MAX_LISTED", 2)
+    with pytest.raises(UsageError, match="holds 3 texts, and 2 are the most; join some"):
+        source_for(tmp_path)
+    monkeypatch.setattr("seqkit.data.formats.MAX_FILES", 2)
+    with pytest.raises(UsageError, match="holds more than 2 files; give the folder of the data alone"):
+        source_for(tmp_path)

@@ -1,4 +1,8 @@
+import os
 import struct
+import subprocess
+import sys
+import zlib
 
 import numpy as np
 import pytest
@@ -6,6 +10,7 @@ import soundfile
 import torch
 from PIL import Image
 
+from seqkit.data.formats import IMAGE
 from seqkit.data.io import read_audio, read_image, read_text
 from seqkit.errors import DataError
 
@@ -60,6 +65,15 @@ def test_pixels_keep_their_places_and_values(tmp_path):
         assert image[c, h, w] == pixels[h, w, c] / np.float32(255)
 
 
+def test_a_cameras_rotation_tag_is_applied(tmp_path):
+    pixels = RNG.integers(0, 256, (5, 7, 3), dtype=np.uint8)
+    image, orientation = Image.fromarray(pixels), 0x0112
+    image.getexif()[orientation] = 6  # to be turned by a quarter, clockwise
+    image.save(tmp_path / "a.png", exif=image.getexif())
+    turned = np.rot90(pixels, k=-1).astype(np.float32) / 255
+    torch.testing.assert_close(read_image(tmp_path / "a.png"), torch.from_numpy(turned).permute(2, 0, 1))
+
+
 def test_sixteen_bits_are_scaled_not_clipped(tmp_path):
     pixels = np.array([[0, 13107], [32768, 65535]], dtype=np.uint16)
     Image.fromarray(pixels).save(tmp_path / "deep.png")
@@ -87,6 +101,81 @@ def test_truncated_and_false_images_are_named(tmp_path, suffix):
     cut.write_text("no picture")
     with pytest.raises(DataError, match=rf"cut\.{suffix} cannot be read as an image"):
         read_image(cut)
+
+
+def _png(width, height, data=b""):
+    """A PNG of one bit a pixel that declares that size, and holds `data` in their place."""
+    header = struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)
+    chunks = [(b"IHDR", header), (b"IDAT", data), (b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body)) for kind, body in chunks
+    )
+
+
+@pytest.mark.parametrize("size", [(50_001, 1000), (10_000, 5001), (13_000, 13_000), (30_000, 30_000), (2**31 - 1, 2)])
+def test_a_picture_of_more_than_fifty_megapixels_is_refused_before_it_is_unpacked(tmp_path, monkeypatch, size):
+    monkeypatch.setattr("PIL.ImageFile.ImageFile.load", lambda _: pytest.fail("the pixels were unpacked"))
+    path = tmp_path / "bomb.png"
+    path.write_bytes(_png(*size))
+    with pytest.raises(DataError, match=r"bomb\.png has .* megapixels, and 50 are read at most") as caught:
+        read_image(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_picture_bomb_takes_no_memory(tmp_path):
+    """100 megapixels in 20 kB, by the peak of a process of its own; unpacked they are 100 MB and more."""
+    path = tmp_path / "bomb.png"
+    path.write_bytes(_png(10_000, 10_000, zlib.compress(bytes(1251 * 10_000), 9)))
+    assert path.stat().st_size < 20_000
+    code = f"""
+import resource
+from seqkit.data.io import read_image
+from seqkit.errors import DataError
+import PIL.Image, PIL.PngImagePlugin
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    read_image({str(path)!r})
+except DataError as error:
+    assert "100 megapixels" in str(error), error
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 20_000, "kilobytes more than before"
+    assert done.stderr == ""
+
+
+def test_a_picture_of_as_many_pixels_as_allowed_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr("seqkit.data.io.MAX_PIXELS", 35)
+    Image.fromarray(RNG.integers(0, 256, (5, 7), dtype=np.uint8)).save(tmp_path / "a.png")
+    assert read_image(tmp_path / "a.png").shape == (3, 5, 7)
+    Image.fromarray(RNG.integers(0, 256, (6, 6), dtype=np.uint8)).save(tmp_path / "b.png")
+    with pytest.raises(DataError, match=r"b\.png has 6 x 6"):
+        read_image(tmp_path / "b.png")
+
+
+@pytest.mark.parametrize("content", [b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", b"8BPS\0\1" + bytes(40)])
+def test_a_format_that_is_none_of_ours_is_not_tried_whatever_its_name(tmp_path, monkeypatch, content):
+    """PIL gives PostScript to another program."""
+    from PIL import EpsImagePlugin
+
+    monkeypatch.setattr(EpsImagePlugin.EpsImageFile, "_open", lambda _: pytest.fail("PostScript was opened"))
+    (tmp_path / "a.png").write_bytes(content)
+    with pytest.raises(DataError, match=r"a\.png cannot be read as an image"):
+        read_image(tmp_path / "a.png")
+
+
+@pytest.mark.parametrize("suffix", [suffix for suffix in IMAGE.suffixes if suffix != ".pgm"])
+def test_every_suffix_of_an_image_is_of_a_format_that_is_tried(tmp_path, suffix):
+    Image.fromarray(RNG.integers(0, 256, (5, 7, 3), dtype=np.uint8)).save(tmp_path / f"a{suffix}")
+    assert read_image(tmp_path / f"a{suffix}").shape == (3, 5, 7)
+
+
+@pytest.mark.parametrize("read", [read_text, read_image, read_audio])
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+def test_a_fifo_and_a_device_are_refused_and_not_waited_for(tmp_path, read, make):
+    make(tmp_path / "a.png")
+    with pytest.raises(DataError, match=r"a\.png is a (FIFO|device) and cannot be read as a file"):
+        read(tmp_path / "a.png")
 
 
 # ── audio ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -122,6 +211,16 @@ def test_a_recording_whose_length_was_never_filled_in_is_read(tmp_path):
     data[4:8] = struct.pack("<I", 0xFFFFFFFF)
     (tmp_path / "b.wav").write_bytes(data)
     assert read_audio(tmp_path / "b.wav").samples.shape == (1, 101)
+
+
+def test_a_recording_of_more_samples_than_memory_holds_is_refused_before_it_is_unpacked(tmp_path, monkeypatch):
+    soundfile.write(tmp_path / "a.flac", np.zeros((50, 2)), 8000)
+    monkeypatch.setattr("seqkit.data.io.MAX_AUDIO_VALUES", 100)
+    assert read_audio(tmp_path / "a.flac").samples.shape == (2, 50)
+    monkeypatch.setattr("seqkit.data.io.MAX_AUDIO_VALUES", 99)
+    monkeypatch.setattr(soundfile.SoundFile, "read", lambda *_, **__: pytest.fail("it was unpacked"))
+    with pytest.raises(DataError, match=r"a\.flac declares 50 samples of 2 channels, and 99 numbers are read at most"):
+        read_audio(tmp_path / "a.flac")
 
 
 def test_no_samples_and_no_audio_are_named(tmp_path):

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
+from torch.utils.data import DataLoader
 
 from seqkit.data import DataModule, DataSource, Sample, Splits
 from seqkit.data.batching import BatchLoader
@@ -165,7 +166,7 @@ def test_a_limit_holds_for_every_split():
     data = set_up(Given(LABELLED, LABELLED), batch_size=5, limit=7)
     loaders = (data.train_dataloader(), data.val_dataloader(), data.test_dataloader())
     assert [sum(len(b) for b, _ in loader) for loader in loaders] == [7, 7, 7]
-    assert len({s.label for s in data.splits().test}) > 1  # not the first seven of a sorted list
+    assert [s.raw for s in data.splits().test] != [s.raw for s in LABELLED[:7]]  # as it would be of a sorted list
     text = set_up(Given(TEXT, TEXT), Bytes(), window=5, limit=7)
     loaders = (text.train_dataloader(), text.val_dataloader(), text.test_dataloader())
     assert [sum(len(b) for b, _ in loader) for loader in loaders] == [7, 7, 7]
@@ -347,8 +348,10 @@ def test_a_lightning_trainer_sets_the_data_module_up(valid_fraction, num_valid):
 
 def test_the_loader_is_what_lightning_expects(loader):
     batches = loader()
+    assert isinstance(batches, DataLoader)
     assert isinstance(batches, BatchLoader)
-    assert batches.sampler is batches
+    batches.sampler.set_epoch(3)
+    assert batches.epoch == 3
 
 
 # ── shares and fingerprints ──────────────────────────────────────────────────────────────────────────────────────────
@@ -361,6 +364,8 @@ def test_a_smaller_share_of_the_training_data_is_part_of_a_larger_one_and_the_ot
         shares[share] = {str(sample.raw) for sample in splits.train}
         sizes.append((len(splits.valid), len(splits.test)))
     assert shares[0.1] < shares[0.5] < shares[1.0]
+    whole = [str(sample.raw) for sample in splits.train]
+    assert shares[0.5] != set(whole[: len(shares[0.5])])  # as it would be of a sorted list
     assert len(set(sizes)) == 1
 
 
@@ -391,3 +396,25 @@ def test_splits_have_the_same_sha256_where_tokens_and_labels_are_the_same():
     changed = digests(other_label, LABELLED[:36])
     assert changed["training"] != ours["training"]
     assert changed["test"] != ours["test"]
+
+
+# ── the seed ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("what", ["order", "windows", "augmentation"])
+def test_the_seed_reaches(what):
+    """Single examples a batch, so that without their order windows and augmentation alone are compared."""
+
+    def epoch(seed):
+        if what == "windows":
+            data = set_up(Given(TEXT, TEXT), Bytes(), window=11, batch_size=1, seed=seed)
+        else:
+            augment = [Add()] if what == "augmentation" else None
+            data = set_up(Given(LABELLED, LABELLED), augment=augment, batch_size=1, seed=seed)
+        found = rows(data.train_dataloader())
+        return found if what == "order" else sorted(found, key=str)
+
+    assert epoch(3) == epoch(3)
+    assert epoch(3) != epoch(4)
+    if what == "order":
+        assert sorted(epoch(3)) == sorted(epoch(4))

@@ -39,6 +39,8 @@ def test_a_split_is_mixed_and_depends_on_the_seed_alone():
     assert min(len({thousand[i] for i in indices[:30]}) for indices in stratified(thousand, 0.2, seed=0)) >= 8
     assert stratified(LABELS, 0.2, seed=3)[0] == rest
     assert stratified(LABELS, 0.2, seed=5)[0] != rest
+    assert set(stratified(LABELS, 0.2, seed=5)[0]) != set(rest)  # other samples, not another order alone
+    assert set(range(31)) & set(stratified(LABELS, 0.2, seed=5)[1]) != set(range(6))
 
 
 def test_the_published_order_does_not_drift():

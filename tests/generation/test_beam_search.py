@@ -9,8 +9,10 @@ from torch.testing import assert_close
 
 from seqkit.generation import BeamSearch, Sampling, beam_search, generate
 from seqkit.generation.decode import select_examples
-from seqkit.interfaces import Adjacency, TokenBatch
+from seqkit.interfaces import Adjacency, Backbone, TokenBatch, TokenSpec
+from seqkit.model import Model
 from seqkit.nn.attention.kv_cache import LayerCache
+from seqkit.objectives import NextToken
 
 STOP = [2, 9]
 SEARCHES = [(BeamSearch(1), ()), (BeamSearch(3), STOP), (BeamSearch(5, length_penalty=-0.7), STOP[:1])]
@@ -63,10 +65,11 @@ def test_a_cache_that_is_not_reordered_gives_other_hypotheses(monkeypatch):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_one_beam_is_greedy(name):
-    m = undecided_model(name)
-    greedy = columns(m, RAGGED, 9, sampling=Sampling(temperature=0), source=sources(name))
-    best = generate(m, RAGGED, 9, strategy=BeamSearch(1), source=sources(name))
+@pytest.mark.parametrize("context_length", [None, 4])
+def test_one_beam_is_greedy(name, context_length):
+    m, settings = undecided_model(name), {"source": sources(name), "context_length": context_length}
+    greedy = columns(m, RAGGED, 9, sampling=Sampling(temperature=0), **settings)
+    best = generate(m, RAGGED, 9, strategy=BeamSearch(1), **settings)
     assert torch.stack(best).equal(greedy)
 
 
@@ -91,6 +94,86 @@ def test_beams_as_wide_as_the_vocabulary_find_the_best_of_all_sequences_of_two_t
         assert [h.ids.tolist() for h in mine] == [ids for _, ids in sequences[:VOCAB]]
         assert_close([h.score for h in mine], [score for score, _ in sequences[:VOCAB]], atol=1e-4, rtol=0)
         assert [h.stopped for h in mine] == [len(h.ids) < 2 for h in mine]
+
+
+class LastToken(Backbone):
+    """Hidden states are the embeddings, so that the next token depends on the last one alone."""
+
+    causal = True
+
+    def __init__(self, dim):
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, embedded, cache=None):
+        return embedded.hidden
+
+
+def bigram_model(table):
+    """A model whose logits after an id are that row of the table [v v]."""
+    m = Model(TokenSpec(vocab_size=len(table), num_axes=0), LastToken(len(table)), NextToken(bias=False))
+    m.embedder.content.weight.data = torch.eye(len(table))
+    m.head.linear.weight.data = table.T.contiguous()
+    return m.eval()
+
+
+def tables(num_stop, num_words, count):
+    """Random tables [v v] over ids that stop, from 0 on, and words, which are rarer at first and often common later."""
+    g = torch.Generator().manual_seed(0)
+    for _ in range(count):
+        table = 2 * torch.randn(num_stop + num_words, num_stop + num_words, generator=g)
+        table[:num_stop, num_stop:] -= 4.0 * torch.rand((), generator=g)
+        table[num_stop:, num_stop:] += 6.0 * torch.rand((), generator=g) - 2.0
+        yield table
+
+
+def each_id(table):
+    """A prompt of each id."""
+    return [torch.tensor([i]) for i in range(len(table))]
+
+
+def every_sequence(table, prompt, stop, steps, penalty):
+    """Ids of all sequences that end at a stop id or after so many steps, with their best score."""
+    log_probabilities = table.double().log_softmax(-1).tolist()
+    ongoing, scores = [(0.0, (prompt,))], {}
+    for length in range(1, steps + 1):
+        longer = [
+            (total + p, (*ids, new)) for total, ids in ongoing for new, p in enumerate(log_probabilities[ids[-1]])
+        ]
+        for total, ids in longer:
+            if ids[-1] in stop or length == steps:
+                own = ids[1:-1] if ids[-1] in stop else ids[1:]
+                scores[own] = max(total / length**penalty, scores.get(own, -float("inf")))
+        ongoing = [(total, ids) for total, ids in longer if ids[-1] not in stop]
+    return scores
+
+
+@pytest.mark.parametrize("penalty", [-0.5, 0.0, 0.3, 0.7, 1.0, 1.7])
+@pytest.mark.parametrize(("num_stop", "num_words", "num_beams", "steps"), [(4, 1, 2, 7), (6, 2, 5, 3), (11, 2, 5, 3)])
+def test_the_best_hypothesis_is_the_best_of_all_sequences(penalty, num_stop, num_words, num_beams, steps):
+    """There are fewer ongoing prefixes than beams until the last step, so none is lost but by ending too early."""
+    assert num_words ** (steps - 1) < num_beams
+    stop, beams = list(range(num_stop)), BeamSearch(num_beams, length_penalty=penalty)
+    for table in tables(num_stop, num_words, 29):
+        hypotheses = beam_search(bigram_model(table), each_id(table)[:num_stop], steps, beams=beams, stop=stop)
+        for prompt, (best, *_) in enumerate(hypotheses):
+            scores = every_sequence(table, prompt, stop, steps, penalty)
+            assert best.score == pytest.approx(max(scores.values()), abs=1e-4)
+            assert best.score == pytest.approx(scores[tuple(best.ids.tolist())], abs=1e-4)
+
+
+@pytest.mark.parametrize("penalty", [-1.0, -0.4, 0.0, 0.3, 0.7, 1.0, 1.7])
+@pytest.mark.parametrize(("num_stop", "num_beams"), [(1, 2), (1, 5), (4, 3)])
+def test_a_search_that_ends_early_finds_what_one_without_end_finds(penalty, num_stop, num_beams, monkeypatch):
+    beams, stop, searched = BeamSearch(num_beams, length_penalty=penalty), list(range(num_stop)), []
+    for bound in (BeamSearch.best_possible, lambda *_: float("inf")):
+        monkeypatch.setattr(BeamSearch, "best_possible", bound)
+        searched.append([
+            beam_search(bigram_model(table), each_id(table), 9, beams=beams, stop=stop)
+            for table in tables(num_stop, 4, 13)
+        ])  # fmt: skip
+    for early, late in zip(*searched):
+        same(early, late)
 
 
 def hugging_face(model, source=None):

@@ -74,6 +74,20 @@ def test_top_p_keeps_the_fewest_that_sum_to_p():
         assert probability[row].min() > probability[~row].max()
 
 
+def test_top_k_keeps_those_as_likely_as_the_last_of_them_too():
+    kept = Sampling(top_k=2).warp_logits(torch.tensor([[1.0, 3.0, 0.0, 1.0, 1.0]])) > -torch.inf
+    assert kept.tolist() == [[True, True, False, True, True]]
+
+
+@pytest.mark.parametrize(("p", "fewest"), [(0.25, 1), (0.26, 2), (0.5, 2), (0.75, 3), (0.76, 4)])
+def test_top_p_keeps_the_fewest_of_equally_likely_tokens_too(p, fewest):
+    """Sums of a quarter are exact: p itself is reached, and of a tie no more than needed are kept."""
+    logits = torch.tensor([[1.5, 1.5, -torch.inf, 1.5, 1.5]])
+    kept = Sampling(top_p=p).warp_logits(logits) > -torch.inf
+    assert int(kept.sum()) == fewest
+    assert not kept[0, 2]
+
+
 @pytest.mark.parametrize(
     "sampling", [Sampling(), Sampling(temperature=1.5, top_k=6), Sampling(top_p=0.9, seed=17), Sampling(min_p=0.2)]
 )
@@ -98,9 +112,29 @@ def test_tokens_are_drawn_as_often_as_the_warped_distribution_says(sampling):
     ).sum() > freedom + 500
 
 
+class Given:
+    """In the place of random numbers, one that is given."""
+
+    def __init__(self, number):
+        self.number = number
+
+    def next(self, device):
+        return torch.tensor([self.number], dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("number", "chosen"), [(0.0, 1), (0.24, 1), (0.25, 2), (0.49, 2), (0.5, 4), (0.75, 5), (1 - 1e-15, 5)]
+)
+def test_an_id_has_the_draws_from_the_sum_before_it_up_to_its_own(number, chosen):
+    """So one of probability 0 has none, were the draw 0 or on the border of two."""
+    logits = torch.zeros(1, 7).index_fill(1, torch.tensor([0, 3, 6]), -torch.inf)
+    assert Sampling().choose(logits, None, Given(number)).tolist() == [chosen]
+
+
 def test_neighbouring_sequences_are_drawn_independently_of_each_other():
     rng = PerSequenceRNG(0, 3001)
     first = rng.next(torch.device("cpu"))
+    assert (first.float() != first).float().mean() > 0.9  # with the digits of float64
     assert abs(float(first.mean()) - 0.5) < 5 / math.sqrt(12 * 3001)
     assert abs(float(torch.corrcoef(torch.stack([first[:-1], first[1:]]))[0, 1])) < 5 / math.sqrt(3000)
     second = rng.next(torch.device("cpu"))

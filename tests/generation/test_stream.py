@@ -35,6 +35,15 @@ def test_a_cache_changes_no_id(name, context_length):
         assert len(got.unique()) > 1
 
 
+def test_long_texts_are_kept_whole():
+    """Room for new ids is made for 64 at first, and then for twice as many each time."""
+    m = generating_model("GRU")
+    got = columns(m, RAGGED, 150, sampling=GREEDY, use_cache=True)
+    assert got.equal(columns(m, RAGGED, 150, sampling=GREEDY, use_cache=False))
+    for strategy in (GREEDY, BeamSearch(1)):
+        assert torch.stack(generate(m, RAGGED, 150, strategy=strategy)).equal(got)
+
+
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_every_mechanism_with_a_cache_gives_the_same_ids_without_it(name):
     m = generating_model(name)
@@ -103,6 +112,20 @@ def test_a_seed_repeats_and_another_differs_whatever_the_global_generator_does()
     torch.manual_seed(99)
     assert first.equal(columns(m, RAGGED, 11, sampling=Sampling(seed=3)))
     assert not first.equal(columns(m, RAGGED, 11, sampling=Sampling(seed=4)))
+
+
+@pytest.mark.parametrize("name", ["Transformer", "GRU, Bahdanau"])
+@pytest.mark.parametrize("use_cache", [True, False])
+def test_a_prohibitive_repetition_penalty_gives_no_id_twice(name, use_cache):
+    """Neither one of the prompt, at any place of it, nor one that was generated."""
+    m = generating_model(name)
+    m.head.linear.bias.data -= 100.0  # below zero a logit is multiplied
+    sampling = Sampling(temperature=0, repetition_penalty=1e6)
+    num_unseen = min(VOCAB - len(prompt.unique()) for prompt in RAGGED)
+    got = columns(m, RAGGED, num_unseen, sampling=sampling, source=sources(name), use_cache=use_cache)
+    for prompt, row in zip(RAGGED, got):
+        assert len(row.unique()) == num_unseen
+        assert not torch.isin(row, prompt).any()
 
 
 def test_only_the_k_likeliest_are_drawn_and_all_of_them():

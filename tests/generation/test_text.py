@@ -109,6 +109,16 @@ def test_beam_search_gives_the_best_text_and_stops_at_a_token():
         generate_texts(trained, ["ab"], 9, strategy=BeamSearch(3), stop=["abc"])
 
 
+@pytest.mark.parametrize("strategy", [GREEDY, BeamSearch(3)])
+def test_texts_that_outgrow_the_window_of_training_start_afresh_from_half_of_it(strategy):
+    trained = trained_model(generating_model(), Characters(LETTERS), NextToken(), 4)
+    prompt = trained.tokenizer.encode("abc").content
+    (ids,) = generate(trained.model, [prompt], 13, strategy=strategy, context_length=4)
+    (unlimited,) = generate(trained.model, [prompt], 13, strategy=strategy)
+    assert generate_texts(trained, ["abc"], 13, strategy=strategy) == [trained.tokenizer.decode(ids)]
+    assert not ids.equal(unlimited)
+
+
 @pytest.mark.parametrize("strategy", [GREEDY, Sampling(seed=2), BeamSearch(3)])
 def test_a_target_is_generated_from_the_source_up_to_the_end_id(strategy):
     trained = speller()

@@ -63,6 +63,15 @@ def test_laws_are_checked_with_the_positions_that_a_model_adds(build, modality):
 
 
 @CAUSAL
+def test_dropout_of_a_backbone_acts_while_training_only(build, causal):
+    spec, examples = synthetic()["text"]
+    model, batch = EmbeddedBackbone(spec, build(DIM, causal=causal, dropout=0.5)).train(), TokenBatch.collate(examples)
+    assert not torch.equal(model(batch), model(batch))
+    model.eval()
+    torch.testing.assert_close(model(batch), model(batch))
+
+
+@CAUSAL
 def test_which_laws_apply_to_a_transformer(causal):
     applied = {}
     for name, (spec, examples) in synthetic().items():

@@ -197,7 +197,7 @@ def test_checkpointed_blocks_give_the_same_gradients_from_fewer_tensors(kind, ml
     apply_activation_checkpointing(checkpointed, check_fn=lambda module: isinstance(module, BaseBlock))
     right, gradients, saved = trained(plain)
     got, same, fewer = trained(checkpointed)
-    assert torch.equal(got, right)
+    assert_close(got, right)
     assert_close(same, gradients)
     assert fewer < saved / 5
     assert list(checkpointed.state_dict()) == list(plain.state_dict())

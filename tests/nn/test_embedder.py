@@ -68,6 +68,8 @@ def test_a_tokenizers_own_embedder_takes_the_place_of_both():
 def test_looked_up_content_starts_as_large_as_positions(position, std):
     embedder = Embedder(TokenSpec(vocab_size=503), 64, position=position)
     assert float(embedder.content.weight.detach().std()) == pytest.approx(std, rel=0.05)
+    masked = Embedder(TokenSpec(vocab_size=2), 1000, position=position, uses_mask_token=True).mask_token
+    assert float(masked.detach().std()) == pytest.approx(std, rel=0.1)
 
 
 def test_a_masked_token_keeps_its_position_and_nothing_of_its_content():

@@ -64,3 +64,11 @@ def test_a_wide_table_is_not_rescaled():
     nn.init.normal_(table.weight, std=0.02)
     hidden = torch.randn(1, 2, 4001)
     assert_close(TiedHead(table)(hidden, torch.ones(1, 2, dtype=torch.bool)), hidden @ table.weight.T)
+
+
+@pytest.mark.parametrize("head", [TokenHead, SequenceHead])
+def test_the_first_logits_of_a_head_are_near_zero(head):
+    """So training starts near the loss of guessing (Radford et al. 2019, section 2.3, with the same 0.02)."""
+    linear = head(101, 53).linear
+    assert float(linear.weight.detach().std()) == pytest.approx(0.02, rel=0.05)
+    assert not linear.bias.any()

@@ -85,6 +85,25 @@ def test_gates_are_mixtrals_softmax_over_the_chosen(x):
     assert_close(gates, scores.softmax(dim=-1))
 
 
+@pytest.mark.parametrize("top_k", [1, 2, 4])
+@pytest.mark.parametrize("normalize_gates", [True, False])
+def test_gradients_are_those_of_the_formula(x, top_k, normalize_gates):
+    """Through the gates as well as through the experts."""
+    mixture, tokens = shaken(5, top_k, normalize_gates=normalize_gates), x.flatten(0, 1)
+    probabilities = (tokens @ mixture.router.weight.T).softmax(dim=-1)
+    chosen = probabilities.topk(top_k, dim=-1).indices
+    gates = probabilities * torch.zeros(10, 5).scatter(1, chosen, 1.0)
+    if top_k > 1 and normalize_gates:
+        gates = gates / gates.sum(dim=-1, keepdim=True)
+    written_out = sum(gates[:, [i]] * expert(tokens) for i, expert in enumerate(mixture.experts))
+    direction, parameters = torch.randn(10, 7), list(mixture.parameters())
+    right, got = (
+        torch.autograd.grad((y * direction).sum(), parameters) for y in (written_out, mixture(x).flatten(0, 1))
+    )
+    assert_close(got, right)
+    assert float(right[0].abs().max()) > 1e-3
+
+
 @pytest.mark.parametrize("top_k", [1, 2])
 def test_the_router_gets_a_gradient_without_the_aux_loss(x, top_k):
     mixture = shaken(3, top_k)

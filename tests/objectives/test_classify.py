@@ -51,6 +51,11 @@ def test_the_loss_is_the_sum_over_known_labels_and_smoothed_in_training_alone(ba
     assert loss.preds.tolist() == [int(logits[i, t].argmax()) for i, t in ((0, 0), (0, 2), (1, 0), (1, 1))]
 
 
+@pytest.mark.parametrize("pool", ["mean", "sum", "max", "last", "first"])
+def test_a_sequence_is_pooled_as_asked(batch, pool):
+    assert Model(SPEC, LSTM(12), fitted(pool=pool)).head.pool == pool
+
+
 def test_labels_that_are_all_unknown_have_no_loss(batch):
     loss = fitted().loss(torch.randn(2, 3), torch.full((2,), IGNORE))
     assert (float(loss.loss), int(loss.count)) == (0.0, 0)

@@ -34,6 +34,11 @@ def fitted(**settings):
     return objective
 
 
+@pytest.mark.parametrize("pool", ["mean", "sum", "max", "last", "first"])
+def test_a_sequence_is_pooled_as_asked(pool):
+    assert Model(TokenSpec(num_features=5), LSTM(12), fitted(pool=pool)).head.pool == pool
+
+
 @pytest.mark.parametrize("loss", ["squared", "huber"])
 def test_in_training_the_loss_is_the_same_and_nothing_is_selected(loss):
     objective, target = fitted(loss=loss), torch.tensor([[math.nan, 1.0], [2.0, math.nan]])
@@ -136,7 +141,7 @@ def test_numbers_per_token_of_texts_of_differing_length_are_learned():
     settings = {"max_steps": 1, "accelerator": "cpu", "enable_progress_bar": False}
     trainer = make_trainer(settings, logger=False)
     with silence_lightning():
-        assert train(trainer, module, data.train_dataloader(), None)
+        train(trainer, module, data.train_dataloader(), None)
     assert all(bool(p.isfinite().all()) for p in model.parameters())
     assert any(not torch.equal(p, q) for p, q in zip(model.parameters(), before))
 

@@ -140,6 +140,12 @@ def test_the_baseline_predicts_the_token_frequencies():
 # ── its state ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.parametrize("longest", [0, -1, 10**30])
+def test_a_length_that_no_label_has_is_refused(longest):
+    with pytest.raises(ValueError, match="a label has 1 to 1,000,000 tokens"):
+        Seq2Seq(Words()).load_state(fitted().state() | {"longest": longest})
+
+
 def test_the_fitted_state_is_saved_as_json():
     other = Seq2Seq(Words())
     assert other.state() == {}

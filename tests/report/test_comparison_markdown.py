@@ -50,3 +50,13 @@ def test_names_are_text():
     outside = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
     assert not re.search(r"(?<!\\)<script", outside)
     assert all(len(re.findall(r"(?<!\\)\|", line)) == 10 for line in outside.splitlines() if line.startswith("| 1 |"))
+
+
+def test_names_and_the_command_hold_no_control_characters():
+    results = comparison(2)
+    results["candidates"][0]["name"] = "a\x1b[31m\u202eb"
+    results["command"] += "\n```\n<script>"
+    text = comparison_markdown(results)
+    assert not re.search("[\x1b\u202e]", text)
+    assert r"a\x1b\[31m\u202eb" in text
+    assert text.count("\n```") == 2, "the command cannot end its own block"

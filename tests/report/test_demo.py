@@ -1,11 +1,13 @@
 """`make demo`: every recipe is tried, and one that fails does not hide the others."""
 
 import json
+import signal
 import warnings
 
 import pytest
 import yaml
 
+from seqkit.errors import Interrupted
 from seqkit.report import demo
 
 
@@ -45,10 +47,16 @@ def test_a_failing_recipe_hides_no_other_but_the_code_is_1(recipe, tmp_path, cap
 
 def test_a_recipe_that_is_stopped_ends_the_demo(recipe, tmp_path, capsys, monkeypatch):
     good, other = recipe("regress"), recipe("classify")
-    monkeypatch.setattr(demo, "run", lambda config, folder, run=demo.run: run(config, folder) | {"finished": False})
+    began = []
+
+    def stop(config, folder):
+        began.append(folder)
+        raise Interrupted("SIGINT: stopped after step 2 of 3", signal.SIGINT)
+
+    monkeypatch.setattr(demo, "run", stop)
     assert main(good, other, "--out", str(tmp_path / "out")) == 1
-    assert "stopped before its end" in capsys.readouterr().out
-    assert len(list((tmp_path / "out").rglob("summary.json"))) == 1
+    assert "SIGINT: stopped after step 2 of 3" in capsys.readouterr().out
+    assert len(began) == 1
 
 
 def test_when_all_went_well_the_code_is_0(recipe, tmp_path):

@@ -104,3 +104,15 @@ def test_drawing_leaves_matplotlibs_settings_alone(loss_curves, tmp_path):
     svg(loss_curves)
     assert png(loss_curves, tmp_path / "deep" / "x.png").read_bytes().startswith(b"\x89PNG")
     assert dict(matplotlib.rcParams) == before
+
+
+@pytest.mark.parametrize("name", ["\x1b[31m", "a\x00b", "a\u202eb"])
+def test_a_name_in_a_figure_is_escaped(name):
+    for figure in (curves([Series([1, 2], [1, 2], name)], unit=name), confusion(np.eye(2, dtype=int), [name, "b"])):
+        written = svg(figure)
+        assert name not in written
+        assert name.encode("unicode_escape").decode() in written
+
+
+def test_a_class_name_that_is_no_utf_8_is_drawn_escaped():
+    assert r"a\udc80" in texts(confusion(np.eye(2, dtype=int), ["a\udc80", "b"]))

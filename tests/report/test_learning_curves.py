@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from seqkit.errors import DataError
 from seqkit.report import learning_curves
 from seqkit.report.learning_curves import loss_curve, metric_curve
 
@@ -56,3 +57,19 @@ def test_without_metrics_csv_there_is_no_curve(tmp_path):
 
 def test_a_curve_is_an_svg_element(folder):
     assert re.match("<svg", loss_curve(folder, SUMMARY))
+
+
+def test_a_last_line_that_was_cut_short_is_left_out_and_another_is_refused(folder, drawn):
+    (folder / "metrics.csv").write_text(f"{CSV}3,1.2e-", encoding="utf-8")
+    assert loss_curve(folder, SUMMARY) == "<svg>"
+    assert list(drawn[0][0][0].x) == [1.0, 2.0]
+    (folder / "metrics.csv").write_text(f"{CSV}3,<b>,,\n4,1.0,,\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"metrics\.csv is damaged in line 5"):
+        loss_curve(folder, SUMMARY)
+
+
+@pytest.mark.parametrize("content", [b"step,train/loss\n1," + b"1" * 200_000 + b"\n", b"step\n\xff\n"])
+def test_a_table_that_is_no_text_is_refused(folder, content):
+    (folder / "metrics.csv").write_bytes(content)
+    with pytest.raises(DataError, match=r"metrics\.csv is damaged in line 2"):
+        loss_curve(folder, SUMMARY)

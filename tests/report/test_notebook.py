@@ -11,7 +11,7 @@ from seqkit.runs.trained_model import load
 SUMMARY = {
     "recipe": "image/<b>mine</b>", "backbone": "Transformer", "objective": "Classify",
     "metrics": {"loss": 0.5, "accuracy": 0.75}, "baseline": {"loss": 2.25, "accuracy": 0.125},
-    "num_parameters": 1_234_567, "wall_seconds": 101.6, "finished": True,
+    "num_parameters": 1_234_567, "wall_seconds": 101.6, "state": "finished",
 }  # fmt: skip
 
 
@@ -64,7 +64,7 @@ def test_names_are_text_in_the_fragment(folder):
 
 def test_a_stopped_run_says_so(folder):
     assert "stopped before" not in run_html(folder, SUMMARY)
-    assert "stopped before its end" in run_html(folder, SUMMARY | {"finished": False})
+    assert "trained, not tested" in run_html(folder, SUMMARY | {"state": "trained"})
 
 
 def test_a_trained_model_shows_itself_in_a_notebook(trained, reported):

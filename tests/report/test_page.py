@@ -1,6 +1,7 @@
 """The report of a run: one file, nothing from outside, everything in it."""
 
 import csv
+import hashlib
 import json
 import re
 import shutil
@@ -28,6 +29,15 @@ KINDS = {
 def copy(trained, tmp_path):
     """A run's folder that a test may change."""
     return lambda kind: shutil.copytree(trained(kind), tmp_path / "run")
+
+
+def change(folder, name, text):
+    """Another content of a run's config.yaml or state.json, and the SHA-256 of it in the summary."""
+    (path,) = folder.glob(f"{name}.*")
+    path.write_text(text, encoding="utf-8")
+    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    summary[f"{name}_sha256"] = hashlib.sha256(text.encode()).hexdigest()
+    (folder / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -80,7 +90,7 @@ def test_a_report_says_that_a_limit_cut_the_test_split(trained, reported):
 def test_without_its_data_a_report_says_so_and_shows_the_rest(copy):
     folder = copy("next token")
     config = (folder / "config.yaml").read_text(encoding="utf-8")
-    (folder / "config.yaml").write_text(re.sub(r"path: .*text\.txt", "path: gone.txt", config), encoding="utf-8")
+    change(folder, "config", re.sub(r"path: .*text\.txt", "path: gone.txt", config))
     page = Page(write_report(folder).read_text(encoding="utf-8"))
     assert "No samples of the data: " in page.text
     assert "gone.txt" in page.text
@@ -98,7 +108,7 @@ def test_names_from_data_are_text_in_the_page(copy):
     folder = copy("classify")
     state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
     state["objective"]["names"][3] = "<img src=x>"
-    (folder / "state.json").write_text(json.dumps(state), encoding="utf-8")
+    change(folder, "state", json.dumps(state))
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     (folder / "summary.json").write_text(json.dumps(summary | {"recipe": "<b>bold</b>"}), encoding="utf-8")
     page = Page(write_report(folder).read_text(encoding="utf-8"))

@@ -98,3 +98,11 @@ def test_the_terminal_bears_what_is_missing(make):
 def test_names_are_no_markup_in_the_terminal():
     text = text_of(hostile(), 240)
     assert HOSTILE in text
+
+
+def test_names_are_no_control_characters_in_the_terminal():
+    results = comparison(2)
+    results["candidates"][0]["name"] = "a\x1b[31m\nb"
+    text = text_of(results, 240)
+    assert "\x1b[31m" not in text
+    assert r"a\x1b[31m\nb" in text

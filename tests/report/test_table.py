@@ -54,3 +54,11 @@ def test_the_table_shows_everything_in_80_columns():
     ):  # fmt: skip
         assert part in text
     assert "…" not in text
+
+
+def test_names_in_the_table_are_neither_markup_nor_control_characters():
+    console = Console(width=200)  # with rich's markup, as it is by default
+    with console.capture() as captured:
+        console.print(result_table([summary(recipe="[red]a[/blue]\n\x1b[31m", backbone=":smile: [b]")]))
+    assert r"[red]a[/blue]\n\x1b[31m" in captured.get()
+    assert ":smile: [b]" in captured.get()

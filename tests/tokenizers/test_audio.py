@@ -12,7 +12,7 @@ from torch.testing import assert_close
 from seqkit.errors import DataError
 from seqkit.raw import Waveform
 from seqkit.tokenizers import LogMel
-from seqkit.tokenizers.audio import LOG_FLOOR
+from seqkit.tokenizers.audio import LOG_FLOOR, RANGE_DB
 
 
 def noise(*shape):
@@ -55,6 +55,16 @@ def test_normalised_bands_have_mean_zero_and_variance_one():
     content = LogMel(8000).encode(Waveform(noise(2003), 8000)).content
     assert_close(content.mean(dim=0), torch.zeros(40), atol=1e-5, rtol=0)
     assert_close(content.std(dim=0, unbiased=False), torch.ones(40))
+
+
+def test_normalising_keeps_the_decibels_of_its_range_below_the_loudest_and_lifts_the_rest_to_it():
+    """As torchaudio does with `top_db`; a decibel is a fixed number of nats, which dividing by the spread removes."""
+    fading = Waveform(noise(8009) * torch.logspace(0, -4, 8009), 8000)  # by 80 dB
+    energies = LogMel(8000, num_mels=7, normalize=False).encode(fading).content.exp()
+    decibels = torchaudio.transforms.AmplitudeToDB("power", top_db=RANGE_DB)(energies)
+    assert 0.3 < float((decibels == decibels.min()).float().mean()) < 0.9
+    right = (decibels - decibels.mean(dim=0)) / decibels.std(dim=0, unbiased=False)
+    assert_close(LogMel(8000, num_mels=7).encode(fading).content, right, atol=1e-4, rtol=0)
 
 
 def test_normalising_removes_loudness():

@@ -95,6 +95,41 @@ def test_wrong_use_is_refused_with_its_reason(bpe):
         BPE().load_state({**bpe.state(), "pre_tokenizer": None})
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"padding": {"strategy": {"Fixed": 10**9}, "direction": "Right", "pad_id": 0, "pad_token": "x"}},
+        {"truncation": {"max_length": 1, "strategy": "LongestFirst", "stride": 0, "direction": "Right"}},
+        {"added_tokens": [{"id": 9, "content": "a", "special": True}]},
+        {"normalizer": {"type": "Lowercase"}},
+        {"post_processor": {"type": "ByteLevel"}},
+    ],
+)  # fmt: skip
+def test_what_another_tokenizer_has_is_refused_before_the_library_makes_it(bpe, change):
+    with pytest.raises(ValueError, match=f"state has {next(iter(change))}; BPE loads only what its own"):
+        BPE().load_state({**bpe.state(), **change})
+
+
+@pytest.mark.parametrize(
+    "change", [{"continuing_subword_prefix": "9" * 50}, {"dropout": 0.5}, {"unk_token": "a"}, {"byte_fallback": True}]
+)
+def test_a_model_of_another_kind_is_refused_before_the_library_makes_it(bpe, change, capfd):
+    """The library ends with a stack on standard error where a prefix is longer than a token."""
+    state = bpe.state()
+    state["model"] |= change
+    with pytest.raises(ValueError, match=f"state has {next(iter(change))}; BPE loads only what its own"):
+        BPE().load_state(state)
+    assert capfd.readouterr().err == ""
+
+
+def test_a_state_whose_ids_have_gaps_is_refused(bpe):
+    state = bpe.state()
+    last = max(state["model"]["vocab"], key=state["model"]["vocab"].get)
+    state["model"]["vocab"][last] = 4_000_000_000
+    with pytest.raises(ValueError, match="numbers its 283 tokens otherwise than from 0 without gaps"):
+        BPE().load_state(state)
+
+
 def test_a_missing_library_is_an_error_with_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(ValueError, match=r'pip install "seqkit\[text\]"'):

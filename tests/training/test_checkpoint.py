@@ -7,7 +7,8 @@ from torch import nn
 from seqkit.config import complete
 from seqkit.errors import DataError
 from seqkit.files import read_mapping, write_json
-from seqkit.runs.run import run, untrained
+from seqkit.runs.prepare import untrained
+from seqkit.runs.run import run
 from seqkit.runs.trained_model import load
 from seqkit.training.checkpoint import load_body, load_weights, save_weights
 
@@ -22,6 +23,20 @@ def test_weights_are_loaded_as_saved_and_a_changed_bit_is_refused(tmp_path):
     path.write_bytes(content)
     with pytest.raises(DataError, match="is damaged: its SHA-256"):
         load_weights(theirs, path, digest)
+
+
+def test_a_save_that_fails_leaves_the_old_weights(tmp_path, monkeypatch):
+    path, model = tmp_path / "weights", nn.Linear(3, 5)
+    digest = save_weights(model, path)
+
+    def fail(descriptor):
+        raise OSError("disk full")
+
+    monkeypatch.setattr("seqkit.files.os.fsync", fail)
+    with pytest.raises(OSError, match="disk full"):
+        save_weights(nn.Linear(3, 5), path)
+    load_weights(nn.Linear(3, 5), path, digest)
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_weights_of_another_model_are_refused(tmp_path):

@@ -20,8 +20,8 @@ from seqkit.nn.block import PreNormBlock
 from seqkit.nn.moe import MixtureOfExperts
 from seqkit.objectives import Classify, Masked, NextToken, Regress, Seq2Seq
 from seqkit.tokenizers import Characters
-from seqkit.training.module import CHECK_EVERY, TrainingModule
-from seqkit.training.optim import AdamW, Constant, Cosine, OptimizerFactory
+from seqkit.training.module import TrainingModule
+from seqkit.training.optim import AdamW, Constant, Cosine, Muon, OptimizerFactory
 
 
 class SGD(OptimizerFactory):
@@ -55,7 +55,7 @@ def trainer(**settings):
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
-        **{"max_epochs": 1, **settings},
+        **{"max_epochs": 1, "log_every_n_steps": 1, **settings},
     )
 
 
@@ -202,10 +202,11 @@ def test_the_auxiliary_loss_weighs_as_the_mean_loss():
 
 def test_statistics_of_several_layers_are_logged_as_their_mean():
     ours, batch = experts(0.7), ragged(7, 3)
+    torch.nn.init.normal_(ours.model.backbone.blocks[1].mlp.router.weight, std=3.0)  # it is sure, the first is not
     runner = trainer()
     runner.fit(ours, BatchLoader(batch))
     layers = [block.mlp.statistics() for block in ours.model.backbone.blocks]
-    assert layers[0] != layers[1]
+    assert layers[0]["router_entropy"] > layers[1]["router_entropy"] + 0.1
     for name in ("router_load_max", "router_load_min", "router_entropy", "router_balance"):
         got = float(runner.callback_metrics[f"train/{name}"])
         assert got == pytest.approx((layers[0][name] + layers[1][name]) / 2)
@@ -225,34 +226,45 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_leaves_the_weights():
     batch = TokenBatch.collate([Tokens(torch.randn(3, 2), torch.zeros(3, 1))])
     good, bad = (batch, torch.tensor([1.0])), (batch, torch.tensor([math.inf]))
     runner = trainer()
-    with pytest.raises(DivergedError, match=r"the loss is inf in step 1 \(batch 1 of epoch 0\); lower"):
+    with pytest.raises(DivergedError, match=r"the loss is inf in step 1 \(epoch 0, batch 1\); lower"):
         runner.fit(ours, BatchLoader(good, bad, good))
     assert runner.global_step == 1
     assert all(bool(p.isfinite().all()) for p in model.parameters())
 
 
-class OnAccelerator(torch.Tensor):
-    """A number that says it is on an accelerator, where looking at it would stall."""
+@pytest.mark.parametrize("where", ["loss", "gradient"])
+@pytest.mark.parametrize("make", [SGD, AdamW, Muon])
+def test_steps_that_are_not_finite_are_left_out_within_the_budget_and_change_nothing(where, make):
+    """The weights are those of a training that never saw the batch; one more such batch stops it."""
+    good, bad, other = ragged(7, 3, seed=1), ragged(6, seed=3), ragged(5, seed=2)
 
-    device = torch.device("cuda")
+    def trained(batches, budget):
+        ours = training_module(optimizer=make(0.1), skip_nonfinite=budget)
+        poisoned = []
 
+        class Watch(pl.Callback):
+            def on_train_batch_start(self, trainer, module, batch, index):
+                poisoned[:] = [batches[index] is bad]
 
-def test_on_an_accelerator_the_loss_is_looked_at_every_so_many_batches():
-    """A loss that is not finite is remembered until then, whatever comes after."""
-    ours = training_module()
-    runner = trainer()
-    runner.fit(ours, BatchLoader(ragged(5)))
-    fine, bad = (torch.tensor(x).as_subclass(OnAccelerator) for x in (1.0, math.nan))
-    for index in range(CHECK_EVERY):
-        ours._check_finite(fine, index)
-    for index in range(CHECK_EVERY - 1):
-        ours._check_finite(bad if index == 3 else fine, index)
-    with pytest.raises(DivergedError, match=rf"batch {CHECK_EVERY - 1} .*or one of the {CHECK_EVERY - 1} batches"):
-        ours._check_finite(fine, CHECK_EVERY - 1)
-    for index in range(CHECK_EVERY):  # what was reported is not reported again
-        ours._check_finite(fine, index)
-    with pytest.raises(DivergedError, match=r"the loss is nan in step 1 \(batch 0 of epoch \d\); lower"):
-        ours._check_finite(torch.tensor(math.nan), 0)
+        loss_of = ours.objective.loss
+
+        def loss(*args, **kwargs):
+            output = loss_of(*args, **kwargs)
+            return replace(output, loss=output.loss * math.nan) if poisoned[0] and where == "loss" else output
+
+        ours.objective.loss = loss
+        parameter = next(ours.model.backbone.parameters())
+        parameter.register_hook(lambda g: g * math.nan if poisoned[0] and where == "gradient" else g)
+        trainer(gradient_clip_val=0.5, callbacks=[Watch()]).fit(ours, BatchLoader(*batches))
+        return ours
+
+    right, got = trained([good, other], 0), trained([good, bad, other], 1)
+    assert got.num_skipped == 1
+    for name, value in right.model.state_dict().items():
+        assert_close(got.model.state_dict()[name], value, rtol=0, atol=0, msg=name)
+    said = {"loss": "the loss is nan", "gradient": "the norm of the gradient is nan"}[where]
+    with pytest.raises(DivergedError, match=rf"{said} in step 2 \(epoch 0, batch 2\), after 1 steps"):
+        trained([good, bad, bad], 1)
 
 
 def test_evaluation_repeats_exactly_and_leaves_the_random_numbers_alone():
@@ -264,8 +276,32 @@ def test_evaluation_repeats_exactly_and_leaves_the_random_numbers_alone():
     assert torch.rand(3).equal(after)
     torch.manual_seed(6)
     assert trainer().validate(ours, batches, verbose=False) == first
-    other = TrainingModule(ours.model, ours.objective, seed=1)
-    assert trainer().validate(other, batches, verbose=False) != first
+
+
+class KeepsMasks(Masked):
+    """Keeps what it masked, batch by batch."""
+
+    def __init__(self):
+        super().__init__(fraction=0.4)
+        self.masked = []
+
+    def prepare(self, batch, label):
+        task = super().prepare(batch, label)
+        self.masked.append(task.masked.flatten().tolist())
+        return task
+
+
+def test_an_evaluation_masks_other_tokens_in_every_batch_and_with_every_seed():
+    """The batches have one shape, so that the same random numbers would mask the same places."""
+
+    def masks(seed):
+        ours = training_module(KeepsMasks(), seed=seed)
+        trainer().validate(ours, BatchLoader(*(ragged(31, 29, seed=i) for i in range(3))), verbose=False)
+        return ours.objective.masked
+
+    masked = masks(0)
+    assert masks(0) == masked
+    assert len({tuple(each) for each in [*masked, *masks(1)]}) == 6
 
 
 def test_evaluation_weighs_every_prediction_alike():

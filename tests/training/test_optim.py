@@ -101,6 +101,28 @@ def test_muon_updates_are_as_large_as_adamws():
     )  # AdamW's updates have a root mean square of 0.2 to 0.4 of the rate (Liu et al. 2025)
 
 
+@pytest.mark.parametrize("shape", [(211, 7), (7, 211), (61, 61)])
+def test_the_size_of_muons_updates_does_not_depend_on_the_shape_of_a_matrix(shape):
+    """0.2 of the rate (Liu et al. 2025, section 2.2), up to the 30 % by which Newton-Schulz is not orthogonal."""
+    layer = nn.Linear(*shape, bias=False)
+    before = layer.weight.detach().clone()
+    optimizer = Muon(1e-2, weight_decay=0.0).build(layer)
+    layer(torch.randn(307, shape[0])).square().sum().backward()
+    optimizer.step()
+    size = float((layer.weight.detach() - before).square().mean().sqrt())
+    assert size == pytest.approx(0.2 * 1e-2, rel=0.35)
+
+
+def test_muon_has_the_settings_that_it_was_given():
+    muon, rest, _ = (
+        Muon(1e-2, momentum=0.7, weight_decay=0.3, ns_steps=3, adamw=AdamW(weight_decay=0.2))
+        .build(model())
+        .param_groups
+    )
+    assert (muon["momentum"], muon["weight_decay"], muon["ns_steps"]) == (0.7, 0.3, 3)
+    assert rest["weight_decay"] == 0.2
+
+
 def _train(m, optimizer, scheduler, steps, start=0):
     for step in range(start, start + steps):
         optimizer.zero_grad()

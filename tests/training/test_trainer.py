@@ -1,8 +1,6 @@
 """Settings of the trainer, the number of steps, and how an interrupted training ends."""
 
 import inspect
-import os
-import signal
 import subprocess
 import sys
 from dataclasses import fields
@@ -15,20 +13,26 @@ from seqkit.training.trainer import TrainerSettings, count_steps, make_trainer, 
 QUIET = {"accelerator": "cpu", "enable_progress_bar": False}
 
 
-OWN = {"max_epochs": None, "enable_model_summary": False, "log_every_n_steps": 20}
+DIFFERENT = {"max_epochs": None, "enable_model_summary": False, "log_every_n_steps": 20}
+ADDED = {
+    "checkpoint_every_minutes": 10,
+    "checkpoint_every_n_steps": None,
+    "checkpoint_keep": 1,
+    "compile": False,
+    "skip_nonfinite": 0,
+    "weights": "last",
+}
 NOT_FOR_RECIPES = {
     "barebones",
-    "callbacks",
     "default_root_dir",
     "enable_checkpointing",
     "fast_dev_run",
     "limit_predict_batches",
     "limit_test_batches",
-    "logger",
     "model_registry",
     "overfit_batches",
     "plugins",
-    "profiler",
+    "use_distributed_sampler",
 }
 
 
@@ -37,8 +41,8 @@ def test_settings_are_the_arguments_of_lightnings_trainer_with_its_defaults_but_
 
     theirs = {name: p.default for name, p in inspect.signature(pl.Trainer).parameters.items()}
     ours = {field.name: field.default for field in fields(TrainerSettings)}
-    assert set(ours) == set(theirs) - NOT_FOR_RECIPES
-    assert ours == {name: theirs[name] for name in ours} | OWN
+    assert set(ours) - set(ADDED) == set(theirs) - NOT_FOR_RECIPES
+    assert ours == {name: theirs[name] for name in ours if name not in ADDED} | DIFFERENT | ADDED
 
 
 def test_settings_reach_the_trainer():
@@ -124,7 +128,6 @@ def test_impossible_settings_are_refused_in_one_line(settings, message):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"devices": os.cpu_count()},
         {"num_sanity_val_steps": -1},
         {"log_every_n_steps": 0},
         {"check_val_every_n_epoch": None},
@@ -138,6 +141,13 @@ def test_impossible_settings_are_refused_in_one_line(settings, message):
 )
 def test_the_least_and_the_most_of_a_setting_are_taken(settings):
     make_trainer(QUIET | settings, logger=False)
+
+
+def test_there_may_be_a_device_for_each_core_and_no_more(monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 3)
+    assert make_trainer(QUIET | {"devices": 3}, logger=False).num_devices == 3
+    with pytest.raises(UsageError, match=r"trainer\.devices is 4, but this machine has 3 cores; give 3 or fewer"):
+        make_trainer(QUIET | {"devices": 4}, logger=False)
 
 
 class Failing:
@@ -175,36 +185,3 @@ def test_what_lightning_refuses_before_the_first_step_is_a_usage_error(error, mo
         assert str(caught.value) == "trainer: two lines"
     else:
         assert caught.value is error
-
-
-class Stopped:
-    """Ends as Lightning's trainer does on Ctrl-C."""
-
-    global_step = 3
-
-    def __init__(self, interrupted):
-        self.interrupted = interrupted
-
-    def fit(self, module, train_dataloaders, val_dataloaders):
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        raise SystemExit(1)
-
-
-def test_an_interrupted_training_is_unfinished_and_ctrl_c_works_again():
-    before = signal.getsignal(signal.SIGINT)
-    try:
-        assert not train(Stopped(interrupted=True), None, None, None)
-        with pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), signal.SIGINT)
-            signal.sigtimedwait([], 1)
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def test_another_exit_is_raised():
-    before = signal.getsignal(signal.SIGINT)
-    try:
-        with pytest.raises(SystemExit):
-            train(Stopped(interrupted=False), None, None, None)
-    finally:
-        signal.signal(signal.SIGINT, before)

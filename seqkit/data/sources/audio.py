@@ -74,8 +74,8 @@ class SpokenDigits(DataSource):
     """
 
     def __init__(self, *, takes: int = 5):
-        if takes < 1:
-            raise ValueError(f"takes is {takes}; give the number of recordings of each digit and voice, at least 1")
+        if not 1 <= takes <= 1000:
+            raise ValueError(f"takes is {takes}; give the number of recordings of each digit and voice, 1 to 1000")
         self.takes = takes
 
     def splits(self) -> Splits:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from seqkit.data.source import Files, Splits, stratified
-from seqkit.errors import DataError
+from seqkit.errors import DataError, one_line
 
 log = logging.getLogger("seqkit")
 
@@ -48,6 +48,8 @@ def _read(
             f"{root} holds no folders; put the {_list(suffixes)} files of each class into a folder of its own"
         )
     found = [folder.name for folder in folders]
+    if undecodable := [name for name in found if any("\ud800" <= letter <= "\udfff" for letter in name)]:
+        raise DataError(f"{root} has a class folder whose name is not UTF-8, {one_line(undecodable[0])}; rename it")
     if names is None:
         names = found
     if unseen := sorted(set(found) - set(names)):

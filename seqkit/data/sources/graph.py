@@ -60,11 +60,14 @@ class SmilesTable(DataSource):
     def splits(self) -> Splits:
         """Raises DataError for a missing column and, with its line, an invalid SMILES or a target that is no number."""
         reader = csv.DictReader(io.StringIO(read_text(self.path), newline=""))
-        header = list(reader.fieldnames or [])
-        for column in (self.smiles, self.target):
-            if column not in header:
-                raise DataError(f"{self.path} has no column {column!r}; {suggest(column, header)}")
-        samples = [self._sample(row, reader.line_num) for row in reader]
+        try:
+            header = list(reader.fieldnames or [])
+            for column in (self.smiles, self.target):
+                if column not in header:
+                    raise DataError(f"{self.path} has no column {column!r}; {suggest(column, header)}")
+            samples = [self._sample(row, reader.line_num) for row in reader]
+        except csv.Error as error:
+            raise DataError(f"{self.path}, line {reader.line_num + 1}: {error}; give a table of text") from error
         if len(samples) < 2:
             raise DataError(f"{self.path} holds {len(samples)} molecules; training and test need at least one each")
         return _split(samples, self.test_fraction)

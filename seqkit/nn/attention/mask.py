@@ -82,6 +82,8 @@ def attention_context(
             by_type = rearrange(edge_bias[edge_types], "b n m h -> b h n m")
             bias = by_type if bias is None else bias + by_type
     if bias is not None:
+        # on CPUs without AVX2 torch's kernel misreads a mask of fewer bits than the queries (torch 2.11)
+        bias = bias.to(torch.promote_types(bias.dtype, embedded.hidden.dtype))
         attn_mask = bias.masked_fill(~attn_mask, -torch.inf)
     return context(attn_mask, False)
 

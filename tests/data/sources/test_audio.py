@@ -16,6 +16,12 @@ def test_fsdd_official_split_tests_the_first_five_takes(shared_data):
     assert {s.raw.sample_rate for s in splits.train} == {8000}
 
 
+@pytest.mark.parametrize("takes", [0, -1, 1001, 10**12])
+def test_takes_that_nobody_could_wait_for_are_refused(takes):
+    with pytest.raises(ValueError, match=f"takes is {takes}; give the number of recordings .* 1 to 1000"):
+        SpokenDigits(takes=takes)
+
+
 def write_fsdd(folder, speakers=("ann", "bob"), takes=7):
     folder.mkdir(parents=True)
     for k, speaker in enumerate(speakers):

@@ -106,3 +106,8 @@ def test_cora_says_what_to_put_where(own_folder):
     np.savez(path, **{name: np.array([{}], dtype=object) for name in Cora.NAMES}, allow_pickle=True)
     with pytest.raises(DataError, match=r"cora\.npz cannot be read"):
         Cora().splits()
+
+
+def test_a_table_that_is_none_is_refused_with_its_line(tmp_path):
+    with pytest.raises(DataError, match=r"m\.csv, line 2: field larger than field limit"):
+        SmilesTable(table(tmp_path, "smiles,target\n" + "C" * 200_000 + ",1\n")).splits()

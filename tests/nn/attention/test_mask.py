@@ -172,6 +172,19 @@ def test_on_an_accelerator_a_mask_depends_on_what_the_batch_knows_of_padding(len
         assert (cross_attention_context(moved.valid, x).attn_mask is not None) == has_mask
 
 
+@pytest.mark.parametrize(
+    ("hidden", "mask"),
+    [(torch.float64, torch.float64), (torch.float32, torch.float32), (torch.bfloat16, torch.float32)],
+)
+def test_a_bias_has_the_precision_of_the_hidden_states_at_least(hidden, mask):
+    """On CPUs without AVX2 torch 2.11 gives other numbers where it has less."""
+    embedded, _ = batch([4], 0, False, False, 0)
+    context = attention_context(
+        embedded.replace(hidden=embedded.hidden.to(hidden)), causal=True, num_heads=1, head_dim=2, position=Distance()
+    )
+    assert context.attn_mask.dtype == mask
+
+
 def test_cross_attention_masks_the_padding_of_the_memory():
     embedded, _ = batch([3, 1], 0, False, False, 0)
     attn_mask = cross_attention_context(torch.ones(2, 5, dtype=torch.bool), embedded).attn_mask

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from seqkit.errors import DataError
-from seqkit.interfaces import Adjacency, Backbone, Embedded, Stateful, TokenBatch, Tokens, TokenSpec
+from seqkit.interfaces import Adjacency, Embedded, TokenBatch, Tokens, TokenSpec
 
 
 def graph(*triples):
@@ -267,20 +267,3 @@ def test_edge_types_are_looked_at_on_the_cpu_alone():
     with pytest.raises(ValueError, match="edge_type goes down to 0"):
         Adjacency(torch.zeros(2, 1, dtype=torch.int64), wrong)
     assert len(Adjacency(torch.zeros(2, 1, dtype=torch.int64, device="meta"), wrong.to("meta"))) == 1
-
-
-def test_an_end_without_state_takes_none():
-    end = Stateful()
-    assert end.state() == {}
-    end.load_state({})
-    with pytest.raises(ValueError, match=r"Stateful has no fitted state, but was given \['scale'\]"):
-        end.load_state({"scale": 2})
-
-
-def test_a_backbone_without_a_cache_says_how_to_generate():
-    class Plain(Backbone):
-        def forward(self, embedded, cache=None):
-            return embedded.hidden
-
-    with pytest.raises(ValueError, match="Plain has no cache; generate with use_cache=False"):
-        Plain().init_cache(3)

@@ -1,0 +1,60 @@
+"""What decoders of an encoder–decoder share: their cache, and how they come by the encoder's output.
+
+b batch
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from seqkit.interfaces import Backbone, Cache, Embedded
+from seqkit.nn.attention.kv_cache import LayerCache
+
+
+class DecoderCache(Cache):
+    """The cache of the network over the target, the encoder's output, and its keys and values if there is attention."""
+
+    def __init__(self, inner: Any, attention: LayerCache | None):
+        self.num_tokens = 0
+        self.inner, self.attention = inner, attention
+        self.memory: Embedded | None = None
+
+    def reorder(self, rows: Tensor) -> None:
+        """Keep these examples, [b'] indices, in this order."""
+        self.inner.reorder(rows)
+        self.memory = reordered(self.memory, rows)
+        if self.attention is not None:
+            self.attention.reorder(rows)
+
+
+def reordered(memory: Embedded | None, rows: Tensor) -> Embedded | None:
+    """An encoder's output, which has no adjacency, of these examples, [b'] indices, in this order."""
+    return None if memory is None else Embedded(memory.hidden[rows], memory.positions[rows], memory.valid[rows])
+
+
+def checked(decoder: Backbone, embedded: Embedded, cache: Cache | None, inner: type) -> DecoderCache | None:
+    """The decoder's cache, if it has one. inner: what it should hold.
+
+    Raises ValueError for adjacency or segments of the target (the source's are the encoder's), or another cache.
+    """
+    name = type(decoder).__name__
+    if embedded.adjacency is not None or embedded.segments is not None:
+        raise ValueError(f"{name} does not support adjacency or segments; give each target a row of its own")
+    if cache is None:
+        return None
+    if not isinstance(cache, DecoderCache) or not isinstance(cache.inner, inner):
+        raise ValueError(f"{name} was given a {type(cache).__name__}; make its cache with init_cache")
+    return cache
+
+
+def encoder_output(decoder: Backbone, embedded: Embedded, cache: DecoderCache | None) -> Embedded:
+    """What comes with the tokens; a cache keeps it from the first call on. Raises ValueError where there is none."""
+    memory = embedded.source if embedded.memory is None else embedded.memory
+    if cache is not None:
+        memory = cache.memory = memory if cache.memory is None else cache.memory
+    if memory is None:
+        name = type(decoder).__name__
+        raise ValueError(f"this {name} attends to an encoder's output, and was given no source")
+    return memory

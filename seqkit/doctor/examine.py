@@ -1,0 +1,77 @@
+"""All checks of a model and its data, in the order in which a fault explains those after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from seqkit.doctor.findings import Finding, Result
+from seqkit.doctor.labels import check_labels
+from seqkit.doctor.laws import check_future, check_padding, check_positions, check_target
+from seqkit.doctor.memory import check_memory
+from seqkit.doctor.runs import check_curve, check_result, check_trained_weights
+from seqkit.doctor.subject import Subject, subject_of
+from seqkit.doctor.tokens import check_inputs, check_tokens
+from seqkit.doctor.training import (
+    check_attention,
+    check_gradients,
+    check_learning_rate,
+    check_overfitting,
+    check_stability,
+    check_start,
+    check_trained_parameters,
+    check_warmup,
+)
+from seqkit.doctor.trials import Trials
+from seqkit.errors import DataError, UsageError, one_line
+from seqkit.progress import track
+
+OF_MODEL_AND_DATA: tuple[Callable[[Subject], Result], ...] = (
+    check_memory,
+    check_tokens,
+    check_inputs,
+    check_labels,
+    check_padding,
+    check_future,
+    check_target,
+    check_positions,
+)
+OF_TRAINING: tuple[Callable[[Trials], Result], ...] = (
+    check_trained_parameters,
+    check_start,
+    check_warmup,
+    check_learning_rate,
+    check_attention,
+    check_gradients,
+    check_stability,
+    check_overfitting,
+)
+OF_RUN: tuple[Callable[[Subject], Result], ...] = (check_trained_weights, check_curve, check_result)
+
+
+def examine(config: Mapping[str, Any], run: Path | None = None) -> list[Result]:
+    """The results of all checks of a complete configuration, and of the run whose folder it is from.
+
+    Raises DataError or UsageError where the data cannot be read or the model not be built.
+    """
+    subject = subject_of(config, run)
+    trials = Trials(subject)
+    checks = [partial(check, subject) for check in OF_MODEL_AND_DATA]
+    checks += [partial(check, trials) for check in OF_TRAINING]
+    checks += [partial(check, subject) for check in (OF_RUN if run is not None else ())]
+    return [_result(check) for check in track(checks, "examining", len(checks))]
+
+
+def _result(check: partial[Result]) -> Result:
+    """The result of a check. What a component of the user's own raises in it is a finding."""
+    try:
+        return check()
+    except (DataError, UsageError):
+        raise
+    except Exception as error:
+        name = check.func.__name__.removeprefix("check_").replace("_", " ")
+        problem = f"it ends with {type(error).__name__}: {one_line(error)}"
+        fix = "--model, --data, --tokenizer: the component that raises it"
+        return Result(name, problem, Finding(problem, "a component fails in this check", fix))

@@ -1,0 +1,283 @@
+"""Checks of masks and positions: the laws of a model, put to this model with this data.
+
+Copies are examined, in float64 and evaluation mode, so that a difference is a fault and not rounding. All weights of a
+copy are moved a little: what starts at zero (a branch, a bias of edges) would hide a leak that training brings out.
+
+b batch · n tokens · p axes
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+
+import torch
+import torch.nn.functional as F
+from einops import rearrange, repeat
+from torch import Tensor
+
+from seqkit.doctor.findings import Finding, Result, not_applicable
+from seqkit.doctor.subject import Subject
+from seqkit.interfaces import IGNORE, Backbone, ModelInput, TokenBatch
+from seqkit.model import Model
+from seqkit.testing.laws import pad
+
+JITTER = 0.05
+"""Standard deviation of what is added to every weight: of the size of the weights themselves."""
+
+TOLERANCE = 1e-6
+"""Difference of two predictions, as a share of their size, that float64 does not explain. The recipes have up to 8e-15
+where there should be none; a mean over padded columns gives 0.07, attention to the future 0.1 to 4."""
+
+MATTERS = 1e-6
+"""Change of the predictions by other positions, as a share of what tells predictions apart, from which on positions
+matter. The recipes have 0.02 (text/masked-lm, rotary positions) to 0.7; where they are dropped it is below 1e-15, and
+beside inputs that are a thousand times too large 8e-5."""
+
+CUTS = 4
+"""Places in a sequence at which the future is changed."""
+
+
+class _Probe:
+    """A copy of the model for laws, and the handful as its input."""
+
+    def __init__(self, subject: Subject):
+        self.model = _moved(subject.model)
+        self.inputs = replace(subject.handful, batch=_double(subject.handful.batch))
+        self.expected = self.predict(self.inputs)
+
+    @torch.no_grad()
+    def predict(self, inputs: ModelInput) -> Tensor:
+        """Predictions: [b k] of each sequence or [b n k] of each token."""
+        prediction: Tensor = self.model(inputs.batch, inputs.masked)
+        return prediction
+
+    @torch.no_grad()
+    def hidden(self, batch: TokenBatch) -> Tensor:
+        """Hidden states of the backbone, [b n d]."""
+        states: list[Tensor] = []
+        hook = self.model.backbone.register_forward_hook(lambda _module, _args, output: states.append(output))
+        self.model(batch, self.inputs.masked)
+        hook.remove()
+        return states[0]
+
+    @property
+    def is_by_token(self) -> bool:
+        """Whether each token has a prediction."""
+        return self.expected.ndim == 3 and self.expected.shape[:2] == self.inputs.batch.valid.shape
+
+    def difference(self, got: Tensor) -> float:
+        """Largest difference of predictions, as a share of the size of those expected."""
+        if not self.is_by_token:
+            return _difference(got, self.expected)
+        return _difference(got[self.inputs.batch.valid], self.expected[self.inputs.batch.valid])
+
+    def change(self, got: Tensor) -> float:
+        """Root mean square of the change of predictions, as a share of their spread over tokens or examples."""
+        expected = self.expected
+        if self.is_by_token:
+            got, expected = got[self.inputs.batch.valid], expected[self.inputs.batch.valid]
+        spread = float((expected - expected.mean(dim=0)).square().mean().sqrt()) or float(expected.abs().mean()) or 1.0
+        return float((got - expected).square().mean().sqrt()) / spread
+
+
+def _moved(model: Model) -> Model:
+    moved, generator = copy.deepcopy(model).double().eval(), torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in moved.parameters():
+            parameter.add_(JITTER * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype))
+    return moved
+
+
+def _double(batch: TokenBatch) -> TokenBatch:
+    content = batch.content.double() if batch.content.is_floating_point() else batch.content
+    source = None if batch.source is None else _double(batch.source)
+    return batch.replace(content=content, positions=batch.positions.double(), source=source)
+
+
+def _difference(got: Tensor, expected: Tensor) -> float:
+    size = float(expected.abs().mean()) if expected.numel() else 0.0
+    return float((got - expected).abs().max()) / (size or 1.0) if expected.numel() else 0.0
+
+
+# ── padding ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def check_padding(subject: Subject) -> Result:
+    """Do more columns of padding leave the predictions as they are?"""
+    probe = _Probe(subject)
+    batch, masked = probe.inputs.batch, probe.inputs.masked
+    longer = pad(batch, 3)
+    if batch.segments is not None:
+        longer = longer.replace(segments=F.pad(batch.segments, [0, 3]))
+    if batch.source is not None:
+        longer = longer.replace(source=pad(batch.source, 2))
+    got = probe.predict(ModelInput(longer, None if masked is None else F.pad(masked, [0, 3]), probe.inputs.target))
+    if probe.is_by_token:
+        got = got[:, : batch.valid.shape[1]]
+    difference = probe.difference(got)
+    measured = f"3 more columns of padding change the predictions by {difference:.1g} of their size"
+    if difference <= TOLERANCE:
+        return Result("padding", measured)
+    name = type(subject.model.backbone).__name__
+    cause = "padding is not masked: what an example predicts depends on the others in its batch"
+    fix = f"--model.backbone (now {name}), or its block or mechanism; seqkit.testing.check_backbone says where"
+    return Result("padding", measured, Finding(measured, cause, fix))
+
+
+# ── the future ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def check_future(subject: Subject) -> Result:
+    """Does no token that predicts the next one, or that should be causal, see those after it?"""
+    name, backbone = type(subject.model.backbone).__name__, subject.model.backbone
+    if not backbone.causal and not _predicts_next(subject.handful):
+        return not_applicable("future", "the backbone is bidirectional, and nothing after a token is predicted")
+    probe = _Probe(subject)
+    expected = probe.hidden(probe.inputs.batch)
+    cuts = _cuts(probe.inputs.batch)
+    difference = max((_future_difference(probe, expected, cut) for cut in cuts), default=0.0)
+    measured = f"other tokens after a token change its hidden state by {difference:.1g} of its size"
+    if difference <= TOLERANCE:
+        return Result("future", measured)
+    cause = "the mask leaks the future: the model copies the answer in training, and has none when it generates"
+    if not backbone.causal:
+        key, cause = "--model.backbone.causal true", f"{name} is bidirectional, and {cause}"
+    else:
+        key = f"--model.backbone Transformer (now {name}), or its block or mechanism: one that keeps causal=True"
+    return Result("future", measured, Finding(measured, cause, key))
+
+
+def _predicts_next(inputs: ModelInput) -> bool:
+    """Whether the target of a token is the token after it, as its input has it."""
+    content, target = inputs.batch.content, inputs.target
+    if content.is_floating_point() or inputs.masked is not None or target.shape != content.shape:
+        return False
+    following = inputs.batch.valid[:, 1:] & (target[:, :-1] != IGNORE)
+    return bool(following.any()) and bool((target[:, :-1] == content[:, 1:])[following].all())
+
+
+def _cuts(batch: TokenBatch) -> list[int]:
+    """Columns after which tokens are changed: in the middle of the longest example, and near its ends."""
+    longest = int(batch.valid.sum(dim=1).max())
+    return sorted({round(i * (longest - 2) / (CUTS - 1)) for i in range(CUTS)}) if longest > 1 else []
+
+
+def _future_difference(probe: _Probe, expected: Tensor, cut: int) -> float:
+    """Change of the hidden states up to column `cut`, expected [b n d], when all tokens after it are others."""
+    batch, columns = probe.inputs.batch, torch.arange(probe.inputs.batch.valid.shape[1])
+    after = repeat(columns > cut, "n -> b n", b=len(batch))
+    content = _other_content(batch.content, after, probe.model.spec.vocab_size)
+    positions = _shuffled(batch.positions, batch.valid & after)  # new values might lie outside a learned table
+    kept = batch.valid & ~after
+    return _difference(probe.hidden(batch.replace(content=content, positions=positions))[kept], expected[kept])
+
+
+def _other_content(content: Tensor, where: Tensor, vocab_size: int) -> Tensor:
+    """Content with other ids, or vectors, at some tokens. where: [b n]."""
+    if not content.is_floating_point():
+        return torch.where(where, (content + 1) % vocab_size, content)
+    return torch.where(rearrange(where, "b n -> b n 1"), -content - 1, content)
+
+
+# ── the target ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def check_target(subject: Subject) -> Result:
+    """Is what should be predicted of a token hidden from the model?"""
+    goal = type(subject.objective).__name__
+    if subject.objective.needs_labels:
+        return not_applicable("target", f"{goal} predicts labels, not tokens")
+    if subject.handful.masked is None:
+        if not _is_input(subject.handful):
+            return Result("target", "no token is its own target")
+        problem = "the target of each token is the token itself, which the model is given"
+        cause = "the objective neither shifts nor masks what it predicts"
+        fix = f"--model.objective NextToken or Masked (now {goal})"
+        return Result("target", problem, Finding(problem, cause, fix))
+    probe = _Probe(subject)
+    assert probe.inputs.masked is not None
+    content = _other_content(probe.inputs.batch.content, probe.inputs.masked, probe.model.spec.vocab_size)
+    got = probe.predict(replace(probe.inputs, batch=probe.inputs.batch.replace(content=content)))
+    difference = probe.difference(got)
+    measured = f"other content under the mask changes the predictions by {difference:.1g} of their size"
+    if difference <= TOLERANCE:
+        return Result("target", measured)
+    cause = "the mask token does not replace the content: the model is given what it should predict"
+    name = type(subject.data.tokenizer).__name__
+    fix = f"--tokenizer (now {name}), or --model.backbone: the content must reach the model by the embedder alone"
+    return Result("target", measured, Finding(measured, cause, fix))
+
+
+def _is_input(inputs: ModelInput) -> bool:
+    """Whether every target is the content of its own token; False where all tokens are alike."""
+    content, target, valid = inputs.batch.content, inputs.target, inputs.batch.valid
+    if target.shape != content.shape:
+        return False
+    known = valid & (~target.isnan().any(dim=-1) if target.is_floating_point() else target != IGNORE)
+    same = bool(known.any()) and bool((target == content)[known].all())
+    return same and not bool((content[known] == content[known][:1]).all())
+
+
+# ── positions ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def check_positions(subject: Subject) -> Result:
+    """Do positions matter where tokens have an order?"""
+    probe, model = _Probe(subject), subject.model
+    sides: list[tuple[str, Backbone | None, TokenBatch]] = [("", model.backbone, probe.inputs.batch)]
+    if (source := probe.inputs.batch.source) is not None:
+        sides.append((" of the source", model.backbone.get_encoder(), source))
+    unordered = [_no_order(backbone, batch) for _, backbone, batch in sides]
+    if all(unordered):
+        return not_applicable("positions", unordered[0])
+    told: list[str] = []
+    finding: Finding | None = None
+    for (side, _, batch), reason in zip(sides, unordered):
+        if reason:
+            continue
+        if bool((batch.positions == batch.positions[:, :1])[batch.valid].all()):
+            problem = f"all tokens{side} have the same position"
+            fix = f"--tokenizer (now {type(subject.data.tokenizer).__name__}): one that counts its tokens"
+            finding = finding or Finding(problem, "the tokenizer drops the order of its tokens", fix)
+            told.append(problem)
+            continue
+        changed = _put(probe, side, batch.replace(positions=_shuffled(batch.positions, batch.valid)))
+        change = probe.change(probe.predict(changed))
+        told.append(f"shuffled positions{side} change the predictions by {change:.1g} of their spread")
+        if change < MATTERS:
+            cause = f"positions are dropped: to the model the tokens{side} have no order but what the mask tells"
+            own = "model.backbone.encoder" if side and model.backbone.get_encoder() else "model.backbone"
+            fix = f"--model.position Sinusoidal, or --{own}.position Rotary where it is a Transformer"
+            finding = finding or Finding(told[-1], cause, fix)
+    return Result("positions", "; ".join(told), finding)
+
+
+def _no_order(backbone: Backbone | None, batch: TokenBatch) -> str:
+    """Why shuffled positions need not matter, or nothing."""
+    if batch.positions.shape[2] == 0:
+        return "the tokens have no positions"
+    if backbone is not None and backbone.is_recurrent:
+        return f"{type(backbone).__name__} runs over the tokens in their order"
+    if backbone is not None and backbone.ignores_order:
+        return f"{type(backbone).__name__} is meant to know no order"
+    if int(batch.valid.sum(dim=1).max()) < 2:
+        return "there is one token"
+    return ""
+
+
+def _put(probe: _Probe, side: str, batch: TokenBatch) -> ModelInput:
+    whole = probe.inputs.batch
+    return replace(probe.inputs, batch=whole.replace(source=batch) if side else batch)
+
+
+def _shuffled(positions: Tensor, where: Tensor) -> Tensor:
+    """[b n p] in another order among some tokens of each example. where: [b n]."""
+    generator, shuffled = torch.Generator().manual_seed(0), positions.clone()
+    for row, own in zip(shuffled, where):
+        columns = own.nonzero()[:, 0]
+        order = torch.randperm(len(columns), generator=generator)
+        if bool((order == torch.arange(len(columns))).all()):
+            order = order.roll(1)
+        row[columns] = row[columns[order]]
+    return shuffled

@@ -1,0 +1,161 @@
+"""What is examined: a recipe's model with its initial weights, its data in small pieces, and its plan of training."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from seqkit.config import complete
+from seqkit.data.module import DataModule
+from seqkit.errors import UsageError
+from seqkit.generation.decode import select_examples
+from seqkit.interfaces import ModelInput, Objective, TokenBatch, TokenSpec
+from seqkit.model import Model
+from seqkit.runs.prepare import Prepared, prepare
+from seqkit.runs.trained_model import TrainedModel, load
+from seqkit.training.trainer import count_steps
+
+NUM_BATCHES = 40
+"""Training batches that are looked at."""
+
+HANDFUL = 8
+"""Examples that are to be overfitted, and to which the laws are put."""
+
+MAX_BATCH = 256
+"""Examples of a batch as it is examined: one that is too large for the memory must not take it here."""
+
+STEP_FLOPS = 2e10
+"""Of a training step, at most: a third of a second on one core. A batch that costs more is cut to fewer examples."""
+
+LabeledBatch = tuple[TokenBatch, Tensor | None]
+
+
+@dataclass
+class Subject:
+    """A model and its data, as a training would begin with them. Nothing that is examined changes `model`.
+
+    config: complete. batch_size, num_steps: as planned. lengths: tokens of every training example. trained: the model
+    of a finished run. run: the folder of a run, finished or not.
+    """
+
+    config: Mapping[str, Any]
+    prepared: Prepared
+    batch_size: int
+    num_steps: int
+    lengths: list[int]
+    trained: TrainedModel | None = None
+    run: Path | None = None
+
+    @property
+    def model(self) -> Model:
+        """With its initial weights, in training mode."""
+        return self.prepared.model
+
+    @property
+    def data(self) -> DataModule:
+        """With batches of at most MAX_BATCH."""
+        return self.prepared.data
+
+    @property
+    def objective(self) -> Objective:
+        """Fitted."""
+        return self.data.objective
+
+    @property
+    def seed(self) -> int:
+        """Of the recipe."""
+        return int(self.config["seed"])
+
+    @property
+    def content_spec(self) -> TokenSpec:
+        """Of the tokens that the tokenizer makes: the source's, in an encoder–decoder."""
+        embedder = self.model.source_embedder or self.model.embedder
+        return embedder.spec
+
+    def fresh(self) -> Model:
+        """A copy of the model with its initial weights."""
+        return copy.deepcopy(self.model).train()
+
+    def flops(self, inputs: ModelInput) -> float:
+        """Of a training step on a batch: 6 for each parameter and token (Kaplan et al. 2020, section 2.1)."""
+        source = inputs.batch.source
+        num_tokens = inputs.batch.valid.numel() + (0 if source is None else source.valid.numel())
+        return 6.0 * self.model.num_parameters * num_tokens
+
+    @cached_property
+    def batches(self) -> list[LabeledBatch]:
+        """The first batches of training, with fewer examples where a step on them would be too much work."""
+        loader = self.data.train_dataloader()
+        taken = list(itertools.islice(itertools.chain.from_iterable(itertools.repeat(loader)), NUM_BATCHES))
+        return [first_examples(batch, self._affordable(batch, STEP_FLOPS)) for batch in taken]
+
+    def _affordable(self, batch: LabeledBatch, flops: float) -> int:
+        """Examples of a batch on which a step costs no more than that, but one."""
+        each = 6.0 * self.model.num_parameters * batch[0].valid.shape[1]
+        return max(1, min(len(batch[0]), int(flops / each)))
+
+    @cached_property
+    def inputs(self) -> list[ModelInput]:
+        """The batches as the objective prepares them."""
+        return [self.prepare(batch, i) for i, batch in enumerate(self.batches)]
+
+    @cached_property
+    def handful(self) -> ModelInput:
+        """A few examples of the first batch, prepared once, so that masked tokens stay the same."""
+        number = min(HANDFUL, self._affordable(self.batches[0], STEP_FLOPS / 16))
+        return self.prepare(first_examples(self.batches[0], number), 0)
+
+    def prepare(self, batch: LabeledBatch, seed: int = 0) -> ModelInput:
+        """A batch as the objective prepares it; what it draws (masked tokens) repeats."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed * 1_000_003 + seed)
+            return self.objective.prepare(*batch)
+
+
+def first_examples(batch: LabeledBatch, number: int) -> LabeledBatch:
+    """The first examples of a batch, padded as it is."""
+    tokens, label = batch
+    if number >= len(tokens):
+        return batch
+    rows = torch.arange(number)
+    return select_examples(tokens, rows), None if label is None else label[rows]
+
+
+def subject_of(config: Mapping[str, Any], run: Path | None = None) -> Subject:
+    """Read the data and build the model of a complete configuration. Raises as `seqkit.runs.prepare.prepare`.
+
+    run: the folder that the configuration is from, whose weights are examined too if it was trained to its end.
+    """
+    batch_size = config["data"]["batch_size"]
+    small = {**config, "data": {**config["data"], "batch_size": min(batch_size, MAX_BATCH), "num_workers": 0}}
+    prepared = prepare(small)
+    loader = prepared.data.train_dataloader()
+    num_batches = len(loader) if batch_size <= MAX_BATCH else -(-len(loader.examples) // batch_size)
+    num_steps = count_steps(prepared.built.trainer, num_batches)
+    trained = load(run) if run is not None and (run / "summary.json").is_file() else None
+    lengths = list(loader.examples.lengths)
+    return Subject(config, prepared, batch_size, num_steps, lengths, trained, run)
+
+
+def recipe_or_run(what: str, preset: str | None, overrides: list[str]) -> tuple[dict[str, Any], Path | None]:
+    """The complete configuration of a recipe (name or YAML file) or of a run folder, and that folder.
+
+    Raises UsageError.
+    """
+    folder = Path(what)
+    if not (folder / "config.yaml").is_file():
+        return complete(what, preset, overrides), None
+    if preset or overrides:
+        raise UsageError(
+            f"{what} is a run, which has its keys; to try others give its configuration: "
+            f"seqkit doctor {folder / 'config.yaml'} {' '.join(overrides)}"
+        )
+    return complete(str(folder / "config.yaml")), folder

@@ -1,0 +1,285 @@
+"""Short trainings of a recipe's model: a few dozen steps on its data, and a handful of examples overfitted.
+
+They are plain loops over the recipe's own optimizer, objective and clipping, on the CPU in float32. A warm-up of
+thousands of steps would leave nothing to be seen in forty, so it is shortened to them; after it the learning rate stays
+at its highest.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from seqkit.doctor.subject import NUM_BATCHES, STEP_FLOPS, Subject
+from seqkit.interfaces import ModelInput
+from seqkit.nn.moe import AuxiliaryLoss
+from seqkit.training.health import HeadEntropy, gradient_norms, record_attention_entropy, total_norm
+
+RAMP = 10
+"""Steps of warm-up before a handful of examples is learned, where there may be none in the recipe."""
+
+MAX_PLANNED = 20_000
+"""Steps of the schedule that are looked at, from the first: the peak of the learning rate is among them."""
+
+MIN_STEPS = 10
+"""Steps below which a short training says nothing; a model whose steps cost too much is not trained here."""
+
+OVERFIT_STEPS, OTHER_STEPS = 200, 100
+"""Steps in which a handful of examples should be overfitted, at the learning rate and at others. The recipes take 10 to
+120."""
+
+OVERFITTED = 0.5
+"""Share of the loss of the best constant prediction below which a handful counts as overfitted."""
+
+FACTORS = (1.0, 0.1, 0.01, 10.0, 100.0)
+"""On the learning rate, tried in this order until a handful is overfitted."""
+
+USUAL_STD = 0.02
+"""Standard deviation of initial weights (GPT-2's), given to matrices that start at zero when updates are compared with
+the weights."""
+
+HEALTHY_RATIO = 0.05
+"""Size of an update as a share of the weights', the median over the matrices of a parameter group, that is usual in the
+first step at the full rate: the recipes have 0.01 to 0.16."""
+
+MAX_RATIO = 0.7
+"""The same above which the weights are replaced rather than changed. A hundred times their learning rate gives the
+recipes 1.1 to 16."""
+
+
+@dataclass
+class Trajectory:
+    """A short training. losses: by step, of the mean over predictions. norms: by step, of the gradient before clipping.
+
+    model: after it. gradients: by step, norm by layer. touched: parameters that had a gradient other than zero once.
+    """
+
+    model: nn.Module
+    losses: list[float] = field(default_factory=list)
+    norms: list[float] = field(default_factory=list)
+    gradients: list[dict[str, float]] = field(default_factory=list)
+    touched: set[str] = field(default_factory=set)
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether all losses and gradients were finite; a training stops after the first that is not."""
+        return all(map(math.isfinite, (*self.losses, *self.norms)))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The schedule of a recipe. peaks: highest learning rate by parameter group. warmup_steps: before it is reached."""
+
+    peaks: tuple[float, ...]
+    warmup_steps: int
+
+
+@dataclass(frozen=True)
+class Overfit:
+    """How a handful of examples was overfitted. factor: on the learning rate; None: none of them did it.
+
+    guess: loss of the best constant prediction. losses: by factor, the lowest that was reached.
+    """
+
+    factor: float | None
+    guess: float
+    losses: Mapping[float, float]
+
+
+class Trials:
+    """The short trainings of a subject, each made when it is first asked for."""
+
+    def __init__(self, subject: Subject):
+        self.subject = subject
+        trainer = subject.prepared.built.trainer
+        self.clip: float | None = trainer["gradient_clip_val"] or None
+        self.clips_values = trainer["gradient_clip_algorithm"] == "value"
+
+    @property
+    def num_steps(self) -> int:
+        """Of a short training: fewer where a single example costs more than a step may; 0: it is too large to try."""
+        subject = self.subject
+        affordable = int(NUM_BATCHES * STEP_FLOPS / subject.flops(subject.inputs[0]))
+        return min(NUM_BATCHES, affordable) if affordable >= MIN_STEPS else 0
+
+    @cached_property
+    def plan(self) -> Plan:
+        """Peaks and warm-up of the schedule."""
+        subject = self.subject
+        optimizer = subject.prepared.built.optimizer.build(subject.fresh())
+        scheduler = subject.prepared.built.schedule.build(optimizer, subject.num_steps)
+        rates = []
+        for _ in range(min(subject.num_steps, MAX_PLANNED)):
+            rates.append([float(group["lr"]) for group in optimizer.param_groups])
+            optimizer.step()  # without gradients it changes nothing; torch wants it before the scheduler's
+            scheduler.step()
+        peaks = tuple(max(column) for column in zip(*rates))
+        first = next(i for i, row in enumerate(rates) if all(rate >= 0.9 * peak for rate, peak in zip(row, peaks)))
+        return Plan(peaks, first + 1 if first else 0)
+
+    @cached_property
+    def short(self) -> Trajectory:
+        """The first steps of the recipe's training."""
+        return self.train(self.subject.inputs[: self.num_steps], ramp=min(self.plan.warmup_steps, NUM_BATCHES))
+
+    @cached_property
+    def entropy_at_start(self) -> list[HeadEntropy]:
+        """Attention entropy with the initial weights."""
+        return attention_entropy(self.subject.model, self.subject.handful)
+
+    @cached_property
+    def overfit(self) -> Overfit | None:
+        """None: the model is too large to try."""
+        subject = self.subject
+        handful = subject.handful
+        if OVERFIT_STEPS * subject.flops(handful) > NUM_BATCHES * STEP_FLOPS:
+            return None
+        constant = subject.objective.baseline([handful.target], subject.model.spec)
+        guessed = subject.objective.loss(constant(handful.target), handful.target)
+        guess, losses = float(guessed.loss / guessed.count.clamp(min=1)), dict[float, float]()
+        for factor in FACTORS:
+            losses[factor] = self._overfitted(handful, factor, OVERFITTED * guess)
+            if losses[factor] <= OVERFITTED * guess:
+                return Overfit(factor, guess, losses)
+        return Overfit(None, guess, losses)
+
+    def _overfitted(self, handful: ModelInput, factor: float, enough: float) -> float:
+        """The lowest loss that training on a handful reaches; it ends once that is low enough."""
+        lowest, training = math.inf, Training(self, factor, RAMP)
+        for step in range(OVERFIT_STEPS if factor == 1 else OTHER_STEPS):
+            if not training.step(handful):
+                break
+            if step % 10 == 9:
+                lowest = min(lowest, evaluate(self.subject, training.model, [handful]))
+                if lowest <= enough:
+                    break
+        return lowest
+
+    def train(self, inputs: Sequence[ModelInput], *, factor: float = 1.0, ramp: int = RAMP) -> Trajectory:
+        """A step on each, or up to the first whose loss or gradient is not finite."""
+        training = Training(self, factor, ramp)
+        for one in inputs:
+            if not training.step(one):
+                break
+        return training.trajectory
+
+    @cached_property
+    def update_ratios(self) -> list[tuple[float, float]]:
+        """(learning rate, median size of an update as a share of the weights') of each group that has matrices.
+
+        Of the very first step, at the highest learning rate, over the matrices that have a gradient. Matrices that
+        start at zero get usual values first, as they would have no share, and the layers before them no gradient.
+        """
+        model = self.subject.fresh()
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            for parameter in model.parameters():
+                if parameter.ndim >= 2 and not bool(parameter.any()):
+                    parameter.normal_(std=USUAL_STD)
+        before = {id(parameter): parameter.detach().clone() for parameter in model.parameters()}
+        training = Training(self, 1.0, 1, model)
+        training.step(self.subject.inputs[0])
+        found = []
+        for group, peak in zip(training.optimizer.param_groups, self.plan.peaks):
+            ratios = [
+                float((p.detach() - before[id(p)]).norm() / before[id(p)].norm())
+                for p in group["params"]
+                if p.ndim >= 2 and p.grad is not None and bool(p.grad.any())
+            ]
+            if ratios:
+                found.append((peak, statistics.median(ratios)))
+        return found
+
+    @property
+    def is_wild(self) -> bool:
+        """Whether the learning rate is so high that what comes of it says nothing else of the model."""
+        if any(not ratio <= MAX_RATIO for _, ratio in self.update_ratios):
+            return True
+        return self.overfit is not None and self.overfit.factor is not None and self.overfit.factor < 1
+
+
+class Training:
+    """A training of a copy of the model, step by step as `TrainingModule` makes it. factor: on the learning rate.
+
+    ramp: steps of warm-up. model: in place of a copy with the initial weights.
+    """
+
+    def __init__(self, trials: Trials, factor: float, ramp: int, model: nn.Module | None = None):
+        subject = trials.subject
+        self.subject, self.trials, self.ramp = subject, trials, ramp
+        self.model = subject.fresh() if model is None else model
+        self.optimizer = subject.prepared.built.optimizer.build(self.model)
+        self.rates = [peak * factor for peak in trials.plan.peaks]
+        self.trajectory = Trajectory(self.model)
+        self._auxiliary = [module for module in self.model.modules() if isinstance(module, AuxiliaryLoss)]
+
+    def step(self, inputs: ModelInput) -> bool:
+        """One optimizer step; False where it was left out, as loss or gradient were not finite."""
+        made = self.trajectory
+        share = min(1.0, (len(made.losses) + 1) / max(1, self.ramp))
+        for group, rate in zip(self.optimizer.param_groups, self.rates):
+            group["lr"] = rate * share
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.subject.seed * 1_000_003 + len(made.losses))  # of dropout
+            loss = self._loss(inputs)
+        self.optimizer.zero_grad()
+        loss.backward()
+        gradients = gradient_norms(self.model)
+        made.losses.append(float(loss.detach()))
+        made.norms.append(total_norm(gradients))
+        made.gradients.append(gradients)
+        if not made.is_finite:
+            return False
+        made.touched |= {n for n, p in self.model.named_parameters() if p.grad is not None and bool(p.grad.any())}
+        if self.trials.clip is not None and self.trials.clips_values:
+            nn.utils.clip_grad_value_(self.model.parameters(), self.trials.clip)
+        elif self.trials.clip is not None:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.trials.clip)
+        self.optimizer.step()
+        return True
+
+    def _loss(self, inputs: ModelInput) -> Tensor:
+        prediction = self.model(inputs.batch, inputs.masked)
+        output = self.subject.objective.loss(prediction, inputs.target, training=True)
+        loss = output.loss / output.count.clamp(min=1)
+        return loss + torch.stack([module.aux_loss() for module in self._auxiliary]).sum() if self._auxiliary else loss
+
+
+@torch.no_grad()
+def evaluate(subject: Subject, model: nn.Module, inputs: Sequence[ModelInput]) -> float:
+    """Mean loss over the predictions of some batches, in evaluation mode."""
+    was_training, total, count = model.training, 0.0, 0.0
+    model.eval()
+    for one in inputs:
+        output = subject.objective.loss(model(one.batch, one.masked), one.target)
+        total, count = total + float(output.loss), count + float(output.count)
+    model.train(was_training)
+    return total / max(count, 1.0)
+
+
+@torch.no_grad()
+def attention_entropy(model: nn.Module, inputs: ModelInput) -> list[HeadEntropy]:
+    """Attention entropy of a copy of the model, in evaluation mode."""
+    model = copy.deepcopy(model).eval()
+    with record_attention_entropy(model) as heads:
+        model(inputs.batch, inputs.masked)
+    return heads
+
+
+def rates_in(config: Any, path: str = "optimizer") -> list[tuple[str, float]]:
+    """(dotted key, learning rate) of an optimizer's configuration, those of optimizers inside it too."""
+    found = []
+    for key, value in config.items():
+        if key == "lr" and isinstance(value, int | float):
+            found.append((f"{path}.{key}", float(value)))
+        elif isinstance(value, Mapping):
+            found += rates_in(value, f"{path}.{key}")
+    return found

@@ -1,0 +1,219 @@
+"""Base classes of what the data flows through: tokenizer and objective without weights, the backbone with them.
+
+b batch · n tokens · d width · a references
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from seqkit.interfaces.tokens import Embedded, TokenBatch, Tokens, TokenSpec
+
+IGNORE = -100
+"""Target of a token that has none: the default `ignore_index` of `torch.nn.functional.cross_entropy`."""
+
+
+# ── tokenizer and objective: no weights ──────────────────────────────────────────────────────────────────────────────
+
+
+class Stateful:
+    """Tokenizer or objective: may be fitted on the training data, before any weight exists (vocabulary, class names).
+
+    The state is plain JSON (`state`, `load_state`); it travels with the run and is data, never code.
+    """
+
+    def state(self) -> dict[str, Any]:
+        """What was fitted, as plain JSON; empty until something was."""
+        return {}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Restore from `state()`."""
+        if state:
+            raise ValueError(f"{type(self).__name__} has no fitted state, but was given {sorted(state)}")
+
+
+class Tokenizer(Stateful, ABC):
+    """Turns one raw example into `Tokens`.
+
+    It runs on the CPU in the data loader and owns no weights; `spec` describes its tokens.
+    A sample is (raw, label); `encode` gets the raw part alone, so labels per token fix the tokens' number and order.
+    A tokenizer whose input can be rebuilt also has `decode` (of `Tokens`, or of ids [n], as generation needs); one that
+    must see data first has `fit(raws)`, called once with the training split.
+    """
+
+    @property
+    @abstractmethod
+    def spec(self) -> TokenSpec:
+        """Shape of its tokens. Raises ValueError if the tokenizer must be fitted first."""
+
+    @abstractmethod
+    def encode(self, raw: Any, /) -> Tokens:
+        """One raw example as tokens. Raises DataError with the reason where it cannot be one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInput:
+    """One batch as an objective prepares it: model input, masked tokens, target.
+
+    batch: input of the model. masked: [b n] bool, True: the learned mask token replaces the content; None: none.
+    target: the tensor that the objective's `loss` takes.
+    """
+
+    batch: TokenBatch
+    masked: Tensor | None
+    target: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class LossOutput:
+    """Loss as a sum and a count, so that accumulation and several devices give the weights of one big batch.
+
+    loss: scalar, summed over predictions. count: number of predictions. preds, target: the predictions that count,
+    flattened, and their targets, for torchmetrics; None in training.
+    """
+
+    loss: Tensor
+    count: Tensor
+    preds: Tensor | None = None
+    target: Tensor | None = None
+
+
+class Objective(Stateful, ABC):
+    """Training objective: which tokens are masked, what is predicted, and the loss.
+
+    causal: the causality that it needs of the backbone; None: either. needs_labels: True: samples must have labels.
+    uses_mask_token: True: it masks tokens, so the Embedder gets a mask token.
+    primary_metric: the name of the metric by which models are compared: "loss", or one of its metrics.
+    An objective holds what was fitted on the labels and nothing of a model, so one may serve several.
+    target_spec: spec of the tokens that a decoder generates, where those are not the tokenizer's (the batch that it
+    prepares has the tokenizer's batch as `source`); None: there is one sequence. Raises ValueError before `fit`.
+    """
+
+    causal: bool | None = None
+    needs_labels: bool = False
+    uses_mask_token: bool = False
+    primary_metric: str = "loss"
+
+    @property
+    def target_spec(self) -> TokenSpec | None:
+        return None
+
+    def encode_target(self, label: Any) -> Any:
+        """A label as `prepare` gets it, before collation: an int, floats, int64 [n] per token, or int64 [a t]:
+        a reference sequences, any of which is right.
+
+        Raises DataError where it cannot be one.
+        """
+        return label
+
+    def fit(self, labels: Sequence[Any], names: Sequence[str] | None) -> None:
+        """Learn from the training labels, and the class names if the data has them; called before the head is built."""
+
+    @abstractmethod
+    def head(self, embedder: nn.Module) -> nn.Module:
+        """Module from hidden [b n d] and valid [b n] to the prediction; sizes come from `embedder.spec` and `.dim`."""
+
+    @abstractmethod
+    def prepare(self, batch: TokenBatch, label: Tensor | None) -> ModelInput:
+        """Model input, masked tokens and target of a batch."""
+
+    @abstractmethod
+    def loss(self, prediction: Tensor, target: Tensor, *, training: bool = False) -> LossOutput:
+        """Loss of a prediction.
+
+        training: True: with what is for training alone, such as label smoothing, and without `preds`, whose selection
+        would make an accelerator wait.
+        """
+
+    @abstractmethod
+    def baseline(self, targets: Sequence[Tensor], spec: TokenSpec) -> Callable[[Tensor], Tensor]:
+        """The best constant prediction, fitted on training targets; a function from a target to its prediction.
+
+        spec: of the tokens that the model embeds (`Model.spec`).
+        """
+
+    def metrics(self, spec: TokenSpec) -> dict[str, Any]:
+        """torchmetrics over (preds, target), by name; the loss is always reported. spec: as in `baseline`."""
+        return {}
+
+    def generation_metrics(self) -> dict[str, Any]:
+        """torchmetrics over (generated ids, labels), by name; empty where nothing is generated."""
+        return {}
+
+    def predict(self, model: nn.Module, batch: TokenBatch) -> Tensor:
+        """Input of `decode`: the model's prediction, or the ids that it generates where the objective generates."""
+        return model(batch)
+
+    def decode(self, prediction: Tensor) -> list[Any]:
+        """A prediction in the user's terms, one entry per example (class names, numbers in the target's unit).
+
+        Raises ValueError where the objective has none.
+        """
+        raise ValueError(
+            f"{type(self).__name__} predicts nothing for a raw example; to continue a text use `seqkit generate`"
+        )
+
+
+# ── the backbone: weights, no modality ───────────────────────────────────────────────────────────────────────────────
+
+
+class Cache(ABC):
+    """State of a causal backbone between decoding steps: keys and values, or a hidden state."""
+
+    num_tokens: int
+    """Columns so far, padding included (so not a count of real tokens)."""
+
+    @abstractmethod
+    def reorder(self, rows: Tensor) -> None:
+        """Keep these examples, [b'] indices, in this order (beam search takes some twice and drops others)."""
+
+
+class Backbone(nn.Module, ABC):
+    """Contextual hidden states [b n d] from embeddings [b n d].
+
+    A backbone declares what it supports; the model refuses the rest when it is built.
+    dim: width d. causal: True: token i attends to tokens <= i only. num_heads: attention heads, 0: it has none.
+    supports_adjacency: False: tokens with an adjacency are refused. supports_segments: False: packed sequences are
+    refused, at the first batch.
+    uses_positions: True: it uses `positions` itself (rotary attention). is_recurrent: True: it runs over the columns in
+    order (an RNN, a convolution over time), so it knows their order but not `positions`: where those say more, they are
+    added to the embeddings. ignores_order: True: it is meant to know no order (a bag of tokens), so no positions are
+    added unless the model is given some.
+    is_encoder_decoder: True: it generates one sequence from another (`Embedded.source`) and cannot do without.
+    """
+
+    dim: int
+    causal: bool
+    num_heads: int = 0
+    supports_adjacency: bool = False
+    supports_segments: bool = False
+    uses_positions: bool = False
+    is_recurrent: bool = False
+    ignores_order: bool = False
+    is_encoder_decoder: bool = False
+
+    def get_encoder(self) -> Backbone | None:
+        """The encoder, which gets `Embedded.source`; None: there is none, and the decoder attends to the embeddings."""
+        return None
+
+    @abstractmethod
+    def forward(self, embedded: Embedded, cache: Cache | None = None) -> Tensor:
+        """Hidden states [b n d], zero where padded.
+
+        With a cache, `embedded` continues the columns that the cache has, and needs `source` only the first time.
+        """
+
+    def init_cache(self, max_tokens: int) -> Cache:
+        """An empty cache for `max_tokens` columns. Raises ValueError if the backbone is not causal."""
+        raise ValueError(f"{type(self).__name__} has no cache; generate with use_cache=False")
+
+    def check_supported(self, spec: TokenSpec) -> None:
+        """Raise ValueError if this backbone does not support tokens of that spec (called once, by the model)."""
+
+    def add_edge_bias(self, num_edge_types: int) -> None:
+        """Learn what each edge type adds to attention scores, or to messages along it (called by the model)."""

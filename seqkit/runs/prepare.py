@@ -1,0 +1,144 @@
+"""From a complete configuration to model and data, seeded and checked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from seqkit.config import Built, build, build_model
+from seqkit.data.module import DataModule
+from seqkit.errors import DataError, UsageError
+from seqkit.interfaces import Objective, Tokenizer
+from seqkit.model import Model
+from seqkit.training.checkpoint import load_body
+from seqkit.training.trainer import TrainerSettings
+
+LOOKED_AT = 10_000
+"""Characters of a text by which a tokenizer's state is proven."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Model and data of a run, before a trainer is made."""
+
+    config: Mapping[str, Any]
+    built: Built
+    model: Model
+    data: DataModule
+
+    @property
+    def seed(self) -> int:
+        """Of the run."""
+        return int(self.config["seed"])
+
+    def training_module(self, num_steps: int) -> Any:
+        """The LightningModule, for a training of so many optimizer steps."""
+        from seqkit.training.module import TrainingModule
+
+        return TrainingModule(
+            self.model,
+            self.data.objective,
+            optimizer=self.built.optimizer,
+            schedule=self.built.schedule,
+            num_steps=num_steps,
+            skip_nonfinite=self.built.trainer["skip_nonfinite"],
+            seed=self.seed,
+        )
+
+
+def prepare(config: Mapping[str, Any], initial: Path | None = None, state: Mapping[str, Any] | None = None) -> Prepared:
+    """Seed the generators, read the data, build the model.
+
+    initial: a run whose embedder and backbone are taken. state: of tokenizer and objective, as `state.json` has them;
+    None: they are fitted. Raises DataError or UsageError, each with one line.
+    """
+    import pytorch_lightning as pl
+
+    seed = config["seed"]
+    if not 0 <= seed < 2**32:
+        raise UsageError(f"seed is {seed}; give 0 to {2**32 - 1}")
+    pl.seed_everything(seed, verbose=False)
+    built = build(config)
+    TrainerSettings.of(built.trainer)  # refuses before any data is read
+    if state is not None:
+        load_state(built.tokenizer, built.model["objective"], state)
+    model, data = _model_and_data(built, seed)
+    if initial is not None:
+        load_body(model, initial)
+    return Prepared(config, built, model, data)
+
+
+def load_state(tokenizer: Tokenizer, objective: Objective, state: Mapping[str, Any]) -> None:
+    """Take back what a run saved of both. Raises DataError where it is another's."""
+    try:
+        tokenizer.load_state(state["tokenizer"])
+        objective.load_state(state["objective"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(f"state.json does not fit the run ({error!r}); copy the run again") from error
+
+
+def saved_state(prepared: Prepared) -> dict[str, Any]:
+    """State of tokenizer and objective, proven to come back through JSON.
+
+    Raises UsageError where a fresh tokenizer with that state has another spec, or encodes the first training example
+    to other tokens: a run of it could be trained, and not be used.
+    """
+    tokenizer, objective = prepared.data.tokenizer, prepared.data.objective
+    state = {"tokenizer": tokenizer.state(), "objective": objective.state()}
+    name = type(tokenizer).__name__
+    advice = "its state() must hold all that fit() learned, as plain data, and load_state() must take it back"
+    try:
+        text = json.dumps(state)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"the state of {name} is no plain data ({error}); {advice}") from error
+    raw = prepared.data.splits().train[0].raw
+    raw = raw[:LOOKED_AT] if isinstance(raw, str) else raw
+    try:
+        ours = tokenizer.encode(raw).content
+    except DataError:
+        return state  # the loaders name the example
+    with torch.random.fork_rng(devices=[]):
+        fresh = build(prepared.config)
+    try:
+        fresh.tokenizer.load_state(json.loads(text)["tokenizer"])
+        if replace(fresh.tokenizer.spec, embedder=None) != replace(tokenizer.spec, embedder=None):
+            raise UsageError(f"{name} that gets its state back has another spec; {advice}")
+        theirs = fresh.tokenizer.encode(raw).content
+    except UsageError:
+        raise
+    except Exception as error:  # the user's own code: whatever it raises
+        raise UsageError(f"{name} does not take its own state back ({error!r}); {advice}") from error
+    if ours.shape != theirs.shape or not bool(((ours == theirs) | (ours.isnan() & theirs.isnan())).all()):
+        raise UsageError(f"{name} that gets its state back encodes the first example to other tokens; {advice}")
+    return state
+
+
+def untrained(config: Mapping[str, Any]) -> tuple[Model, DataModule]:
+    """The model of a complete configuration with its initial weights, and its data, set up. Raises as `prepare`."""
+    return _model_and_data(build(config), config["seed"])
+
+
+def data_module(config: Mapping[str, Any], tokenizer: Tokenizer, objective: Objective) -> DataModule:
+    """The data of a complete configuration for a fitted tokenizer and objective, set up. Raises as `prepare`."""
+    return _data(build(config), tokenizer, objective, config["seed"])
+
+
+def _model_and_data(built: Built, seed: int) -> tuple[Model, DataModule]:
+    data = _data(built, built.tokenizer, built.model["objective"], seed)
+    return build_model(built, built.tokenizer.spec), data
+
+
+def _data(built: Built, tokenizer: Tokenizer, objective: Objective, seed: int) -> DataModule:
+    try:
+        data = DataModule(**built.data, tokenizer=tokenizer, objective=objective, seed=seed)
+    except DataError:
+        raise
+    except ValueError as error:
+        raise UsageError(f"data: {error}") from error
+    data.setup()
+    return data

@@ -1,0 +1,104 @@
+"""What a run adds to Lightning's Trainer: loggers, checkpoints, resuming, progress."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from seqkit.errors import DataError, UsageError
+from seqkit.runs.folder import rank
+from seqkit.runs.prepare import Prepared
+from seqkit.training import metrics_csv
+from seqkit.training.checkpoint_io import BEST, FOLDER, VerifiedCheckpointIO, newest_good, read_checkpoint
+from seqkit.training.interrupt import StopSignals
+from seqkit.training.trainer import make_trainer
+
+
+class RunSetup:
+    """Callbacks, loggers and CheckpointIO of one training, and the Trainer that gets them."""
+
+    def __init__(self, prepared: Prepared, folder: Path, signals: StopSignals):
+        from seqkit.training.progress import StepProgress
+        from seqkit.training.resume import ResumePoints, ResumeState, RunFacts
+        from seqkit.training.step_log import StepLog
+
+        settings = prepared.built.trainer
+        self.prepared, self.folder = prepared, folder
+        self.state = ResumeState(0)
+        self.facts = RunFacts(prepared.data.sha256, signals)
+        self.points = ResumePoints(
+            folder / FOLDER,
+            self.state,
+            signals,
+            every_n_steps=settings["checkpoint_every_n_steps"],
+            every_minutes=settings["checkpoint_every_minutes"],
+        )
+        self.progress = StepProgress(prepared.config["recipe"], 0)
+        self.step_log = StepLog()
+
+    def trainer(self, validates: bool) -> Any:
+        """Lightning's Trainer. validates: there is a validation split."""
+        from pytorch_lightning.callbacks import WeightAveraging
+
+        from seqkit.training.callbacks import check_monitors
+        from seqkit.training.resume import best_weights
+
+        settings, folder, prepared = self.prepared.built.trainer, self.folder, self.prepared
+        objective, spec = prepared.data.objective, prepared.model.spec
+        users = list(settings["callbacks"] or ())
+        metrics = ["loss", *objective.metrics(spec), *objective.generation_metrics()]
+        check_monitors(users, ["train/loss", *(f"valid/{name}" for name in metrics if validates)])
+        callbacks = [self.facts, *users, self.step_log, self.state]
+        if settings["enable_progress_bar"] is not False and rank() == 0:
+            callbacks.append(self.progress)
+        if validates:
+            averages = any(isinstance(one, WeightAveraging) for one in users)
+            callbacks.append(best_weights(folder / FOLDER, objective, spec, averages=averages))
+        elif settings["weights"] == "best":
+            raise UsageError("trainer.weights is best, but the data has no validation split; give data.valid_fraction")
+        loggers = [metrics_csv.MetricsCSV(folder)]
+        loggers += [one.build(folder, prepared.config["recipe"]) for one in settings["logger"] or ()]
+        return make_trainer(
+            {**settings, "enable_progress_bar": False},
+            logger=loggers,
+            callbacks=[*callbacks, self.points],
+            plugins=[VerifiedCheckpointIO(settings["checkpoint_keep"])],
+            default_root_dir=folder,
+            profiler=_profiler(settings["profiler"], folder),
+        )
+
+    def peak_flops(self, trainer: Any) -> float | None:
+        """Of one device, where it is known."""
+        from seqkit.training.step_log import peak_flops
+
+        return peak_flops(trainer)
+
+    def set_steps(self, num_steps: int) -> None:
+        """Tell all parts how long the training is."""
+        self.state.num_steps = self.progress.num_steps = self.facts.num_steps = num_steps
+
+    def use_best_weights(self) -> str:
+        """Load the best weights of the run into the model; says which they are."""
+        found = newest_good(self.folder / FOLDER, BEST)
+        if found is None:
+            raise DataError(
+                f"{self.folder / FOLDER} has no good checkpoint of the best weights; "
+                "train again, or give --trainer.weights last"
+            )
+        weights = read_checkpoint(found.path)["state_dict"]
+        own = {name.removeprefix("model."): value for name, value in weights.items() if name.startswith("model.")}
+        self.prepared.model.load_state_dict(own)
+        return f"best, of step {found.step}"
+
+
+def _profiler(name: str | None, folder: Path) -> Any:
+    from pytorch_lightning import profilers
+
+    if name is None:
+        return None
+    kinds = {
+        "simple": profilers.SimpleProfiler,
+        "advanced": profilers.AdvancedProfiler,
+        "pytorch": profilers.PyTorchProfiler,
+    }
+    return kinds[name](dirpath=folder, filename="profile")

@@ -1,0 +1,67 @@
+"""What other commands rely on in a run's `summary.json`, checked when it is read: the folder may be anybody's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from seqkit.errors import DataError, UsageError
+from seqkit.files import read_mapping
+
+REQUIRED: dict[str, Any] = {
+    "sha256": str,
+    "recipe": str,
+    "backbone": str,
+    "seed": int,
+    "num_parameters": int,
+    "tokens_seen": int,
+    "steps": int,
+    "wall_seconds": float,
+    "metrics": dict[str, float],
+    "versions": dict[str, str],
+}
+OPTIONAL: dict[str, Any] = {
+    "objective": str,
+    "state": str,
+    "finished": bool,
+    "baseline": dict[str, float],
+    "extents": list[tuple[float, float]],
+    "num_train": int,
+    "train_tokens": int,
+    "num_test": int,
+    "limit": int,
+    "config_sha256": str,
+    "state_sha256": str,
+    "data_sha256": dict[str, str],
+}
+"""Keys and what they hold; there may be others."""
+
+
+def check_trained(folder: Path) -> None:
+    """Raise UsageError where a folder holds no run, or one that has not trained to its end. Imports no torch."""
+    if not (folder / "config.yaml").exists():
+        raise UsageError(
+            f"{folder} is no run: it has no config.yaml; give a folder such as runs/text/char-lm/2026-01-31-120000"
+        )
+    if not (folder / "summary.json").exists():
+        raise UsageError(
+            f"{folder} did not train to its end: it has no summary.json; go on with `seqkit fit --resume {folder}`"
+        )
+
+
+def read_summary(folder: Path) -> dict[str, Any]:
+    """A run's `summary.json`. Raises DataError, which names the key, where it is missing, damaged or of wrong types."""
+    import json
+
+    from pydantic import TypeAdapter, ValidationError
+
+    path = folder / "summary.json"
+    summary = read_mapping(path, *REQUIRED)
+    for key, kind in (REQUIRED | OPTIONAL).items():
+        try:
+            if key in summary:
+                TypeAdapter(kind).validate_json(json.dumps(summary[key]), strict=True)  # as JSON a list may be a tuple
+        except ValidationError as error:
+            what = error.errors(include_url=False, include_input=False)[0]["msg"]
+            raise DataError(f"{path} is damaged: {key}: {what}; copy it again or train again") from None
+    return summary

@@ -1,0 +1,92 @@
+"""Lightning's callbacks as a recipe names them (`trainer.callbacks`): same names and arguments, with defaults."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pytorch_lightning import callbacks as lightning
+from pytorch_lightning.utilities.exceptions import MisconfigurationException
+
+from seqkit.errors import UsageError
+
+
+class EarlyStopping(lightning.EarlyStopping):
+    """Ends training where a metric has stopped to improve for `patience` validations.
+
+    monitor: a column of metrics.csv, such as valid/loss or valid/accuracy. mode: min or max. min_delta: the smallest
+    change that counts.
+    """
+
+    def __init__(
+        self, monitor: str = "valid/loss", *, patience: int = 3, min_delta: float = 0.0, mode: str = "min"
+    ) -> None:
+        _check_mode(mode)
+        super().__init__(monitor=monitor, patience=patience, min_delta=min_delta, mode=mode)
+
+
+class ModelCheckpoint(lightning.ModelCheckpoint):
+    """Further weights beside the run's own checkpoints, in the run's folder `checkpoints`.
+
+    monitor: a column of metrics.csv; None: the newest. save_top_k: how many are kept. mode: min or max.
+    every_n_epochs: how often one is looked for.
+    """
+
+    def __init__(
+        self, monitor: str | None = None, *, save_top_k: int = 1, mode: str = "min", every_n_epochs: int = 1
+    ) -> None:
+        _check_mode(mode)
+        try:
+            super().__init__(
+                monitor=monitor,
+                save_top_k=save_top_k,
+                mode=mode,
+                every_n_epochs=every_n_epochs,
+                filename="user-{epoch}-{step}",
+                save_weights_only=True,
+            )
+        except MisconfigurationException as error:
+            raise ValueError(" ".join(str(error).split())) from error
+
+
+class EMA(lightning.EMAWeightAveraging):
+    """Exponential moving average of the weights, which are validated and become the run's (Polyak and Juditsky 1992).
+
+    decay: of the average in an update. every_n_steps: optimizer steps between updates. start_step: of the first one.
+    """
+
+    def __init__(self, decay: float = 0.999, *, every_n_steps: int = 1, start_step: int = 0) -> None:
+        if not 0 < decay < 1:
+            raise ValueError(f"decay is {decay}; give a share above 0 and below 1")
+        if every_n_steps < 1 or start_step < 0:
+            raise ValueError(f"every_n_steps is {every_n_steps} and start_step {start_step}; give >= 1 and >= 0")
+        super().__init__(decay=decay, update_every_n_steps=every_n_steps, update_starting_at_step=start_step)
+
+
+class LearningRateMonitor(lightning.LearningRateMonitor):
+    """The learning rate of every parameter group, also its momentum and weight decay; metrics.csv has `lr` already."""
+
+    def __init__(self, *, log_momentum: bool = False, log_weight_decay: bool = False) -> None:
+        super().__init__(logging_interval="step", log_momentum=log_momentum, log_weight_decay=log_weight_decay)
+
+
+class DeviceStatsMonitor(lightning.DeviceStatsMonitor):
+    """Memory and load of the device, and of the CPU with `cpu_stats` (needs psutil)."""
+
+    def __init__(self, *, cpu_stats: bool | None = None) -> None:
+        super().__init__(cpu_stats=cpu_stats)
+
+
+def check_monitors(callbacks: list[Any], known: list[str]) -> None:
+    """Raise UsageError where a callback monitors what no run of these metrics logs."""
+    from seqkit.errors import suggest
+
+    for callback in callbacks:
+        monitor = getattr(callback, "monitor", None)
+        if monitor is not None and monitor not in known:
+            name = type(callback).__name__
+            raise UsageError(f"trainer.callbacks: {name} monitors {monitor!r}; {suggest(monitor, known)}")
+
+
+def _check_mode(mode: str) -> None:
+    if mode not in ("min", "max"):
+        raise ValueError(f"mode is {mode!r}; give min or max")

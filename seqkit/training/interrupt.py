@@ -1,0 +1,81 @@
+"""Signals that ask a run to stop: SIGTERM, SIGINT, SIGHUP, SIGUSR1.
+
+While training they set a flag, which is looked at where a checkpoint can be written; elsewhere they raise Interrupted.
+A second one ends the process immediately.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from seqkit.errors import Interrupted
+
+log = logging.getLogger("seqkit")
+
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1") if hasattr(signal, name))
+"""Windows has SIGTERM and SIGINT alone."""
+
+
+class StopSignals:
+    """What arrived. phase: what the run is doing, for the message. deferred: keep a signal instead of raising."""
+
+    def __init__(self) -> None:
+        self.received: int | None = None
+        self.phase = "starting"
+        self.deferred = False
+        self.going_on = ""
+
+    @property
+    def name(self) -> str:
+        """Name of the signal that arrived."""
+        return "" if self.received is None else signal.Signals(self.received).name
+
+    def interrupted(self, what: str) -> Interrupted:
+        """The error that ends the run; what: where it stood and how it goes on, in one line."""
+        assert self.received is not None
+        return Interrupted(f"{self.name}: {what}", self.received)
+
+    @contextmanager
+    def installed(self) -> Iterator[StopSignals]:
+        """Handle the signals inside this context, in the main thread alone: Python handles signals in no other."""
+        if threading.current_thread() is not threading.main_thread():
+            yield self
+            return
+        before = {number: signal.getsignal(number) for number in SIGNALS}
+        try:
+            for number in SIGNALS:
+                # a SIGHUP that nohup had ignored stays ignored
+                if before[number] is not signal.SIG_IGN:
+                    signal.signal(number, self._handle)
+            yield self
+        finally:
+            for number, handler in before.items():
+                if handler is not None:
+                    signal.signal(number, handler)
+
+    def install_again(self) -> None:
+        """Take the signals back from Lightning, which handles SIGTERM itself once a loop begins."""
+        if threading.current_thread() is threading.main_thread():
+            for number in SIGNALS:
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    signal.signal(number, self._handle)
+
+    def _handle(self, number: int, frame: FrameType | None) -> Any:
+        if self.received is not None:  # the second one
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+            return
+        self.received = number
+        if not self.deferred:
+            raise self.interrupted(f"stopped while {self.phase}{self.going_on}")
+        log.warning(
+            "%s: a checkpoint is written at the end of this step, then the run stops; a second signal ends it now",
+            self.name,
+        )

@@ -1,0 +1,298 @@
+"""Points of a training that it can go on from, bit for bit.
+
+All are ends of a training batch after which the optimizer stepped. What follows such a point, a validation or the end
+of the epoch, runs again after resuming; Lightning by itself would leave it out.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+import signal
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from pytorch_lightning import Callback
+from pytorch_lightning.callbacks import ModelCheckpoint, WeightAveraging
+
+from seqkit.data.batching import fold_seed
+from seqkit.errors import DivergedError
+from seqkit.interfaces import Objective, TokenSpec
+from seqkit.training.checkpoint_io import BEST, RESUME
+from seqkit.training.interrupt import StopSignals
+
+KEY = "resume"
+"""Of what this module adds to a checkpoint."""
+
+
+class ResumeState(Callback):
+    """Adds what Lightning leaves out of a checkpoint: random numbers of every rank, and what was still to be done.
+
+    num_steps: optimizer steps of the whole training.
+    """
+
+    def __init__(self, num_steps: int):
+        self.num_steps = num_steps
+        self._loaded: dict[str, Any] | None = None
+        self._snapshot: dict[str, Any] | None = None
+
+    def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+        """As of the end of the last training batch, also where a validation runs."""
+        for logger in trainer.loggers:
+            logger.save()  # rows up to here must not be lost with the process
+        if self._snapshot is not None and trainer.validating:
+            checkpoint.update(copy.deepcopy(self._snapshot))
+            return
+        checkpoint[KEY] = self._state(trainer)
+
+    def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+        """Keep it until training starts: whatever runs before may draw random numbers."""
+        self._loaded = checkpoint[KEY]
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Restore random numbers, then do what followed the batch."""
+        if self._loaded is None:
+            return
+        state, self._loaded = self._loaded, None
+        _set_rng(state["rng"][trainer.global_rank])
+        if state["validation_follows"] or state["epoch_ends"]:
+            _finish_batch(trainer, pl_module, state)
+        if state["epoch_ends"]:
+            # else Lightning does not count the next epoch as begun, and mistakes the next resume's epoch for another
+            trainer.fit_loop.reset_restart_stage()
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """Remember the point if a validation follows, which may be interrupted."""
+        self._snapshot = None
+        if self.is_point(trainer) and _validation_follows(trainer):
+            connector = trainer._checkpoint_connector
+            loops = copy.deepcopy(connector._get_loops_state_dict())
+            callbacks = {c.state_key: copy.deepcopy(c.state_dict()) for c in trainer.callbacks if c.state_dict()}
+            self._snapshot = {"loops": loops, "callbacks": callbacks, KEY: self._state(trainer)}
+
+    def is_point(self, trainer: Any) -> bool:
+        """Whether the end of this batch is a point to resume from: the optimizer stepped, and training goes on."""
+        return not trainer.fit_loop.epoch_loop._should_accumulate() and trainer.global_step < self.num_steps
+
+    def can_save_in_validation(self, trainer: Any) -> bool:
+        """Whether the state at the last batch's end can be written now; averaged weights are swapped in meanwhile."""
+        averages = any(isinstance(callback, WeightAveraging) for callback in trainer.callbacks)
+        return self._snapshot is not None and trainer.world_size == 1 and not averages
+
+    def _state(self, trainer: Any) -> dict[str, Any]:
+        return {
+            "rng": _gather(trainer, _rng()),
+            "validation_follows": _validation_follows(trainer),
+            "epoch_ends": bool(trainer.is_last_batch),
+            "epoch": trainer.current_epoch,
+            "step": trainer.global_step,
+        }
+
+
+class RunFacts(Callback):
+    """Puts into every checkpoint what a resumed run is compared with, and takes the signals back from Lightning.
+
+    data_sha256: of the splits.
+    """
+
+    def __init__(self, data_sha256: Callable[[], dict[str, str]], signals: StopSignals):
+        self.data_sha256, self.signals = data_sha256, signals
+        self.num_steps = 0
+        self.seconds_before = 0.0
+        self._started = time.perf_counter()
+
+    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
+        """Ranks draw different random numbers for dropout."""
+        if trainer.world_size > 1:
+            torch.manual_seed(fold_seed(pl_module.seed, trainer.global_rank))
+        self._started = time.perf_counter()
+
+    def on_sanity_check_start(self, trainer: Any, pl_module: Any) -> None:
+        """Lightning has just set its own signal handlers."""
+        self.signals.install_again()
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """As before a sanity check, which a resumed run has not."""
+        self.signals.install_again()
+
+    def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+        """Steps planned, seconds so far, SHA-256 of the data."""
+        checkpoint["run"] = {
+            "num_steps": self.num_steps,
+            "seconds": self.seconds_before + time.perf_counter() - self._started,
+            "data_sha256": self.data_sha256(),
+        }
+
+    def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+        """Seconds that were trained before."""
+        self.seconds_before = float(checkpoint["run"]["seconds"])
+
+
+def best_weights(folder: Path, objective: Objective, spec: TokenSpec, *, averages: bool) -> ModelCheckpoint:
+    """Weights with the best validation metric, the objective's primary one.
+
+    averages: True: a callback validates averaged weights. It puts them into complete checkpoints alone, so weights by
+    themselves would be others than those that were validated.
+    """
+    name = objective.primary_metric
+    metric = (objective.metrics(spec) | objective.generation_metrics()).get(name)
+    return ModelCheckpoint(
+        dirpath=folder,
+        filename=f"{BEST}-{{step}}",
+        monitor=f"valid/{name}",
+        mode="max" if getattr(metric, "higher_is_better", False) else "min",
+        save_top_k=1,
+        save_weights_only=not averages,
+        save_on_train_epoch_end=False,
+        enable_version_counter=False,
+    )
+
+
+class ResumePoints(ModelCheckpoint):
+    """Lightning's ModelCheckpoint, by time and by number of steps, at points of `ResumeState` alone.
+
+    It also ends training where a signal asks for it: every rank writes, or takes part in, a last checkpoint.
+    every_n_steps, every_minutes: None: not by this. Which files stay is decided by the CheckpointIO.
+    Raises DivergedError instead of writing weights that are not finite.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        state: ResumeState,
+        signals: StopSignals,
+        *,
+        every_n_steps: int | None = None,
+        every_minutes: float | None = None,
+    ):
+        super().__init__(
+            dirpath=folder,
+            filename=f"{RESUME}-{{step}}",
+            monitor=None,
+            save_top_k=-1,
+            train_time_interval=None if every_minutes is None else timedelta(minutes=every_minutes),
+            every_n_epochs=0,
+            save_on_train_epoch_end=False,
+            enable_version_counter=False,
+        )
+        self._every_n_train_steps = (
+            every_n_steps or 0
+        )  # Lightning's constructor takes one trigger; its hook looks at both
+        self.folder, self.state, self.signals = folder, state, signals
+
+    def state_dict(self) -> dict[str, Any]:
+        """None: what stays on disk is not decided here."""
+        return {}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Nothing to take back."""
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """Write a checkpoint where one is due, and stop where a signal was received."""
+        if not self.state.is_point(trainer):
+            return
+        if pl_module.stop_agreed:
+            self.save_and_stop(trainer)
+        super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
+
+    def on_validation_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
+        """A signal in a long validation: write the state before it, and stop."""
+        if self.signals.received is not None and self.state.can_save_in_validation(trainer):
+            self.save_and_stop(trainer)
+
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        """No point: what a validation changes belongs to the batch that comes after."""
+
+    def save_and_stop(self, trainer: Any) -> None:
+        """Write a checkpoint and raise Interrupted."""
+        self._save_checkpoint(trainer, self.format_checkpoint_name({"step": torch.tensor(trainer.global_step)}))
+        signals = self.signals
+        if not trainer.is_global_zero:
+            raise SystemExit(0)  # the first process says why
+        if signals.received is None:  # another process was asked to stop
+            signals.received = signal.SIGTERM
+        failure = trainer.strategy.checkpoint_io.failure
+        told = f"stopped after step {trainer.global_step} of {self.state.num_steps}"
+        raise signals.interrupted(
+            f"{told}; no checkpoint could be written: {failure}"
+            if failure
+            else f"{told}; go on with: seqkit fit --resume {self.folder.parent}"
+        )
+
+    def _save_checkpoint(self, trainer: Any, filepath: str) -> None:
+        check_finite_weights(trainer)
+        super()._save_checkpoint(trainer, filepath)
+
+
+def check_finite_weights(trainer: Any) -> None:
+    """Raise DivergedError where a weight is not finite."""
+    for name, weight in trainer.lightning_module.model.state_dict().items():
+        if weight.is_floating_point() and not bool(weight.isfinite().all()):
+            raise DivergedError(
+                f"{name} is not finite after step {trainer.global_step}, though every gradient was; "
+                "lower the learning rate"
+            )
+
+
+def _validation_follows(trainer: Any) -> bool:
+    loop = trainer.fit_loop
+    return bool(loop.epoch_loop._should_check_val_fx(loop._data_fetcher))
+
+
+def _finish_batch(trainer: Any, pl_module: Any, state: dict[str, Any]) -> None:
+    """Run the validation and the end of the epoch that followed a batch, as Lightning's loops do."""
+    progress, epoch_loop = trainer.fit_loop.epoch_progress.current, trainer.fit_loop.epoch_loop
+    after, progress.completed = progress.completed, state["epoch"]  # the epoch that is logged and shown
+    try:
+        if state["validation_follows"]:
+            trainer.validating = True
+            epoch_loop.val_loop.setup_data()
+            epoch_loop.val_loop.restarting = False
+            epoch_loop.val_loop.run()
+            trainer.training = True
+            pl_module.train()
+        if state["epoch_ends"]:
+            trainer._logger_connector.epoch_end_reached()
+            for monitors in (False, True):  # as Lightning: those that monitor a metric come last
+                for callback in trainer.callbacks:
+                    if isinstance(callback, ModelCheckpoint) == monitors:
+                        callback.on_train_epoch_end(trainer, pl_module)
+    finally:
+        progress.completed = after
+
+
+def _gather(trainer: Any, state: dict[str, Any]) -> list[dict[str, Any]]:
+    """The states of all ranks."""
+    if trainer.world_size == 1:
+        return [state]
+    states: list[Any] = [None] * trainer.world_size
+    torch.distributed.all_gather_object(states, state)
+    return states
+
+
+def _rng() -> dict[str, Any]:
+    """Random states of this process as plain data and tensors, which `weights_only` loading takes."""
+    version, internal, gauss = random.getstate()
+    numpy: Any = np.random.get_state(legacy=True)  # noqa: NPY002  (of users' components)
+    name, keys, position, has_gauss, cached = numpy
+    return {
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+        "python": [version, list(internal), gauss],
+        "numpy": [name, keys.tolist(), int(position), int(has_gauss), float(cached)],
+    }
+
+
+def _set_rng(state: dict[str, Any]) -> None:
+    torch.set_rng_state(state["torch"])
+    if state["cuda"] and torch.cuda.is_available():
+        torch.cuda.set_rng_state_all(state["cuda"])
+    version, internal, gauss = state["python"]
+    random.setstate((version, tuple(internal), gauss))
+    name, keys, *rest = state["numpy"]
+    np.random.set_state((name, np.array(keys, dtype=np.uint32), *rest))  # noqa: NPY002

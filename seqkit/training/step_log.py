@@ -1,0 +1,101 @@
+"""What is logged of training: loss, gradient norm, learning rate, speed, share of real tokens, FLOP/s."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import torch
+from pytorch_lightning import Callback
+
+
+class StepLog(Callback):
+    """Writes one row to every logger each `log_every_n_steps` optimizer steps, and one for the last step.
+
+    Columns: train/loss (nats, or the objective's unit, per prediction, over all devices), train/grad_norm (before
+    clipping), lr, train/tokens_per_second and train/real_tokens (share of the processed tokens that are no padding) of
+    this process since the row before, train/gflops_per_second where `flops_per_token` is known, and train/utilization
+    where the peak of the device is known, too.
+    flops_per_token: of training, forward and backward, for a processed token. peak_flops: per second, of one device.
+    Rows are written here and not by `LightningModule.log`, which would write them after the step's checkpoint.
+    """
+
+    def __init__(self, *, flops_per_token: float | None = None, peak_flops: float | None = None):
+        self.flops_per_token, self.peak_flops = flops_per_token, peak_flops
+        self._real = self._processed = 0
+        self._since: float | None = None
+        self._rates: dict[str, float] = {}
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Begin to measure."""
+        self._start()
+
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        """Leave a validation out of the speed."""
+        self._start()
+
+    def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
+        """Note the learning rates of this step: the schedule sets the next ones before the batch ends."""
+        if pl_module.logs_this_step:
+            self._rates = _learning_rates(optimizer)
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """Count, and write a row where one is due."""
+        tokens = getattr(batch[0], "valid", None)
+        if tokens is not None:
+            self._processed += tokens.numel()
+        every, step = trainer.log_every_n_steps, trainer.global_step
+        is_due = every > 0 and (step % every == 0 or step == pl_module.num_steps)
+        if not is_due or trainer.fit_loop.epoch_loop._should_accumulate():
+            return
+        row: dict[str, float] = {
+            "train/loss": float(pl_module.step_loss),
+            "train/grad_norm": float(pl_module.gradient_norm),
+            **self._rates,
+            **self._speed(pl_module),
+            "epoch": trainer.current_epoch,
+        }
+        for logger in trainer.loggers:
+            logger.log_metrics(row, step=step - 1)
+
+    def _start(self) -> None:
+        self._since, self._processed = None, 0
+
+    def _speed(self, pl_module: Any) -> dict[str, float]:
+        """Since the last row; nothing for the first one, whose beginning holds warm-up."""
+        now, real = time.perf_counter(), pl_module.tokens_here
+        since, self._since = self._since, now
+        real, self._real = real - self._real, real
+        processed, self._processed = self._processed, 0
+        if since is None or not processed:
+            return {}
+        seconds = max(now - since, 1e-9)
+        speed = {"train/tokens_per_second": real / seconds, "train/real_tokens": real / processed}
+        if self.flops_per_token is not None:
+            flops = self.flops_per_token * processed / seconds
+            speed["train/gflops_per_second"] = flops / 1e9
+            if self.peak_flops is not None:
+                speed["train/utilization"] = flops / self.peak_flops
+        return speed
+
+
+def peak_flops(trainer: Any) -> float | None:
+    """Of one device a second, as Lightning's table has it for the GPU and precision; None on other devices."""
+    device = trainer.strategy.root_device
+    if device.type != "cuda":
+        return None
+    from lightning_fabric.utilities.throughput import get_available_flops
+
+    is_half = "16" in str(trainer.precision)
+    found = get_available_flops(device, torch.bfloat16 if is_half else torch.float32)
+    return None if found is None else float(found)
+
+
+def _learning_rates(optimizer: Any) -> dict[str, float]:
+    """`lr` of the first group of parameters, and `lr/1`, … of those that differ from all before."""
+    rates: dict[str, float] = {}
+    for i, group in enumerate(optimizer.param_groups):
+        rate = float(group["lr"])
+        if rate not in rates.values():
+            rates[f"lr/{i}" if rates else "lr"] = rate
+    return rates

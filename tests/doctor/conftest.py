@@ -1,0 +1,32 @@
+"""Planted faults as a plug-in, forgotten after each test; recipes as subjects."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from seqkit.config import complete
+from seqkit.doctor.subject import subject_of
+from seqkit.registry import lookup
+from seqkit.registry.plugins import import_plugins
+
+FAULTS = Path(__file__).with_name("faults.py")
+
+
+@pytest.fixture(autouse=True)
+def _faults(monkeypatch):
+    registered = {kind: dict(components) for kind, components in lookup._REGISTERED.items()}
+    monkeypatch.setattr(lookup, "_REGISTERED", registered)
+    import_plugins([FAULTS])
+    yield
+    del sys.modules["faults"]
+
+
+@pytest.fixture
+def subject():
+    """(recipe, words of the command line) → the subject, in the recipe's small form."""
+
+    def of(recipe, *words, preset="debug"):
+        return subject_of(complete(recipe, preset, list(words)))
+
+    return of

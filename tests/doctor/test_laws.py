@@ -1,0 +1,88 @@
+"""Masks that leak, targets that are given and positions that are dropped are found, each by its own check."""
+
+import pytest
+
+from seqkit.doctor.laws import check_future, check_padding, check_positions, check_target
+
+LAWS = [check_padding, check_future, check_target, check_positions]
+BIDIRECTIONAL = ["--model.backbone.causal", "false", "--model.backbone.block.attention.convolution", "null"]
+WITHOUT_ROTARY = ["--model.backbone.position", "null", "--model.position", "NoPosition"]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "words", "check", "fix"),
+    [
+        ("audio/spoken-digits", ["--model.backbone", "SeesPadding"], check_padding, "(now SeesPadding)"),
+        ("text/char-lm", ["--model.backbone", "SeesTheFuture"], check_future, "--model.backbone Transformer"),
+        ("mechanism/copy", ["--model.backbone", "SeesTheFuture"], check_future, "--model.backbone Transformer"),
+        (
+            "text/char-lm",
+            ["--model.objective", "NextTokenOfAnything", *BIDIRECTIONAL],
+            check_future,
+            "--model.backbone.causal true",
+        ),
+        ("text/char-lm", ["--model.objective", "SameToken"], check_target, "--model.objective NextToken"),
+        ("text/masked-lm", ["--model.objective", "MasksNothing"], check_target, "--model.objective"),
+        ("image/masked-patches", ["--model.objective", "MasksNothing"], check_target, "--model.objective"),
+        ("image/digits", ["--model.position", "NoPosition"], check_positions, "--model.position Sinusoidal"),
+        ("image/digits", ["--model.position", "Forgotten"], check_positions, "--model.position Sinusoidal"),
+        ("image/digits", ["--tokenizer", "WithoutPlaces"], check_positions, "--tokenizer (now WithoutPlaces)"),
+        ("text/char-lm", WITHOUT_ROTARY, check_positions, "--model.backbone.position Rotary"),
+        (
+            "text/g2p",
+            ["--model.position", "NoPosition", "--model.backbone.encoder.position", "null"],
+            check_positions,
+            "--model.backbone.encoder.position Rotary",
+        ),
+    ],
+)
+def test_a_broken_law_is_found_and_no_other(subject, recipe, words, check, fix):
+    made = subject(recipe, *words)
+    found = {law: law(made).finding for law in LAWS}
+    assert [law for law, finding in found.items() if finding] == [check]
+    assert fix in found[check].fix
+
+
+def test_content_that_reaches_the_model_under_the_mask_is_found(subject):
+    made = subject("text/masked-lm")
+    made.model.embedder.mask_token.requires_grad_(False)
+    forward = type(made.model.embedder).forward
+    type(made.model.embedder).forward = lambda self, batch, masked=None: forward(self, batch)
+    try:
+        finding = check_target(made).finding
+    finally:
+        type(made.model.embedder).forward = forward
+    assert "does not replace the content" in finding.cause
+
+
+@pytest.mark.parametrize(
+    ("recipe", "words"),
+    [
+        ("text/char-lm", []),
+        ("text/char-lm", ["--model.backbone.position", "ALiBi"]),
+        ("text/char-lm", ["--model.backbone.position", "null", "--model.position", "{type: Learned, sizes: [64]}"]),
+        ("text/char-lm", ["--model.backbone", "LSTM"]),
+        ("image/digits", ["--model.backbone", "Mamba"]),
+        ("image/digits", ["--model.backbone", "MeanPool"]),
+        ("text/g2p", ["--model.backbone.encoder", "GRU"]),
+        ("graph/solubility", ["--model.backbone", "GIN"]),
+    ],
+)
+def test_other_backbones_and_positions_keep_the_laws(subject, recipe, words):
+    made = subject(recipe, *words)
+    assert [law.__name__ for law in LAWS if law(made).finding] == []
+
+
+@pytest.mark.parametrize(
+    ("recipe", "check", "why"),
+    [
+        ("image/digits", check_future, "bidirectional"),
+        ("image/digits", check_target, "labels"),
+        ("graph/karate", check_positions, "no positions"),
+        ("mechanism/parity", check_positions, "in their order"),
+    ],
+)
+def test_a_law_that_says_nothing_here_says_why(subject, recipe, check, why):
+    result = check(subject(recipe))
+    assert not result.applies
+    assert why in result.measured

@@ -1,0 +1,118 @@
+"""The rows of docs/reliability.md: what is tried, and the cases of each."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from reliability import hostile_recipes, hostile_runs, in_processes, in_runs, on_disk
+from reliability.forked import CRASHED, Case, Lost, command, forked
+from reliability.hostile import Answer, ask, damage, put_recipe
+
+
+class Row(NamedTuple):
+    """title: of the page. cases: of a folder for data and whole runs. quick: how many the suite runs.
+
+    every: which of the cases those are, counted from the first. stock: the row tries Lightning's own, for comparison.
+    """
+
+    title: str
+    cases: Callable[[Path], Iterable[Case]]
+    quick: int
+    every: int = 1
+    stock: bool = False
+
+
+TMPFS = Path("/dev/shm")
+
+
+def _kills(in_memory: bool, stock: bool, data: Path) -> Iterable[Case]:
+    if in_memory and not TMPFS.is_dir():
+        return ()
+    place = TMPFS if in_memory else Path(tempfile.gettempdir())
+    return on_disk.kills(place, 100, seed=3, stock=stock)
+
+
+def _damages(data: Path) -> Iterable[Case]:
+    return on_disk.damages(on_disk.sound_runs(data, data / "sound"))
+
+
+def _stock_damages(data: Path) -> Iterable[Case]:
+    return on_disk.stock_damages(on_disk.sound_runs(data, data / "sound-stock"))
+
+
+def _hostile_recipes(data: Path) -> Iterable[Case]:
+    for name, content in hostile_recipes.CASES:
+        yield Case(name, partial(_ask, lambda folder, content=content: [put_recipe(folder, content)]))
+
+
+def _hostile_runs(data: Path) -> Iterable[Case]:
+    from PIL import Image
+
+    run, recipe = data / "hostile-run", data / "sound.yaml"
+    recipe.write_text(hostile_recipes.recipe(), encoding="utf-8")
+    if (ended := forked(command("fit", str(recipe), "--out", str(run)), data)).code != 0:
+        raise RuntimeError(f"the run that is to be damaged does not train: {ended.said[-300:]}")
+    Image.new("L", (8, 8)).save(data / "one.png")
+
+    def answers(file: str, edit: hostile_runs.Edit, folder: Path) -> list[Answer]:
+        copy = damage(run, folder, file, edit)
+        return [ask(["predict", str(copy), str(data / "one.png")]), ask(["test", str(copy)])]
+
+    for name, file, edit in hostile_runs.CASES:
+        yield Case(name, partial(_ask, partial(answers, file, edit)))
+
+
+def _ask(answers: Callable[[Path], list[Answer]], folder: Path) -> None:
+    """Answers of the command line, in a process of its own; each has to be a refusal in one line."""
+
+    def work() -> int:
+        faults = [fault for answer in answers(folder) for fault in answer.faults]
+        print("; ".join(faults)[:300])
+        return 1 if faults else 0
+
+    ended = forked(work, folder)
+    if ended.code:
+        raise Lost(f"ended with {ended.code}: {ended.said[-300:]!r}" if ended.code in (CRASHED, -11) else ended.said)
+
+
+_STOCK = "the same, by Lightning's `TorchCheckpointIO` over `last.ckpt`, its temporary file in the system's folder"
+
+ROWS = {
+    "kill-disk": Row(
+        "kill −9 while a checkpoint of 10 MB is written, on the ordinary disk", partial(_kills, False, False), 3
+    ),
+    "kill-disk-stock": Row(_STOCK, partial(_kills, False, True), 0, stock=True),
+    "kill-memory": Row("kill −9 while a checkpoint of 10 MB is written, on tmpfs", partial(_kills, True, False), 2),
+    "kill-memory-stock": Row(_STOCK, partial(_kills, True, True), 0, stock=True),
+    "write-failures": Row("no room or an error while files are written, in a run", on_disk.write_failures, 2, 9),
+    "damaged": Row("damaged files of a run", _damages, 6, 40),
+    "damaged-stock": Row(
+        "the same damage to a checkpoint, loaded by Lightning's `TorchCheckpointIO`", _stock_damages, 0, stock=True
+    ),
+    "resume": Row("stopped and resumed, equal to the whole run bit for bit", in_runs.resumes, 2, 50),
+    "resume-two": Row("the same in a run of two processes", in_processes.resumes_of_two, 0),
+    "three-kills": Row(
+        "kill −9 three times in a run, resumed each time; each example once an epoch",
+        lambda data: in_runs.killed_thrice(data, 9),
+        1,
+    ),
+    "signals": Row("signals in each phase of a run", in_runs.signals, 3, 25),
+    "not-finite": Row("numbers that are not finite", in_runs.not_finite, 3, 15),
+    "repeats": Row("the same command twice, equal bit for bit", in_runs.repeats, 0),
+    "accumulation": Row("two processes, equal to two micro-batches on one", in_processes.accumulations, 0),
+    "evaluation": Row("metrics of one, two and three processes are equal", in_processes.evaluations, 1),
+    "failing-process": Row("one of two processes fails; both end within 30 s", in_processes.failing_ranks, 1, 3),
+    "hostile-recipes": Row("hostile recipes", _hostile_recipes, 1),
+    "hostile-runs": Row("hostile run folders", _hostile_runs, 0),
+}
+
+
+def quick(name: str, data: Path) -> list[Case]:
+    """The cases of a row that the suite runs."""
+    row = ROWS[name]
+    return list(islice(row.cases(data), 0, row.quick * row.every, row.every)) if row.quick else []

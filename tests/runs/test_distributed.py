@@ -1,0 +1,136 @@
+"""Runs of two processes on the CPU: one folder, the arithmetic of one process, and an end for all when one fails."""
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from seqkit.files import read_mapping
+from seqkit.runs.trained_model import load
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux" or (os.cpu_count() or 1) < 2, reason="needs two cores on Linux"),
+]
+
+WORDS = [
+    "text/char-lm", "--preset", "debug", "--data.window", "9", "--data.batch_size", "4", "--data.limit", "32",
+    "--data.valid_fraction", "0.1", "--trainer.accelerator", "cpu", "--trainer.enable_progress_bar", "false",
+    "--model.backbone.dim", "16", "--model.backbone.depth", "1", "--trainer.log_every_n_steps", "1",
+]  # fmt: skip
+TWO = ["--trainer.devices", "2", "--trainer.strategy", "ddp"]
+SECONDS = 240
+
+
+@pytest.fixture
+def text(tmp_path):
+    (tmp_path / "text.txt").write_text("To be, or not to be, that is the question.\n" * 60, encoding="utf-8")
+    return str(tmp_path / "text.txt")
+
+
+def start(*words, torchrun=False):
+    environment = {name: value for name, value in os.environ.items() if name not in ("RANK", "LOCAL_RANK")}
+    launcher = ["-m", "torch.distributed.run", "--nproc-per-node", "2"] if torchrun else []
+    return subprocess.Popen(
+        [sys.executable, *launcher, "-m", "seqkit", "fit", *words], env=environment | {"OMP_NUM_THREADS": "1"},
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL),
+    )  # fmt: skip
+
+
+def finished(process):
+    _, said = process.communicate(timeout=SECONDS)
+    return process.returncode, said
+
+
+def fitted(*words, **more):
+    code, said = finished(start(*words, **more))
+    assert code == 0, said
+    return said
+
+
+def weights(folder):
+    return load(folder).model.state_dict()
+
+
+def logged(folder):
+    """What was logged of loss and gradient, by step and column."""
+    with (folder / "metrics.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    columns = ("train/loss", "train/grad_norm", "valid/loss", "valid/accuracy")
+    return {(int(row["step"]), name): float(row[name]) for row in rows for name in columns if row[name]}
+
+
+def child_of(process):
+    """The second process of a run that the first one started."""
+    return int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0])
+
+
+def wait_for(condition, process):
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_two_processes_share_one_run_and_take_the_steps_that_were_planned(text, tmp_path):
+    words = [*WORDS, "--data", text, "--trainer.max_steps", "-1", "--trainer.max_epochs", "3", *TWO]
+    fitted(*words, "--out", str(tmp_path / "one"))
+    fitted(*words, "--out", str(tmp_path / "other"), torchrun=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "other", "text.txt"]
+    summary = read_mapping(tmp_path / "one" / "summary.json")
+    assert summary["steps"] == 3 * 4  # 32 windows in batches of 4, dealt to 2
+    assert summary["tokens_seen"] == 3 * 32 * 9
+    one, other = weights(tmp_path / "one"), weights(tmp_path / "other")
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_two_processes_and_two_micro_batches_give_the_same_weights_and_validation(text, tmp_path):
+    """Batches k and k + 1 of one process are those of the two; the validation covers each window once."""
+    words = [*WORDS, "--data", text, "--trainer.max_steps", "4", "--optimizer", "torch.optim.SGD"]
+    words += ["--optimizer.lr", "0.1"]
+    fitted(*words, *TWO, "--out", str(tmp_path / "two"))
+    fitted(*words, "--trainer.accumulate_grad_batches", "2", "--out", str(tmp_path / "one"))
+    one, two = weights(tmp_path / "one"), weights(tmp_path / "two")
+    for name in one:
+        torch.testing.assert_close(two[name], one[name], rtol=0, atol=1e-5, msg=name)
+    one_log, two_log = logged(tmp_path / "one"), logged(tmp_path / "two")
+    assert two_log.keys() == one_log.keys()
+    assert any(name == "valid/loss" for _, name in one_log)
+    assert two_log == pytest.approx(one_log, rel=1e-4)
+
+
+@pytest.mark.parametrize("whom", ["first", "second"])
+def test_a_signal_stops_all_processes_and_the_resumed_run_ends_as_the_whole_one(text, tmp_path, whom):
+    words = [*WORDS, "--data", text, "--trainer.max_steps", "60", "--trainer.checkpoint_every_n_steps", "7", *TWO]
+    fitted(*words, "--out", str(tmp_path / "whole"))
+    stopped = tmp_path / "stopped"
+    process = start(*words, "--out", str(stopped))
+    wait_for(lambda: list(stopped.glob("checkpoints/resume-*.json")), process)
+    os.kill(process.pid if whom == "first" else child_of(process), signal.SIGTERM)
+    code, said = finished(process)
+    assert code == 128 + signal.SIGTERM, said
+    assert f"go on with: seqkit fit --resume {stopped}" in said
+    fitted("--resume", str(stopped))
+    one, other = weights(tmp_path / "whole"), weights(stopped)
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_process_that_is_killed_ends_the_others(text, tmp_path):
+    words = [*WORDS, "--data", text, "--trainer.max_steps", "100000", "--trainer.checkpoint_every_n_steps", "5", *TWO]
+    process = start(*words, "--out", str(tmp_path / "run"))
+    wait_for(lambda: list(tmp_path.glob("run/checkpoints/resume-*.json")), process)
+    os.kill(child_of(process), signal.SIGKILL)
+    try:
+        code = process.wait(30)
+    finally:
+        process.kill()
+        process.communicate()
+    assert code != 0

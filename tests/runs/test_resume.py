@@ -1,0 +1,85 @@
+"""Stopped and resumed, a run ends as if it had never been stopped, bit for bit."""
+
+import logging
+import signal
+
+import pytest
+from runs.stopping import TEXT, WORDS, Kick, config, differences, with_callback
+
+from seqkit.errors import DataError, Interrupted
+from seqkit.runs.folder import logging_to
+from seqkit.runs.run import resume_run, run
+
+
+@pytest.fixture(autouse=True)
+def _text(tmp_path, monkeypatch):
+    """A text of a few kilobytes, so that a run takes no longer to read than to train."""
+    (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
+    monkeypatch.setitem(WORDS["text/char-lm"], "data", str(tmp_path / "text.txt"))
+
+
+def stopped(settings, folder, kick):
+    """How a run ends that the signal of `kick` stops."""
+    with with_callback(kick), pytest.raises(Interrupted) as stop:
+        run(settings, folder)
+    return stop.value
+
+
+CASES = [
+    ("image/digits", {"trainer__max_epochs": 3}, 2, "train"),  # in the middle of an epoch
+    ("image/digits", {"trainer__max_epochs": 3}, 6, "train"),  # at its last step, before the validation
+    ("image/digits", {"trainer__max_epochs": 3}, 6, "valid"),  # in the validation
+    ("image/digits", {"trainer__max_epochs": 3}, 7, "train"),  # after it
+    ("image/digits", {"trainer__max_epochs": 3, "data__num_workers": 2}, 6, "train"),
+    ("image/digits", {"trainer__max_epochs": 4, "trainer__accumulate_grad_batches": 2}, 4, "train"),
+    ("text/char-lm", {"trainer__max_steps": 12, "model__backbone__type": "GRU", "model__dropout": 0.2}, 4, "train"),
+    ("graph/karate", {"trainer__max_epochs": 6}, 3, "train"),  # every step is the last of its epoch
+]
+
+
+@pytest.mark.parametrize(("recipe", "words", "step", "phase"), CASES)
+def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path, recipe, words, step, phase):
+    settings = config(recipe, **words)
+    run(settings, tmp_path / "whole")
+    stop = stopped(settings, tmp_path / "stopped", Kick(step, phase))
+    assert stop.signum == signal.SIGTERM
+    assert f"stopped after step {step} of" in str(stop)
+    assert str(tmp_path / "stopped") in str(stop)
+    summary = resume_run(tmp_path / "stopped", {})
+    assert summary["state"] == "finished"
+    assert not differences(tmp_path / "whole", tmp_path / "stopped")
+
+
+def test_a_run_that_was_stopped_at_the_end_of_an_epoch_and_in_the_next_ends_as_one_that_was_not(tmp_path):
+    settings = config("image/digits", trainer__max_epochs=3)
+    run(settings, tmp_path / "whole")
+    stopped(settings, tmp_path / "stopped", Kick(6))
+    with with_callback(Kick(8)), pytest.raises(Interrupted):
+        resume_run(tmp_path / "stopped", {})
+    resume_run(tmp_path / "stopped", {})
+    assert not differences(tmp_path / "whole", tmp_path / "stopped")
+
+
+@pytest.mark.parametrize("file", ["config.yaml", "state.json"])
+def test_a_run_whose_files_were_changed_is_not_resumed(tmp_path, file):
+    settings = config("text/char-lm", trainer__max_steps=8)
+    stopped(settings, tmp_path / "run", Kick(3))
+    path = tmp_path / "run" / file
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("batch_size: 5", "batch_size: 6").replace(" ,.Tab", " ,.Uab"), encoding="utf-8")
+    assert path.read_text(encoding="utf-8") != text
+    with pytest.raises(DataError, match=f"{file} has changed since the run began"):
+        resume_run(tmp_path / "run", {})
+
+
+def test_what_cannot_be_written_to_a_log_is_shown_on_stderr(tmp_path, monkeypatch, capsys):
+    def full():
+        raise OSError(28, "No space left on device")
+
+    with logging_to(tmp_path / "log.txt"):
+        (handler,) = (one for one in logging.getLogger("seqkit").handlers if isinstance(one, logging.FileHandler))
+        with monkeypatch.context() as patch:
+            patch.setattr(handler, "flush", full)
+            logging.getLogger("seqkit").error("there is no room")
+            logging.getLogger("seqkit").info("this matters less")
+    assert capsys.readouterr().err == "there is no room\n"

@@ -1,0 +1,126 @@
+"""What `trainer.` offers beyond Lightning's arguments: best weights, callbacks, loggers, compilation, divergence."""
+
+import csv
+import warnings
+
+import pytest
+import torch
+
+from seqkit.config import complete
+from seqkit.errors import DivergedError, UsageError
+from seqkit.files import read_mapping
+from seqkit.runs.evaluate import evaluate
+from seqkit.runs.run import resume_run, run
+from seqkit.runs.trained_model import load
+
+WORDS = {
+    "data.augment": None, "data.limit": 40, "data.batch_size": 8, "data.valid_fraction": 0.2,
+    "model.backbone.dim": 16, "model.backbone.depth": 1, "model.backbone.num_heads": 2, "trainer.max_epochs": 4,
+    "trainer.enable_progress_bar": False, "trainer.accelerator": "cpu", "trainer.log_every_n_steps": 1,
+}  # fmt: skip
+
+
+def config(**words):
+    return complete("image/digits", "debug", WORDS | {name.replace("__", "."): value for name, value in words.items()})
+
+
+def column(folder, name):
+    with (folder / "metrics.csv").open(newline="") as file:
+        return [float(row[name]) for row in csv.DictReader(file) if row.get(name)]
+
+
+@pytest.mark.parametrize("callbacks", [None, [{"type": "EMA", "decay": 0.8}]])
+def test_the_best_weights_are_those_that_were_validated(tmp_path, callbacks):
+    words = {"trainer__weights": "best", "trainer__callbacks": callbacks, "optimizer__lr": 0.03}
+    summary = run(config(**words), tmp_path / "run")
+    assert summary["weights"].startswith("best, of step ")
+    found = evaluate(tmp_path / "run", "valid")
+    assert found["accuracy"] == pytest.approx(max(column(tmp_path / "run", "valid/accuracy")))
+    step = int(summary["weights"].rpartition(" ")[2])
+    with (tmp_path / "run" / "metrics.csv").open(newline="") as file:
+        at_best = [row for row in csv.DictReader(file) if row["valid/loss"] and int(row["step"]) == step - 1]
+    assert found["loss"] == pytest.approx(float(at_best[0]["valid/loss"]), rel=1e-5)
+
+
+def test_averaged_weights_become_the_runs(tmp_path):
+    run(config(trainer__callbacks=[{"type": "EMA", "decay": 0.8}]), tmp_path / "run")
+    assert evaluate(tmp_path / "run", "valid")["loss"] == pytest.approx(column(tmp_path / "run", "valid/loss")[-1])
+    run(config(), tmp_path / "plain")
+    averaged, plain = (load(tmp_path / name).model.state_dict() for name in ("run", "plain"))
+    assert not all(torch.equal(averaged[name], plain[name]) for name in plain)
+
+
+def test_training_ends_early_where_a_metric_stops_to_improve(tmp_path):
+    stopping = {"type": "EarlyStopping", "monitor": "valid/loss", "patience": 1}
+    summary = run(
+        config(trainer__callbacks=[stopping], trainer__max_epochs=9, optimizer={"type": "AdamW", "lr": 0.0}),
+        tmp_path / "run",
+    )
+    assert summary["steps"] == 2 * 5
+    assert summary["state"] == "finished"
+
+
+def test_a_monitor_that_nothing_logs_is_refused_with_the_nearest_name(tmp_path):
+    stopping = {"type": "EarlyStopping", "monitor": "valid/acuracy"}
+    with pytest.raises(UsageError, match=r"EarlyStopping monitors 'valid/acuracy'; did you mean valid/accuracy\?"):
+        run(config(trainer__callbacks=[stopping]), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_best_weights_without_validation_data_are_refused(tmp_path):
+    with pytest.raises(UsageError, match=r"trainer\.weights is best, but the data has no validation split"):
+        run(config(data__valid_fraction=0.0, trainer__weights="best"), tmp_path / "run")
+
+
+def test_another_logger_gets_what_metrics_csv_gets(tmp_path):
+    pytest.importorskip("tensorboard")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+        run(config(trainer__logger=["TensorBoard"], trainer__max_epochs=1), tmp_path / "run")
+        events = EventAccumulator(str(tmp_path / "run" / "tensorboard")).Reload()
+        losses = [event.value for event in events.Scalars("train/loss")]
+    assert losses == pytest.approx(column(tmp_path / "run", "train/loss"), rel=1e-6)
+    assert {"train/grad_norm", "lr", "train/tokens_per_second", "train/real_tokens", "valid/loss"} <= set(
+        events.Tags()["scalars"]
+    )
+
+
+def test_the_share_of_real_tokens_and_the_gradient_norm_are_those_of_the_step(tmp_path):
+    run(config(trainer__max_epochs=1), tmp_path / "run")
+    assert set(column(tmp_path / "run", "train/real_tokens")) == {1.0}  # images of one size have no padding
+    assert len(column(tmp_path / "run", "train/grad_norm")) == 5
+    assert min(column(tmp_path / "run", "train/grad_norm")) > 0
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # of torch's own tracing
+def test_compiled_blocks_give_the_weights_of_plain_ones(tmp_path, monkeypatch):
+    compiled = []
+    call = torch.nn.Module.compile
+
+    def compile_eagerly(module, **options):
+        compiled.append(type(module).__name__)
+        return call(module, backend="eager", **options)
+
+    monkeypatch.setattr(torch.nn.Module, "compile", compile_eagerly)
+    words = {"model__backbone__depth": 2, "trainer__max_epochs": 1}
+    run(config(**words, trainer__compile=True), tmp_path / "compiled")
+    run(config(**words), tmp_path / "plain")
+    assert compiled == ["PreNormBlock", "PreNormBlock"]
+    one, other = (load(tmp_path / name).model.state_dict() for name in ("compiled", "plain"))
+    for name in other:
+        torch.testing.assert_close(one[name], other[name], rtol=0, atol=1e-5, msg=name)
+
+
+def test_a_diverged_run_holds_the_last_good_weights_and_can_be_resumed(tmp_path):
+    words = {"optimizer": {"type": "torch.optim.SGD", "lr": 1e25}, "trainer__checkpoint_every_n_steps": 1}
+    words["trainer__gradient_clip_val"] = None
+    with pytest.raises(DivergedError, match=r"in step \d+ \(epoch 0, batch \d+: "):
+        run(config(**words), tmp_path / "run")
+    assert read_mapping(tmp_path / "run" / "summary.json")["state"] == "diverged"
+    assert all(bool(weight.isfinite().all()) for weight in load(tmp_path / "run").model.state_dict().values())
+    with pytest.raises(DivergedError, match="after 1 steps that were left out"):
+        resume_run(tmp_path / "run", {"trainer.skip_nonfinite": 1})
+    with pytest.raises(UsageError, match=r"--optimizer\.lr would change what a run learns"):
+        resume_run(tmp_path / "run", {"optimizer.lr": 0.1})

@@ -1,0 +1,37 @@
+"""Every recipe trains in bfloat16 with every kind of optimizer, clipped; the loss stays in float32."""
+
+import pytest
+import torch
+
+from seqkit.config import complete, recipe_names
+from seqkit.errors import DataError
+from seqkit.runs.prepare import prepare
+from seqkit.training.module import TrainingModule
+from seqkit.training.optim import AdamW, Muon, TorchOptimizer
+from seqkit.training.silence import silence_lightning
+from seqkit.training.trainer import make_trainer, train
+
+OPTIMIZERS = [AdamW(1e-3), Muon(1e-3), TorchOptimizer(torch.optim.SGD, lr=1e-3)]
+PRECISIONS = {"bf16-mixed": torch.float32, "bf16-true": torch.bfloat16}
+"""And the type of the weights."""
+
+
+@pytest.mark.parametrize("recipe", sorted(recipe_names()))
+def test_every_recipe_trains_in_bfloat16_with_every_optimizer(recipe):
+    try:
+        prepared = prepare(complete(recipe, "debug", {"trainer.accelerator": "cpu"}))
+    except DataError as error:
+        if "package" in str(error):
+            pytest.skip(str(error))
+        raise
+    settings = {**prepared.built.trainer, "max_steps": 1, "max_epochs": None, "log_every_n_steps": 1}
+    settings |= {"gradient_clip_val": 0.5, "enable_progress_bar": False}
+    for precision, dtype in PRECISIONS.items():
+        for optimizer in OPTIMIZERS:
+            module = TrainingModule(prepared.model, prepared.data.objective, optimizer=optimizer)
+            with silence_lightning():
+                trainer = make_trainer(settings | {"precision": precision}, logger=False)
+                train(trainer, module, prepared.data.train_dataloader(), None)
+            assert bool(torch.isfinite(module.step_loss))
+            assert module.step_loss.dtype == torch.float32
+            assert {weight.dtype for weight in module.model.parameters()} == {dtype}
