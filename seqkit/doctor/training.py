@@ -36,13 +36,14 @@ over tokens blows up. The recipes have 0.99 to 1.01 and 1.0 to 4.8 (graph/solubi
 LOW_START = 0.5
 """The same below which the model knows what it cannot know yet. The recipes have 0.997 and more."""
 
-WORSE = 1.2
-"""Loss at the end of a short training, as a multiple of the initial weights' on the same batches. The recipes have 0.01
-to 1.0 in the median of the last batches."""
+WORSE = 3.0
+"""Loss at the end of a short training, as a multiple of the initial weights' on the same batches, the median of the last
+ones. The recipes have 0.01 to 1.0, but for the recurrent presets of graph/solubility: up to 1.8. SGD at a rate a hundred
+times too high gives 34."""
 
 MANY_SPIKES = 4
 """Spikes in a short training from which on it is unstable; one may be a batch of outliers. The recipes have none in 40
-steps, but for the recurrent presets of graph/solubility: 1 and 3."""
+steps, but for the recurrent presets of graph/solubility: 0 to 3 in three seeds."""
 
 FIRST_BATCHES = 8
 
@@ -273,7 +274,7 @@ def check_stability(trials: Trials) -> Result:
         problem = f"loss or gradient is not finite in step {len(losses) - 1}"
     elif rise > (WORSE - 1) * abs(start):
         problem = f"the loss rises from {start:.3g} to {end:.3g} in {len(losses)} steps"
-    elif len(spikes) >= MANY_SPIKES or (spikes and rise >= 0):
+    elif len(spikes) >= MANY_SPIKES:
         before = statistics.median(losses[: spikes[0]])
         problem = f"the loss jumps {len(spikes)} times, first in step {spikes[0]}, "
         problem += f"from {before:.3g} to {losses[spikes[0]]:.3g}"

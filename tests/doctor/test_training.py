@@ -63,7 +63,7 @@ def test_examples_that_cannot_be_told_apart_are_not_overfitted(subject, monkeypa
 
 def test_a_loss_that_rises_is_found(subject):
     trials = Trials(subject("mechanism/copy"))
-    trials.short.losses[-8:] = [4.0] * 8
+    trials.short.losses[-8:] = [8.0] * 8
     assert "rises" in check_stability(trials).finding.problem
 
 
@@ -79,12 +79,6 @@ def test_a_loss_that_jumps_again_and_again_is_found(subject, spikes, found):
         assert "jumps 4 times, first in step 20" in result.finding.problem
         assert "--schedule.warmup_steps" in result.finding.fix
         assert "gradient_clip_val" not in result.finding.fix  # it is set
-
-
-def test_a_loss_that_jumps_and_does_not_recover_is_found(subject):
-    trials = Trials(subject("mechanism/copy"))
-    trials.short.losses[33:] = [9.0, *[2.4] * 6]
-    assert "jumps 1 times" in check_stability(trials).finding.problem
 
 
 def test_a_loss_or_gradient_that_is_not_finite_is_found(subject):
@@ -109,9 +103,10 @@ def test_what_a_wild_learning_rate_does_is_not_blamed_on_the_model(subject):
 
 
 def test_warm_up_of_a_hundredth_is_enough_for_post_norm(subject):
-    words = [*POST_NORM, "--trainer.max_epochs", "50"]  # 200 steps
-    assert check_warmup(Trials(subject("image/digits", *words, "--schedule.warmup_steps", "0"))).finding is not None
-    assert check_warmup(Trials(subject("image/digits", *words, "--schedule.warmup_steps", "4"))).finding is None
+    words = [*POST_NORM, "--schedule.warmup_steps", "5", "--trainer.max_epochs", "null"]
+    assert check_warmup(Trials(subject("image/digits", *words, "--trainer.max_steps", "300"))).finding is None
+    finding = check_warmup(Trials(subject("image/digits", *words, "--trainer.max_steps", "1000"))).finding
+    assert "--schedule.warmup_steps 40" in finding.fix
 
 
 def test_a_model_whose_steps_cost_too_much_is_not_trained(subject, monkeypatch):

@@ -40,8 +40,10 @@ def test_nothing_that_is_tried_changes_the_model(subject):
 
 
 def test_a_short_training_repeats_bit_for_bit(subject):
-    first, second = (Trials(subject("image/masked-patches")).short.losses for _ in range(2))
-    assert first == second
+    made = subject("mechanism/copy", "--model.backbone.dropout", "0.3")
+    first = Trials(made).short.losses
+    torch.rand(7)
+    assert Trials(made).short.losses == first
 
 
 @pytest.mark.parametrize(
@@ -69,7 +71,9 @@ def test_the_first_update_of_adam_is_its_learning_rate_in_every_place(subject):
 
 
 def test_branches_that_start_at_zero_have_updates_too(subject):
-    assert len(Trials(subject("text/char-lm")).update_ratios) == 2
+    ratios = [ratio for _, ratio in Trials(subject("text/char-lm")).update_ratios]
+    assert len(ratios) == 2
+    assert 0.01 < min(ratios) <= max(ratios) < 0.2
 
 
 def test_a_training_that_diverges_ends_at_once(subject):

@@ -211,8 +211,9 @@ def test_a_spike_is_known_when_it_happens():
 
 def test_what_is_not_finite_is_a_spike_and_spoils_no_later_comparison():
     losses = noisy(60, 0.05)
-    losses[30], losses[31] = math.nan, math.inf
-    assert loss_spikes(losses) == [30, 31]
+    losses[24:31], losses[31] = [math.nan] * 7, math.inf
+    losses[36] *= 8
+    assert loss_spikes(losses) == [*range(24, 32), 36]
 
 
 def test_losses_below_zero_have_spikes_too():
