@@ -49,6 +49,8 @@ def run(args: Namespace) -> int:
 
     strategy(vars(args))  # refuses what contradicts itself before anything is loaded
     trained = load(args.run)
+    if args.dtype is not None:
+        trained.model.to(getattr(torch, args.dtype))
     named = [(text, text) for text in args.prompt or [_first_text(trained)]]
     if trained.model.source_embedder is not None:
         if not args.prompt:

@@ -12,6 +12,7 @@ import torch
 from einops import rearrange, repeat
 from torch import Tensor
 
+from seqkit.generation.packed import MIN_STEPS, PackedCache, PackedDecoder, packed_decoder
 from seqkit.interfaces import Adjacency, Cache, TokenBatch
 from seqkit.model import Model
 
@@ -43,12 +44,14 @@ class DecodingState:
         self._source = None if source is None else source.to(self.device)
         self._has_cache = use_cache is not False and _supports_cache(model, required=use_cache is True)
         self._cache: Cache | None = None
+        self._packed: PackedDecoder | None = None  # the model's step over packed weights, if it can be packed
+        self._tried_packing = False
         self._prompt_index = torch.arange(len(prompts), device=self.device)  # the prompt that each sequence continues
         self._new_ids = self._prompt_index.new_empty(len(prompts), 0)
         self.num_new_tokens = 0
         self._num_columns: int | None = None  # columns of the context since the last start; None: not started yet
         self._starts = [0] * len(prompts)  # where the context begins in a sequence that continues prompt i
-        self._last_position = torch.empty(0)  # [b 1 p], of the last token of each sequence
+        self._last_position = self._prompt_index  # [b] int64, of the last token of each sequence
 
     @property
     def new_ids(self) -> Tensor:
@@ -111,15 +114,32 @@ class DecodingState:
         positions = repeat(index.float(), "n -> b n p", b=len(contexts), p=self._model.spec.num_axes)
         source = None if self._source is None else select_examples(self._source, self._prompt_index)
         batch = TokenBatch(content, positions, index < rearrange(lengths, "b -> b 1"), source=source)
-        self._last_position = repeat(lengths - 1.0, "b -> b 1 p", p=self._model.spec.num_axes)
+        self._last_position = lengths - 1
         logits = self._model(batch, cache=self._cache)
         return logits[torch.arange(len(contexts), device=self.device), lengths - 1]
 
     def _cached_step(self) -> Tensor:
         """The last token of each sequence alone; the cache has the others."""
+        packed, cache = self._packed_decoder(), self._cache
+        if packed is not None and cache is not None:
+            if not isinstance(cache, PackedCache):
+                self._cache = cache = packed.take_over(cache)
+            return packed.step(self._new_ids[:, self.num_new_tokens - 1], self._last_position, cache)
         content = self._new_ids[:, self.num_new_tokens - 1 : self.num_new_tokens]
-        batch = TokenBatch(content, self._last_position, torch.ones_like(content, dtype=torch.bool))
+        positions = repeat(self._last_position.float(), "b -> b 1 p", p=self._model.spec.num_axes)
+        batch = TokenBatch(content, positions, torch.ones_like(content, dtype=torch.bool))
         return rearrange(self._model(batch, cache=self._cache), "b 1 v -> b v")
+
+    def _packed_decoder(self) -> PackedDecoder | None:
+        """The model's step over weights that are packed in the first cached step, where enough are left to pay."""
+        if not self._tried_packing:
+            self._tried_packing = True
+            num_left = self._max_new_tokens - self.num_new_tokens
+            if num_left >= MIN_STEPS:
+                longest = max(map(len, self._prompts)) + self._max_new_tokens
+                max_tokens = longest if self._context_length is None else min(longest, self._context_length)
+                self._packed = packed_decoder(self._model, len(self._new_ids), max_tokens)
+        return self._packed
 
 
 def select_examples(batch: TokenBatch, rows: Tensor) -> TokenBatch:

@@ -1,0 +1,399 @@
+"""The packed step: it gives what the modules give, and where a part is not known the modules run."""
+
+import copy
+from functools import partial
+
+import pytest
+import torch
+from generating import RAGGED, VOCAB, columns, generating_model
+from torch import nn
+from torch.testing import assert_close
+
+from seqkit.backbones import Transformer
+from seqkit.backbones.presets import PUBLISHED
+from seqkit.generation import BeamSearch, Sampling, generate, packed
+from seqkit.generation.decode import DecodingState
+from seqkit.generation.packed import MIN_STEPS, PackedDecoder, packed_decoder
+from seqkit.interfaces import TokenSpec
+from seqkit.model import Model
+from seqkit.nn.attention.multi_head import MultiHeadAttention
+from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention
+from seqkit.nn.block import ParallelBlock, PostNormBlock, PreNormBlock
+from seqkit.nn.convolution import CausalConvolution
+from seqkit.nn.mlp import MLP, GatedMLP, ReLUSquared
+from seqkit.nn.position.absolute import Learned, SinusoidalConcat
+from seqkit.nn.position.bias import ALiBi
+from seqkit.nn.position.rotary import LLaMA3Scaling, Rotary
+from seqkit.nn.residual import Residual
+from seqkit.objectives import NextToken
+
+GREEDY = Sampling(temperature=0)
+PRESETS = ["gpt_nano", "llama_nano", "palm_mini"]
+UNBIASED = partial(nn.LayerNorm, bias=False)
+
+
+def stack(block=PreNormBlock, heads=3, **settings):
+    return Transformer(24, 2, num_heads=heads, causal=True, block=block, **settings)
+
+
+def attended(**settings):
+    return partial(PreNormBlock, attention=partial(MultiHeadAttention, **settings))
+
+
+COMPOSITIONS = {
+    "recipe text/char-lm": lambda: stack(
+        partial(
+            PreNormBlock,
+            norm=UNBIASED,
+            attention=partial(MultiHeadAttention, bias=False, qk_norm=UNBIASED, convolution=CausalConvolution),
+            mlp=partial(MLP, activation=ReLUSquared, bias=False),
+        ),
+        norm=UNBIASED,
+        position=Rotary(),
+    ),
+    "post-norm": lambda: stack(PostNormBlock, norm=nn.Identity, input_norm=nn.LayerNorm),
+    "parallel, one norm": lambda: stack(partial(ParallelBlock, shared_norm=True), heads=2, position=Rotary()),
+    "grouped heads": lambda: stack(attended(num_kv_heads=2), heads=6, position=Rotary()),
+    "grouped, norm over all heads": lambda: stack(
+        attended(num_kv_heads=2, head_dim=6, qk_norm=nn.RMSNorm, qk_norm_level="all"), heads=4, position=Rotary()
+    ),
+    "partial and scaled rotary": lambda: stack(
+        position=Rotary(share=0.5, scaling=LLaMA3Scaling(original_max_tokens=16))
+    ),
+    "layers unlike": lambda: stack([PreNormBlock, PostNormBlock], position=[Rotary(base=100), None]),
+    "residuals": lambda: stack(partial(PreNormBlock, residual=partial(Residual, layer_scale=0.7, norm=nn.LayerNorm))),
+    "temperature": lambda: stack(attended(mechanism=partial(ScaledDotProductAttention, temperature=0.9))),
+    "gated": lambda: stack(partial(PreNormBlock, mlp=partial(GatedMLP, activation=nn.Sigmoid, bias=True))),
+    "kernel of 2": lambda: stack(attended(convolution=partial(CausalConvolution, kernel_size=2))),
+}
+EMBEDDERS = {
+    "learned positions": {"position": partial(Learned, sizes=[31])},
+    "positions of their own channels": {"position": partial(SinusoidalConcat, channels=4)},
+    "narrow embeddings": {"embedding_dim": 10},
+}
+SUPPORTED = [*PRESETS, *COMPOSITIONS, *EMBEDDERS, "tied beside sinusoids", "no axes"]
+
+
+def sharpened(model: Model) -> Model:
+    """Weights of which the context decides: those of a new model hardly differ from token to token."""
+    for p in model.parameters():
+        if p.ndim == 2:
+            nn.init.normal_(p, std=p.shape[1] ** -0.5)
+        elif p.ndim == 1:
+            nn.init.normal_(p, mean=p.detach().mean(), std=0.1)
+        elif p.ndim == 3:  # of a convolution
+            nn.init.normal_(p, std=0.5)
+    nn.init.normal_(model.embedder.content.weight)
+    return model.eval()
+
+
+def model_of(name: str, **settings) -> Model:
+    torch.manual_seed(0)
+    if name in PRESETS:
+        published = PUBLISHED[name]
+        objective = NextToken(tied=True)
+        return sharpened(Model(TokenSpec(vocab_size=VOCAB), published.build(), objective, position=published.position))
+    num_axes, objective = 0 if name == "no axes" else 1, NextToken(tied=name == "tied beside sinusoids")
+    backbone = COMPOSITIONS.get(name, stack)()
+    settings = {**EMBEDDERS.get(name, {}), **settings}
+    return sharpened(Model(TokenSpec(vocab_size=VOCAB, num_axes=num_axes), backbone, objective, **settings))
+
+
+@pytest.fixture
+def num_packed(monkeypatch):
+    """Calls of the packed step."""
+    calls, step = [], PackedDecoder.step
+
+    def counted(self, *args):
+        calls.append(self)
+        return step(self, *args)
+
+    monkeypatch.setattr(PackedDecoder, "step", counted)
+    return calls
+
+
+def without_packing(model: Model) -> Model:
+    """The same model; a hook that changes nothing is enough for its modules to run."""
+    other = copy.deepcopy(model)
+    other.register_forward_hook(lambda module, args, output: None)
+    return other
+
+
+@torch.inference_mode()
+def logits_side_by_side(model, other, prompts, *, reordered=(), context_length=None, steps=19, use_cache=True):
+    """Pairs of logits of two models, which continue with the ids that the second finds likeliest."""
+    settings = {"context_length": context_length}
+    state = DecodingState(model, prompts, steps, **settings)
+    witness = DecodingState(other, prompts, steps, use_cache=use_cache, **settings)
+    for i in range(steps):
+        got, right = state.next_logits(), witness.next_logits()
+        yield got, right
+        ids = right.argmax(dim=-1)
+        if i in reordered:
+            rows = torch.tensor(reordered[i])
+            state.reorder(rows)
+            witness.reorder(rows)
+            ids = ids[rows]
+        state.append(ids)
+        witness.append(ids)
+
+
+@pytest.mark.parametrize("name", SUPPORTED)
+@pytest.mark.parametrize("use_cache", [True, False])
+def test_the_packed_step_gives_the_logits_of_the_modules(name, use_cache, num_packed):
+    model = model_of(name)
+    other = without_packing(model)
+    for prompts, reordered in ((RAGGED[:1], {}), (RAGGED, {4: [2, 0, 0, 1], 5: [3, 1, 1, 0], 9: [1, 2]})):
+        for context_length in (None, 7):
+            num_packed.clear()
+            settings = {"reordered": reordered, "context_length": context_length, "use_cache": use_cache}
+            pairs = list(logits_side_by_side(model, other, prompts, **settings))
+            assert len({tuple(right[0].tolist()) for _, right in pairs}) > 1
+            assert len(num_packed) == (18 if context_length is None else len(num_packed)) > 5
+            for got, right in pairs:
+                assert_close(got, right, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", SUPPORTED)
+@pytest.mark.parametrize("strategy", [GREEDY, Sampling(seed=3, top_k=7), BeamSearch(3)])
+def test_the_packed_step_changes_no_id(name, strategy, num_packed):
+    model = model_of(name)
+    got = generate(model, RAGGED, 17, strategy=strategy, stop=[1])
+    assert num_packed
+    for ids, right in zip(got, generate(model, RAGGED, 17, strategy=strategy, stop=[1], use_cache=False)):
+        assert ids.equal(right)
+
+
+@pytest.mark.parametrize("num_sequences", [1, 8])
+def test_large_matrices_are_packed_in_another_order_and_give_the_same(num_sequences, num_packed):
+    torch.manual_seed(0)
+    block = partial(PreNormBlock, mlp=partial(MLP, ratio=6.0))
+    backbone = Transformer(160, 1, num_heads=5, causal=True, block=block)
+    assert backbone.blocks[0].mlp.up_proj.weight.numel() >= packed.ONEDNN_MIN_WEIGHTS
+    model = sharpened(Model(TokenSpec(vocab_size=VOCAB), backbone, NextToken()))
+    prompts = [torch.tensor([i, 2]) for i in range(num_sequences)]
+    for got, right in logits_side_by_side(model, without_packing(model), prompts):
+        assert_close(got, right, rtol=1e-4, atol=1e-4)
+    assert len(num_packed) == 18
+
+
+@pytest.mark.parametrize("name", SUPPORTED)
+def test_the_step_of_a_graph_gives_the_same_logits_and_may_be_repeated(name, monkeypatch, num_packed):
+    """A CUDA graph replays a step of constant shapes; it is warmed up by repetitions. Here it runs on the CPU."""
+    static_step = PackedDecoder.static_step
+
+    def repeated(self, *args):
+        first = static_step(self, *args)
+        again = static_step(self, *args)
+        assert_close(again, first, rtol=0, atol=0)
+        return again
+
+    monkeypatch.setattr(PackedDecoder, "static_step", repeated)
+    monkeypatch.setattr(packed, "PackedDecoder", partial(PackedDecoder, static=True))
+    model = model_of(name)
+    reordered = {4: [2, 0, 0, 1], 5: [3, 1, 1, 0], 9: [1, 2]}
+    for context_length in (None, 7):
+        settings = {"reordered": reordered, "context_length": context_length}
+        for got, right in logits_side_by_side(model, without_packing(model), RAGGED, **settings):
+            assert_close(got, right, rtol=1e-4, atol=1e-4)
+    assert num_packed
+    assert all(decoder.is_static for decoder in num_packed)
+
+
+def test_buffers_of_a_graph_stay_where_they_are_while_the_batch_keeps_its_size():
+    model = model_of("recipe text/char-lm")
+    with torch.inference_mode():
+        decoder = PackedDecoder(model, 3, 29, static=True)
+        state = DecodingState(model, RAGGED, 19)
+        state.append(state.next_logits().argmax(dim=-1))
+        cache = decoder.take_over(state._cache)
+        layer = cache.layers[0]
+        addresses = [b.data_ptr() for b in (layer.keys, layer.values, layer.inputs, cache.attn_mask)]
+        cache.graph = graph = object()
+        cache.reorder(torch.tensor([2, 0, 0]))
+        assert addresses == [b.data_ptr() for b in (layer.keys, layer.values, layer.inputs, cache.attn_mask)]
+        assert cache.graph is graph
+        cache.reorder(torch.tensor([2, 0]))
+        assert cache.graph is None  # it would read and write three sequences
+
+
+def error(got, right):
+    return float((got.float() - right.float()).norm() / right.float().norm())
+
+
+@pytest.mark.parametrize("name", ["gpt_nano", "palm_mini", "recipe text/char-lm"])
+@pytest.mark.parametrize("has_onednn", [None, False])
+def test_in_bfloat16_it_is_as_close_to_float32_as_the_modules_are(name, has_onednn, monkeypatch, num_packed):
+    if has_onednn is False:
+        monkeypatch.setattr(packed, "_has_onednn", lambda: False)
+    model = model_of(name)
+    low = copy.deepcopy(model).to(torch.bfloat16)
+    low_modules = without_packing(low)
+    packed_errors, module_errors = (
+        [error(got, right) for got, right in logits_side_by_side(m, without_packing(model), RAGGED)]
+        for m in (low, low_modules)
+    )
+    assert len(num_packed) == 18
+    assert 0 < max(packed_errors) < 2 * max(module_errors) < 0.5
+    steps = generate(low, RAGGED, 11, strategy=GREEDY)
+    assert [len(ids) for ids in steps] == [11, 11, 11]
+
+
+def test_without_onednn_the_logits_are_the_same(monkeypatch, num_packed):
+    monkeypatch.setattr(packed, "_has_onednn", lambda: False)
+    model = model_of("palm_mini")
+    for got, right in logits_side_by_side(model, without_packing(model), RAGGED):
+        assert_close(got, right, rtol=1e-4, atol=1e-4)
+    assert len(num_packed) == 18
+
+
+def test_float64_keeps_its_precision(num_packed):
+    model = model_of("recipe text/char-lm").double()
+    for got, right in logits_side_by_side(model, without_packing(model), RAGGED):
+        assert got.dtype == torch.float64
+        assert_close(got, right, rtol=1e-6, atol=1e-6)  # rotary angles are in float32 in both
+    assert len(num_packed) == 18
+
+
+def test_weights_that_changed_between_two_generations_are_seen(num_packed):
+    model = model_of("gpt_nano")
+    before = columns(model, RAGGED, 17, sampling=GREEDY)
+    for p in model.parameters():
+        nn.init.normal_(p, std=0.5)
+    after = columns(model, RAGGED, 17, sampling=GREEDY)
+    assert len(num_packed) == 32
+    assert not after.equal(before)
+    assert after.equal(columns(model, RAGGED, 17, sampling=GREEDY, use_cache=False))
+
+
+class OwnNorm(nn.LayerNorm):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+class OwnLinear(nn.Linear):
+    def forward(self, x):
+        return super().forward(x).sin()
+
+
+class OwnAttention(ScaledDotProductAttention):
+    def forward(self, q, k, v, context, cache=None):
+        return super().forward(q.sin(), k, v, context, cache)
+
+
+class OwnActivation(nn.Module):
+    def forward(self, x):
+        return x.sin()
+
+
+class OwnPosition(Rotary):
+    def rotary(self, positions, head_dim):
+        return super().rotary(positions * 3, head_dim)
+
+
+class OwnBlock(PreNormBlock):
+    def forward(self, x, context, cache=None, memory=None):
+        return super().forward(x, context, cache, memory).cos()
+
+
+def with_linear(model):
+    old = model.backbone.blocks[1].mlp.up_proj
+    model.backbone.blocks[1].mlp.up_proj = OwnLinear(old.in_features, old.out_features)
+
+
+def with_forward(model):
+    mlp = model.backbone.blocks[1].mlp
+    mlp.forward = lambda x: -MLP.forward(mlp, x)
+
+
+UNKNOWN = {
+    "norm": lambda: stack(partial(PreNormBlock, norm=OwnNorm)),
+    "last norm": lambda: stack(norm=OwnNorm),
+    "mechanism": lambda: stack(attended(mechanism=OwnAttention)),
+    "softcap": lambda: stack(attended(mechanism=partial(ScaledDotProductAttention, softcap=2.0))),
+    "activation": lambda: stack(partial(PreNormBlock, mlp=partial(MLP, activation=OwnActivation))),
+    "position": lambda: stack(position=OwnPosition()),
+    "bias": lambda: stack(position=ALiBi()),
+    "block": lambda: stack(OwnBlock),
+}
+ALTERED = {
+    "hook": lambda model: model.backbone.blocks[1].mlp.register_forward_hook(lambda module, args, output: -output),
+    "hook before": lambda model: model.backbone.norm.register_forward_pre_hook(lambda module, args: (args[0].sin(),)),
+    "linear": with_linear,
+    "forward": with_forward,
+    "parametrization": lambda model: nn.utils.parametrizations.weight_norm(model.backbone.blocks[0].mlp.up_proj),
+    "two dtypes": lambda model: model.backbone.norm.double(),
+    "compiled": lambda model: model.backbone.blocks[0].compile(backend="eager"),
+}
+
+
+@pytest.mark.parametrize("name", [*UNKNOWN, *ALTERED])
+def test_a_part_that_is_not_known_runs_as_modules(name, num_packed):
+    torch.manual_seed(0)
+    model = sharpened(Model(TokenSpec(vocab_size=VOCAB), UNKNOWN.get(name, stack)(), NextToken()))
+    plain = columns(model, RAGGED, 11, sampling=GREEDY)
+    assert bool(num_packed) == (name in ALTERED)
+    num_packed.clear()
+    if name in ALTERED:
+        ALTERED[name](model)
+    with torch.inference_mode():
+        assert packed_decoder(model, 3, 29) is None
+    if name == "two dtypes":  # which no product takes
+        return
+    got = columns(model, RAGGED, 11, sampling=GREEDY)
+    assert not num_packed
+    assert got.equal(columns(model, RAGGED, 11, sampling=GREEDY, use_cache=False))
+    assert name not in ("hook", "hook before", "linear", "forward") or not got.equal(plain)
+
+
+def test_a_hook_on_all_modules_sees_every_step(num_packed):
+    model, seen = model_of("gpt_nano"), []
+    handle = nn.modules.module.register_module_forward_hook(lambda module, args, output: seen.append(type(module)))
+    try:
+        columns(model, RAGGED, 11, sampling=GREEDY)
+    finally:
+        handle.remove()
+    assert seen.count(Model) == 11
+    assert not num_packed
+
+
+def test_experts_run_as_modules(num_packed):
+    torch.manual_seed(0)
+    model = sharpened(Model(TokenSpec(vocab_size=VOCAB), PUBLISHED["moe_mini"].build(), NextToken()))
+    got = columns(model, RAGGED, 11, sampling=GREEDY)
+    assert not num_packed
+    assert got.equal(columns(model, RAGGED, 11, sampling=GREEDY, use_cache=False))
+
+
+@pytest.mark.parametrize("name", ["LSTM", "Transformer, Transformer"])
+def test_other_backbones_run_as_modules(name):
+    with torch.inference_mode():
+        assert packed_decoder(generating_model(name), 3, 29) is None
+
+
+def test_gradients_dropout_and_autocast_are_left_to_the_modules():
+    model = model_of("gpt_nano")
+    assert packed_decoder(model, 3, 29) is None  # gradients are on
+    with torch.no_grad():
+        assert packed_decoder(model, 3, 29) is not None
+        with torch.autocast("cpu", torch.bfloat16):
+            assert packed_decoder(model, 3, 29) is None
+        model.train()
+        assert packed_decoder(model, 3, 29) is None
+
+
+def test_few_steps_are_not_worth_packing(num_packed):
+    model = model_of("gpt_nano")
+    columns(model, RAGGED, MIN_STEPS, sampling=GREEDY)
+    assert not num_packed
+    columns(model, RAGGED, MIN_STEPS + 1, sampling=GREEDY)
+    assert len(num_packed) == MIN_STEPS
+
+
+def test_a_table_of_positions_that_is_too_short_is_refused_as_by_the_module(num_packed):
+    model = model_of("learned positions", position=partial(Learned, sizes=[17]))
+    assert columns(model, RAGGED, 13, sampling=GREEDY).shape == (3, 13)
+    with pytest.raises(ValueError, match="position 17 on axis 0 is outside the learned table of 17") as error:
+        columns(model, RAGGED, 14, sampling=GREEDY)
+    assert "\n" not in str(error.value)
+    assert num_packed
