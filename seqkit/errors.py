@@ -32,6 +32,17 @@ class Interrupted(BaseException):
         self.signum = signum
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out: of Python, of NumPy, or of torch, whose errors are RuntimeErrors with such words."""
+    words = (
+        "allocate memory", "out of memory", "not enough memory", "DefaultCPUAllocator", "CUBLAS_STATUS_ALLOC_FAILED",
+        "Storage size calculation overflowed",
+    )  # fmt: skip
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and any(word in str(error) for word in words)
+    )
+
+
 _STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """What a terminal or a page obeys or cannot show: control characters (ESC starts ANSI sequences), line separators,
 marks that reverse the order of letters, and halves of surrogate pairs (undecodable bytes of a file name)."""

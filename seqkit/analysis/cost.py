@@ -223,12 +223,12 @@ def _forward_pass(model: nn.Module, batch: TokenBatch) -> tuple[int, int]:
     FFT, a scatter-add) has a method `uncounted_flops(x) -> int`: the FLOPs of one call, x being its first input.
     A storage counts once, parameters and buffers not at all.
     """
-    own = {_storage(t) for t in (*model.parameters(), *model.buffers())}
+    own = {storage_of(t) for t in (*model.parameters(), *model.buffers())}
     saved: dict[int, Tensor] = {}
 
     def save(t: Tensor) -> Tensor:
-        if _storage(t) not in own:
-            saved.setdefault(_storage(t), t)  # held, so that no other storage takes its address
+        if storage_of(t) not in own:
+            saved.setdefault(storage_of(t), t)  # held, so that no other storage takes its address
         return t
 
     uncounted: list[int] = []
@@ -242,14 +242,14 @@ def _forward_pass(model: nn.Module, batch: TokenBatch) -> tuple[int, int]:
             if hasattr(module, "uncounted_flops"):
                 stack.callback(module.register_forward_hook(count, with_kwargs=True).remove)
         counter = stack.enter_context(FlopCounterMode(display=False))
-        attention = stack.enter_context(_FusedAttention())
+        attention = stack.enter_context(FusedAttention())
         with hooks:
             model.train()(batch)
     num_bytes = sum(t.untyped_storage().nbytes() for t in saved.values())
     return int(counter.get_total_flops()) + attention.flops + sum(uncounted), num_bytes
 
 
-def _storage(t: Tensor) -> int:
+def storage_of(t: Tensor) -> int:
     return t.untyped_storage()._cdata
 
 
@@ -267,7 +267,7 @@ class _Fused(torch.autograd.Function):
         raise NotImplementedError("this attention has shapes only")
 
 
-class _FusedAttention(TorchFunctionMode):
+class FusedAttention(TorchFunctionMode):
     """On device meta torch runs unfused attention, which saves the scores; this counts the fused kernel instead."""
 
     flops = 0
@@ -288,21 +288,21 @@ def _cache_bytes(model: nn.Module, backbone: Backbone, batch: TokenBatch) -> int
         return None
     with torch.no_grad():
         model.eval()(batch, cache=cache)
-    held = {_storage(t): t for t in _tensors(cache)}
+    held = {storage_of(t): t for t in tensors_in(cache)}
     return sum(t.untyped_storage().nbytes() for t in held.values())
 
 
-def _tensors(thing: Any) -> Iterator[Tensor]:
+def tensors_in(thing: Any) -> Iterator[Tensor]:
     """All tensors that an object holds, through lists, tuples, attributes and the fields of dataclasses."""
     if isinstance(thing, Tensor):
         yield thing
     elif isinstance(thing, (list, tuple)):
         for inner in thing:
-            yield from _tensors(inner)
+            yield from tensors_in(inner)
     elif is_dataclass(thing):
-        yield from _tensors([getattr(thing, field.name) for field in fields(thing)])
+        yield from tensors_in([getattr(thing, field.name) for field in fields(thing)])
     elif hasattr(thing, "__dict__"):
-        yield from _tensors(list(vars(thing).values()))
+        yield from tensors_in(list(vars(thing).values()))
 
 
 def number(count: float) -> str:

@@ -9,7 +9,16 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from seqkit.cli.parser import COMMANDS, TAKE_KEYS, parser
-from seqkit.errors import DataError, DivergedError, Interrupted, LogFormatter, StorageError, UsageError, one_line
+from seqkit.errors import (
+    DataError,
+    DivergedError,
+    Interrupted,
+    LogFormatter,
+    StorageError,
+    UsageError,
+    is_out_of_memory,
+    one_line,
+)
 
 DIVERGED, USAGE, DATA = 1, 2, 3
 """Exit codes: diverged, the command is wrong, the data is wrong or too large for the memory."""
@@ -49,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         expected = _exit_code(error)
         if expected is None:
             raise
-        advice = "there is not enough memory; make model, batch or data smaller: " if _is_memory(error) else ""
+        advice = "there is not enough memory; make model, batch or data smaller: " if is_out_of_memory(error) else ""
         print(f"{name}: {one_line(f'{advice}{error}')[:MAX_MESSAGE]}", file=sys.stderr)
         return expected
 
@@ -58,19 +67,11 @@ def _exit_code(error: Exception) -> int | None:
     """The exit code of an error that a user can cause; None for a mistake of ours, which deserves its traceback."""
     if isinstance(error, DivergedError):
         return DIVERGED
-    if isinstance(error, DataError | StorageError | OSError) or _is_memory(error):
+    if isinstance(error, DataError | StorageError | OSError) or is_out_of_memory(error):
         return DATA
     if isinstance(error, UsageError) or (isinstance(error, ValueError) and _module(error).startswith("seqkit.")):
         return USAGE
     return None
-
-
-def _is_memory(error: Exception) -> bool:
-    """Whether memory ran out: of Python, of NumPy, or of torch, whose errors are RuntimeErrors with these words."""
-    words = ("allocate memory", "out of memory", "Storage size calculation overflowed")
-    return isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError) and any(word in str(error) for word in words)
-    )
 
 
 def _module(error: Exception) -> str:

@@ -27,10 +27,11 @@ COMMANDS = {
     "inspect": "inspect",
     "describe": "describe",
     "doctor": "doctor",
+    "tune": "tune",
 }
 """Every command, and the module of `seqkit.cli` that runs it."""
 
-TAKE_KEYS = ("fit", "compare", "scale", "inspect", "describe", "doctor")
+TAKE_KEYS = ("fit", "compare", "scale", "inspect", "describe", "doctor", "tune")
 """Commands that also take a recipe's keys, as `--key value`."""
 
 
@@ -98,6 +99,17 @@ def add_scale(command: argparse.ArgumentParser) -> None:
     add("--dry-run", action="store_true", help="print the sizes with their estimated minutes, and stop")
 
 
+def add_tune(command: argparse.ArgumentParser) -> None:
+    """Options of `seqkit tune`."""
+    add = command.add_argument
+    add("--lr", action="store_true", help="find a learning rate (default: both, the batch size first)")
+    add("--batch-size", action="store_true", help="find a batch size")
+    add("--min-lr", type=float, default=1e-6, help="the lowest learning rate that is tried (default 1e-6)")
+    add("--max-lr", type=float, default=10.0, help="the highest (default 10)")
+    add("--steps", type=_whole, default=100, help="optimizer steps from one to the other (default 100)")
+    add("--out", type=Path, help="folder for the pictures (default runs/tune)")
+
+
 def parser() -> argparse.ArgumentParser:
     """The parser of the whole command line; `command` is None where none was given."""
     top = Parser(
@@ -146,6 +158,7 @@ def parser() -> argparse.ArgumentParser:
     generate.add_argument("--samples", type=_whole, metavar="N", help="N texts per prompt (default 1)")
     for option, kind, text in GENERATE:
         generate.add_argument(option, type=kind, help=text)
+    generate.add_argument("--dtype", choices=["float32", "bfloat16"], help="of the weights (default: as saved)")
     attention = add("attention", "draw the attention of a run, on an example of yours")
     attention.add_argument("run", type=Path, help="a run folder")
     example = attention.add_mutually_exclusive_group(required=True)
@@ -161,7 +174,12 @@ def parser() -> argparse.ArgumentParser:
     describe.add_argument("what", help="a preset (seqkit list presets), or a recipe's name or YAML file")
     describe.add_argument("--preset", help="a named variant of the recipe")
     describe.add_argument("--context-length", type=_whole, help="tokens (default: as published, or the data's)")
+    describe.add_argument("--devices", type=_whole, metavar="N", help="memory of each of so many, for a recipe's batch")
+    describe.add_argument("--strategy", help="how they share the work: ddp or fsdp (default: the recipe's)")
     doctor = add("doctor", "what is wrong with a recipe or a run; of none: which versions disagree", epilog=keys)
     doctor.add_argument("what", nargs="?", metavar="RECIPE|RUN", help="a recipe (name or YAML file), or a run folder")
     doctor.add_argument("--preset", help="a named variant of the recipe, such as debug")
+    tune = add("tune", "a learning rate and a batch size for a recipe, by short trainings", epilog=keys)
+    add_recipe(tune)
+    add_tune(tune)
     return top

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, cast
 
 import torch
@@ -12,7 +12,8 @@ from torch.utils.data import DataLoader, Sampler
 from seqkit.interfaces import TokenBatch
 
 CHUNK = 50
-"""Batches that are sorted by length among themselves: enough to leave 1 % padding, few enough to stay random."""
+"""Batches that are sorted by length among themselves: few enough to stay random. The batch with the longest examples of
+each group is mostly padding: on FSDD 5 % of all tokens, with groups of 100 batches 2 %."""
 
 Key = tuple[int, list[int]]
 """(epoch, indices of the examples): key of a batch, which a data set makes on access."""
@@ -22,7 +23,7 @@ Batch = tuple[TokenBatch, Tensor | None]
 
 
 class BatchDataset(Protocol):
-    """A map-style data set whose keys are whole batches. lengths: tokens of every example."""
+    """A map-style data set whose keys are whole batches. lengths: tokens of every example (of a row, where packed)."""
 
     @property
     def lengths(self) -> list[int]: ...
@@ -39,6 +40,8 @@ class LengthGroupedBatchSampler:
     tokens_per_batch: a batch takes as many examples as have at most so many tokens together, counted with padding;
     then neighbours in length share a batch in every epoch, and only which of equal length changes.
     shuffle False: sorted by length, the same in every epoch (evaluation).
+    sort_keys: from an epoch to a number for each example that rises with its length there, by which shuffled batches
+    are grouped in place of `lengths`: augmentation changes them. None: it does not.
     Raises ValueError if batch_size is below 1, or an example has more than tokens_per_batch tokens.
     """
 
@@ -50,10 +53,12 @@ class LengthGroupedBatchSampler:
         shuffle: bool,
         seed: int = 0,
         tokens_per_batch: int | None = None,
+        sort_keys: Callable[[int], Sequence[float]] | None = None,
     ):
         if batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}; give at least 1")
         self.lengths, self.batch_size, self.shuffle, self.seed = torch.as_tensor(lengths), batch_size, shuffle, seed
+        self.sort_keys = sort_keys
         self._sizes: list[int] | None = None
         if tokens_per_batch is not None:
             longest = max(lengths, default=0)
@@ -73,11 +78,12 @@ class LengthGroupedBatchSampler:
             return self._cut(torch.argsort(self.lengths, stable=True))
         generator = torch.Generator().manual_seed(fold_seed(self.seed, epoch))
         order = torch.randperm(len(self.lengths), generator=generator)
+        keys = self.lengths if self.sort_keys is None else torch.as_tensor(self.sort_keys(epoch))
         if self._sizes is not None:
-            order = order[torch.argsort(self.lengths[order], stable=True)]
-        elif bool((self.lengths != self.lengths[:1]).any()):
+            order = order[torch.argsort(keys[order], stable=True)]
+        elif bool((keys != keys[:1]).any()):
             chunks = order.split(CHUNK * self.batch_size)
-            order = torch.cat([chunk[torch.argsort(self.lengths[chunk], stable=True)] for chunk in chunks])
+            order = torch.cat([chunk[torch.argsort(keys[chunk], stable=True)] for chunk in chunks])
         batches = self._cut(order)
         return [batches[i] for i in torch.randperm(len(batches), generator=generator).tolist()]
 

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
-from contextlib import suppress
-from pathlib import Path
-from typing import Any
-
 import torch
 
 from seqkit.analysis.cost import describe_model, size
 from seqkit.doctor.findings import Finding, Result, not_applicable
 from seqkit.doctor.subject import Subject
 from seqkit.errors import one_line
-
-CGROUP = Path("/sys/fs/cgroup")
-"""Where Linux says how much memory a container may take."""
+from seqkit.training.available_memory import available_memory
 
 
 def check_memory(subject: Subject, available: int | None = None) -> Result:
@@ -41,7 +33,7 @@ def check_memory(subject: Subject, available: int | None = None) -> Result:
     needed = description.weights_and_adam + batch_size * each
     where, left = "memory", available
     if left is None:
-        where, left = available_memory(subject.config["trainer"])
+        where, left = available_memory(subject.config["trainer"]["accelerator"])
     what = (
         f"a step on {batch_size:,} examples of {longest:,} tokens takes about {size(needed)}, {where} has {size(left)}"
     )
@@ -65,29 +57,3 @@ def _loss_bytes(subject: Subject, num_tokens: int) -> float:
     columns = inputs.batch.valid.shape[1]
     by_token = prediction.ndim == 3 and prediction.shape[1] == columns
     return 3 * 4 * prediction.numel() / len(inputs.batch) * (num_tokens / columns if by_token else 1.0)
-
-
-def available_memory(trainer: Mapping[str, Any]) -> tuple[str, int]:
-    """Which memory a training would take, and the bytes that are left of it now. trainer: settings of a recipe."""
-    if trainer["accelerator"] in ("auto", "gpu", "cuda") and torch.cuda.is_available():
-        return "the GPU", int(torch.cuda.mem_get_info()[0])
-    return "this machine", min(_of_machine(), _of_container())
-
-
-def _of_machine() -> int:
-    with suppress(OSError, ValueError, IndexError):  # Linux: what could be had without swapping, caches included
-        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-def _of_container() -> int:
-    """What a container's limit leaves; very much where there is none."""
-    for limit, used in (
-        ("memory.max", "memory.current"),
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
-    ):
-        with suppress(OSError, ValueError):  # "max" is no number: no limit
-            return int((CGROUP / limit).read_text(encoding="ascii")) - int((CGROUP / used).read_text(encoding="ascii"))
-    return 2**62

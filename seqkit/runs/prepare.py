@@ -130,7 +130,12 @@ def data_module(config: Mapping[str, Any], tokenizer: Tokenizer, objective: Obje
 
 def _model_and_data(built: Built, seed: int) -> tuple[Model, DataModule]:
     data = _data(built, built.tokenizer, built.model["objective"], seed)
-    return build_model(built, built.tokenizer.spec), data
+    model = build_model(built, built.tokenizer.spec)
+    try:
+        data.check_supported(model.backbone)
+    except ValueError as error:
+        raise UsageError(f"data: {error}") from error
+    return model, data
 
 
 def _data(built: Built, tokenizer: Tokenizer, objective: Objective, seed: int) -> DataModule:

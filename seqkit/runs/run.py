@@ -14,6 +14,7 @@ import os
 import platform
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -52,8 +53,9 @@ from seqkit.training.checkpoint_io import (
     sweep,
 )
 from seqkit.training.interrupt import StopSignals
+from seqkit.training.recompute import activation_checkpointing
 from seqkit.training.silence import silence_lightning
-from seqkit.training.trainer import count_steps, make_trainer, train
+from seqkit.training.trainer import SHARDED, count_steps, make_trainer, train
 
 log = logging.getLogger("seqkit")
 
@@ -99,6 +101,7 @@ def run(
                 write_json(folder / STATE, state | {"sha256": _sha256_of(state)})
             with logging_to(folder / "log.txt"):
                 summary = attempt.fit(resume=resume)
+                prepared = attempt.prepared
                 _check_stopped(signals, f"trained, and not tested; finish it with: seqkit test {folder}")
                 signals.phase = "testing"
                 signals.going_on = f"; the run is trained, finish it with: seqkit test {folder}"
@@ -147,6 +150,8 @@ def trial(config: Mapping[str, Any], *, initial: Path | None = None) -> dict[str
     prepared = prepare(config, initial)
     data, settings = prepared.data, {**prepared.built.trainer, "enable_progress_bar": False}
     train_loader, valid_loader = data.train_dataloader(), data.val_dataloader()
+    if settings["strategy"] == SHARDED:
+        raise UsageError(f"trials run without sharded weights; give --trainer.strategy auto in place of {SHARDED}")
     if not valid_loader:
         raise UsageError("the data has no validation split to tune on; give --data.valid_fraction 0.1")
     callbacks = list(settings["callbacks"] or ())
@@ -156,7 +161,8 @@ def trial(config: Mapping[str, Any], *, initial: Path | None = None) -> dict[str
     )
     module = prepared.training_module(count_steps(settings, len(train_loader), trainer.world_size))
     compile_blocks(prepared)
-    with silence_lightning():
+    recomputed = activation_checkpointing(prepared.model, enabled=settings["activation_checkpointing"])
+    with silence_lightning(), recomputed:
         started = time.perf_counter()
         train(trainer, module, train_loader, valid_loader if validates else None)
         seconds, steps = time.perf_counter() - started, trainer.global_step
@@ -214,12 +220,15 @@ class Attempt:
                 "give a smaller --data.batch_size, or a larger --data.valid_fraction"
             )
         if resume:
-            checkpoint = _checkpoint_to_resume(folder, data, num_steps, cut=trainer.is_global_zero)
+            checkpoint = _checkpoint_to_resume(folder, data, num_steps, trainer)
         if self.count_flops is not None and trainer.is_global_zero:
             setup.step_log.flops_per_token = self._flops_per_token(self.count_flops)
             setup.step_log.peak_flops = setup.peak_flops(trainer)
         module = prepared.training_module(num_steps)
         module.stop_requested = lambda: signals.received is not None
+        is_sharded = settings["strategy"] == SHARDED
+        if is_sharded:
+            self._check_sharding(validates=valid_loader is not None and settings["limit_val_batches"] != 0)
         compile_blocks(prepared)
         if trainer.is_global_zero:
             (folder / FOLDER).mkdir(parents=True, exist_ok=True)
@@ -233,9 +242,12 @@ class Attempt:
             log.info("resuming after step %d of %d", checkpoint.step, num_steps)
         signals.phase, signals.deferred = "training", True
         started = time.perf_counter()
+        recomputed = activation_checkpointing(prepared.model, enabled=settings["activation_checkpointing"])
         try:
-            train(trainer, module, *self.loaders[:2], checkpoint=checkpoint and checkpoint.path)
-        except DivergedError:
+            with recomputed:
+                train(trainer, module, *self.loaders[:2], checkpoint=checkpoint and checkpoint.path)
+        except DivergedError:  # on all processes alike
+            self.prepared = prepared = setup.prepared = replace(prepared, model=module.gather_model())
             if trainer.is_global_zero and trainer.global_step > 0 and _first_not_finite(prepared.model) is None:
                 self._write(trainer, module, "diverged", weights="last", tokens_seen=int(module.tokens_here))
             raise
@@ -243,6 +255,7 @@ class Attempt:
             self.has_stepped = trainer.global_step > 0
             self.seconds = time.perf_counter() - started + setup.facts.seconds_before
         tokens_seen = module.tokens_seen
+        self.prepared = prepared = setup.prepared = replace(prepared, model=module.gather_model())
         is_first = trainer.is_global_zero
         _leave_process_group()
         os.environ.pop(FOLDER_OF_RANKS, None)
@@ -255,6 +268,14 @@ class Attempt:
         log.info("trained in %.0f s, %d steps", self.seconds, trainer.global_step)
         signals.deferred = False
         return summary
+
+    def _check_sharding(self, *, validates: bool) -> None:
+        """Refuse what cannot be sharded."""
+        from seqkit.training.parallel import check_sharding
+
+        prepared = self.prepared
+        generates = validates and bool(prepared.data.objective.generation_metrics())
+        check_sharding(prepared.model, prepared.built.optimizer, prepared.built.trainer, generates=generates)
 
     def _flops_per_token(self, count: Callable[[Model, TokenBatch], int]) -> float:
         """Of training, for a token of the first batch, padding included; random numbers stay as they were."""
@@ -302,8 +323,8 @@ class Attempt:
         return summary
 
 
-def _checkpoint_to_resume(folder: Path, data: DataModule, num_steps: int, *, cut: bool) -> Checkpoint:
-    """The newest good checkpoint, of the same data and length. cut: metrics.csv after it."""
+def _checkpoint_to_resume(folder: Path, data: DataModule, num_steps: int, trainer: Any) -> Checkpoint:
+    """The newest good checkpoint, of the same data, length and number of processes; metrics.csv is cut after it."""
     found = newest_good(folder / FOLDER)
     if found is None:
         raise UsageError(
@@ -316,8 +337,14 @@ def _checkpoint_to_resume(folder: Path, data: DataModule, num_steps: int, *, cut
             f"{folder} was planned for {known['num_steps']} steps, and would have {num_steps} now; "
             "resume with as many devices, and the same data"
         )
+    processes = len(content["resume"]["rng"])
+    if processes != trainer.world_size:
+        raise UsageError(
+            f"{folder} was trained by {processes} processes, and would be by {trainer.world_size} now; "
+            "resume with as many devices"
+        )
     check_data(known, data, folder)
-    if cut:
+    if trainer.is_global_zero:
         follows = content["resume"]["validation_follows"]
         metrics_csv.cut(folder / metrics_csv.NAME, found.step, validation_follows=follows)
     return found

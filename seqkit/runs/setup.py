@@ -41,6 +41,7 @@ class RunSetup:
         from pytorch_lightning.callbacks import WeightAveraging
 
         from seqkit.training.callbacks import check_monitors
+        from seqkit.training.health_log import LossSpikes
         from seqkit.training.resume import best_weights
 
         settings, folder, prepared = self.prepared.built.trainer, self.folder, self.prepared
@@ -48,7 +49,7 @@ class RunSetup:
         users = list(settings["callbacks"] or ())
         metrics = ["loss", *objective.metrics(spec), *objective.generation_metrics()]
         check_monitors(users, ["train/loss", *(f"valid/{name}" for name in metrics if validates)])
-        callbacks = [self.facts, *users, self.step_log, self.state]
+        callbacks = [self.facts, *users, LossSpikes(), self.step_log, self.state]
         if settings["enable_progress_bar"] is not False and rank() == 0:
             callbacks.append(self.progress)
         if validates:

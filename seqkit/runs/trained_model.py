@@ -52,7 +52,7 @@ class TrainedModel:
                 tokens.append(self.tokenizer.encode(raw))
             except DataError as error:
                 raise error if name in str(error) else DataError(f"{name}: {error}") from error
-            if difference := self._unlike_training(tokens[-1]):
+            if difference := self.unlike_training(tokens[-1]):
                 unusual.append(f"{name} {difference}")
         if unusual:
             more = f" (and {len(unusual) - 1} more)" if unusual[1:] else ""
@@ -60,10 +60,10 @@ class TrainedModel:
         predictions: list[Any] = []
         for start in range(0, len(tokens), batch_size):
             batch = TokenBatch.collate(tokens[start : start + batch_size])
-            predictions += self.objective.decode(self.objective.predict(self.model, batch))
+            predictions += per_example(self.objective, self.objective.predict(self.model, batch), batch)
         return predictions
 
-    def _unlike_training(self, tokens: Tokens) -> str:
+    def unlike_training(self, tokens: Tokens) -> str:
         """How the example differs in size from all training examples, or nothing."""
         ends, known = tokens.positions.amax(dim=0).tolist(), self.summary.get("extents", [])
         if len(known) != len(ends) or all(low <= end <= high for end, (low, high) in zip(ends, known)):
@@ -80,6 +80,14 @@ class TrainedModel:
     def _repr_html_(self) -> str:
         """The run as a table with curves, for notebooks: the fragment that the report wrote, else its metrics."""
         return read_fragment(self.folder / "summary.html") or metrics_fragment(self.summary.get("metrics", {}))
+
+
+def per_example(objective: Objective, prediction: Any, batch: TokenBatch) -> list[Any]:
+    """A prediction in the user's terms, one entry per example; of a prediction per token without that of padding."""
+    decoded = objective.decode(prediction)
+    if getattr(objective, "level", "sequence") != "token":
+        return decoded
+    return [one[:length] for one, length in zip(decoded, batch.valid.sum(dim=1).tolist())]
 
 
 def load(folder: str | Path) -> TrainedModel:

@@ -83,8 +83,10 @@ def check_monitors(callbacks: list[Any], known: list[str]) -> None:
     for callback in callbacks:
         monitor = getattr(callback, "monitor", None)
         if monitor is not None and monitor not in known:
-            name = type(callback).__name__
-            raise UsageError(f"trainer.callbacks: {name} monitors {monitor!r}; {suggest(monitor, known)}")
+            told = f"trainer.callbacks: {type(callback).__name__} monitors {monitor!r}"
+            if monitor.startswith("valid/") and not any(name.startswith("valid/") for name in known):
+                raise UsageError(f"{told}, but the data has no validation split; give --data.valid_fraction 0.1")
+            raise UsageError(f"{told}; {suggest(monitor, known)}")
 
 
 def _check_mode(mode: str) -> None:

@@ -1,7 +1,8 @@
 """Checkpoint files of a run: their names, their manifests, which are good. Imports neither torch nor Lightning.
 
 A checkpoint is `NAME-step=N.ckpt` with `NAME-step=N.ckpt.json`, its manifest, which is written last. A checkpoint
-without a manifest, or of another SHA-256 than the manifest says, is not good and is never loaded.
+without a manifest, or of another SHA-256 than the manifest says, is not good and is never loaded. Where weights are
+sharded over processes it is a folder, and the manifest has the SHA-256 of each of its files.
 """
 
 from __future__ import annotations
@@ -22,12 +23,15 @@ RESUME, BEST = "resume", "best"
 """Families of checkpoints: complete states that training goes on from, and weights with the best validation metric."""
 
 FOLDER = "checkpoints"
+STATE_FILE = "state.pt"
+"""In a sharded checkpoint: all but the sharded tensors."""
+
 NAME = re.compile(r"(?P<family>[a-z]+)-step=(?P<step>\d+)\.ckpt")
 _READ = 1 << 20
 
 
 class Checkpoint(NamedTuple):
-    """A checkpoint file of a family, after so many optimizer steps."""
+    """A checkpoint file or folder of a family, after so many optimizer steps."""
 
     path: Path
     step: int
@@ -38,11 +42,23 @@ def check_checkpoint(path: Path) -> None:
     manifest = manifest_of(path)
     try:
         expected = json.loads(manifest.read_bytes())
-        digest, size = expected["sha256"], expected["bytes"]
+        files = expected["files"] if path.is_dir() else {"": expected}
+        known = {path / name if name else path: (file["sha256"], file["bytes"]) for name, file in files.items()}
+        complete = path.is_file() or {file.name for file in path.iterdir()} == {file.name for file in known}
     except FileNotFoundError:
-        raise DataError(f"{path} has no manifest: it was not written to its end") from None
-    except (ValueError, TypeError, KeyError):
+        if not manifest.exists():
+            raise DataError(f"{path} has no manifest: it was not written to its end") from None
+        raise DataError(f"{path} is missing") from None
+    except (ValueError, TypeError, KeyError, AttributeError):
         raise DataError(f"{manifest} is damaged") from None
+    if not complete:
+        raise DataError(f"{path} has other files than its manifest says")
+    for file, (digest, size) in known.items():
+        _check_file(file, digest, size)
+
+
+def _check_file(path: Path, digest: str, size: int) -> None:
+    """Raise DataError where a file is missing, cut or changed."""
     if not path.is_file():
         raise DataError(f"{path} is missing")
     if path.stat().st_size != size:
@@ -73,16 +89,23 @@ def newest_good(folder: Path, family: str = RESUME) -> Checkpoint | None:
 
 
 def remove_checkpoint(path: Path) -> None:
-    """Remove the manifest, then the file: what is left after a crash in between is not good, and is not taken."""
+    """Remove the manifest, then the file or folder: what is left after a crash in between is not good and not
+    taken."""
     manifest_of(path).unlink(missing_ok=True)
-    path.unlink(missing_ok=True)
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def sweep(folder: Path) -> None:
-    """Remove temporary files that killed processes left in a folder."""
+    """Remove temporary files and folders that killed processes left in a folder."""
     if folder.is_dir():
         for path in folder.glob(".*.part"):
-            path.unlink(missing_ok=True)
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
 
 
 def check_room(folder: Path, num_bytes: int) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from einops import rearrange, reduce
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from seqkit.nn.attention.context import AttentionContext
 from seqkit.nn.attention.multi_head import MultiHeadAttention
@@ -75,9 +76,14 @@ def gradient_norms(model: nn.Module) -> dict[str, float]:
         own = layers.setdefault(layer_of(name), [])
         if parameter.grad is not None:
             own.append(parameter.grad)
-    norms = [torch.nn.utils.get_total_norm(gradients) for gradients in layers.values() if gradients]
+    norms = [_whole(torch.nn.utils.get_total_norm(gradients)) for gradients in layers.values() if gradients]
     found = iter(torch.stack([norm.float() for norm in norms]).tolist() if norms else ())  # one wait for an accelerator
     return {layer: next(found) if gradients else 0.0 for layer, gradients in layers.items()}
+
+
+def _whole(norm: Tensor) -> Tensor:
+    """Of sharded gradients, the norm over all processes, which all take part."""
+    return norm.full_tensor() if isinstance(norm, DTensor) else norm
 
 
 def total_norm(norms: Mapping[str, float]) -> float:
@@ -185,18 +191,18 @@ def indifferent_layers(heads: Sequence[HeadEntropy]) -> list[str]:
 # ── loss ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def loss_spikes(losses: Sequence[float], *, window: int = SPIKE_WINDOW) -> list[int]:
-    """Steps at which the loss jumps far above the losses of the `window` steps before it; what is not finite is one.
+def loss_spikes(losses: Sequence[float]) -> list[int]:
+    """Steps at which the loss jumps far above those of the SPIKE_WINDOW steps before; what is not finite is one.
 
-    The first window / 2 steps are none, for want of what they could be compared with. A training that looks at its
-    newest loss alone gives the last `window` + 1 losses, and asks whether the last is among the spikes.
+    The first half of a window is none, for want of what they could be compared with.
     """
-    spikes = []
-    for step, loss in enumerate(losses):
-        before = [one for one in losses[max(0, step - window) : step] if isfinite(one)]
-        if not isfinite(loss) or (len(before) >= window // 2 and loss > _highest_usual(before)):
-            spikes.append(step)
-    return spikes
+    return [step for step, loss in enumerate(losses) if is_spike(losses[max(0, step - SPIKE_WINDOW) : step], loss)]
+
+
+def is_spike(before: Sequence[float], loss: float) -> bool:
+    """Whether a loss jumps far above those of the steps before it, of which SPIKE_WINDOW / 2 must be finite."""
+    finite = [one for one in before if isfinite(one)]
+    return not isfinite(loss) or (len(finite) >= SPIKE_WINDOW // 2 and loss > _highest_usual(finite))
 
 
 def _highest_usual(losses: Sequence[float]) -> float:

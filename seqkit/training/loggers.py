@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from abc import ABC, abstractmethod
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from seqkit.errors import UsageError
+from seqkit.errors import DataError, UsageError
+from seqkit.files import write_atomic
 
 
 class LoggerFactory(ABC):
@@ -29,7 +31,7 @@ class TensorBoard(LoggerFactory):
 
     def build(self, folder: Path, recipe: str) -> Any:
         """`pytorch_lightning.loggers.TensorBoardLogger` in `folder/tensorboard`."""
-        _check_installed("tensorboard")
+        _check_installed("tensorboard", "tensorboard")
         from pytorch_lightning.loggers import TensorBoardLogger
 
         return TensorBoardLogger(folder, name="tensorboard", version="")
@@ -43,7 +45,7 @@ class WandB(LoggerFactory):
 
     def build(self, folder: Path, recipe: str) -> Any:
         """`pytorch_lightning.loggers.WandbLogger`, which writes to `folder/wandb`."""
-        _check_installed("wandb")
+        _check_installed("wandb", "wandb")
         from pytorch_lightning.loggers import WandbLogger
 
         offline = os.environ.get("WANDB_MODE", "offline") != "online"
@@ -53,9 +55,50 @@ class WandB(LoggerFactory):
         )
 
 
-def _check_installed(package: str) -> None:
+class MLflow(LoggerFactory):
+    """MLflow, in a database in the run folder (`mlflow ui --backend-store-uri sqlite:///RUN/mlflow.db`).
+
+    At the server that MLFLOW_TRACKING_URI names, where it is set. experiment: under which the run is listed.
+    """
+
+    def __init__(self, experiment: str = "seqkit"):
+        self.experiment = experiment
+
+    def build(self, folder: Path, recipe: str) -> Any:
+        """`pytorch_lightning.loggers.MLFlowLogger`, which writes to `folder/mlflow.db`; a resumed run goes on there.
+
+        MLflow's store of plain files is not used, since its version 3 refuses it.
+        """
+        for package in ("mlflow", "sqlalchemy", "alembic"):
+            _check_installed(package, "mlflow")
+        from pytorch_lightning.loggers import MLFlowLogger
+        from pytorch_lightning.loggers.logger import DummyLogger
+        from pytorch_lightning.utilities import rank_zero_only
+
+        if getattr(rank_zero_only, "rank", 0) != 0:
+            return DummyLogger()  # two processes would make the tables of the database at once
+        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read when it is imported
+        path = folder / "mlflow-run"
+        known = path.read_text(encoding="utf-8").strip() if path.is_file() else None
+        if known is not None and not re.fullmatch(r"[0-9a-f]{32}", known):
+            raise DataError(f"{path} holds no number of a run of MLflow; remove it, and the curves begin anew there")
+        uri = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{(folder / 'mlflow.db').absolute()}"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # SQLAlchemy's, about MLflow's way to use it
+            logger = MLFlowLogger(
+                experiment_name=self.experiment,
+                run_name=f"{recipe} {folder.name}",
+                tracking_uri=uri,
+                artifact_location=str((folder / "mlflow-artifacts").absolute()),
+                run_id=known,
+            )
+            write_atomic(path, str(logger.run_id).encode())
+        return logger
+
+
+def _check_installed(package: str, extra: str) -> None:
     if find_spec(package) is None:
-        raise UsageError(f'trainer.logger needs the package {package}: pip install "seqkit[{package}]"')
+        raise UsageError(f'trainer.logger needs the package {package}: pip install "seqkit[{extra}]"')
 
 
 def _id(folder: Path) -> str:

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytorch_lightning as pl
 import torch
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 
 from seqkit.data.batching import BatchLoader
 from seqkit.errors import DivergedError
@@ -17,6 +18,7 @@ from seqkit.model import Model
 from seqkit.nn.moe import AuxiliaryLoss
 from seqkit.objectives.metrics import MeanLoss
 from seqkit.training.optim import OptimizerFactory, Schedule
+from seqkit.training.parallel import ShardedStrategy, gather_weights, is_sharded, shard, without_weights
 
 log = logging.getLogger("seqkit")
 
@@ -63,9 +65,28 @@ class TrainingModule(pl.LightningModule):
         self.stop_requested: Callable[[], bool] = lambda: False
         self.stop_agreed = False
         """Whether any rank was asked to stop before the last optimizer step; the same on all of them."""
+        self.whole_model: Model | None = None
+        """Of sharded weights: the model that gets all of them when training has ended."""
+        self._batches_to_evaluate = 0
         self._num_tokens: Tensor | int = 0
+        self.tokens_processed = 0
+        """Tokens of the training batches of this process as the model gets them, padding included, since it began."""
         self._step = StepSums()
         self._auxiliary = [module for module in model.modules() if isinstance(module, AuxiliaryLoss)]
+
+    def configure_model(self) -> None:
+        """Shard the model where the strategy says so."""
+        strategy = self.trainer.strategy
+        if isinstance(strategy, ShardedStrategy) and not is_sharded(self.model):
+            self.whole_model = cast(Model, without_weights(self.model))
+            shard(self.model, strategy.mesh)
+
+    def gather_model(self) -> Model:
+        """The model with all weights; of a sharded one in the first process alone. All processes take part."""
+        if self.whole_model is None:
+            return self.model
+        gather_weights(self.model, self.whole_model, keep=self.trainer.is_global_zero)
+        return self.whole_model
 
     def training_step(self, batch: LabeledBatch, index: int) -> Tensor:
         """Sum of the losses of a micro-batch."""
@@ -74,6 +95,7 @@ class TrainingModule(pl.LightningModule):
         output = self.objective.loss(prediction, inputs.target, training=True)
         self._step.add(output.loss.detach(), output.count, index)
         self._num_tokens = self._num_tokens + inputs.batch.valid.sum()
+        self.tokens_processed += inputs.batch.valid.numel()
         return output.loss + output.count * self._aux_loss() if self._auxiliary else output.loss
 
     @property
@@ -128,7 +150,8 @@ class TrainingModule(pl.LightningModule):
         # Lightning divides each micro-batch's loss by their number, and DDP averages gradients over devices: undo both
         scale = trainer.accumulate_grad_batches * trainer.world_size / count.clamp(min=1)
         torch._foreach_mul_(gradients, scale)
-        self.gradient_norm = torch.nn.utils.get_total_norm(gradients)
+        norm = torch.nn.utils.get_total_norm(gradients)
+        self.gradient_norm = norm.full_tensor() if isinstance(norm, DTensor) else norm
         self.step_loss = loss / count.clamp(min=1)
         if not bool(torch.isfinite(self.gradient_norm) & (num_nonfinite == 0)):
             self._leave_out(parameters, step, loss_is_finite=not bool(num_nonfinite))
@@ -202,7 +225,17 @@ class TrainingModule(pl.LightningModule):
     def test_step(self, batch: LabeledBatch, index: int) -> None:
         self._evaluate("test", batch, index)
 
+    def on_validation_epoch_start(self) -> None:
+        """Agree on the number of batches of the process that has most, where all take part in each forward pass."""
+        if is_sharded(self.model):
+            trainer = self.trainer
+            numbers = trainer.num_sanity_val_batches if trainer.sanity_checking else trainer.num_val_batches
+            number = torch.tensor(int(sum(numbers)), device=self.device)
+            self._batches_to_evaluate = int(trainer.strategy.reduce(number, reduce_op="max")) - int(sum(numbers))
+
     def on_validation_epoch_end(self) -> None:
+        for _ in range(self._batches_to_evaluate):  # the others need this process's part of the weights
+            self.model(*self._last_inputs)
         self._report("valid")
 
     def on_test_epoch_end(self) -> None:
@@ -214,6 +247,8 @@ class TrainingModule(pl.LightningModule):
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
             torch.manual_seed(self.seed * 1_000_003 + index)  # the same tokens are masked in every evaluation
             inputs = self.objective.prepare(*batch)
+        if is_sharded(self.model):
+            self._last_inputs = (inputs.batch, inputs.masked)
         output = self.objective.loss(self.model(inputs.batch, inputs.masked), inputs.target)
         for name, metric in _of_split(self.metrics, split).items():
             if name == "loss":

@@ -25,6 +25,7 @@ from seqkit.errors import DivergedError
 from seqkit.interfaces import Objective, TokenSpec
 from seqkit.training.checkpoint_io import BEST, RESUME
 from seqkit.training.interrupt import StopSignals
+from seqkit.training.parallel import ShardedStrategy, local_part
 
 KEY = "resume"
 """Of what this module adds to a checkpoint."""
@@ -230,13 +231,20 @@ class ResumePoints(ModelCheckpoint):
 
 
 def check_finite_weights(trainer: Any) -> None:
-    """Raise DivergedError where a weight is not finite."""
-    for name, weight in trainer.lightning_module.model.state_dict().items():
-        if weight.is_floating_point() and not bool(weight.isfinite().all()):
-            raise DivergedError(
-                f"{name} is not finite after step {trainer.global_step}, though every gradient was; "
-                "lower the learning rate"
-            )
+    """Raise DivergedError where a weight is not finite; of a sharded one, on all processes where a part is not."""
+    weights = trainer.lightning_module.model.state_dict()
+    wrong = [
+        name
+        for name, weight in weights.items()
+        if weight.is_floating_point() and not bool(local_part(weight).isfinite().all())
+    ]
+    if isinstance(trainer.strategy, ShardedStrategy):
+        wrong = [name for theirs in _gather(trainer, wrong) for name in theirs]
+    if wrong:
+        raise DivergedError(
+            f"{wrong[0]} is not finite after step {trainer.global_step}, though every gradient was; "
+            "lower the learning rate"
+        )
 
 
 def _validation_follows(trainer: Any) -> bool:
@@ -266,8 +274,8 @@ def _finish_batch(trainer: Any, pl_module: Any, state: dict[str, Any]) -> None:
         progress.completed = after
 
 
-def _gather(trainer: Any, state: dict[str, Any]) -> list[dict[str, Any]]:
-    """The states of all ranks."""
+def _gather(trainer: Any, state: Any) -> list[Any]:
+    """What all ranks have."""
     if trainer.world_size == 1:
         return [state]
     states: list[Any] = [None] * trainer.world_size

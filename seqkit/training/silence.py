@@ -15,6 +15,7 @@ ADVICE = (
     "no `val_dataloader`",
     "Total length of `list`",
     "sync_dist=True",
+    "overrides the configure_model callback",
 )
 """Parts of the warnings that are silenced."""
 

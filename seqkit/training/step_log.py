@@ -40,10 +40,7 @@ class StepLog(Callback):
             self._rates = _learning_rates(optimizer)
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Count, and write a row where one is due."""
-        tokens = getattr(batch[0], "valid", None)
-        if tokens is not None:
-            self._processed += tokens.numel()
+        """Write a row where one is due."""
         every, step = trainer.log_every_n_steps, trainer.global_step
         is_due = every > 0 and (step % every == 0 or step == pl_module.num_steps)
         if not is_due or trainer.fit_loop.epoch_loop._should_accumulate():
@@ -59,14 +56,14 @@ class StepLog(Callback):
             logger.log_metrics(row, step=step - 1)
 
     def _start(self) -> None:
-        self._since, self._processed = None, 0
+        self._since = None
 
     def _speed(self, pl_module: Any) -> dict[str, float]:
         """Since the last row; nothing for the first one, whose beginning holds warm-up."""
-        now, real = time.perf_counter(), pl_module.tokens_here
+        now, real, processed = time.perf_counter(), pl_module.tokens_here, pl_module.tokens_processed
         since, self._since = self._since, now
         real, self._real = real - self._real, real
-        processed, self._processed = self._processed, 0
+        processed, self._processed = processed - self._processed, processed
         if since is None or not processed:
             return {}
         seconds = max(now - since, 1e-9)

@@ -16,6 +16,12 @@ log = logging.getLogger("seqkit")
 
 PROFILERS = ("simple", "advanced", "pytorch")
 
+SHARDED = "fsdp"
+"""The strategy that shards weights: the word of `torch.distributed.fsdp`."""
+
+_OTHER_SHARDING = ("fsdp", "model_parallel")
+"""Beginnings of names that ask for it in another way."""
+
 _CONVERTING = ("16-true", "64-true", "64", "transformer-engine", "transformer-engine-float16")
 
 
@@ -29,7 +35,9 @@ class TrainerSettings:
     Our own: checkpoint_every_minutes, checkpoint_every_n_steps: how often a point to resume from is written; null:
     never by this. checkpoint_keep: how many of them stay. weights: which become the run's: `last`, or `best` by the
     objective's metric on the validation split. skip_nonfinite: optimizer steps that may be left out because loss or
-    gradient are not finite. compile: torch.compile each block of the backbone.
+    gradient are not finite. compile: torch.compile each block of the backbone. activation_checkpointing: keep only the
+    inputs of each block for the backward pass, and compute the rest again. strategy: also `fsdp`, which is FSDP2 (not
+    Lightning's class of that name, which is FSDP1): weights, gradients and optimizer state sharded over the devices.
     Raises UsageError for values that Lightning takes and fails at later, or makes nothing of.
     """
 
@@ -39,6 +47,7 @@ class TrainerSettings:
     num_nodes: int = 1
     precision: str | int | None = None
     compile: bool = False
+    activation_checkpointing: bool = False
     max_epochs: int | None = None
     min_epochs: int | None = None
     max_steps: int = -1
@@ -85,6 +94,10 @@ class TrainerSettings:
                 str(self.precision) in _CONVERTING,
                 "32-true, bf16-mixed, bf16-true or 16-mixed",
             ),
+            "strategy": (
+                str(self.strategy).startswith(_OTHER_SHARDING) and self.strategy != SHARDED,
+                f"{SHARDED} (FSDP2), ddp or auto",
+            ),
             "checkpoint_every_minutes": (_not_above(self.checkpoint_every_minutes, 0), "minutes above 0, or null"),
             "checkpoint_every_n_steps": (_below(self.checkpoint_every_n_steps, 1), "1 or more steps, or null"),
             "checkpoint_keep": (self.checkpoint_keep < 1, "1 or more checkpoints"),
@@ -110,7 +123,7 @@ class TrainerSettings:
 
 OWN = (
     "checkpoint_every_minutes", "checkpoint_every_n_steps", "checkpoint_keep", "weights", "skip_nonfinite", "compile",
-    "callbacks", "logger", "profiler",
+    "activation_checkpointing", "callbacks", "logger", "profiler",
 )  # fmt: skip
 """Settings that are not passed to Lightning's Trainer as they are."""
 
@@ -128,6 +141,11 @@ def make_trainer(settings: TrainerSettings | Mapping[str, Any], **more: Any) -> 
     arguments = {name: getattr(given, name) for name in given.__slots__ if name not in OWN} | more
     arguments["enable_checkpointing"] = any(isinstance(one, Checkpoint) for one in more.get("callbacks") or ())
     arguments["use_distributed_sampler"] = False  # our loaders deal batches to ranks
+    if given.strategy == SHARDED:
+        from seqkit.training.parallel import ShardedStrategy
+
+        arguments["strategy"] = ShardedStrategy()
+        arguments["inference_mode"] = False  # weights that are gathered in inference mode could not be trained after it
     if given.precision == "bf16-true":
         from seqkit.training.precision import BFloat16
 

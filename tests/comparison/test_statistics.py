@@ -15,7 +15,7 @@ def scores(values, seeds=None):
 
 
 def test_a_split_is_the_ratio_of_sums_and_for_rmse_its_root():
-    two = Scores.of([(1, [2.0, 6.0], [1.0, 3.0]), (2, [9.0, 9.0], [1.0, 1.0])])
+    two = Scores.of([(1, [1.0, 7.0], [1.0, 3.0]), (2, [9.0, 9.0], [1.0, 1.0])])
     assert two.values(MEAN).tolist() == [2.0, 9.0]
     assert two.values(METRICS["rmse"]).tolist() == pytest.approx([2**0.5, 3.0])
     mean, std, _ = spread(two, MEAN)
@@ -50,6 +50,30 @@ def test_the_interval_covers_the_true_difference_about_as_often_as_it_says():
         low, high = difference(scores(a), scores(b), MEAN).interval
         hits += low <= 0.3 <= high
     assert 0.8 * rounds <= hits  # 95 % asked; ten seeds make it a little narrow
+
+
+@pytest.mark.parametrize("shape", [(1, 401), (401, 1)], ids=["examples", "seeds"])
+def test_the_interval_of_a_mean_is_its_standard_error_on_both_sides(shape):
+    """For many independent values the bootstrap agrees with the normal distribution: 1.96 standard errors."""
+    values = np.random.default_rng(0).normal(size=shape)
+    mean, _, (low, high) = spread(scores(values, range(shape[0])), MEAN)
+    error = values.std() / values.size**0.5
+    assert mean == pytest.approx(values.mean())
+    assert (high - low) / 2 == pytest.approx(1.96 * error, rel=0.1)
+    assert (high + low) / 2 == pytest.approx(mean, abs=0.2 * error)
+
+
+def test_a_ratio_is_resampled_with_its_denominator():
+    """Of examples of very different size that all have one ratio, every resample has it, too."""
+    sizes = np.random.default_rng(0).integers(1, 90, size=61).astype(float)
+    own = Scores.of([(seed, 3.0 * sizes, sizes) for seed in (1, 2)])
+    assert spread(own, MEAN)[2] == pytest.approx((3.0, 3.0), rel=1e-6)
+
+
+def test_seeds_stay_paired_where_the_test_examples_differ():
+    common = 10 * np.random.default_rng(0).normal(size=(5, 1))
+    found = difference(scores(common + np.full(31, 0.25)), scores(common + np.zeros(37)), MEAN)
+    assert found.interval == pytest.approx((0.25, 0.25), abs=1e-4)
 
 
 def test_seeds_that_only_one_of_them_finished_are_left_out():

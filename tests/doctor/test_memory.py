@@ -6,11 +6,8 @@ import pytest
 import torch
 
 from seqkit.analysis.memory import peak_bytes
-from seqkit.doctor import memory
-from seqkit.doctor.memory import available_memory, check_memory
+from seqkit.doctor.memory import check_memory
 from seqkit.doctor.trials import Training, Trials
-
-CPU = {"accelerator": "cpu", "precision": None}
 
 
 def test_a_batch_that_does_not_fit_is_found_with_one_that_does(subject):
@@ -52,13 +49,3 @@ def test_the_estimate_is_what_a_step_of_a_transformer_takes_within_a_third(subje
     made.batch_size, made.lengths = len(inputs.batch), [inputs.batch.valid.shape[1]] * len(inputs.batch)
     assert check_memory(made, int(1.34 * peak)).finding is None
     assert check_memory(made, int(0.66 * peak)).finding is not None
-
-
-def test_a_container_bounds_what_is_available(tmp_path, monkeypatch):
-    monkeypatch.setattr(memory, "CGROUP", tmp_path)
-    _, machine = available_memory(CPU)
-    (tmp_path / "memory.max").write_text("max\n")
-    (tmp_path / "memory.current").write_text("7\n")
-    assert available_memory(CPU)[1] == pytest.approx(machine, rel=0.2)
-    (tmp_path / "memory.max").write_text("1007\n")
-    assert available_memory(CPU) == ("this machine", 1000)

@@ -129,7 +129,7 @@ def test_a_process_that_is_killed_ends_the_others(text, tmp_path):
     wait_for(lambda: list(tmp_path.glob("run/checkpoints/resume-*.json")), process)
     os.kill(child_of(process), signal.SIGKILL)
     try:
-        code = process.wait(30)
+        code = process.wait(SECONDS)  # how soon, docs/reliability.md says
     finally:
         process.kill()
         process.communicate()

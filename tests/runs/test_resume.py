@@ -6,7 +6,8 @@ import signal
 import pytest
 from runs.stopping import TEXT, WORDS, Kick, config, differences, with_callback
 
-from seqkit.errors import DataError, Interrupted
+from seqkit.errors import DataError, Interrupted, UsageError
+from seqkit.runs import run as run_module
 from seqkit.runs.folder import logging_to
 from seqkit.runs.run import resume_run, run
 
@@ -40,13 +41,14 @@ CASES = [
 @pytest.mark.parametrize(("recipe", "words", "step", "phase"), CASES)
 def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path, recipe, words, step, phase):
     settings = config(recipe, **words)
-    run(settings, tmp_path / "whole")
+    whole = run(settings, tmp_path / "whole")
     stop = stopped(settings, tmp_path / "stopped", Kick(step, phase))
     assert stop.signum == signal.SIGTERM
     assert f"stopped after step {step} of" in str(stop)
     assert str(tmp_path / "stopped") in str(stop)
     summary = resume_run(tmp_path / "stopped", {})
     assert summary["state"] == "finished"
+    assert all(summary[name] == whole[name] for name in ("steps", "tokens_seen", "skipped_steps", "data_sha256"))
     assert not differences(tmp_path / "whole", tmp_path / "stopped")
 
 
@@ -69,6 +71,22 @@ def test_a_run_whose_files_were_changed_is_not_resumed(tmp_path, file):
     path.write_text(text.replace("batch_size: 5", "batch_size: 6").replace(" ,.Tab", " ,.Uab"), encoding="utf-8")
     assert path.read_text(encoding="utf-8") != text
     with pytest.raises(DataError, match=f"{file} has changed since the run began"):
+        resume_run(tmp_path / "run", {})
+
+
+def test_a_run_whose_data_were_changed_is_not_resumed(tmp_path):
+    settings = config("text/char-lm", trainer__max_steps=8)
+    stopped(settings, tmp_path / "run", Kick(3))
+    (tmp_path / "text.txt").write_text(TEXT.replace("not", "ton"), encoding="utf-8")
+    with pytest.raises(DataError, match=r"the training data of .*run has changed since the run began"):
+        resume_run(tmp_path / "run", {})
+
+
+def test_a_run_that_would_have_another_length_is_not_resumed(tmp_path, monkeypatch):
+    """As where the number of devices is left to the machine, and this one has more."""
+    stopped(config("text/char-lm", trainer__max_steps=8), tmp_path / "run", Kick(3))
+    monkeypatch.setattr(run_module, "count_steps", lambda *_: 4)
+    with pytest.raises(UsageError, match="was planned for 8 steps, and would have 4 now; resume with as many devices"):
         resume_run(tmp_path / "run", {})
 
 

@@ -5,6 +5,8 @@ import warnings
 
 import pytest
 import torch
+from pytorch_lightning import Callback
+from runs.stopping import with_callback
 
 from seqkit.config import complete
 from seqkit.errors import DivergedError, UsageError
@@ -12,6 +14,7 @@ from seqkit.files import read_mapping
 from seqkit.runs.evaluate import evaluate
 from seqkit.runs.run import resume_run, run
 from seqkit.runs.trained_model import load
+from seqkit.training.checkpoint_files import checkpoints
 
 WORDS = {
     "data.augment": None, "data.limit": 40, "data.batch_size": 8, "data.valid_fraction": 0.2,
@@ -58,6 +61,29 @@ def test_training_ends_early_where_a_metric_stops_to_improve(tmp_path):
     )
     assert summary["steps"] == 2 * 5
     assert summary["state"] == "finished"
+
+
+def test_as_many_points_to_resume_from_stay_as_asked(tmp_path):
+    words = {"trainer__checkpoint_every_n_steps": 2, "trainer__checkpoint_keep": 3, "trainer__max_epochs": 3}
+    words |= {"optimizer": {"type": "torch.optim.SGD", "lr": 0.0}}
+    kept = []
+
+    class Look(Callback):
+        def on_train_end(self, trainer, module):
+            kept.extend(one.step for one in checkpoints(tmp_path / "run" / "checkpoints"))
+
+    with with_callback(Look()):
+        run(config(**words), tmp_path / "run")
+    assert kept == [14, 12, 10]  # of 15 steps, the last of which is no point
+
+
+@pytest.mark.parametrize("seed", [1, 3])
+def test_a_run_masks_the_same_tokens_in_every_evaluation(tmp_path, seed):
+    """In that of training, and when the trained weights are validated again."""
+    words = WORDS | {"data.augment": None, "trainer.max_epochs": 1, "seed": seed}
+    run(complete("image/masked-patches", "debug", words), tmp_path / "run")
+    (logged,) = column(tmp_path / "run", "valid/loss")
+    assert evaluate(tmp_path / "run", "valid")["loss"] == pytest.approx(logged, rel=1e-5)
 
 
 def test_a_monitor_that_nothing_logs_is_refused_with_the_nearest_name(tmp_path):

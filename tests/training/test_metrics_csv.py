@@ -56,3 +56,18 @@ def test_a_row_that_is_written_in_part_is_taken_back(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, handler)
     assert path.read_bytes() == b"loss,step\r\n1.0,0\r\n"
+
+
+@pytest.mark.parametrize("validation_follows", [True, False])
+def test_rows_after_a_checkpoint_are_cut_and_the_validation_of_its_last_step_if_it_runs_again(
+    tmp_path, validation_follows
+):
+    """After 4 optimizer steps, which count from 0, the last row that stays is that of step 3."""
+    path = tmp_path / "metrics.csv"
+    lines = ["0,9,", "1,8,", "1,,8.5", "2,7,", "3,6,", "3,,6.5", "4,5,", "5,4,", "5,,4.5"]
+    path.write_text("\n".join(["step,train/loss,valid/loss", *lines, ""]), encoding="utf-8")
+    metrics_csv.cut(path, 4, validation_follows=validation_follows)
+    left = lines[:5] if validation_follows else lines[:6]
+    assert path.read_text(encoding="utf-8").split() == ["step,train/loss,valid/loss", *left]
+    metrics_csv.cut(tmp_path / "missing.csv", 4, validation_follows=True)
+    assert not (tmp_path / "missing.csv").exists()

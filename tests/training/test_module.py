@@ -12,6 +12,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from seqkit.backbones import GRU, EncoderDecoder, RNNDecoder, Transformer
+from seqkit.data import batching
 from seqkit.data.dataset import collate_targets
 from seqkit.errors import DivergedError
 from seqkit.interfaces import IGNORE, TokenBatch, Tokens, TokenSpec
@@ -141,12 +142,53 @@ def test_one_step_is_the_gradient_of_the_mean_loss():
     assert ours.tokens_seen == inputs.batch.num_tokens
 
 
+@pytest.mark.parametrize("algorithm", ["norm", "value"])
+def test_gradients_are_clipped_as_by_torch(algorithm):
+    batch, _ = ragged(7, 3)
+    ours, twin = training_module(), training_module()
+    trainer(gradient_clip_val=0.02, gradient_clip_algorithm=algorithm).fit(ours, BatchLoader((batch, None)))
+    inputs = twin.objective.prepare(batch, None)
+    output = twin.objective.loss(twin.model(inputs.batch), inputs.target, training=True)
+    (output.loss / output.count).backward()
+    clip = {"norm": nn.utils.clip_grad_norm_, "value": nn.utils.clip_grad_value_}[algorithm]
+    before = [p.grad.clone() for p in twin.model.parameters()]
+    clip(twin.model.parameters(), 0.02)
+    assert not all(p.grad.equal(gradient) for p, gradient in zip(twin.model.parameters(), before))
+    for name, p in twin.model.named_parameters():
+        assert_close(ours.model.get_parameter(name), p - 0.5 * p.grad, rtol=0, atol=1e-6, msg=name)
+
+
+def test_several_steps_are_those_of_a_plain_loop():
+    """Each is of its own batch: neither losses nor counts of the steps before are left in it."""
+    batches, ours, twin = [ragged(7, 3), ragged(11, seed=1), ragged(2, seed=2)], training_module(), training_module()
+    trainer().fit(ours, BatchLoader(*batches))
+    optimizer = SGD().build(twin.model)
+    for batch, label in batches:
+        inputs = twin.objective.prepare(batch, label)
+        output = twin.objective.loss(twin.model(inputs.batch), inputs.target, training=True)
+        optimizer.zero_grad()
+        (output.loss / output.count).backward()
+        optimizer.step()
+    for name, p in twin.model.named_parameters():
+        assert_close(ours.model.get_parameter(name), p, rtol=0, atol=1e-6, msg=name)
+
+
 def test_real_tokens_of_all_batches_are_counted():
     ours = training_module()
     assert ours.tokens_seen == 0
     trainer(max_epochs=2).fit(ours, BatchLoader(ragged(7, 3), ragged(5)))
     assert ours.tokens_seen == 2 * (6 + 3 + 4)  # the last column is a target alone
     assert isinstance(ours.tokens_seen, int)
+
+
+def test_what_was_counted_before_a_resume_counts_on():
+    before, after, checkpoint = training_module(skip_nonfinite=3), training_module(skip_nonfinite=3), {}
+    trainer().fit(before, BatchLoader(ragged(7, 3)))
+    before.num_skipped = 2
+    before.on_save_checkpoint(checkpoint)
+    after.on_load_checkpoint(checkpoint)
+    trainer().fit(after, BatchLoader(ragged(5)))
+    assert (after.num_skipped, after.tokens_seen) == (2, 6 + 3 + 4)
 
 
 def smoothing():
@@ -230,6 +272,40 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_leaves_the_weights():
         runner.fit(ours, BatchLoader(good, bad, good))
     assert runner.global_step == 1
     assert all(bool(p.isfinite().all()) for p in model.parameters())
+
+
+class Vectors:
+    """Examples of which one has a label that is not finite."""
+
+    lengths = [3] * 11
+
+    def __init__(self, bad):
+        self.labels = torch.zeros(11).index_fill(0, torch.tensor(bad), math.inf)
+
+    def __len__(self):
+        return 11
+
+    def __getitem__(self, key):
+        _, indices = key
+        examples = [Tokens(torch.ones(3, 2) * i, torch.zeros(3, 1)) for i in indices]
+        return TokenBatch.collate(examples), self.labels[indices]
+
+    def name(self, index):
+        return f"clip-{index}.wav"
+
+
+@pytest.mark.parametrize("bad", [0, 5, 10])
+def test_a_loss_that_is_not_finite_names_its_own_batch_of_those_of_the_step(bad):
+    objective = Regress()
+    objective.fit([0.0, 2.0], None)
+    ours = TrainingModule(Model(TokenSpec(num_features=2), GRU(12, 1), objective), objective, optimizer=SGD())
+    loader = batching.BatchLoader(Vectors(bad), batching.LengthGroupedBatchSampler([3] * 11, 3, shuffle=True, seed=1))
+    with pytest.raises(DivergedError) as stop:
+        trainer(accumulate_grad_batches=4).fit(ours, loader)
+    batches = loader.epoch_batches.own()
+    (index,) = (k for k, batch in enumerate(batches) if bad in batch)
+    names = ", ".join(f"clip-{i}.wav" for i in batches[index])
+    assert f"the loss is inf in step 0 (epoch 0, batch {index}: {names})" in str(stop.value)
 
 
 @pytest.mark.parametrize("where", ["loss", "gradient"])

@@ -15,6 +15,7 @@ QUIET = {"accelerator": "cpu", "enable_progress_bar": False}
 
 DIFFERENT = {"max_epochs": None, "enable_model_summary": False, "log_every_n_steps": 20}
 ADDED = {
+    "activation_checkpointing": False,
     "checkpoint_every_minutes": 10,
     "checkpoint_every_n_steps": None,
     "checkpoint_keep": 1,
@@ -79,6 +80,23 @@ def test_settings_import_neither_torch_nor_lightning():
 def test_steps_are_counted_over_epochs_and_accumulated_batches(settings, num_steps):
     assert count_steps(settings, num_batches=7) == num_steps
     assert count_steps(TrainerSettings(**settings), num_batches=7) == num_steps
+
+
+@pytest.mark.parametrize(
+    ("settings", "num_steps"),
+    [
+        ({"max_epochs": 3}, 9),
+        ({"max_epochs": 3, "max_steps": 8}, 8),
+        ({"max_epochs": 3, "accumulate_grad_batches": 2}, 6),
+        ({"max_epochs": 3, "limit_train_batches": 2}, 6),
+        ({"max_epochs": 3, "limit_train_batches": 0.5}, 3),
+    ],
+    ids=str,
+)
+def test_two_processes_share_the_batches_of_an_epoch_and_drop_the_odd_one(settings, num_steps):
+    assert count_steps(settings, num_batches=7, world_size=2) == num_steps
+    with pytest.raises(UsageError, match="the training split has 1 batches, fewer than the 2 devices"):
+        count_steps(settings, num_batches=1, world_size=2)
 
 
 @pytest.mark.parametrize(

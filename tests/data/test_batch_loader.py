@@ -1,0 +1,93 @@
+"""Batches of equal work, and what a loader leaves as it was."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+
+from seqkit.data.batching import BatchLoader, LengthGroupedBatchSampler
+
+LENGTHS = torch.randint(2, 97, (1009,), generator=torch.Generator().manual_seed(0)).tolist()
+
+
+class Numbers:
+    """A data set whose batch is the epoch and the indices that it was asked for."""
+
+    def __init__(self, lengths):
+        self.lengths = lengths
+
+    def __len__(self):
+        return len(self.lengths)
+
+    def __getitem__(self, key):
+        return key
+
+
+def loader(number=23, **settings):
+    return BatchLoader(Numbers([7] * number), LengthGroupedBatchSampler([7] * number, 5, shuffle=True, **settings))
+
+
+# ── tokens_per_batch ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("batch_size", [13, 10_000])
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_a_batch_has_at_most_so_many_tokens_and_examples_with_padding(shuffle, batch_size):
+    sampler = LengthGroupedBatchSampler(LENGTHS, batch_size, shuffle=shuffle, tokens_per_batch=331)
+    batches = sampler.batches(epoch=2)
+    assert sorted(i for batch in batches for i in batch) == list(range(1009))
+    assert len(batches) == len(sampler)
+    assert max(len(batch) * max(LENGTHS[i] for i in batch) for batch in batches) <= 331
+    assert max(map(len, batches)) <= batch_size
+
+
+@pytest.mark.parametrize("batch_size", [13, 10_000])
+@pytest.mark.parametrize("lengths", [LENGTHS, [5] * 101])
+def test_a_batch_is_closed_only_where_one_more_example_would_be_too_much(lengths, batch_size):
+    sampler = LengthGroupedBatchSampler(lengths, batch_size, shuffle=False, tokens_per_batch=100)
+    for batch, after in pairwise(sampler.batches(0)):
+        longest = lengths[after[0]]  # the next one by length
+        assert len(batch) == batch_size or (len(batch) + 1) * longest > 100
+
+
+def test_neighbours_of_equal_length_change_with_the_epoch():
+    sampler = LengthGroupedBatchSampler([5] * 101, 10_000, shuffle=True, tokens_per_batch=20)
+    groups = [{frozenset(batch) for batch in sampler.batches(epoch)} for epoch in range(2)]
+    assert not groups[0] & groups[1]
+
+
+def test_fewer_tokens_a_batch_than_the_longest_example_has_are_refused():
+    with pytest.raises(ValueError, match="tokens_per_batch is 96, but the longest example has 97 tokens; give at"):
+        LengthGroupedBatchSampler([3, 97], 4, shuffle=True, tokens_per_batch=96)
+    assert len(LengthGroupedBatchSampler([3, 97], 4, shuffle=True, tokens_per_batch=97)) == 2
+
+
+# ── a loader's state ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_pass_draws_no_random_number_of_the_process():
+    """Dropout would be another with another number of passes."""
+    batches = loader()
+    torch.manual_seed(5)
+    right = torch.rand(3)
+    torch.manual_seed(5)
+    assert len(list(batches)) == 5
+    assert torch.rand(3).equal(right)
+
+
+def test_what_was_left_out_of_a_resumed_epoch_is_in_the_next_pass_over_it():
+    batches = loader()
+    batches.load_state_dict({"epoch": 1, "yielded": 2})
+    rest = list(batches)
+    batches.set_epoch(1)
+    whole = list(batches)
+    assert len(whole) == 5
+    assert rest == whole[2:]
+
+
+def test_another_epoch_begins_at_its_first_batch():
+    batches, straight = loader(), loader()
+    batches.load_state_dict({"epoch": 1, "yielded": 2})
+    batches.set_epoch(3)
+    straight.set_epoch(3)
+    assert list(batches) == list(straight)

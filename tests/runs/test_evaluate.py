@@ -1,0 +1,49 @@
+"""The baseline of a run: the best constant prediction is learned from training data and looked at on test data."""
+
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from seqkit.interfaces import TokenBatch, Tokens, TokenSpec
+from seqkit.objectives import Classify, Masked
+from seqkit.runs.evaluate import baseline
+
+
+def batch(*contents):
+    return TokenBatch.collate([Tokens(ids, torch.arange(float(len(ids)))[:, None]) for ids in contents])
+
+
+def labelled(labels):
+    """A batch of one token for each label."""
+    return batch(*(torch.zeros(1, dtype=torch.long) for _ in labels)), torch.tensor(labels)
+
+
+def data(train, test):
+    return SimpleNamespace(train_dataloader=lambda: train, test_dataloader=lambda: test)
+
+
+def test_frequencies_are_those_of_training_in_all_its_batches_and_the_loss_is_that_of_the_test():
+    objective = Classify()
+    objective.fit([0, 1], None)
+    train, test = [labelled([0, 0, 0, 1]), labelled([0, 1, 0])], [labelled([1, 1]), labelled([1, 1, 0])]
+    found = baseline(objective, TokenSpec(vocab_size=7), data(train, test))
+    assert found["loss"] == pytest.approx(-(4 * math.log(3 / 9) + math.log(6 / 9)) / 5)  # each count is one more
+    assert found["accuracy"] == pytest.approx(1 / 5)
+    other = baseline(objective, TokenSpec(vocab_size=7), data(test, train))
+    assert other["accuracy"] == pytest.approx(2 / 7)
+
+
+def test_a_baseline_masks_the_same_tokens_each_time_and_leaves_the_random_numbers_alone():
+    generator = torch.Generator().manual_seed(0)
+    batches = [(batch(torch.randint(7, (31,), generator=generator)), None) for _ in range(3)]
+    torch.manual_seed(5)
+    right = torch.rand(3)
+    found = []
+    for _ in range(2):
+        torch.manual_seed(5)
+        found.append(baseline(Masked(), TokenSpec(vocab_size=7), data(batches, batches)))
+        assert torch.rand(3).equal(right)
+    torch.manual_seed(6)
+    assert baseline(Masked(), TokenSpec(vocab_size=7), data(batches, batches)) == found[0] == found[1]

@@ -1,0 +1,128 @@
+"""Run folders: each run has its own, an unfinished one is found again, and none is written by two processes."""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from seqkit.errors import UsageError
+from seqkit.files import write_json
+from seqkit.runs.folder import (
+    CONFIG,
+    FOLDER_OF_RANKS,
+    SUMMARY,
+    check_new,
+    is_unfinished,
+    new_folder,
+    newest_unfinished,
+    opened,
+    rank,
+)
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch):
+    for name in ("RANK", "LOCAL_RANK", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_JOB_NAME", FOLDER_OF_RANKS):
+        monkeypatch.delenv(name, raising=False)
+
+
+def begun(folder, *, steps=(), state=None, seconds=0):
+    """A folder as a run leaves it. steps: of its checkpoints. state: of its summary. seconds: when it began."""
+    (folder / "checkpoints").mkdir(parents=True)
+    (folder / CONFIG).write_text("recipe: image/digits\n", encoding="utf-8")
+    os.utime(folder / CONFIG, (1_000_000 + seconds, 1_000_000 + seconds))
+    for step in steps:
+        (folder / "checkpoints" / f"resume-step={step}.ckpt").touch()
+    if state is not None:
+        write_json(folder / SUMMARY, {"state": state})
+    return folder
+
+
+def test_runs_that_start_in_one_second_get_a_folder_each(tmp_path):
+    with ThreadPoolExecutor(5) as pool:
+        folders = list(pool.map(lambda _: new_folder("image/digits", tmp_path), range(25)))
+    assert len(set(folders)) == 25
+    assert all(folder.is_dir() and folder.parent == tmp_path / "image/digits" for folder in folders)
+
+
+def test_other_processes_of_a_run_take_the_folder_of_the_first(tmp_path, monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv(FOLDER_OF_RANKS, str(tmp_path / "first"))
+    assert new_folder("image/digits", tmp_path) == tmp_path / "first"
+    assert not (tmp_path / "image").exists()
+
+
+@pytest.mark.parametrize(
+    ("environment", "number"),
+    [
+        ({}, 0),
+        ({"RANK": "3", "LOCAL_RANK": "1"}, 3),
+        ({"LOCAL_RANK": "1"}, 1),
+        ({"SLURM_PROCID": "2", "SLURM_NTASKS": "4"}, 2),
+        ({"SLURM_PROCID": "2", "SLURM_NTASKS": "1"}, 0),
+        ({"SLURM_PROCID": "2", "SLURM_NTASKS": "4", "SLURM_JOB_NAME": "bash"}, 0),
+    ],
+    ids=str,
+)
+def test_the_number_of_a_process_is_what_its_launcher_says(monkeypatch, environment, number):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert rank() == number
+
+
+@pytest.mark.parametrize(
+    ("state", "unfinished"), [(None, True), ("diverged", True), ("trained", False), ("finished", False)]
+)
+def test_a_run_is_unfinished_until_it_has_trained_to_its_end(tmp_path, state, unfinished):
+    assert is_unfinished(begun(tmp_path / "run", state=state)) is unfinished
+    assert not is_unfinished(tmp_path)
+
+
+def test_the_unfinished_run_that_began_last_is_found_if_it_has_a_checkpoint(tmp_path):
+    root = tmp_path / "image/digits"
+    assert newest_unfinished("image/digits", tmp_path) is None
+    begun(root / "z", steps=[5], seconds=1)
+    begun(root / "b", steps=[5], seconds=3)
+    begun(root / "a", steps=[5], seconds=2)
+    begun(root / "c", seconds=4)
+    begun(root / "d", steps=[5], state="trained", seconds=5)
+    begun(tmp_path / "text/char-lm" / "e", steps=[5], seconds=6)
+    assert newest_unfinished("image/digits", tmp_path) == root / "b"
+
+
+def test_a_folder_that_holds_something_is_never_overwritten(tmp_path):
+    check_new(tmp_path / "new")
+    check_new(tmp_path)
+    run = begun(tmp_path / "run", steps=[3, 20])
+    with pytest.raises(
+        UsageError, match=r"unfinished run \(a checkpoint after step 20\); go on with: seqkit fit --resume"
+    ):
+        check_new(run)
+    with pytest.raises(UsageError, match="exists already, and a run is never overwritten; give another --out"):
+        check_new(begun(tmp_path / "done", state="finished"))
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="exists already"):
+        check_new(tmp_path / "file")
+
+
+def test_a_folder_in_use_is_refused_and_free_again_afterwards(tmp_path):
+    folder = tmp_path / "run"
+    with opened(folder, lambda: True):
+        with pytest.raises(UsageError, match="is in use by another process"), opened(folder, lambda: True):
+            pass
+        assert folder.is_dir()
+    with opened(folder, lambda: True):
+        pass
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(("is_started", "was_there"), [(False, False), (True, False), (False, True)])
+def test_an_error_removes_what_was_made_unless_training_began(tmp_path, is_started, was_there):
+    folder = tmp_path / "runs" / "mine"
+    if was_there:
+        begun(folder)
+    with pytest.raises(KeyError), opened(folder, lambda: is_started):
+        (folder / "log.txt").touch()
+        raise KeyError
+    assert folder.exists() == (is_started or was_there)
+    assert (tmp_path / "runs").exists() == (is_started or was_there)

@@ -1,0 +1,82 @@
+"""Loggers beside metrics.csv get the same rows, write to the run folder alone, and go on after a resume."""
+
+import csv
+import warnings
+
+import pytest
+
+from seqkit.config import complete
+from seqkit.errors import DataError
+from seqkit.runs.run import resume_run, run
+from seqkit.training.health_log import LossSpikes
+from seqkit.training.loggers import MLflow
+
+WORDS = {
+    "data.augment": None, "data.limit": 40, "data.batch_size": 8, "model.backbone.dim": 16, "model.backbone.depth": 1,
+    "model.backbone.num_heads": 2, "trainer.max_epochs": 1, "trainer.enable_progress_bar": False,
+    "trainer.accelerator": "cpu", "trainer.log_every_n_steps": 1, "trainer.checkpoint_every_n_steps": 1,
+    "trainer.logger": ["MLflow"],
+}  # fmt: skip
+
+
+@pytest.fixture
+def client(tmp_path, monkeypatch):
+    """MLflow's own client of a run folder; the working folder is another."""
+    pytest.importorskip("sqlalchemy")
+    pytest.importorskip("alembic")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pytest.importorskip("mlflow")
+        from mlflow import MlflowClient
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return lambda folder: MlflowClient(f"sqlite:///{folder / 'mlflow.db'}")
+
+
+def losses(folder):
+    with (folder / "metrics.csv").open(newline="") as file:
+        return [float(row["train/loss"]) for row in csv.DictReader(file) if row["train/loss"]]
+
+
+class _Stopped(Exception):
+    pass
+
+
+@pytest.mark.slow
+def test_mlflow_gets_what_metrics_csv_gets_and_goes_on_after_a_resume(tmp_path, client, monkeypatch):
+    folder, end = tmp_path / "run", LossSpikes.on_train_batch_end
+
+    def stop(self, trainer, *rest):
+        end(self, trainer, *rest)
+        if trainer.global_step == 3:
+            raise _Stopped
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # SQLAlchemy's, about MLflow
+        monkeypatch.setattr(LossSpikes, "on_train_batch_end", stop)
+        with pytest.raises(_Stopped):
+            run(complete("image/digits", "debug", WORDS), folder)
+        monkeypatch.setattr(LossSpikes, "on_train_batch_end", end)
+        resume_run(folder, {})
+        found = client(folder)
+        (experiment,) = [one for one in found.search_experiments() if one.name == "seqkit"]
+        (logged,) = found.search_runs([experiment.experiment_id])
+        history = {one.step: one.value for one in found.get_metric_history(logged.info.run_id, "train/loss")}
+    assert [history[step] for step in sorted(history)] == pytest.approx(losses(folder))
+    assert len(history) == 5
+    assert list((tmp_path / "here").iterdir()) == []
+
+
+def test_a_number_of_a_run_that_is_none_is_refused(tmp_path, client):
+    (tmp_path / "mlflow-run").write_text("../../etc", encoding="utf-8")
+    with pytest.raises(DataError, match="holds no number of a run of MLflow"):
+        MLflow().build(tmp_path, "digits")
+
+
+def test_other_processes_than_the_first_make_no_database(tmp_path, client, monkeypatch):
+    from pytorch_lightning.utilities import rank_zero_only
+
+    monkeypatch.setattr(rank_zero_only, "rank", 1)
+    MLflow().build(tmp_path, "digits").log_metrics({"train/loss": 1.0}, step=0)
+    assert not (tmp_path / "mlflow.db").exists()

@@ -1,0 +1,171 @@
+"""What two processes find about sharded weights; `test_parallel` starts them and reads `results.json`."""
+
+import copy
+import errno
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import torch
+from torch import distributed, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+from seqkit.errors import DataError, StorageError
+from seqkit.training import checkpoint_io
+from seqkit.training.checkpoint_io import VerifiedCheckpointIO, check_checkpoint, newest_good, read_sharded
+from seqkit.training.optim import Muon, TorchOptimizer
+from seqkit.training.parallel import ELEMENTWISE, gather_weights, without_weights
+from seqkit.training.resume import check_finite_weights
+
+ROWS = 31
+"""Of a weight: no multiple of two, so that the parts differ in size."""
+
+
+class Tied(nn.Module):
+    """Input and output share a table; one weight has a single row, so that a process has none of it."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.head = nn.Embedding(ROWS, 16), nn.Linear(16, ROWS, bias=False)
+        self.head.weight = self.table.weight
+        self.row = nn.Parameter(torch.ones(1, 16))
+        self.register_buffer("known", torch.arange(3.0))
+
+
+def distance(whole, sharded, start):
+    """Largest difference of the weights, over the largest change since `start`."""
+    changed = max(float((a - b).detach().abs().max()) for a, b in zip(whole.parameters(), start.parameters()))
+    gathered = [p.full_tensor() for p in sharded.parameters()]
+    return max(float((a - b).detach().abs().max()) for a, b in zip(whole.parameters(), gathered)) / changed
+
+
+def trained(factory, mesh):
+    """Distance after five steps on the mean gradient of two examples, one of each process."""
+    torch.manual_seed(0)
+    whole = nn.Sequential(nn.Linear(17, ROWS, bias=False), nn.GELU(), nn.Linear(ROWS, 16, bias=False))
+    start, sharded = copy.deepcopy(whole), copy.deepcopy(whole)
+    fully_shard(sharded, mesh=mesh)
+    optimizers = factory.build(whole), factory.build(sharded)
+    for _ in range(5):
+        x = torch.randn(2, 11, 17)
+        ((whole(x[0]).square().sum() + whole(x[1]).square().sum()) / 2).backward()
+        sharded(x[distributed.get_rank()]).square().sum().backward()
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+    return distance(whole, sharded, start)
+
+
+def state(mesh):
+    """Weights and an optimizer after a step, sharded."""
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Linear(16, ROWS), nn.Linear(ROWS, 1))
+    fully_shard(model, mesh=mesh)
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(torch.ones(3, 16)).sum().backward()
+    optimizer.step()
+    return {"state_dict": model.state_dict(), "optimizer_states": [optimizer.state_dict()], "epoch": 3, "run": {"a": 1}}
+
+
+def same(one, other):
+    """Whether two nested values are equal, parts of tensors to the bit."""
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    if hasattr(one, "to_local"):
+        return one.placements == other.placements and torch.equal(one.to_local(), other.to_local())
+    return torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
+
+
+def fail_on_second(*_):
+    """A disk that is full, of one process alone."""
+    if distributed.get_rank() == 1:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def main(folder):
+    """Write what was found; the first process's word counts."""
+    found = {}
+    mesh, rank = init_device_mesh("cpu", (2,)), distributed.get_rank()
+    for name in ELEMENTWISE:
+        found[name] = trained(TorchOptimizer(getattr(torch.optim, name), lr=0.01), mesh)
+    found["Muon"] = trained(Muon(0.01), mesh)
+
+    model = Tied()
+    whole, start = without_weights(model), copy.deepcopy(model)
+    fully_shard(model, mesh=mesh)
+    gather_weights(model, whole, keep=rank == 0)
+    if rank == 0:
+        found["gathered"] = same(dict(whole.state_dict()), dict(start.state_dict()))
+        found["tied"] = whole.head.weight is whole.table.weight
+
+    io, content = VerifiedCheckpointIO(keep=1), state(mesh)
+    first, second = folder / "resume-step=5.ckpt", folder / "resume-step=7.ckpt"
+    io.save_sharded(dict(content), first)
+    found["read back"] = same(read_sharded(first, mesh), content)
+    found["files"] = sorted(path.name for path in folder.iterdir())
+    with_fault = checkpoint_io.sha256_of
+    checkpoint_io.sha256_of = fail_on_second
+    io.save_sharded(dict(content), second)
+    checkpoint_io.sha256_of = with_fault
+    failures = [None, None]
+    distributed.all_gather_object(failures, str(io.failure))
+    found["failures"] = failures
+    found["is storage error"] = isinstance(io.failure, StorageError)
+    found["files after a failure"] = sorted(path.name for path in folder.iterdir())
+    io.save_sharded(dict(content), second)
+    found["files after the next"] = sorted(path.name for path in folder.iterdir())
+    found["newest"] = newest_good(folder).path.name
+    distributed.barrier()
+    if rank == 0:
+        shard = next(second.glob("shard-00002*"))
+        shard.write_bytes(shard.read_bytes()[:-1] + b"\0" if shard.read_bytes()[-1] else b"\1")
+        try:
+            check_checkpoint(second)
+        except DataError as error:
+            found["damaged"] = str(error)
+        (second / "more").touch()
+        try:
+            check_checkpoint(second)
+        except DataError as error:
+            found["another file"] = str(error)
+
+    bad = nn.Linear(4, 4)
+    fully_shard(bad, mesh=mesh)
+    if rank == 1:
+        with torch.no_grad():
+            bad.weight.to_local()[0, 0] = torch.nan
+    found["not finite"] = sorted(told_not_finite(bad))
+    if rank == 0:
+        (folder / "results.json").write_text(json.dumps(found))
+
+
+def told_not_finite(model):
+    """What every process says of a model of which one part is not finite."""
+    from seqkit.errors import DivergedError
+    from seqkit.training.parallel import ShardedStrategy
+
+    strategy = object.__new__(ShardedStrategy)
+    trainer = SimpleNamespace(
+        strategy=strategy, lightning_module=SimpleNamespace(model=model), global_step=3, world_size=2
+    )
+    told = "nothing"
+    try:
+        check_finite_weights(trainer)
+    except DivergedError as error:
+        told = str(error)
+    each = [None, None]
+    distributed.all_gather_object(each, told)
+    return each
+
+
+if __name__ == "__main__":
+    distributed.init_process_group("gloo")
+    try:
+        main(Path(sys.argv[1]))
+        distributed.barrier()
+    finally:
+        distributed.destroy_process_group()

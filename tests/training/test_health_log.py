@@ -1,0 +1,233 @@
+"""The callbacks of a training's health: they change nothing, survive a resume, and say what happens when it does."""
+
+import csv
+import itertools
+import logging
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from seqkit.config import complete
+from seqkit.errors import DivergedError, UsageError
+from seqkit.runs.run import resume_run, run
+from seqkit.runs.trained_model import load
+from seqkit.training.health import SPIKE_WINDOW, HeadEntropy, gradient_norms, total_norm
+from seqkit.training.health_log import LossSpikes, TrainingHealth
+
+WORDS = {
+    "data.augment": None, "data.limit": 40, "data.batch_size": 8, "model.backbone.dim": 16, "model.backbone.depth": 2,
+    "model.backbone.num_heads": 2, "model.backbone.dropout": 0.1, "trainer.max_epochs": 2,
+    "trainer.enable_progress_bar": False, "trainer.accelerator": "cpu", "trainer.log_every_n_steps": 1,
+}  # fmt: skip
+EVERY_STEP = [{"type": "TrainingHealth", "every_n_steps": 1}]
+
+
+def config(**words):
+    return complete("image/digits", "debug", WORDS | {name.replace("__", "."): value for name, value in words.items()})
+
+
+def rows(folder):
+    with (folder / "metrics.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def column(folder, name):
+    return [float(row[name]) for row in rows(folder) if row.get(name)]
+
+
+def watched(callback, losses, *, start=0, device="cpu", every=1):
+    """The callback after steps with these losses."""
+    loop = SimpleNamespace(epoch_loop=SimpleNamespace(_should_accumulate=lambda: False))
+    for step, loss in enumerate(losses, start=start):
+        trainer = SimpleNamespace(
+            fit_loop=loop, global_step=step + 1, log_every_n_steps=every, is_global_zero=True, current_epoch=0
+        )
+        module = SimpleNamespace(step_loss=torch.tensor(loss), device=torch.device(device), num_steps=10**9)
+        callback.on_train_batch_end(trainer, module, None, None, 0)
+    return callback
+
+
+# ── spikes ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(("device", "every"), [("cpu", 1), ("meta", 5)])
+def test_a_spike_is_said_with_its_step_and_both_losses(caplog, device, every):
+    losses = [2.0 + 0.01 * (i % 3) for i in range(40)]
+    losses[23] = 9.0
+    watched(LossSpikes(), losses, device=device, every=every)
+    assert [record.getMessage().partition(";")[0] for record in caplog.records] == [
+        "step 23: the loss jumps from 2.01 to 9"
+    ]
+
+
+def test_an_unstable_training_does_not_fill_the_log(caplog):
+    watched(LossSpikes(), [50.0 if i % 10 == 9 else 2.0 for i in range(2_000)])
+    said = [int(record.getMessage().split()[1].rstrip(":")) for record in caplog.records]
+    assert 2 <= len(said) <= 8
+    assert all(later - earlier >= SPIKE_WINDOW for earlier, later in itertools.pairwise(said))
+
+
+@pytest.mark.parametrize(("device", "every"), [("cpu", 1), ("meta", 7)])
+def test_a_resumed_watch_says_what_an_uninterrupted_one_says(caplog, device, every):
+    losses = [2.0 - 0.01 * i for i in range(60)]
+    losses[17], losses[19], losses[45] = 9.0, 9.0, 8.0
+    watched(LossSpikes(), losses, device=device, every=every)
+    whole = [record.getMessage() for record in caplog.records]
+    assert len(whole) == 2
+    caplog.clear()
+    for cut in range(5, 60, 9):
+        first, second = LossSpikes(), LossSpikes()
+        watched(first, losses[:cut], device=device, every=every)
+        second.load_state_dict(first.state_dict())
+        watched(second, losses[cut:], start=cut, device=device, every=every)
+        assert [record.getMessage() for record in caplog.records] == whole
+        caplog.clear()
+
+
+def test_other_processes_than_the_first_are_silent(caplog):
+    losses = [2.0] * 20
+    callback = watched(LossSpikes(), losses)
+    callback._look(20, 90.0, speaks=False)
+    assert not caplog.records
+    health = TrainingHealth()
+    health._say(SimpleNamespace(is_global_zero=False, current_epoch=0), 3, "x", "x")
+    assert not caplog.records
+
+
+def test_a_run_watches_its_loss_without_being_asked(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("seqkit.training.health_log.is_spike", lambda before, loss: len(before) == 3)
+    with caplog.at_level(logging.WARNING, logger="seqkit"):
+        run(config(trainer__max_epochs=1), tmp_path / "run")
+    assert "step 3: the loss jumps from" in (tmp_path / "run" / "log.txt").read_text()
+
+
+# ── norms and entropy ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_watching_changes_no_weight(tmp_path):
+    run(config(trainer__callbacks=EVERY_STEP), tmp_path / "watched")
+    run(config(), tmp_path / "plain")
+    watched_weights, plain = (load(tmp_path / name).model.state_dict() for name in ("watched", "plain"))
+    assert all(torch.equal(watched_weights[name], plain[name]) for name in plain)
+    assert column(tmp_path / "watched", "train/loss") == column(tmp_path / "plain", "train/loss")
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_norms_by_layer_add_up_to_the_norm_of_the_gradient_and_heads_have_entropies(tmp_path, accumulate):
+    run(config(trainer__callbacks=EVERY_STEP, trainer__accumulate_grad_batches=accumulate), tmp_path / "run")
+    columns = set(rows(tmp_path / "run")[0])
+    layers = [name for name in columns if name.startswith("grad_norm/")]
+    assert {"grad_norm/backbone.blocks.0", "grad_norm/backbone.blocks.1"} < set(layers)
+    by_step = zip(*(column(tmp_path / "run", name) for name in layers))
+    sums = [sum(norm**2 for norm in norms) ** 0.5 for norms in by_step]
+    assert sums == pytest.approx(column(tmp_path / "run", "train/grad_norm"), rel=1e-4)
+    heads = {f"entropy/backbone.blocks.{block}.attention/{head}" for block in (0, 1) for head in (0, 1)}
+    assert {name for name in columns if name.startswith("entropy/")} == heads
+    for name in heads:
+        assert len(column(tmp_path / "run", name)) == len(sums)
+        assert all(0 < value <= 1 for value in column(tmp_path / "run", name))
+
+
+def test_rows_come_every_so_many_steps_and_in_the_last(tmp_path):
+    run(config(trainer__callbacks=[{"type": "TrainingHealth", "every_n_steps": 4}]), tmp_path / "run")
+    steps = [int(row["step"]) for row in rows(tmp_path / "run") if row["grad_norm/backbone.blocks.0"]]
+    assert steps == [3, 7, 9]
+
+
+class _Stopped(Exception):
+    pass
+
+
+def test_a_resumed_run_logs_what_the_uninterrupted_one_logs(tmp_path, monkeypatch):
+    words = {"trainer__callbacks": [{"type": "TrainingHealth", "every_n_steps": 3}]}
+    words["trainer__checkpoint_every_n_steps"] = 1
+    run(config(**words), tmp_path / "whole")
+    step = LossSpikes.on_train_batch_end
+
+    def stop(self, trainer, *rest):
+        step(self, trainer, *rest)
+        if trainer.global_step == 7:
+            raise _Stopped
+
+    monkeypatch.setattr(LossSpikes, "on_train_batch_end", stop)
+    with pytest.raises(_Stopped):
+        run(config(**words), tmp_path / "run")
+    monkeypatch.setattr(LossSpikes, "on_train_batch_end", step)
+    resume_run(tmp_path / "run", {})
+    kept = [name for name in rows(tmp_path / "whole")[0] if name.startswith(("grad_norm/", "entropy/", "train/loss"))]
+    for name in kept:
+        assert column(tmp_path / "run", name) == column(tmp_path / "whole", name), name
+
+
+@pytest.mark.parametrize(
+    ("norms", "said"),
+    [
+        ({"blocks.0": 900.0, "blocks.1": 900.0}, "the norm of the gradient is 1.27e+03"),
+        ({"blocks.0": 1e-6, "blocks.1": 0.5}, "the gradient of blocks.0 has vanished"),
+        ({"blocks.0": 0.1, "blocks.1": 0.5}, None),
+    ],
+)
+def test_gradients_that_explode_or_vanish_are_said_once(caplog, norms, said):
+    trainer, callback = SimpleNamespace(is_global_zero=True, current_epoch=2), TrainingHealth()
+    callback._say_gradients(trainer, 7, norms)
+    callback._say_gradients(trainer, 8, norms)
+    again = TrainingHealth()
+    again.load_state_dict(callback.state_dict())
+    again._say_gradients(trainer, 9, norms)
+    messages = [record.getMessage() for record in caplog.records]
+    assert len(messages) == (said is not None)
+    assert all(message.startswith(f"step 7 (epoch 2): {said}") for message in messages)
+
+
+@pytest.mark.parametrize(
+    ("entropy", "divergence", "said"),
+    [(0.01, 0.9, "has collapsed"), (1.0, 1e-10, "no longer looks at the content"), (0.5, 0.4, None)],
+)
+def test_a_collapse_of_attention_is_said_once(caplog, entropy, divergence, said):
+    trainer, callback = SimpleNamespace(is_global_zero=True, current_epoch=0), TrainingHealth()
+    heads = [HeadEntropy("blocks.0.attention", torch.tensor([entropy] * 3), torch.tensor([divergence] * 3))]
+    callback._say_attention(trainer, 7, heads)
+    callback._say_attention(trainer, 8, heads)
+    messages = [record.getMessage() for record in caplog.records]
+    assert len(messages) == (said is not None)
+    assert all(said in message for message in messages)
+
+
+def test_attention_that_collapses_in_a_run_is_in_its_log(tmp_path):
+    temperature = {"model__backbone__block__attention__mechanism__temperature": 1e-4}
+    run(config(trainer__callbacks=EVERY_STEP, **temperature), tmp_path / "run")
+    text = (tmp_path / "run" / "log.txt").read_text()
+    assert text.count("the attention of backbone.blocks.0.attention has collapsed") == 1
+
+
+def test_hooks_are_gone_after_a_step_and_after_a_failure(tmp_path, monkeypatch):
+    models = []
+    monkeypatch.setattr(
+        "seqkit.training.health_log.gradient_norms", lambda model: models.append(model) or gradient_norms(model)
+    )
+    with pytest.raises(DivergedError):
+        run(
+            config(trainer__callbacks=EVERY_STEP, optimizer={"type": "torch.optim.SGD", "lr": 1e25},
+                   trainer__gradient_clip_val=None),
+            tmp_path / "run",
+        )  # fmt: skip
+    assert models
+    assert not any(module._forward_hooks for module in models[-1].modules())
+
+
+def test_compiled_attention_is_refused(tmp_path, monkeypatch):
+    call = torch.nn.Module.compile
+    monkeypatch.setattr(torch.nn.Module, "compile", lambda module, **options: call(module, backend="eager", **options))
+    with pytest.raises(UsageError, match=r"attention: false, or --trainer\.compile false"):
+        run(config(trainer__callbacks=EVERY_STEP, trainer__compile=True), tmp_path / "run")
+
+
+@pytest.mark.parametrize("words", [{"every_n_steps": 0}, {"gradients": False, "attention": False}])
+def test_arguments_that_log_nothing_are_refused(words):
+    with pytest.raises(ValueError, match=r"every_n_steps is 0|nothing to log"):
+        TrainingHealth(**words)
+
+
+def test_the_norm_of_nothing_is_zero():
+    assert total_norm({}) == 0.0

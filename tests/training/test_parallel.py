@@ -1,0 +1,120 @@
+"""Sharded weights in two processes: steps, checkpoints and refusals are those of whole weights."""
+
+import json
+import os
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from seqkit.backbones import EncoderDecoder, Transformer
+from seqkit.backbones.reversible import Reversible
+from seqkit.errors import UsageError
+from seqkit.nn.block import PreNormBlock
+from seqkit.training.callbacks import EMA
+from seqkit.training.optim import AdamW, Muon, TorchOptimizer
+from seqkit.training.parallel import ELEMENTWISE, check_sharding
+from seqkit.training.trainer import TrainerSettings, make_trainer
+
+needs_two_cores = pytest.mark.skipif(
+    sys.platform != "linux" or (os.cpu_count() or 1) < 2, reason="needs two cores on Linux"
+)
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """What two processes found (`sharded_worker`)."""
+    folder = tmp_path_factory.mktemp("sharded")
+    worker = Path(__file__).with_name("sharded_worker.py")
+    words = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", str(worker), str(folder)]
+    done = subprocess.run(words, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    return json.loads((folder / "results.json").read_text())
+
+
+@needs_two_cores
+@pytest.mark.slow
+class TestTwoProcesses:
+    @pytest.mark.parametrize("name", ELEMENTWISE)
+    def test_five_steps_on_parts_of_weights_are_those_on_weights(self, found, name):
+        assert found[name] < 1e-5
+
+    def test_five_steps_of_muon_are_those_on_whole_matrices_to_bfloat16(self, found):
+        """bfloat16 has 8 bits; an update of a part made orthogonal by itself differs by half of it."""
+        assert found["Muon"] < 0.1
+
+    def test_gathered_weights_are_the_models_and_tied_where_they_were(self, found):
+        assert found["gathered"]
+        assert found["tied"]
+
+    def test_a_checkpoint_comes_back_to_the_bit_from_one_file_for_each_process(self, found):
+        assert found["read back"]
+        assert found["files"] == ["resume-step=5.ckpt", "resume-step=5.ckpt.json"]
+
+    def test_a_full_disk_of_one_process_fails_both_and_the_earlier_checkpoint_stays(self, found):
+        assert found["failures"][0] == found["failures"][1]
+        assert "No space left on device" in found["failures"][0]
+        assert found["is storage error"]
+        assert found["files after a failure"] == ["resume-step=5.ckpt", "resume-step=5.ckpt.json"]
+
+    def test_the_next_one_that_is_good_takes_its_place(self, found):
+        assert found["files after the next"] == ["resume-step=7.ckpt", "resume-step=7.ckpt.json"]
+        assert found["newest"] == "resume-step=7.ckpt"
+
+    def test_a_changed_byte_and_a_further_file_are_noticed(self, found):
+        assert "resume-step=7.ckpt/shard-00002" in found["damaged"]
+        assert "other files than its manifest" in found["another file"]
+
+    def test_both_processes_say_that_a_part_of_one_is_not_finite(self, found):
+        assert found["not finite"][0] == found["not finite"][1]
+        assert "weight is not finite after step 3" in found["not finite"][0]
+
+
+def model():
+    return nn.Sequential(Transformer(12, 2, num_heads=2))
+
+
+def refusal(one=None, optimizer=None, *, generates=False, **settings):
+    given = {"callbacks": None, "compile": False, **settings}
+    check_sharding(one or model(), optimizer or AdamW(), given, generates=generates)
+
+
+def test_what_is_not_known_to_be_right_with_sharded_weights_is_refused_with_what_to_use():
+    with pytest.raises(UsageError, match=r"optimizer Adafactor .* use AdamW, Muon"):
+        refusal(optimizer=TorchOptimizer(torch.optim.Adafactor))
+    with pytest.raises(UsageError, match=r"EMA copies whole weights; .* ddp"):
+        refusal(callbacks=[EMA()])
+    with pytest.raises(UsageError, match=r"trainer.compile .* leave it out"):
+        refusal(compile=True)
+    with pytest.raises(UsageError, match="limit_val_batches 0"):
+        refusal(generates=True)
+    with pytest.raises(UsageError, match=r"use Transformer with --trainer.activation_checkpointing"):
+        refusal(Reversible(12, 2, num_heads=2))
+    scalar = model()
+    scalar.eps = nn.Parameter(torch.zeros(()))
+    with pytest.raises(UsageError, match="a weight without axes"):
+        refusal(scalar)
+
+
+def test_what_is_known_to_be_right_is_taken():
+    decoder = Transformer(12, 2, num_heads=2, causal=True, block=partial(PreNormBlock, cross_attention=True))
+    for optimizer in (AdamW(), Muon(), TorchOptimizer(torch.optim.SGD, lr=0.1)):
+        refusal(optimizer=optimizer)
+        refusal(EncoderDecoder(Transformer(12, 2, num_heads=2), decoder), optimizer)
+
+
+@pytest.mark.parametrize("name", ["fsdp2", "fsdp_cpu_offload", "model_parallel"])
+def test_other_names_for_it_are_refused_with_the_right_one(name):
+    with pytest.raises(UsageError, match=r"trainer.strategy is .*; give fsdp \(FSDP2\)"):
+        TrainerSettings(strategy=name)
+
+
+def test_float16_is_refused_in_one_line():
+    settings = {"accelerator": "cpu", "strategy": "fsdp", "devices": 1, "precision": "16-mixed", "max_steps": 1}
+    with pytest.raises(UsageError, match="16-mixed") as refused:
+        make_trainer(settings, logger=False)
+    assert "\n" not in str(refused.value)
