@@ -8,7 +8,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import wraps
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -43,8 +44,21 @@ class Tokenizer(Stateful, ABC):
     It runs on the CPU in the data loader and owns no weights; `spec` describes its tokens.
     A sample is (raw, label); `encode` gets the raw part alone, so labels per token fix the tokens' number and order.
     A tokenizer whose input can be rebuilt also has `decode` (of `Tokens`, or of ids [n], as generation needs); one that
-    must see data first has `fit(raws)`, called once with the training split.
+    must see data first has `fit(raws)`, called once with the training split unless a state was loaded; one of raw
+    examples that stand in files of a format of its own has `read(path)`, which gives the raw example of a file.
+    examples: two raw examples or more, by which `seqkit check` knows what to encode.
+    was_fitted: True: `fit` has run, or `load_state` with a state; set by the base class, whatever `spec` says.
     """
+
+    examples: ClassVar[Sequence[Any]] = ()
+    was_fitted: bool = False
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        """Note on the object that its `fit` or `load_state` has run: a spec alone does not tell."""
+        super().__init_subclass__(**settings)
+        for name in ("fit", "load_state"):
+            if callable(own := vars(cls).get(name)):
+                setattr(cls, name, _noting(own))
 
     @property
     @abstractmethod
@@ -54,6 +68,19 @@ class Tokenizer(Stateful, ABC):
     @abstractmethod
     def encode(self, raw: Any, /) -> Tokens:
         """One raw example as tokens. Raises DataError with the reason where it cannot be one."""
+
+
+def _noting(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The same method, which notes after it ran with something that the tokenizer was fitted."""
+
+    @wraps(method)
+    def noting(self: Tokenizer, given: Any, *args: Any, **kwargs: Any) -> Any:
+        result = method(self, given, *args, **kwargs)
+        if not isinstance(given, dict) or given:  # an empty state is that of one that was not fitted
+            object.__setattr__(self, "was_fitted", True)
+        return result
+
+    return noting
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +102,14 @@ class LossOutput:
 
     loss: scalar, summed over predictions. count: number of predictions. preds, target: the predictions that count,
     flattened, and their targets, for torchmetrics; None in training.
+    probabilities: [m k] of the classes that `preds` [m] were chosen from, for metrics of these; None: none needs them.
     """
 
     loss: Tensor
     count: Tensor
     preds: Tensor | None = None
     target: Tensor | None = None
+    probabilities: Tensor | None = None
 
 
 class Objective(Stateful, ABC):
@@ -88,6 +117,7 @@ class Objective(Stateful, ABC):
 
     causal: the causality that it needs of the backbone; None: either. needs_labels: True: samples must have labels.
     uses_mask_token: True: it masks tokens, so the Embedder gets a mask token.
+    supports_segments: True: it predicts per token and keeps packed sequences apart; False: they are refused.
     primary_metric: the name of the metric by which models are compared: "loss", or one of its metrics.
     An objective holds what was fitted on the labels and nothing of a model, so one may serve several.
     target_spec: spec of the tokens that a decoder generates, where those are not the tokenizer's (the batch that it
@@ -97,6 +127,7 @@ class Objective(Stateful, ABC):
     causal: bool | None = None
     needs_labels: bool = False
     uses_mask_token: bool = False
+    supports_segments: bool = False
     primary_metric: str = "loss"
 
     @property
@@ -148,6 +179,15 @@ class Objective(Stateful, ABC):
     def predict(self, model: nn.Module, batch: TokenBatch) -> Tensor:
         """Input of `decode`: the model's prediction, or the ids that it generates where the objective generates."""
         return model(batch)
+
+    @property
+    def classes(self) -> list[str]:
+        """Names of the classes that `probabilities` are of; empty where it predicts none."""
+        return []
+
+    def probabilities(self, prediction: Tensor) -> Tensor:
+        """Of each class, [b k], or [b n k] for each token. Raises ValueError where it predicts no classes."""
+        raise ValueError(f"{type(self).__name__} predicts no classes")
 
     def decode(self, prediction: Tensor) -> list[Any]:
         """A prediction in the user's terms, one entry per example (class names, numbers in the target's unit).

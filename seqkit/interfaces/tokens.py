@@ -1,6 +1,6 @@
 """The data that flows: tokens of one example, of a batch, embedded; and the spec by which an embedder is built.
 
-b batch · n tokens · f features · p position axes · e edges · d width
+b batch · n tokens · k fields · f features · p position axes · e edges · d width
 """
 
 from __future__ import annotations
@@ -20,10 +20,16 @@ from seqkit.raw import describe_tensor
 class TokenSpec:
     """Shape of a tokenizer's tokens: all that the embedding layer needs to be built.
 
-    vocab_size: > 0: content is ids below it. num_features: > 0: content is vectors of that width. Set exactly one.
-    num_axes: coordinates of a position: 1 for text, 2 for images, 0 for none.
+    vocab_size: > 0: content is ids below it. num_features: > 0: content is vectors of that width. vocab_sizes: content
+    is k ids a token, [n k], each below its own number: the fields of a MIDI event, the columns of a table, the
+    codebooks of a codec; with num_features > 0, each token also has numbers, `Tokens.features`. Set exactly one of
+    vocab_size, vocab_sizes and num_features, or the last two.
+    num_axes: coordinates of a position: 1 for text, 2 for images, 0 for none. An encoding that splits its width between
+    the axes, such as `Sinusoidal`, needs a width that is a multiple of 2 num_axes.
     num_edge_types: > 0: tokens come with an `Adjacency` of that many edge types; 0: every token may attend to every
     other.
+    is_set: True: the order in which tokens come means nothing (points, the items of a basket), so a backbone that knows
+    the order of columns is refused.
     embedder: `dim -> nn.Module` from content to [b n dim], in place of a lookup table or a linear layer (a
     convolutional stem).
     Raises ValueError where the fields contradict each other.
@@ -34,34 +40,57 @@ class TokenSpec:
     num_axes: int = 1
     num_edge_types: int = 0
     embedder: Callable[[int], nn.Module] | None = None
+    vocab_sizes: tuple[int, ...] = ()
+    is_set: bool = False
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "vocab_sizes", tuple(self.vocab_sizes))
+        for i, size in enumerate(self.vocab_sizes):
+            if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+                raise ValueError(f"TokenSpec.vocab_sizes[{i}] is {size!r}; it counts ids, so make it an integer >= 1")
         for name in ("vocab_size", "num_features", "num_axes", "num_edge_types"):
             value = getattr(self, name)
             if not isinstance(value, int) or value < 0:
                 raise ValueError(f"TokenSpec.{name} is {value!r}; it counts something, so make it an integer >= 0")
-        if (self.vocab_size > 0) == (self.num_features > 0):
+        if self.vocab_sizes and self.vocab_size:
+            raise ValueError(
+                f"TokenSpec has vocab_size={self.vocab_size} and vocab_sizes={list(self.vocab_sizes)}; give one id a "
+                "token (vocab_size) or several (vocab_sizes)"
+            )
+        if not self.vocab_sizes and (self.vocab_size > 0) == (self.num_features > 0):
             raise ValueError(
                 f"TokenSpec has vocab_size={self.vocab_size} and num_features={self.num_features}; "
-                "content is either ids (vocab_size > 0) or vectors (num_features > 0): set exactly one"
+                "content is either ids (vocab_size > 0) or vectors (num_features > 0): set exactly one, or "
+                "vocab_sizes for ids with numbers beside them"
             )
 
     @property
     def ids(self) -> bool:
-        """True: content is int64 ids; False: content is float vectors."""
+        """True: content is one int64 id a token, below `vocab_size`; False: float vectors, or several ids."""
         return self.vocab_size > 0
+
+    @property
+    def is_categorical(self) -> bool:
+        """True: content is int64, one id a token or several; False: content is float vectors."""
+        return self.vocab_size > 0 or bool(self.vocab_sizes)
 
     def check(self, tokens: Tokens) -> None:
         """Raise DataError if `tokens` differ from this spec in width, range of ids, axes or edge types."""
         content, adjacency = tokens.content, tokens.adjacency
-        if self.ids:
+        if self.vocab_sizes:
+            self._check_fields(tokens)
+        elif tokens.features is not None:
+            raise DataError("tokens have features beside their content; the spec says vocab_sizes for such tokens")
+        elif self.ids:
             if content.ndim != 1:
                 raise DataError(f"content is [n f] vectors, but the tokenizer's spec says ids below {self.vocab_size}")
             if len(content) and (int(content.min()) < 0 or int(content.max()) >= self.vocab_size):
                 wrong = int(content.max()) if int(content.max()) >= self.vocab_size else int(content.min())
                 raise DataError(f"content holds id {wrong}, outside the vocabulary of {self.vocab_size}")
-        elif content.ndim != 2 or content.shape[1] != self.num_features:
-            raise DataError(f"content is {list(content.shape)}; the spec says vectors [n {self.num_features}]")
+        elif content.ndim != 2 or content.shape[1] != self.num_features or not content.is_floating_point():
+            raise DataError(
+                f"content is {describe_tensor(content)}; the spec says float vectors [n {self.num_features}]"
+            )
         if tokens.positions.shape[1] != self.num_axes:
             raise DataError(f"positions have {tokens.positions.shape[1]} axes; the spec says {self.num_axes}")
         if (adjacency is None) != (self.num_edge_types == 0):
@@ -70,6 +99,20 @@ class TokenSpec:
         if adjacency is not None and len(adjacency) and int(adjacency.edge_type.max()) > self.num_edge_types:
             wrong = int(adjacency.edge_type.max())
             raise DataError(f"an edge has type {wrong}; the spec has edge types 1 to {self.num_edge_types}")
+
+    def _check_fields(self, tokens: Tokens) -> None:
+        content, features = tokens.content, tokens.features
+        if content.dtype != torch.int64 or content.ndim != 2 or content.shape[1] != len(self.vocab_sizes):
+            k = len(self.vocab_sizes)
+            raise DataError(f"content is {describe_tensor(content)}; the spec says {k} ids a token, [n {k}] int64")
+        for field_index, (ids, size) in enumerate(zip(content.unbind(dim=1), self.vocab_sizes, strict=True)):
+            low, high = int(ids.min()), int(ids.max())
+            if low < 0 or high >= size:
+                wrong = high if high >= size else low
+                raise DataError(f"content holds id {wrong} in field {field_index}, outside its vocabulary of {size}")
+        width = 0 if features is None else features.shape[1]
+        if width != self.num_features:
+            raise DataError(f"tokens have {width} features; the spec says {self.num_features}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,24 +154,40 @@ class Adjacency:
 class Tokens:
     """Tokens of one example, never padded.
 
-    content: [n] int64 ids or [n f] float vectors. positions: [n p] float, in the tokenizer's own unit (about one per
-    token). adjacency: which token may attend to which; None: every token to every other.
+    content: [n] int64 ids, [n k] int64 ids of k fields, or [n f] float vectors. positions: [n p] float, in the
+    tokenizer's own unit (about one per token). adjacency: which token may attend to which; None: every token to every
+    other. features: [n f] float numbers beside the ids of fields; None: there are none.
+    Numbers of other precision (float64 as NumPy makes them, float16) become float32.
     Raises DataError where content or positions are empty, not finite or of another length, or an edge points outside.
     """
 
     content: Tensor
     positions: Tensor
     adjacency: Adjacency | None = None
+    features: Tensor | None = None
 
     def __post_init__(self) -> None:
-        ids = self.content.ndim == 1 and self.content.dtype == torch.int64
+        for name in ("content", "positions", "features"):
+            given = getattr(self, name)
+            if given is None and name == "features":
+                continue
+            if not isinstance(given, Tensor):
+                raise DataError(f"{name} is of type {type(given).__name__}; give a torch.Tensor")
+            if given.is_floating_point() and given.dtype != torch.float32:
+                object.__setattr__(self, name, given.float())
+        ids = self.content.ndim in (1, 2) and self.content.dtype == torch.int64
         if not ids and not (self.content.ndim == 2 and self.content.is_floating_point()):
-            raise DataError(f"content is {describe_tensor(self.content)}; give [n] int64 ids or [n f] float vectors")
+            raise DataError(
+                f"content is {describe_tensor(self.content)}; "
+                "give [n] int64 ids, [n k] int64 ids of k fields, or [n f] float vectors"
+            )
         n = self.content.shape[0]
         if n == 0:
             raise DataError("content has no tokens; an example needs at least one")
         if self.positions.ndim != 2 or len(self.positions) != n or not self.positions.is_floating_point():
             raise DataError(f"positions are {describe_tensor(self.positions)}; give [{n} p] float, one row per token")
+        if self.features is not None:
+            self._check_features(self.features)
         if not ids:
             _finite("content", self.content)
         _finite("positions", self.positions)
@@ -140,6 +199,15 @@ class Tokens:
             pairs = index[0] * n + index[1]
             if len(pairs.unique()) < len(pairs):
                 raise DataError("two edges join the same (source, target) pair; merge their types into one")
+
+    def _check_features(self, features: Tensor) -> None:
+        if self.content.ndim != 2 or self.content.dtype != torch.int64:
+            raise DataError("features stand beside the ids of fields, [n k] int64; put these numbers into content")
+        if features.ndim != 2 or len(features) != len(self.content) or not features.is_floating_point():
+            raise DataError(
+                f"features are {describe_tensor(features)}; give [{len(self.content)} f] float, one row per token"
+            )
+        _finite("features", features)
 
     def __len__(self) -> int:
         return self.content.shape[0]
@@ -192,10 +260,11 @@ class _Padded:
 class TokenBatch(_Padded):
     """Tokens of several examples, padded on the right with zeros.
 
-    content: [b n] or [b n f]. positions: [b n p]. valid: [b n] bool, True = real.
+    content: [b n], [b n k] or [b n f]. positions: [b n p]. valid: [b n] bool, True = real.
     adjacency: indices count through the whole batch, i * n + t. segments: [b n] int64: tokens of different segments
     (packed sequences) do not attend to each other; None: one segment an example.
     source: the batch that the encoder of an encoder–decoder gets, as many examples (`src` in `nn.Transformer`).
+    features: [b n f] numbers beside the ids of fields, or None.
     """
 
     content: Tensor
@@ -204,12 +273,13 @@ class TokenBatch(_Padded):
     adjacency: Adjacency | None = None
     segments: Tensor | None = None
     source: TokenBatch | None = None
+    features: Tensor | None = None
 
     def __post_init__(self) -> None:
         _Padded.__post_init__(self)
         if self.valid.ndim != 2 or self.valid.dtype != torch.bool:
             raise ValueError(f"valid is {describe_tensor(self.valid)}; give [b n] bool, True where a token is real")
-        for name in ("content", "positions", "segments"):
+        for name in ("content", "positions", "segments", "features"):
             value = getattr(self, name)
             if value is not None and value.shape[:2] != self.valid.shape:
                 raise ValueError(
@@ -227,6 +297,7 @@ class TokenBatch(_Padded):
         first = examples[0]
         for i, x in enumerate(examples):
             same = x.content.shape[1:] == first.content.shape[1:] and x.positions.shape[1] == first.positions.shape[1]
+            same = same and x.content.dtype == first.content.dtype and _width(x) == _width(first)
             if not same or (x.adjacency is None) != (first.adjacency is None):
                 raise ValueError(
                     f"example {i} has content {describe_tensor(x.content)}, positions {describe_tensor(x.positions)} "
@@ -245,12 +316,18 @@ class TokenBatch(_Padded):
             positions = first.positions.new_zeros(b, n, first.positions.shape[1])
             for i, x in enumerate(examples):
                 content[i, : len(x)], positions[i, : len(x)] = x.content, x.positions
+        features = None
+        if first.features is not None:
+            features = first.features.new_zeros(b, n, first.features.shape[1])
+            for i, x in enumerate(examples):
+                if x.features is not None:
+                    features[i, : len(x)] = x.features
         adjacency = None
         if first.adjacency is not None:
             graphs = [(i, x.adjacency) for i, x in enumerate(examples) if x.adjacency is not None]
             edge_index = torch.cat([graph.edge_index + i * n for i, graph in graphs], dim=1)
             adjacency = Adjacency(edge_index, torch.cat([graph.edge_type for _, graph in graphs]))
-        return cls(content, positions, valid, adjacency)
+        return cls(content, positions, valid, adjacency, features=features)
 
     def __len__(self) -> int:
         return self.valid.shape[0]
@@ -278,6 +355,10 @@ class Embedded(_Padded):
     segments: Tensor | None = None
     source: Embedded | None = None
     memory: Embedded | None = None
+
+
+def _width(tokens: Tokens) -> int | None:
+    return None if tokens.features is None else tokens.features.shape[1]
 
 
 def _finite(name: str, x: Tensor) -> None:

@@ -31,18 +31,37 @@ def components(kind: str) -> dict[str, Component]:
     if kind not in KINDS:
         raise ValueError(f"there is no kind of component called {kind!r}; {suggest(kind, KINDS)}")
     built_in = {component.name: component for component in BUILT_IN[kind]}
-    others = {name: component for name, component in _installed(kind).items() if name not in built_in}
+    taken = {name.lower() for name in built_in}
+    others: dict[str, Component] = {}
+    for component in _installed(kind):
+        if component.name.lower() not in taken:
+            taken.add(component.name.lower())
+            others[component.name] = component
     return built_in | others | _REGISTERED[kind]
 
 
-@cache
-def _installed(kind: str) -> dict[str, Component]:
-    """Components of installed packages; read once a process, as it takes 20 ms and a recipe asks a hundred times."""
-    found: dict[str, Component] = {}
-    for point in entry_points(group=f"seqkit.{kind}s"):
-        package = point.dist.name if point.dist else "an installed package"
-        found.setdefault(point.name, Component(point.name, point.value, f"from {package}"))
+def name_conflicts(kind: str) -> list[str]:
+    """A sentence for each component of an installed package whose name another has, which is used in its place."""
+    owners = {component.name.lower(): "seqkit" for component in BUILT_IN[kind]}
+    found = []
+    for component in _installed(kind):
+        owner = owners.setdefault(component.name.lower(), component.package)
+        if owner != component.package:
+            found.append(
+                f"{component.package} also has a {kind.replace('_', ' ')} called {component.name}, which is not used: "
+                f"{owner} has that name"
+            )
     return found
+
+
+@cache
+def _installed(kind: str) -> tuple[Component, ...]:
+    """Components of installed packages; read once a process, as it takes 20 ms and a recipe asks a hundred times."""
+    return tuple(
+        Component(point.name, point.value, f"from {package}", package=package)
+        for point in entry_points(group=f"seqkit.{kind}s")
+        for package in [point.dist.name if point.dist else "an installed package"]
+    )
 
 
 def find(kind: str, name: str) -> Component:

@@ -1,12 +1,58 @@
-"""Python files of the user's own, whose components register when they run."""
+"""Code of others: Python files that the user named, and packages; what goes wrong in it is said by its name."""
 
 from __future__ import annotations
 
+import io
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
+from types import FrameType
 
-from seqkit.errors import UsageError
+from seqkit.errors import UsageError, one_line
+
+SLOW, TIME_LIMIT = 10, 120
+"""Seconds of computing after which an import is called slow, and seconds after which it is stopped. torch with
+Lightning, vision and audio takes some 7 on an idle machine."""
+
+
+class _TooSlow(BaseException):
+    """No Exception, so that a plug-in's own `except Exception` does not swallow it."""
+
+
+@contextmanager
+def in_time(name: str) -> Iterator[None]:
+    """Raise UsageError, naming `name`, where the code inside takes longer; say so where it is slow or prints.
+
+    Only Python's main thread on a system with SIGALRM can be stopped; elsewhere there is no limit.
+    """
+    said = io.StringIO()
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        raise _TooSlow
+
+    can_stop = hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGALRM, stop) if can_stop else None
+    start = time.process_time()  # a busy machine makes no import slow
+    try:
+        if can_stop:
+            signal.setitimer(signal.ITIMER_REAL, TIME_LIMIT)
+        with redirect_stdout(said), redirect_stderr(said):
+            yield
+    except _TooSlow:
+        raise UsageError(f"{name} takes more than {TIME_LIMIT:g} s to import; move its work into functions") from None
+    finally:
+        if can_stop:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+    took, printed = time.process_time() - start, said.getvalue().strip()
+    if took > SLOW:
+        sys.stderr.write(f"{name} computes for {took:.0f} s when it is imported; move its work into functions\n")
+    if printed:
+        sys.stderr.write(f"{name} prints while it is imported: {one_line(printed.splitlines()[0])[:200]}\n")
 
 
 def import_plugins(files: Sequence[Path]) -> None:
@@ -28,7 +74,11 @@ def import_plugins(files: Sequence[Path]) -> None:
         module = importlib.util.module_from_spec(spec)
         sys.modules[file.stem] = module
         try:
-            spec.loader.exec_module(module)
+            with in_time(f"--plugin {file}"):
+                spec.loader.exec_module(module)
+        except UsageError:
+            del sys.modules[file.stem]
+            raise
         except (Exception, SystemExit) as error:  # it is the user's own code: whatever it raises
             del sys.modules[file.stem]
             raise UsageError(f"--plugin {file} does not run: {type(error).__name__}: {error}") from error

@@ -5,6 +5,7 @@ n tokens · h height · p axes
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -29,6 +30,16 @@ from seqkit.testing.laws import (
     refuses_what_it_does_not_support,
     step_by_step_equals_at_once,
 )
+from seqkit.testing.long_laws import (
+    any_batch_gives_the_same,
+    caches_are_apart,
+    every_step_equals_at_once,
+    long_texts,
+    no_column_attends_to_the_future,
+    refused_when_long,
+    reorder_keeps_the_rows,
+)
+from seqkit.testing.module_laws import MODULE_LAWS, builds_and_saves_all_weights
 
 Law = Callable[[EmbeddedBackbone, Sequence[Tokens]], None]
 
@@ -62,32 +73,26 @@ def check_embedded_backbone(spec: TokenSpec, backbone: Backbone, examples: Seque
         raise ValueError(
             f"examples have {[len(x) for x in examples]} tokens; give two or more lengths, all of 2 or more"
         )
-    if spec.num_edge_types and not backbone.supports_adjacency:
-        spec, examples = replace(spec, num_edge_types=0), [replace(x, adjacency=None) for x in examples]
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        model = EmbeddedBackbone(spec, backbone)
+    model, examples = _embedded(spec, backbone, examples)
     laws = laws_for(model, examples)
     for law in laws:
-        try:
-            law(model, examples)
-        except AssertionError as error:
-            raise AssertionError(
-                f"{type(backbone).__name__}(causal={backbone.causal}): {law.__name__}: {error}"
-            ) from None
+        _check(law, model, examples)
     return laws
 
 
-def check_backbone(build: Callable[..., Backbone], *, dim: int = 24, causal: Sequence[bool] = (False, True)) -> None:
-    """Check every law over synthetic texts, images, series and graphs.
+def check_backbone(
+    build: Callable[..., Backbone], *, dim: int = 24, causal: Sequence[bool] = (False, True)
+) -> list[Callable[..., None]]:
+    """Check every law over synthetic texts, short and long, images, series, fields, and graphs; returns those checked.
 
     build: `(dim, causal=...) -> Backbone`, without dropout. causal: the values that it takes. Tokens that the backbone
-    refuses with ValueError in `check_supported` are left out.
-    Raises AssertionError with the law's name and what was found.
+    refuses with ValueError in `check_supported`, and texts of 70 tokens that it refuses in `forward`, are left out.
+    Raises AssertionError with the class, the law, the example and what was found.
     """
+    checked: dict[Callable[..., None], None] = {}
     for is_causal in causal:
-        checked = 0
-        for spec, examples in synthetic().values():
+        num_checked = 0
+        for name, (spec, examples) in synthetic().items():
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(0)
                 backbone = build(dim, causal=is_causal)
@@ -99,9 +104,78 @@ def check_backbone(build: Callable[..., Backbone], *, dim: int = 24, causal: Seq
                 backbone.check_supported(spec)
             except ValueError:
                 continue
-            checked += len(check_embedded_backbone(spec, backbone, examples))
-        if not checked:
+            try:
+                laws: list[Callable[..., None]] = [*_check_module(spec, backbone, examples)]
+                laws += check_embedded_backbone(spec, backbone, examples)
+                if name == "text":
+                    laws += _check_long_texts(build, dim, is_causal)
+            except AssertionError as error:
+                raise AssertionError(f"{error} [{name}]") from error.__cause__
+            num_checked += len(laws)
+            checked |= dict.fromkeys(laws)
+        if not num_checked:
             raise AssertionError(f"{type(backbone).__name__} supports neither texts, images, series nor graphs")
+    return list(checked)
+
+
+def _embedded(
+    spec: TokenSpec, backbone: Backbone, examples: Sequence[Tokens]
+) -> tuple[EmbeddedBackbone, Sequence[Tokens]]:
+    """The backbone behind an embedder, and the examples, both without an adjacency that it does not support."""
+    if spec.num_edge_types and not backbone.supports_adjacency:
+        spec, examples = replace(spec, num_edge_types=0), [replace(x, adjacency=None) for x in examples]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return EmbeddedBackbone(spec, backbone), examples
+
+
+def _check_module(spec: TokenSpec, backbone: Backbone, examples: Sequence[Tokens]) -> Sequence[Law]:
+    model, examples = _embedded(spec, copy.deepcopy(backbone), examples)
+    for law in MODULE_LAWS:
+        _check(law, model, examples)
+    return MODULE_LAWS
+
+
+def _check_long_texts(build: Callable[..., Backbone], dim: int, is_causal: bool) -> list[Callable[..., None]]:
+    """Laws over texts of 1 to 70 tokens, and over the backbone built several times."""
+    spec, examples = long_texts()
+    short = synthetic()["text"][1]
+
+    def builds() -> Backbone:
+        return build(dim, causal=is_causal)
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = EmbeddedBackbone(spec, builds())
+
+    def builds_and_saves(*_: object) -> None:
+        builds_and_saves_all_weights(builds, spec, short)
+
+    _check(builds_and_saves, model, examples, builds_and_saves_all_weights.__name__)
+    if refused_when_long(model, examples):
+        return [builds_and_saves_all_weights]
+    laws: list[Law] = [no_column_attends_to_the_future] if is_causal else []
+    laws.append(any_batch_gives_the_same)
+    if model.backbone.supports_segments:
+        laws.append(packed_equals_separate)
+    if is_causal and type(model.backbone).init_cache is not Backbone.init_cache:
+        laws += [every_step_equals_at_once, caches_are_apart, reorder_keeps_the_rows]
+    for law in laws:
+        _check(law, model, examples)
+    return [builds_and_saves_all_weights, *laws]
+
+
+def _check(law: Law, model: EmbeddedBackbone, examples: Sequence[Tokens], name: str | None = None) -> None:
+    """Check one law; what it raises names class and law."""
+    backbone = model.backbone
+    where = f"{type(backbone).__name__}(causal={backbone.causal}): {name or law.__name__}"
+    try:
+        law(model, examples)
+    except AssertionError as error:
+        raise AssertionError(f"{where}: {error}") from None
+    except Exception as error:  # the user's own code: whatever it raises
+        what = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise AssertionError(f"{where}: it raises {what}") from error
 
 
 def synthetic() -> dict[str, tuple[TokenSpec, list[Tokens]]]:
@@ -120,9 +194,19 @@ def synthetic() -> dict[str, tuple[TokenSpec, list[Tokens]]]:
         edge_type = F.pad(repeat(torch.arange(n - 2) % 2 + 1, "e -> (way e)", way=2), [0, 1], value=2)
         adjacency = Adjacency(torch.cat([path.flip(0), path, one_way], dim=1), edge_type)
         graph.append(Tokens(torch.randn(n, 3, generator=g), torch.zeros(n, 0), adjacency))
+    sizes = (7, 3, 5)
+    fields = [
+        Tokens(
+            torch.stack([torch.randint(size, (n,), generator=g) for size in sizes], dim=1),
+            rearrange(torch.arange(float(n)), "n -> n 1"),
+            features=torch.randn(n, 2, generator=g),
+        )
+        for n in (5, 8)
+    ]
     return {
         "text": (TokenSpec(vocab_size=11), text),
         "image": (TokenSpec(num_features=5, num_axes=2), image),
         "series": (TokenSpec(num_features=2), series),
         "graph": (TokenSpec(num_features=3, num_axes=0, num_edge_types=2), graph),
+        "fields": (TokenSpec(vocab_sizes=sizes, num_features=2), fields),
     }

@@ -44,8 +44,9 @@ class EmbeddedBackbone(nn.Module):
 
     def embed(self, batch: TokenBatch) -> Embedded:
         """The batch as input of the backbone."""
-        content = batch.content if self.spec.ids else batch.content.double()
-        return self.embedder(replace(batch, content=content, positions=batch.positions.double()))
+        content = batch.content if self.spec.is_categorical else batch.content.double()
+        features = None if batch.features is None else batch.features.double()
+        return self.embedder(replace(batch, content=content, positions=batch.positions.double(), features=features))
 
     def forward(self, batch: TokenBatch, cache: Cache | None = None) -> Tensor:
         """Hidden states [b n d]."""
@@ -54,12 +55,12 @@ class EmbeddedBackbone(nn.Module):
 
 def padding_changes_nothing(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
     """More columns of padding give the same hidden states of real tokens, and zero for padding."""
-    for x in examples:
+    for i, x in enumerate(examples):
         alone = model(TokenBatch.collate([x]))
         longer = model(pad(TokenBatch.collate([x]), 3))
-        _assert_same(longer[:, : len(x)], alone, "padding changes the hidden states of real tokens")
+        assert_same(longer[:, : len(x)], alone, f"padding changes the hidden states of real tokens of example {i}")
         padding = longer[:, len(x) :]
-        _assert_same(padding, torch.zeros_like(padding), "the hidden states of padding are not zero")
+        assert_same(padding, torch.zeros_like(padding), f"the hidden states of padding of example {i} are not zero")
 
 
 def batch_mates_change_nothing(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
@@ -67,49 +68,56 @@ def batch_mates_change_nothing(model: EmbeddedBackbone, examples: Sequence[Token
     together = model(TokenBatch.collate(examples))
     for i, x in enumerate(examples):
         alone = model(TokenBatch.collate([x]))[0]
-        _assert_same(together[i, : len(x)], alone, f"batch mates change example {i}")
+        assert_same(together[i, : len(x)], alone, f"batch mates change example {i}")
 
 
 def padding_may_hold_anything(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
     """NaN (or any id) in padded content and positions changes neither hidden states nor gradients."""
     clean = pad(TokenBatch.collate(examples), 2)
     content, positions = clean.content.clone(), clean.positions.clone()
-    content[~clean.valid] = model.spec.vocab_size - 1 if model.spec.ids else torch.nan
+    features = None if clean.features is None else clean.features.clone()
+    largest = [size - 1 for size in model.spec.vocab_sizes] or [model.spec.vocab_size - 1]
+    content[~clean.valid] = torch.tensor(largest if model.spec.is_categorical else [torch.nan]).to(content.dtype)
     positions[~clean.valid] = torch.nan
+    if features is not None:
+        features[~clean.valid] = torch.nan
     expected, expected_gradients = _gradients(model, clean)
-    got, gradients = _gradients(model, replace(clean, content=content, positions=positions))
-    _assert_same(got, expected, "the content of padding changes hidden states")
+    got, gradients = _gradients(model, replace(clean, content=content, positions=positions, features=features))
+    assert_same(got, expected, "the content of padding changes hidden states")
     for name, gradient in expected_gradients.items():
-        _assert_same(gradients[name], gradient, f"the content of padding changes the gradient of {name}")
+        assert_same(gradients[name], gradient, f"the content of padding changes the gradient of {name}")
 
 
 def no_token_attends_to_the_future(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
     """Causal backbones: a token's hidden state depends on earlier tokens and on no later one."""
-    for x in examples:
+    for i, x in enumerate(examples):
         influence = _influence(model, x)
         ahead = float(influence.triu(1).max())
         if ahead > TOLERANCE * float(influence.max()):
-            raise AssertionError(f"a token attends to the future: its gradient on a later token is {ahead:.2g}")
+            raise AssertionError(
+                f"a token attends to the future: its gradient on a later one of example {i} is {ahead:.2g}"
+            )
         if x.adjacency is None and len(x) > 1 and bool((influence.tril(-1).amax(dim=1)[1:] == 0).any()):
             raise AssertionError("a token does not attend to the past: its gradient on all earlier tokens is zero")
         expected = model(TokenBatch.collate([x]))
         for t in range(len(x) - 1):
             content, positions = x.content.clone(), x.positions.clone()
-            future = content[t + 1 :]
-            content[t + 1 :] = (future + 1) % model.spec.vocab_size if model.spec.ids else -future - 1
+            content[t + 1 :] = other_content(content[t + 1 :], model.spec)
             positions[t + 1 :] += 1
             got = model(TokenBatch.collate([replace(x, content=content, positions=positions)]))
-            fault = f"tokens after {t} change the hidden states up to it: a token attends to the future"
-            _assert_same(got[:, : t + 1], expected[:, : t + 1], fault)
+            fault = f"tokens after {t} of example {i} change the hidden states up to it: a token attends to the future"
+            assert_same(got[:, : t + 1], expected[:, : t + 1], fault)
 
 
 def attends_both_ways(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
     """Bidirectional backbones: a token's hidden state depends on tokens before and after it."""
-    for x in examples:
+    for i, x in enumerate(examples):
         influence = _influence(model, x)
         before, after = influence.tril(-1).amax(dim=1)[1:], influence.triu(1).amax(dim=1)[:-1]
         if bool((before == 0).any()) or bool((after == 0).any()):
-            raise AssertionError("causal is False, but a token attends to nothing before it or to nothing after it")
+            raise AssertionError(
+                f"causal is False, but a token of example {i} attends to nothing before it or to nothing after it"
+            )
 
 
 def step_by_step_equals_at_once(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
@@ -121,32 +129,34 @@ def step_by_step_equals_at_once(model: EmbeddedBackbone, examples: Sequence[Toke
         chunks: list[list[Tensor]] = [[] for _ in examples]
         num_columns = 0
         for start, end in zip([None, *ends[:-1]], ends):
-            cuts = [_cut(x, 0 if start is None else len(x) - steps + start, len(x) - steps + end) for x in examples]
-            batch = TokenBatch.collate(cuts)
+            parts = [cut(x, 0 if start is None else len(x) - steps + start, len(x) - steps + end) for x in examples]
+            batch = TokenBatch.collate(parts)
             hidden = model(batch, cache)
             num_columns += batch.valid.shape[1]
             if cache.num_tokens != num_columns:
                 raise AssertionError(f"the cache counts {cache.num_tokens} columns, but was given {num_columns}")
-            for i, cut in enumerate(cuts):
-                chunks[i].append(hidden[i, : len(cut)])
+            for i, part in enumerate(parts):
+                chunks[i].append(hidden[i, : len(part)])
         for i, x in enumerate(examples):
             at_once = model(TokenBatch.collate([x]))[0]
-            _assert_same(torch.cat(chunks[i]), at_once, f"step by step differs from at once in example {i}")
+            assert_same(torch.cat(chunks[i]), at_once, f"step by step differs from at once in example {i}")
 
 
 def is_permutation_equivariant(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
     """Bidirectional backbones that support adjacency: permuted tokens (nodes), with their positions and edges, give the
     hidden states permuted alike."""
-    for x in examples:
+    for i, x in enumerate(examples):
         order = torch.randperm(len(x), generator=fixed_generator())
         if len(x) > 1 and bool((order == torch.arange(len(x))).all()):
             order = order.flip(0)
         adjacency = None
         if x.adjacency is not None:
             adjacency = Adjacency(order.argsort()[x.adjacency.edge_index], x.adjacency.edge_type)
-        permuted = model(TokenBatch.collate([Tokens(x.content[order], x.positions[order], adjacency)]))
+        features = None if x.features is None else x.features[order]
+        permuted = model(TokenBatch.collate([Tokens(x.content[order], x.positions[order], adjacency, features)]))
         expected = model(TokenBatch.collate([x]))[:, order]
-        _assert_same(permuted, expected, "permuted tokens, with their positions and edges, give other hidden states")
+        fault = f"permuted tokens of example {i}, with their positions and edges, give other hidden states"
+        assert_same(permuted, expected, fault)
 
 
 def nothing_crosses_components(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
@@ -159,15 +169,16 @@ def nothing_crosses_components(model: EmbeddedBackbone, examples: Sequence[Token
             torch.cat([x.content, y.content]),
             torch.cat([x.positions, y.positions]),
             Adjacency(edge_index, torch.cat([x.adjacency.edge_type, y.adjacency.edge_type])),
+            None if x.features is None or y.features is None else torch.cat([x.features, y.features]),
         )
         expected = torch.cat([model(TokenBatch.collate([one])) for one in (x, y)], dim=1)
         got = model(TokenBatch.collate([both]))
-        _assert_same(got, expected, "a component of a graph changes the hidden states of another component")
+        assert_same(got, expected, "a component of a graph changes the hidden states of another component")
 
 
 def attends_along_edges(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
     """A target's hidden state depends on its sources (over as many hops as layers), and on no other token."""
-    for x in examples:
+    for i, x in enumerate(examples):
         assert x.adjacency is not None
         n, (source, target) = len(x), x.adjacency.edge_index
         may_attend = torch.zeros(n, n, dtype=torch.bool)
@@ -180,22 +191,27 @@ def attends_along_edges(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> 
             reachable = reachable.double() @ reachable.double() > 0
         influence = _influence(model, x)
         if bool((influence[may_attend] == 0).any()):
-            raise AssertionError("a target does not attend to the source of its edge: the gradient is zero")
+            raise AssertionError(f"a target of example {i} does not attend to the source of its edge: no gradient")
         unreachable = float(influence.masked_fill(reachable, 0.0).max())
         if unreachable > TOLERANCE * float(influence.max()):
             raise AssertionError(
-                f"a token attends to one that no path of edges leads to: the gradient is {unreachable:.2g}"
+                f"a token of example {i} attends to one that no path leads to: its gradient is {unreachable:.2g}"
             )
 
 
 def packed_equals_separate(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
     """Backbones that support segments: sequences packed into one row, a segment each, give what each gives alone."""
     plain = [replace(x, adjacency=None) for x in examples]
-    row = Tokens(torch.cat([x.content for x in plain]), torch.cat([x.positions for x in plain]))
+    numbers = [x.features for x in plain if x.features is not None]
+    row = Tokens(
+        torch.cat([x.content for x in plain]),
+        torch.cat([x.positions for x in plain]),
+        features=torch.cat(numbers) if numbers else None,
+    )
     segments = rearrange(torch.cat([torch.full((len(x),), i) for i, x in enumerate(plain)]), "n -> 1 n")
     expected = torch.cat([model(TokenBatch.collate([x])) for x in plain], dim=1)
     got = model(replace(TokenBatch.collate([row]), segments=segments))
-    _assert_same(got, expected, "a packed sequence changes another one in its row")
+    assert_same(got, expected, "a packed sequence changes another one in its row")
 
 
 def gradients_reach_every_parameter(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
@@ -226,12 +242,26 @@ def pad(batch: TokenBatch, columns: int) -> TokenBatch:
     adjacency = batch.adjacency
     if adjacency is not None:
         adjacency = Adjacency(adjacency.edge_index // n * (n + columns) + adjacency.edge_index % n, adjacency.edge_type)
-    content, positions = (F.pad(x, [0, 0] * (x.ndim - 2) + [0, columns]) for x in (batch.content, batch.positions))
-    return TokenBatch(content, positions, F.pad(batch.valid, [0, columns]), adjacency)
+    content, positions, features = (
+        None if x is None else F.pad(x, [0, 0] * (x.ndim - 2) + [0, columns])
+        for x in (batch.content, batch.positions, batch.features)
+    )
+    assert content is not None
+    assert positions is not None
+    return TokenBatch(content, positions, F.pad(batch.valid, [0, columns]), adjacency, features=features)
 
 
-def _cut(x: Tokens, start: int, end: int) -> Tokens:
-    return Tokens(x.content[start:end], x.positions[start:end])
+def other_content(content: Tensor, spec: TokenSpec) -> Tensor:
+    """Content of other ids, each within its vocabulary, or of other vectors."""
+    if not spec.is_categorical:
+        return -content - 1
+    return (content + 1) % torch.tensor(spec.vocab_sizes or spec.vocab_size, device=content.device)
+
+
+def cut(x: Tokens, start: int, end: int) -> Tokens:
+    """Some tokens of an example without adjacency."""
+    features = None if x.features is None else x.features[start:end]
+    return Tokens(x.content[start:end], x.positions[start:end], features=features)
 
 
 def _influence(model: EmbeddedBackbone, x: Tokens) -> Tensor:
@@ -261,7 +291,10 @@ def fixed_generator() -> torch.Generator:
     return torch.Generator().manual_seed(0)
 
 
-def _assert_same(got: Tensor, expected: Tensor, fault: str) -> None:
+def assert_same(got: Tensor, expected: Tensor, fault: str) -> None:
+    """Raise AssertionError where two tensors differ in shape, or in a value by more than `TOLERANCE`."""
+    if got.shape != expected.shape:
+        raise AssertionError(f"{fault} (it is {list(got.shape)}, not {list(expected.shape)})")
     if not torch.allclose(got, expected, rtol=TOLERANCE, atol=TOLERANCE):
         raise AssertionError(f"{fault} (by {float((got - expected).detach().abs().max()):.2g})")
 

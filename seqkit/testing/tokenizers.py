@@ -1,91 +1,275 @@
-"""Laws of every tokenizer, one function each; a broken law raises AssertionError with what was found."""
+"""Laws of every tokenizer, one function each; a broken law raises AssertionError with what was found.
+
+b batch · n tokens · d width
+"""
 
 from __future__ import annotations
 
 import copy
+import inspect
 import json
 import pickle
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 
 from seqkit.errors import DataError
-from seqkit.interfaces import TokenBatch, Tokenizer, Tokens
+from seqkit.interfaces import TokenBatch, Tokenizer, Tokens, TokenSpec
+from seqkit.nn.embedder import Embedder
+from seqkit.nn.position.absolute import NoPosition
+from seqkit.testing.other_process import encode_elsewhere
+from seqkit.testing.process import left_alone, same, seeded
+
+Law = Callable[[Tokenizer, Sequence[Any]], None]
+
+NUM_IDS = 64
+"""At most this many ids, spread over the vocabulary, are decoded one by one."""
+
+LOST = "a run that is loaded, or a loader's worker, would get other tokens than training did"
 
 
 def check_tokenizer(
-    tokenizer: Tokenizer, raws: Sequence[Any], *, unfitted: Tokenizer | None = None, bad: Sequence[Any] = ()
-) -> None:
-    """Check every law over your own examples, two or more.
+    tokenizer: Tokenizer,
+    raws: Sequence[Any],
+    *,
+    unfitted: Tokenizer | None = None,
+    bad: Sequence[Any] = (),
+    other_process: bool = True,
+) -> list[Law]:
+    """Check every law over your own examples, two or more; returns the laws that were checked.
 
     unfitted: one built with the same settings and not fitted, which must do the same once it has loaded the state.
-    bad: raws that `encode` must refuse with DataError.
-    Raises AssertionError with the law's name and what was found; ValueError for fewer than two raws.
+    None: one is built from the attributes that have the names of the settings; this is refused where there is no such
+    attribute. bad: raws that `encode` must refuse with DataError. other_process: also encode in a new Python (some
+    3 s), as loaders on other machines do; left out for a class that only this process has.
+    Raises AssertionError with class, law, example and what was found; ValueError for fewer than two raws, or where an
+    unfitted one is needed and cannot be built.
     """
+    if not isinstance(tokenizer, Tokenizer):
+        raise AssertionError(f"{type(tokenizer).__name__}: is_a_tokenizer: derive it from seqkit.Tokenizer")
     if len(raws) < 2:
         raise ValueError(f"{len(raws)} raw examples; give two or more, so that they can be batched")
-    for law in (keeps_its_spec, is_deterministic, can_be_batched, can_be_pickled, decodes_what_it_encodes):
-        _named(tokenizer, law, tokenizer, raws)
-    _named(tokenizer, state_is_json_and_enough, tokenizer, unfitted or copy.deepcopy(tokenizer), raws)
-    _named(tokenizer, refuses_with_a_reason, tokenizer, bad)
+    laws: list[Law] = [*ALWAYS]
+    if hasattr(tokenizer, "decode"):
+        laws.append(decodes_what_it_encodes)
+    checked = [_named(tokenizer, law, raws) for law in laws]
+    if getattr(tokenizer, "decode", None) and _spec(tokenizer).ids:
+        checked.append(_named(tokenizer, decodes_any_id, raws))
+    if _spec(tokenizer).embedder is not None:
+        checked.append(_named(tokenizer, its_embedder_keeps_tokens_apart, raws))
+    fresh = _unfitted(tokenizer, unfitted)
+    if hasattr(tokenizer, "fit"):
+        checked.append(_named(tokenizer, fit_learns_what_state_saves, raws, fresh))
+    checked.append(_named(tokenizer, state_is_json_and_enough, raws, fresh))
+    checked.append(_named(tokenizer, state_is_a_copy, raws, fresh))
+    checked.append(_named(tokenizer, refuses_with_a_reason, bad))
+    if other_process:
+        checked.append(_named(tokenizer, is_the_same_in_another_process, raws))
+    return checked
 
 
 def keeps_its_spec(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
-    """Tokens match `spec`, and encoding does not change it."""
-    before = tokenizer.spec
-    for i, raw in enumerate(raws):
-        tokens = tokenizer.encode(raw)
-        if not isinstance(tokens, Tokens):
-            raise AssertionError(
-                f"encode gave a {type(tokens).__name__} for example {i}; give seqkit.interfaces.Tokens"
-            )
+    """Tokens match `spec`, lie on the CPU without gradients, and encoding does not change the spec."""
+    before = _spec(tokenizer)
+    for i in range(len(raws)):
+        tokens = _encode(tokenizer, raws, i)
         try:
             before.check(tokens)
         except DataError as error:
             raise AssertionError(f"example {i}: {error}") from None
-    if tokenizer.spec != before:
+        for name in ("content", "positions", "features"):
+            value = getattr(tokens, name)
+            if value is not None and (value.requires_grad or value.device.type != "cpu"):
+                where = "requires a gradient" if value.requires_grad else f"is on {value.device.type}"
+                raise AssertionError(f"example {i}: {name} {where}; a tokenizer has no weights and runs on the CPU")
+    if not _same_spec(tokenizer.spec, before):
         raise AssertionError(f"encoding changed the spec from {before} to {tokenizer.spec}")
 
 
 def is_deterministic(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
-    """The same raw example gives the same tokens, also after others were encoded."""
-    first = [tokenizer.encode(raw) for raw in raws]
-    for i in reversed(range(len(raws))):
-        _assert_same(tokenizer.encode(raws[i]), first[i], f"example {i} encoded again")
+    """The same raw example gives the same tokens: after others were encoded, and whatever the generators' state is."""
+    with seeded(1):
+        first = [_copied(_encode(tokenizer, raws, i)) for i in range(len(raws))]
+    with seeded(2):
+        for i in reversed(range(len(raws))):
+            _assert_same(_encode(tokenizer, raws, i), first[i], f"example {i} encoded again", exact=True)
+    for i in range(len(raws)):
+        twice = [_copied(_encode(tokenizer, raws, i)) for _ in range(3)]
+        _assert_same(twice[-1], first[i], f"example {i} encoded three times in a row", exact=True)
+        try:
+            duplicate = copy.deepcopy(raws[i])
+        except Exception:  # noqa: S112  an example that cannot be copied is never met twice
+            continue
+        what = f"an equal copy of example {i}"
+        _assert_same(_encode(tokenizer, [*raws[:i], duplicate], i), first[i], what, exact=True)
+
+
+def keeps_no_buffer(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
+    """Tokens stay as they are while other examples are encoded: they are no view of a buffer that is filled again."""
+    kept = [_encode(tokenizer, raws, i) for i in range(len(raws))]
+    copies = [_copied(tokens) for tokens in kept]
+    fault = "changed while others were encoded: it is a view of a shared buffer, so clone it; it"
+    for _ in range(max(2, 16 // len(raws))):  # a ring of several buffers comes round, too
+        for j in reversed(range(len(raws))):
+            _encode(tokenizer, raws, j)
+            for i, (tokens, copied) in enumerate(zip(kept, copies, strict=True)):
+                _assert_same(tokens, copied, f"example {i} {fault}", exact=True)
+
+
+def leaves_raw_examples_alone(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
+    """`encode` does not change the raw example."""
+    for i, raw in enumerate(raws):
+        try:
+            before = copy.deepcopy(raw)
+        except Exception:  # noqa: S112  it cannot be compared
+            continue
+        _encode(tokenizer, raws, i)
+        if not same(before, raw):
+            raise AssertionError(f"example {i}: encode changes the raw example; copy it first")
+
+
+def leaves_the_process_alone(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
+    """`spec`, `encode`, `state`, `decode` and `repr` print nothing, and change no state of Python or torch."""
+    with left_alone("spec", imports=True):
+        _spec(tokenizer)
+    for i in range(len(raws)):
+        for first in (True, False):
+            # from a state of its own: a generator that is reset to what it was before does not change
+            with seeded(7 + i + first), left_alone(f"example {i}: encode", imports=first):
+                tokens = _encode(tokenizer, raws, i)
+        if hasattr(tokenizer, "decode"):
+            with left_alone(f"example {i}: decode", imports=True):
+                tokenizer.decode(tokens)
+    with left_alone("state"):
+        tokenizer.state()
+    with left_alone("repr"):
+        repr(tokenizer)
 
 
 def can_be_batched(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
     """Examples collate into one `TokenBatch`."""
     try:
-        TokenBatch.collate([tokenizer.encode(raw) for raw in raws])
+        TokenBatch.collate([_encode(tokenizer, raws, i) for i in range(len(raws))])
     except ValueError as error:
         raise AssertionError(f"examples do not collate into one batch: {error}") from None
 
 
+def tells_examples_apart(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
+    """Examples that differ do not all give the same tokens, and tokens of an order do not all have one position."""
+    tokens = [_encode(tokenizer, raws, i) for i in range(len(raws))]
+    if not all(same(raws[0], raw) for raw in raws[1:]) and all(_difference(x, tokens[0]) is None for x in tokens[1:]):
+        raise AssertionError(f"examples 0 to {len(raws) - 1} all give the same tokens; encode ignores what it is given")
+    long = [i for i, x in enumerate(tokens) if len(x) > 1]
+    spec = _spec(tokenizer)
+    if long and spec.num_axes and all(bool((tokens[i].positions == tokens[i].positions[:1]).all()) for i in long):
+        raise AssertionError(
+            f"example {long[0]}: all {len(tokens[long[0]])} tokens have one position; count them, or declare num_axes=0"
+        )
+    for i in long if spec.num_axes else ():
+        low, high = tokens[i].positions.aminmax()
+        if float(high - low) > 1000 * len(tokens[i]):
+            raise AssertionError(
+                f"example {i}: positions of {len(tokens[i])} tokens go from {float(low):.4g} to {float(high):.4g}; "
+                "divide them so that they grow by about one a token"
+            )
+
+
 def can_be_pickled(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
-    """It can be pickled for a data loader's worker, and a copy encodes alike."""
+    """It can be pickled for a data loader's worker, and what comes back, or a deep copy, encodes alike."""
     try:
-        pickle.dumps(tokenizer)
+        back = pickle.loads(pickle.dumps(tokenizer))  # noqa: S301  of bytes made on this line
     except Exception as error:  # whatever a plug-in's own fields raise
         raise AssertionError(f"it cannot be pickled for a data loader's worker: {error}") from None
-    duplicate = copy.deepcopy(tokenizer)
-    for i, raw in enumerate(raws):
-        _assert_same(duplicate.encode(raw), tokenizer.encode(raw), f"example {i} encoded by a copy")
+    for kind, duplicate in (("a pickled copy", back), ("a copy", copy.deepcopy(tokenizer))):
+        _assert_same_spec(duplicate, tokenizer, kind)
+        for i in range(len(raws)):
+            what = f"example {i} encoded by {kind}"
+            _assert_same(_encode(duplicate, raws, i, what), _encode(tokenizer, raws, i), what)
 
 
 def decodes_what_it_encodes(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
-    """Where it has `decode`: decoding and encoding again gives the same tokens."""
-    decode = getattr(tokenizer, "decode", None)
-    if decode is None:
-        return
-    for i, raw in enumerate(raws):
-        tokens = tokenizer.encode(raw)
-        _assert_same(tokenizer.encode(decode(tokens)), tokens, f"example {i} decoded and encoded again")
+    """Where it has `decode`: decoding and encoding again gives the same tokens; ids are taken as such, too."""
+    for i in range(len(raws)):
+        tokens = _encode(tokenizer, raws, i)
+        decoded = _decode(tokenizer, tokens, f"example {i}: decode")
+        what = f"example {i} decoded and encoded again"
+        _assert_same(_encode(tokenizer, [decoded], 0, what), tokens, what)
+        if not _spec(tokenizer).ids:
+            continue
+        from_ids = _decode(tokenizer, tokens.content, f"example {i}: decode of ids [n], as generation gives them,")
+        if not same(decoded, from_ids):
+            raise AssertionError(
+                f"example {i}: decode gives {decoded!r} for Tokens, and {from_ids!r} for their ids [n]"
+            )
 
 
-def state_is_json_and_enough(tokenizer: Tokenizer, unfitted: Tokenizer, raws: Sequence[Any]) -> None:
-    """The state survives JSON, and a tokenizer that loads it encodes alike."""
+def decodes_any_id(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
+    """Every id below the vocabulary decodes, alone and beside others: generation samples any of them."""
+    size = _spec(tokenizer).vocab_size
+    ids = torch.arange(0, size, max(1, size // NUM_IDS))
+    kind = type(_decode(tokenizer, _encode(tokenizer, raws, 0), "example 0: decode"))
+    for some in (*ids.split(1), ids, ids.flip(0)):
+        decoded = _decode(tokenizer, some, f"decode of ids {some[:8].tolist()}{'…' if len(some) > 8 else ''}")
+        if not isinstance(decoded, kind):
+            raise AssertionError(
+                f"decode gives {type(decoded).__name__} for ids {some[:8].tolist()}, and {kind.__name__} for example 0"
+            )
+
+
+def its_embedder_keeps_tokens_apart(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
+    """The spec's own embedder makes [b n d] of content, for any d, whatever is beside an example in the batch."""
+    spec, examples = _spec(tokenizer), [_encode(tokenizer, raws, i) for i in range(len(raws))]
+    for dim in (24, 40):
+        with seeded(0):
+            embedder = Embedder(spec, dim, position=NoPosition).eval()
+        try:
+            together = embedder(TokenBatch.collate(examples)).hidden
+        except Exception as error:  # the user's own module: whatever it raises
+            raise AssertionError(f"its embedder of width {dim} raises {_line(error)}") from None
+        if together.shape[-1] != dim:
+            raise AssertionError(f"its embedder of width {dim} gives vectors of {together.shape[-1]}")
+        for i, x in enumerate(examples):
+            alone = embedder(TokenBatch.collate([x])).hidden[0]
+            if not torch.allclose(together[i, : len(x)], alone, rtol=1e-4, atol=1e-5):
+                raise AssertionError(f"example {i}: its embedder gives other vectors in a batch than alone")
+
+
+def fit_learns_what_state_saves(_: Tokenizer, raws: Sequence[Any], fresh: Callable[[], Tokenizer]) -> None:
+    """Before `fit`, spec raises ValueError or is what it will be, and state() holds nothing learned; `fit` leaves the
+    examples and the process alone, learns the same from the same examples, and what it learned is in state()."""
+    one, other, given = fresh(), fresh(), list(raws)
+    try:
+        one.spec  # noqa: B018  asked for the error
+    except ValueError:
+        pass
+    except Exception as error:
+        raise AssertionError(f"spec raises {_line(error)} before fit; raise ValueError that says so") from None
+    untouched = copy.deepcopy(given)
+    before = copy.deepcopy(one.state())
+    try:
+        with left_alone("fit", imports=True):
+            one.fit(given)  # type: ignore[attr-defined]
+            other.fit(list(raws))  # type: ignore[attr-defined]
+    except DataError:
+        return  # these few examples are too few for it, such as a subword vocabulary
+    except Exception as error:
+        raise _broken("fit", error) from None
+    if not same(untouched, given):
+        raise AssertionError("fit changes the examples, or their order; work on a copy, such as sorted(raws)")
+    if not same(one.state(), other.state()):
+        raise AssertionError("two tokenizers fitted on the same examples have other states; sort what you collect")
+    if not one.state() and _learned(fresh(), one):
+        raise AssertionError(f"state() is empty after fit; return what it learned: {LOST}")
+    one.fit(list(raws))  # type: ignore[attr-defined]
+    if not same(other.state(), one.state()):
+        raise AssertionError("fitting again on the same examples gives another state; forget the earlier fit first")
+    if same(before, one.state()) and _learned(fresh(), one):
+        raise AssertionError(f"state() is the same before and after fit, but fit changed the tokens or spec: {LOST}")
+
+
+def state_is_json_and_enough(tokenizer: Tokenizer, raws: Sequence[Any], fresh: Callable[[], Tokenizer]) -> None:
+    """The state survives JSON, and a tokenizer that loads it, once or twice, encodes alike."""
     state = tokenizer.state()
     try:
         back = json.loads(json.dumps(state, allow_nan=False))
@@ -93,12 +277,36 @@ def state_is_json_and_enough(tokenizer: Tokenizer, unfitted: Tokenizer, raws: Se
         raise AssertionError(f"state() is not plain JSON: {error}") from None
     if back != state:
         raise AssertionError("state() comes back from JSON changed; use lists, strings, numbers and string keys only")
-    unfitted.load_state(back)
-    if unfitted.spec != tokenizer.spec:
-        raise AssertionError(f"a tokenizer that loaded the state has the spec {unfitted.spec}, not {tokenizer.spec}")
-    for i, raw in enumerate(raws):
-        what = f"example {i} encoded by a tokenizer that loaded the state"
-        _assert_same(unfitted.encode(raw), tokenizer.encode(raw), what)
+    restored = fresh()
+    try:
+        for again in ("", " a second time"):
+            with left_alone("load_state", imports=True):
+                restored.load_state(copy.deepcopy(back))
+            _assert_same_spec(restored, tokenizer, f"a tokenizer that loaded the state{again}")
+            for i in reversed(range(len(raws))) if again else range(len(raws)):
+                what = f"example {i} encoded by a tokenizer that loaded the state{again}"
+                _assert_same(_encode(restored, raws, i, what), _encode(tokenizer, raws, i), what)
+    except AssertionError:
+        raise
+    except Exception as error:
+        raise _broken("load_state", error) from None
+
+
+def state_is_a_copy(tokenizer: Tokenizer, raws: Sequence[Any], fresh: Callable[[], Tokenizer]) -> None:
+    """Whoever changes what `state` gave, or what `load_state` took, does not change the tokenizer."""
+    expected = [_copied(_encode(tokenizer, raws, i)) for i in range(len(raws))]
+    for what, owner in (("state() gave", copy.deepcopy(tokenizer)), ("load_state() took", fresh())):
+        state = owner.state() if "gave" in what else copy.deepcopy(tokenizer.state())
+        if "took" in what:
+            owner.load_state(state)
+        _spoil(state)
+        for i in range(len(raws)):
+            fault = f"example {i}, after what {what} was changed,"
+            try:
+                got = owner.encode(raws[i])
+            except Exception as error:
+                raise AssertionError(f"{fault} raises {_line(error)}; copy the lists that it holds") from None
+            _assert_same(got, expected[i], fault)
 
 
 def refuses_with_a_reason(tokenizer: Tokenizer, bad: Sequence[Any]) -> None:
@@ -117,13 +325,96 @@ def refuses_with_a_reason(tokenizer: Tokenizer, bad: Sequence[Any]) -> None:
             raise AssertionError(f"bad example {i} is encoded; raise DataError")
 
 
-def _assert_same(got: Tokens, expected: Tokens, what: str) -> None:
-    for name in ("content", "positions"):
+def is_the_same_in_another_process(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
+    """A new Python, whose `hash()` of texts differs, makes the same tokens with the pickled tokenizer."""
+    found = encode_elsewhere(tokenizer, raws)
+    for i, got in enumerate(found or ()):
+        what = f"example {i} encoded in another process"
+        if isinstance(got, str):
+            raise AssertionError(f"{what} raises {got}")
+        _assert_same(got, _encode(tokenizer, raws, i), f"{what} (are ids made by hash()?)")
+
+
+ALWAYS: tuple[Law, ...] = (
+    leaves_the_process_alone,
+    keeps_its_spec,
+    leaves_raw_examples_alone,
+    is_deterministic,
+    keeps_no_buffer,
+    can_be_batched,
+    tells_examples_apart,
+    can_be_pickled,
+)
+"""Laws of every tokenizer, whatever it has besides `spec` and `encode`."""
+
+
+def _named(tokenizer: Tokenizer, law: Any, *given: Any) -> Any:
+    """Check one law; what it raises names class and law."""
+    try:
+        law(tokenizer, *given)
+    except AssertionError as error:
+        raise AssertionError(f"{type(tokenizer).__name__}: {law.__name__}: {error}") from None
+    return law
+
+
+def _spec(tokenizer: Tokenizer) -> TokenSpec:
+    try:
+        spec = tokenizer.spec
+    except Exception as error:  # the user's own code: whatever it raises
+        raise AssertionError(f"spec raises {_line(error)}") from None
+    if not isinstance(spec, TokenSpec):
+        raise AssertionError(f"spec is a {type(spec).__name__}; give a seqkit.TokenSpec (is it a @property?)")
+    return spec
+
+
+def _encode(tokenizer: Tokenizer, raws: Sequence[Any], index: int, what: str = "") -> Tokens:
+    what = what or f"example {index}"
+    try:
+        tokens = tokenizer.encode(raws[index])
+    except Exception as error:  # the user's own code: whatever it raises
+        raise AssertionError(f"{what}: encode raises {_line(error)}") from None
+    if not isinstance(tokens, Tokens):
+        raise AssertionError(f"encode gave a {type(tokens).__name__} for {what}; give seqkit.interfaces.Tokens")
+    return tokens
+
+
+def _decode(tokenizer: Tokenizer, given: Any, what: str) -> Any:
+    try:
+        return tokenizer.decode(given)  # type: ignore[attr-defined]
+    except Exception as error:  # the user's own code: whatever it raises
+        raise AssertionError(f"{what} raises {_line(error)}; take Tokens, and ids [n]") from None
+
+
+def _broken(what: str, error: Exception) -> AssertionError:
+    return error if isinstance(error, AssertionError) else AssertionError(f"{what} raises {_line(error)}")
+
+
+def _line(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
+def _copied(tokens: Tokens) -> Tokens:
+    features = None if tokens.features is None else tokens.features.clone()
+    return Tokens(tokens.content.clone(), tokens.positions.clone(), copy.deepcopy(tokens.adjacency), features)
+
+
+def _assert_same(got: Tokens, expected: Tokens, what: str, *, exact: bool = False) -> None:
+    if (name := _difference(got, expected, exact=exact)) is not None:
+        raise AssertionError(f"{what} has {name}")
+
+
+def _difference(got: Tokens, expected: Tokens, *, exact: bool = True) -> str | None:
+    """What differs, in words; None: nothing."""
+    for name in ("content", "positions", "features"):
         a, b = getattr(got, name), getattr(expected, name)
-        if a.shape != b.shape or a.dtype != b.dtype or not torch.allclose(a, b, rtol=1e-4, atol=1e-5):
-            raise AssertionError(f"{what} has other {name}")
-    if _edges(got) != _edges(expected):
-        raise AssertionError(f"{what} has another adjacency")
+        if (a is None) != (b is None):
+            return f"other {name}"
+        if a is None:
+            continue
+        near = (lambda x, y: torch.equal(x, y)) if exact else (lambda x, y: torch.allclose(x, y, rtol=1e-4, atol=1e-5))
+        if a.shape != b.shape or a.dtype != b.dtype or not near(a, b):
+            return f"other {name}"
+    return "another adjacency" if _edges(got) != _edges(expected) else None
 
 
 def _edges(tokens: Tokens) -> set[tuple[int, int, int]] | None:
@@ -132,8 +423,55 @@ def _edges(tokens: Tokens) -> set[tuple[int, int, int]] | None:
     return set(zip(*tokens.adjacency.edge_index.tolist(), tokens.adjacency.edge_type.tolist()))
 
 
-def _named(tokenizer: Tokenizer, law: Any, *given: Any) -> None:
-    try:
-        law(*given)
-    except AssertionError as error:
-        raise AssertionError(f"{type(tokenizer).__name__}: {law.__name__}: {error}") from None
+def _same_spec(one: TokenSpec, other: TokenSpec) -> bool:
+    """Whether two specs are equal, but for an embedder that may be made anew each time (a lambda in a property)."""
+    names = [name for name in TokenSpec.__dataclass_fields__ if name != "embedder"]
+    has_embedder = [spec.embedder is None for spec in (one, other)]
+    return all(getattr(one, n) == getattr(other, n) for n in names) and has_embedder[0] == has_embedder[1]
+
+
+def _assert_same_spec(got: Tokenizer, expected: Tokenizer, what: str) -> None:
+    if not _same_spec(_spec(got), _spec(expected)):
+        raise AssertionError(f"{what} has the spec {got.spec}, not {expected.spec}")
+
+
+def _learned(fresh: Tokenizer, fitted: Tokenizer) -> bool:
+    """Whether fitting changed an attribute."""
+    return not same(
+        {name: value for name, value in vars(fresh).items() if name != "was_fitted"},
+        {name: value for name, value in vars(fitted).items() if name != "was_fitted"},
+    )
+
+
+def _spoil(state: Any) -> None:
+    """Empty a state and what is in it."""
+    for inner in list(state.values() if isinstance(state, dict) else state if isinstance(state, list) else ()):
+        _spoil(inner)
+    if isinstance(state, dict | list):
+        state.clear()
+
+
+def _unfitted(tokenizer: Tokenizer, unfitted: Tokenizer | None) -> Callable[[], Tokenizer]:
+    """Builds tokenizers with the same settings that are not fitted. Raises ValueError where it does not know how."""
+    if unfitted is not None:
+        return lambda: copy.deepcopy(unfitted)
+    cls = type(tokenizer)
+    settings, unknown = {}, []
+    for parameter in _parameters(cls):
+        known = [n for n in (parameter.name, f"_{parameter.name}") if n in vars(tokenizer)]
+        if known:
+            settings[parameter.name] = vars(tokenizer)[known[0]]
+        elif parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            unknown.append(parameter.name)
+    if not unknown:
+        return lambda: cls(**copy.deepcopy(settings))
+    if not hasattr(tokenizer, "fit") and not tokenizer.state():
+        return lambda: copy.deepcopy(tokenizer)  # there is nothing to be lost
+    raise ValueError(
+        f"{cls.__name__} has settings that no attribute is named after ({', '.join(unknown)}); give unfitted=, one "
+        "with the same settings that is not fitted: it must do the same once it has loaded the state"
+    )
+
+
+def _parameters(cls: type) -> Iterable[inspect.Parameter]:
+    return inspect.signature(cls).parameters.values()

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from laws.faulty_backbones import INVENTED, KNOWN
 from torch import nn
 
 import seqkit.testing.laws as laws
@@ -24,8 +25,11 @@ from seqkit.testing import (
     check_embedded_backbone,
     check_tokenizer,
     laws_for,
+    long_laws,
+    module_laws,
     synthetic,
 )
+from seqkit.testing.tokenizers import is_the_same_in_another_process
 
 DIM = 24
 CAUSAL = pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
@@ -35,7 +39,12 @@ CAUSAL = pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", 
 
 
 def test_a_tokenizer_keeps_its_laws(sample):
-    check_tokenizer(sample.fitted(), sample.raws, unfitted=sample.build(), bad=sample.bad)
+    check_tokenizer(sample.fitted(), sample.raws, unfitted=sample.build(), bad=sample.bad, other_process=False)
+
+
+@pytest.mark.slow
+def test_a_tokenizer_makes_the_same_tokens_in_another_process(sample):
+    is_the_same_in_another_process(sample.fitted(), sample.raws)
 
 
 def test_a_backbone_keeps_its_laws_on_synthetic_tokens(build):
@@ -428,10 +437,26 @@ def test_step_by_step_notices_a_state_that_ran_over_padding():
         laws.step_by_step_equals_at_once(model, examples)
 
 
+HELPERS = ("long_texts", "refused_when_long")
+
+
 def test_every_law_of_backbones_has_a_planted_fault():
     named = {name for name, law in inspect.getmembers(laws, inspect.isfunction) if law.__module__ == laws.__name__}
     named = {name for name in named if "model" in inspect.signature(getattr(laws, name)).parameters and name[0] != "_"}
     assert {law.__name__ for law, _, _ in PLANTED.values()} | {"padding_may_hold_anything"} == named
+    sentences = " ".join(sentence for _, _, sentence in KNOWN + INVENTED)
+    for module in (module_laws, long_laws):
+        own = [
+            name for name, law in inspect.getmembers(module, inspect.isfunction) if law.__module__ == module.__name__
+        ]
+        for name in own:
+            assert name in (*HELPERS, *sentences.replace(":", " ").replace("|", " ").split()), f"{name} has no fault"
+
+
+@pytest.mark.parametrize(("faulty", "causal", "sentence"), KNOWN + INVENTED, ids=lambda x: getattr(x, "__name__", ""))
+def test_a_fault_is_named_with_class_law_and_example(faulty, causal, sentence):
+    with pytest.raises(AssertionError, match=rf"^{faulty.__name__}\(causal={causal}\): .*({sentence})"):
+        check_backbone(faulty, dim=DIM, causal=[causal])
 
 
 def test_check_backbone_names_the_backbone_and_the_law():

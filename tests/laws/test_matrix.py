@@ -25,7 +25,7 @@ from seqkit.nn.block import PreNormBlock
 from seqkit.registry import components
 from seqkit.testing import EmbeddedBackbone, check_embedded_backbone, laws, synthetic
 
-MODALITIES = ("text", "image", "graph")
+MODALITIES = ("text", "image", "graph", "fields")
 
 
 def keeps_the_laws_or_is_refused(name, position, causal, block, norm, modality):

@@ -2,40 +2,11 @@
 
 import pytest
 import torch
+from laws.faulty_tokenizers import INVENTED, KNOWN, RAWS, Learned, RenamesItsSettings, Scaled, Sound
 
-from seqkit.errors import DataError
-from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
+from seqkit.interfaces import Tokens, TokenSpec
 from seqkit.registry import components
 from seqkit.testing import check_tokenizer
-
-RAWS = ["abc", "cabba"]
-
-
-class Sound(Tokenizer):
-    """Letters a to c, without a fault; it needs no fitting."""
-
-    def __init__(self):
-        self.shift = 0
-        self.count = 0
-
-    @property
-    def spec(self):
-        return TokenSpec(vocab_size=3)
-
-    def encode(self, raw):
-        if not isinstance(raw, str) or not raw or set(raw) - set("abc"):
-            raise DataError("not a text of a, b and c")
-        ids = torch.tensor(["abc".index(letter) for letter in raw])
-        return Tokens((ids + self.shift) % 3, torch.arange(float(len(raw)))[:, None])
-
-    def decode(self, tokens):
-        return "".join("abc"[(int(i) - self.shift) % 3] for i in tokens.content)
-
-    def state(self):
-        return {"shift": self.shift}
-
-    def load_state(self, state):
-        self.shift = state["shift"]
 
 
 class DeclaresAWrongVocabulary(Sound):
@@ -65,10 +36,15 @@ class HasRandomPositions(Sound):
         return Tokens(tokens.content, tokens.positions + torch.rand(1))
 
 
+class _Any(TokenSpec):
+    def check(self, tokens):
+        pass
+
+
 class ChangesItsAxes(Sound):
     @property
     def spec(self):
-        return type("Any", (), {"check": lambda self, tokens: None, "__eq__": lambda self, other: True})()
+        return _Any(vocab_size=3)
 
     def encode(self, raw):
         tokens = super().encode(raw)
@@ -125,16 +101,47 @@ class RaisesIndexError(Sound):
 
 
 def test_a_sound_tokenizer_passes():
-    check_tokenizer(Sound(), RAWS, unfitted=Sound(), bad=["", "d", 7])
+    checked = check_tokenizer(Sound(), RAWS, unfitted=Sound(), bad=["", "d", 7])
+    assert {"is_the_same_in_another_process", "decodes_any_id"} <= {law.__name__ for law in checked}
+
+
+@pytest.mark.parametrize("sound", [Scaled, Learned])
+def test_a_sound_tokenizer_that_is_fitted_passes_without_an_unfitted_one(sound):
+    assert "fit_learns_what_state_saves" in {law.__name__ for law in check(sound)}
+
+
+def check(cls):
+    """Check a tokenizer of that class, fitted where it has `fit`, and no unfitted one given."""
+    tokenizer, raws = cls(), [x if isinstance(x, str) else x.clone() for x in getattr(cls, "raws", RAWS)]
+    if hasattr(tokenizer, "fit"):
+        tokenizer.fit(list(raws))
+    return check_tokenizer(tokenizer, raws)
+
+
+@pytest.mark.parametrize(("faulty", "sentence"), KNOWN + INVENTED, ids=lambda x: getattr(x, "__name__", ""))
+def test_a_fault_is_named_with_class_law_and_example(faulty, sentence):
+    with pytest.raises(AssertionError, match=f"^{faulty.__name__}: .*{sentence}"):
+        check(faulty)
+
+
+def test_settings_that_no_attribute_is_named_after_need_an_unfitted_tokenizer():
+    tokenizer = RenamesItsSettings(2.0)
+    tokenizer.fit(Scaled.raws)
+    with pytest.raises(ValueError, match=r"has settings that no attribute is named after \(width\); give unfitted="):
+        check_tokenizer(tokenizer, Scaled.raws, other_process=False)
+    check_tokenizer(tokenizer, Scaled.raws, unfitted=RenamesItsSettings(2.0), other_process=False)
 
 
 @pytest.mark.parametrize(
     ("faulty", "law"),
     [
         (DeclaresAWrongVocabulary, "keeps_its_spec: example 0: content holds id 2"),
-        (ReturnsATensor, "keeps_its_spec: encode gave a Tensor"),
+        (ReturnsATensor, "leaves_the_process_alone: encode gave a Tensor"),
         (ChangesItsSpec, "keeps_its_spec: encoding changed the spec"),
-        (HasRandomPositions, "is_deterministic: example 1 encoded again has other positions"),
+        (
+            HasRandomPositions,
+            "leaves_the_process_alone: example 0: encode changes the state of torch's global generator",
+        ),
         (ChangesItsAxes, "can_be_batched: examples do not collate into one batch"),
         (CannotBePickled, "can_be_pickled: it cannot be pickled"),
         (ForgetsWhenCopied, "can_be_pickled: example 0 encoded by a copy has other content"),

@@ -92,7 +92,8 @@ def test_components_of_installed_packages_are_listed_without_importing_them(monk
     component = components(kind)["Braille"]
     assert component.path == "no_such_package.dots:Braille"
     with pytest.raises(
-        ValueError, match=r"Braille should be at no_such_package.dots:Braille, which cannot be imported"
+        ValueError,
+        match=r"Braille from an installed package should be at no_such_package.dots:Braille, which cannot be imported",
     ):
         component.load()
     assert [other for other in KINDS if "Braille" in components(other)] == [kind]

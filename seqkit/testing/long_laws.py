@@ -1,0 +1,119 @@
+"""Laws of every backbone over longer examples and larger batches, and of the cache by which it generates.
+
+What is right for seven tokens may be wrong from the 32nd on, and what is right for two examples wrong for five.
+
+b batch · n tokens · d width
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from einops import rearrange
+from torch import Tensor
+
+from seqkit.interfaces import TokenBatch, Tokens, TokenSpec
+from seqkit.testing.laws import EmbeddedBackbone, assert_same, cut, fixed_generator
+
+LENGTHS = (70, 33, 1, 40, 2, 17)
+BATCH_SIZES = (2, 3, 4, 5, 6, 7, 8, 9, 12, 17)
+VOCAB_SIZE = 11
+
+
+def long_texts() -> tuple[TokenSpec, list[Tokens]]:
+    """Spec and texts of 1 to 70 tokens; the same every time."""
+    g = fixed_generator()
+    texts = [torch.randint(VOCAB_SIZE, (n,), generator=g) for n in LENGTHS]
+    return TokenSpec(vocab_size=VOCAB_SIZE), [
+        Tokens(ids, rearrange(torch.arange(float(len(ids))), "n -> n 1")) for ids in texts
+    ]
+
+
+def any_batch_gives_the_same(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+    """An example gives the same hidden states alone and in batches of 2 to 17, whatever is beside it."""
+    alone = [model(TokenBatch.collate([x]))[0] for x in examples]
+    for i, hidden in enumerate(alone):
+        if not bool(torch.isfinite(hidden).all()):
+            raise AssertionError(f"hidden states of example {i} of {len(hidden)} tokens are not finite")
+    for size in BATCH_SIZES:
+        rows = [(i + size) % len(examples) for i in range(size)]
+        together = model(TokenBatch.collate([examples[i] for i in rows]))
+        for row, i in enumerate(rows):
+            n = len(examples[i])
+            fault = f"in a batch of {size}, the others change example {i} of {n} tokens"
+            assert_same(together[row, :n], alone[i], fault)
+            padding = together[row, n:]
+            assert_same(padding, torch.zeros_like(padding), f"in a batch of {size}, padding is not zero")
+
+
+def no_column_attends_to_the_future(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+    """Causal backbones: no later token, however far along, changes a hidden state."""
+    x = max(examples, key=len)
+    n = len(x)
+    expected = model(TokenBatch.collate([x]))[0]
+    changed = []
+    for t in range(n - 1):
+        content = x.content.clone()
+        content[t + 1 :] = (content[t + 1 :] + 1) % model.spec.vocab_size
+        changed.append(replace(x, content=content))
+    got = model(TokenBatch.collate(changed))
+    for t in range(n - 1):
+        fault = f"tokens after {t} of {n} change the hidden states up to it: a token attends to the future"
+        assert_same(got[t, : t + 1], expected[: t + 1], fault)
+
+
+def every_step_equals_at_once(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+    """With a cache, tokens one by one from the first on, and a prompt in two halves, give what one pass gives."""
+    x = sorted(examples, key=len)[-2]
+    n = len(x)
+    expected = model(TokenBatch.collate([x]))[0]
+    for step in (1, (n + 1) // 2):
+        with torch.no_grad():
+            cache = model.backbone.init_cache(n)
+            parts = [model(TokenBatch.collate([cut(x, t, min(t + step, n))]), cache)[0] for t in range(0, n, step)]
+        for column, (got, right) in enumerate(zip(torch.cat(parts), expected, strict=True)):
+            assert_same(got, right, f"with a cache and {step} tokens a step, column {column} of {n} differs")
+
+
+def caches_are_apart(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+    """Two generations that take turns, each with its cache, do not change each other; nor does an earlier one."""
+    first, second = sorted(examples, key=len)[-2:]
+    with torch.no_grad():
+        caches = [model.backbone.init_cache(len(x)) for x in (first, second)]
+        parts: tuple[list[Tensor], list[Tensor]] = ([], [])
+        for t in range(0, 9, 3):
+            for x, cache, part in zip((first, second), caches, parts, strict=True):
+                part.append(model(TokenBatch.collate([cut(x, t, t + 3)]), cache)[0])
+    for x, part in zip((first, second), parts, strict=True):
+        expected = model(TokenBatch.collate([cut(x, 0, 9)]))[0]
+        assert_same(torch.cat(part), expected, "two caches in turn differ from one pass: they share their state")
+
+
+def reorder_keeps_the_rows(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+    """`Cache.reorder` keeps, repeats and drops examples, as a beam search does."""
+    long = [x for x in examples if len(x) > 2]
+    for rows in ([1, 2, 0], [2, 0, 0, 1], [1]):
+        with torch.no_grad():
+            cache = model.backbone.init_cache(max(map(len, long)))
+            model(TokenBatch.collate([cut(x, 0, len(x) - 2) for x in long[:3]]), cache)
+            cache.reorder(torch.tensor(rows))
+            chosen = [long[i] for i in rows]
+            for end in (1, 0):
+                last = [cut(x, len(x) - end - 1, len(x) - end) for x in chosen]
+                got = model(TokenBatch.collate(last), cache)
+                for row, (i, x) in enumerate(zip(rows, chosen, strict=True)):
+                    expected: Tensor = model(TokenBatch.collate([x]))[0, len(x) - end - 1]
+                    fault = f"after reorder({rows}), row {row} does not go on with example {i}"
+                    assert_same(got[row, 0], expected, fault)
+
+
+def refused_when_long(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> bool:
+    """Whether it refuses examples of that length with ValueError (a learned table, a projection of the columns)."""
+    try:
+        with torch.no_grad():
+            model(TokenBatch.collate(examples))
+    except ValueError:
+        return True
+    return False

@@ -1,0 +1,94 @@
+"""`seqkit check` and `seqkit new`: a new file passes at once, and what is broken is named in one line."""
+
+import subprocess
+import sys
+
+import pytest
+
+from seqkit.cli.main import main
+from seqkit.registry import KINDS, lookup
+
+
+@pytest.fixture(autouse=True)
+def _own_table(monkeypatch, tmp_path):
+    monkeypatch.setattr(lookup, "_REGISTERED", {kind: {} for kind in KINDS})
+    monkeypatch.chdir(tmp_path)
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        if (tmp_path / f"{name}.py").exists():
+            del sys.modules[name]
+
+
+def test_a_new_tokenizer_passes_its_check_and_its_own_test(tmp_path, capsys):
+    assert main(["new", "tokenizer", "HeartBeats"]) == 0
+    assert "heart_beats.py" in capsys.readouterr().out
+    assert main(["check", "heart_beats.py"]) == 0
+    assert "HeartBeats keeps 1" in capsys.readouterr().out
+    code = "import test_heart_beats as t; t.test_heart_beats_keeps_the_laws()"
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("Bytes", "there is a tokenizer Bytes already"),
+        ("two words", "cannot be the name"),
+        ("Json", "module json already"),
+    ],
+)
+def test_a_name_that_cannot_be_taken_is_refused(capsys, name, message):
+    assert main(["new", "tokenizer", name]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_file_that_exists_is_not_overwritten(tmp_path, capsys):
+    (tmp_path / "test_mine.py").write_text("kept", encoding="utf-8")
+    assert main(["new", "tokenizer", "Mine"]) == 2
+    assert "test_mine.py exists already" in capsys.readouterr().err
+    assert (tmp_path / "test_mine.py").read_text() == "kept"
+    assert not (tmp_path / "mine.py").exists()
+
+
+def test_a_broken_law_is_one_line_with_class_law_and_example(tmp_path, capsys):
+    main(["new", "tokenizer", "Mine"])
+    source = (tmp_path / "mine.py").read_text().replace("ids = torch", "print(raw)\n        ids = torch")
+    (tmp_path / "mine.py").write_text(source, encoding="utf-8")
+    capsys.readouterr()
+    assert main(["check", "mine.py:Mine"]) == 2
+    error = capsys.readouterr().err
+    assert "Mine: leaves_the_process_alone: example 0: encode prints 'to be" in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["seqkit.backbones.MeanPool", "--depth", "1"], "MeanPool keeps"),
+        (["Bytes", "--input", "one text", "--input", "and another"], "Bytes keeps"),
+    ],
+)
+def test_a_built_in_class_is_checked_by_path_and_by_name(capsys, words, message):
+    assert main(["check", *words]) == 0
+    assert message in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["Bytes"], "Bytes is checked on two raw examples or more, and there are 0"),
+        (["Byts"], "did you mean Bytes"),
+        (["seqkit.backbones.LSTN"], "did you mean LSTM"),
+        (["nosuch.module.Class"], "nosuch.module cannot be imported: ModuleNotFoundError"),
+        (["seqkit.model.Model"], "no class that derives from seqkit.Tokenizer or seqkit.Backbone"),
+        (["LSTM", "--depth"], "--depth is no setting with its value"),
+        (["LSTM", "--depht", "1"], "LSTM cannot be built"),
+        (["RNNDecoder"], "the laws here are for backbones of one sequence"),
+        (["nosuch.py"], "nosuch.py is no file"),
+    ],
+)
+def test_what_cannot_be_checked_is_said_in_one_line(capsys, words, message):
+    assert main(["check", *words]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1

@@ -1,0 +1,414 @@
+"""Backbones with one fault each: those that are known to have passed once (`KNOWN`), and others (`INVENTED`).
+
+Each is (builder, whether it is causal, words of the sentence that catches it). The sound backbone behind most of them
+is a small Transformer or LSTM.
+"""
+
+import random
+import time
+from dataclasses import replace
+
+import torch
+from torch import nn
+
+from seqkit.backbones import LSTM, Transformer
+from seqkit.interfaces import Backbone, Cache
+from seqkit.nn.position.rotary import Rotary
+
+
+class Faulty(Backbone):
+    """A sound backbone whose parts a fault overrides."""
+
+    supports_adjacency = False
+
+    def __init__(self, dim, causal=False):
+        super().__init__()
+        self.dim, self.causal = dim, causal
+        self.inner = self.sound(dim, causal)
+        self.supports_segments, self.is_recurrent = self.inner.supports_segments, self.inner.is_recurrent
+        self.uses_positions = self.inner.uses_positions
+
+    def sound(self, dim, causal):
+        return Transformer(dim, 2, num_heads=3, causal=causal)
+
+    def check_supported(self, spec):
+        self.inner.check_supported(spec)
+        if spec.num_edge_types:
+            raise ValueError("no adjacency")
+
+    def forward(self, embedded, cache=None):
+        if embedded.adjacency is not None:
+            raise ValueError("no adjacency")
+        return self.inner(embedded, cache)
+
+    def init_cache(self, max_tokens):
+        return self.inner.init_cache(max_tokens)
+
+
+class FaultyRNN(Faulty):
+    def sound(self, dim, causal):
+        return LSTM(dim, 1, causal=causal)
+
+
+def _zero(hidden, embedded):
+    return hidden.masked_fill(~embedded.valid[..., None], 0.0)
+
+
+# ── known to have passed once ────────────────────────────────────────────────────────────────────────────────────────
+
+
+class IgnoresPositions(Faulty):
+    """Claims positions and ignores them."""
+
+    def __init__(self, dim, causal=False):
+        super().__init__(dim, causal)
+        self.uses_positions = True
+
+
+class GivesAnotherWidth(Faulty):
+    def forward(self, embedded, cache=None):
+        hidden = super().forward(embedded, cache)
+        return torch.cat([hidden, hidden], dim=-1)
+
+
+class NeedsFloat64(Faulty):
+    def __init__(self, dim, causal=False):
+        super().__init__(dim, causal)
+        self.matrix = torch.eye(dim, dtype=torch.float64)
+
+    def forward(self, embedded, cache=None):
+        return super().forward(embedded, cache) @ self.matrix
+
+
+class LeaksFromColumn32(Faulty):
+    def forward(self, embedded, cache=None):
+        hidden = super().forward(embedded, cache)
+        if hidden.shape[1] <= 32 or cache is not None:
+            return hidden
+        return _zero(
+            torch.cat([hidden[:, :32], hidden[:, 32:] + embedded.hidden[:, 32:].roll(-1, dims=1)], 1), embedded
+        )
+
+
+class LeaksInBatchesOfFive(Faulty):
+    def forward(self, embedded, cache=None):
+        hidden = super().forward(embedded, cache)
+        return _zero(hidden + hidden.roll(1, dims=0), embedded) if len(hidden) == 5 else hidden
+
+
+class CacheIsWrongAfterEightColumns(FaultyRNN):
+    def forward(self, embedded, cache=None):
+        if cache is not None and cache.num_tokens > 8:
+            cache.state = tuple(0.5 * state for state in cache.state)
+        return super().forward(embedded, cache)
+
+
+class ReordersNothing(FaultyRNN):
+    def init_cache(self, max_tokens):
+        cache = super().init_cache(max_tokens)
+        cache.reorder = lambda rows: None
+        return cache
+
+
+class HasOneCache(FaultyRNN):
+    def init_cache(self, max_tokens):
+        if not hasattr(self, "cache"):
+            self.cache = super().init_cache(max_tokens)
+        self.cache.num_tokens = 0
+        return self.cache
+
+
+class NormalisesBatchesInTraining(Faulty):
+    def __init__(self, dim, causal=False):
+        super().__init__(dim, causal)
+        self.norm = nn.BatchNorm1d(dim)
+
+    def forward(self, embedded, cache=None):
+        hidden = super().forward(embedded, cache)
+        return _zero(self.norm(hidden.transpose(1, 2)).transpose(1, 2), embedded)
+
+
+class KeepsWeightsOutsideStateDict(Faulty):
+    def __init__(self, dim, causal=False):
+        super().__init__(dim, causal)
+        self.scale = [1 + torch.rand(()).item()]
+
+    def forward(self, embedded, cache=None):
+        return super().forward(embedded, cache) * self.scale[0]
+
+
+KNOWN = [
+    (IgnoresPositions, False, "uses_positions_as_it_says: uses_positions is True, but other positions give the same"),
+    (GivesAnotherWidth, False, r"gives_hidden_states_of_its_width: hidden states are \[3, 8, 48\], not"),
+    (NeedsFloat64, False, "works_in_float32: it does not run in float32"),
+    (LeaksFromColumn32, True, "no_column_attends_to_the_future: tokens after 32 of 70 change"),
+    (LeaksInBatchesOfFive, False, "any_batch_gives_the_same: in a batch of 5, the others change example"),
+    (CacheIsWrongAfterEightColumns, True, "every_step_equals_at_once: .* 1 tokens a step, column 9 of 40 differs"),
+    (ReordersNothing, True, r"reorder_keeps_the_rows: after reorder\(\[1, 2, 0\]\), row 0 does not go on with"),
+    (HasOneCache, True, "step_by_step_equals_at_once|caches_are_apart|every_step_equals_at_once"),
+    (NormalisesBatchesInTraining, False, "training_mates_change_nothing: in training mode, batch mates change example"),
+    (KeepsWeightsOutsideStateDict, False, "builds_and_saves_all_weights: .* weights are outside of it"),
+]
+
+
+# ── invented ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class ReadsPositionsUnsaid(Faulty):
+    def sound(self, dim, causal):
+        return Transformer(dim, 1, num_heads=3, causal=causal, position=Rotary())
+
+    def __init__(self, dim, causal=False):
+        super().__init__(dim, causal)
+        self.uses_positions = False
+
+
+class KnowsNoOrder(Faulty):
+    """Says that it runs over the columns, so that nobody tells it the order."""
+
+    is_recurrent = True
+
+    def __init__(self, dim, causal=False):
+        super().__init__(dim, causal)
+        self.is_recurrent = True
+
+
+class BagThatKnowsOrder(FaultyRNN):
+    ignores_order = True
+
+
+class ChangesItsInput(Faulty):
+    def forward(self, embedded, cache=None):
+        embedded.hidden.mul_(1.5)
+        return super().forward(embedded, cache)
+
+
+class ChangesPositions(Faulty):
+    def forward(self, embedded, cache=None):
+        embedded.positions.sub_(1.0)
+        return super().forward(embedded, cache)
+
+
+class Prints(Faulty):
+    def forward(self, embedded, cache=None):
+        print(embedded.hidden.shape)
+        return super().forward(embedded, cache)
+
+
+class SeedsInForward(Faulty):
+    def forward(self, embedded, cache=None):
+        torch.manual_seed(1)
+        return super().forward(embedded, cache)
+
+
+class SeedsItsWeights(Faulty):
+    def sound(self, dim, causal):
+        torch.manual_seed(1)
+        return super().sound(dim, causal)
+
+
+class DrawsWeightsByTheClock(Faulty):
+    def __init__(self, dim, causal=False):
+        super().__init__(dim, causal)
+        self.shift = nn.Parameter(torch.randn(dim, generator=torch.Generator().manual_seed(time.perf_counter_ns())))
+
+    def forward(self, embedded, cache=None):
+        return _zero(super().forward(embedded, cache) + self.shift, embedded)
+
+
+class AlwaysDropsOut(Faulty):
+    def forward(self, embedded, cache=None):
+        return nn.functional.dropout(super().forward(embedded, cache), 0.1, training=True)
+
+
+class DependsOnTheCall(Faulty):
+    calls = 0
+
+    def forward(self, embedded, cache=None):
+        self.calls += 1
+        return super().forward(embedded, cache) * (1 + 0.1 * (self.calls % 2))
+
+
+class RemembersTheLastBatch(Faulty):
+    last = 0.0
+
+    def forward(self, embedded, cache=None):
+        hidden = super().forward(embedded, cache)
+        total, self.last = hidden + self.last, float(hidden.detach().abs().mean())
+        return _zero(total, embedded)
+
+
+class DiffersWithoutGradients(Faulty):
+    def forward(self, embedded, cache=None):
+        return super().forward(embedded, cache) * (1.0 if torch.is_grad_enabled() else 1.1)
+
+
+class BuildsAtTheFirstCall(Faulty):
+    def forward(self, embedded, cache=None):
+        if not hasattr(self, "late"):
+            self.late = nn.Linear(self.dim, self.dim).to(embedded.hidden)
+        return _zero(self.late(super().forward(embedded, cache)), embedded)
+
+
+class HasWeightsInAList(Faulty):
+    def __init__(self, dim, causal=False):
+        super().__init__(dim, causal)
+        self.layers = [nn.Linear(dim, dim)]
+
+    def forward(self, embedded, cache=None):
+        return _zero(self.layers[0].to(embedded.hidden.dtype)(super().forward(embedded, cache)), embedded)
+
+
+class BufferIsNotSaved(Faulty):
+    def __init__(self, dim, causal=False):
+        super().__init__(dim, causal)
+        self.register_buffer("mixture", torch.randn(dim), persistent=False)
+
+    def forward(self, embedded, cache=None):
+        return super().forward(embedded, cache) * self.mixture
+
+
+class GivesATuple(Faulty):
+    def forward(self, embedded, cache=None):
+        return super().forward(embedded, cache), None
+
+
+class GivesFloat32(Faulty):
+    def forward(self, embedded, cache=None):
+        return super().forward(embedded, cache).float()
+
+
+class IsInfinite(Faulty):
+    def forward(self, embedded, cache=None):
+        return super().forward(embedded, cache) / 0.0
+
+
+class DividesByTheLength(FaultyRNN):
+    """An example of one token is divided by zero."""
+
+    def forward(self, embedded, cache=None):
+        hidden, count = super().forward(embedded, cache), embedded.valid.sum(dim=1)[:, None, None]
+        return _zero(hidden / (count - 1), embedded)
+
+
+class CountsColumnsNotTokens(Faulty):
+    def forward(self, embedded, cache=None):
+        return super().forward(embedded, cache) / embedded.valid.shape[1]
+
+
+class NormalisesOverTime(Faulty):
+    """A causal one that is divided by a mean over all tokens."""
+
+    def forward(self, embedded, cache=None):
+        hidden = super().forward(embedded, cache)
+        return _zero(hidden / hidden.abs().sum(dim=1, keepdim=True), embedded)
+
+
+class SegmentsLeakFromColumn32(Faulty):
+    def forward(self, embedded, cache=None):
+        if embedded.segments is not None and embedded.valid.shape[1] > 32:
+            embedded = replace(embedded, segments=embedded.segments // 2)
+        return super().forward(embedded, cache)
+
+
+class TakesNoCache(Faulty):
+    def forward(self, embedded):
+        return super().forward(embedded)
+
+
+class CacheIsForEvenColumns(FaultyRNN):
+    """A prompt of one chunk is right, and so are two tokens at a time."""
+
+    def forward(self, embedded, cache=None):
+        if cache is not None and embedded.valid.shape[1] == 1 and cache.num_tokens % 2 and cache.num_tokens > 9:
+            cache.state = tuple(torch.zeros_like(state) for state in cache.state)
+        return super().forward(embedded, cache)
+
+
+class ReorderDropsOnly(FaultyRNN):
+    """Repeats no row: it sorts them."""
+
+    def init_cache(self, max_tokens):
+        cache = super().init_cache(max_tokens)
+        sound = cache.reorder
+        cache.reorder = lambda rows: sound(rows.sort().values)
+        return cache
+
+
+class KeepsTheCacheOfTheFirst(FaultyRNN):
+    """A cache whose state is the module's."""
+
+    class Shared(Cache):
+        state = None
+
+        def __init__(self):
+            self.num_tokens = 0
+
+        def reorder(self, rows):
+            type(self).state = tuple(s[:, rows] for s in type(self).state)
+
+    def init_cache(self, max_tokens):
+        self.Shared.state = None
+        return self.Shared()
+
+    def forward(self, embedded, cache=None):
+        if cache is None:
+            return super().forward(embedded)
+        inner = self.inner.init_cache(1)
+        inner.state, inner.num_tokens = self.Shared.state, cache.num_tokens
+        hidden = super().forward(embedded, inner)
+        self.Shared.state, cache.num_tokens = inner.state, inner.num_tokens
+        return hidden
+
+
+class TiesRowsInTraining(Faulty):
+    def forward(self, embedded, cache=None):
+        hidden = super().forward(embedded, cache)
+        return _zero(hidden - 0.1 * hidden.mean(dim=(0, 1)), embedded) if self.training else hidden
+
+
+class MixesHalvesOfLargeBatches(Faulty):
+    """From nine examples on it splits the batch, and swaps the parts."""
+
+    def forward(self, embedded, cache=None):
+        hidden = super().forward(embedded, cache)
+        return _zero(hidden.roll(4, dims=0), embedded) if len(hidden) > 8 else hidden
+
+
+class DrawsFromPython(Faulty):
+    def forward(self, embedded, cache=None):
+        return super().forward(embedded, cache) * (1 + 1e-3 * random.random())
+
+
+INVENTED = [
+    (ReadsPositionsUnsaid, False, "uses_positions_as_it_says: positions change .* but uses_positions is False"),
+    (KnowsNoOrder, False, "uses_positions_as_it_says: is_recurrent is True, but tokens in another order give the same"),
+    (BagThatKnowsOrder, False, "uses_positions_as_it_says: ignores_order is True, but tokens in another order"),
+    (ChangesItsInput, False, "leaves_input_and_process_alone: forward changes hidden of its input in place|it raises"),
+    (ChangesPositions, False, "leaves_input_and_process_alone: forward changes positions of its input in place"),
+    (Prints, False, "leaves_input_and_process_alone: forward prints"),
+    (SeedsInForward, False, "leaves_input_and_process_alone: forward changes the state of torch's global generator"),
+    (SeedsItsWeights, False, "builds_and_saves_all_weights: built from two seeds, it has the same weights"),
+    (DrawsWeightsByTheClock, False, "builds_and_saves_all_weights: built twice from one seed, .* other weights .shift"),
+    (AlwaysDropsOut, False, "is_deterministic: the same batch gives other hidden states a second time"),
+    (DependsOnTheCall, False, "is_deterministic: the same batch gives other hidden states a second time"),
+    (RemembersTheLastBatch, False, "is_deterministic: after example 0, the same batch gives other hidden states"),
+    (DiffersWithoutGradients, False, "is_deterministic: without gradients, the same batch gives other hidden states"),
+    (BuildsAtTheFirstCall, False, "builds_and_saves_all_weights: parameter late.* comes or goes in forward"),
+    (HasWeightsInAList, False, "builds_and_saves_all_weights: .* weights are outside of it"),
+    (BufferIsNotSaved, False, "builds_and_saves_all_weights: .* weights are outside of it"),
+    (GivesATuple, False, "gives_hidden_states_of_its_width: forward gives a tuple"),
+    (GivesFloat32, False, "gives_hidden_states_of_its_width: hidden states are torch.float32 for an input of"),
+    (IsInfinite, False, "gives_hidden_states_of_its_width: hidden states are not finite"),
+    (DividesByTheLength, False, "any_batch_gives_the_same: hidden states of example 2 of 1 tokens are not finite"),
+    (CountsColumnsNotTokens, False, "padding_changes_nothing|training_mates_change_nothing"),
+    (NormalisesOverTime, True, "no_token_attends_to_the_future: a token attends to the future"),
+    (SegmentsLeakFromColumn32, False, "packed_equals_separate: a packed sequence changes another"),
+    (TakesNoCache, False, "raises TypeError: .*positional arguments? but"),
+    (CacheIsForEvenColumns, True, "every_step_equals_at_once: .* 1 tokens a step, column 11 of 40 differs"),
+    (ReorderDropsOnly, True, r"reorder_keeps_the_rows: after reorder\(\[1, 2, 0\]\), row 0"),
+    (KeepsTheCacheOfTheFirst, True, "caches_are_apart: two caches in turn differ from one pass"),
+    (TiesRowsInTraining, False, "training_mates_change_nothing: in training mode, batch mates change example"),
+    (MixesHalvesOfLargeBatches, False, "any_batch_gives_the_same: in a batch of 9, the others change example"),
+    (DrawsFromPython, False, "is_deterministic: the same batch gives other hidden states a second time"),
+]

@@ -1,0 +1,496 @@
+"""Tokenizers with one fault each: those that are known to have passed once (`KNOWN`), and others (`INVENTED`).
+
+Each has the law that catches it, with words of the sentence that it says. They stand in a module, so that another
+process can import them.
+"""
+
+import datetime
+import itertools
+import logging
+import os
+import random
+import sys
+import threading
+
+import numpy as np
+import torch
+from torch import nn
+
+from seqkit.errors import DataError
+from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
+
+RAWS = ["abc", "cabba"]
+SERIES = [torch.tensor([1.0, 3.0, -2.0]), torch.tensor([0.5, 7.0, 2.0, 4.0])]
+
+
+class Sound(Tokenizer):
+    """Letters a to c, without a fault; it needs no fitting."""
+
+    def __init__(self):
+        self.shift = 0
+        self.count = 0
+
+    @property
+    def spec(self):
+        return TokenSpec(vocab_size=3)
+
+    def encode(self, raw):
+        if not isinstance(raw, str) or not raw or set(raw) - set("abc"):
+            raise DataError("not a text of a, b and c")
+        ids = torch.tensor(["abc".index(letter) for letter in raw])
+        return Tokens((ids + self.shift) % 3, torch.arange(float(len(raw)))[:, None])
+
+    def decode(self, tokens):
+        return "".join("abc"[(int(i) - self.shift) % 3] for i in getattr(tokens, "content", tokens))
+
+    def state(self):
+        return {"shift": self.shift}
+
+    def load_state(self, state):
+        self.shift = state["shift"]
+
+
+class Scaled(Tokenizer):
+    """Numbers divided by their largest in training, without a fault."""
+
+    raws = SERIES
+
+    def __init__(self, margin=1.0):
+        self.margin, self.largest = margin, None
+
+    @property
+    def spec(self):
+        if self.largest is None:
+            raise ValueError("Scaled has no scale yet; call fit(series)")
+        return TokenSpec(num_features=1)
+
+    def fit(self, raws):
+        self.largest = max(float(raw.abs().max()) for raw in raws)
+
+    def state(self):
+        return {} if self.largest is None else {"largest": self.largest}
+
+    def load_state(self, state):
+        self.largest = state.get("largest")
+
+    def encode(self, raw):
+        content = raw[:, None] / (self.margin * self.largest)
+        return Tokens(content, torch.arange(float(len(raw)))[:, None])
+
+
+class Learned(Sound):
+    """Letters in the order in which training has them first, without a fault."""
+
+    def __init__(self):
+        self.letters = []
+
+    @property
+    def spec(self):
+        if not self.letters:
+            raise ValueError("no letters yet; call fit(texts)")
+        return TokenSpec(vocab_size=len(self.letters))
+
+    def fit(self, raws):
+        self.letters = sorted({letter for raw in raws for letter in raw})
+
+    def encode(self, raw):
+        if not isinstance(raw, str) or not raw or set(raw) - set(self.letters):
+            raise DataError("not a text of known letters")
+        ids = torch.tensor([self.letters.index(letter) for letter in raw])
+        return Tokens(ids, torch.arange(float(len(raw)))[:, None])
+
+    def decode(self, tokens):
+        return "".join(self.letters[int(i)] for i in getattr(tokens, "content", tokens))
+
+    def state(self):
+        return {"letters": list(self.letters)} if self.letters else {}
+
+    def load_state(self, state):
+        self.letters = list(state.get("letters", []))
+
+
+# ── known to have passed once ────────────────────────────────────────────────────────────────────────────────────────
+
+BUFFER = torch.zeros(64, 1)
+
+
+class GivesAViewOfABuffer(Scaled):
+    def encode(self, raw):
+        BUFFER[: len(raw), 0] = raw / self.largest
+        return Tokens(BUFFER[: len(raw)], torch.arange(float(len(raw)))[:, None])
+
+
+class LosesItsState(Scaled):
+    def load_state(self, state):
+        self.largest = 1.0
+
+
+class SavesNothing(Scaled):
+    """`fit` with a constant spec."""
+
+    def __init__(self):
+        self.largest = 1.0
+        self.margin = 1.0
+
+    spec = property(lambda self: TokenSpec(num_features=1))
+
+    def state(self):
+        return {}
+
+    def load_state(self, state):
+        pass
+
+
+class HashesWords(Sound):
+    spec = property(lambda self: TokenSpec(vocab_size=1_000))
+
+    def encode(self, raw):
+        ids = torch.tensor([hash(letter) % 1_000 for letter in raw])
+        return Tokens(ids, torch.arange(float(len(raw)))[:, None])
+
+    decode = None
+
+    def __getattribute__(self, name):
+        if name == "decode":
+            raise AttributeError(name)
+        return super().__getattribute__(name)
+
+
+class Prints(Sound):
+    def encode(self, raw):
+        print("encoding", raw)
+        return super().encode(raw)
+
+
+class ResetsTheGenerator(Sound):
+    def encode(self, raw):
+        torch.manual_seed(0)
+        return super().encode(raw)
+
+
+class SetsThreads(Sound):
+    def encode(self, raw):
+        torch.set_num_threads(torch.get_num_threads() + 1)
+        return super().encode(raw)
+
+
+class ChangesTheRawInput(Scaled):
+    def encode(self, raw):
+        raw /= self.largest
+        return super().encode(raw)
+
+
+class DecodesTokensOnly(Sound):
+    def decode(self, tokens):
+        return super().decode(tokens.content)
+
+
+class PickleLosesIt(Scaled):
+    def __getstate__(self):
+        return {"margin": self.margin, "largest": 1.0}
+
+
+class RenamesItsSettings(Scaled):
+    """Sound, but no attribute has the name of the setting."""
+
+    def __init__(self, width=1.0):
+        super().__init__(width)
+
+
+KNOWN = [
+    (GivesAViewOfABuffer, "keeps_no_buffer: example 0 changed while others were encoded"),
+    (LosesItsState, "state_is_json_and_enough: example 0 encoded by a tokenizer that loaded the state"),
+    (SavesNothing, r"fit_learns_what_state_saves: state\(\) is empty after fit"),
+    (HashesWords, r"is_the_same_in_another_process: example 0 .* hash\(\)"),
+    (Prints, "leaves_the_process_alone: example 0: encode prints 'encoding abc'"),
+    (ResetsTheGenerator, "leaves_the_process_alone: example 0: encode changes the state of torch's global generator"),
+    (SetsThreads, "leaves_the_process_alone: example 0: encode changes the number of torch's threads"),
+    (ChangesTheRawInput, "leaves_raw_examples_alone: example 0: encode changes the raw example"),
+    (DecodesTokensOnly, r"decodes_what_it_encodes: example 0: decode of ids \[n\].* raises AttributeError"),
+    (PickleLosesIt, "can_be_pickled: example 0 encoded by a pickled copy has other content"),
+]
+
+
+# ── invented ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class DrawsNoise(Scaled):
+    def encode(self, raw):
+        return super().encode(
+            raw + 1e-3 * torch.randn(raw.shape, generator=torch.Generator().manual_seed(random.getrandbits(9)))
+        )
+
+
+class DrawsFromNumPy(Scaled):
+    def encode(self, raw):
+        return super().encode(raw + np.random.rand())  # noqa: NPY002
+
+
+class RunningMean(Scaled):
+    """Every example is centred by those before it."""
+
+    def encode(self, raw):
+        self.sum = getattr(self, "sum", 0.0) + float(raw.sum())
+        return super().encode(raw - self.sum)
+
+
+class GrowsItsVocabulary(Learned):
+    """Letters get ids when they are first seen, and state is forgotten."""
+
+    spec = property(lambda self: TokenSpec(vocab_size=4))
+
+    def fit(self, raws):
+        self.letters = ["x"]
+
+    def encode(self, raw):
+        self.letters += [letter for letter in dict.fromkeys(raw) if letter not in self.letters]
+        return super().encode(raw)
+
+    def state(self):
+        return {"letters": self.letters[:1]}
+
+
+class RingOfBuffers(Scaled):
+    """Three buffers that are filled in turn."""
+
+    buffers = itertools.cycle([torch.zeros(64, 1) for _ in range(3)])
+
+    def __deepcopy__(self, memo):
+        copied = type(self)()
+        copied.largest = self.largest
+        return copied
+
+    def encode(self, raw):
+        buffer = next(self.buffers)
+        buffer[: len(raw), 0] = raw / self.largest
+        return Tokens(buffer[: len(raw)], torch.arange(float(len(raw)))[:, None])
+
+
+class SortsTheTrainingData(Learned):
+    def fit(self, raws):
+        raws.sort(key=len, reverse=True)
+        super().fit(raws)
+
+
+class ConsumesTheTrainingData(Learned):
+    def fit(self, raws):
+        self.letters = []
+        while raws:
+            self.letters = sorted({*self.letters, *raws.pop()})
+
+
+class FitAddsUp(Learned):
+    def fit(self, raws):
+        self.letters += [letter for raw in raws for letter in raw if letter not in self.letters]
+        self.letters.append(str(len(self.letters)))
+
+
+class StateIsAlive(Learned):
+    def state(self):
+        return {"letters": self.letters} if self.letters else {}
+
+
+class KeepsTheLoadedList(Learned):
+    def load_state(self, state):
+        self.letters = state.get("letters", [])
+
+
+class LoadsTwice(Learned):
+    def load_state(self, state):
+        self.letters = self.letters + state.get("letters", [])
+
+
+class FailsBeforeFit(Scaled):
+    @property
+    def spec(self):
+        return TokenSpec(num_features=int(self.largest / self.largest))
+
+
+class DecodesSomeIdsOnly(Sound):
+    spec = property(lambda self: TokenSpec(vocab_size=5))  # ids 3 and 4 stand for nothing
+
+    def decode(self, tokens):
+        return "".join({0: "a", 1: "b", 2: "c"}[int(i)] for i in getattr(tokens, "content", tokens))
+
+
+class DecodesIdsToAnotherType(Sound):
+    def decode(self, tokens):
+        text = super().decode(tokens)
+        return text if isinstance(tokens, Tokens) else list(text)
+
+
+class IgnoresItsInput(Sound):
+    def encode(self, raw):
+        return super().encode("abca")
+
+
+class HasNoOrder(Sound):
+    def encode(self, raw):
+        return Tokens(super().encode(raw).content, torch.zeros(len(raw), 1))
+
+
+class CountsInNanoseconds(Sound):
+    def encode(self, raw):
+        tokens = super().encode(raw)
+        return Tokens(tokens.content, tokens.positions * 1e9)
+
+
+class ChangesTheDefaultDtype(Sound):
+    def encode(self, raw):
+        torch.set_default_dtype(torch.float64)
+        return super().encode(raw)
+
+
+class TurnsGradientsOff(Sound):
+    def encode(self, raw):
+        torch.set_grad_enabled(False)
+        return super().encode(raw)
+
+
+class ChangesTheFolder(Sound):
+    def encode(self, raw):
+        os.chdir("/")
+        return super().encode(raw)
+
+
+class SetsTheEnvironment(Sound):
+    def encode(self, raw):
+        os.environ["ENCODED"] = str(int(os.environ.get("ENCODED", 0)) + 1)
+        return super().encode(raw)
+
+
+class ConfiguresLogging(Sound):
+    def encode(self, raw):
+        logging.root.setLevel(1 + logging.root.level % 10)
+        return super().encode(raw)
+
+
+class StartsThreads(Sound):
+    def encode(self, raw):
+        threading.Thread(target=threading.Event().wait, args=(2.0,), daemon=True).start()
+        return super().encode(raw)
+
+
+class LeavesPython(Sound):
+    def encode(self, raw):
+        sys.exit(3)
+
+
+class HasWeights(Scaled):
+    """Content with a gradient."""
+
+    def encode(self, raw):
+        return super().encode(raw * nn.Parameter(torch.ones(())))
+
+
+class SpecIsAMethod(Sound):
+    def spec(self):
+        return TokenSpec(vocab_size=3)
+
+
+class RemembersObjects(Scaled):
+    """Tokens by the identity of the raw example, so that an equal one gets others."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = {}
+
+    def encode(self, raw):
+        order = self.seen.setdefault(id(raw), len(self.seen))
+        return super().encode(raw + order)
+
+
+class StemReadsTheBatch(Scaled):
+    """Its embedder normalises over the batch."""
+
+    @property
+    def spec(self):
+        return TokenSpec(num_features=super().spec.num_features, embedder=_BatchStem)
+
+
+class _BatchStem(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.linear = nn.Linear(1, dim)
+
+    def forward(self, content):
+        return self.linear(content - content.mean())
+
+
+class StemHasOneWidth(Scaled):
+    @property
+    def spec(self):
+        return TokenSpec(num_features=super().spec.num_features, embedder=lambda dim: nn.Linear(1, 24))
+
+
+class PlaceOfSettingsIsForgotten(Scaled):
+    """The state holds no margin, which fit chose."""
+
+    def __init__(self):
+        super().__init__()
+
+    def fit(self, raws):
+        super().fit(raws)
+        self.margin = 2.0
+
+    def load_state(self, state):
+        super().load_state(state)
+        self.margin = 1.0
+
+
+class ReadsTheClock(Scaled):
+    def encode(self, raw):
+        return super().encode(raw + datetime.datetime.now(tz=datetime.UTC).microsecond)
+
+
+class RoundsToNothing(Sound):
+    """The state survives JSON, and is a rounded one."""
+
+    def __init__(self):
+        super().__init__()
+        self.shift = 1
+
+    def state(self):
+        return {"shift": self.shift // 2}
+
+
+class StateOfNan(Scaled):
+    def state(self):
+        return super().state() | {"spread": float("nan")}
+
+
+INVENTED = [
+    (DrawsNoise, "changes the state of Python's global generator"),
+    (DrawsFromNumPy, "changes the state of NumPy's global generator"),
+    (RunningMean, "is_deterministic: example 1 encoded again has other content"),
+    (GrowsItsVocabulary, "state_is_json_and_enough: .* a tokenizer that loaded the state a second time has"),
+    (RingOfBuffers, "keeps_no_buffer: example 0 changed while others were encoded"),
+    (SortsTheTrainingData, "fit_learns_what_state_saves: fit changes the examples, or their order"),
+    (ConsumesTheTrainingData, "fit_learns_what_state_saves: fit changes the examples, or their order"),
+    (FitAddsUp, "fit_learns_what_state_saves: fitting again on the same examples gives another state"),
+    (StateIsAlive, r"state_is_a_copy: example 0, after what state\(\) gave was changed"),
+    (KeepsTheLoadedList, r"state_is_a_copy: example 0, after what load_state\(\) took was changed"),
+    (LoadsTwice, "state_is_json_and_enough: a tokenizer that loaded the state a second time has the spec"),
+    (FailsBeforeFit, "fit_learns_what_state_saves: spec raises TypeError.* before fit; raise ValueError"),
+    (DecodesSomeIdsOnly, r"decodes_any_id: decode of ids \[3\] raises KeyError"),
+    (DecodesIdsToAnotherType, r"decodes_what_it_encodes: example 0: decode gives 'abc' for Tokens, and \['a'"),
+    (IgnoresItsInput, "tells_examples_apart: examples 0 to 1 all give the same tokens"),
+    (HasNoOrder, "tells_examples_apart: example 0: all 3 tokens have one position"),
+    (CountsInNanoseconds, "tells_examples_apart: example 0: positions of 3 tokens go from 0 to 2e"),
+    (ChangesTheDefaultDtype, "example 0: encode changes torch's default dtype"),
+    (TurnsGradientsOff, "example 0: encode changes whether torch records gradients"),
+    (ChangesTheFolder, "example 0: encode changes the working folder"),
+    (SetsTheEnvironment, "example 0: encode changes an environment variable"),
+    (ConfiguresLogging, "example 0: encode changes the level or the handlers of the root logger"),
+    (StartsThreads, "example 0: encode changes the number of threads that run"),
+    (LeavesPython, r"leaves_the_process_alone: example 0: encode ends Python \(SystemExit: 3\)"),
+    (HasWeights, "keeps_its_spec: example 0: content requires a gradient"),
+    (SpecIsAMethod, "leaves_the_process_alone: spec is a method; give a seqkit.TokenSpec"),
+    (RemembersObjects, "is_deterministic: an equal copy of example 0 has other content"),
+    (StemReadsTheBatch, "its_embedder_keeps_tokens_apart: example 0: its embedder gives other vectors in a batch"),
+    (StemHasOneWidth, "its_embedder_keeps_tokens_apart: its embedder of width 40 .*"),
+    (PlaceOfSettingsIsForgotten, "state_is_json_and_enough: example 0 encoded by a tokenizer that loaded the state"),
+    (ReadsTheClock, "is_deterministic: example 1 encoded again has other content"),
+    (RoundsToNothing, "state_is_json_and_enough: example 0 encoded by a tokenizer that loaded the state"),
+    (StateOfNan, r"state_is_json_and_enough: state\(\) is not plain JSON"),
+]

@@ -1,0 +1,96 @@
+"""Code of others that misbehaves when it is imported is named, by file or package, without a traceback."""
+
+import sys
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from seqkit.cli.main import main
+from seqkit.registry import find, lookup, plugins
+from seqkit.registry.plugins import in_time
+
+MODULES = {
+    "raises": ("1 / 0", "ZeroDivisionError: division by zero"),
+    "hangs": ("while True: pass", "takes more than 0.2 s to import"),
+    "sleeps": ("import time; time.sleep(60)", "takes more than 0.2 s to import"),
+    "leaves": ("raise SystemExit(5)", "SystemExit: 5"),
+    "lacks": ("", "has no attribute 'Tok'"),
+}
+
+
+class _Distribution:
+    def __init__(self, name):
+        self.name = name
+
+
+def install(monkeypatch, tmp_path, *packages):
+    """Have packages (name, name of its tokenizer, source of its module) found as if they were installed."""
+    points = []
+    for package, name, source in packages:
+        (tmp_path / f"{package}_module.py").write_text(source, encoding="utf-8")
+        point = EntryPoint(name, f"{package}_module:Tok", "seqkit.tokenizers")
+        vars(point).update(dist=_Distribution(package))
+        points.append(point)
+        monkeypatch.delitem(sys.modules, f"{package}_module", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(lookup, "entry_points", lambda group: points if group == "seqkit.tokenizers" else [])
+    monkeypatch.setattr(lookup, "_installed", lookup._installed.__wrapped__)
+    monkeypatch.setenv("COLUMNS", "400")
+
+
+@pytest.mark.parametrize("fault", MODULES)
+def test_a_package_that_cannot_be_imported_is_named_in_the_list_and_in_the_error(monkeypatch, tmp_path, capsys, fault):
+    source, message = MODULES[fault]
+    install(monkeypatch, tmp_path, (fault, "Odd", source))
+    monkeypatch.setattr(plugins, "TIME_LIMIT", 0.2)
+    assert main(["list", "tokenizers"]) == 0
+    listed = " ".join(capsys.readouterr().out.split())
+    assert message in listed
+    assert fault in listed
+    assert "Bytes" in listed
+    with pytest.raises(ValueError, match=message) as refused:
+        find("tokenizer", "Odd").load()
+    assert fault in str(refused.value)
+
+
+def test_a_package_that_prints_is_named_on_stderr_and_used(monkeypatch, tmp_path, capsys):
+    install(monkeypatch, tmp_path, ("chatty", "Odd", "print('hello')\nclass Tok: ..."))
+    assert find("tokenizer", "Odd").load().__name__ == "Tok"
+    said = capsys.readouterr()
+    assert not said.out
+    assert "chatty_module from chatty prints while it is imported: hello" in said.err
+
+
+def test_names_that_are_taken_are_named_in_the_list_and_the_first_is_used(monkeypatch, tmp_path, capsys):
+    source = "class Tok: ..."
+    install(monkeypatch, tmp_path, ("one", "bytes", source), ("two", "Odd", source), ("three", "odd", source))
+    assert find("tokenizer", "Bytes").path == "seqkit.tokenizers.text:Bytes"
+    assert find("tokenizer", "ODD").package == "two"
+    assert main(["list", "tokenizers"]) == 0
+    listed = " ".join(capsys.readouterr().out.split())
+    assert "one also has a tokenizer called bytes, which is not used: seqkit has that name" in listed
+    assert "three also has a tokenizer called odd, which is not used: two has that name" in listed
+
+
+def test_a_plug_in_file_that_hangs_is_stopped(monkeypatch, tmp_path, capsys):
+    (tmp_path / "endless.py").write_text("while True:\n    pass\n", encoding="utf-8")
+    monkeypatch.setattr(plugins, "TIME_LIMIT", 0.2)
+    assert main(["list", "tokenizers", "--plugin", str(tmp_path / "endless.py")]) == 2
+    error = capsys.readouterr().err
+    assert "endless.py takes more than 0.2 s to import" in error
+    assert error.count("\n") == 1
+
+
+def test_a_plug_in_file_is_listed(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(lookup, "_REGISTERED", {kind: {} for kind in lookup.KINDS})
+    source = "import seqkit\n@seqkit.register('tokenizer', 'Mine', what='of mine')\nclass Mine(seqkit.Tokenizer): ...\n"
+    (tmp_path / "mine_file.py").write_text(source, encoding="utf-8")
+    assert main(["list", "tokenizers", "--plugin", str(tmp_path / "mine_file.py")]) == 0
+    assert "Mine" in capsys.readouterr().out
+
+
+def test_a_slow_import_is_named(monkeypatch, capsys):
+    monkeypatch.setattr(plugins, "SLOW", -1)
+    with in_time("mine"):
+        pass
+    assert "mine computes for 0 s when it is imported" in capsys.readouterr().err
