@@ -25,7 +25,8 @@ class Model(nn.Module):
     dropout: of the embeddings. adjacency: "use", or "ignore": drop it, for backbones that do not support it (a
     comparison should say so).
     embedding_dim: of an embedding table narrower than the backbone; None: as wide. share_embeddings: True: source and
-    target of an encoder–decoder have one table (BART, T5); their tokenizers must be alike.
+    target of an encoder–decoder have one table (BART, T5); their tokenizers must be alike. set_as_sequence: True:
+    tokens that are a set (`TokenSpec.is_set`) may go through a backbone that knows their order, as they come.
     Raises ValueError, with what to change, where tokenizer, backbone and objective are incompatible.
     """
 
@@ -40,11 +41,14 @@ class Model(nn.Module):
         adjacency: Literal["use", "ignore"] = "use",
         embedding_dim: int | None = None,
         share_embeddings: bool = False,
+        set_as_sequence: bool = False,
     ):
         super().__init__()
         self.ignores_adjacency = adjacency == "ignore" and spec.num_edge_types > 0
         if self.ignores_adjacency:
             spec = replace(spec, num_edge_types=0)
+        if set_as_sequence:
+            spec = replace(spec, is_set=False)
         check_compatible(spec, backbone, objective)
 
         dim = backbone.dim
@@ -122,6 +126,12 @@ def check_compatible(spec: TokenSpec, backbone: Backbone, objective: Objective) 
         raise ValueError(
             f"{name} does not support adjacency (these tokens have {types}); "
             f"use Transformer{with_mechanism} or GIN, or set model.adjacency=ignore"
+        )
+    if spec.is_set and (backbone.is_recurrent or backbone.causal):
+        why = "is recurrent" if backbone.is_recurrent else "is causal"
+        raise ValueError(
+            f"these tokens are a set, whose order means nothing, and {name} {why}; use a bidirectional Transformer, or "
+            "set model.set_as_sequence=true"
         )
     seq2seq = objective.target_spec is not None
     if seq2seq != backbone.is_encoder_decoder:

@@ -1,7 +1,11 @@
-"""The progress bar of everything that may take long: reading data, encoding, downloads, training. rich draws it."""
+"""The progress bar of everything that may take long: reading data, encoding, downloads, training. rich draws it.
+
+Where there is no terminal to draw in (a log file, a batch system), it is a line every 30 seconds.
+"""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -12,6 +16,9 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 T = TypeVar("T")
+
+LINE_SECONDS = 30.0
+"""Between two lines where there is no terminal."""
 
 
 class ProgressBar:
@@ -24,6 +31,8 @@ class ProgressBar:
     def __init__(self, what: str, total: int | None, *, in_bytes: bool = False, transient: bool = False):
         self.what, self.total, self.in_bytes, self.transient = what, total, in_bytes, transient
         self._shown: tuple[Progress, TaskID] | None = None
+        self._writes_lines = False
+        self._started = self._last_line = 0.0
 
     @property
     def is_shown(self) -> bool:
@@ -37,6 +46,9 @@ class ProgressBar:
         from rich import progress
         from rich.console import Console
 
+        console = Console(stderr=True)
+        self._writes_lines = not console.is_terminal
+        self._started = self._last_line = time.monotonic()
         bar = progress.Progress(
             progress.TextColumn("{task.description}", markup=False),
             progress.BarColumn(bar_width=24),
@@ -45,7 +57,7 @@ class ProgressBar:
             progress.TimeElapsedColumn(),
             progress.TextColumn("left"),
             progress.TimeRemainingColumn(),
-            console=Console(stderr=True),
+            console=console,
             transient=self.transient,
         )
         self._shown = bar, bar.add_task(one_line(self.what), total=self.total, note="")
@@ -56,6 +68,18 @@ class ProgressBar:
         if self._shown is not None:
             bar, task = self._shown
             bar.update(task, completed=done, note=one_line(note))
+            if self._writes_lines and time.monotonic() - self._last_line >= LINE_SECONDS:
+                self._last_line = time.monotonic()
+                sys.stderr.write(f"{one_line(self._line(done, note))}\n")
+                sys.stderr.flush()
+
+    def _line(self, done: int, note: str) -> str:
+        taken = self._last_line - self._started
+        shown = [f"{n / 1e6:,.1f} MB" if self.in_bytes else f"{n:,}" for n in (done, self.total) if n is not None]
+        parts = [f"{self.what}: {' of '.join(shown)}", note, f"{clock(taken)} taken"]
+        if self.total is not None and done > 0:
+            parts.append(f"about {clock(taken * max(self.total - done, 0) / done)} left")
+        return ", ".join(filter(None, parts))
 
     def stop(self) -> None:
         """Draw the bar for the last time; nothing happens where it is not shown."""
@@ -71,8 +95,15 @@ class ProgressBar:
         self.stop()
 
 
-def track(items: Iterable[T], what: str, total: int, patience: float = 2.0) -> Iterator[T]:
-    """The items; with a bar once they have taken `patience` seconds."""
+def clock(seconds: float) -> str:
+    """Seconds as 0:07, 12:30 or 1:05:00."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def track(items: Iterable[T], what: str, total: int | None, patience: float = 2.0) -> Iterator[T]:
+    """The items; with a bar once they have taken `patience` seconds. total: their number; None: unknown."""
     bar, started = ProgressBar(what, total, transient=True), time.monotonic()
     try:
         for done, item in enumerate(items, start=1):

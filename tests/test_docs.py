@@ -27,12 +27,22 @@ from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 from seqkit.cli.main import main
 from seqkit.cli.parser import COMMANDS, parser
 from seqkit.config import complete, find_recipe, recipe_names
-from seqkit.errors import UsageError
+from seqkit.errors import DataError, UsageError
 from seqkit.registry import lookup
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "recipes" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-AT_HAND = {"TextFiles", "ImageFolder", "AudioFolder", "SmilesTable", "Digits", "Karate", "Solubility", "FreeSolv"}
+AT_HAND = {
+    "TextFiles",
+    "ImageFolder",
+    "AudioFolder",
+    "SmilesTable",
+    "Table",
+    "Digits",
+    "Karate",
+    "Solubility",
+    "FreeSolv",
+}
 """Sources of ours that are read in a second; a `fit` on another is only checked, not run. A page's own are run."""
 
 # what Lightning says about our loaders and about settings that short examples leave alone
@@ -201,7 +211,7 @@ def _at_hand(words: list[str]) -> bool:
     import_plugins(args.plugin)
     try:
         config = complete(args.recipe, args.preset, overrides)
-    except UsageError:
+    except (DataError, UsageError):
         return True  # let the command itself say it
     component = components("data_source")[config["data"]["source"]["type"]]
     module, _, name = component.path.partition(":")
@@ -225,12 +235,18 @@ def _other(words: list[str]) -> None:
 
 
 def _own_files(folder: Path) -> None:
-    """notes.txt, photos/ by class, recordings/ by class, molecules.csv: what pages call the reader's own files."""
+    """The reader's own files: texts, tables of texts, photos/ and recordings/ by class, tables of molecules."""
     import soundfile
     from PIL import Image
 
     rng = np.random.default_rng(0)
     (folder / "notes.txt").write_text("The cat sat on the mat. The dog lay on the log.\n" * 40, encoding="utf-8")
+    for i in range(24):  # corpus/ and notes/
+        text = folder / ("corpus", "notes")[i % 2] / f"{i}.txt"
+        text.parent.mkdir(exist_ok=True)
+        text.write_text(" ".join("".join(map(chr, rng.integers(97, 123, 5))) for _ in range(200)), encoding="utf-8")
+    messages = [f'{{"text": "See you at {"noon, " * (i % 5)}{i}."}}\n' for i in range(30)]
+    (folder / "messages.jsonl").write_text("".join(messages), encoding="utf-8")
     for i in range(12):
         photo = folder / "photos" / ("cat", "dog")[i % 2] / f"{i}.png"
         photo.parent.mkdir(parents=True, exist_ok=True)
@@ -240,3 +256,22 @@ def _own_files(folder: Path) -> None:
         soundfile.write(recording, 0.1 * rng.standard_normal(3001), 16_000)
     rows = [f"{'C' * (i % 7 + 1)}O,{-0.4 * (i % 7):.1f}" for i in range(20)]
     (folder / "molecules.csv").write_text("\n".join(["smiles,target", *rows]) + "\n", encoding="utf-8")
+    _own_tables(folder)
+
+
+def _own_tables(folder: Path) -> None:
+    """reviews.csv, train.jsonl and test.jsonl, pairs.tsv, tagged.conll, photos.csv, tox.csv."""
+    texts = [f"{('a fine', 'an awful')[i % 2]} film, seen on day {i}" for i in range(40)]
+    rows = [f'{i},"{text}",{("good", "bad")[i % 2]}' for i, text in enumerate(texts)]
+    (folder / "reviews.csv").write_text("\n".join(["id,review,verdict", *rows]) + "\n", encoding="utf-8")
+    lines = [f'{{"body": "{text}", "stars": {(5, 1)[i % 2]}, "site": "a"}}\n' for i, text in enumerate(texts)]
+    (folder / "train.jsonl").write_text("".join(lines[:30]), encoding="utf-8")
+    (folder / "test.jsonl").write_text("".join(lines[30:]), encoding="utf-8")
+    pairs = [f"day {i}\tTag {i}" for i in range(40)]
+    (folder / "pairs.tsv").write_text("\n".join(["english\tgerman", *pairs]) + "\n", encoding="utf-8")
+    sentences = [f"Anna PER\nsaw O\n{('Bob PER', 'Paris LOC')[i % 2]}\n\n" for i in range(40)]
+    (folder / "tagged.conll").write_text("".join(sentences), encoding="utf-8")
+    photos = [f"photos/{('cat', 'dog')[i % 2]}/{i}.png,{('cat', 'dog')[i % 2]}" for i in range(12)]
+    (folder / "photos.csv").write_text("\n".join(["file,animal", *photos]) + "\n", encoding="utf-8")
+    molecules = [f"{'C' * (i % 9 + 1)}{'ON'[i % 2]},{('yes', 'no')[i % 2]},{0.5 * i}" for i in range(30)]
+    (folder / "tox.csv").write_text("\n".join(["smiles,toxic,dose", *molecules]) + "\n", encoding="utf-8")

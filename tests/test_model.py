@@ -294,7 +294,7 @@ def test_one_objective_serves_models_of_different_vocabularies(objective):
         constant = objective.baseline([task.target], model.spec)(task.target)
         assert constant.shape == logits.shape
         assert_close(constant.exp().sum(dim=-1), torch.ones(task.target.shape))
-        assert set(objective.metrics(model.spec)) == {"accuracy"}
+        assert "accuracy" in objective.metrics(model.spec)
 
 
 def test_one_objective_serves_models_over_ids_and_over_vectors():

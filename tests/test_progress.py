@@ -62,3 +62,17 @@ def test_a_name_in_a_bar_is_text_and_neither_markup_nor_control(capsys):
     error = capsys.readouterr().err
     assert r"[red]a[/blue] :smile: \x1b[31m\nb" in error
     assert r"[b] \x07 [/i]" in error
+
+
+def test_without_a_terminal_there_is_a_line_every_30_seconds_with_the_time_left(monkeypatch, capsys):
+    now = 100.0
+    monkeypatch.setattr("seqkit.progress.time.monotonic", lambda: now)
+    with ProgressBar("[red]training", 400) as bar:
+        for done in range(1, 101):
+            now += 1
+            bar.update(done, "train/loss 0.250")
+        lines = capsys.readouterr().err.splitlines()
+    assert lines == [
+        f"[red]training: {done} of 400, train/loss 0.250, {taken} taken, about {left} left"
+        for done, taken, left in ((30, "0:30", "6:10"), (60, "1:00", "5:40"), (90, "1:30", "5:10"))
+    ]

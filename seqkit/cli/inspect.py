@@ -17,5 +17,5 @@ def run(args: Namespace) -> int:
     config = complete(args.recipe, args.preset, args.overrides)
     from seqkit.report.inspect import inspect
 
-    print(one_line(inspect(config, folder / f"{config['recipe'].replace('/', '-')}.png")))
+    print(one_line(inspect(config, folder / f"{config['recipe'].replace('/', '-')}.png", given=args.input)))
     return 0

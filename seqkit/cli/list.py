@@ -7,8 +7,21 @@ from argparse import Namespace
 from seqkit.config.recipe import find_recipe, recipe_names
 from seqkit.errors import UsageError, one_line
 from seqkit.registry import KINDS, components, suggest
+from seqkit.registry.builtin import Component
+from seqkit.registry.lookup import name_conflicts
 
 USUAL = ("recipe", "data_source", "tokenizer", "backbone", "objective")
+
+
+def _problem(component: Component) -> str:
+    """Why a component of an installed package cannot be used, which only importing it tells; nothing if it can."""
+    if not component.package:
+        return ""
+    try:
+        component.load()
+    except ValueError as error:
+        return str(error)
+    return ""
 
 
 def run(args: Namespace) -> int:
@@ -32,7 +45,10 @@ def run(args: Namespace) -> int:
         else:
             table.add_column("when to use it")
             for component in components(kind).values():
-                table.add_row(*map(one_line, (component.name, component.what, component.when)))
+                when = _problem(component) or component.when
+                table.add_row(*map(one_line, (component.name, component.what, when)))
         console.print(table)
+        for sentence in [] if kind == "recipe" else name_conflicts(kind):
+            console.print(one_line(sentence), soft_wrap=True)
         console.print()
     return 0

@@ -21,6 +21,8 @@ COMMANDS = {
     "test": "evaluate",
     "report": "report",
     "predict": "predict",
+    "embed": "embed",
+    "runs": "runs",
     "generate": "generate",
     "attention": "attention",
     "list": "list",
@@ -28,10 +30,12 @@ COMMANDS = {
     "describe": "describe",
     "doctor": "doctor",
     "tune": "tune",
+    "check": "check",
+    "new": "new",
 }
 """Every command, and the module of `seqkit.cli` that runs it."""
 
-TAKE_KEYS = ("fit", "compare", "scale", "inspect", "describe", "doctor", "tune")
+TAKE_KEYS = ("fit", "compare", "scale", "inspect", "describe", "doctor", "tune", "check")
 """Commands that also take a recipe's keys, as `--key value`."""
 
 
@@ -41,7 +45,9 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         if found := re.search(r"invalid choice: (.+) \(choose from (.+)\)$", message, re.DOTALL):
             got, known = found[1], re.findall(r"[\w-]+", found[2])
-            message = f"there is no command {got}; {suggest(got[1:-1], known)}"
+            option = re.match(r"argument (--[\w-]+)", message)
+            what = f"{option[1]} is {got}" if option else f"there is no command {got}"
+            message = f"{what}; {suggest(got[1:-1], known)}"
         self.exit(USAGE, f"{self.prog}: {message}\n")
 
 
@@ -110,6 +116,27 @@ def add_tune(command: argparse.ArgumentParser) -> None:
     add("--out", type=Path, help="folder for the pictures (default runs/tune)")
 
 
+def add_inputs(command: argparse.ArgumentParser) -> None:
+    """A run, and examples of the user's for it."""
+    command.add_argument("run", type=Path, help="a run folder")
+    what = "files, folders, patterns, tables, - for lines of standard input, or the text or SMILES itself"
+    command.add_argument("inputs", nargs="+", metavar="PATH", help=what)
+    command.add_argument("--input", metavar="COLUMN", help="of a table (default: the run's own, or by its name)")
+
+
+def add_runs(command: argparse.ArgumentParser) -> None:
+    """Options of `seqkit runs`."""
+    add = command.add_argument
+    add("folder", type=Path, nargs="?", default=Path("runs"), help="where to look (default: runs)")
+    add(
+        "--sort",
+        choices=["time", "metric", "recipe", "data", "seconds", "state"],
+        default="time",
+        help="default: time, newest first",
+    )
+    add("--json", action="store_true", help="as JSON, a list of objects")
+
+
 def parser() -> argparse.ArgumentParser:
     """The parser of the whole command line; `command` is None where none was given."""
     top = Parser(
@@ -146,10 +173,23 @@ def parser() -> argparse.ArgumentParser:
     add_scale(scale)
     for name, split in (("validate", "validation"), ("test", "test")):
         add(name, f"metrics of a run on its data's {split} split").add_argument("run", type=Path, help="a run folder")
-    add("report", "write a run's page again").add_argument("run", type=Path, help="a run folder")
-    predict = add("predict", "predictions for raw files: text, PNG, WAV, or SMILES as a word")
-    predict.add_argument("run", type=Path, help="a run folder")
-    predict.add_argument("inputs", nargs="+", metavar="FILE", help="a file, or a SMILES string")
+    report = add("report", "write a run's page again, or the page of several runs")
+    report.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="a run folder; several: one page of all")
+    report.add_argument(
+        "--out", type=Path, metavar="FILE", help="the page (default: RUN/report.html; of several: runs/report.html)"
+    )
+    add_runs(add("runs", "all runs in a folder: recipe, data, metric, time, state"))
+    predict = add("predict", "predictions for files, folders, tables, standard input, or texts and SMILES as words")
+    add_inputs(predict)
+    predict.add_argument("--probabilities", action="store_true", help="of each class")
+    predict.add_argument("--top", type=_whole, metavar="K", help="the K likeliest classes, with their probabilities")
+    predict.add_argument(
+        "--format", choices=["text", "csv", "jsonl"], help="default: by the suffix of --out, else text"
+    )
+    predict.add_argument("--out", type=Path, metavar="FILE", help="write there, whole or not at all")
+    embed = add("embed", "vectors of examples: pooled hidden states of the backbone's last layer")
+    add_inputs(embed)
+    embed.add_argument("--out", type=Path, metavar="FILE", required=True, help="a .parquet or .npz file")
     generate = add("generate", "continue a text, or generate from a source (translation, pronunciation)")
     generate.add_argument("run", type=Path, help="a run folder of a model that generates")
     generate.add_argument("--prompt", action="append", help="the text to continue, or the source; may be given again")
@@ -169,6 +209,7 @@ def parser() -> argparse.ArgumentParser:
     listing.add_argument("what", nargs="?", help="recipes, tokenizers, backbones, …")
     inspect = add("inspect", "draw how one real example becomes tokens", epilog=keys)
     add_recipe(inspect)
+    inspect.add_argument("--input", metavar="FILE", help="an example of yours: a file, or the text or SMILES itself")
     inspect.add_argument("--out", type=Path, help="folder for the picture (default runs/inspect)")
     describe = add("describe", "parameters, FLOPs and memory of a preset or a recipe, without training it", epilog=keys)
     describe.add_argument("what", help="a preset (seqkit list presets), or a recipe's name or YAML file")
@@ -182,4 +223,11 @@ def parser() -> argparse.ArgumentParser:
     tune = add("tune", "a learning rate and a batch size for a recipe, by short trainings", epilog=keys)
     add_recipe(tune)
     add_tune(tune)
+    check = add("check", "does a tokenizer or a backbone keep the laws?", epilog="Its settings: --depth 2, …")
+    check.add_argument("what", metavar="PACKAGE.CLASS", help="a class, a Python file, or a name (seqkit list)")
+    check.add_argument("--input", action="append", default=[], metavar="FILE", help="a raw example: a file, or a text")
+    new = add("new", "write the file of a working tokenizer, with its test, to start from")
+    new.add_argument("kind", choices=("tokenizer",), help="tokenizer")
+    new.add_argument("name", help="of its class, such as HeartBeats")
+    new.add_argument("--out", type=Path, metavar="FOLDER", help="where to write (default: here)")
     return top

@@ -1,14 +1,26 @@
-"""`seqkit report RUN`."""
+"""`seqkit report RUN…`."""
 
 from __future__ import annotations
 
 from argparse import Namespace
+from pathlib import Path
+
+from seqkit.errors import UsageError
 
 
 def run(args: Namespace) -> int:
-    """Write a run's page again."""
+    """Write a run's page again, or one page of several runs."""
     from seqkit.errors import one_line
-    from seqkit.report.page import write_report
+    from seqkit.report.page import write_overview, write_report
 
-    print(f"report  {one_line(write_report(args.run))}")
+    if args.out is not None and args.out.is_dir():
+        raise UsageError(f"--out {args.out} is a folder; give a file such as {args.out / 'report.html'}")
+    if len(args.runs) == 1 and args.out is None:
+        path = write_report(args.runs[0])
+    else:
+        if len({folder.resolve() for folder in args.runs}) < len(args.runs):
+            raise UsageError("a run is given twice; give each folder once")
+        out = Path("runs") / "report.html" if args.out is None else args.out
+        path = write_overview(args.runs, out, title=f"{len(args.runs)} runs" if len(args.runs) > 1 else "A run")
+    print(f"report  {one_line(path)}")
     return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -109,11 +108,10 @@ def within_memory() -> Iterator[None]:
 
 
 def _memory_bytes() -> float:
-    """Of the machine; without a bound where the system does not say (Windows)."""
-    try:
-        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    except (AttributeError, ValueError, OSError):
-        return float("inf")
+    """Of the machine, or of the container that this is in; without a bound where the system does not say (Windows)."""
+    from seqkit.training.available_memory import total_memory
+
+    return total_memory()
 
 
 def _value(field: Field, value: Any, path: str) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from seqkit.config.own_table import TARGET_KINDS, is_unsettled, settle
 from seqkit.config.recipe import load_yaml, read_recipe
 from seqkit.config.schema import REQUIRED, Field, check_value, in_words
 from seqkit.errors import UsageError
@@ -64,13 +65,45 @@ def complete(
         if preset not in list(presets):
             raise UsageError(f"recipe {config.get('recipe')} has no preset {preset!r}; {suggest(str(preset), presets)}")
         config = top.merge(config, presets[preset])
-    # the nearer to the top, the earlier: a type comes before its arguments; of the same key the later counts
-    for key, value in sorted(dotted(overrides), key=lambda pair: pair[0].removesuffix(".type").count(".")):
+    pairs = list(dotted(overrides))
+    completed = top.complete(_overridden(top, config, pairs))
+    if "data" not in completed or only is not None:
+        return completed
+    _check_name(completed["recipe"])
+    if is_unsettled(completed):
+        kind = settle(completed, open_to=_open_to(presets, pairs))
+        if kind in presets and kind != preset:  # the recipe leaves it to the table
+            base, _ = read_recipe(str(recipe))
+            base = top.merge(base, presets[kind])
+            base = base if preset is None else top.merge(base, presets[preset])
+            source = completed["data"]["source"]
+            completed = top.complete(_overridden(top, base, pairs))
+            completed["data"]["source"] = source
+    return completed
+
+
+def _overridden(top: _Node, config: Mapping[str, Any], pairs: Sequence[tuple[str, Any]]) -> Mapping[str, Any]:
+    """A configuration with overrides, by dotted key, on top.
+
+    The nearer to the top, the earlier: a type comes before its arguments; of the same key the later counts.
+    """
+    of_data = top.fields["data"].keys_below(None, "data") if "data" in top.fields else {}
+
+    def depth(pair: tuple[str, Any]) -> int:
+        first, _, rest = pair[0].removesuffix(".type").partition(".")
+        is_forwarded = first == "data" and rest != "" and rest.partition(".")[0] not in of_data
+        return pair[0].removesuffix(".type").count(".") + is_forwarded
+
+    for key, value in sorted(pairs, key=depth):
         config = top.merge(config, top.nested(config, key, value))
-    config = top.complete(config)
-    if only is None:
-        _check_name(config["recipe"])
     return config
+
+
+def _open_to(presets: Mapping[str, Any], pairs: Sequence[tuple[str, Any]]) -> set[str]:
+    """What targets a recipe has presets for, unless the objective was named in the command."""
+    if any(key.removesuffix(".type") == "model.objective" for key, _ in pairs):
+        return set()
+    return set(presets) & set(TARGET_KINDS)
 
 
 def _plain(value: Any) -> Any:
@@ -95,22 +128,24 @@ def _check_name(name: str) -> None:
 
 
 def dotted(overrides: Mapping[str, Any] | Sequence[str]) -> Iterator[tuple[str, Any]]:
-    """(key, value) of each override, those of the command line as `_Word`. Raises UsageError for a lone key."""
+    """(key, value) of each override, those of the command line as `_Word`. Raises UsageError for a word without key."""
     if isinstance(overrides, Mapping):
         yield from _plain(overrides).items()
         return
     if not isinstance(overrides, Sequence) or isinstance(overrides, str):
         raise UsageError(f"the overrides are {_shown(overrides)}; give a value for each dotted key: {{'seed': 2}}")
-    words = iter(overrides)
-    for word in words:
+    words = list(overrides)
+    while words:
+        word = words.pop(0)
         if not isinstance(word, str) or not word.startswith("--"):
             raise UsageError(f"{word!r} belongs to no key; write --key value")
         key, is_pair, value = word[2:].partition("=")
-        if not is_pair:
-            value = next(words, "--")
-            if value.startswith("--"):
-                raise UsageError(f"--{key} has no value; write --{key} VALUE")
-        yield key, _Word(value)
+        if is_pair:
+            yield key, _Word(value)
+        elif words and not str(words[0]).startswith("--"):
+            yield key, _Word(words.pop(0))
+        else:  # a switch, or its value was forgotten: the field of that name tells
+            yield key, _Switch("true")
 
 
 class _Word(str):
@@ -121,6 +156,10 @@ class _Word(str):
             return load_yaml(self)
         except yaml.YAMLError:
             return str(self)
+
+
+class _Switch(_Word):
+    """The value of a key of the command line that has none: true, where a key is true or false."""
 
 
 class _Node:
@@ -162,6 +201,8 @@ class _Node:
     def nested(self, config: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
         """A dotted key as nested mappings."""
         first, _, rest = key.partition(".")
+        if self.path == "data" and first not in self.fields:
+            return {"source": self._of_source(config, key, value)}
         field = self.field(first)
         if isinstance(value, _Word) and not rest:
             value = self._word(field, value)
@@ -178,8 +219,25 @@ class _Node:
             here = {"type": field.default_type} if field.default_type else {}
         return {first: self.below(field, here).nested(here, rest, value)}
 
+    def _of_source(self, config: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
+        """A key `data.X` that the data module lacks and the data source has: `data.source.X`."""
+        field, first = self.fields["source"], key.partition(".")[0]
+        here = self.mapping(field, config.get("source"))
+        if here is None:
+            self.field(first)
+        assert here is not None
+        node = self.below(field, here)
+        if first not in node.fields:
+            raise UsageError(
+                f"there is no key {self.at(first)!r}; "
+                f"{suggest(self.at(first), [self.at(known) for known in (*self.fields, *node.fields)])}"
+            )
+        return node.nested(here, key, value)
+
     def _word(self, field: Field, word: _Word) -> Any:
         """A word of the command line as the key wants it: 7 is a text where a text is wanted."""
+        if isinstance(word, _Switch) and field.hint is not bool:
+            raise UsageError(f"--{self.at(field.name)} has no value; write --{self.at(field.name)} VALUE")
         try:
             value = load_yaml(word)
         except yaml.YAMLError as error:
@@ -291,12 +349,17 @@ def _data_source(value: str, path: str) -> dict[str, Any]:
     """A data source by name or, for the user's own files, by path."""
     if value.lower() in {name.lower() for name in components("data_source")}:
         return {"type": value}
-    from seqkit.data.formats import source_for
+    from seqkit.data.formats import TABLE, TEXT, source_for
 
     file = Path(value).expanduser() if value.startswith("~/") else Path(value)
     if file.exists():
         name, arguments = source_for(file)
         return {"type": name, **arguments}
+    if "://" in value:
+        return {"type": "Table", "path": value}
+    if any(mark in value for mark in "*?["):  # a pattern
+        known = next((known for known in (TABLE, TEXT) if file.suffix.lower() in known.suffixes), TEXT)
+        return {"type": known.file_source, "path": value}
     if "/" in value or Path(value).suffix:
         raise UsageError(f"{path}: there is no file or folder {value}")
     return {"type": value}

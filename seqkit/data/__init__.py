@@ -11,9 +11,12 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "module": ["DataModule"],
         "source": ["DataSource", "Sample", "Splits", "stratified"],
         "sources.audio": ["AudioFolder", "Fsdd", "SpokenDigits"],
+        "sources.graph_file": ["GraphFile"],
         "sources.graph": ["Cora", "FreeSolv", "Karate", "SmilesTable", "Solubility"],
         "sources.image": ["Cifar10", "Digits", "FashionMnist", "ImageFolder", "Mnist", "Mnist5k"],
         "sources.pronunciation": ["CMUdict"],
+        "sources.punctuation": ["Punctuation", "SentenceEnds"],
+        "sources.table": ["SmsSpam", "Table"],
         "sources.text": ["Shakespeare", "TextFiles", "TinyShakespeare"],
     },
 )

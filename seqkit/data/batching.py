@@ -22,11 +22,59 @@ Batch = tuple[TokenBatch, Tensor | None]
 """Tokens and targets; None: there are none."""
 
 
+class Lengths(Sequence[int]):
+    """Tokens of many examples, as one tensor [m] in place of a list. values: as such, perhaps expanded from one."""
+
+    def __init__(self, values: Tensor):
+        self.values = values
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, index: Any) -> Any:
+        return Lengths(self.values[index]) if isinstance(index, slice) else int(self.values[index])
+
+    def __iter__(self) -> Iterator[int]:
+        for chunk in self.values.split(2**16):
+            yield from chunk.tolist()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Batches(Sequence[list[int]]):
+    """Indices of the examples of each batch, made when asked for.
+
+    order: [m] of all examples, one batch behind the other. bounds: [batches + 1], where each begins there. picked:
+    which batches, in their order.
+    """
+
+    def __init__(self, order: Tensor, bounds: Tensor, picked: Tensor):
+        self.order, self.bounds, self.picked = order, bounds, picked
+
+    def __len__(self) -> int:
+        return len(self.picked)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            first, last, step = index.indices(len(self))
+            return Batches(self.order, self.bounds, self.picked[torch.arange(first, max(first, last), step)])
+        start, end = self.bounds[self.picked[index]], self.bounds[self.picked[index] + 1]
+        return self.order[start:end].tolist()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 class BatchDataset(Protocol):
     """A map-style data set whose keys are whole batches. lengths: tokens of every example (of a row, where packed)."""
 
     @property
-    def lengths(self) -> list[int]: ...
+    def lengths(self) -> Sequence[int]: ...
 
     def __len__(self) -> int: ...
 
@@ -57,7 +105,8 @@ class LengthGroupedBatchSampler:
     ):
         if batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}; give at least 1")
-        self.lengths, self.batch_size, self.shuffle, self.seed = torch.as_tensor(lengths), batch_size, shuffle, seed
+        self.lengths = lengths.values if isinstance(lengths, Lengths) else torch.as_tensor(lengths)
+        self.batch_size, self.shuffle, self.seed = batch_size, shuffle, seed
         self.sort_keys = sort_keys
         self._sizes: list[int] | None = None
         if tokens_per_batch is not None:
@@ -72,12 +121,14 @@ class LengthGroupedBatchSampler:
     def __len__(self) -> int:
         return -(-len(self.lengths) // self.batch_size) if self._sizes is None else len(self._sizes)
 
-    def batches(self, epoch: int) -> list[list[int]]:
+    def batches(self, epoch: int) -> Batches:
         """The batches of that epoch; the last one built may be smaller, none is dropped."""
         if not self.shuffle:
             return self._cut(torch.argsort(self.lengths, stable=True))
         generator = torch.Generator().manual_seed(fold_seed(self.seed, epoch))
-        order = torch.randperm(len(self.lengths), generator=generator)
+        # int32 holds the same permutation in half the memory
+        dtype = torch.int32 if len(self.lengths) < 2**31 else torch.int64
+        order = torch.randperm(len(self.lengths), generator=generator, dtype=dtype)
         keys = self.lengths if self.sort_keys is None else torch.as_tensor(self.sort_keys(epoch))
         if self._sizes is not None:
             order = order[torch.argsort(keys[order], stable=True)]
@@ -85,10 +136,15 @@ class LengthGroupedBatchSampler:
             chunks = order.split(CHUNK * self.batch_size)
             order = torch.cat([chunk[torch.argsort(keys[chunk], stable=True)] for chunk in chunks])
         batches = self._cut(order)
-        return [batches[i] for i in torch.randperm(len(batches), generator=generator).tolist()]
+        batches.picked = torch.randperm(len(batches), generator=generator)
+        return batches
 
-    def _cut(self, order: Tensor) -> list[list[int]]:
-        return [batch.tolist() for batch in order.split(self.batch_size if self._sizes is None else self._sizes)]
+    def _cut(self, order: Tensor) -> Batches:
+        if self._sizes is None:
+            bounds = torch.arange(len(self) + 1).mul_(self.batch_size).clamp_(max=len(order))
+        else:
+            bounds = torch.tensor([0, *self._sizes]).cumsum(0)
+        return Batches(order, bounds, torch.arange(len(self)))
 
 
 def _sizes_of(lengths: Sequence[int], num_tokens: int, most: int) -> list[int]:
@@ -130,7 +186,7 @@ class EpochBatches(Sampler[Key]):
         self.is_next = True  # False: the epoch has begun, so another pass is the next epoch
 
     def __len__(self) -> int:
-        rank, world_size = _rank_and_world_size()
+        rank, world_size = rank_and_world_size()
         if self.batch_sampler.shuffle:
             return len(self.batch_sampler) // world_size
         return len(range(rank, len(self.batch_sampler), world_size))
@@ -139,12 +195,12 @@ class EpochBatches(Sampler[Key]):
         for batch in self.own()[self.start :]:
             yield self.epoch, batch
 
-    def own(self) -> list[list[int]]:
+    def own(self) -> Sequence[list[int]]:
         """Indices of the examples of every batch that this rank takes in this epoch."""
-        rank, world_size = _rank_and_world_size()
+        rank, world_size = rank_and_world_size()
         return self.all()[rank::world_size][: len(self)]
 
-    def all(self) -> list[list[int]]:
+    def all(self) -> Sequence[list[int]]:
         """Indices of the examples of every batch of this epoch, on all devices."""
         return self.batch_sampler.batches(self.epoch)
 
@@ -197,7 +253,7 @@ class BatchLoader(DataLoader[Batch]):
             yield batch
         batches.start = 0
 
-    def batch_indices(self) -> list[list[int]]:
+    def batch_indices(self) -> Sequence[list[int]]:
         """Indices of the examples of every batch of this epoch, on all devices."""
         return self.epoch_batches.all()
 
@@ -216,7 +272,7 @@ class BatchLoader(DataLoader[Batch]):
         self.yielded = batches.start
 
 
-def _rank_and_world_size() -> tuple[int, int]:
+def rank_and_world_size() -> tuple[int, int]:
     """Of a distributed run; (0, 1) otherwise."""
     distributed = torch.distributed
     if not distributed.is_available() or not distributed.is_initialized():

@@ -7,20 +7,25 @@ b batch · n tokens · t targets
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from hashlib import sha256
 from typing import Any
 
+import numpy as np
 import torch
 from einops import repeat
 from torch import Tensor
 
-from seqkit.data.batching import Batch, Key, fold_seed
+from seqkit.data.batching import Batch, Key, Lengths, fold_seed
+from seqkit.data.encoding import Stored, stored_tokens
 from seqkit.data.source import Sample, labels_of, sample_name
 from seqkit.data.threads import one_thread
-from seqkit.errors import DataError
+from seqkit.data.token_file import TokenFile
+from seqkit.errors import DataError, is_out_of_memory
 from seqkit.interfaces import IGNORE, TokenBatch, Tokenizer, Tokens
 from seqkit.progress import track
+from seqkit.raw import Waveform
 
 CACHE_BYTES = 2 * 2**30
 """Tokens are cached up to this much; the other samples are encoded anew each time."""
@@ -52,11 +57,14 @@ class TokenizedDataset:
         self.targets = labels_of(samples)
         self.lengths: list[int] = []
         self.extents: list[list[float]] = []  # per position axis: smallest and largest last position of an example
-        self._cached: dict[int, Tokens] = {}
+        self._cached: dict[int, Tokens] | Stored = {}
+        self._recordings: list[tuple[int, int]] = []  # number of samples and sample rate, where they are sound
         with one_thread():
             self._encode_all(cache and not self.augment)
             if encode_target is not None:
-                self.targets = [self._checked(i, encode_target, label) for i, label in enumerate(self.targets)]
+                self.targets = [
+                    self._checked(i, encode_target, label, by_tokenizer=False) for i, label in enumerate(self.targets)
+                ]
             for i, target in enumerate(self.targets):
                 if isinstance(target, Tensor) and target.is_floating_point() and target.ndim == 2:
                     self._check_one_each(i, len(target))
@@ -67,17 +75,46 @@ class TokenizedDataset:
     def __getitem__(self, key: Key) -> Batch:
         epoch, indices = key
         with one_thread():
-            examples = [self._cached[i] if i in self._cached else self._augmented(i, epoch) for i in indices]
+            examples = self.encoded(indices, epoch)
             return TokenBatch.collate(examples), collate_targets([self.targets[i] for i in indices])
+
+    def encoded(self, indices: Sequence[int], epoch: int) -> list[Tokens]:
+        """Tokens of these examples, each by itself, as that epoch has them."""
+        with one_thread():
+            return [self._cached[i] if i in self._cached else self._augmented(i, epoch) for i in indices]
+
+    def sort_keys(self, epoch: int) -> Sequence[float]:
+        """For each example a number that rises with its length in that epoch.
+
+        Seconds, for augmented sound, as far as the augmentations tell how long they make it (`num_samples`, which draws
+        as they do); else the number of tokens without augmentation.
+        """
+        if len(self._recordings) < len(self.samples):
+            return self.lengths
+        with _own_draws():
+            return [self._seconds(i, epoch) for i in range(len(self._recordings))]
 
     def name(self, index: int) -> str:
         """The example as the user knows it."""
         return sample_name(self.samples, index)
 
     def _encode_all(self, cache: bool) -> None:
+        what = f"encoding {self.split} data"
+        if not self.augment:
+            stored = stored_tokens(self.samples, self.tokenizer, self.targets, self._unchanged, what)
+            if stored is not None:
+                self.lengths, self.extents, self.sha256, self._cached = *stored.sizes, stored
+                for i, target in enumerate(self.targets):
+                    if isinstance(target, Tensor) and not target.is_floating_point():
+                        self._check_one_each(i, len(target))
+                return
         used, ends, digest = 0, [], sha256()
-        for i in track(range(len(self.samples)), f"encoding {self.split} data", len(self.samples)):
-            tokens = self._encode(i, lambda raw: raw)
+        kept: dict[int, Tokens] = {}
+        for i in track(range(len(self.samples)), what, len(self.samples)):
+            raw = self.samples[i].raw
+            if self.augment and isinstance(raw, Waveform):
+                self._recordings.append((raw.samples.shape[-1], raw.sample_rate))
+            tokens = self._checked(i, self.tokenizer.encode, raw)
             self.lengths.append(len(tokens))
             ends.append(tokens.positions.amax(dim=0))
             target = self.targets[i]
@@ -87,8 +124,8 @@ class TokenizedDataset:
                 self._check_one_each(i, len(target))
             used += tokens.content.nbytes + tokens.positions.nbytes
             if cache and used <= CACHE_BYTES:
-                self._cached[i] = tokens
-        self.sha256 = digest.hexdigest()
+                kept[i] = tokens
+        self._cached, self.sha256 = kept, digest.hexdigest()
         if ends:
             self.extents = torch.stack(torch.stack(ends).aminmax(dim=0), dim=1).tolist()
 
@@ -101,26 +138,38 @@ class TokenizedDataset:
 
     def _augmented(self, index: int, epoch: int) -> Tokens:
         if not self.augment:
-            return self._encode(index, lambda raw: raw)
-        # a seed for each example: workers, resuming and the rest of the batch change nothing. Not torch.manual_seed,
-        # which would reset the accelerator's generator, that is dropout, too
-        state = torch.get_rng_state()
-        torch.default_generator.manual_seed(fold_seed(self.seed, epoch, index))
-        try:
+            return self._unchanged(index)
+        with _own_draws():
+            self._seed(index, epoch)
             return self._encode(index, self._change)
-        finally:
-            torch.set_rng_state(state)
+
+    def _seed(self, index: int, epoch: int) -> None:
+        """A seed for each example: workers, resuming and the rest of the batch change nothing."""
+        torch.default_generator.manual_seed(fold_seed(self.seed, epoch, index))
+
+    def _seconds(self, index: int, epoch: int) -> float:
+        self._seed(index, epoch)
+        num_samples, sample_rate = self._recordings[index]
+        for change in self.augment:
+            foresee = getattr(change, "num_samples", None)
+            if foresee is None:  # what it draws is unknown, and so is what those after it draw
+                break
+            num_samples = foresee(num_samples, sample_rate)
+        return num_samples / sample_rate
 
     def _change(self, raw: Any) -> Any:
         for change in self.augment:
             raw = change(raw)
         return raw
 
+    def _unchanged(self, index: int) -> Tokens:
+        return self._encode(index, lambda raw: raw)
+
     def _encode(self, index: int, change: Callable[[Any], Any]) -> Tokens:
         return self._checked(index, lambda raw: self.tokenizer.encode(change(raw)), self.samples[index].raw)
 
-    def _checked(self, index: int, convert: Callable[[Any], Any], value: Any) -> Any:
-        """`convert(value)`. Its DataError names split and sample."""
+    def _checked(self, index: int, convert: Callable[[Any], Any], value: Any, *, by_tokenizer: bool = True) -> Any:
+        """`convert(value)`. Its DataError, and any error of the tokenizer, names split and sample."""
         try:
             return convert(value)
         except DataError as error:
@@ -128,6 +177,12 @@ class TokenizedDataset:
             if name in str(error):
                 raise
             raise DataError(f"{self.split} data, {name}: {error}") from error
+        except Exception as error:  # a plug-in's own code: whatever it raises
+            if is_out_of_memory(error) or not by_tokenizer:
+                raise
+            raise DataError(
+                f"{self.split} data, {sample_name(self.samples, index)}: {raised_by(self.tokenizer, error)}"
+            ) from error
 
 
 class TextWindows:
@@ -143,7 +198,7 @@ class TextWindows:
 
     def __init__(
         self,
-        documents: Sequence[Tokens],
+        documents: Sequence[Tokens] | TokenFile,
         window: int,
         split: str,
         *,
@@ -153,67 +208,133 @@ class TextWindows:
     ):
         if window < 1:
             raise ValueError(f"window is {window}; give the number of tokens to predict at a time, at least 1")
-        if any(d.adjacency is not None for d in documents):
+        if not isinstance(documents, TokenFile) and any(d.adjacency is not None for d in documents):
             raise DataError(f"{split} data: tokens with an adjacency cannot be cut into windows; set window to null")
-        sizes = torch.tensor([len(d) for d in documents])
-        if not bool((sizes > 1).any()):
+        sizes = documents.sizes if isinstance(documents, TokenFile) else torch.tensor([len(d) for d in documents])
+        longest = int(sizes.max())
+        if longest < 2:
             raise DataError(f"{split} data has no document of two tokens or more: there is nothing to predict")
-        if shuffle and window >= int(sizes.max()):
+        if shuffle and window >= longest:
             raise ValueError(
-                f"window is {window}, but the longest document of the {split} data has {int(sizes.max())} tokens; "
-                f"give a window of at most {int(sizes.max()) - 1}, or a longer text"
+                f"window is {window}, but the longest document of the {split} data has {longest} tokens; "
+                f"give a window of at most {longest - 1}, or a longer text"
             )
         self.window, self.shuffle, self.seed = window, shuffle, seed
-        self.content = torch.cat([d.content for d in documents])
-        self.positions = max(documents, key=len).positions[: window + 1].clone()
+        self.content: Any
+        if isinstance(documents, TokenFile):
+            self.content, digest = documents.content, documents.sha256
+            self.positions = documents.positions(min(window + 1, longest))
+        else:
+            self.content, digest = torch.cat([d.content for d in documents]), None
+            self.positions = max(documents, key=len).positions[: window + 1].clone()
         # windows of a document: full ones at any shift in training, all there are in evaluation
-        counts = (sizes // window - 1).clamp(min=1) if shuffle else -(-(sizes - 1) // window)
-        counts = counts.masked_fill(sizes < 2, 0)
-        document = torch.repeat_interleave(counts)
-        first = torch.cat([torch.zeros(1, dtype=torch.long), counts.cumsum(0)[:-1]])
-        inside = (torch.arange(len(document)) - first[document]) * window
-        self._starts = ((sizes.cumsum(0) - sizes)[document] + inside)[:limit]
-        self._sizes = (sizes[document] - inside).clamp(max=window + 1)[:limit]
-        self._document = document[:limit]
-        # number of shifts: the last tokens of a document are predicted in some epochs, too
-        self._num_shifts = (sizes - counts * window).clamp(min=1)
-        self._shifted: tuple[int, Tensor] = (-1, self._starts)
-        self.sha256 = sha256(_bytes(self.content) + _bytes(self._starts)).hexdigest()
+        counts = num_windows(sizes, window, shuffle=shuffle)
+        self._sizes, self._ends, self._first_tokens = sizes, counts.cumsum(0), sizes.cumsum(0) - sizes
+        self._counts = counts
+        total = int(self._ends[-1])
+        self._num_windows = total if limit is None else min(total, limit)
+        self._shifts: tuple[int, Tensor] = (-1, torch.zeros_like(sizes))
+        self.sha256 = self._digest(digest)
 
     @property
-    def lengths(self) -> list[int]:
+    def lengths(self) -> Lengths:
         """Tokens of every window."""
-        return self._sizes.tolist()
+        full, known = self.window + 1, self._counts > 0
+        last = (self._sizes - (self._counts - 1) * self.window).clamp(max=full)[known]  # of the last of each document
+        if bool((last == full).all()):
+            return Lengths(torch.tensor(full).expand(self._num_windows))
+        lengths = torch.full((int(self._ends[-1]),), full, dtype=torch.int32)
+        lengths[self._ends[known] - 1] = last.int()
+        return Lengths(lengths[: self._num_windows])
 
     def __len__(self) -> int:
-        return len(self._starts)
+        return self._num_windows
 
     def __getitem__(self, key: Key) -> Batch:
         epoch, indices = key
-        chosen = torch.tensor(indices)
-        sizes, offset = self._sizes[chosen], torch.arange(int(self._sizes[chosen].max()))
-        index, valid = self._at(epoch)[chosen][:, None] + offset, offset < sizes[:, None]
-        if bool(valid.all()):
-            content = self.content[index]
-        else:
-            content = self.content[index.clamp(max=len(self.content) - 1)]
-            content[~valid] = 0
-        positions = repeat(self.positions[: len(offset)], "n p -> b n p", b=len(indices)) * valid[:, :, None]
-        return TokenBatch(content, positions, valid), None
+        document, inside, sizes = self._located(torch.tensor(indices))
+        starts = self._first_tokens[document] + inside + self._shift(epoch)[document]
+        return windows_of(self.content, starts, sizes, self.positions), None
 
     def name(self, index: int) -> str:
         """Where the window is, without the shift of an epoch."""
-        return f"window {index} (document {int(self._document[index])})"
+        return f"window {index} (document {int(self._located(torch.tensor([index]))[0])})"
 
-    def _at(self, epoch: int) -> Tensor:
-        if not self.shuffle:
-            return self._starts
-        if self._shifted[0] != epoch:
-            generator = torch.Generator().manual_seed(fold_seed(self.seed, epoch, 1))
-            share = torch.rand(len(self._num_shifts), generator=generator, dtype=torch.float64)
-            shift = (share * self._num_shifts).long()
-            self._shifted = (epoch, self._starts + shift[self._document])
-        return self._shifted[1]
+    def count(self, token: int) -> tuple[int, int]:
+        """How often that id is among all tokens of the documents, and how many there are."""
+        content = self.content.numpy() if isinstance(self.content, Tensor) else self.content
+        found = sum(int((content[i : i + 2**24] == token).sum()) for i in range(0, len(content), 2**24))
+        return found, len(content)
+
+    def _located(self, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Document of each window, its first token there (without a shift), and its number of tokens."""
+        document = torch.searchsorted(self._ends, index, right=True)
+        inside = (index - self._ends[document] + self._counts[document]) * self.window
+        return document, inside, (self._sizes[document] - inside).clamp(max=self.window + 1)
+
+    def _shift(self, epoch: int) -> Tensor:
+        """Of each document in that epoch."""
+        if self.shuffle and self._shifts[0] != epoch:
+            # the last tokens of a document are predicted in some epochs, too
+            share = shift_shares(len(self._sizes), fold_seed(self.seed, epoch, 1))
+            self._shifts = (epoch, (share * (self._sizes - self._counts * self.window).clamp(min=1)).long())
+        return self._shifts[1]
+
+    def _digest(self, of_file: str | None) -> str:
+        """SHA-256 of the tokens and of where windows start without a shift."""
+        digest = sha256()
+        if of_file is None:
+            digest.update(_bytes(self.content))
+            for index in torch.arange(self._num_windows).split(2**20):
+                document, inside, _ = self._located(index)
+                digest.update(_bytes(self._first_tokens[document] + inside))
+        else:
+            digest.update(f"{of_file} {self.window} {self._num_windows}".encode() + _bytes(self._sizes))
+        return digest.hexdigest()
+
+
+def num_windows(sizes: Tensor, window: int, *, shuffle: bool) -> Tensor:
+    """Windows of documents of these sizes: full ones at any shift in training, all there are in evaluation."""
+    counts = (sizes // window - 1).clamp(min=1) if shuffle else -(-(sizes - 1) // window)
+    return counts.masked_fill(sizes < 2, 0)
+
+
+def shift_shares(num_documents: int, seed: int) -> Tensor:
+    """A number in [0, 1) for each document: how far its windows are shifted, as a share of the tokens left over."""
+    return torch.rand(num_documents, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def windows_of(content: Any, starts: Tensor, sizes: Tensor, positions: Tensor) -> TokenBatch:
+    """A batch of windows that begin at `starts` [b] and have `sizes` [b] tokens.
+
+    content: of all documents, [t] or [t f], a tensor or an array of ids. positions: [n p] of every window.
+    """
+    offset = torch.arange(int(sizes.max()))
+    index, valid = starts[:, None] + offset, offset < sizes[:, None]
+    index = index.clamp(max=len(content) - 1)
+    is_tensor = isinstance(content, Tensor)
+    rows = content[index] if is_tensor else torch.from_numpy(content[index.numpy()].astype(np.int64))
+    if not bool(valid.all()):
+        rows[~valid] = 0
+    return TokenBatch(rows, repeat(positions[: len(offset)], "n p -> b n p", b=len(starts)) * valid[:, :, None], valid)
+
+
+@contextmanager
+def _own_draws() -> Iterator[None]:
+    """What is drawn inside from torch's CPU generator leaves it as it was.
+
+    Inside, seed `torch.default_generator`: torch.manual_seed would reset the accelerator's, that is dropout, too.
+    """
+    state = torch.get_rng_state()
+    try:
+        yield
+    finally:
+        torch.set_rng_state(state)
+
+
+def raised_by(tokenizer: Tokenizer, error: Exception) -> str:
+    """The sentence for an error of the tokenizer's own that is no DataError."""
+    return f"{type(tokenizer).__name__}.encode raises {type(error).__name__}: {' '.join(str(error).split())}"
 
 
 def _bytes(x: Tensor) -> bytes:

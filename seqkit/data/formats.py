@@ -5,13 +5,14 @@ A new modality adds one row to `FORMATS`; the command line, `read_inputs` and `s
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from seqkit.data.walk import suffix_of, walk
 from seqkit.errors import UsageError
 
 
@@ -42,7 +43,7 @@ class FileFormat:
         return reader(path, **options)
 
 
-AUDIO = FileFormat((".wav", ".flac", ".ogg"), "seqkit.data.io:read_audio", folder_source="AudioFolder")
+AUDIO = FileFormat((".wav", ".flac", ".ogg", ".mp3"), "seqkit.data.io:read_audio", folder_source="AudioFolder")
 IMAGE = FileFormat(
     (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm"),
     "seqkit.data.io:read_image",
@@ -57,9 +58,16 @@ TEXT = FileFormat(
     lists_files=True,
 )
 SMILES = FileFormat((".smi",), "seqkit.data.io:read_smiles", many=True)
-TABLE = FileFormat((".csv",), file_source="SmilesTable")
+GRAPH = FileFormat(
+    (".graphml", ".gexf", ".edges", ".edgelist", ".npz", ".safetensors", ".pt", ".pth"), file_source="GraphFile"
+)
+TABLE = FileFormat(
+    (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".arrow", ".feather", ".conll", ".bio", ".iob"),
+    file_source="Table",
+    folder_source="Table",
+)
 
-FORMATS = (AUDIO, IMAGE, TEXT, SMILES, TABLE)
+FORMATS = (AUDIO, IMAGE, TEXT, SMILES, GRAPH, TABLE)
 """All of them. Where a folder holds files of several, the first that has a data source counts."""
 
 
@@ -83,23 +91,31 @@ def readable_suffixes() -> list[str]:
 def source_for(path: Path) -> tuple[str, dict[str, Any]]:
     """The registered data source for a user's own file or folder, and its arguments, chosen by file suffix.
 
+    Files of no known suffix are text where they begin as UTF-8 does.
+
     Raises UsageError where no data source reads what is there.
     """
     in_folder = path.is_dir()
-    files = sorted(islice((p for p in path.rglob("*") if p.is_file()), MAX_FILES + 1)) if in_folder else [path]
+    if _is_edge_list(path):
+        return "GraphFile", {"path": str(path)}
+    below = walk(path, limit=MAX_FILES + 1, hidden=True).files if in_folder else []
+    files = [path / name for name in below] if in_folder else [path]
     if not files:
         raise UsageError(f"no data source reads {path}; it holds no files")
     if len(files) > MAX_FILES:
         raise UsageError(f"{path} holds more than {MAX_FILES:,} files; give the folder of the data alone")
     sources = {known: known.folder_source if in_folder else known.file_source for known in FORMATS}
     for known, source in sources.items():
-        fitting = [str(file) for file in files if file.suffix.lower() in known.suffixes]
-        if in_folder and not known.lists_files:  # <split>/<class>/<file> is the deepest
-            fitting = [file for file in fitting if len(Path(file).relative_to(path).parts) <= 3]
+        fitting = [str(file) for file in files if suffix_of(file.name) in known.suffixes]
+        if in_folder and not known.lists_files:  # <split>/<year>/<class>/<file> is the deepest
+            fitting = [str(path / name) for name in below if name.count("/") <= 3 and suffix_of(name) in known.suffixes]
         if source is not None and fitting:
             if known.lists_files and len(fitting) > MAX_LISTED:
                 raise UsageError(f"{path} holds {len(fitting):,} texts, and {MAX_LISTED:,} are the most; join some")
             return source, {"path": fitting if known.lists_files else str(path)}
+    texts = [str(file) for file in files if format_of(file) is None and _is_text(file)]
+    if 0 < len(texts) <= MAX_LISTED:
+        return "TextFiles", {"path": texts}
     alone = None if in_folder else format_of(path)
     if alone is not None and alone.folder_source is not None:
         what = "a recording" if alone is AUDIO else "an image"
@@ -109,3 +125,28 @@ def source_for(path: Path) -> tuple[str, dict[str, Any]]:
     what = "a folder of" if in_folder else "a file that ends in"
     suffixes = ", ".join(suffix for known, source in sources.items() if source is not None for suffix in known.suffixes)
     raise UsageError(f"no data source reads {path}; give {what} {suffixes}{' files' if in_folder else ''}")
+
+
+def _is_text(path: Path) -> bool:
+    """Whether a file of no known suffix, such as a licence or a README, begins as UTF-8 text does."""
+    try:
+        if not path.is_file():  # opening a FIFO would wait
+            return False
+        with path.open("rb") as file:
+            beginning = file.read(2**12)
+    except OSError:
+        return False
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(beginning)
+    except UnicodeDecodeError:
+        return False
+    return bool(beginning.strip()) and b"\0" not in beginning
+
+
+def _is_edge_list(path: Path) -> bool:
+    """Whether it is a table called edges, or a folder with one and a table called nodes."""
+    tables = (".csv", ".tsv")
+    if not path.is_dir():
+        return path.stem.lower() == "edges" and path.suffix.lower() in tables
+    stems = {file.stem.lower() for file in path.iterdir() if file.suffix.lower() in tables}
+    return {"edges", "nodes"} <= stems

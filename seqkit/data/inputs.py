@@ -1,52 +1,260 @@
-"""Raw examples that are named on the command line: a file, or the text or SMILES string itself."""
+"""Raw examples that are named on the command line: files, folders, patterns, tables, standard input, or text itself."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from glob import glob
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from seqkit.data.formats import format_of, readable_suffixes
-from seqkit.errors import DataError
+from seqkit.data.columns import Columns, is_missing, settle
+from seqkit.data.formats import AUDIO, FORMATS, IMAGE, MAX_FILES, TABLE, FileFormat, format_of, readable_suffixes
+from seqkit.data.tables import Rows, read_tables
+from seqkit.data.targets import words_of
+from seqkit.errors import DataError, UsageError, one_line, suggest
 from seqkit.interfaces import Tokenizer
+
+STDIN = "-"
+
+MAX_LINE_BYTES = 2**24
+"""Of standard input: what never ends a line would fill the memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A raw example and its name for messages. error: the reason why there is none, in one sentence."""
+
+    name: str
+    raw: Any = None
+    error: str | None = None
 
 
 def read_inputs(given: str, tokenizer: Tokenizer) -> Iterator[tuple[str, Any]]:
     """(name, raw example) for each example in `given`: a file (`FORMATS`), or a text or SMILES string itself.
 
     Images are read with as many channels as the tokenizer has. A .smi file holds one SMILES (and maybe a name) a line.
+    A tokenizer that has `read` reads every file itself.
     Raises DataError where a file is missing, or has another format.
     """
     path = Path(given)
     kind = format_of(path)
-    if not _is_file(path):
-        if not given or (kind is not None and kind.reader is not None) or _is_folder(path):
-            what = "nothing" if not given else "a folder here" if _is_folder(path) else "no file"
+    if not _exists(path, Path.is_file):
+        if not given or (kind is not None and kind.reader is not None) or _exists(path, Path.is_dir):
+            what = "nothing" if not given else "a folder here" if _exists(path, Path.is_dir) else "no file"
             raise DataError(f"{given!r} is {what}; give a file, or the text or SMILES itself")
         yield given, given
-        return
-    if kind is None or kind.reader is None:
+    elif (read := _own_reader(tokenizer)) is not None:
+        yield given, read(given)
+    elif kind is None or kind.reader is None:
         raise DataError(
             f"{given} ends in {path.suffix.lower() or 'nothing'}; raw files end in {', '.join(readable_suffixes())}"
         )
+    else:
+        raw = _read(kind, path, tokenizer)
+        yield from ((str(one), one) for one in raw) if kind.many else [(given, raw)]
+
+
+class Inputs:
+    """Many raw examples, read one after another, each when it is asked for; what cannot be read is an entry, too.
+
+    given: files, folders (all files in them of the first format of `FORMATS` that has some), patterns such as
+    `clips/*.wav`, tables (a row is an example), `-` for the lines of standard input, or texts and SMILES themselves.
+    A line of standard input names a file where it is that of an image or a recording; else it is the example.
+    column: of tables, the one to read; None: `usual_column` where the table has it, else it is guessed by its name and
+    values. kind: what it holds; None: as guessed. stdin: lines in place of those of standard input.
+    total: their number; None: standard input does not say. notes: what was skipped, in a sentence each.
+    Raises UsageError where a column is named and no table is given; DataError where a folder has nothing to read.
+    """
+
+    def __init__(
+        self,
+        given: Sequence[str],
+        tokenizer: Tokenizer,
+        *,
+        column: str | None = None,
+        usual_column: str | None = None,
+        kind: str | None = None,
+        stdin: Iterable[bytes] | None = None,
+    ):
+        self.tokenizer, self.column, self.usual_column, self.kind = tokenizer, column, usual_column, kind
+        self.stdin = stdin
+        self.notes: list[str] = []
+        self._entries: list[str | list[Path] | _TableRows | Input] = []
+        for one in given:
+            self._entries.append(self._entry(one))
+        if column is not None and not any(isinstance(entry, _TableRows) for entry in self._entries):
+            faults = [entry.error for entry in self._entries if isinstance(entry, Input) and entry.error]
+            raise UsageError(faults[0] if faults else f"--input {column} names a column of a table, and none is given")
+
+    @property
+    def total(self) -> int | None:
+        """How many there are; None: not known. A .smi file counts as one until it is read."""
+        if STDIN in self._entries:
+            return None
+        return sum(len(entry) if isinstance(entry, list | _TableRows) else 1 for entry in self._entries)
+
+    def __iter__(self) -> Iterator[Input]:
+        for entry in self._entries:
+            if isinstance(entry, Input):
+                yield entry
+            elif isinstance(entry, _TableRows):
+                yield from (entry.input(row, self._file) for row in range(len(entry)))
+            elif isinstance(entry, list):
+                for path in entry:
+                    yield from self._named(str(path))
+            elif entry == STDIN:
+                yield from self._lines()
+            else:
+                yield from self._named(entry)
+
+    def _entry(self, given: str) -> str | list[Path] | _TableRows | Input:
+        """What is read later: a name, files of a folder or a pattern, rows of a table, or why there are none."""
+        path = Path(given)
+        if given == STDIN:
+            return STDIN
+        if given and _exists(path, Path.is_dir):
+            return self._folder(path)
+        reads_tables = _own_reader(self.tokenizer) is None or self.column is not None
+        if format_of(path) is TABLE and reads_tables:
+            try:
+                rows = read_tables(given)
+                usual = self.usual_column if self.usual_column in rows.names else None
+                return _TableRows(given, rows, self.column or usual, self.kind)
+            except DataError as error:
+                return Input(given, error=str(error))
+        if any(mark in given for mark in "*?[") and not _exists(path, Path.exists):
+            # glob, as the pattern may be absolute, which Path.glob refuses; a SMILES string matches no file
+            found = sorted(Path(file) for file in glob(given, recursive=True) if Path(file).is_file())  # noqa: PTH207
+            if found:
+                return found
+        return given
+
+    def _folder(self, folder: Path) -> list[Path]:
+        """Its files, and a note of those that are skipped, by suffix."""
+        files = sorted(islice((path for path in folder.rglob("*") if path.is_file()), MAX_FILES + 1))
+        if len(files) > MAX_FILES:
+            raise DataError(f"{folder} holds more than {MAX_FILES:,} files; give the folder of the data alone")
+        if _own_reader(self.tokenizer) is not None:
+            chosen = files
+        else:
+            kinds = [kind for kind in FORMATS if kind.reader is not None]
+            found = [[path for path in files if path.suffix.lower() in kind.suffixes] for kind in kinds]
+            chosen = next(filter(None, found), [])
+        if not chosen:
+            raise DataError(f"{folder} holds no file to read; raw files end in {', '.join(readable_suffixes())}")
+        known = set(chosen)
+        skipped = Counter(path.suffix.lower() or "no suffix" for path in files if path not in known)
+        if skipped:
+            counts = ", ".join(f"{one_line(suffix)}: {count:,}" for suffix, count in sorted(skipped.items()))
+            self.notes.append(f"{folder}: {sum(skipped.values()):,} of {len(files):,} files are skipped ({counts})")
+        return chosen
+
+    def _lines(self) -> Iterator[Input]:
+        number = 0
+        lines = sys.stdin.buffer if self.stdin is None else self.stdin
+        for number, line in enumerate(lines, start=1):
+            try:
+                text = line[:MAX_LINE_BYTES].decode("utf-8").rstrip("\r\n")
+            except UnicodeDecodeError as error:
+                yield Input(f"line {number}", error=f"standard input, line {number} is not UTF-8 ({error.reason})")
+                continue
+            if len(line) > MAX_LINE_BYTES:
+                yield Input(f"line {number}", error=f"standard input, line {number} has more than 16 MB")
+            elif not text.strip():
+                yield Input(f"line {number}", error=f"standard input, line {number} is blank")
+            elif format_of(Path(text)) in (IMAGE, AUDIO) or _own_reader(self.tokenizer) is not None:
+                yield from self._named(text)
+            else:
+                yield Input(text, text)
+        if number == 0:
+            yield Input(STDIN, error="standard input is empty; give a line for each example")
+
+    def _named(self, given: str) -> Iterator[Input]:
+        try:
+            yield from (Input(name, raw) for name, raw in read_inputs(given, self.tokenizer))
+        except (ValueError, OSError) as error:
+            yield Input(given, error=str(error))
+
+    def _file(self, path: Path) -> Any:
+        """The raw example of a file that a table names."""
+        if (read := _own_reader(self.tokenizer)) is not None:
+            return read(path)
+        kind = format_of(path)
+        if kind is None or kind.reader is None or kind.many:
+            raise DataError(f"{path} is no image or recording")
+        return _read(kind, path, self.tokenizer)
+
+
+class _TableRows:
+    """The rows of a table, each an example. Raises DataError where the column does not exist, or several fit."""
+
+    def __init__(self, path: str, rows: Rows, column: str | None, kind: str | None):
+        self.rows = rows
+        if column is not None and column not in rows.names:
+            raise DataError(f"{path} has no column {column!r}; {suggest(column, rows.names)} (--input)")
+        if column is not None and kind is not None:
+            self.column, self.kind = column, kind
+        else:
+            found = self._guessed(path, column)
+            self.column, self.kind = found.input, kind or found.kind
+        self.folder = Path(path).expanduser().parent
+        self.values = rows.column(self.column)
+
+    def _guessed(self, path: str, column: str | None) -> Columns:
+        try:
+            return settle(self.rows, path, input=column, target_kind="none")[0]
+        except DataError as error:  # its flag is that of training
+            raise DataError(str(error).replace("--data.input", "--input")) from None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def input(self, row: int, read: Callable[[Path], Any]) -> Input:
+        """The example of a row; its name is file and line."""
+        name, value = self.rows.place(row), self.values[row]
+        if is_missing(value):
+            return Input(name, error=f"{name}: {self.column} is empty")
+        if self.kind in ("image", "audio"):
+            try:
+                return Input(name, read(self.folder / str(value)))
+            except (ValueError, OSError) as error:
+                return Input(name, error=f"{name}: {error}")
+        if isinstance(value, list):  # words, as a table of tags has them
+            return Input(name, " ".join(map(str, words_of(value))))
+        text = value if isinstance(value, str) else str(value)
+        return Input(name, text.strip() if self.kind == "smiles" else text)
+
+
+def _read(kind: FileFormat, path: Path, tokenizer: Tokenizer) -> Any:
     # an image tokenizer's `channels` is a number; one of audio has words for them
     options = {name: value for name in kind.options if isinstance(value := getattr(tokenizer, name, None), int)}
-    raw = kind.read(path, **options)
-    if kind.many:
-        yield from ((str(one), one) for one in raw)
-    else:
-        yield given, raw
+    return kind.read(path, **options)
 
 
-def _is_file(path: Path) -> bool:
+def _own_reader(tokenizer: Tokenizer) -> Callable[[Any], Any] | None:
+    """The tokenizer's own `read` of a file, whose faults are DataErrors that name the file; None: it has none."""
+    read = getattr(tokenizer, "read", None)
+    if read is None:
+        return None
+
+    def reader(path: Any) -> Any:
+        try:
+            return read(Path(path))
+        except DataError as error:
+            raise error if str(path) in str(error) else DataError(f"{path}: {error}") from error
+        except Exception as error:  # the user's own code: whatever it raises
+            raise DataError(f"{path}: {type(tokenizer).__name__}.read raised {error!r}") from error
+
+    return reader
+
+
+def _exists(path: Path, test: Callable[[Path], bool]) -> bool:
+    """Whether there is such a file or folder."""
     try:
-        return path.is_file()
-    except OSError:  # a long text is no path
-        return False
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except OSError:
+        return test(path)
+    except (OSError, ValueError):  # a long text is no path
         return False

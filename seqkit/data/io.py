@@ -54,10 +54,12 @@ def read_text(path: str | Path) -> str:
 
 
 def read_image(path: str | Path, channels: int = 3) -> Tensor:
-    """An image file as [c h w] in [0, 1]; transparency is dropped, a camera's rotation tag is applied.
+    """An image file as [c h w] in [0, 1]: its first frame or page, a camera's rotation tag applied.
 
-    channels: 1 grey, 3 red, green, blue.
+    channels: 1 grey, 3 red, green, blue. Transparency is dropped and the colours below it count, as in torchvision's
+    ImageFolder. 16 bits are scaled; floats count as they are, in [0, 1].
     Raises DataError where it is missing, truncated, no image or of more than `MAX_PIXELS`, before they are unpacked;
+    where floats leave [0, 1], integers have 32 bits, or transparency alone holds the drawing;
     ValueError for another number of channels.
     """
     from PIL import Image, ImageOps
@@ -68,17 +70,70 @@ def read_image(path: str | Path, channels: int = 3) -> Tensor:
     _bytes(path, 1)
     try:
         with _header(path) as file:
+            white = _white(path, file)
             file.load()
             image = ImageOps.exif_transpose(file)
-            deep = image.mode.startswith("I;16")  # 16 bits: PIL's own conversion to 8 clips them
-            pixels = np.asarray(image if deep else image.convert("L" if channels == 1 else "RGB"))
+            if white is None:
+                pixels, white = np.asarray(_opaque(path, image).convert("L" if channels == 1 else "RGB")), 255
+            else:
+                pixels = np.asarray(image)
     except DataError:
         raise
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise DataError(f"{path} cannot be read as an image ({error}); replace it or take it out") from error
+    except (OSError, SyntaxError, ValueError, TypeError, struct.error, Image.DecompressionBombError) as error:
+        reason = str(error).replace(f" {str(path)!r}", "")
+        raise DataError(f"{path} cannot be read as an image ({reason}); replace it or take it out") from error
     pixels = rearrange(pixels, "h w -> 1 h w" if pixels.ndim == 2 else "h w c -> c h w")
-    tensor = torch.from_numpy(pixels.astype(np.float32, order="C")).div_(65535 if deep else 255)
+    tensor = torch.from_numpy(pixels.astype(np.float32, order="C")).div_(white)
+    low, high = float(tensor.min()), float(tensor.max())  # NaN if any pixel is
+    if not 0 <= low <= high <= 1:
+        raise DataError(
+            f"{path} holds floats from {low:.4g} to {high:.4g}, and pixels are between 0 and 1; scale them and save it "
+            "again, or take it out"
+        )
     return tensor.expand(channels, -1, -1).contiguous()
+
+
+def image_header(path: str | Path) -> tuple[int, int]:
+    """(height, width) in pixels as an image file declares them, without unpacking it. Raises as `read_image`."""
+    from PIL import Image
+
+    path = Path(path)
+    _bytes(path, 1)
+    try:
+        with _header(path) as file:
+            _white(path, file)
+            return file.height, file.width
+    except DataError:
+        raise
+    except (OSError, SyntaxError, ValueError, TypeError, struct.error, Image.DecompressionBombError) as error:
+        reason = str(error).replace(f" {str(path)!r}", "")
+        raise DataError(f"{path} cannot be read as an image ({reason}); replace it or take it out") from error
+
+
+def _white(path: Path, file: Image.Image) -> int | None:
+    """The value of white where PIL would clip at 255: of 12 and 16 bits, of floats; None where it converts rightly.
+
+    Raises DataError for integers of 32 bits, whose white nobody says.
+    """
+    bits_per_sample = 258  # the TIFF tag
+    if file.mode.startswith("I;16") or (file.mode == "I" and file.format != "TIFF"):
+        bits = getattr(file, "tag_v2", {}).get(bits_per_sample, (16,))[0]
+        return int(2**bits - 1)
+    if file.mode == "I":
+        raise DataError(f"{path} has integers of 32 bits or with a sign, of which white is not known; save it in 16")
+    return 1 if file.mode == "F" else None
+
+
+def _opaque(path: Path, image: Image.Image) -> Image.Image:
+    """The image itself. Raises DataError where it is of one colour, and its transparency alone is not."""
+    if image.has_transparency_data:
+        alpha, colours = np.asarray(image.convert("RGBA").getchannel("A")), np.asarray(image.convert("RGB"))
+        if alpha.min() != alpha.max() and bool((colours == colours[0, 0]).all()):
+            raise DataError(
+                f"{path} is of one colour, and what it shows is in its transparency, which is dropped; put it on a "
+                "background of another colour, or take it out"
+            )
+    return image
 
 
 def _header(path: Path) -> Image.Image:
@@ -106,17 +161,19 @@ def _too_large(path: Path, size: str) -> str:
 
 
 def read_audio(path: str | Path) -> Waveform:
-    """A WAV, FLAC or OGG file as samples [c t] in [-1, 1] and their rate in Hz.
+    """A WAV, FLAC, OGG or MP3 file as samples [c t] in [-1, 1] and their rate in Hz.
 
-    Raises DataError where it is missing, unreadable, without samples, longer than `MAX_AUDIO_VALUES`, or shorter than
-    its header declares (soundfile reads a truncated WAV silently as what is left of it).
+    Raises DataError where it is missing, unreadable, without samples, longer than `MAX_AUDIO_VALUES`, shorter than
+    its header declares (soundfile reads a truncated WAV silently as what is left of it), or holds NaN or infinity; an
+    MP3 whose length only a guess would say (`_check_mp3`).
     """
     import soundfile
 
     from seqkit.raw import Waveform
 
     path = Path(path)
-    _check_complete(path, _bytes(path))
+    data = _bytes(path)
+    _check_complete(path, data)
     try:
         with soundfile.SoundFile(path) as file:
             declared, sample_rate = file.frames, file.samplerate
@@ -125,14 +182,41 @@ def read_audio(path: str | Path) -> Waveform:
                     f"{path} declares {declared:,} samples of {file.channels} channels, and {MAX_AUDIO_VALUES:,} "
                     "numbers are read at most; cut it into shorter files"
                 )
+            if file.format == "MP3":
+                _check_mp3(path, data, declared)
             samples = file.read(dtype="float32", always_2d=True)
     except (OSError, RuntimeError) as error:  # soundfile.LibsndfileError is a RuntimeError
-        raise DataError(f"{path} cannot be read as audio ({error}); give WAV, FLAC or OGG") from error
+        raise DataError(_no_sound(path, error)) from error
     if declared != len(samples):
         raise DataError(f"{path} is truncated: it declares {declared} samples and holds {len(samples)}; copy it again")
     if len(samples) == 0:
         raise DataError(f"{path} has no samples (zero length); take it out")
+    if not np.isfinite(samples).all():
+        at = int(np.argmin(np.isfinite(samples).all(axis=1)))
+        raise DataError(f"{path}: sample {at} is not finite (NaN or infinite); clean the recording or take it out")
     return Waveform(rearrange(torch.from_numpy(samples), "t c -> c t").contiguous(), sample_rate)
+
+
+def audio_header(path: str | Path) -> tuple[int, int, int]:
+    """(samples, sample rate in Hz, channels) as an audio file declares them. Raises as `read_audio`."""
+    import soundfile
+
+    path = Path(path)
+    _bytes(path, 1)
+    try:
+        with soundfile.SoundFile(path) as file:
+            found = file.frames, file.samplerate, file.channels
+    except (OSError, RuntimeError) as error:
+        raise DataError(_no_sound(path, error)) from error
+    if found[0] == 0:
+        raise DataError(f"{path} has no samples (zero length); take it out")
+    return found
+
+
+def _no_sound(path: Path, error: Exception) -> str:
+    reason = str(error).rstrip(". ") or "its data is damaged"
+    reason = reason.replace(f"Error opening {str(path)!r}: ", "").replace(f"Error opening {path}: ", "")
+    return f"{path} cannot be read as audio ({reason}); give WAV, FLAC, OGG or MP3"
 
 
 def read_smiles(path: str | Path) -> list[str]:
@@ -175,3 +259,39 @@ def _check_complete(path: Path, data: bytes) -> None:
             ends = len(data) >= last + 27 + data[last + 26] + sum(table)
         if not ends:
             raise DataError(f"{path} is truncated: its last page does not end the stream; copy it again")
+
+
+_MP3_RATES = ((11025, 12000, 8000), (), (22050, 24000, 16000), (44100, 48000, 32000))
+_MP3_KILOBITS = (
+    (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),  # MPEG 2 and 2.5
+    (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320),  # MPEG 1
+)
+"""Of layer III, by the fields of a frame's header (ISO 11172-3, 13818-3)."""
+
+
+def _check_mp3(path: Path, data: bytes, declared: int) -> None:
+    """Raise DataError where an MP3 ends inside a frame, or libsndfile guessed its length from the first bit rate.
+
+    It guesses where the file does not say its length (a Xing, Info or VBRI header), and reads no further than that.
+    declared: samples that libsndfile counts.
+    """
+    size = data[6:10]
+    at = 10 + sum(byte << shift for byte, shift in zip(size, (21, 14, 7, 0))) if data[:3] == b"ID3" else 0
+    at = max(data.find(b"\xff", at), 0)
+    says_length = any(name in data[at : at + 200] for name in (b"Xing", b"Info", b"VBRI"))
+    num_samples = 0
+    while at + 4 <= len(data) and data[at] == 0xFF and data[at + 1] & 0xE6 == 0xE2:  # layer III
+        version, bit_rate, rate = data[at + 1] >> 3 & 3, data[at + 2] >> 4, data[at + 2] >> 2 & 3
+        if version == 1 or bit_rate in (0, 15) or rate == 3:
+            break
+        samples = 1152 if version == 3 else 576
+        kilobits = _MP3_KILOBITS[version == 3][bit_rate]
+        at += samples * kilobits * 125 // _MP3_RATES[version][rate] + (data[at + 2] >> 1 & 1)
+        num_samples += samples
+        if at > len(data):
+            raise DataError(f"{path} is truncated: its last frame lacks {at - len(data)} bytes; copy it again")
+    if not says_length and num_samples > declared + 2 * 1152:
+        raise DataError(
+            f"{path} has about {num_samples} samples and does not say so in its header, and {declared} of them would "
+            "be read; convert it to WAV or FLAC"
+        )

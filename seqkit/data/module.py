@@ -5,17 +5,29 @@ b batch · n tokens
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from pytorch_lightning import LightningDataModule
 
-from seqkit.data.batching import BatchLoader, LengthGroupedBatchSampler
-from seqkit.data.dataset import TextWindows, TokenizedDataset
+from seqkit.data.batching import BatchDataset, BatchLoader, LengthGroupedBatchSampler
+from seqkit.data.dataset import TextWindows, TokenizedDataset, raised_by
+from seqkit.data.packing import PackedDataset
 from seqkit.data.source import DataSource, Named, Sample, Splits, Subset, labels_of, sample_name, shuffled, stratified
-from seqkit.errors import DataError
-from seqkit.interfaces import Objective, Tokenizer, Tokens
+from seqkit.data.streaming import StreamLoader, WindowStream
+from seqkit.data.text_documents import TextDocuments
+from seqkit.data.token_file import MIN_BYTES, token_file
+from seqkit.errors import DataError, UsageError, is_out_of_memory
+from seqkit.interfaces import Backbone, Objective, Tokenizer, Tokens
 from seqkit.progress import track
+from seqkit.tokenizers.text import Text
+
+log = logging.getLogger("seqkit")
+
+STREAM_SAMPLE_BYTES = 2**26
+"""Of a stream, on which a tokenizer is fitted."""
 
 
 class DataModule(LightningDataModule):
@@ -24,6 +36,8 @@ class DataModule(LightningDataModule):
     tokenizer, objective: fitted by `setup` on the training split, unless they are fitted already.
     batch_size: examples (or windows) a batch. tokens_per_batch: a batch also ends before it has more tokens than that,
     padding counted; with a large batch_size, batches are equal in work instead of in number.
+    packing: most tokens of a row in training, which several whole examples share, told apart by segments; batch_size
+    then counts rows. None: one example a row, as in evaluation always. For objectives that support segments.
     window: tokens to predict at a time, for long documents; None: an example
     is encoded whole. valid_fraction: taken from the training split for validation where the source ships none (the tail
     of each document, with windows; by class, with classes). augment: changes to raw training samples, drawn anew in
@@ -40,6 +54,7 @@ class DataModule(LightningDataModule):
         *,
         batch_size: int = 32,
         tokens_per_batch: int | None = None,
+        packing: int | None = None,
         window: int | None = None,
         valid_fraction: float = 0.1,
         augment: Sequence[Callable[[Any], Any]] | None = None,
@@ -61,13 +76,16 @@ class DataModule(LightningDataModule):
             raise ValueError(f"num_workers is {num_workers}; give 0 (encode in this process) or more")
         if window is not None and augment:
             raise ValueError("augment changes whole samples and window cuts documents; use one of the two")
+        if packing is not None:
+            _check_packing(packing, objective, window, augment)
         self.source, self.tokenizer, self.objective, self.seed = source, tokenizer, objective, seed
         self.batch_size, self.window, self.valid_fraction = batch_size, window, valid_fraction
         self.augment, self.num_workers, self.limit = list(augment or ()), num_workers, limit
-        self.train_share, self.tokens_per_batch = train_share, tokens_per_batch
+        self.train_share, self.tokens_per_batch, self.packing = train_share, tokens_per_batch, packing
+        source.read_for(tokenizer)
         self._is_set_up = False
         self._splits: Splits | None = None
-        self._datasets: dict[str, TokenizedDataset | TextWindows] = {}
+        self._datasets: dict[str, TokenizedDataset | TextWindows | PackedDataset | WindowStream] = {}
 
     def splits(self) -> Splits:
         """The samples of each split as they are used: validation taken out, limited. Read once.
@@ -84,7 +102,11 @@ class DataModule(LightningDataModule):
                 train, valid = self._without_validation(train)
             train = self._shared(train)
             self._splits = Splits(
-                self._limited(train), self._limited(given.test), self._limited(valid) if valid else None, given.names
+                self._limited(train),
+                self._limited(given.test),
+                self._limited(valid) if valid else None,
+                given.names,
+                given.rule,
             )
         return self._splits
 
@@ -100,14 +122,19 @@ class DataModule(LightningDataModule):
         if self.objective.needs_labels:
             self._check_labels()
         if hasattr(self.tokenizer, "fit") and not _is_fitted(self.tokenizer):
-            train = track(splits.train, "reading training data", len(splits.train))
-            self.tokenizer.fit([sample.raw for sample in train])
+            self._fit_tokenizer(splits)
         if not self.objective.state():
             self.objective.fit(labels_of(splits.train), splits.names)
         self._is_set_up = True
 
-    def train_dataloader(self) -> BatchLoader:
-        """Batches of the training split, shuffled by (seed, epoch). Raises ValueError before `setup`, as all three."""
+    def train_dataloader(self) -> Any:
+        """Batches of the training split, shuffled by (seed, epoch): a `BatchLoader`, or a `StreamLoader` of a stream.
+
+        Raises ValueError before `setup`, as all three.
+        """
+        samples = self._ready_splits()["training"]
+        if isinstance(samples, TextDocuments) and samples.streamed:
+            return self._stream_loader(samples)
         return self._loader("training", shuffle=True)
 
     def val_dataloader(self) -> BatchLoader | list[Any]:
@@ -121,11 +148,89 @@ class DataModule(LightningDataModule):
     def extents(self) -> list[list[float]]:
         """[smallest, largest] last position of the training examples on each axis; empty for windows and for graphs."""
         examples = self._datasets.get("training")
-        return examples.extents if isinstance(examples, TokenizedDataset) else []
+        return examples.extents if isinstance(examples, TokenizedDataset | PackedDataset) else []
+
+    def unknown(self) -> dict[str, list[int]]:
+        """[tokens that are unknown, all tokens] of each split of windows that has some and whose loader was made."""
+        token = self.tokenizer.unknown_id if isinstance(self.tokenizer, Text) else None
+        windows = {split: found for split, found in self._datasets.items() if isinstance(found, TextWindows)}
+        counts = {split: [] if token is None else [*found.count(token)] for split, found in windows.items()}
+        return {split: count for split, count in counts.items() if count and count[0]}
 
     def sha256(self) -> dict[str, str]:
         """SHA-256 of the tokens and labels of each split whose loader was made."""
         return {split: examples.sha256 for split, examples in self._datasets.items()}
+
+    def check_supported(self, backbone: Backbone) -> None:
+        """Raise ValueError if its batches are packed, and this backbone would let examples of a row mix."""
+        if self.packing is not None and not backbone.supports_segments:
+            raise ValueError(
+                f"packing puts several examples into a row, which this {type(backbone).__name__} cannot tell apart "
+                "(no segments); use Transformer with ScaledDotProductAttention and no convolution, or tokens_per_batch "
+                "in place of packing"
+            )
+
+    def _fit_tokenizer(self, splits: Splits) -> None:
+        """On the training split (of a stream, on a part of it); what held-out text has beyond that is counted."""
+        samples = splits.train
+        raws: Any
+        if isinstance(samples, TextDocuments):
+            raws = samples.raws
+            if samples.streamed and samples.num_bytes > STREAM_SAMPLE_BYTES:
+                raws = samples.sampled(STREAM_SAMPLE_BYTES).raws
+                size = f"{STREAM_SAMPLE_BYTES / 1e6:,.0f} of {samples.num_bytes / 1e6:,.0f} MB"
+                log.warning("%s", f"{type(self.tokenizer).__name__} is fitted on {size} of the stream")
+        else:
+            raws = [sample.raw for sample in track(samples, "reading training data", len(samples))]
+        self.tokenizer.fit(raws)  # type: ignore[attr-defined]
+        if not isinstance(self.tokenizer, Text):
+            return
+        if isinstance(samples, TextDocuments) and samples.streamed:
+            self.tokenizer.reserve_unknown()
+        for split, held_out in (("validation", splits.valid or []), ("test", splits.test)):
+            self._count_unknown(split, held_out, self.tokenizer)
+
+    def _count_unknown(self, split: str, samples: Sequence[Sample], tokenizer: Text) -> None:
+        """Say what of held-out texts the training text lacks, and let it share an id."""
+        missing, num_all = Counter[str](), 0
+        for i in range(len(samples)):
+            raw = samples[i].raw
+            if isinstance(raw, str) and raw:
+                found, number = tokenizer.missing(raw)
+                missing.update(found)
+                num_all += number
+        if not missing:
+            return
+        tokenizer.reserve_unknown()
+        if tokenizer.unknown_id is None:
+            return  # they are refused where they are encoded
+        unit, most = tokenizer.unit, ", ".join(repr(name) for name, _ in missing.most_common(3))
+        log.warning(
+            "%s",
+            f"{split} data: {missing.total():,} of {num_all:,} {unit} ({len(missing):,} kinds, such as {most}) are not "
+            "in the vocabulary; they share one id",
+        )
+
+    def _stream_loader(self, documents: TextDocuments) -> StreamLoader:
+        """Raises UsageError for settings that need to know all examples beforehand."""
+        if self.window is None or not isinstance(self.tokenizer, Text):
+            raise UsageError("streaming cuts text into windows; give data.window and a text tokenizer such as Bytes")
+        if self.tokens_per_batch is not None:
+            raise UsageError(
+                "tokens_per_batch counts examples beforehand, which a stream does not; leave one of them out"
+            )
+        if self.limit is not None:
+            log.warning("limit is of held-out windows alone; a stream ends by trainer.max_steps")
+        stream = WindowStream(
+            documents,
+            self.tokenizer,
+            self.window,
+            self.batch_size,
+            num_readers=max(1, self.num_workers),
+            seed=self.seed,
+        )
+        self._datasets["training"] = stream
+        return StreamLoader(stream, documents.batches_per_epoch, self.num_workers)
 
     def _samples(self) -> dict[str, Sequence[Sample]]:
         splits = self.splits()
@@ -156,14 +261,24 @@ class DataModule(LightningDataModule):
             shuffle=shuffle,
             seed=self.seed,
             tokens_per_batch=self.tokens_per_batch,
+            sort_keys=examples.sort_keys
+            if shuffle and isinstance(examples, TokenizedDataset) and self.augment
+            else None,
         )
-        return BatchLoader(examples, sampler, self.num_workers)
+        return BatchLoader(cast(BatchDataset, examples), sampler, self.num_workers)
 
-    def _dataset(self, split: str, samples: Sequence[Sample], *, training: bool) -> TokenizedDataset | TextWindows:
+    def _dataset(
+        self, split: str, samples: Sequence[Sample], *, training: bool
+    ) -> TokenizedDataset | TextWindows | PackedDataset:
         if self.window is not None:
-            documents = self._documents(samples, split)
+            is_large = isinstance(samples, TextDocuments) and samples.num_bytes >= MIN_BYTES
+            documents: Any = None
+            if is_large and isinstance(self.tokenizer, Text):
+                documents = token_file(cast(TextDocuments, samples), self.tokenizer, split)
+            else:
+                documents = self._documents(samples, split)
             return TextWindows(documents, self.window, split, shuffle=training, seed=self.seed, limit=self.limit)
-        return TokenizedDataset(
+        examples = TokenizedDataset(
             samples,
             self.tokenizer,
             split,
@@ -172,6 +287,9 @@ class DataModule(LightningDataModule):
             cache=self.num_workers == 0,
             seed=self.seed,
         )
+        if self.packing is None or not training:
+            return examples
+        return PackedDataset(examples, self.packing, seed=self.seed)
 
     def _documents(self, samples: Sequence[Sample], split: str) -> list[Tokens]:
         documents = []
@@ -180,12 +298,22 @@ class DataModule(LightningDataModule):
                 documents.append(self.tokenizer.encode(samples[i].raw))
             except DataError as error:
                 raise DataError(f"{split} data, {sample_name(samples, i)}: {error}") from error
+            except Exception as error:  # a plug-in's own code: whatever it raises
+                if is_out_of_memory(error):
+                    raise
+                fault = raised_by(self.tokenizer, error)
+                raise DataError(f"{split} data, {sample_name(samples, i)}: {fault}") from error
         return documents
 
     def _without_validation(self, train: Sequence[Sample]) -> tuple[Sequence[Sample], Sequence[Sample] | None]:
         """What is left to train on, and the validation split taken from it."""
         if self.valid_fraction == 0:
             return train, None
+        if isinstance(train, TextDocuments) and self.window is not None:
+            left, held_out, rule = train.held_out(self.valid_fraction, seed=1)
+            if held_out is not None:
+                log.warning("%s", f"{held_out.num_characters:,} of the rest are held out for validation ({rule})")
+            return left, held_out
         if self.window is not None and all(isinstance(sample.raw, str) for sample in train):
             cuts = [round(len(sample.raw) * (1 - self.valid_fraction)) for sample in train]
             names = [sample_name(train, i) for i in range(len(train))]
@@ -199,6 +327,8 @@ class DataModule(LightningDataModule):
         """The share of the training split that is used."""
         if self.train_share == 1:
             return train
+        if isinstance(train, TextDocuments) and self.window is not None:
+            return train.beginnings(self.train_share)
         if self.window is not None and all(isinstance(sample.raw, str) for sample in train):
             cuts = [max(1, round(len(sample.raw) * self.train_share)) for sample in train]
             return _named(
@@ -213,12 +343,25 @@ class DataModule(LightningDataModule):
         return Subset(samples, sorted(shuffled(len(samples), seed=2)[: self.limit]))
 
 
+def _check_packing(packing: int, objective: Objective, window: int | None, augment: Sequence[Any] | None) -> None:
+    """Raise ValueError where rows of several whole examples cannot be made of that."""
+    if isinstance(packing, bool) or packing < 1:
+        raise ValueError(f"packing is {packing}; give the most tokens of a row, such as 512, or null")
+    if not objective.supports_segments:
+        raise ValueError(
+            f"packing puts several examples into a row, which {type(objective).__name__} cannot tell apart (no "
+            "segments); use NextToken or Masked, or tokens_per_batch in place of packing"
+        )
+    if window is not None:
+        raise ValueError("packing keeps examples whole and window cuts documents; use one of the two")
+    if augment:
+        raise ValueError("augment may change the length of an example, by which packing fills rows; use one of the two")
+
+
 def _named(pairs: Sequence[tuple[Sample, str]]) -> Named:
     return Named([sample for sample, _ in pairs], [name for _, name in pairs])
 
 
 def _is_fitted(tokenizer: Tokenizer) -> bool:
-    try:
-        return tokenizer.spec is not None
-    except ValueError:  # by contract, spec raises until the tokenizer is fitted
-        return False
+    """Whether its `fit` or `load_state` has run: a spec may be known before, and tell nothing."""
+    return bool(getattr(tokenizer, "was_fitted", False))

@@ -95,13 +95,15 @@ def _joined(examples: Sequence[Tokens]) -> Tokens:
     """One after the other; an edge stays within its example."""
     content = torch.cat([x.content for x in examples])
     positions = torch.cat([x.positions for x in examples])
+    numbers = [x.features for x in examples if x.features is not None]
+    features = torch.cat(numbers) if numbers else None
     graphs = [x.adjacency for x in examples if x.adjacency is not None]
     if not graphs:
-        return Tokens(content, positions)
+        return Tokens(content, positions, features=features)
     sizes = torch.tensor([len(x) for x in examples])
     starts = (sizes.cumsum(0) - sizes).tolist()
     edge_index = torch.cat([graph.edge_index + start for graph, start in zip(graphs, starts)], dim=1)
-    return Tokens(content, positions, Adjacency(edge_index, torch.cat([graph.edge_type for graph in graphs])))
+    return Tokens(content, positions, Adjacency(edge_index, torch.cat([graph.edge_type for graph in graphs])), features)
 
 
 def _segments(rows: Sequence[Sequence[Tokens]], valid: Tensor) -> Tensor:

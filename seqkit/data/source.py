@@ -24,12 +24,16 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Splits:
-    """Splits of a data set. valid None: `DataModule` takes it from the training split. names: of classes, by label."""
+    """Splits of a data set. valid None: `DataModule` takes it from the training split. names: of classes, by label.
+
+    rule: how it was split, in words; None: it is that of the data source's documentation.
+    """
 
     train: Sequence[Sample]
     test: Sequence[Sample]
     valid: Sequence[Sample] | None = None
     names: list[str] | None = None
+    rule: str | None = None
 
 
 class DataSource(ABC):
@@ -38,6 +42,12 @@ class DataSource(ABC):
     @abstractmethod
     def splits(self) -> Splits:
         """All samples, split. Raises DataError where files are missing or cannot be what they should be."""
+
+    def read_for(self, tokenizer: Any) -> None:  # noqa: B027, only sources of files have something to do
+        """Told by `DataModule`, before `splits`, which tokenizer encodes the samples. By default it changes nothing.
+
+        A source of files may read them for it as `predict` will. Raises UsageError where it was told to read otherwise.
+        """
 
 
 class Files(Sequence[Sample]):

@@ -170,7 +170,11 @@ def _neighbours(adjacency: Adjacency | None, number: int) -> dict[int, list[int]
 
 
 def _vectors(content: Tensor, spec: TokenSpec) -> Tensor:
-    """Content [n] or [n f] as vectors: of an id, one of all (those above MAX_IDS share places)."""
+    """Content [n], [n k] or [n f] as vectors: of an id, one of all (those above MAX_IDS share places)."""
+    if spec.vocab_sizes:
+        fields = zip(content.unbind(-1), spec.vocab_sizes, strict=True)
+        tables = [F.one_hot(ids % MAX_IDS, min(size, MAX_IDS)) for ids, size in fields]
+        return torch.cat(tables, dim=-1).double()
     if not spec.ids:
         return content.double()
     return F.one_hot(content % MAX_IDS, min(spec.vocab_size, MAX_IDS)).double()

@@ -18,9 +18,9 @@ from torch import Tensor
 
 from seqkit.doctor.findings import Finding, Result, not_applicable
 from seqkit.doctor.subject import Subject
-from seqkit.interfaces import IGNORE, Backbone, ModelInput, TokenBatch
+from seqkit.interfaces import IGNORE, Backbone, ModelInput, TokenBatch, TokenSpec
 from seqkit.model import Model
-from seqkit.testing.laws import pad
+from seqkit.testing.laws import other_content, pad
 
 JITTER = 0.05
 """Standard deviation of what is added to every weight: of the size of the weights themselves."""
@@ -48,9 +48,9 @@ class _Probe:
 
     @torch.no_grad()
     def predict(self, inputs: ModelInput) -> Tensor:
-        """Predictions: [b k] of each sequence or [b n k] of each token."""
+        """Predictions: [b k] of each sequence, [b n k] of each token, or [b n k v] of each of its fields."""
         prediction: Tensor = self.model(inputs.batch, inputs.masked)
-        return prediction
+        return prediction.masked_fill(prediction == float("-inf"), 0.0)  # of ids that a field does not have
 
     @torch.no_grad()
     def hidden(self, batch: TokenBatch) -> Tensor:
@@ -64,7 +64,7 @@ class _Probe:
     @property
     def is_by_token(self) -> bool:
         """Whether each token has a prediction."""
-        return self.expected.ndim == 3 and self.expected.shape[:2] == self.inputs.batch.valid.shape
+        return self.expected.ndim >= 3 and self.expected.shape[:2] == self.inputs.batch.valid.shape
 
     def difference(self, got: Tensor) -> float:
         """Largest difference of predictions, as a share of the size of those expected."""
@@ -167,17 +167,16 @@ def _future_difference(probe: _Probe, expected: Tensor, cut: int) -> float:
     """Change of the hidden states up to column `cut`, expected [b n d], when all tokens after it are others."""
     batch, columns = probe.inputs.batch, torch.arange(probe.inputs.batch.valid.shape[1])
     after = repeat(columns > cut, "n -> b n", b=len(batch))
-    content = _other_content(batch.content, after, probe.model.spec.vocab_size)
+    content = _other_content(batch.content, after, probe.model.spec)
     positions = _shuffled(batch.positions, batch.valid & after)  # new values might lie outside a learned table
     kept = batch.valid & ~after
     return _difference(probe.hidden(batch.replace(content=content, positions=positions))[kept], expected[kept])
 
 
-def _other_content(content: Tensor, where: Tensor, vocab_size: int) -> Tensor:
+def _other_content(content: Tensor, where: Tensor, spec: TokenSpec) -> Tensor:
     """Content with other ids, or vectors, at some tokens. where: [b n]."""
-    if not content.is_floating_point():
-        return torch.where(where, (content + 1) % vocab_size, content)
-    return torch.where(rearrange(where, "b n -> b n 1"), -content - 1, content)
+    where = where if content.ndim == 2 else rearrange(where, "b n -> b n 1")
+    return torch.where(where, other_content(content, spec), content)
 
 
 # ── the target ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -197,7 +196,7 @@ def check_target(subject: Subject) -> Result:
         return Result("target", problem, Finding(problem, cause, fix))
     probe = _Probe(subject)
     assert probe.inputs.masked is not None
-    content = _other_content(probe.inputs.batch.content, probe.inputs.masked, probe.model.spec.vocab_size)
+    content = _other_content(probe.inputs.batch.content, probe.inputs.masked, probe.model.spec)
     got = probe.predict(replace(probe.inputs, batch=probe.inputs.batch.replace(content=content)))
     difference = probe.difference(got)
     measured = f"other content under the mask changes the predictions by {difference:.1g} of their size"
@@ -214,7 +213,8 @@ def _is_input(inputs: ModelInput) -> bool:
     content, target, valid = inputs.batch.content, inputs.target, inputs.batch.valid
     if target.shape != content.shape:
         return False
-    known = valid & (~target.isnan().any(dim=-1) if target.is_floating_point() else target != IGNORE)
+    given = ~target.isnan() if target.is_floating_point() else target != IGNORE
+    known = valid & (given if given.ndim == 2 else given.all(dim=-1))
     same = bool(known.any()) and bool((target == content)[known].all())
     return same and not bool((content[known] == content[known][:1]).all())
 

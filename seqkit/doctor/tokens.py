@@ -115,7 +115,7 @@ def check_inputs(subject: Subject) -> Result:
             "the recordings are clipped: they were amplified beyond what their format holds",
             "--data.source: recordings that are not overdriven, or --data.augment without what amplifies them",
         )
-    if subject.content_spec.ids:
+    if subject.content_spec.is_categorical:
         return not_applicable("inputs", "the content is ids")
     content = torch.cat([batch.content[batch.valid] for batch, _ in subject.batches]).double()
     rms, features = float(content.square().mean().sqrt()), content.square().mean(dim=0).sqrt()

@@ -37,9 +37,9 @@ LOW_START = 0.5
 """The same below which the model knows what it cannot know yet. The recipes have 0.997 and more."""
 
 WORSE = 3.0
-"""Loss at the end of a short training, as a multiple of the initial weights' on the same batches, the median of the last
-ones. The recipes have 0.01 to 1.0, but for the recurrent presets of graph/solubility: up to 1.8. SGD at a rate a hundred
-times too high gives 34."""
+"""Loss at the end of a short training, as a multiple of the initial weights' on the same batches, the median of the
+last ones. The recipes have 0.01 to 1.0, but for the recurrent presets of graph/solubility: up to 1.8. SGD at a rate a
+hundred times too high gives 34."""
 
 MANY_SPIKES = 4
 """Spikes in a short training from which on it is unstable; one may be a batch of outliers. The recipes have none in 40

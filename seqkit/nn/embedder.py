@@ -1,11 +1,11 @@
 """Token batches to embeddings of one width: the only module that knows what a tokenizer's content is.
 
-b batch · n tokens · f features · d width · h heads
+b batch · n tokens · k fields · f features · d width
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -31,9 +31,29 @@ def default_position(backbone: Backbone | None, spec: TokenSpec) -> type[Positio
     return NoPosition if backbone.uses_positions or knows_columns or backbone.ignores_order else Sinusoidal
 
 
+class FieldEmbedding(nn.Module):
+    """Sum of the embeddings of k ids a token, with a lookup table for each field.
+
+    vocab_sizes: ids of each field. std: of the sum's entries when it is initialised.
+    """
+
+    def __init__(self, vocab_sizes: Sequence[int], width: int, *, std: float):
+        super().__init__()
+        tables = [nn.Embedding(size, width) for size in vocab_sizes]
+        for table in tables:
+            nn.init.normal_(table.weight, std=std * len(tables) ** -0.5)
+        self.tables = nn.ModuleList(tables)
+
+    def forward(self, content: Tensor) -> Tensor:
+        """Embeddings [b n d] of ids [b n k]."""
+        return torch.stack([table(ids) for table, ids in zip(self.tables, content.unbind(dim=-1), strict=True)]).sum(0)
+
+
 class Embedder(nn.Module):
     """Embeddings [b n d] of a token batch: lookup table or linear layer, mask token, positional encoding, dropout.
 
+    Tokens of several ids have a table for each field, and the embeddings are summed (as those of the codebooks in
+    MusicGen; Copet et al. 2023, section 2.2); numbers beside them are added through a linear layer.
     spec: of the tokenizer. position: `(dim, num_axes) -> PositionalEncoding`. dropout: of the sum.
     uses_mask_token: True: an objective will mask tokens.
     embedding_dim: width of content and positions, projected to d afterwards (Lan et al. 2020, ALBERT, section 3.1);
@@ -61,11 +81,15 @@ class Embedder(nn.Module):
         width = self.embedding_dim - self.position.num_position_channels
         if spec.embedder is not None:
             self.content: nn.Module = spec.embedder(width)
+        elif spec.vocab_sizes:
+            self.content = FieldEmbedding(spec.vocab_sizes, width, std=self.position.std)
         elif spec.ids:
             self.content = nn.Embedding(spec.vocab_size, width)
             nn.init.normal_(self.content.weight, std=self.position.std)
         else:
             self.content = nn.Linear(spec.num_features, width)
+        has_features = bool(spec.vocab_sizes) and spec.num_features > 0 and spec.embedder is None
+        self.features = nn.Linear(spec.num_features, width) if has_features else None
         self.mask_token = nn.Parameter(torch.randn(width) * self.position.std) if uses_mask_token else None
         self.norm = None if norm is None else norm(self.embedding_dim)
         self.projection = None if embedding_dim in (None, dim) else nn.Linear(self.embedding_dim, dim)
@@ -75,10 +99,15 @@ class Embedder(nn.Module):
         """masked: [b n] bool, True: the mask token replaces the token's content (its position stays)."""
         real = rearrange(batch.valid, "b n -> b n 1")
         content = batch.content
-        if not self.spec.ids:
+        if not self.spec.is_categorical:
             content = content.masked_fill(~real, 0.0)  # NaN times zero is NaN: padding must not reach a product
             content = content.to(next((p.dtype for p in self.content.parameters()), content.dtype))
         hidden = self.content(content)
+        if self.features is not None:
+            if batch.features is None:
+                raise ValueError(f"the batch has no features, but the spec says {self.spec.num_features} a token")
+            features = batch.features.masked_fill(~real, 0.0).to(self.features.weight.dtype)
+            hidden = hidden + self.features(features)
         if hidden.shape[:2] != batch.valid.shape:
             raise ValueError(
                 f"the tokenizer's own embedder made {list(hidden.shape[:2])} tokens of {list(batch.valid.shape)}; "

@@ -1,10 +1,11 @@
 """Heads, from hidden states to predictions. Pooling happens here, so no class token is needed.
 
-b batch · n tokens · d width · k outputs
+b batch · n tokens · d width · k outputs or fields · v vocabulary
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -28,6 +29,26 @@ class TokenHead(nn.Module):
     def forward(self, hidden: Tensor, valid: Tensor) -> Tensor:
         """Predictions [b n k]; those of padded tokens mean nothing."""
         return self.linear(hidden)
+
+
+class FieldHead(nn.Module):
+    """A linear layer for each of k fields on every token: [b n d] → logits [b n k v], v the largest vocabulary.
+
+    Logits of ids that a smaller vocabulary does not have are -inf: their probability is 0, and they get no gradient.
+    """
+
+    def __init__(self, dim: int, vocab_sizes: Sequence[int], *, bias: bool = True):
+        super().__init__()
+        self.vocab_sizes = tuple(vocab_sizes)
+        self.linear = nn.Linear(dim, sum(self.vocab_sizes), bias=bias)
+        nn.init.normal_(self.linear.weight, std=0.02)
+        if bias:
+            nn.init.zeros_(self.linear.bias)
+
+    def forward(self, hidden: Tensor, valid: Tensor) -> Tensor:
+        """Logits [b n k v]; those of padded tokens mean nothing."""
+        most, parts = max(self.vocab_sizes), self.linear(hidden).split(self.vocab_sizes, dim=-1)
+        return torch.stack([F.pad(part, [0, most - part.shape[-1]], value=float("-inf")) for part in parts], dim=-2)
 
 
 class TiedHead(nn.Module):

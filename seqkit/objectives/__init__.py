@@ -8,6 +8,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "classify": ["Classify"],
         "masked": ["Masked"],
         "next_token": ["NextToken"],
+        "multi_label": ["MultiLabel"],
         "regress": ["Regress"],
         "seq2seq": ["Seq2Seq"],
     },

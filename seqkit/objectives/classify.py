@@ -5,6 +5,7 @@ b batch · n tokens · k classes
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -17,6 +18,15 @@ from seqkit.nn.embedder import Embedder
 from seqkit.nn.heads import Pool, SequenceHead, TokenHead
 from seqkit.objectives.losses import cross_entropy, frequencies
 
+ClassMetric = Literal[
+    "Accuracy", "BalancedAccuracy", "MacroF1", "Precision", "Recall", "MatthewsCorrCoef", "AUROC", "AveragePrecision",
+    "CalibrationError",
+]  # fmt: skip
+"""Names of metrics, as in torchmetrics: `seqkit.objectives.metrics.of_classes`."""
+
+NEED_PROBABILITIES = {"AUROC", "AveragePrecision", "CalibrationError"}
+"""Those of the classes' probabilities, and not of the likeliest class alone."""
+
 
 class Classify(Objective):
     """Classification: cross-entropy of class labels, in nats; tokens labelled IGNORE (-100) are left out.
@@ -24,23 +34,37 @@ class Classify(Objective):
     level: "sequence" or "token". pool: how a sequence's hidden states become one vector.
     label_smoothing: share of the target spread over all classes (Szegedy et al. 2016, section 7), in training
     alone; the loss of an evaluation is the plain one.
+    metrics: what is measured beside the loss and the accuracy; None: MacroF1. class_weights: of each class in the loss,
+    in the order of their names, or "balanced": inversely proportional to its frequency in training, 1 on average; in
+    training alone, as above.
     """
 
     needs_labels = True
     primary_metric = "accuracy"
 
     def __init__(
-        self, *, level: Literal["sequence", "token"] = "sequence", pool: Pool = "mean", label_smoothing: float = 0.0
+        self,
+        *,
+        level: Literal["sequence", "token"] = "sequence",
+        pool: Pool = "mean",
+        label_smoothing: float = 0.0,
+        metrics: list[ClassMetric] | None = None,
+        class_weights: Literal["balanced"] | list[float] | None = None,
     ):
         if not 0 <= label_smoothing < 1:
             raise ValueError(
                 f"label_smoothing={label_smoothing} is a share of the target; make it at least 0 and below 1"
             )
         self.level, self.pool, self.label_smoothing = level, pool, label_smoothing
+        if isinstance(class_weights, list) and not all(0 < x < math.inf for x in class_weights):
+            raise ValueError(f"class_weights is {class_weights}; give finite numbers above 0, or balanced")
+        self.chosen_metrics: list[str] = ["Accuracy", *(("MacroF1",) if metrics is None else metrics)]
+        self.class_weights = class_weights
         self.names: list[str] = []
+        self.weights: list[float] = []
 
     def fit(self, labels: Sequence[Any], names: Sequence[str] | None) -> None:
-        """Learn the names of the classes, or, without names, their number."""
+        """Learn the names of the classes, or, without names, their number; and their weights in the loss."""
         if any(torch.as_tensor(label).is_floating_point() for label in labels):
             raise DataError("the targets are numbers; Classify needs class names, use Regress")
         highest = max((int(torch.as_tensor(label).max()) for label in labels), default=-1)
@@ -51,14 +75,28 @@ class Classify(Objective):
         if len(names) < 2:
             raise DataError(f"the training labels hold {len(names)} class; classification needs two or more")
         self.names = list(names)
+        if self.class_weights == "balanced":
+            self.weights = _balanced(labels, len(self.names))
+        elif self.class_weights is not None:
+            if len(self.class_weights) != len(self.names):
+                raise DataError(
+                    f"model.objective.class_weights has {len(self.class_weights)} numbers, and there are "
+                    f"{len(self.names)} classes ({', '.join(self.names[:12])}); give one for each, in this order"
+                )
+            self.weights = [float(x) for x in self.class_weights]
 
     def state(self) -> dict[str, Any]:
-        """The names of the classes."""
-        return {"names": self.names} if self.names else {}
+        """The names of the classes, and their weights where they have some."""
+        if not self.names:
+            return {}
+        return {"names": self.names} | ({"weights": self.weights} if self.weights else {})
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Take back the names of the classes."""
+        """Take back the names of the classes and their weights."""
         self.names = [str(name) for name in state["names"]]
+        self.weights = [float(x) for x in state.get("weights", [])]
+        if self.weights and len(self.weights) != len(self.names):
+            raise ValueError(f"there are {len(self.weights)} weights for {len(self.names)} classes")
 
     def head(self, embedder: nn.Module) -> nn.Module:
         """Logits [b k] or [b n k]."""
@@ -87,17 +125,38 @@ class Classify(Objective):
 
     def loss(self, prediction: Tensor, target: Tensor, *, training: bool = False) -> LossOutput:
         """Cross-entropy of logits [b k] or [b n k], summed over the targets that are not IGNORE."""
-        return cross_entropy(prediction, target, label_smoothing=self.label_smoothing, training=training)
+        weights = prediction.new_tensor(self.weights, dtype=torch.float32) if training and self.weights else None
+        return cross_entropy(
+            prediction,
+            target,
+            label_smoothing=self.label_smoothing,
+            training=training,
+            weights=weights,
+            keep_probabilities=self._keeps_probabilities,
+        )
+
+    @property
+    def _keeps_probabilities(self) -> bool:
+        return bool(NEED_PROBABILITIES & set(self.chosen_metrics))
 
     def baseline(self, targets: Sequence[Tensor], spec: TokenSpec) -> Callable[[Tensor], Tensor]:
         """The training frequencies of the classes."""
         return frequencies(targets, len(self.names))
 
     def metrics(self, spec: TokenSpec) -> dict[str, Any]:
-        """Accuracy."""
-        from seqkit.objectives.metrics import Accuracy
+        """Accuracy, and those that were chosen."""
+        from seqkit.objectives.metrics import of_classes
 
-        return {"accuracy": Accuracy()}
+        return of_classes(self.chosen_metrics, len(self.names))
+
+    @property
+    def classes(self) -> list[str]:
+        """As they were learned from the training labels."""
+        return list(self.names)
+
+    def probabilities(self, prediction: Tensor) -> Tensor:
+        """Softmax of logits [b k] or [b n k]."""
+        return prediction.float().softmax(dim=-1)
 
     def decode(self, prediction: Tensor) -> list[Any]:
         """The name of the likeliest class per example (level "token": a list of names)."""
@@ -106,3 +165,13 @@ class Classify(Objective):
             return [named(i) for i in index] if isinstance(index, list) else self.names[index]
 
         return named(prediction.argmax(dim=-1).tolist())
+
+
+def _balanced(labels: Sequence[Any], num_classes: int) -> list[float]:
+    """n / (k n_c) for each class c of n_c among n labels, scikit-learn's "balanced"; 1 where n_c is 0."""
+    counts = torch.zeros(num_classes, dtype=torch.long)
+    for label in labels:
+        ids = torch.as_tensor(label).reshape(-1)
+        counts += torch.bincount(ids[ids != IGNORE], minlength=num_classes)
+    total = int(counts.sum())
+    return [total / (num_classes * n) if n else 1.0 for n in counts.tolist()]

@@ -5,11 +5,103 @@ b batch · a references · t tokens · m predictions · f features
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import torch
 from torch import Tensor
-from torchmetrics import Metric
+from torchmetrics import MeanAbsoluteError, MeanSquaredError, Metric, PearsonCorrCoef, SpearmanCorrCoef
+from torchmetrics.classification import (
+    MulticlassAccuracy,
+    MulticlassAUROC,
+    MulticlassAveragePrecision,
+    MulticlassCalibrationError,
+    MulticlassF1Score,
+    MulticlassMatthewsCorrCoef,
+    MulticlassPrecision,
+    MulticlassRecall,
+)
+from torchmetrics.text import CHRFScore
 
-from seqkit.interfaces import IGNORE
+from seqkit.interfaces import IGNORE, LossOutput
+
+# ── metrics by the names that a recipe gives ─────────────────────────────────────────────────────────────────────────
+
+
+def of_classes(names: Sequence[str], num_classes: int) -> dict[str, Any]:
+    """Metrics of classification, by the names of `seqkit.objectives.classify.ClassMetric`; the keys are as reported.
+
+    Means over classes ("macro") weigh each class alike. Areas under curves are one class against the rest, and leave
+    out a class of which the data has no example.
+    """
+    k = num_classes
+    table: dict[str, tuple[str, Callable[[], Any]]] = {
+        "Accuracy": ("accuracy", Accuracy),
+        "BalancedAccuracy": ("balanced_accuracy", lambda: MulticlassAccuracy(k, average="macro")),
+        "MacroF1": ("macro_f1", lambda: MulticlassF1Score(k, average="macro")),
+        "Precision": ("precision", lambda: MulticlassPrecision(k, average="macro")),
+        "Recall": ("recall", lambda: MulticlassRecall(k, average="macro")),
+        "MatthewsCorrCoef": ("matthews", lambda: MulticlassMatthewsCorrCoef(k)),
+        "AUROC": ("auroc", lambda: MulticlassAUROC(k, average="macro")),
+        "AveragePrecision": ("average_precision", lambda: MulticlassAveragePrecision(k, average="macro")),
+        "CalibrationError": ("calibration_error", lambda: MulticlassCalibrationError(k, n_bins=15, norm="l1")),
+    }
+    return _made(table, names)
+
+
+def of_numbers(names: Sequence[str]) -> dict[str, Any]:
+    """Metrics of regression, by the names of `seqkit.objectives.regress.NumberMetric`, of all targets together."""
+    table: dict[str, tuple[str, Callable[[], Any]]] = {
+        "RMSE": ("rmse", lambda: MeanSquaredError(squared=False)),
+        "MAE": ("mae", MeanAbsoluteError),
+        "R2Score": ("r2", R2Score),
+        "SpearmanCorrCoef": ("spearman", SpearmanCorrCoef),
+        "PearsonCorrCoef": ("pearson", PearsonCorrCoef),
+    }
+    return _made(table, names)
+
+
+def of_ids(names: Sequence[str]) -> dict[str, Any]:
+    """Metrics of predicted ids, by the names of `seqkit.objectives.next_token.TokenMetric`."""
+    table: dict[str, tuple[str, Callable[[], Any]]] = {
+        "Accuracy": ("accuracy", Accuracy),
+        "Perplexity": ("perplexity", Perplexity),
+    }
+    return _made(table, names)
+
+
+def of_texts(names: Sequence[str], decode: Callable[[Tensor], str]) -> dict[str, Any]:
+    """Metrics of generated sequences, by the names of `seqkit.objectives.seq2seq.TextMetric`. decode: ids to text."""
+    table: dict[str, tuple[str, Callable[[], Any]]] = {
+        "TokenErrorRate": ("token_error", TokenErrorRate),
+        "SequenceErrorRate": ("sequence_error", SequenceErrorRate),
+        "CHRFScore": ("chrf", lambda: GeneratedCHRF(decode)),
+    }
+    return _made(table, names)
+
+
+def _made(table: dict[str, tuple[str, Callable[[], Any]]], names: Sequence[str]) -> dict[str, Any]:
+    """Metrics by the names of their results, each once."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Metric .* will save all targets and predictions in the buffer")
+        return {table[name][0]: table[name][1]() for name in dict.fromkeys(names)}
+
+
+def update(metric: Any, output: LossOutput) -> None:
+    """Give a metric what it is of: the loss, the probabilities of the classes, or the predictions."""
+    if isinstance(metric, MeanLoss | Perplexity):
+        metric.update(output.loss, output.count)
+    elif output.target is None or not output.target.numel():
+        return
+    elif isinstance(metric, MulticlassAUROC | MulticlassAveragePrecision | MulticlassCalibrationError):
+        assert output.probabilities is not None, "the objective that has this metric keeps them"
+        metric.update(output.probabilities, output.target)
+    else:
+        metric.update(output.preds, output.target)
+
+
+# ── metrics ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Accuracy(Metric):
@@ -33,6 +125,65 @@ class Accuracy(Metric):
     def compute(self) -> Tensor:
         """Between 0 and 1."""
         return self.correct / self.count
+
+
+class LabelAccuracy(Metric):
+    """Share of known yes-or-no labels that are told right: logits above zero are yes, targets 0, 1 or NaN (unknown)."""
+
+    higher_is_better = True
+    full_state_update = False
+    correct: Tensor
+    count: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.add_state("correct", torch.tensor(0), dist_reduce_fx="sum")
+        self.add_state("count", torch.tensor(0), dist_reduce_fx="sum")
+
+    def update(self, preds: Tensor, target: Tensor) -> None:
+        """preds: logits, target: labels, of one shape."""
+        known = ~target.isnan()
+        self.correct += (((preds > 0) == (target > 0.5)) & known).sum()
+        self.count += known.sum()
+
+    def compute(self) -> Tensor:
+        """Between 0 and 1."""
+        return self.correct / self.count
+
+
+class MeanAUROC(Metric):
+    """Area under the ROC curve of yes-or-no labels, mean over those that have both answers; NaN where none has.
+
+    Unknown labels (NaN) are left out, as MoleculeNet does (Wu et al. 2018, section 3.4).
+    """
+
+    higher_is_better = True
+    full_state_update = False
+    preds: list[Tensor]
+    target: list[Tensor]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.add_state("preds", [], dist_reduce_fx="cat")
+        self.add_state("target", [], dist_reduce_fx="cat")
+
+    def update(self, preds: Tensor, target: Tensor) -> None:
+        """preds: logits [m k], target: 0, 1 or NaN [m k]."""
+        self.preds.append(preds.float())
+        self.target.append(target.float())
+
+    def compute(self) -> Tensor:
+        """Between 0 and 1; 0.5 for any constant."""
+        from torchmetrics.functional.classification import binary_auroc
+        from torchmetrics.utilities import dim_zero_cat
+
+        preds, target = dim_zero_cat(self.preds), dim_zero_cat(self.target)
+        areas = []
+        for logits, labels in zip(preds.T, target.T):
+            known = ~labels.isnan()
+            if len(labels[known].unique()) == 2:
+                areas.append(binary_auroc(logits[known], labels[known].long()))
+        return torch.stack(areas).mean() if areas else preds.new_tensor(torch.nan)
 
 
 class R2Score(Metric):
@@ -126,6 +277,23 @@ class SequenceErrorRate(Metric):
         return self.wrong / self.count
 
 
+class GeneratedCHRF(CHRFScore):
+    """chrF++ of generated texts, between 0 and 1 (Popović 2017): F-score of letter and word n-grams, recall twice.
+
+    decode: ids [n] to text.
+    """
+
+    def __init__(self, decode: Callable[[Tensor], str]) -> None:
+        super().__init__()
+        self.decode = decode
+
+    def update(self, preds: Tensor, target: Tensor) -> None:  # type: ignore[override]  # ids in place of texts
+        """preds, target: as in `TokenErrorRate`."""
+        texts = [self.decode(row[row != IGNORE]) for row in preds]
+        references = [[self.decode(row[row != IGNORE]) for row in rows if int(row[0]) != IGNORE] for rows in target]
+        super().update(texts, references)
+
+
 def _references(rows: list[list[int]]) -> list[str]:
     """The references among padded rows."""
     return [_as_text(ids) for ids in rows if ids[0] != IGNORE]
@@ -157,3 +325,11 @@ class MeanLoss(Metric):
     def compute(self) -> Tensor:
         """NaN if nothing was predicted."""
         return (self.loss / self.count).float()
+
+
+class Perplexity(MeanLoss):
+    """exp of the mean loss: of so many tokens, equally likely, a choice would be as hard."""
+
+    def compute(self) -> Tensor:
+        """At least 1."""
+        return (self.loss / self.count).exp().float()

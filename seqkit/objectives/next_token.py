@@ -1,39 +1,52 @@
 """Causal language modelling: predict each token from those before it.
 
-b batch · n tokens · v vocabulary
+b batch · n tokens · k fields · v vocabulary
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor, nn
 
 from seqkit.errors import DataError
 from seqkit.interfaces import IGNORE, LossOutput, ModelInput, Objective, TokenBatch, TokenSpec
 from seqkit.nn.embedder import Embedder
-from seqkit.nn.heads import TiedHead, TokenHead
-from seqkit.objectives.losses import cross_entropy, frequencies
+from seqkit.nn.heads import FieldHead, TiedHead, TokenHead
+from seqkit.objectives.losses import cross_entropy, field_frequencies, frequencies, like
+
+TokenMetric = Literal["Accuracy", "Perplexity"]
+"""Names of metrics, as in torchmetrics: `seqkit.objectives.metrics.of_ids`."""
 
 
 class NextToken(Objective):
     """Causal language modelling: cross-entropy in nats per token, over all but the first of each example.
 
-    tied: True: the head's weight is the embedding table. bias: of the head, if it is not tied.
+    Tokens of several ids (`TokenSpec.vocab_sizes`): a linear layer for each field, all from the same hidden state, and
+    the mean of the fields' cross-entropies (Compound Word Transformer; Hsiao et al. 2021, section 4.2), so in nats per
+    field. Numbers beside the ids are input alone: to predict one, make it a field of bins.
+    tied: True: the head's weight is the embedding table. bias: of the head, if it is not tied. metrics: what is
+    measured beside the loss; None: Accuracy and Perplexity.
     Raises ValueError if the tokens are vectors; DataError for a batch in which no example has a second token.
     """
 
     causal = True
     needs_labels = False
+    supports_segments = True
 
-    def __init__(self, *, tied: bool = False, bias: bool = True):
+    def __init__(self, *, tied: bool = False, bias: bool = True, metrics: list[TokenMetric] | None = None):
         self.tied, self.bias = tied, bias
+        self.chosen_metrics: list[str] = ["Accuracy", "Perplexity"] if metrics is None else list(metrics)
 
     def head(self, embedder: nn.Module) -> nn.Module:
-        """Logits [b n v] over the vocabulary."""
+        """Logits [b n v] over the vocabulary, or [b n k v] over those of the fields."""
         assert isinstance(embedder, Embedder)
+        if embedder.spec.vocab_sizes:
+            if self.tied:
+                raise ValueError("tied=True shares one lookup table, and tokens of several ids have several; use False")
+            return FieldHead(embedder.dim, embedder.spec.vocab_sizes, bias=self.bias)
         if not embedder.spec.ids:
             raise ValueError("NextToken predicts ids, but these tokens are vectors; use Masked, Classify or Regress")
         if not self.tied:
@@ -44,10 +57,10 @@ class NextToken(Objective):
         """Input: all columns but the last; target: all but the first."""
         if batch.content.shape[1] < 2:
             raise DataError("every text is a single token, so there is no next one to predict; give longer text")
-        target = batch.content[:, 1:].masked_fill(~batch.valid[:, 1:], IGNORE)
+        known = batch.valid[:, 1:]
         segments = None
         if batch.segments is not None:  # the first token of a packed sequence does not continue the sequence before it
-            target = target.masked_fill(batch.segments[:, 1:] != batch.segments[:, :-1], IGNORE)
+            known = known & (batch.segments[:, 1:] == batch.segments[:, :-1])
             segments = batch.segments[:, :-1]
         inputs = replace(
             batch,
@@ -55,19 +68,23 @@ class NextToken(Objective):
             positions=batch.positions[:, :-1],
             valid=batch.valid[:, :-1],
             segments=segments,
+            features=None if batch.features is None else batch.features[:, :-1],
         )
-        return ModelInput(inputs, None, target)
+        target = batch.content[:, 1:]
+        return ModelInput(inputs, None, target.masked_fill(~like(known, target), IGNORE))
 
     def loss(self, prediction: Tensor, target: Tensor, *, training: bool = False) -> LossOutput:
-        """Cross-entropy of logits [b n v], summed over the targets [b n] that are not IGNORE."""
+        """Cross-entropy of logits [b n (k) v], summed over the targets [b n (k)] that are not IGNORE."""
         return cross_entropy(prediction, target, training=training)
 
     def baseline(self, targets: Sequence[Tensor], spec: TokenSpec) -> Callable[[Tensor], Tensor]:
-        """The training frequencies of the tokens."""
+        """The training frequencies of the tokens, or of the ids of each field."""
+        if spec.vocab_sizes:
+            return field_frequencies(targets, spec.vocab_sizes)
         return frequencies(targets, spec.vocab_size)
 
     def metrics(self, spec: TokenSpec) -> dict[str, Any]:
-        """Accuracy of the likeliest next token."""
-        from seqkit.objectives.metrics import Accuracy
+        """Those that were chosen: accuracy of the likeliest next token (or share of the fields that are right)."""
+        from seqkit.objectives.metrics import of_ids
 
-        return {"accuracy": Accuracy()}
+        return of_ids(self.chosen_metrics)

@@ -18,6 +18,9 @@ from seqkit.interfaces import LossOutput, ModelInput, Objective, TokenBatch, Tok
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.heads import Pool, SequenceHead, TokenHead
 
+NumberMetric = Literal["RMSE", "MAE", "R2Score", "SpearmanCorrCoef", "PearsonCorrCoef"]
+"""Names of metrics, as in torchmetrics: `seqkit.objectives.metrics.of_numbers`."""
+
 
 class Regress(Objective):
     """Regression: squared or Huber error of standardised targets; metrics are in the target's own unit.
@@ -26,7 +29,8 @@ class Regress(Objective):
     pool: how a sequence's hidden states become one vector.
     loss: "squared", or "huber" (linear beyond one standard deviation, so that outliers weigh less). Mean and standard
     deviation of the targets are fitted on the training labels.
-    A target that is NaN is left out.
+    A target that is NaN is left out. metrics: what is measured beside the loss and the RMSE, over all targets together;
+    None: MAE, and for a single target R2Score.
     """
 
     needs_labels = True
@@ -38,8 +42,9 @@ class Regress(Objective):
         level: Literal["sequence", "token"] = "sequence",
         pool: Pool = "mean",
         loss: Literal["squared", "huber"] = "squared",
+        metrics: list[NumberMetric] | None = None,
     ):
-        self.level, self.pool = level, pool
+        self.level, self.pool, self.chosen_metrics = level, pool, metrics
         self._error = F.mse_loss if loss == "squared" else F.huber_loss
         self.mean: list[float] = []
         self.std: list[float] = []
@@ -116,10 +121,11 @@ class Regress(Objective):
         return torch.zeros_like
 
     def metrics(self, spec: TokenSpec) -> dict[str, Any]:
-        """Root mean squared and mean absolute error, in the target's unit."""
-        from torchmetrics import MeanAbsoluteError, MeanSquaredError
+        """Root mean squared error, in the target's unit, and those that were chosen."""
+        from seqkit.objectives.metrics import of_numbers
 
-        return {"rmse": MeanSquaredError(squared=False), "mae": MeanAbsoluteError()}
+        usual = ["MAE", "R2Score"] if len(self.mean) == 1 else ["MAE"]
+        return of_numbers(["RMSE", *(usual if self.chosen_metrics is None else self.chosen_metrics)])
 
     def decode(self, prediction: Tensor) -> list[Any]:
         """Predictions in the target's unit; a single target per example is a plain number."""

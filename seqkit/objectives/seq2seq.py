@@ -6,7 +6,7 @@ b batch · n source tokens · t target tokens · a references · v target vocabu
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import torch
 from einops import repeat
@@ -24,6 +24,10 @@ MAX_LONGEST = 1_000_000
 """Tokens of a label; a prediction is generated until it has as many as the longest one."""
 
 
+TextMetric = Literal["TokenErrorRate", "SequenceErrorRate", "CHRFScore"]
+"""Names of metrics, as in torchmetrics: `seqkit.objectives.metrics.of_texts`."""
+
+
 class Seq2Seq(Objective):
     """Sequence to sequence: the decoder gets [bos, y_1 … y_t] and is trained on [y_1 … y_t, eos].
 
@@ -33,7 +37,8 @@ class Seq2Seq(Objective):
     the nearest. Predictions are decoded greedily, up to the length of the longest training label.
     label_smoothing: share of the target spread over all ids (Szegedy et al. 2016, section 7), in training only: the
     loss of predictions without gradients, as in evaluation, is plain cross-entropy.
-    tied: True: the head's weight is the embedding table of the target ids.
+    tied: True: the head's weight is the embedding table of the target ids. metrics: what is measured of generated
+    sequences beside the share of wrong ones; None: TokenErrorRate.
     Raises ValueError for a share outside [0, 1), or a tokenizer that gives vectors or has no `decode`.
     """
 
@@ -41,7 +46,14 @@ class Seq2Seq(Objective):
     needs_labels = True
     primary_metric = "sequence_error"
 
-    def __init__(self, target: Tokenizer, *, label_smoothing: float = 0.0, tied: bool = True):
+    def __init__(
+        self,
+        target: Tokenizer,
+        *,
+        label_smoothing: float = 0.0,
+        tied: bool = True,
+        metrics: list[TextMetric] | None = None,
+    ):
         if not 0 <= label_smoothing < 1:
             raise ValueError(
                 f"label_smoothing={label_smoothing} is a share of the target; make it at least 0 and below 1"
@@ -52,6 +64,7 @@ class Seq2Seq(Objective):
             )
         self.target: Any = target
         self.label_smoothing, self.tied = label_smoothing, tied
+        self.chosen_metrics: list[str] = [*(["TokenErrorRate"] if metrics is None else metrics), "SequenceErrorRate"]
         self.longest = 0
 
     @property
@@ -135,10 +148,10 @@ class Seq2Seq(Objective):
         return {"accuracy": Accuracy()}
 
     def generation_metrics(self) -> dict[str, Any]:
-        """Error rates of generated sequences, per token and per sequence: for phonemes, PER and WER."""
-        from seqkit.objectives.metrics import SequenceErrorRate, TokenErrorRate
+        """Those that were chosen: error rates per token and per sequence are, for phonemes, PER and WER."""
+        from seqkit.objectives.metrics import of_texts
 
-        return {"token_error": TokenErrorRate(), "sequence_error": SequenceErrorRate()}
+        return of_texts(self.chosen_metrics, self._text)
 
     def predict(self, model: nn.Module, batch: TokenBatch) -> Tensor:
         """Ids [b t] that `model` generates greedily from the source `batch`, IGNORE from eos on."""
@@ -146,7 +159,11 @@ class Seq2Seq(Objective):
 
     def decode(self, prediction: Tensor) -> list[Any]:
         """Generated ids [b t] as texts."""
-        return [self.target.decode(row[(row >= 0) & (row < self.bos_id)]) for row in prediction]
+        return [self._text(row) for row in prediction]
+
+    def _text(self, ids: Tensor) -> str:
+        text: str = self.target.decode(ids[(ids >= 0) & (ids < self.bos_id)])
+        return text
 
 
 def _texts(label: Any) -> list[str]:

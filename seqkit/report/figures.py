@@ -61,11 +61,19 @@ def new_figure(
     return figure, list(figure.subplots(rows, columns, squeeze=False, **grid).flat)
 
 
+FEW_POINTS = 100
+"""So many points of a scatter plot are drawn larger."""
+
+COLORS = {"training": BLUE, "validation": VERMILION}
+"""Of the splits, the same in every figure."""
+
+
 @rc_context(STYLE)
 def curves(series: Sequence[Series], *, unit: str, baseline: float | None = None) -> Figure:
     """Curves over optimizer steps, the constant baseline's value as a dashed line. unit: label of the vertical axis."""
     figure, (axes,) = new_figure(4.6, 2.7)
-    for one, color in zip(series, (BLUE, VERMILION, GREEN, PURPLE)):
+    for one, usual in zip(series, (BLUE, VERMILION, GREEN, PURPLE)):
+        color = COLORS.get(one.label, usual)
         marker = "o" if len(one.x) < 3 else None
         noisy = len(one.x) > 200
         axes.plot(one.x, one.y, color=color, label=one.label, marker=marker, markersize=4, alpha=0.35 if noisy else 1)
@@ -110,7 +118,8 @@ def scatter(target: np.ndarray, preds: np.ndarray, *, rmse: float) -> Figure:
     figure, (axes,) = new_figure(3.9, 3.5)
     low, high = float(min(target.min(), preds.min())), float(max(target.max(), preds.max()))
     axes.plot([low, high], [low, high], color=INK, linewidth=0.8, linestyle="--", label="perfect")
-    axes.scatter(target, preds, s=9, color=BLUE, alpha=0.6, linewidths=0, label=f"test, RMSE {rmse:.3g}")
+    size, alpha = (9, 0.6) if len(target) > FEW_POINTS else (24, 0.9)
+    axes.scatter(target, preds, s=size, color=BLUE, alpha=alpha, linewidths=0, label=f"test, RMSE {rmse:.3g}")
     axes.set(xlabel="target", ylabel="prediction (target's unit)", aspect="equal")
     axes.legend()
     return figure

@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from seqkit.config import build
+from seqkit.data.inputs import read_inputs
 from seqkit.errors import UsageError, one_line
 from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
 from seqkit.report.figures import png
@@ -22,16 +23,16 @@ ENOUGH_TOKENS = 12
 """The first of some twenty examples with at least this many tokens is drawn; if none has, the first of all."""
 
 
-def inspect(config: Mapping[str, Any], path: Path) -> Path:
+def inspect(config: Mapping[str, Any], path: Path, given: str | None = None) -> Path:
     """Draw a training example of a complete configuration as tokens, into a PNG at `path`.
 
-    Also prints a short description. Raises DataError or UsageError as training would, and UsageError where the
-    picture's folder is a file.
+    given: an example to draw in its place: a file, or the text or SMILES itself. Also prints a short description.
+    Raises DataError or UsageError as training would, and UsageError where the picture's folder is a file.
     """
     for folder in path.parents:
         if folder.exists() and not folder.is_dir():
             raise UsageError(f"{folder} is a file; give a folder for the picture")
-    raw, tokenizer, tokens = _example(config)
+    raw, tokenizer, tokens = _example(config, given)
     for line in describe(tokenizer, tokens):
         Console(highlight=False, markup=False, emoji=False).print(one_line(line), soft_wrap=True)
     return png(find_renderer(tokenizer).picture(raw, tokens), path)
@@ -42,8 +43,9 @@ def describe(tokenizer: Tokenizer, tokens: Tokens) -> list[str]:
     spec, n = tokenizer.spec, len(tokens)
     content = tokens.content[:8] if spec.ids else tokens.content[0, :8]
     values = ", ".join(f"{value:.4g}" for value in content.tolist())
-    more = ", …" if (n if spec.ids else spec.num_features) > 8 else ""
-    first = f"ids {values}{more}" if spec.ids else f"first vector {values}{more}"
+    more = ", …" if (n if spec.ids else tokens.content.shape[1]) > 8 else ""
+    kind = "ids" if spec.ids else "ids of the first token" if spec.vocab_sizes else "first vector"
+    first = f"{kind} {values}{more}"
     lines = [f"tokenizer  {tokenizer!r}", f"tokens     {n} {_describe_content(spec)}", f"content    {first}"]
     if spec.num_axes:
         rows = [", ".join(f"{p:g}" for p in row) for row in tokens.positions[[0, -1]].tolist()]
@@ -65,14 +67,20 @@ def shorten(raw: Any, window: int | None) -> Any:
 
 
 def _describe_content(spec: TokenSpec) -> str:
+    if spec.vocab_sizes:
+        beside = f", and {spec.num_features} numbers" if spec.num_features else ""
+        return f"of {len(spec.vocab_sizes)} ids, below {', '.join(f'{size:,}' for size in spec.vocab_sizes)}{beside}"
     return f"ids below {spec.vocab_size:,}" if spec.ids else f"vectors of {spec.num_features}"
 
 
-def _example(config: Mapping[str, Any]) -> tuple[Any, Tokenizer, Tokens]:
-    """A training sample, the tokenizer (fitted if it needs to be), and the sample's tokens."""
+def _example(config: Mapping[str, Any], given: str | None) -> tuple[Any, Tokenizer, Tokens]:
+    """A training sample or the given example, the tokenizer (fitted if it needs to be), and the sample's tokens."""
     built = build(config)
     tokenizer = built.tokenizer
     data = data_module(config, tokenizer, built.model["objective"])
+    if given is not None:
+        _, raw = next(iter(read_inputs(given, tokenizer)))
+        return raw, tokenizer, tokenizer.encode(raw)
     samples = data.splits().train
     for index in [*range(0, len(samples), max(1, len(samples) // 20)), 0]:  # a molecule of two atoms shows little
         raw = shorten(samples[index].raw, data.window)

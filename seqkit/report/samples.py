@@ -22,8 +22,10 @@ from seqkit.generation import Sampling, stream_text
 from seqkit.interfaces import IGNORE, Objective, TokenBatch, Tokens
 from seqkit.objectives.classify import Classify
 from seqkit.objectives.masked import Masked
+from seqkit.objectives.multi_label import MultiLabel
 from seqkit.objectives.next_token import NextToken
 from seqkit.objectives.regress import Regress
+from seqkit.objectives.seq2seq import Seq2Seq
 from seqkit.report.figures import INK, STYLE, confusion, new_figure, scatter, svg
 from seqkit.report.modality import Renderer, find_renderer
 from seqkit.runs.trained_model import TrainedModel
@@ -36,6 +38,8 @@ NUM_SHOWN_TEXTS = 3
 NUM_PROMPT_TOKENS = 24
 NUM_GENERATED = 400
 MAX_CHARACTERS = 600
+MAX_CLASSES = 100
+"""Rows of the table of classes."""
 
 Span = tuple[str, str]
 """A piece of text and its class in the page's style: "", "prompt", "masked", "right" or "wrong"."""
@@ -51,12 +55,14 @@ class Passage:
 
 @dataclass(frozen=True)
 class Section:
-    """A section of a report. figures: SVG elements."""
+    """A section of a report. figures: SVG elements. columns, rows: of a table, whose first column is a name."""
 
     title: str
     note: str
     figures: Sequence[str] = ()
     passages: Sequence[Passage] = ()
+    columns: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
 
 
 @singledispatch
@@ -97,27 +103,137 @@ def _(objective: Classify, trained: TrainedModel, data: DataModule | None) -> li
         return []
     k = len(objective.names)
     counts, errors = np.zeros((k, k), np.int64), []
-    for batch, label, prediction in _predictions(trained, data):
+    for indices, batch, label, prediction in _predictions(trained, data):
         preds, known = prediction.argmax(dim=-1), label != IGNORE
         np.add.at(counts, (label[known].numpy(), preds[known].numpy()), 1)
         if objective.level == "sequence":
             confidence = prediction.softmax(dim=-1).amax(dim=-1)
             errors += [
-                (float(confidence[i]), i, batch, label[i], preds[i]) for i in (known & (preds != label)).nonzero()[:, 0]
+                (float(confidence[i]), i, batch, label[i], preds[i], indices[i])
+                for i in (known & (preds != label)).nonzero()[:, 0]
             ]
     right, total = int(np.trace(counts)), int(counts.sum())
     note = f"{right:,} of {total:,} test {'examples' if objective.level == 'sequence' else 'tokens'} are right."
-    sections = [Section("Confusion matrix", note, [svg(confusion(counts, objective.names))])]
+    sections = [
+        Section("Confusion matrix", note, [svg(confusion(counts, objective.names))]),
+        _by_class(counts, objective.names),
+    ]
+    if objective.level == "token" and find_renderer(trained.tokenizer).is_text:
+        sections.append(_tagged(objective, trained, data))
     errors = sorted(errors, key=lambda error: -error[0])[:NUM_SHOWN]
     if errors:
         titles = [
             f"{objective.names[pred]}, not {objective.names[target]} ({100 * confidence:.0f} %)"
-            for confidence, _, _, target, pred in errors
+            for confidence, _, _, target, pred, _ in errors
         ]
-        examples = [example(batch, int(i)) for _, i, batch, _, _ in errors]
+        examples = [example(batch, int(i)) for _, i, batch, *_ in errors]
+        texts = _raw_texts(data, [error[-1] for error in errors])
         note = "Predicted class, target class, and the predicted probability."
-        sections.append(_gallery("Most confident errors", note, trained, examples, titles))
+        sections.append(_gallery("Most confident errors", note, trained, examples, titles, texts))
     return sections
+
+
+def _by_class(counts: np.ndarray, names: Sequence[str]) -> Section:
+    """Support, precision, recall and F1 of each class from counts [k k] of (target, predicted); of many the worst."""
+    right, support, predicted = np.diag(counts), counts.sum(axis=1), counts.sum(axis=0)
+    known = np.flatnonzero(support + predicted)  # F1 is not defined for the others
+    f1 = np.zeros(len(names))
+    f1[known] = 2 * right[known] / (support + predicted)[known]
+    note = "Support: test examples of the class. F1: harmonic mean of precision and recall; a dash: undefined."
+    shown = known
+    if len(known) > MAX_CLASSES:
+        shown = known[np.argsort(f1[known], kind="stable")[:MAX_CLASSES]]
+        note = f"The {MAX_CLASSES} classes with the lowest F1, of {len(known):,}. {note}"
+
+    def share(part: int, whole: int) -> str:
+        return f"{100 * part / whole:.2f} %" if whole else "–"
+
+    rows = [
+        (
+            names[c],
+            f"{support[c]:,}",
+            share(right[c], predicted[c]),
+            share(right[c], support[c]),
+            f"{100 * f1[c]:.2f} %",
+        )
+        for c in shown.tolist()
+    ]
+    if len(rows) > 1 and len(shown) == len(known):
+        rows.append(("mean (macro)", f"{support.sum():,}", "", "", f"{100 * f1[known].mean():.2f} %"))
+    return Section("By class", note, columns=("class", "support", "precision", "recall", "F1"), rows=rows)
+
+
+def _tagged(objective: Classify, trained: TrainedModel, data: DataModule) -> Section:
+    """The first test examples, each token with its predicted class."""
+    batch, label = _first_examples(data, NUM_SHOWN)
+    assert label is not None
+    with torch.inference_mode():
+        preds = trained.model(batch).argmax(dim=-1)
+    renderer, passages = find_renderer(trained.tokenizer), []
+    for i in range(len(batch)):
+        spans: list[Span] = []
+        for piece, pred, target in zip(renderer.pieces(example(batch, i)), preds[i], label[i]):
+            name = objective.names[int(pred)]
+            if target == IGNORE or pred == target:
+                spans.append((f"{piece}/{name} ", "" if target == IGNORE else "right"))
+            else:
+                spans.append((f"{piece}/{name}, not {objective.names[int(target)]} ", "wrong"))
+        passages.append(Passage(f"test example {i + 1}", spans))
+    return Section("First test examples", "Each token with its predicted class.", passages=passages)
+
+
+# ── several labels ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@samples.register
+def _(_objective: MultiLabel, trained: TrainedModel, data: DataModule | None) -> list[Section]:
+    if data is None:
+        return []
+    found = [(prediction.sigmoid(), label) for _, _, label, prediction in _predictions(trained, data)]
+    chances, labels = (torch.cat(part) for part in zip(*found))
+    rows = []
+    for i, (chance, label) in enumerate(zip(chances.T, labels.T), start=1):
+        known = ~label.isnan()
+        yes = label[known] > 0.5
+        means = [
+            f"{float(part.mean()):.3f}" if len(part) else "–" for part in (chance[known][yes], chance[known][~yes])
+        ]
+        rows.append((f"label {i}", f"{int(known.sum()):,}", f"{int(yes.sum()):,}", *means))
+    note = "Mean probability of yes that the model gives to test examples that are yes, and to those that are no."
+    columns = ("label", "known", "yes", "where yes", "where no")
+    return [Section("By label", note, columns=columns, rows=rows)]
+
+
+# ── sequence to sequence ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@samples.register
+def _(objective: Seq2Seq, trained: TrainedModel, data: DataModule | None) -> list[Section]:
+    if data is None:
+        return []
+    batch, label = _first_examples(data, NUM_SHOWN)
+    assert label is not None
+    with torch.inference_mode():
+        texts = objective.decode(objective.predict(trained.model, batch))
+    renderer = find_renderer(trained.tokenizer)
+    tokenizer: Any = trained.tokenizer
+    passages = []
+    for i, text in enumerate(texts):
+        references = [str(objective.decode(row[None])[0]) for row in label[i] if int(row[0]) != IGNORE]
+        shown = [_text(tokenizer, example(batch, i))] if renderer.is_text else []
+        is_right = text in references
+        spans: list[Span] = [(f"{part}\n", "") for part in shown]
+        spans.append((text[:MAX_CHARACTERS] or "(nothing)", "right" if is_right else "wrong"))
+        if not is_right:
+            spans.append((f"\n{' | '.join(references)[:MAX_CHARACTERS]}", ""))
+        passages.append(Passage(f"test example {i + 1}", spans))
+    note = "The first test examples: source, what was generated and, where that is none of them, the references."
+    return [Section("Generated", note, passages=passages)]
+
+
+def _text(tokenizer: Any, tokens: Tokens) -> str:
+    """The text of an example."""
+    return str(tokenizer.decode(tokens))[:MAX_CHARACTERS]
 
 
 # ── regression ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -129,14 +245,32 @@ def _(objective: Regress, trained: TrainedModel, data: DataModule | None) -> lis
         return []
     outputs = [
         objective.loss(prediction, objective.prepare(batch, label).target)
-        for batch, label, prediction in _predictions(trained, data)
+        for _, batch, label, prediction in _predictions(trained, data)
     ]
     target = torch.cat([output.target for output in outputs if output.target is not None]).numpy()
     preds = torch.cat([output.preds for output in outputs if output.preds is not None]).numpy()
     rmse = float(np.sqrt(np.mean((target - preds) ** 2)))
     largest = float(np.abs(target - preds).max())
     note = f"{len(target):,} test targets; the largest error is {largest:.3g}."
-    return [Section("Predictions and targets", note, [svg(scatter(target, preds, rmse=rmse))])]
+    sections = [Section("Predictions and targets", note, [svg(scatter(target, preds, rmse=rmse))])]
+    return sections + _largest_errors(objective, trained, data)
+
+
+def _largest_errors(objective: Regress, trained: TrainedModel, data: DataModule) -> list[Section]:
+    """The test examples that are farthest off, where an example has a single target."""
+    if objective.level != "sequence" or len(objective.mean) != 1:
+        return []
+    errors: list[tuple[float, str, Tokens, int]] = []
+    for indices, batch, label, prediction in _predictions(trained, data):
+        for i, (found, right) in enumerate(zip(objective.decode(prediction), label.reshape(-1).tolist())):
+            if right == right:  # NaN: unknown
+                errors.append((abs(found - right), f"{found:.3g}, not {right:.3g}", example(batch, i), indices[i]))
+        errors = sorted(errors, key=lambda error: -error[0])[:NUM_SHOWN]
+    if not errors:
+        return []
+    titles, examples = [error[1] for error in errors], [error[2] for error in errors]
+    texts = _raw_texts(data, [error[3] for error in errors])
+    return [_gallery("Largest errors", "Prediction and target.", trained, examples, titles, texts)]
 
 
 # ── masked ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -164,7 +298,7 @@ def _(objective: Masked, trained: TrainedModel, data: DataModule | None) -> list
             predicted = example(replace(batch, content=prediction.argmax(dim=-1)), i)
             passages += _masked_text(renderer, example(batch, i), predicted, masked[i][batch.valid[i]])
         return [Section(title, note, passages=passages)]
-    if batch.content.ndim == 2:
+    if not batch.content.is_floating_point():
         return []
     return [Section(title, note, [svg(_masked_pictures(renderer, batch, masked, prediction))])]
 
@@ -203,7 +337,8 @@ def _masked_pictures(renderer: Renderer, batch: TokenBatch, masked: Tensor, pred
 def example(batch: TokenBatch, index: int) -> Tokens:
     """One example of a batch, without padding and without adjacency."""
     valid = batch.valid[index]
-    return Tokens(batch.content[index][valid], batch.positions[index][valid])
+    features = None if batch.features is None else batch.features[index][valid]
+    return Tokens(batch.content[index][valid], batch.positions[index][valid], features=features)
 
 
 def _first_examples(data: DataModule, count: int) -> tuple[TokenBatch, Tensor | None]:
@@ -213,21 +348,33 @@ def _first_examples(data: DataModule, count: int) -> tuple[TokenBatch, Tensor | 
 
 
 @torch.inference_mode()
-def _predictions(trained: TrainedModel, data: DataModule) -> Iterator[tuple[TokenBatch, Tensor, Tensor]]:
-    """Batches of the test split, their labels and the model's predictions."""
-    for batch, label in data.test_dataloader():
+def _predictions(trained: TrainedModel, data: DataModule) -> Iterator[tuple[list[int], TokenBatch, Tensor, Tensor]]:
+    """Batches of the test split: places of their examples in it, tokens, labels and the model's predictions."""
+    loader = data.test_dataloader()
+    for indices, (batch, label) in zip(loader.batch_indices(), loader):
         assert label is not None
-        yield batch, label, trained.model(batch)
+        yield indices, batch, label, trained.model(batch)
+
+
+def _raw_texts(data: DataModule, indices: Sequence[int]) -> list[str] | None:
+    """The raw test examples at these places where they are texts or SMILES strings; None: they are not."""
+    raws = [data.splits().test[i].raw for i in indices]
+    return [raw[:MAX_CHARACTERS] for raw in raws] if all(isinstance(raw, str) for raw in raws) else None
 
 
 def _gallery(
-    title: str, note: str, trained: TrainedModel, examples: Sequence[Tokens], titles: Sequence[str]
+    title: str,
+    note: str,
+    trained: TrainedModel,
+    examples: Sequence[Tokens],
+    titles: Sequence[str],
+    texts: Sequence[str] | None,
 ) -> Section:
-    """Examples as texts, or as thumbnails in rows of four."""
+    """Examples as texts, or as thumbnails in rows of four. texts: the raw ones; None: they are not texts."""
     renderer = find_renderer(trained.tokenizer)
-    if renderer.is_text:
+    if renderer.is_text or texts is not None:
         tokenizer: Any = trained.tokenizer
-        texts = [str(tokenizer.decode(one))[:MAX_CHARACTERS] for one in examples]
+        texts = texts or [_text(tokenizer, one) for one in examples]
         passages = [Passage(caption, [(text, "")]) for text, caption in zip(texts, titles)]
         return Section(title, note, passages=passages)
     with rc_context(STYLE):

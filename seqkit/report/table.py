@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from rich import box
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -17,12 +18,33 @@ _UNITS = {
 }
 _BY_OBJECTIVE = {
     "Classify": ("accuracy",),
+    "MultiLabel": ("auroc",),
     "Regress": ("rmse",),
     "NextToken": ("loss",),
     "Masked": ("explained", "loss"),
     "Seq2Seq": ("sequence_error", "loss"),
 }
 _ANY = ("rmse", "explained", "accuracy", "loss")
+
+SHARES = {
+    "accuracy", "balanced_accuracy", "macro_f1", "precision", "recall", "explained", "token_error", "sequence_error",
+    "calibration_error",
+}  # fmt: skip
+"""Metrics that are shown in percent."""
+
+LOWER_IS_BETTER = {
+    "loss", "rmse", "mae", "perplexity", "bits_per_byte", "token_error", "sequence_error", "calibration_error",
+}  # fmt: skip
+"""Of the metrics that there are; of the others more is better."""
+
+FEW_STEPS = 50
+"""A run of fewer optimizer steps tries a recipe out,"""
+
+FEW_EXAMPLES = 1000
+"""and so does one whose splits are limited to fewer examples."""
+
+NARROW = 70
+"""Columns of a terminal below which a run is a list of facts instead of a row, so that no number is cut."""
 
 
 class Headline(NamedTuple):
@@ -42,6 +64,18 @@ class Headline(NamedTuple):
         name = "variance explained" if self.name == "explained" else self.name
         return f"{name} ({self.unit})" if self.unit else name
 
+    @property
+    def is_worse_than_constant(self) -> bool:
+        """Whether the best constant prediction does better."""
+        if self.baseline is None:
+            return False
+        return self.value < self.baseline if is_higher_better(self.name) else self.value > self.baseline
+
+
+def is_higher_better(name: str) -> bool:
+    """Whether a higher value of the metric is a better one."""
+    return name not in LOWER_IS_BETTER
+
 
 def headline(summary: dict[str, Any]) -> Headline:
     """Accuracy of classification, RMSE of regression, nats per token of ids, explained variance of vectors.
@@ -59,37 +93,89 @@ def headline(summary: dict[str, Any]) -> Headline:
     raise ValueError(f"the run of {summary.get('recipe')} has no metrics; train it again")
 
 
+def cautions(summary: dict[str, Any]) -> list[str]:
+    """What a reader of the result should know: it is worse than a constant, or a trial; a sentence each."""
+    found = []
+    metric = headline(summary)
+    if metric.is_worse_than_constant:
+        found.append(
+            f"This is worse than the best constant prediction ({metric.label}: "
+            f"{format_metric(metric.name, metric.value)} against {format_metric(metric.name, metric.baseline)}); "
+            "train longer (--trainer.max_epochs), change the learning rate (seqkit tune), or look for the cause with "
+            "seqkit doctor."
+        )
+    steps, limit = summary.get("steps"), summary.get("limit")
+    if (steps is not None and steps < FEW_STEPS) or (limit is not None and limit < FEW_EXAMPLES):
+        known = [] if steps is None else ["1 optimizer step" if steps == 1 else f"{steps:,} optimizer steps"]
+        known += [] if limit is None else [f"at most {limit:,} examples of each split (data.limit)"]
+        found.append(f"This is a trial run, with {' and '.join(known)}: its figures say nothing of the model.")
+    return found
+
+
 def format_metric(name: str, value: float | None) -> str:
     """A metric as text: shares in percent, others with three decimals; a dash for none."""
     if value is None:
         return "–"
-    if name in ("accuracy", "explained", "token_error", "sequence_error"):
+    if name in SHARES:
         return f"{100 * value:.2f} %"
     return f"{value:.3f}"
 
 
-def result_table(summaries: Sequence[dict[str, Any]]) -> Table:
-    """One row per run, 80 columns wide: metric, baseline, parameters, seconds of training."""
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-        padding=0,
-        collapse_padding=True,
-        pad_edge=False,
-        caption="baseline: the best constant prediction, on the same test split",
-        caption_justify="left",
-    )
+class ResultTable:
+    """One row per run, 80 columns wide: metric, baseline, parameters, seconds of training; below it what is to be said.
+
+    On a narrower terminal each run is a list of facts.
+    """
+
+    def __init__(self, summaries: Sequence[dict[str, Any]]):
+        self.summaries = summaries
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        if options.max_width < NARROW:
+            yield from (_facts(summary) for summary in self.summaries)
+        else:
+            yield _table(self.summaries)
+        yield Text("baseline: the best constant prediction, on the same test split", style="dim italic")
+        for summary in self.summaries:
+            name = f"{one_line(summary['recipe'])}: " if len(self.summaries) > 1 else ""
+            for caution in cautions(summary):
+                yield Text(f"{name}{caution}")
+
+
+def result_table(summaries: Sequence[dict[str, Any]]) -> ResultTable:
+    """The results of runs, for the terminal."""
+    return ResultTable(summaries)
+
+
+def _cells(summary: dict[str, Any]) -> dict[str, Text]:
+    metric = headline(summary)
+    texts = {
+        "recipe": summary["recipe"],
+        "backbone": summary["backbone"],
+        "metric": metric.label,
+        "test": format_metric(metric.name, metric.value),
+        "baseline": format_metric(metric.name, metric.baseline),
+        "parameters": f"{summary['num_parameters']:,}",
+        "seconds": f"{summary['wall_seconds']:.0f}",
+    }
+    return {name: Text(one_line(text)) for name, text in texts.items()}
+
+
+def _table(summaries: Sequence[dict[str, Any]]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=0, collapse_padding=True, pad_edge=False)
     for name in ("recipe", "backbone", "metric"):
         table.add_column(name, no_wrap=True)
     for name in ("test", "baseline", "parameters", "seconds"):
         table.add_column(name, justify="right", no_wrap=True)
     for summary in summaries:
-        metric = headline(summary)
-        table.add_row(
-            *(Text(one_line(name)) for name in (summary["recipe"], summary["backbone"], metric.label)),
-            format_metric(metric.name, metric.value),
-            format_metric(metric.name, metric.baseline),
-            f"{summary['num_parameters']:,}",
-            f"{summary['wall_seconds']:.0f}",
-        )
+        table.add_row(*_cells(summary).values())
+    return table
+
+
+def _facts(summary: dict[str, Any]) -> Table:
+    table = Table(box=None, show_header=False, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, text in _cells(summary).items():
+        table.add_row(name, text)
     return table

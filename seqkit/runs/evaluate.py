@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping
+from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,10 @@ from seqkit.errors import DataError, UsageError
 from seqkit.files import write_json
 from seqkit.interfaces import Objective, TokenSpec
 from seqkit.model import Model
+from seqkit.objectives.next_token import NextToken
+from seqkit.progress import track
 from seqkit.runs.folder import SUMMARY
+from seqkit.runs.listing import data_name
 from seqkit.runs.prepare import data_module
 from seqkit.runs.trained_model import load
 from seqkit.training.silence import silence_lightning
@@ -38,7 +44,8 @@ def evaluate(folder: Path, split: str) -> dict[str, float]:
     if split == "test" and trained.summary.get("state") == "trained":
         check_data(trained.summary, data, folder)
         return finish(folder, trained.summary, trained.model, data, config)["metrics"]
-    return evaluate_model(trained.model, data, config, split)
+    title = config["trainer"]["enable_progress_bar"] is not False
+    return evaluate_model(trained.model, data, config, split, title=title)
 
 
 def finish(
@@ -46,12 +53,21 @@ def finish(
 ) -> dict[str, Any]:
     """Test a trained run, compute the baseline, and write both to its summary, which is returned."""
     metrics = evaluate_model(model, data, config, "test", title=config["trainer"]["enable_progress_bar"] is not False)
+    constant, num_predictions = baseline_and_count(data.objective, model.spec, data)
+    if num_bytes := _bytes_of_test_split(data):
+        for found in (metrics, constant):
+            found["bits_per_byte"] = found["loss"] / math.log(2) * num_predictions / num_bytes
+    splits = data.splits()
     summary = {
         **summary,
         "state": "finished",
         "metrics": metrics,
-        "baseline": baseline(data.objective, model.spec, data),
+        "baseline": constant,
         "data_sha256": data.sha256(),
+        "date": datetime.now().isoformat(timespec="seconds"),
+        "data": data_name(config),
+        **({} if splits.valid is None else {"num_valid": len(splits.valid)}),
+        **({} if splits.rule is None else {"split_rule": splits.rule}),
     }
     write_json(folder / SUMMARY, summary)
     log.info("tested: %s", ", ".join(f"{name} {value:.4f}" for name, value in metrics.items()))
@@ -91,19 +107,45 @@ def check_data(known: Mapping[str, Any], data: DataModule, folder: Path) -> None
             )
 
 
+BASELINE_BATCHES = 100_000
+"""Of the training split, on which the best constant is fitted at most."""
+
+
 def baseline(objective: Objective, spec: TokenSpec, data: DataModule) -> dict[str, float]:
     """Metrics of the best constant prediction, fitted on the training targets, on the test split."""
-    from seqkit.objectives.metrics import MeanLoss
+    return baseline_and_count(objective, spec, data)[0]
+
+
+def baseline_and_count(objective: Objective, spec: TokenSpec, data: DataModule) -> tuple[dict[str, float], int]:
+    """As `baseline`, with the number of predictions in the test split."""
+    from seqkit.objectives.metrics import MeanLoss, update
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        constant = objective.baseline([objective.prepare(*batch).target for batch in data.train_dataloader()], spec)
+        loader = data.train_dataloader()
+        number = min(len(loader), BASELINE_BATCHES)
+        if number < len(loader):
+            log.info("baseline: the best constant of %d of %d training batches, drawn at random", number, len(loader))
+        batches = track(islice(loader, number), "baseline, on training data", number)
+        constant = objective.baseline([objective.prepare(*batch).target for batch in batches], spec)
         metrics: dict[str, Any] = {"loss": MeanLoss(), **objective.metrics(spec)}
-        for batch in data.test_dataloader():
+        for batch in track(data.test_dataloader(), "baseline, on test data", len(data.test_dataloader())):
             target = objective.prepare(*batch).target
             output = objective.loss(constant(target), target)
-            metrics["loss"].update(output.loss, output.count)
-            for name, metric in metrics.items():
-                if name != "loss" and output.target is not None and output.target.numel():
-                    metric.update(output.preds, output.target)
-    return {name: float(metric.compute()) for name, metric in metrics.items()}
+            for metric in metrics.values():
+                update(metric, output)
+        with silence_lightning():
+            found = {name: float(metric.compute()) for name, metric in metrics.items()}
+    return found, int(metrics["loss"].count)
+
+
+def _bytes_of_test_split(data: DataModule) -> int:
+    """UTF-8 bytes of the test split of a language model; 0 where its examples are no texts, or only a part is used."""
+    if not isinstance(data.objective, NextToken) or data.limit is not None:
+        return 0
+    total = 0
+    for sample in data.splits().test:
+        if not isinstance(sample.raw, str):
+            return 0
+        total += len(sample.raw.encode("utf-8", errors="surrogatepass"))
+    return total

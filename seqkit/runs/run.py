@@ -23,6 +23,7 @@ import torch
 
 from seqkit.config import to_yaml
 from seqkit.data.module import DataModule
+from seqkit.data.streaming import WindowStream
 from seqkit.errors import DataError, DivergedError, Interrupted, StorageError, UsageError
 from seqkit.files import read_mapping, write_atomic, write_json
 from seqkit.interfaces import TokenBatch
@@ -297,10 +298,10 @@ class Attempt:
                 "backbone": type(model.backbone).__name__,
                 "objective": type(data.objective).__name__,
                 "metrics": {},
-                "num_train": len(train_loader.examples),
-                "train_tokens": sum(train_loader.examples.lengths),
+                **_counts(train_loader.examples),
                 "num_test": len(test_loader.examples),
                 **({} if data.limit is None else {"limit": data.limit}),
+                "unknown": data.unknown(),
                 "baseline": {},
                 "num_parameters": model.num_parameters,
                 "extents": data.extents(),
@@ -321,6 +322,13 @@ class Attempt:
                 f"{path} cannot be written ({error.strerror}); make room, then go on with: seqkit fit --resume {folder}"
             ) from error
         return summary
+
+
+def _counts(examples: Any) -> dict[str, Any]:
+    """Number and tokens of the training examples; of a stream, whose end nobody waits for, that it is one."""
+    if isinstance(examples, WindowStream):
+        return {"streamed": True}
+    return {"num_train": len(examples), "train_tokens": sum(examples.lengths)}
 
 
 def _checkpoint_to_resume(folder: Path, data: DataModule, num_steps: int, trainer: Any) -> Checkpoint:

@@ -30,9 +30,15 @@ OPTIONAL: dict[str, Any] = {
     "train_tokens": int,
     "num_test": int,
     "limit": int,
+    "unknown": dict[str, list[int]],
+    "streamed": bool,
     "config_sha256": str,
     "state_sha256": str,
     "data_sha256": dict[str, str],
+    "date": str,
+    "data": str,
+    "num_valid": int,
+    "split_rule": str,
 }
 """Keys and what they hold; there may be others."""
 

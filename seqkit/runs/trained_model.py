@@ -11,7 +11,8 @@ from typing import Any
 import torch
 
 from seqkit.config import build, build_model, complete
-from seqkit.errors import DataError, UsageError
+from seqkit.data.dataset import raised_by
+from seqkit.errors import DataError, UsageError, is_out_of_memory
 from seqkit.files import read_mapping
 from seqkit.interfaces import Objective, TokenBatch, Tokenizer, Tokens
 from seqkit.model import Model
@@ -52,6 +53,10 @@ class TrainedModel:
                 tokens.append(self.tokenizer.encode(raw))
             except DataError as error:
                 raise error if name in str(error) else DataError(f"{name}: {error}") from error
+            except Exception as error:  # a plug-in's own code: whatever it raises
+                if is_out_of_memory(error):
+                    raise
+                raise DataError(f"{name}: {raised_by(self.tokenizer, error)}") from error
             if difference := self.unlike_training(tokens[-1]):
                 unusual.append(f"{name} {difference}")
         if unusual:

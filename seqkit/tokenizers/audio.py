@@ -31,7 +31,7 @@ LOG_FLOOR = 1e-6
 _MIN_STD = 1e-2  # a band that varies by less nats is flat; dividing by its spread would magnify rounding
 _MAX_PEAK = 10.0  # +20 dB over full scale: headroom for augmentation, yet int16 values are noticed
 _MAX_KERNEL = 2**24  # entries of a resampling kernel; rates without a common divisor would take gigabytes
-_MAX_RESAMPLERS = 8
+_MAX_KERNELS = 8
 
 
 class LogMel(Tokenizer):
@@ -80,7 +80,11 @@ class LogMel(Tokenizer):
         self.fft_samples = 1 << (self.window_samples - 1).bit_length()
         self._check_bands()
         self._mel: MelSpectrogram | None = None
-        self._resamplers: dict[int, Resample] = {}
+        self._resampler = Resampler(sample_rate)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the filters, which are made when they are needed: equal tokenizers are then equal in bytes."""
+        return self.__dict__ | {"_mel": None, "_resampler": Resampler(self.sample_rate)}
 
     def __repr__(self) -> str:
         return (
@@ -103,7 +107,7 @@ class LogMel(Tokenizer):
         Raises DataError on no samples, NaN or infinite ones, integers, a shape that is not [t] or [c t], too many
         channels, and digital silence if it is to be normalised.
         """
-        wave = self._resampled(self._one_channel(_checked_samples(raw)), int(raw[1]))
+        wave = self._resampler(self._one_channel(_checked_samples(raw)), int(raw[1]))
         if len(wave) < self.window_samples:
             wave = torch.cat([wave, wave.new_zeros(self.window_samples - len(wave))])
         if self._mel is None:
@@ -139,21 +143,6 @@ class LogMel(Tokenizer):
             raise DataError(f"audio has {c} channels; set channels='mix' for their mean or channels='first' for one")
         return reduce(samples, "c t -> t", "mean") if self.channels == "mix" else samples[0]
 
-    def _resampled(self, wave: Tensor, rate: int) -> Tensor:
-        if rate == self.sample_rate:
-            return wave
-        if rate not in self._resamplers:
-            common = gcd(rate, self.sample_rate)
-            if (rate // common) * (self.sample_rate // common) > _MAX_KERNEL:
-                raise DataError(
-                    f"audio at {rate} Hz does not resample to {self.sample_rate} Hz (they share no divisor above "
-                    f"{common}); convert it to a usual rate first, such as 16000 or 44100 Hz"
-                )
-            if len(self._resamplers) >= _MAX_RESAMPLERS:  # a folder of odd rates must not fill the memory
-                self._resamplers.clear()
-            self._resamplers[rate] = Resample(rate, self.sample_rate)
-        return self._resamplers[rate](wave)
-
     def _check_bands(self) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torchaudio warns of what is refused here
@@ -166,6 +155,33 @@ class LogMel(Tokenizer):
                 f"{num_empty} of num_mels={self.num_mels} bands fall between the {len(bands)} frequencies of an FFT "
                 f"of {self.fft_samples} samples; take fewer bands or a longer window_ms"
             )
+
+
+class Resampler:
+    """Resamples to one rate (torchaudio's windowed sinc). sample_rate: in Hz, of what comes out."""
+
+    def __init__(self, sample_rate: int):
+        self.sample_rate = sample_rate
+        self._kernels: dict[int, Resample] = {}
+
+    def __call__(self, wave: Tensor, rate: int) -> Tensor:
+        """A waveform [t] or [c t] of `rate` Hz at `sample_rate`.
+
+        Raises DataError where the rates have no common divisor that is large enough.
+        """
+        if rate == self.sample_rate:
+            return wave
+        if rate not in self._kernels:
+            common = gcd(rate, self.sample_rate)
+            if (rate // common) * (self.sample_rate // common) > _MAX_KERNEL:
+                raise DataError(
+                    f"audio at {rate} Hz does not resample to {self.sample_rate} Hz (they share no divisor above "
+                    f"{common}); convert it to a usual rate first, such as 16000 or 44100 Hz"
+                )
+            if len(self._kernels) >= _MAX_KERNELS:  # a folder of odd rates must not fill the memory
+                self._kernels.clear()
+            self._kernels[rate] = Resample(rate, self.sample_rate)
+        return self._kernels[rate](wave)
 
 
 def _checked_samples(raw: Any) -> Tensor:

@@ -5,6 +5,7 @@ n nodes · f features · e edges
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
 
@@ -22,7 +23,8 @@ class Graph(Tokenizer):
     """The nodes of a graph as tokens that attend along its edges.
 
     num_features: width of the nodes' feature vectors; or num_categories: number of node categories, one-hot in the
-    content. Neither: nodes differ by their degree alone. num_edge_types: how many types an edge may have.
+    content. Neither: nodes differ by their degree alone. num_edge_types: how many types an edge may have. None, for
+    num_features: all three as in the training data, and for directed: as they are there.
     max_distance: most hops between nodes that attend to each other; None: any, so every pair that a path joins.
     max_hops: from here on hop counts share one edge type. Edge types of the adjacency: 1 to num_edge_types for direct
     edges by type, then one for 2 hops, for 3, and so on.
@@ -34,39 +36,93 @@ class Graph(Tokenizer):
 
     def __init__(
         self,
-        num_features: int = 0,
+        num_features: int | None = 0,
         num_categories: int = 0,
         *,
         num_edge_types: int = 1,
         max_distance: int | None = 1,
         max_hops: int = 8,
         degree: bool = True,
-        directed: bool = False,
+        directed: bool | None = False,
     ) -> None:
-        if num_features < 0 or num_categories < 0 or (num_features and num_categories):
+        if (num_features or 0) < 0 or num_categories < 0 or (num_features != 0 and num_categories):
             raise ValueError(
                 f"num_features={num_features} and num_categories={num_categories}; nodes carry either feature vectors "
                 "or categories: set one of them, or none for a graph whose nodes have neither"
             )
-        if not (num_features or num_categories or degree):
+        if num_features == 0 and not (num_categories or degree):
             raise ValueError("nodes without features, categories and degree have no content; set one, or degree=True")
-        self.num_features, self.num_categories = num_features, num_categories
+        self._learns_sizes, self._learns_direction = num_features is None, directed is None
+        self._is_fitted = not (self._learns_sizes or self._learns_direction)
+        self.num_features, self.num_categories, self.directed = num_features or 0, num_categories, bool(directed)
         self.num_edge_types, self.max_distance, self.max_hops = num_edge_types, max_distance, max_hops
-        self.degree, self.directed = degree, directed
-        self._num_adjacency_types = num_adjacency_types(num_edge_types, max_distance, max_hops)
+        self.degree = degree
+        num_adjacency_types(num_edge_types, max_distance, max_hops)  # raises on counts below 1
 
     def __repr__(self) -> str:
         return (
-            f"Graph({self.num_features}, {self.num_categories}, num_edge_types={self.num_edge_types}, "
-            f"max_distance={self.max_distance}, max_hops={self.max_hops}, degree={self.degree}, "
-            f"directed={self.directed})"
+            f"Graph({None if self._learns_sizes else self.num_features}, {self.num_categories}, "
+            f"num_edge_types={self.num_edge_types}, max_distance={self.max_distance}, max_hops={self.max_hops}, "
+            f"degree={self.degree}, directed={None if self._learns_direction else self.directed})"
         )
+
+    def fit(self, raws: Sequence[Any]) -> None:
+        """Learn what was left open from graphs of the training data; nothing where all was given.
+
+        Raises DataError where one is no graph, or they differ in their features.
+        """
+        if not (self._learns_sizes or self._learns_direction):
+            return
+        graphs = [as_graph_data(raw, directed=self.directed) for raw in raws]
+        if self._learns_direction:
+            self.directed = any(graph.directed for graph in graphs)
+        if self._learns_sizes:
+            widths = {graph.nodes.shape[1] if graph.nodes.ndim == 2 else -1 for graph in graphs}
+            if len(widths) > 1:
+                raise DataError(
+                    "the graphs differ in their nodes: "
+                    + ", ".join("categories" if width < 0 else f"{width} features" for width in sorted(widths))
+                    + "; give all of them the same"
+                )
+            self.num_features = max(widths.pop(), 0)
+            self.num_categories = max((int(g.nodes.max()) + 1 for g in graphs if g.nodes.ndim == 1), default=0)
+            types = [int(g.edge_types.max()) + 1 for g in graphs if g.edge_types is not None and len(g.edge_types)]
+            self.num_edge_types = max(types, default=1)
+            if not (self.num_features or self.num_categories or self.degree):
+                raise DataError("the nodes have no features and degree is False: they have no content; set degree=True")
+        self._is_fitted = True
+
+    def state(self) -> dict[str, Any]:
+        """What was fitted: sizes and direction; empty where all was given."""
+        names = (
+            *(("num_features", "num_categories", "num_edge_types") if self._learns_sizes else ()),
+            *(("directed",) if self._learns_direction else ()),
+        )
+        return {name: getattr(self, name) for name in names} if self._is_fitted else {}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Take back sizes and direction. Raises ValueError where they are something else."""
+        if not state:
+            return
+        for name in ("num_features", "num_categories", "num_edge_types"):
+            value = state.get(name, getattr(self, name))
+            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_EDGES:
+                raise ValueError(f"the state has {name}={value!r}; it is a number from 0 on")
+            setattr(self, name, value)
+        self.directed = bool(state.get("directed", self.directed))
+        self._is_fitted = True
 
     @property
     def spec(self) -> TokenSpec:
-        """Vectors without axes, with an adjacency."""
+        """Vectors without axes, with an adjacency. Raises ValueError before `fit` where sizes were left open."""
+        if not self._is_fitted:
+            raise ValueError("Graph does not know the sizes of its nodes yet; call fit(graphs), or give num_features")
         width = self.num_features + self.num_categories + self.degree * (2 if self.directed else 1)
-        return TokenSpec(num_features=width, num_axes=0, num_edge_types=self._num_adjacency_types)
+        return TokenSpec(
+            num_features=width,
+            num_axes=0,
+            num_edge_types=num_adjacency_types(self.num_edge_types, self.max_distance, self.max_hops),
+        )
 
     def encode(self, raw: Any, /) -> Tokens:
         """A graph as node vectors [n f] in the order of its nodes; positions [n 0]; an adjacency, maybe empty.
@@ -75,6 +131,8 @@ class Graph(Tokenizer):
         `x`, `edge_index`, `edge_attr` as PyG's; a tuple (nodes, edges), nodes also as a number; a list of edges.
         Raises DataError where it is none of these or does not fit the tokenizer's settings.
         """
+        if not self._is_fitted:
+            raise ValueError("Graph does not know the sizes of its nodes yet; call fit(graphs), or give num_features")
         data = as_graph_data(raw, directed=self.directed)
         if data.directed and not self.directed:
             raise DataError("the graph is directed, the tokenizer is not; set directed=True, or make it undirected")

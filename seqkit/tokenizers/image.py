@@ -17,15 +17,20 @@ from seqkit.errors import DataError
 from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
 from seqkit.raw import describe_tensor
 
+MAX_PATCHES = 2**14
+"""Of an image: 2,048 x 2,048 pixels in patches of 16 x 16. Photographs that nobody resized would fill the memory."""
+
 _SLACK = 1e-3  # rounding of whoever scaled the pixels
 
 
 class Patches(Tokenizer):
     """p x q patches of a c x H x W image, row by row; a linear layer over them is ViT's patch embedding.
 
-    patch: side in pixels, or (height, width). channels: 1 grey, 3 colour; any other number works too.
-    resize: (height, width) in pixels to which every image is resized first (bilinear, antialiased; the aspect ratio is
-    not kept); None: images keep their size, which patches must tile.
+    patch: side in pixels, or (height, width). channels: 1 grey, 3 colour (a grey image then has three that are equal);
+    any other number works too.
+    resize: (height, width) in pixels to which every image is resized first (bilinear, antialiased); None: images keep
+    their size, which patches must tile. crop: True: the aspect ratio is kept, and the largest part of that shape in
+    the middle of an image is resized; False: the whole image, whose aspect ratio then changes.
     mean, std: pixels in [0, 1] become (pixel - mean) / std; one number, or one per channel.
     When: images of any size they tile. Raises ValueError on sizes below 1 or a std that is not positive.
     Dosovitskiy et al. 2021.
@@ -37,24 +42,37 @@ class Patches(Tokenizer):
         *,
         channels: int = 1,
         resize: tuple[int, int] | None = None,
+        crop: bool = False,
         mean: float | Sequence[float] = 0.5,
         std: float | Sequence[float] = 0.5,
     ) -> None:
         self.patch = (patch, patch) if isinstance(patch, int) else (int(patch[0]), int(patch[1]))
         self.channels = channels
         self.resize = None if resize is None else (int(resize[0]), int(resize[1]))
+        self.crop = crop
         if min(*self.patch, channels, *(self.resize or (1, 1))) < 1:
             raise ValueError(f"patch={patch}, channels={channels}, resize={resize}; give sizes of at least 1")
         if self.resize is not None:
             untiled = _untiled(*self.resize, *self.patch)
             if untiled:
                 raise ValueError(f"resize {untiled}")
+        elif crop:
+            raise ValueError("crop=True is the shape of what is resized; give resize, too")
         self.mean, self.std = _per_channel("mean", mean, channels), _per_channel("std", std, channels)
         if float(self.std.min()) <= 0:
             raise ValueError(f"std={std}; give positive numbers, pixels are divided by them")
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Numbers for tensors, whose pickled bytes hold addresses: equal tokenizers are then equal in bytes."""
+        return self.__dict__ | {"mean": self.mean.flatten().tolist(), "std": self.std.flatten().tolist()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """As it was."""
+        self.__dict__.update(state)
+        self.mean, self.std = (_per_channel(name, state[name], self.channels) for name in ("mean", "std"))
+
     def __repr__(self) -> str:
-        return f"Patches({self.patch}, channels={self.channels}, resize={self.resize})"
+        return f"Patches({self.patch}, channels={self.channels}, resize={self.resize}, crop={self.crop})"
 
     @property
     def spec(self) -> TokenSpec:
@@ -68,6 +86,8 @@ class Patches(Tokenizer):
         Raises DataError on other channels than `channels`, values outside [0, 1], NaN, or a size patches do not tile.
         """
         image = _pixels(raw)
+        if image.shape[0] == 1 and self.channels == 3:
+            image = image.expand(3, -1, -1)
         if image.shape[0] != self.channels:
             raise DataError(
                 f"image {list(image.shape)} has {image.shape[0]} channels, but the tokenizer takes {self.channels}; "
@@ -80,19 +100,35 @@ class Patches(Tokenizer):
             raise DataError(
                 f"pixels go from {low:.4g} to {high:.4g}; give floats in [0, 1] without NaN, or uint8 from 0 to 255"
             )
-        if self.resize is not None and image.shape[1:] != self.resize:
-            from torchvision.transforms.v2.functional import resize  # takes seconds to import, so only where it is used
-
-            image = resize(image, list(self.resize), antialias=True)
+        image = self.resized(image)
         (p, q), (_, height, width) = self.patch, image.shape
         untiled = _untiled(height, width, p, q)
         if untiled:
             raise DataError(f"image {untiled}")
+        num_patches = (height // p) * (width // q)
+        if num_patches > MAX_PATCHES:
+            raise DataError(
+                f"image is {height}x{width} pixels, which are {num_patches:,} patches of {p}x{q}, and {MAX_PATCHES:,} "
+                "are the most; give --tokenizer.resize '[HEIGHT, WIDTH]' or larger patches"
+            )
         content = rearrange((image - self.mean) / self.std, "c (h p) (w q) -> (h w) (c p q)", p=p, q=q)
         rows, columns = torch.meshgrid(
             torch.arange(height // p, dtype=torch.float32), torch.arange(width // q, dtype=torch.float32), indexing="ij"
         )
         return Tokens(content, rearrange([rows, columns], "a h w -> (h w) a"))
+
+    def resized(self, image: Tensor) -> Tensor:
+        """An image [c H W] at the size `resize`; itself where it has that size, or there is none."""
+        if self.resize is None or image.shape[1:] == self.resize:
+            return image
+        from torchvision.transforms.v2.functional import center_crop, resize  # seconds to import: only where used
+
+        height, width = image.shape[1:]
+        if self.crop:  # as much as has the shape: the one side whole, the other cut
+            scale = min(height / self.resize[0], width / self.resize[1])
+            cut = [max(1, min(side, round(scale * want))) for side, want in zip((height, width), self.resize)]
+            image = center_crop(image, cut)
+        return resize(image, list(self.resize), antialias=True)
 
     def decode(self, tokens: Tokens) -> Tensor:
         """The image [c H W] of patches in any order: content back in pixel values, each at its position.

@@ -5,20 +5,27 @@ n atoms · f features
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import isfinite
 from typing import Any
 
+import numpy as np
 import torch
 
 from seqkit.errors import DataError
-from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
+from seqkit.interfaces import Adjacency, Tokenizer, Tokens, TokenSpec
 from seqkit.tokenizers.adjacency import build_adjacency, merge_edges, num_adjacency_types
 
 ELEMENTS = ("H", "B", "C", "N", "O", "F", "Na", "Si", "P", "S", "Cl", "K", "Se", "Br", "I")
 BONDS = ("single", "double", "triple", "aromatic", "other")
 _HYBRIDS = ("SP", "SP2", "SP3")
 _RINGS = (3, 4, 5, 6, 7, 8)
+_PLACES = np.cumsum([0, len(ELEMENTS) + 1, 6, 5, len(_HYBRIDS) + 1, len(_RINGS)])
+"""The first feature of each group: element, neighbours, hydrogens, hybridisation, sizes of rings, all others."""
+_ELEMENT_PLACES = {number: i for i, number in enumerate((1, 5, 6, 7, 8, 9, 11, 14, 15, 16, 17, 19, 34, 35, 53))}
+_HYBRID_PLACES = {2: 0, 3: 1, 4: 2}
+_BOND_TYPES = {1: 0, 2: 1, 3: 2, 12: 3}
+"""Atomic numbers, and numbers of rdkit's HybridizationType and BondType, to their place; a test compares the names."""
+_DENSE_ATOMS = 100  # up to here rdkit's table of distances, in O(n^3), is faster than the search from all atoms
 
 
 class Molecule(Tokenizer):
@@ -73,16 +80,50 @@ class Molecule(Tokenizer):
 
         with rdBase.BlockLogs():  # what rdkit writes to stderr goes into the error
             molecule = _molecule(Chem, raw)
-            rows = list(_rows(Chem, molecule))
-        content = torch.tensor(rows, dtype=torch.float32)
-        bonds = list(molecule.GetBonds())
-        edges = torch.tensor([[b.GetBeginAtomIdx() for b in bonds], [b.GetEndAtomIdx() for b in bonds]])
-        types = torch.tensor([_bond_type(b) for b in bonds], dtype=torch.int64)
-        edges, types = merge_edges(edges.long(), types, len(rows), directed=False)
-        adjacency = build_adjacency(
-            edges, types, len(rows), num_edge_types=len(BONDS), max_distance=self.max_distance, max_hops=self.max_hops
+            content = torch.from_numpy(_features(Chem, molecule))
+        n = len(content)
+        adjacency = self._near(Chem, molecule) if n <= _DENSE_ATOMS else self._any(molecule)
+        return Tokens(content, torch.zeros(n, 0), adjacency)
+
+    def _near(self, chem: Any, molecule: Any) -> Adjacency:
+        """The adjacency from rdkit's distances [n n]: what `_any` gives, in its order, several times faster."""
+        source, target, types = _bonds(molecule)
+        n = molecule.GetNumAtoms()
+        if self.max_distance == 1:
+            order = np.lexsort((target, source))
+            return _adjacency(source[order], target[order], types[order] + 1)
+        order = np.lexsort((source, target))
+        hops = chem.GetDistanceMatrix(molecule)  # 1e8 between fragments
+        end, begin = np.nonzero((hops > 1) & (hops <= (n if self.max_distance is None else self.max_distance)))
+        far = hops[end, begin].astype(np.int64)
+        by_hops = np.argsort(far, kind="stable")
+        return _adjacency(
+            np.concatenate([source[order], begin[by_hops]]),
+            np.concatenate([target[order], end[by_hops]]),
+            np.concatenate([types[order] + 1, len(BONDS) - 1 + far[by_hops].clip(max=self.max_hops)]),
         )
-        return Tokens(content, torch.zeros(len(rows), 0), adjacency)
+
+    def _any(self, molecule: Any) -> Adjacency:
+        """The adjacency of a molecule of any size, without a table of all pairs."""
+        source, target, types = _bonds(molecule)
+        n = molecule.GetNumAtoms()
+        ends = torch.from_numpy(np.stack([source, target]))
+        edges, merged = merge_edges(ends, torch.from_numpy(types), n, directed=True)
+        return build_adjacency(
+            edges, merged, n, num_edge_types=len(BONDS), max_distance=self.max_distance, max_hops=self.max_hops
+        )
+
+
+def _bonds(molecule: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(source, target, type) of the bonds, each both ways; int64."""
+    found = [(b.GetBeginAtomIdx(), b.GetEndAtomIdx(), _BOND_TYPES.get(int(b.GetBondType()), len(BONDS) - 1))
+             for b in molecule.GetBonds()]  # fmt: skip
+    begin, end, types = np.array(found, np.int64).reshape(-1, 3).T
+    return np.concatenate([begin, end]), np.concatenate([end, begin]), np.concatenate([types, types])
+
+
+def _adjacency(source: np.ndarray, target: np.ndarray, types: np.ndarray) -> Adjacency:
+    return Adjacency(torch.from_numpy(np.stack([source, target])), torch.from_numpy(types))
 
 
 def _molecule(chem: Any, raw: Any) -> Any:
@@ -113,53 +154,47 @@ def _molecule(chem: Any, raw: Any) -> Any:
     return molecule
 
 
-def _rows(chem: Any, molecule: Any) -> Iterator[list[float]]:
-    """The features of each atom, in the order of `Molecule.feature_names`."""
+def _features(chem: Any, molecule: Any) -> np.ndarray:
+    """What each atom is and adds, float32 [n f], in the order of `Molecule.feature_names`."""
     from rdkit.Chem import Lipinski, rdMolDescriptors, rdPartialCharges
 
     n = molecule.GetNumAtoms()
     # Crippen's types are defined with hydrogens present; those added here count towards the atom they are bonded to
     full = chem.AddHs(molecule)
     owner = [*range(n), *(full.GetAtomWithIdx(i).GetNeighbors()[0].GetIdx() for i in range(n, full.GetNumAtoms()))]
-    log_p, refraction = [0.0] * n, [0.0] * n
-    for i, (p, r) in zip(owner, rdMolDescriptors._CalcCrippenContribs(full)):
-        log_p[i] += p
-        refraction[i] += r
-    surface = [0.0] * n
-    for i, area in zip(owner, rdMolDescriptors._CalcLabuteASAContribs(full)[0]):
-        surface[i] += area
-    polar = rdMolDescriptors._CalcTPSAContribs(molecule)
+    added = np.zeros((n, 3))  # logP, refraction, surface
+    np.add.at(added[:, :2], owner, np.array(rdMolDescriptors._CalcCrippenContribs(full)))
+    np.add.at(added[:, 2], owner, np.array(list(rdMolDescriptors._CalcLabuteASAContribs(full)[0])))
     rdPartialCharges.ComputeGasteigerCharges(molecule)
-    donors = {i for match in molecule.GetSubstructMatches(Lipinski.HDonorSmarts) for i in match}
-    acceptors = {i for match in molecule.GetSubstructMatches(Lipinski.HAcceptorSmarts) for i in match}
-    rings = molecule.GetRingInfo()
+    features = np.zeros((n, _PLACES[-1] + 14))
+    places = []  # of the ones, as one index for each atom: element, neighbours, hydrogens, hybridisation
     for i, atom in enumerate(molecule.GetAtoms()):
         chirality = atom.GetProp("_CIPCode") if atom.HasProp("_CIPCode") else ""
-        yield [
-            *_one_hot(atom.GetSymbol(), ELEMENTS),
-            *_one_hot(atom.GetDegree(), range(5)),
-            *_one_hot(atom.GetTotalNumHs(), range(4)),
-            *_one_hot(str(atom.GetHybridization()), _HYBRIDS),
-            *(float(rings.IsAtomInRingOfSize(i, size)) for size in _RINGS),
-            *(float(x) for x in (atom.IsInRing(), atom.GetIsAromatic(), chirality == "R", chirality == "S")),
-            *(float(i in donors), float(i in acceptors)),
-            *(atom.GetFormalCharge(), atom.GetMass() / 100),
-            *(log_p[i], refraction[i] / 5, polar[i] / 20, surface[i] / 10),
-            *(_charge(atom, "_GasteigerCharge"), _charge(atom, "_GasteigerHCharge")),
-        ]
-
-
-def _one_hot(value: Any, known: Any) -> list[float]:
-    """One place per known value and the last for all others."""
-    places = [float(value == candidate) for candidate in known]
-    return [*places, float(not any(places))]
+        places.append(
+            (
+                _ELEMENT_PLACES.get(atom.GetAtomicNum(), len(ELEMENTS)),
+                min(atom.GetDegree(), 5),
+                min(atom.GetTotalNumHs(), 4),
+                _HYBRID_PLACES.get(int(atom.GetHybridization()), len(_HYBRIDS)),
+            )
+        )
+        features[i, _PLACES[-1] + 1 :] = (
+            atom.GetIsAromatic(), chirality == "R", chirality == "S", 0, 0, atom.GetFormalCharge(),
+            atom.GetMass() / 100, 0, 0, 0, 0, _charge(atom, "_GasteigerCharge"), _charge(atom, "_GasteigerHCharge"),
+        )  # fmt: skip
+    features[np.arange(n)[:, None], np.array(places) + _PLACES[:4]] = 1
+    for ring in molecule.GetRingInfo().AtomRings():
+        features[list(ring), _PLACES[-1]] = 1
+        if len(ring) in _RINGS:
+            features[list(ring), _PLACES[4] + _RINGS.index(len(ring))] = 1
+    for pattern, place in ((Lipinski.HDonorSmarts, 4), (Lipinski.HAcceptorSmarts, 5)):
+        features[[i for match in molecule.GetSubstructMatches(pattern) for i in match], _PLACES[-1] + place] = 1
+    features[:, _PLACES[-1] + 8 : _PLACES[-1] + 10] = added[:, :2] / (1, 5)
+    features[:, _PLACES[-1] + 10] = np.array(list(rdMolDescriptors._CalcTPSAContribs(molecule))) / 20
+    features[:, _PLACES[-1] + 11] = added[:, 2] / 10
+    return features.astype(np.float32)
 
 
 def _charge(atom: Any, name: str) -> float:
     charge = atom.GetDoubleProp(name)
     return charge if isfinite(charge) else 0.0
-
-
-def _bond_type(bond: Any) -> int:
-    name = str(bond.GetBondType()).lower()
-    return BONDS.index(name) if name in BONDS else len(BONDS) - 1

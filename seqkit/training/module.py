@@ -16,7 +16,7 @@ from seqkit.errors import DivergedError
 from seqkit.interfaces import Objective, TokenBatch
 from seqkit.model import Model
 from seqkit.nn.moe import AuxiliaryLoss
-from seqkit.objectives.metrics import MeanLoss
+from seqkit.objectives.metrics import MeanLoss, update
 from seqkit.training.optim import OptimizerFactory, Schedule
 from seqkit.training.parallel import ShardedStrategy, gather_weights, is_sharded, shard, without_weights
 
@@ -250,11 +250,8 @@ class TrainingModule(pl.LightningModule):
         if is_sharded(self.model):
             self._last_inputs = (inputs.batch, inputs.masked)
         output = self.objective.loss(self.model(inputs.batch, inputs.masked), inputs.target)
-        for name, metric in _of_split(self.metrics, split).items():
-            if name == "loss":
-                metric.update(output.loss, output.count)
-            elif output.target is not None and output.target.numel():
-                metric.update(output.preds, output.target)
+        for metric in _of_split(self.metrics, split).values():
+            update(metric, output)
         if generation_metrics := _of_split(self.generation_metrics, split):
             generated = self.objective.predict(self.model, batch[0])
             for metric in generation_metrics.values():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from pytorch_lightning import Callback
@@ -9,7 +10,10 @@ from pytorch_lightning import Callback
 from seqkit.progress import ProgressBar
 
 EVERY = 10
-"""Steps or batches between two updates of the bar."""
+"""Steps between two updates of the bar."""
+
+SLOW_SECONDS = 2.0
+"""It is updated at least as often."""
 
 
 class StepProgress(Callback):
@@ -21,6 +25,7 @@ class StepProgress(Callback):
     def __init__(self, title: str, num_steps: int):
         self.title, self.num_steps = title, num_steps
         self._bar: ProgressBar | None = None
+        self._updated = 0.0
 
     def _start(self, title: str, total: int) -> None:
         self._stop()
@@ -40,12 +45,31 @@ class StepProgress(Callback):
         self._start(self.title, self.num_steps)
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        if trainer.global_step % EVERY == 0 or trainer.global_step == self.num_steps:
+        step, now = trainer.global_step, time.monotonic()
+        # a step that takes seconds is shown by itself: the loss that is read here waits for an accelerator
+        if step % EVERY == 0 or step == self.num_steps or now - self._updated >= SLOW_SECONDS:
+            self._updated = now
             shown = {k: float(v) for k, v in trainer.callback_metrics.items() if k in ("train/loss", "valid/loss")}
             self._update(trainer.global_step, " ".join(f"{k} {v:.3f}" for k, v in shown.items()))
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         self._stop()
+
+    def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
+        if trainer.state.fn == "validate":  # a validation by itself, not one of a training
+            self._start("validation", sum(trainer.num_val_batches))
+
+    def on_validation_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
+    ) -> None:
+        if trainer.state.fn == "validate":
+            self._update(batch_idx + 1)
+        else:
+            self._update(trainer.global_step, "validating")
+
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        if trainer.state.fn == "validate":
+            self._stop()
 
     def on_test_start(self, trainer: Any, pl_module: Any) -> None:
         self._start("test", sum(trainer.num_test_batches))
@@ -53,8 +77,7 @@ class StepProgress(Callback):
     def on_test_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
-        if batch_idx % EVERY == 0:
-            self._update(batch_idx + 1)
+        self._update(batch_idx + 1)
 
     def on_test_end(self, trainer: Any, pl_module: Any) -> None:
         self._update(sum(trainer.num_test_batches))

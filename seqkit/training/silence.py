@@ -16,6 +16,10 @@ ADVICE = (
     "Total length of `list`",
     "sync_dist=True",
     "overrides the configure_model callback",
+    # of torchmetrics: a class without examples has no ROC curve, and is left out of the mean
+    "Ignoring these classes in macro-average",
+    "No positive samples",
+    "No negative samples",
 )
 """Parts of the warnings that are silenced."""
 

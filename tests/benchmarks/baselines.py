@@ -6,19 +6,23 @@ python tests/benchmarks/baselines.py
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from sklearn.ensemble import RandomForestRegressor
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from seqkit.data.source import DataSource
+from seqkit.data.source import DataSource, Sample
 from seqkit.data.sources.audio import Fsdd, SpokenDigits
-from seqkit.data.sources.graph import Solubility
+from seqkit.data.sources.graph import Cora, FreeSolv, Solubility
 from seqkit.data.sources.image import Mnist5k
+from seqkit.data.sources.table import SmsSpam
+from seqkit.interfaces import IGNORE
 from seqkit.tokenizers.audio import LogMel
 
 
@@ -75,6 +79,48 @@ def solubility() -> dict[str, float]:
     return results
 
 
+def morgan_forest(source: DataSource) -> float:
+    """A random forest on counts of Morgan fragments: RMSE of measured numbers, accuracy in % of classes."""
+    from rdkit import Chem
+    from rdkit.Chem import rdFingerprintGenerator
+
+    splits = source.splits()
+    counts = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048).GetCountFingerprintAsNumPy
+
+    def features(samples: Sequence[Sample]) -> np.ndarray:
+        return np.array([counts(Chem.MolFromSmiles(s.raw) if isinstance(s.raw, str) else s.raw) for s in samples])
+
+    labels, target = ([s.label for s in split] for split in (splits.train, splits.test))
+    forest = (RandomForestRegressor if splits.names is None else RandomForestClassifier)(500, random_state=1, n_jobs=1)
+    found = forest.fit(features(splits.train), labels).predict(features(splits.test))
+    if splits.names is None:
+        return float(np.sqrt(np.mean((found - target) ** 2)))
+    return 100 * float(np.mean(found == np.array(target)))
+
+
+def cora_words() -> float:
+    """Accuracy in % of logistic regression on the words of a paper, without its citations."""
+    splits = Cora().splits()
+    graph, label = splits.train[0].raw, splits.train[0].label
+    known = label != IGNORE
+    machine = LogisticRegression(max_iter=1000).fit(graph.nodes[known].numpy(), label[known].numpy())
+    asked = splits.test[0].label != IGNORE
+    return 100 * float(machine.score(graph.nodes[asked].numpy(), splits.test[0].label[asked].numpy()))
+
+
+def spam(**features: object) -> tuple[float, float]:
+    """Accuracy and macro F1 in % of logistic regression on TF-IDF with these features of SMS spam."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.metrics import f1_score
+
+    splits = SmsSpam().splits()
+    machine = make_pipeline(
+        TfidfVectorizer(sublinear_tf=True, **features), LogisticRegression(C=100, max_iter=1000)
+    ).fit([s.raw for s in splits.train], list(splits.train.labels))
+    found, target = machine.predict([s.raw for s in splits.test]), list(splits.test.labels)
+    return 100 * float(np.mean(found == np.array(target))), 100 * float(f1_score(target, found, average="macro"))
+
+
 def main() -> None:
     torch.set_num_threads(1)
     started = time.perf_counter()
@@ -91,6 +137,18 @@ def main() -> None:
     print(f"spoken-digits, RBF-SVM on log-mels: {spoken(SpokenDigits()):.1f} %", flush=True)
     for name, rmse in solubility().items():
         print(f"solubility, random forest on {name}: RMSE {rmse:.3f}", flush=True)
+    print(
+        f"solubility classes, random forest on Morgan counts: {morgan_forest(Solubility(classes=True)):.1f} %",
+        flush=True,
+    )
+    print(f"freesolv, random forest on Morgan counts: RMSE {morgan_forest(FreeSolv()):.3f}", flush=True)
+    print(f"cora, logistic regression on words: {cora_words():.1f} %", flush=True)
+    for name, features in (
+        ("words and pairs of words", {"ngram_range": (1, 2)}),
+        ("2 to 5 letters", {"analyzer": "char_wb", "ngram_range": (2, 5)}),
+    ):
+        accuracy, f1 = spam(**features)
+        print(f"sms-spam, logistic regression on TF-IDF of {name}: {accuracy:.2f} %, macro F1 {f1:.2f}", flush=True)
     print(f"{time.perf_counter() - started:.0f} s")
 
 

@@ -2,11 +2,12 @@
 
     OMP_NUM_THREADS=1 python tests/benchmarks/fit_overhead.py [--rounds 15]
 
-Both train text/char-lm's model with 4 layers of width 128 (12 windows of 64 tokens) and 6 of width 384 (8 of 256). `fit`
-is the whole of `seqkit fit` between two optimizer steps: the loader, Lightning's loop and hooks, the guard, metrics.csv,
-checkpoints by time, signals. The bare loop takes batches of the same loader: targets, forward, loss, backward, norm and
-clipping, optimizer, learning rate. It trains a copy of the model inside a callback of the run, in turns of STEPS steps
-with it, so that a busy machine slows both alike; the ratio is taken within a round. No speed is asserted.
+Both train the model of text/char-lm with 4 layers of width 128 (12 windows of 64 tokens) and with 6 of width 384 (8 of
+256). `fit` is the whole of `seqkit fit` between two optimizer steps: the loader, Lightning's loop and hooks, the guard,
+metrics.csv, checkpoints by time, signals. The bare loop takes batches of the same loader: targets, forward, loss,
+backward, norm and clipping, optimizer, learning rate. It trains a copy of the model inside a callback of the run, in
+turns of STEPS steps with it, so that a busy machine slows both alike; the ratio is taken within a round. No speed is
+asserted.
 """
 
 from __future__ import annotations

@@ -219,6 +219,14 @@ def test_a_mistake_is_said_with_its_key_and_what_is_right(words, message):
         assert refused(*words).startswith(message)
 
 
+def test_a_key_that_is_true_or_false_is_switched_on_without_a_value(tmp_path):
+    (tmp_path / "notes.txt").write_text("some text", encoding="utf-8")
+    for words in (["--data.streaming", "--data.window", "9"], ["--data.window", "9", "--data.streaming"]):
+        config = completed("--data", str(tmp_path / "notes.txt"), *words)
+        assert config["data"]["source"]["streaming"] is True
+        assert config["data"]["window"] == 9
+
+
 def test_what_is_missing_is_named():
     assert refused(model={}) == (
         "model.backbone and model.objective are missing; write it in the recipe, or give --model.backbone VALUE"

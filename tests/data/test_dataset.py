@@ -3,11 +3,13 @@ from dataclasses import dataclass
 import pytest
 import torch
 
+from seqkit.data import Noise, Shift, SpeedPerturb
 from seqkit.data.batching import LengthGroupedBatchSampler
 from seqkit.data.dataset import TextWindows, TokenizedDataset, collate_targets
 from seqkit.data.source import Sample
 from seqkit.errors import DataError
 from seqkit.interfaces import IGNORE, TokenBatch, Tokenizer, Tokens, TokenSpec
+from seqkit.raw import Waveform
 
 
 class Letters(Tokenizer):
@@ -55,6 +57,37 @@ def test_a_batch_is_the_collated_samples_encoded_once():
         assert labels.tolist() == [11, 3, 5]
     assert tokenizer.asked == len(SAMPLES)
     assert encoded.lengths == [3, 7, 2, 5, 11]
+
+
+class Hundreds(Tokenizer):
+    """A token for each 100 samples of sound, and for the rest."""
+
+    spec = TokenSpec(vocab_size=2)
+
+    def encode(self, raw, /):
+        n = -(-raw.samples.shape[-1] // 100)
+        return Tokens(torch.zeros(n, dtype=torch.int64), torch.arange(n, dtype=torch.float32)[:, None])
+
+
+SOUNDS = [Sample(Waveform(0.1 * torch.ones(1, 811 + 37 * i), 8000)) for i in range(31)]
+
+
+def test_augmented_sounds_are_sorted_by_how_long_they_become():
+    encoded = TokenizedDataset(SOUNDS, Hundreds(), "training", augment=[SpeedPerturb(), Shift(), Noise()], seed=3)
+    for epoch in range(3):
+        state = torch.get_rng_state()
+        keys = encoded.sort_keys(epoch)
+        assert torch.equal(torch.get_rng_state(), state)
+        lengths = encoded[epoch, list(range(31))][0].valid.sum(dim=1)
+        assert lengths.tolist() == [-(-round(8000 * seconds) // 100) for seconds in keys]
+    assert encoded.sort_keys(0) != encoded.sort_keys(1)
+
+
+def test_what_follows_an_augmentation_of_unknown_draws_is_not_foreseen():
+    encoded = TokenizedDataset(SOUNDS, Hundreds(), "training", augment=[Noise(), Shift()])
+    assert encoded.sort_keys(0) == [len(sample.raw.samples[0]) / 8000 for sample in SOUNDS]
+    texts = TokenizedDataset(SAMPLES, Letters(), "training", augment=[Repeat()])
+    assert texts.sort_keys(0) == texts.lengths == [3, 7, 2, 5, 11]
 
 
 def test_without_a_cache_each_batch_is_encoded_anew():

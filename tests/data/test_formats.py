@@ -42,6 +42,7 @@ def test_readers_and_data_sources_exist(known, tmp_path):
         (["ant/1.png", "notes.txt"], "ImageFolder"),
         (["ant/1.png", "bee/2.ogg"], "AudioFolder"),
         (["train/ant/1.jpeg"], "ImageFolder"),
+        (["part-0.csv", "part-1.csv"], "Table"),
     ],
 )
 def test_a_folder_has_the_source_of_its_files(tmp_path, names, source):
@@ -55,16 +56,18 @@ def test_a_folder_of_texts_is_given_as_its_text_files(tmp_path):
 
 
 def test_a_file_is_a_text_or_a_table(tmp_path):
-    make(tmp_path, "a.txt", "b.CSV")
+    make(tmp_path, "a.txt", "b.CSV", "c.jsonl")
     assert source_for(tmp_path / "a.txt") == ("TextFiles", {"path": [str(tmp_path / "a.txt")]})
-    assert source_for(tmp_path / "b.CSV") == ("SmilesTable", {"path": str(tmp_path / "b.CSV")})
+    assert source_for(tmp_path / "b.CSV") == ("Table", {"path": str(tmp_path / "b.CSV")})
+    assert source_for(tmp_path / "c.jsonl") == ("Table", {"path": str(tmp_path / "c.jsonl")})
 
 
 def test_what_no_source_reads_is_refused_with_what_one_does(tmp_path):
-    make(tmp_path, "a.wav", "a.smi", "own/b.csv", "deep/a/b/c/d.png")
+    make(tmp_path, "a.wav", "a.smi", "own/b.bin", "deep/a/b/c/d/e.png")
+    (tmp_path / "own" / "b.bin").write_bytes(b"\0")
     (tmp_path / "empty").mkdir()
     with pytest.raises(
-        UsageError, match=r"no data source reads .*a\.smi; give a file that ends in \.txt, \.md, \.csv$"
+        UsageError, match=r"no data source reads .*a\.smi; give a file that ends in \.txt, \.md, .*\.csv, .*\.iob$"
     ):
         source_for(tmp_path / "a.smi")
     with pytest.raises(UsageError, match=r"a\.wav: a recording alone has no class; give the folder above"):
@@ -72,8 +75,21 @@ def test_what_no_source_reads_is_refused_with_what_one_does(tmp_path):
     for name, message in (("empty", "it holds no files"), ("deep", r"give a folder of \.wav")):
         with pytest.raises(UsageError, match=f"{name}; {message}"):
             source_for(tmp_path / name)
-    with pytest.raises(UsageError, match=r"no data source reads .*own; give a folder of \.wav.*\.png.*\.md files$"):
+    with pytest.raises(
+        UsageError, match=r"no data source reads .*own; give a folder of \.wav.*\.png.*\.md, .*\.iob files$"
+    ):
         source_for(tmp_path / "own")
+
+
+def test_files_without_a_known_suffix_are_text_where_they_begin_so(tmp_path):
+    (tmp_path / "licence").write_bytes("the rights of né\n".encode() + b"x" * 4078 + "é".encode())  # cut inside an é
+    (tmp_path / "zip").mkdir()
+    (tmp_path / "zip" / "a.bin").write_bytes(b"PK\0\1")
+    (tmp_path / "zip" / "latin").write_bytes("né né".encode("latin-1"))
+    assert source_for(tmp_path / "licence") == ("TextFiles", {"path": [str(tmp_path / "licence")]})
+    assert source_for(tmp_path) == ("TextFiles", {"path": [str(tmp_path / "licence")]})
+    with pytest.raises(UsageError, match="no data source reads"):
+        source_for(tmp_path / "zip")
 
 
 def test_the_table_imports_no_torch():

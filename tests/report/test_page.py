@@ -3,16 +3,23 @@
 import csv
 import hashlib
 import json
+import logging
+import math
 import re
 import shutil
 
+import numpy as np
 import pytest
 import torch
 from pages import Page
 
+import seqkit
+from seqkit.data.sources.graph import SmilesTable
 from seqkit.errors import DataError, UsageError
+from seqkit.report.figures import Series, curves
 from seqkit.report.modality import find_renderer
 from seqkit.report.page import write_overview, write_report
+from seqkit.report.samples import MAX_CLASSES, _by_class
 from seqkit.tokenizers import Bytes
 
 KINDS = {
@@ -160,7 +167,9 @@ def test_curves_follow_metrics_csv(copy):
         columns = csv.DictReader(file).fieldnames
     assert {"step", "train/loss", "valid/loss", "valid/rmse"} <= set(columns)  # what Lightning writes and we read
     text = write_report(folder).read_text(encoding="utf-8")
-    assert Page(text).text.count("optimizer steps") == 2  # losses, and the metric on validation data
+    assert (
+        Page(text).text.count("optimizer steps") == 3
+    )  # losses, the metric on validation data, and the note of a trial
 
 
 def test_a_sample_of_text_continues_the_beginning_of_the_test_split(reported):
@@ -176,3 +185,111 @@ def test_masked_tokens_are_shown_of_the_first_test_examples(reported):
     cut, shown = int(0.9 * len(text)), Page(reported("masked ids")).text
     for at in (cut, cut + 17, cut + 34):  # the shortest window is the last
         assert "".join(renderer.pieces(Bytes().encode(text[at : at + 18]))) in shown
+
+
+def test_the_title_is_the_name_of_the_data_with_date_and_counts(trained, reported):
+    summary = json.loads((trained("regress") / "summary.json").read_text(encoding="utf-8"))
+    page = Page(reported("regress"))
+    assert page.headings[0] == "molecules.csv · Transformer"
+    counts = f"{summary['num_train']} training, {summary['num_valid']} validation, {summary['num_test']} test examples"
+    assert f"test/regress · {summary['date'][:16].replace('T', ' ')} · {counts} · " in page.text
+    assert Page(reported("classify")).headings[0] == "digits · Transformer"
+
+
+def test_the_rule_of_the_split_is_on_the_page_of_a_table(copy):
+    folder = copy("regress")
+    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    (folder / "summary.json").write_text(json.dumps(summary | {"split_rule": "every seventh"}), encoding="utf-8")
+    assert " · every seventh · seqkit" in Page(write_report(folder).read_text(encoding="utf-8")).text
+
+
+def test_what_training_said_of_the_data_is_not_said_again(trained, monkeypatch, caplog):
+    read, log = SmilesTable.splits, logging.getLogger("seqkit")
+
+    def read_aloud(self):
+        log.warning("a fifth of the rows is test")
+        return read(self)
+
+    folder = trained("regress")  # it may be trained here, and then says other things
+    caplog.clear()
+    monkeypatch.setattr(SmilesTable, "splits", read_aloud)
+    write_report(folder)
+    assert not caplog.messages
+    log.warning("heard again")
+    assert caplog.messages == ["heard again"]
+
+
+def test_each_class_has_its_support_precision_recall_and_f1(trained, reported):
+    summary = json.loads((trained("classify") / "summary.json").read_text(encoding="utf-8"))
+    cells = Page(reported("classify")).cells
+    end = cells.index("mean (macro)")
+    rows = {cells[i]: cells[i + 1 : i + 5] for i in range(0, end + 1, 5)}
+    assert sum(int(rows[str(c)][0]) for c in range(10) if str(c) in rows) == int(rows["mean (macro)"][0]) == 37
+    assert rows["mean (macro)"][3] == f"{100 * summary['metrics']['macro_f1']:.2f} %"
+
+
+def test_the_table_of_classes_counts_as_one_does_by_hand():
+    counts = np.array([[3, 1, 0], [2, 4, 0], [0, 0, 0]])
+    section = _by_class(counts, ["a", "b", "never"])
+    assert section.rows == [
+        ("a", "4", "60.00 %", "75.00 %", "66.67 %"),
+        ("b", "6", "80.00 %", "66.67 %", "72.73 %"),
+        ("mean (macro)", "10", "", "", "69.70 %"),
+    ]
+    many = _by_class(np.eye(MAX_CLASSES + 2, dtype=int)[:, ::-1], [str(i) for i in range(MAX_CLASSES + 2)])
+    assert len(many.rows) == MAX_CLASSES
+    assert f"The {MAX_CLASSES} classes with the lowest F1, of {MAX_CLASSES + 2}." in many.note
+
+
+def test_a_run_worse_than_a_constant_and_a_trial_say_so(copy):
+    folder = copy("classify")
+    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    for accuracy, steps, limit, said in ((0.05, 2, 37, 2), (0.5, 2, 37, 1), (0.5, 5000, 5000, 0)):
+        changed = summary | {"steps": steps, "limit": limit, "metrics": summary["metrics"] | {"accuracy": accuracy}}
+        changed["baseline"] = summary["baseline"] | {"accuracy": 0.1}
+        (folder / "summary.json").write_text(json.dumps(changed), encoding="utf-8")
+        text = Page(write_report(folder).read_text(encoding="utf-8")).text
+        worse = "This is worse than the best constant prediction (accuracy: 5.00 % against 10.00 %)"
+        assert (worse in text) == (said == 2)
+        assert ("This is a trial run, with 2 optimizer steps" in text) == (said >= 1)
+
+
+def test_training_and_validation_have_their_colours_in_every_figure():
+    alone = curves([Series([1, 2], [1, 2], "validation")], unit="accuracy")
+    both = curves([Series([1, 2], [1, 2], name) for name in ("training", "validation")], unit="loss")
+    colors = [{line.get_label(): line.get_color() for line in figure.axes[0].lines} for figure in (alone, both)]
+    assert colors[0]["validation"] == colors[1]["validation"] != colors[1]["training"]
+
+
+def test_a_translation_shows_source_output_and_references_and_tags_show_each_word(trained_on):
+    pairs = "source\ttarget\n" + "\n".join(f"day {i}\tTag {i}" for i in range(23))
+    tags = "\n".join(json.dumps({"tokens": ["a", "cat"], "tags": ["D", "N"]}) for _ in range(23))
+    page = Page(trained_on("text/translate", "pairs.tsv", pairs))
+    assert "Generated" in page.headings
+    assert re.search(r"day \d+\n.*\nTag \d+", page.text)
+    page = Page(trained_on("text/tag", "tags.jsonl", tags))
+    assert "First test examples" in page.headings
+    assert re.search(r"a/(D|N, not D) cat/(N|D, not N) ", page.text)
+
+
+@pytest.fixture
+def trained_on(tmp_path):
+    """(recipe, name, content) → the page of a run of it on that file."""
+
+    def train(recipe, name, content):
+        (tmp_path / name).write_text(content, encoding="utf-8")
+        quick = {"trainer.enable_progress_bar": False, "trainer.accelerator": "cpu", "data": str(tmp_path / name)}
+        run = seqkit.fit(recipe, quick, preset="debug", out=tmp_path / recipe)
+        return (run.folder / "report.html").read_text(encoding="utf-8")
+
+    return train
+
+
+def test_bits_per_byte_are_the_loss_of_all_predictions_over_the_bytes_of_the_test_split(trained):
+    summary = json.loads((trained("next token") / "summary.json").read_text(encoding="utf-8"))
+    text = "To be, or not to be: that is the question.\n" * 37
+    num_bytes = len(text) - int(0.9 * len(text))
+    for found in (summary["metrics"], summary["baseline"]):
+        bits = found["loss"] / math.log(2) * (num_bytes - 1)  # the first character is not predicted
+        assert found["bits_per_byte"] == pytest.approx(bits / num_bytes, rel=1e-5)
+        assert found["perplexity"] == pytest.approx(math.exp(found["loss"]), rel=1e-4)

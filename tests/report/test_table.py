@@ -3,7 +3,7 @@
 import pytest
 from rich.console import Console
 
-from seqkit.report.table import format_metric, headline, result_table
+from seqkit.report.table import cautions, format_metric, headline, result_table
 
 
 def summary(objective="Classify", metrics=None, baseline=None, **others):
@@ -62,3 +62,37 @@ def test_names_in_the_table_are_neither_markup_nor_control_characters():
         console.print(result_table([summary(recipe="[red]a[/blue]\n\x1b[31m", backbone=":smile: [b]")]))
     assert r"[red]a[/blue]\n\x1b[31m" in captured.get()
     assert ":smile: [b]" in captured.get()
+
+
+def test_a_narrow_terminal_gets_facts_in_place_of_a_row_and_no_number_is_cut():
+    console = Console(width=40)
+    with console.capture() as captured:
+        console.print(result_table([summary()]))
+    text = captured.get()
+    for part in ("audio/spoken-digits", "Transformer", "75.00 %", "12.50 %", "1,234,567", "102"):
+        assert part in text
+    assert "…" not in text
+    assert all(len(line) <= 40 for line in text.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("objective", "metrics", "baseline", "is_worse"),
+    [
+        ("Classify", {"accuracy": 0.1}, {"accuracy": 0.2}, True),
+        ("Classify", {"accuracy": 0.2}, {"accuracy": 0.2}, False),
+        ("Regress", {"rmse": 2.0}, {"rmse": 1.0}, True),
+        ("Regress", {"rmse": 1.0}, {"rmse": 2.0}, False),
+        ("Seq2Seq", {"sequence_error": 1.0}, {"loss": 1.0}, False),
+    ],
+)
+def test_a_run_worse_than_the_constant_prediction_says_so_below_the_table(objective, metrics, baseline, is_worse):
+    console = Console(width=300)
+    with console.capture() as captured:
+        console.print(result_table([summary(objective, metrics, baseline, steps=5000)]))
+    assert ("worse than the best constant prediction" in captured.get()) == is_worse
+
+
+def test_a_run_of_few_steps_or_few_examples_is_called_a_trial():
+    assert "2 optimizer steps" in cautions(summary(steps=2))[0]
+    assert "at most 37 examples" in cautions(summary(steps=5000, limit=37))[0]
+    assert cautions(summary(steps=5000, limit=5000)) == []

@@ -26,6 +26,8 @@ def stopped(settings, folder, kick):
     return stop.value
 
 
+STREAM = {"data__source__streaming": True, "data__source__batches_per_epoch": 5, "data__limit": None}
+
 CASES = [
     ("image/digits", {"trainer__max_epochs": 3}, 2, "train"),  # in the middle of an epoch
     ("image/digits", {"trainer__max_epochs": 3}, 6, "train"),  # at its last step, before the validation
@@ -34,6 +36,8 @@ CASES = [
     ("image/digits", {"trainer__max_epochs": 3, "data__num_workers": 2}, 6, "train"),
     ("image/digits", {"trainer__max_epochs": 4, "trainer__accumulate_grad_batches": 2}, 4, "train"),
     ("text/char-lm", {"trainer__max_steps": 12, "model__backbone__type": "GRU", "model__dropout": 0.2}, 4, "train"),
+    ("text/char-lm", {"trainer__max_steps": 12, **STREAM}, 4, "train"),
+    ("text/char-lm", {"trainer__max_steps": 12, **STREAM}, 5, "valid"),
     ("graph/karate", {"trainer__max_epochs": 6}, 3, "train"),  # every step is the last of its epoch
 ]
 

@@ -178,3 +178,12 @@ def test_the_depth_of_a_pause_does_not_change_the_normalised_word():
 
     torch.testing.assert_close(tokens(1e-3), tokens(1e-4), atol=1e-2, rtol=0)  # frames at the seam hold both
     assert (tokens(1e-3) - tokens(0.3)).abs().max() > 0.1  # an audible pause does
+
+
+def test_equal_tokenizers_are_equal_in_bytes_whatever_they_have_encoded():
+    """By which encoded data of an earlier process is found again."""
+    one, other = LogMel(8000), LogMel(8000)
+    wave = Waveform(torch.rand(900), 16000)
+    tokens = one.encode(wave)
+    assert pickle.dumps(one) == pickle.dumps(other) != pickle.dumps(LogMel(8000, stride=2))
+    assert torch.equal(pickle.loads(pickle.dumps(one)).encode(wave).content, tokens.content)

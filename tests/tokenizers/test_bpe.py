@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 import sys
+from functools import cache
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from torch.testing import assert_close
 
 from seqkit.errors import DataError
 from seqkit.tokenizers import BPE
+from seqkit.tokenizers.bpe import _vocab_size_for
 
 pytest.importorskip("tokenizers")
 TEXT = "the cat that sat on the mat; that hat, that is. " * 7
@@ -42,6 +44,36 @@ def test_vocabulary_has_the_wanted_size_and_shortens_its_text(bpe):
     assert bpe.spec.vocab_size == 283
     assert len(bpe.encode(TEXT)) < len(TEXT.encode()) / 1.7
     assert len(bpe.encode("qzx")) == 3  # bytes where nothing was merged
+
+
+@given(st.lists(st.sampled_from([" ", "\n", "cat", "that's", "é", "7", ", ", "\t", "  ", "\r\n", "_"]), max_size=40))
+def test_a_long_text_is_encoded_in_parts_as_it_is_whole(pieces):
+    bpe = fitted(283)
+    text = "x" + "".join(pieces)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("seqkit.tokenizers.bpe._PART", 3)
+        parts = bpe.encode(text).content.tolist()
+    assert parts == bpe.encode(text).content.tolist()
+
+
+@cache
+def fitted(size):
+    tokenizer = BPE(size)
+    tokenizer.fit([TEXT, "naïve 😀"])
+    return tokenizer
+
+
+def test_the_vocabulary_grows_with_the_text_and_a_large_one_is_sampled(monkeypatch, caplog):
+    tokenizer = BPE()
+    tokenizer.fit([TEXT])
+    assert "BPE(" in repr(tokenizer)
+    assert [_vocab_size_for(10**n) for n in (2, 6, 9, 12)] == [512, 1024, 32768, 32768]
+    monkeypatch.setattr("seqkit.tokenizers.bpe.MAX_TRAINING_BYTES", 30)
+    monkeypatch.setattr("seqkit.tokenizers.bpe._TIMED", 2)
+    small = BPE(257)
+    small.fit(["ab ab ab"] * 50)
+    assert "training BPE of 257 ids" in caplog.text
+    assert small.vocab_size == 257
 
 
 def test_state_is_json_and_gives_the_same_tokenizer(bpe):

@@ -1,5 +1,7 @@
 """Patches: equal to timm's patch embedding, decoded exactly, and refused where patches do not tile."""
 
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -111,3 +113,31 @@ def test_what_is_not_a_valid_image_is_refused(image, reason):
 def test_wrong_use_is_refused_with_its_reason(use, reason):
     with pytest.raises(ValueError, match=reason):
         use()
+
+
+def test_a_crop_keeps_the_aspect_ratio_of_the_middle():
+    """Of a wide image the middle square, of a tall one too: what is left and right, or above and below, is cut."""
+    wide = torch.cat([torch.zeros(1, 8, 4), torch.rand(1, 8, 8), torch.ones(1, 8, 4)], dim=2)
+    square = wide[..., 4:12]
+    tokenizer = Patches(4, resize=(8, 8), crop=True)
+    assert torch.equal(tokenizer.encode(wide).content, tokenizer.encode(square).content)
+    assert torch.equal(tokenizer.resized(wide.mT), square.mT)
+    assert not torch.equal(Patches(4, resize=(8, 8)).encode(wide).content, tokenizer.encode(square).content)
+    with pytest.raises(ValueError, match="give resize, too"):
+        Patches(4, crop=True)
+
+
+def test_grey_is_three_equal_colours():
+    grey = torch.rand(1, 4, 8)
+    assert torch.equal(
+        Patches(4, channels=3).encode(grey).content, Patches(4, channels=3).encode(grey.repeat(3, 1, 1)).content
+    )
+
+
+def test_equal_tokenizers_are_equal_in_bytes_and_come_back():
+    """By which encoded data of an earlier process is found again."""
+    one, other = (Patches(2, channels=3, mean=(0.1, 0.2, 0.3), std=0.4) for _ in range(2))
+    image = torch.rand(3, 4, 4)
+    tokens = one.encode(image)
+    assert pickle.dumps(one) == pickle.dumps(other) != pickle.dumps(Patches(2, channels=3, mean=(0.1, 0.2, 0.4)))
+    assert torch.equal(pickle.loads(pickle.dumps(one)).encode(image).content, tokens.content)

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from collections import Counter
 
 import pytest
 import torch
@@ -49,6 +50,57 @@ def test_unknown_characters_share_one_id_and_the_others_keep_theirs(known, text)
     tokens = tokenizer.encode(text)
     tokenizer.spec.check(tokens)
     assert tokenizer.decode(tokens) == "".join(c if c in known else "\ufffd" for c in text)
+
+
+@given(ANY, UNICODE)
+def test_a_reserved_id_is_the_last_and_comes_back_with_the_state(known, text):
+    tokenizer, loaded = Characters(), Characters()
+    tokenizer.fit([known])
+    tokenizer.reserve_unknown()
+    loaded.load_state(json.loads(json.dumps(tokenizer.state())))
+    assert loaded.spec == tokenizer.spec
+    assert tokenizer.unknown_id == len(set(known))
+    for each in (tokenizer, loaded):
+        assert each.decode(each.encode(text)) == "".join(c if c in known else "\ufffd" for c in text)
+
+
+@given(ANY, UNICODE)
+def test_what_a_text_lacks_is_counted(known, text):
+    characters = Characters()
+    characters.fit([known])
+    missing, number = characters.missing(text)
+    assert missing == Counter(c for c in text if c not in known)
+    assert number == len(text)
+
+
+def test_words_count_what_is_not_in_the_vocabulary():
+    words = Words(2)
+    words.fit(["a a b b c"])
+    assert words.missing("a c d, c") == (Counter({"c": 2, "d": 1, ",": 1}), 5)
+    assert (words.unknown_id, Bytes().unknown_id) == (0, None)
+    assert Bytes().missing("abc") == (Counter(), 3)
+
+
+def test_an_id_for_the_unknown_is_not_reserved_against_what_was_asked_for():
+    refusing, sharing = Characters("ab", unknown="error"), Characters("ab", unknown="unk")
+    for tokenizer in (refusing, sharing):
+        size = tokenizer.vocab_size
+        tokenizer.reserve_unknown()
+        assert tokenizer.vocab_size == size
+    with pytest.raises(ValueError, match="leave `unknown` out"):
+        sharing.load_state({"alphabet": "ab", "unk": True})
+
+
+@pytest.mark.parametrize("size", [3, 254, 255, 256, 257, 300])
+def test_ids_are_the_same_in_the_smallest_integers(size):
+    alphabet = "".join(map(chr, range(32, 32 + size)))
+    tokenizer = Characters(alphabet, unknown="unk")
+    text = alphabet + "\U0001f600" + alphabet[:2]
+    for raw in (text, alphabet[:3]):  # not ASCII, and ASCII
+        ids = tokenizer.ids(raw)
+        assert ids.dtype.itemsize == (1 if size < 256 else 2)
+        assert ids.tolist() == tokenizer.encode(raw).content.tolist()
+        assert ids.tolist() == [alphabet.find(c) if c in alphabet else size for c in raw]
 
 
 def test_an_unknown_character_is_named_with_its_index():

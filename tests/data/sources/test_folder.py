@@ -1,13 +1,18 @@
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
+import torch
 from PIL import Image
+from torchaudio.transforms import Resample
 
-from seqkit.data import AudioFolder, ImageFolder
-from seqkit.data.sources.folder import class_folder
-from seqkit.errors import DataError
+from seqkit.data import AudioFolder, DataModule, ImageFolder, read_audio
+from seqkit.data.sources.folder import FileKind, class_folder
+from seqkit.errors import DataError, UsageError
+from seqkit.objectives import Classify, Masked
+from seqkit.tokenizers import LogMel, Patches
 
 
 def fill(folder, counts, suffix="txt"):
@@ -18,64 +23,244 @@ def fill(folder, counts, suffix="txt"):
 
 
 def read(path):
-    return path.read_text()
+    text = path.read_text()
+    if text == "bad":
+        raise DataError(f"{path} is bad")
+    return text
 
 
-def test_the_folder_is_the_label(tmp_path, caplog):
+def header(path):
+    if path.read_text() == "":
+        raise DataError(f"{path} is empty")
+    return len(path.read_text())
+
+
+def split(path, **options):
+    return class_folder(
+        path, FileKind((".txt",), read, header, lambda headers: f"{len(headers)} told", "files"), **options
+    )
+
+
+def everything(splits):
+    return [*splits.train, *splits.test, *(splits.valid or [])]
+
+
+def test_the_folder_is_the_label_and_what_is_not_read_is_counted(tmp_path, caplog):
     fill(tmp_path, {"dog": 10, "cat": 5})
-    (tmp_path / "cat" / "notes.md").write_text("not a sample")
+    (tmp_path / "cat" / "notes.MD").write_text("not a sample")
+    (tmp_path / "cat" / "none").write_text("not a sample")
     (tmp_path / "loose.txt").write_text("in no class")
+    (tmp_path / "cat" / "lost.txt").symlink_to(tmp_path / "nothing")
     (tmp_path / ".hidden").mkdir()
-    splits = class_folder(tmp_path, (".txt",), 0.2, read)
+    splits = split(tmp_path)
     assert splits.names == ["cat", "dog"]
-    assert [f"{tmp_path}: 2 files are not read; only TXT files in a class folder are"] == caplog.messages
+    assert caplog.messages == [
+        f"{tmp_path}: 12 training, 3 test files of 2 classes; 20% of each class are test, SHA-256 with seed 0; 15 told",
+        f"{tmp_path}: not read are 1 broken link, 1 hidden, 1 without a suffix, 1 .md, 1 in no class folder",
+    ]
     assert Counter(s.label for s in splits.test) == {0: 1, 1: 2}
-    everything = [*splits.train, *splits.test]
-    assert len({s.raw for s in everything}) == 15
-    assert all(s.raw.startswith(splits.names[s.label]) for s in everything)
+    assert len({s.raw for s in everything(splits)}) == 15
+    assert all(s.raw.startswith(splits.names[s.label]) for s in everything(splits))
 
 
-def test_a_split_of_folders_is_kept_and_its_labels_agree(tmp_path):
-    fill(tmp_path / "train", {"ant": 3, "bee": 5, "cow": 2})
-    fill(tmp_path / "test", {"cow": 2, "bee": 1})
-    fill(tmp_path / "valid", {"ant": 1})
-    splits = class_folder(tmp_path, (".txt",), 0.2, read)
+@pytest.mark.parametrize(
+    "words", [("train", "test", "valid"), ("Training", "testing", "validation"), ("train", "test", "dev")]
+)
+def test_a_split_of_folders_is_kept_and_its_labels_agree(tmp_path, caplog, words):
+    fill(tmp_path / words[0], {"ant": 3, "bee": 5, "cow": 2})
+    fill(tmp_path / words[1], {"cow": 2, "bee": 1})
+    fill(tmp_path / words[2], {"ant": 1})
+    fill(tmp_path, {"old": 1})
+    splits = split(tmp_path)
     assert (len(splits.train), len(splits.valid), len(splits.test)) == (10, 1, 3)
-    for samples in (splits.train, splits.valid, splits.test):
-        assert all(s.raw.startswith(splits.names[s.label]) for s in samples)
+    assert all(s.raw.startswith(splits.names[s.label]) for s in everything(splits))
+    assert "not read are 1 outside the folders of the splits" in caplog.text
+
+
+def test_a_folder_val_beside_train_alone_is_the_test_split(tmp_path, caplog):
+    fill(tmp_path / "train", {"ant": 3, "bee": 5})
+    fill(tmp_path / "val", {"ant": 1, "bee": 1})
+    splits = split(tmp_path)
+    assert (len(splits.train), len(splits.test), splits.valid) == (8, 2, None)
+    assert "8 training, 2 test files of 2 classes; split by the folders train, val" in caplog.text
+
+
+def test_train_beside_bus_is_a_class_and_alone_it_is_the_data(tmp_path):
+    fill(tmp_path / "vehicles", {"train": 3, "bus": 2})
+    assert split(tmp_path / "vehicles").names == ["bus", "train"]
+    fill(tmp_path / "only" / "train", {"ant": 3, "bee": 2})
+    assert split(tmp_path / "only").names == ["ant", "bee"]
+
+
+def test_deep_folders_are_classes_by_the_last_or_the_first_of_them(tmp_path, caplog):
+    fill(tmp_path / "2020", {"cat": 2, "dog": 2})
+    fill(tmp_path / "2021", {"cat": 2})
+    assert split(tmp_path).names == ["cat", "dog"]
+    assert "the class is the folder that a file is in (the one at the top: --data.classes first)" in caplog.text
+    assert split(tmp_path, classes="first").names == ["2020", "2021"]
+    plain = split(tmp_path, classes="none")
+    assert plain.names is None
+    assert {s.label for s in everything(plain)} == {None}
+
+
+def test_files_in_no_folder_have_no_class_and_a_table_beside_them_is_pointed_to(tmp_path, caplog):
+    for i in range(5):
+        (tmp_path / f"{i}.txt").write_text(str(i))
+    (tmp_path / "labels.csv").write_text("file,label\n")
+    splits = split(tmp_path)
+    assert (len(splits.train), len(splits.test), splits.names) == (4, 1, None)
+    assert f"for the classes in labels.csv give --data {tmp_path / 'labels.csv'}" in caplog.text
+
+
+def test_links_are_followed_and_a_loop_ends(tmp_path, caplog):
+    fill(tmp_path / "far", {"cat": 3})
+    fill(tmp_path / "own", {"dog": 3})
+    (tmp_path / "own" / "cat").symlink_to(tmp_path / "far" / "cat")
+    (tmp_path / "own" / "dog" / "up").symlink_to(tmp_path / "own")
+    splits = split(tmp_path / "own")
+    assert splits.names == ["cat", "dog"]
+    assert len(everything(splits)) == 6
+    assert "1 link to a folder that is read already" in caplog.text
+
+
+def test_a_file_that_cannot_be_read_is_named_before_training_or_left_out_and_counted(tmp_path, caplog):
+    fill(tmp_path, {"cat": 5, "dog": 5})
+    (tmp_path / "cat" / "1.txt").write_text("")
+    (tmp_path / "dog" / "2.txt").write_text("bad")
+    with pytest.raises(
+        DataError, match=r"cat/1\.txt is empty \(1 of 10 files cannot be read; --data\.skip_bad 1 leaves"
+    ):
+        split(tmp_path)
+    with pytest.raises(DataError, match=r"cat/1\.txt is empty \(2 of 10 files .* --data\.skip_bad 2 leaves"):
+        split(tmp_path, skip_bad=1)
+    splits = split(tmp_path, skip_bad=2)
+    assert len(everything(splits)) == 8
+    assert f"2 of 10 files cannot be read and are left out; the first: {tmp_path}/cat/1.txt is empty" in caplog.text
+    with pytest.raises(ValueError, match="skip_bad is -1"):
+        split(tmp_path, skip_bad=-1)
+
+
+def test_files_are_tried_in_other_processes_with_the_same_result(tmp_path, monkeypatch):
+    fill(tmp_path, {"cat": 15, "dog": 15})
+    (tmp_path / "dog" / "2.txt").write_text("bad")
+    alone = split(tmp_path, skip_bad=1)
+    monkeypatch.setattr("seqkit.data.sources.folder._PARALLEL", 30)
+    state = torch.get_rng_state()
+    together = split(tmp_path, skip_bad=1)
+    assert torch.equal(state, torch.get_rng_state()), "a number of dropout's was drawn"
+    assert [s.raw for s in everything(alone)] == [s.raw for s in everything(together)]
+    assert len(everything(alone)) == 29
+
+
+def test_the_split_is_the_same_whatever_else_is_in_the_folder(tmp_path):
+    fill(tmp_path / "a", {"cat": 7, "dog": 11})
+    fill(tmp_path / "b", {"cat": 7, "dog": 11})
+    (tmp_path / "b" / "cat" / "x.md").write_text("x")
+    first, second = split(tmp_path / "a"), split(tmp_path / "b")
+    assert [s.raw for s in first.test] == [s.raw for s in second.test]
 
 
 def test_faulty_folders_are_named(tmp_path):
     with pytest.raises(DataError, match="is not a folder"):
-        class_folder(tmp_path / "none", (".txt",), 0.2, read)
-    with pytest.raises(DataError, match="holds no folders"):
-        class_folder(tmp_path, (".txt",), 0.2, read)
+        split(tmp_path / "none")
+    with pytest.raises(DataError, match="holds no TXT files; give a folder of them"):
+        split(tmp_path)
     fill(tmp_path / "train", {"ant": 2})
     fill(tmp_path / "test", {"anti": 2})
     with pytest.raises(DataError, match="'anti', which the training split does not have; it has: ant"):
-        class_folder(tmp_path, (".txt",), 0.2, read)
+        split(tmp_path)
     fill(tmp_path / "other", {"ant": 2, "bee": 0})
     with pytest.raises(DataError, match="bee holds no TXT files"):
-        class_folder(tmp_path / "other", (".txt",), 0.2, read)
+        split(tmp_path / "other")
+
+
+# ── images ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def photos(folder, sizes=((7, 5), (9, 13), (20, 4), (6, 6))):
+    rng = np.random.default_rng(0)
+    for name in ("a", "b"):
+        (folder / name).mkdir(parents=True)
+        for i, size in enumerate(sizes):
+            Image.fromarray(rng.integers(0, 256, (*size, 3), dtype=np.uint8)).save(folder / name / f"{i}.PNG")
+    return str(folder)
 
 
 def test_images_are_resized_and_a_faulty_one_is_named_never_replaced(tmp_path):
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        for i in range(2):
-            Image.fromarray(np.full((7, 5, 3), 60 * i, dtype=np.uint8)).save(tmp_path / name / f"{i}.PNG")
-    splits = ImageFolder(str(tmp_path), channels=1, size=(11, 13), test_fraction=0.5).splits()
-    assert {s.raw.shape for s in [*splits.train, *splits.test]} == {(1, 11, 13)}
+    splits = ImageFolder(photos(tmp_path), channels=1, size=(11, 13), test_fraction=0.5).splits()
+    assert {s.raw.shape for s in everything(splits)} == {(1, 11, 13)}
     for path in tmp_path.rglob("*.PNG"):
         path.write_bytes(path.read_bytes()[:40])
     with pytest.raises(DataError, match=rf"{splits.train.sample_name(0)} cannot be read"):
         splits.train[0]
 
 
-def test_recordings_keep_their_rate(tmp_path):
-    for name, rate in (("a", 8000), ("b", 16000)):
-        (tmp_path / name).mkdir()
+def test_what_is_read_for_a_tokenizer_is_what_the_tokenizer_makes_of_the_file(tmp_path, caplog):
+    """So that training and `predict`, which has the tokenizer alone, see the same image."""
+    path = photos(tmp_path)
+    tokenizer = Patches(2, channels=1, resize=(6, 8), crop=True)
+    data = DataModule(ImageFolder(path, test_fraction=0.5), tokenizer, Masked(), valid_fraction=0)
+    splits = data.splits()
+    whole = ImageFolder(path, channels=1, test_fraction=0.5).splits()
+    assert {s.raw.shape for s in everything(splits)} == {(1, 6, 8)}
+    for mine, theirs in zip(everything(splits), everything(whole)):
+        assert torch.equal(tokenizer.encode(mine.raw).content, tokenizer.encode(theirs.raw).content)
+    assert (
+        "from 7 x 5 to 9 x 13 pixels, read in grey; their middle is resized to 6 x 8 (--tokenizer.resize)"
+        in caplog.text
+    )
+
+
+def test_channels_that_the_tokenizer_does_not_take_are_refused_with_the_flag(tmp_path):
+    with pytest.raises(
+        UsageError, match=r"read with 3 channels, and the tokenizer takes 1; give --tokenizer.channels 3"
+    ):
+        DataModule(ImageFolder(photos(tmp_path), channels=3), Patches(2), Classify())
+
+
+def test_a_folder_of_unlabelled_images_is_enough_to_pretrain(tmp_path):
+    rng = np.random.default_rng(0)
+    for i in range(7):
+        Image.fromarray(rng.integers(0, 256, (8, 8), dtype=np.uint8)).save(tmp_path / f"{i}.png")
+    data = DataModule(ImageFolder(str(tmp_path)), Patches(4), Masked(), batch_size=2)
+    data.setup()
+    assert sum(batch[0].content.shape[0] for batch in data.train_dataloader()) == 5
+    refused = DataModule(ImageFolder(str(tmp_path)), Patches(4), Classify())
+    with pytest.raises(DataError, match="has no label, which Classify needs"):
+        refused.setup()
+
+
+# ── sound ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def clips(folder, rates=(8000, 16000)):
+    rng = np.random.default_rng(0)
+    for name, rate in zip(("a", "b"), rates):
+        (folder / name).mkdir(parents=True)
         for i in range(3):
-            soundfile.write(tmp_path / name / f"{i}.flac", np.full(101 + i, 0.1), rate)
-    splits = AudioFolder(str(tmp_path), test_fraction=0.3).splits()
+            soundfile.write(folder / name / f"{i}.flac", 0.1 * rng.standard_normal(101 + i), rate)
+    return str(folder)
+
+
+def test_recordings_keep_their_rate(tmp_path):
+    splits = AudioFolder(clips(tmp_path), test_fraction=0.3).splits()
     assert {(s.label, s.raw.sample_rate) for s in splits.train} == {(0, 8000), (1, 16000)}
+
+
+def test_recordings_are_resampled_as_torchaudio_does_when_a_rate_is_given(tmp_path, caplog):
+    path = clips(tmp_path)
+    splits = AudioFolder(path, sample_rate=16000, test_fraction=0.3).splits()
+    assert {s.raw.sample_rate for s in everything(splits)} == {16000}
+    first = next(i for i, s in enumerate(splits.train) if s.label == 0)
+    expected = Resample(8000, 16000)(read_audio(Path(splits.train.sample_name(first))).samples)
+    torch.testing.assert_close(splits.train[first].raw.samples, expected)
+    assert "mono, at 8000, 16000 Hz, resampled to 16000 Hz (--data.sample_rate)" in caplog.text
+
+
+def test_another_rate_than_the_tokenizers_is_refused_with_the_flag(tmp_path, caplog):
+    with pytest.raises(
+        UsageError, match=r"sample_rate is 8000 and the tokenizer's is 16000; give --tokenizer.sample_rate"
+    ):
+        DataModule(AudioFolder(clips(tmp_path), sample_rate=8000), LogMel(16000), Classify())
+    DataModule(AudioFolder(str(tmp_path)), LogMel(16000), Classify(), valid_fraction=0).splits()
+    assert "resampled to 16000 Hz (--tokenizer.sample_rate)" in caplog.text

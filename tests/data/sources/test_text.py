@@ -92,15 +92,46 @@ def test_a_missing_package_is_named(monkeypatch):
         Shakespeare().splits()
 
 
-def test_text_files_are_documents_cut_front_and_back(tmp_path):
-    (tmp_path / "a.txt").write_text("0123456789" * 3)
-    (tmp_path / "b.txt").write_text("abcdefghij")
+def test_one_text_file_is_cut_and_of_several_whole_ones_are_held_out(tmp_path):
     (tmp_path / "c.md").write_text("not this")
-    splits = TextFiles(str(tmp_path / "*.txt"), test_fraction=0.2).splits()
-    assert [s.raw for s in splits.train] == ["0123456789" * 2 + "0123", "abcdefgh"]
-    assert [s.raw for s in splits.test] == ["456789", "ij"]
     one = TextFiles([str(tmp_path / "c.md")]).splits()
-    assert one.train[0].raw + one.test[0].raw == "not this"
+    assert [s.raw for s in one.train] == ["not thi"]
+    assert [s.raw for s in one.test] == ["s"]
+    for i in range(10):
+        (tmp_path / f"{i}.txt").write_text(f"{i}" * 10)
+    splits = TextFiles(str(tmp_path / "*.txt"), test_fraction=0.2).splits()
+    assert (len(splits.train), len(splits.test)) == (8, 2)
+    assert {s.raw for s in (*splits.train, *splits.test)} == {f"{i}" * 10 for i in range(10)}
+
+
+def test_empty_files_among_several_are_left_out_and_counted(tmp_path, caplog):
+    for i in range(11):
+        (tmp_path / f"{i}.txt").write_text(f"{i}" * 10 if i > 1 else "\n" * i)
+    splits = TextFiles(str(tmp_path / "*.txt")).splits()
+    assert len(splits.train) + len(splits.test) == 9
+    assert "2 of 11 files are empty" in caplog.text
+    assert "9 documents, 100 characters" in caplog.text
+
+
+def test_held_out_characters_that_training_lacks_share_an_id(tmp_path, caplog):
+    (tmp_path / "a.txt").write_text("to be or not to be " * 20 + "a café, a naïve café", encoding="utf-8")
+    tokenizer = Characters()
+    data = DataModule(TextFiles(str(tmp_path / "a.txt")), tokenizer, NextToken(), window=7, valid_fraction=0.0)
+    data.setup()
+    text = "".join(sample.raw for sample in data.splits().train)
+    assert tokenizer.vocab_size == len(set(text)) + 1
+    unknown = sum(c not in text for sample in data.splits().test for c in sample.raw)
+    assert f"test data: {unknown} of 40 characters" in caplog.text
+    data.train_dataloader()
+    data.test_dataloader()
+    assert data.unknown() == {"test": [unknown, 40]}
+
+
+def test_a_text_without_unknown_characters_has_the_vocabulary_of_its_alphabet(tmp_path):
+    (tmp_path / "a.txt").write_text("to be or not to be " * 20, encoding="utf-8")
+    tokenizer = Characters()
+    DataModule(TextFiles(str(tmp_path / "a.txt")), tokenizer, NextToken(), window=7, valid_fraction=0.0).setup()
+    assert tokenizer.vocab_size == len(set("to be or not to be "))
 
 
 def test_text_files_that_are_not_there_are_named(tmp_path):

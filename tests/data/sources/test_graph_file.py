@@ -1,0 +1,387 @@
+"""Own graphs: what is read equals networkx's graph; what cannot be read is refused in one line that says what to do."""
+
+import logging
+import zipfile
+
+import networkx
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import save_file
+
+from seqkit.data import graph_files
+from seqkit.data.sources.graph_file import GraphFile
+from seqkit.errors import DataError
+from seqkit.interfaces import IGNORE
+from seqkit.tokenizers import Graph
+
+
+def two_groups(n=20, directed=False):
+    """A ring of people with a number, a word, a bit and a group; every edge has a kind."""
+    graph = networkx.DiGraph() if directed else networkx.Graph()
+    for i in range(n):
+        graph.add_node(
+            f"p{i}", age=20 + i, town=("Ulm", "Bonn")[i % 2], likes=i % 3 == 0, club=("red", "blue")[i >= n / 2]
+        )
+    for i in range(n):
+        graph.add_edge(f"p{i}", f"p{(i + 1) % n}", kind=("friend", "kin")[i % 2], weight=i / 7)
+    return graph
+
+
+def written(tmp_path, graph, suffix):
+    path = tmp_path / f"own{suffix}"
+    {".graphml": networkx.write_graphml, ".gexf": networkx.write_gexf}[suffix](graph, path)
+    return str(path)
+
+
+def labels(splits):
+    """The label of every node, whichever split has it."""
+    parts = [split[0].label for split in (splits.train, splits.valid, splits.test) if split]
+    merged = torch.stack(parts).amax(dim=0)
+    assert int((torch.stack(parts) != IGNORE).sum(dim=0).max()) == 1
+    return merged
+
+
+@pytest.mark.parametrize("suffix", [".graphml", ".gexf"])
+@pytest.mark.parametrize("directed", [False, True])
+def test_a_graph_is_read_as_it_was_written(tmp_path, suffix, directed):
+    graph = two_groups(directed=directed)
+    splits = GraphFile(written(tmp_path, graph, suffix), edge_type="kind").splits()
+    data = splits.train[0].raw
+    nodes = list(graph)
+    index = {node: i for i, node in enumerate(nodes)}
+    expected = {((index[u], index[v]) if directed else frozenset((index[u], index[v]))): kind
+                for u, v, kind in graph.edges(data="kind")}  # fmt: skip
+    got = {((u, v) if directed else frozenset((u, v))): ("friend", "kin")[t]
+           for (u, v), t in zip(data.edges.T.tolist(), data.edge_types.tolist())}  # fmt: skip
+    assert got == expected
+    assert data.directed == directed
+    assert [splits.names[i] for i in labels(splits).tolist()] == [graph.nodes[node]["club"] for node in nodes]
+    age = np.array([graph.nodes[node]["age"] for node in nodes], np.float64)
+    columns = data.nodes.double().numpy().T
+    assert any(np.allclose(column, (age - age.mean()) / age.std(), atol=1e-6) for column in columns)
+    for word in ("Ulm", "Bonn"):
+        bits = [float(graph.nodes[node]["town"] == word) for node in nodes]
+        assert any(np.array_equal(column, bits) for column in columns)
+
+
+def test_an_edge_list_with_nodes_is_the_graph_that_its_graphml_is(tmp_path):
+    graph = two_groups()
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "edges.csv").write_text("source,target\n" + "".join(f"{u},{v}\n" for u, v in graph.edges))
+    rows = "".join(f"{node},{a['age']},{a['town']},{int(a['likes'])},{a['club']}\n" for node, a in graph.nodes.items())
+    (folder / "nodes.csv").write_text("id,age,town,likes,club\n" + rows)
+    by_table = GraphFile(str(folder)).splits()
+    by_xml = GraphFile(written(tmp_path, graph, ".graphml")).splits()
+    assert torch.equal(by_table.train[0].raw.nodes, by_xml.train[0].raw.nodes)
+    assert torch.equal(by_table.train[0].raw.edges, by_xml.train[0].raw.edges)
+    assert torch.equal(by_table.test[0].label, by_xml.test[0].label)
+    named = GraphFile(str(folder / "edges.csv"), nodes=str(folder / "nodes.csv")).splits()
+    assert torch.equal(named.train[0].raw.nodes, by_xml.train[0].raw.nodes)
+
+
+def tensors(n=12):
+    g = np.random.default_rng(0)
+    edges = np.array([(i, (i + 1) % n) for i in range(n)]).T
+    split = np.arange(n) % 4
+    return {
+        "x": g.normal(size=(n, 3)).astype(np.float32), "edge_index": np.concatenate([edges, edges[::-1]], axis=1),
+        "y": np.arange(n) // 4, "train_mask": split < 2, "val_mask": split == 2, "test_mask": split == 3,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors", ".pt"])
+def test_tensors_are_read_with_their_masks(tmp_path, suffix):
+    arrays, path = tensors(), tmp_path / f"own{suffix}"
+    if suffix == ".npz":
+        np.savez(path, **arrays)
+    elif suffix == ".safetensors":
+        save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path)
+    else:
+        torch.save({name: torch.from_numpy(array.copy()) for name, array in arrays.items()}, path)
+    splits = GraphFile(str(path)).splits()
+    assert np.array_equal(splits.train[0].raw.nodes.numpy(), arrays["x"])
+    assert np.array_equal(splits.train[0].raw.edges.numpy(), arrays["edge_index"])
+    for split, mask in ((splits.train, "train_mask"), (splits.valid, "val_mask"), (splits.test, "test_mask")):
+        assert split[0].label.tolist() == np.where(arrays[mask], arrays["y"], IGNORE).tolist()
+    assert not splits.train[0].raw.directed
+    one_way = {**arrays, "edge_index": arrays["edge_index"][:, :12]}
+    np.savez(tmp_path / "one.npz", **one_way)
+    assert GraphFile(str(tmp_path / "one.npz")).splits().train[0].raw.directed
+
+
+def test_dgl_names_are_read_and_nodes_by_index_are_a_mask(tmp_path):
+    arrays = tensors()
+    np.savez(tmp_path / "dgl.npz", feat=arrays["x"], src=arrays["edge_index"][0], dst=arrays["edge_index"][1],
+             label=arrays["y"], train=np.array([0, 4, 8]), test=np.array([1, 5, 9]))  # fmt: skip
+    splits = GraphFile(str(tmp_path / "dgl.npz")).splits()
+    assert (splits.train[0].label != IGNORE).nonzero()[:, 0].tolist() == [0, 4, 8]
+    assert splits.valid is None
+
+
+def test_unlabelled_nodes_stay_in_the_graph_and_in_no_split(tmp_path):
+    graph = two_groups()
+    for i in (0, 7, 13):
+        del graph.nodes[f"p{i}"]["club"]
+    splits = GraphFile(written(tmp_path, graph, ".graphml")).splits()
+    assert (labels(splits) == IGNORE).nonzero()[:, 0].tolist() == [0, 7, 13]
+    assert len(splits.train[0].raw.nodes) == 20
+
+
+def test_loops_parallel_edges_and_nodes_without_edges_are_counted_and_kept_out_of_the_adjacency(tmp_path, caplog):
+    graph = networkx.MultiGraph(two_groups())
+    graph.add_edge("p0", "p0")
+    graph.add_edge("p0", "p1")
+    graph.add_node("alone", age=3, town="Ulm", likes=False, club="red")
+    with caplog.at_level(logging.WARNING, logger="seqkit"):
+        splits = GraphFile(written(tmp_path, graph, ".graphml")).splits()
+    for said in ("21 nodes, 20 undirected edges", "1 loops left out", "1 edges given again", "1 nodes without edges"):
+        assert said in caplog.text
+    tokenizer = Graph(None, directed=None)
+    tokenizer.fit([splits.train[0].raw])
+    tokens = tokenizer.encode(splits.train[0].raw)
+    assert len(tokens) == 21
+    assert len(tokens.adjacency) == 40
+
+
+def test_splits_are_by_class_seeded_and_stay_as_they_are(tmp_path):
+    path = written(tmp_path, two_groups(40), ".graphml")
+    first, again, other = (GraphFile(path, seed=seed).splits() for seed in (0, 0, 1))
+    assert torch.equal(first.test[0].label, again.test[0].label)
+    assert not torch.equal(first.test[0].label, other.test[0].label)
+    counts = [torch.bincount(s[0].label[s[0].label != IGNORE]).tolist() for s in (first.train, first.valid, first.test)]
+    assert counts == [[14, 14], [2, 2], [4, 4]]
+
+
+def test_a_split_by_attribute_is_kept(tmp_path):
+    graph = two_groups()
+    for i, node in enumerate(graph):
+        graph.nodes[node]["split"] = ("train", "val", "test")[i % 3]
+    splits = GraphFile(written(tmp_path, graph, ".graphml")).splits()
+    for split, k in ((splits.train, 0), (splits.valid, 1), (splits.test, 2)):
+        assert [i % 3 for i in (split[0].label != IGNORE).nonzero()[:, 0].tolist()] == [k] * len(range(k, 20, 3))
+
+
+def test_without_features_a_node_is_told_by_its_index_or_where_chosen_by_its_degree(tmp_path, caplog):
+    graph = two_groups()
+    for values in graph.nodes.values():
+        for name in ("age", "town", "likes"):
+            del values[name]
+    path = written(tmp_path, graph, ".graphml")
+    with caplog.at_level(logging.WARNING, logger="seqkit"):
+        nodes = GraphFile(path).splits().train[0].raw.nodes
+    assert nodes.tolist() == list(range(20))
+    assert "of this graph alone" in caplog.text
+    assert GraphFile(path, features=[]).splits().train[0].raw.nodes.shape == (20, 0)
+
+
+def test_a_missing_number_is_a_mean_and_a_column_says_so(tmp_path):
+    graph = two_groups()
+    del graph.nodes["p3"]["age"]
+    nodes = GraphFile(written(tmp_path, graph, ".graphml"), features=["age"]).splits().train[0].raw.nodes
+    assert nodes[3].tolist() == [0.0, 1.0]
+    assert float(nodes[:, 0].sum()) == pytest.approx(0, abs=1e-4)
+    assert float(nodes[:, 1].sum()) == 1
+
+
+def test_what_was_left_open_is_learned_and_travels_with_the_state(tmp_path):
+    data = GraphFile(written(tmp_path, two_groups(directed=True), ".graphml"), edge_type="kind").splits().train[0].raw
+    tokenizer, other = Graph(None, directed=None), Graph(None, directed=None)
+    with pytest.raises(ValueError, match="call fit"):
+        _ = tokenizer.spec
+    tokenizer.fit([data])
+    assert tokenizer.state() == {"num_features": 4, "num_categories": 0, "num_edge_types": 2, "directed": True}
+    other.load_state(tokenizer.state())
+    assert other.spec == tokenizer.spec
+    assert torch.equal(other.encode(data).content, tokenizer.encode(data).content)
+    assert Graph(4).state() == {}
+
+
+# ── hostile files ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+GRAPHML = (
+    '<graphml xmlns="http://graphml.graphdrawing.org/xmlns">'
+    '<key id="c" for="node" attr.name="label" attr.type="string"/>'
+)
+NODES = "".join(f'<node id="n{i}"><data key="c">{"ab"[i % 2]}</data></node>' for i in range(8))
+LAUGHS = '<!DOCTYPE g [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]>'
+EXTERNAL = '<!DOCTYPE g [<!ENTITY a SYSTEM "file:///etc/passwd">]>'
+
+
+def graphml(body, before=""):
+    return f'{before}{GRAPHML}<graph edgedefault="undirected">{body}</graph></graphml>'
+
+
+HOSTILE_XML = {
+    "billion laughs": (graphml(NODES, LAUGHS), "line 1: a document type or entity is declared"),
+    "external entity": (graphml(NODES, EXTERNAL), "line 1: a document type or entity is declared"),
+    "deep nesting": ("<a>" * 40 + "</a>" * 40, "nested 33 deep"),
+    "cut in the middle": (graphml(NODES)[:200], "this is no XML"),
+    "no XML": ("label,node\n", "this is no XML"),
+    "no graph": ("<graphml/>", "no element <graph>"),
+    "two graphs": (GRAPHML + "<graph edgedefault='directed'/>" * 2 + "</graphml>", "a second <graph>"),
+    "edge to nowhere": (graphml(NODES + '\n<edge source="n0" target="n9"/>'), "line 2: an edge names node 'n9'"),
+    "a node twice": (graphml(NODES + '\n<node id="n3"/>'), "line 2: node 'n3' is there a second time"),
+    "edge without end": (graphml(NODES + '<edge source="n0"/>'), "has no target"),
+    "node without id": (graphml("<node/>"), "a <node> has no id"),
+    "hyperedge": (graphml(NODES + "<hyperedge/>"), "a <hyperedge>"),
+    "both directions": (
+        graphml(NODES + '<edge source="n0" target="n1" directed="true"/>'), "directed=true edge found"
+    ),
+    "undeclared key": (graphml('<node id="n0"><data key="zz">1</data></node>'), "cannot be read"),
+    "no nodes": (graphml(""), "no attributes, so no labels"),
+    "steering text": (graphml(NODES + '<edge source="n0" target="&#10;&#x9;x"/>'), r"names node '\\\\n\\\\tx'"),
+    "empty": ("", "is empty"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE_XML)
+def test_a_hostile_graphml_is_refused_in_one_line(tmp_path, name):
+    text, said = HOSTILE_XML[name]
+    path = tmp_path / "g.graphml"
+    path.write_text(text)
+    refused(path, said)
+
+
+def refused(path, said, **arguments):
+    with pytest.raises(DataError, match=said) as caught:
+        GraphFile(str(path), **arguments).splits()
+    assert "\n" not in str(caught.value)
+    assert path.name in str(caught.value)
+
+
+def test_a_document_type_is_found_in_any_encoding(tmp_path):
+    path = tmp_path / "g.graphml"
+    path.write_bytes(('<?xml version="1.0" encoding="UTF-16"?>' + graphml(NODES, LAUGHS)).encode("utf-16"))
+    refused(path, "a document type or entity is declared")
+
+
+def changed(**changes):
+    arrays = tensors() | changes
+    return {name: array for name, array in arrays.items() if array is not None}
+
+
+HOSTILE_ARRAYS = {
+    "no edges": (changed(edge_index=None), "no edge_index; it holds test_mask, train_mask, val_mask, x, y"),
+    "edges of fractions": (changed(edge_index=np.zeros((2, 3))), r"edge_index is \[2, 3\] float64"),
+    "edge outside": (changed(edge_index=np.array([[0], [99]])), "an edge names node 99"),
+    "negative edge": (changed(edge_index=np.array([[0], [-1]])), "an edge names node -1"),
+    "other number of labels": (changed(y=np.arange(3)), "x has 12 nodes and y 3"),
+    "labels of fractions": (changed(y=np.arange(12) / 2), "y holds fractions"),
+    "one class": (changed(y=np.zeros(12, int)), "y has 1 value"),
+    "a class a node": (changed(y=np.arange(12)), "y has 12 different values at 12 nodes"),
+    "several labels a node": (changed(y=np.zeros((12, 3))), r"y is \[12, 3\]"),
+    "masks that overlap": (changed(test_mask=np.ones(12, bool)), "6 nodes are in train and in test"),
+    "ten splits": (changed(train_mask=np.ones((12, 10), bool)), "one split alone"),
+    "empty test mask": (changed(test_mask=np.zeros(12, bool)), "no labelled node is left for the test split"),
+    "train mask alone": (changed(test_mask=None, val_mask=None), "the mask train alone"),
+    "NaN": (changed(x=np.full((12, 3), np.nan, np.float32)), "not finite"),
+    "text as features": (changed(x=np.array(["a"] * 12)), "x is"),
+    "neither x nor y": (changed(x=None, y=None), "neither x nor y"),
+    "unseen class": (changed(y=np.array([0, 0, 0, 1] * 3), val_mask=None), "no training node has the class 1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE_ARRAYS)
+def test_hostile_tensors_are_refused_in_one_line(tmp_path, name):
+    arrays, said = HOSTILE_ARRAYS[name]
+    np.savez(tmp_path / "g.npz", **arrays)
+    refused(tmp_path / "g.npz", said)
+
+
+class Evil:
+    def __reduce__(self):
+        return print, ("code ran",)
+
+
+def test_a_pickle_is_refused_with_how_to_save_it_and_never_run(tmp_path, capfd):
+    torch.save(Evil(), tmp_path / "g.pt")
+    refused(tmp_path / "g.pt", r"would run code; save tensors: np\.savez")
+    np.savez(tmp_path / "o.npz", x=np.array([Evil()], dtype=object), edge_index=np.zeros((2, 1), int))
+    refused(tmp_path / "o.npz", "cannot be read")
+    assert "code ran" not in capfd.readouterr().out
+
+
+def test_archives_that_unpack_to_too_much_are_refused_before_they_are(tmp_path, monkeypatch):
+    with zipfile.ZipFile(tmp_path / "bomb.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("x.npy", bytes(2_000_000))
+    monkeypatch.setattr(graph_files, "MAX_TENSOR_BYTES", 1_000_000)
+    refused(tmp_path / "bomb.npz", "unpacks to 2,000,000 bytes")
+    (tmp_path / "no.npz").write_bytes(b"no archive")
+    refused(tmp_path / "no.npz", "no archive of arrays")
+    (tmp_path / "no.safetensors").write_bytes(b"\xff" * 64)
+    refused(tmp_path / "no.safetensors", "cannot be read")
+
+
+def test_too_many_nodes_or_edges_are_refused_where_they_are_counted(tmp_path, monkeypatch):
+    path = tmp_path / "g.graphml"
+    path.write_text(graphml(NODES + '<edge source="n0" target="n1"/><edge source="n1" target="n2"/>'))
+    monkeypatch.setattr(graph_files, "MAX_XML_EDGES", 1)
+    refused(path, "more than 1 edges, and XML takes 2 kB for each")
+    monkeypatch.setattr(graph_files, "MAX_XML_NODES", 7)
+    refused(path, "more than 7 nodes")
+    monkeypatch.setattr(graph_files, "MAX_XML_BYTES", 99)
+    refused(path, "and 99 are read at most")
+
+
+@pytest.mark.parametrize(
+    ("edges", "nodes", "said"),
+    [
+        ("source,target\na,b\n", None, "give a table of nodes with --data.nodes"),
+        ("source,target\na,z\n", "id,label\na,x\nb,y\n", "line 2: an edge names node 'z'"),
+        ("source,target\na\n", "id,label\na,x\nb,y\n", "line 2 has 1 cells and the first 2"),
+        ("source,target\na,b\n", "id,label\na,x\na,y\n", "line 3: node 'a' is there a second time"),
+        ("source,target\na,b\n", "id,label\na,x,y\n", "line 2 has 3 cells and the header 2"),
+        ("source,target\na,b\n", "id,label\n", "a header and no nodes"),
+        ("source,target\na,b\n", "id,label,label\na,x,y\n", "header of different names"),
+        ("edges\n", "id,label\na,x\n", "no two columns"),
+        ("source,target\na,b\n", "id,name\na,x\nb,y\n", "no attribute is named as a label"),
+        ("\xff\xfe", "id,label\na,x\n", "UTF-8"),
+    ],
+)
+def test_a_hostile_edge_list_is_refused_with_its_line(tmp_path, edges, nodes, said):
+    (tmp_path / "edges.csv").write_text(edges, encoding="latin-1")
+    if nodes is not None:
+        (tmp_path / "nodes.csv").write_text(nodes)
+    with pytest.raises(DataError, match=said) as caught:
+        GraphFile(str(tmp_path / "edges.csv"), nodes=str(tmp_path / "nodes.csv") if nodes else None).splits()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"target": "klub"}, r"no attribute 'klub'; did you mean club\?"),
+        ({"target": "age"}, "age has 20 different values at 20 nodes, so it holds no classes"),
+        ({"features": ["size"]}, "no attribute 'size'"),
+        ({"edge_type": "colour"}, "edges have no attribute 'colour'"),
+        ({"edge_type": "weight", "features": []}, ""),
+        ({"split": "town"}, "town is 'Ulm' at a node; write train, valid, test or nothing"),
+    ],
+)
+def test_a_wrong_name_is_answered_with_the_nearest(tmp_path, arguments, said):
+    path = written(tmp_path, two_groups(), ".graphml")
+    if not said:
+        GraphFile(path, **arguments).splits()
+        return
+    with pytest.raises(DataError, match=said):
+        GraphFile(path, **arguments).splits()
+
+
+def test_several_attributes_that_may_be_the_label_are_listed(tmp_path):
+    graph = two_groups()
+    for i, node in enumerate(graph):
+        graph.nodes[node]["group"] = i % 2
+    with pytest.raises(DataError, match=r"several attributes may be the label \(club, group\).*--data.target NAME"):
+        GraphFile(written(tmp_path, graph, ".graphml")).splits()
+
+
+def test_what_is_no_file_is_named(tmp_path):
+    with pytest.raises(DataError, match=r"there is no file .*none\.graphml"):
+        GraphFile(str(tmp_path / "none.graphml")).splits()
+    (tmp_path / "a.xyz").write_text("x")
+    with pytest.raises(DataError, match="ends in none of"):
+        GraphFile(str(tmp_path / "a.xyz")).splits()
+    with pytest.raises(DataError, match="holds 0 tables called edges"):
+        GraphFile(str(tmp_path)).splits()

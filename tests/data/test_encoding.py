@@ -1,0 +1,171 @@
+"""Tokens from the disk equal those from memory in every bit; what changes the tokens changes the fingerprint."""
+
+import os
+
+import numpy as np
+import pytest
+import torch
+
+from seqkit.data import encoding
+from seqkit.data.cache import cache_folder
+from seqkit.data.dataset import TokenizedDataset
+from seqkit.data.encoding import packed, samples_fingerprint, split_fingerprint, tokenizer_fingerprint, unpacked
+from seqkit.data.source import Files, Named, Sample, Subset
+from seqkit.errors import DataError
+from seqkit.interfaces import Adjacency, Tokenizer, Tokens, TokenSpec
+from seqkit.raw import GraphData, Waveform
+from seqkit.tokenizers import Bytes, Graph, Patches
+
+
+@pytest.fixture
+def on_disk(tmp_path, monkeypatch):
+    """Every split is kept on disk, and encoded in two worker processes."""
+    monkeypatch.setenv("SEQKIT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(encoding, "MIN_SAMPLES", 1)
+    monkeypatch.setattr(encoding, "MIN_SECONDS", -1.0)
+    monkeypatch.setattr(encoding, "num_workers", lambda: 2)
+
+
+def graphs(number=600):
+    g = torch.Generator().manual_seed(0)
+    samples = []
+    for i in range(number):
+        n = 2 + i % 5
+        edges = torch.randint(n, (2, 7), generator=g)
+        samples.append(Sample(GraphData(torch.randn(n, 3, generator=g), edges), float(i)))
+    return samples
+
+
+def equal(one, other):
+    same = torch.equal(one.content, other.content) and one.content.dtype == other.content.dtype
+    same = same and torch.equal(one.positions, other.positions)
+    if one.adjacency is None or other.adjacency is None:
+        return same and one.adjacency is other.adjacency
+    edges = torch.equal(one.adjacency.edge_index, other.adjacency.edge_index)
+    return same and edges and torch.equal(one.adjacency.edge_type, other.adjacency.edge_type)
+
+
+def test_a_split_from_the_disk_equals_the_one_in_memory(tmp_path, monkeypatch, request):
+    samples, tokenizer = graphs(), Graph(3)
+    memory = TokenizedDataset(samples, tokenizer, "training")
+    request.getfixturevalue("on_disk")
+    first, second = (TokenizedDataset(samples, tokenizer, "training") for _ in range(2))
+    assert len(list(cache_folder().iterdir())) == 1
+    for other in (first, second):
+        assert (other.sha256, other.lengths, other.extents) == (memory.sha256, memory.lengths, memory.extents)
+        everything = range(len(samples))
+        assert all(map(equal, memory.encoded(everything, 0), other.encoded(everything, 0)))
+
+
+def test_the_second_time_nothing_is_encoded(on_disk, monkeypatch):
+    TokenizedDataset(graphs(), Graph(3), "training")
+    monkeypatch.setattr(Graph, "encode", lambda *_: pytest.fail("was encoded again"))
+    TokenizedDataset(graphs(), Graph(3), "training")
+
+
+def test_a_sample_that_cannot_be_encoded_in_a_worker_is_named_and_nothing_is_kept(on_disk):
+    samples = graphs()  # of which every third is encoded before, to see how long it takes
+    samples[410] = Sample(GraphData(torch.zeros(2, 9), torch.zeros(2, 0, dtype=torch.int64)), 0.0)
+    with pytest.raises(DataError, match=r"training data, sample 410: nodes carry 9 features"):
+        TokenizedDataset(samples, Graph(3), "training")
+    assert list(cache_folder().iterdir()) == []
+
+
+def test_where_the_folder_cannot_be_written_the_split_is_in_memory_and_that_is_said(
+    on_disk, tmp_path, monkeypatch, caplog
+):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("SEQKIT_CACHE", str(tmp_path / "file" / "below"))
+    data = TokenizedDataset(graphs(20), Graph(3), "training")
+    assert len(data.encoded([3], 0)[0]) == 5
+    assert "encoded data is not kept" in caplog.text
+
+
+def test_small_splits_are_never_written(tmp_path, monkeypatch):
+    monkeypatch.setenv("SEQKIT_CACHE", str(tmp_path / "cache"))
+    TokenizedDataset(graphs(50), Graph(3), "training")
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize("content", [
+    torch.tensor([0, 255]), torch.tensor([256, 0]), torch.tensor([70_000]), torch.tensor([2**40]),
+    torch.tensor([-5, 3]),
+    torch.tensor([[0.0, 1.5], [255.0, -0.0]]), torch.tensor([[1.0, 2.0]]), torch.tensor([[-0.0, 256.0, 1e-30]]),
+    torch.randn(4, 11, generator=torch.Generator().manual_seed(0)),
+])  # fmt: skip
+def test_packing_loses_nothing(content):
+    n = len(content)
+    adjacency = Adjacency(torch.tensor([[0], [n - 1]]), torch.tensor([300]))
+    for tokens in (Tokens(content, torch.rand(n, 2)), Tokens(content, torch.zeros(n, 0), adjacency)):
+        again = unpacked(packed(tokens))
+        assert equal(tokens, again)
+        assert again.content.numpy().tobytes() == content.numpy().tobytes()  # the sign of zero, too
+        assert again.positions.shape == tokens.positions.shape
+
+
+def test_whole_numbers_take_a_byte():
+    ids, ones = torch.randint(200, (1000,)), torch.ones(100, 50)
+    assert len(packed(Tokens(ids, torch.zeros(1000, 0)))) < 1100
+    assert len(packed(Tokens(ones, torch.zeros(100, 0)))) < 5100
+
+
+def test_the_fingerprint_of_a_split_changes_with_samples_labels_and_tokenizer(monkeypatch):
+    samples = [Sample("abc", 1), Sample("de", 2)]
+    found = split_fingerprint(samples, Bytes(), [1, 2])
+    assert found == split_fingerprint([Sample("abc", 1), Sample("de", 2)], Bytes(), [1, 2])
+    image = [Sample(torch.zeros(1, 4, 4), 0)]
+    others = [
+        split_fingerprint([Sample("ab", 1), Sample("cde", 2)], Bytes(), [1, 2]),
+        split_fingerprint(samples, Bytes(), [1, 3]),
+        split_fingerprint(samples[::-1], Bytes(), [1, 2]),
+        split_fingerprint(image, Patches(2), [0]),
+        split_fingerprint(image, Patches(4), [0]),
+    ]
+    monkeypatch.setattr(encoding, "version", lambda name: "another")
+    others.append(split_fingerprint(samples, Bytes(), [1, 2]))
+    assert len({found, *others}) == 7
+
+
+def test_files_are_known_by_path_size_and_time(tmp_path):
+    paths = [tmp_path / name for name in "ab"]
+    for path in paths:
+        path.write_text("x")
+
+    def known(read=os.fspath):
+        return samples_fingerprint(Files(paths, [0, 1], read))
+
+    before = known()
+    assert before == known()
+    os.utime(paths[0], ns=(1, 1))
+    assert before != known()
+    assert known(lambda path: path) is None  # what it does cannot be told from its name
+
+
+def test_subsets_and_raw_examples_of_all_kinds_have_fingerprints():
+    whole = [
+        Sample(raw) for raw in ("a", b"a", 1, [1.5, "x"], np.arange(3), Waveform(torch.zeros(2), 8), graphs(1)[0].raw)
+    ]
+    prints = [samples_fingerprint([sample]) for sample in whole]
+    assert None not in prints
+    assert len(set(prints)) == len(prints)
+    assert samples_fingerprint(Subset(whole, [1, 0])) != samples_fingerprint(Subset(whole, [0, 1]))
+    assert samples_fingerprint(Named(whole, list("abcdefg"))) == samples_fingerprint(whole)
+    assert samples_fingerprint([Sample(object())]) is None
+
+
+class Unpicklable(Tokenizer):
+    def __init__(self):
+        self.change = lambda raw: raw
+
+    @property
+    def spec(self):
+        return TokenSpec(vocab_size=2)
+
+    def encode(self, raw, /):
+        return Tokens(torch.tensor([1]), torch.zeros(1, 1))
+
+
+def test_a_tokenizer_that_cannot_be_pickled_has_no_fingerprint_and_works(on_disk):
+    assert tokenizer_fingerprint(Unpicklable()) is None
+    assert len(TokenizedDataset([Sample("a", 1)], Unpicklable(), "training").lengths) == 1
+    assert not cache_folder().exists()

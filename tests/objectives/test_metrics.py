@@ -1,0 +1,203 @@
+"""Metrics that a recipe names: equal to definitions written out here, and the same from one process and from two."""
+
+import math
+import multiprocessing
+
+import pytest
+import torch
+
+from seqkit.errors import DataError
+from seqkit.interfaces import IGNORE, LossOutput, TokenSpec
+from seqkit.objectives import Classify, NextToken, Regress
+from seqkit.objectives.metrics import GeneratedCHRF, MeanLoss, of_classes, of_numbers, update
+
+NAMES = ["Accuracy", "BalancedAccuracy", "MacroF1", "Precision", "Recall", "AUROC", "AveragePrecision",
+         "CalibrationError"]  # fmt: skip
+SPEC = TokenSpec(num_features=5)
+
+
+def outputs(seed=0, sizes=(11, 7, 5)):
+    """Loss outputs of batches of a classifier of three classes."""
+    objective = Classify(metrics=["AUROC"])
+    objective.fit([0, 1, 2], None)
+    generator = torch.Generator().manual_seed(seed)
+    for n in sizes:
+        target = torch.randint(3, (n,), generator=generator)
+        logits = torch.randn(n, 3, generator=generator) + torch.nn.functional.one_hot(target, 3)
+        yield objective.loss(logits, target)
+
+
+def computed(names, batches):
+    metrics = of_classes(names, 3)
+    for output in batches:
+        for metric in metrics.values():
+            update(metric, output)
+    return {name: float(metric.compute()) for name, metric in metrics.items()}
+
+
+def by_definition(batches):
+    """The same by counting."""
+    preds, target = (torch.cat([getattr(b, name) for b in batches]).tolist() for name in ("preds", "target"))
+    shares = torch.cat([b.probabilities for b in batches])
+    hits = [sum(p == t == c for p, t in zip(preds, target)) for c in range(3)]
+    precision = [h / max(preds.count(c), 1) for c, h in enumerate(hits)]
+    recall = [h / target.count(c) for c, h in enumerate(hits)]
+    areas, average = [], []
+    for c in range(3):
+        yes = [float(s) for s, t in zip(shares[:, c], target) if t == c]
+        no = [float(s) for s, t in zip(shares[:, c], target) if t != c]
+        areas.append(sum((y > n) + 0.5 * (y == n) for y in yes for n in no) / len(yes) / len(no))
+        # at each positive, the precision among those that score as high
+        average.append(sum(sum(z >= y for z in yes) / sum(z >= y for z in yes + no) for y in yes) / len(yes))
+    sure, bins = shares.max(dim=1).values.tolist(), {}
+    for s, p, t in zip(sure, preds, target):
+        bins.setdefault(min(int(s * 15), 14), []).append((s, p == t))
+    error = sum(abs(sum(s for s, _ in b) - sum(r for _, r in b)) for b in bins.values()) / len(preds)
+    return {
+        "accuracy": sum(hits) / len(preds),
+        "balanced_accuracy": sum(recall) / 3,
+        "macro_f1": sum(2 * p * r / (p + r) if p + r else 0.0 for p, r in zip(precision, recall)) / 3,
+        "precision": sum(precision) / 3,
+        "recall": sum(recall) / 3,
+        "auroc": sum(areas) / 3,
+        "average_precision": sum(average) / 3,
+        "calibration_error": error,
+    }
+
+
+def test_metrics_of_classes_are_those_of_the_textbook():
+    batches = list(outputs())
+    assert computed(NAMES, batches) == pytest.approx(by_definition(batches), abs=1e-5)
+
+
+def share(rank, port, found):
+    """One of two processes: its batches, and the metrics that both agree on."""
+    torch.distributed.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
+    mine = [batch for i, batch in enumerate(outputs()) if i % 2 == rank]
+    found.put((rank, computed(NAMES, mine)))
+    torch.distributed.destroy_process_group()
+
+
+def test_two_processes_compute_what_one_does(unused_port):
+    context = multiprocessing.get_context("spawn")
+    found = context.Queue()
+    processes = [context.Process(target=share, args=(rank, unused_port, found)) for rank in range(2)]
+    for process in processes:
+        process.start()
+    results = dict(found.get(timeout=300) for _ in processes)
+    for process in processes:
+        process.join()
+    alone = computed(NAMES, outputs())
+    assert results[0] == pytest.approx(alone, abs=1e-6)
+    assert results[1] == results[0]
+
+
+@pytest.fixture
+def unused_port():
+    import socket
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+def test_metrics_of_numbers_are_those_of_the_textbook():
+    preds, target = torch.tensor([1.0, 2.0, 4.0, 8.0]), torch.tensor([1.5, 2.0, 3.0, 9.5])
+    metrics = of_numbers(["RMSE", "MAE", "R2Score", "SpearmanCorrCoef", "PearsonCorrCoef"])
+    for part in (slice(0, 1), slice(1, 4)):
+        for metric in metrics.values():
+            update(metric, LossOutput(torch.tensor(0.0), torch.tensor(1), preds[part], target[part]))
+    found = {name: float(metric.compute()) for name, metric in metrics.items()}
+    spread = sum((t - 4.0) ** 2 for t in target.tolist())
+    covariance = sum((p - 3.75) * (t - 4) for p, t in zip(preds.tolist(), target.tolist()))
+    expected = {
+        "rmse": math.sqrt((0.25 + 0 + 1 + 2.25) / 4),
+        "mae": (0.5 + 0 + 1 + 1.5) / 4,
+        "r2": 1 - 3.5 / spread,
+        "spearman": 1.0,
+        "pearson": covariance / math.sqrt(spread * sum((p - 3.75) ** 2 for p in preds.tolist())),
+    }
+    assert found == pytest.approx(expected, abs=1e-5)
+
+
+def test_perplexity_is_exp_of_the_mean_loss_and_that_of_a_uniform_guess_is_the_vocabulary():
+    objective, spec = NextToken(), TokenSpec(vocab_size=7)
+    perplexity, loss = objective.metrics(spec)["perplexity"], MeanLoss()
+    for n in (3, 5):
+        output = objective.loss(torch.zeros(2, n, 7), torch.randint(7, (2, n)))
+        update(perplexity, output)
+        update(loss, output)
+    assert float(perplexity.compute()) == pytest.approx(7, rel=1e-6)
+    assert float(perplexity.compute()) == pytest.approx(math.exp(loss.compute()), rel=1e-6)
+
+
+def test_chrf_of_a_generated_text_is_1_where_it_equals_a_reference():
+    def decode(ids):
+        return "".join(" etaoin"[i] for i in ids)
+
+    metric = GeneratedCHRF(decode)
+    text = [2, 1, 3, 0, 4, 5, 6]  # "tea oin": an n-gram of each order, up to 6 letters and 2 words
+    metric.update(torch.tensor([[*text, IGNORE]]), torch.tensor([[[1] * 7, text]]))
+    assert float(metric.compute()) == pytest.approx(1)
+    metric.update(torch.tensor([[4, 5, 6, 0, 4, 5, 6]]), torch.tensor([[text, [IGNORE] * 7]]))
+    assert 0.5 < float(metric.compute()) < 0.9
+
+
+def test_each_objective_measures_its_usual_metrics_or_those_that_are_named():
+    classify, regress, several = Classify(), Regress(), Regress()
+    classify.fit([0, 1], None)
+    regress.fit([1.0, 2.0], None)
+    several.fit([[1.0, 2.0], [2.0, 3.0]], None)
+    assert list(classify.metrics(SPEC)) == ["accuracy", "macro_f1"]
+    assert list(regress.metrics(SPEC)) == ["rmse", "mae", "r2"]
+    assert list(several.metrics(SPEC)) == ["rmse", "mae"]
+    assert list(NextToken().metrics(SPEC)) == ["accuracy", "perplexity"]
+    named = Classify(metrics=["AUROC", "AUROC", "Accuracy"])
+    named.fit([0, 1], None)
+    assert list(named.metrics(SPEC)) == ["accuracy", "auroc"]  # the primary metric is always there
+    assert named.loss(torch.zeros(2, 2), torch.tensor([0, 1])).probabilities.tolist() == [[0.5, 0.5]] * 2
+    assert classify.loss(torch.zeros(2, 2), torch.tensor([0, 1])).probabilities is None
+
+
+# ── class weights ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_balanced_weights_give_each_class_the_same_share_of_the_training_loss():
+    objective = Classify(class_weights="balanced")
+    labels = [0] * 6 + [1] * 3 + [2]
+    objective.fit(labels, None)
+    assert objective.weights == pytest.approx([10 / 18, 10 / 9, 10 / 3])
+    target, logits = torch.tensor(labels), torch.zeros(10, 3)
+    losses = [float(objective.loss(logits[target == c], target[target == c], training=True).loss) for c in range(3)]
+    assert losses == pytest.approx([10 / 3 * math.log(3)] * 3)
+    whole = objective.loss(logits, target, training=True)
+    assert float(whole.loss) / int(whole.count) == pytest.approx(math.log(3))  # 1 on average
+
+
+def test_weights_change_the_training_loss_alone_and_travel_with_the_state():
+    objective = Classify(level="token", class_weights=[1.0, 5.0])
+    objective.fit([torch.tensor([0, 1, IGNORE])], ["a", "b"])
+    logits, target = torch.randn(1, 3, 2), torch.tensor([[0, 1, IGNORE]])
+    plain = objective.loss(logits, target)
+    each = -logits.log_softmax(-1)[0, [0, 1], [0, 1]]
+    assert float(plain.loss) == pytest.approx(float(each.sum()), rel=1e-5)
+    weighted = objective.loss(logits, target, training=True)
+    assert float(weighted.loss) == pytest.approx(float(each[0] + 5 * each[1]), rel=1e-5)
+    other = Classify(level="token", class_weights=[1.0, 5.0])
+    other.load_state(objective.state())
+    assert float(other.loss(logits, target, training=True).loss) == float(weighted.loss)
+
+
+def test_balanced_weights_of_tokens_count_tokens_and_a_class_without_any_weighs_1():
+    objective = Classify(level="token", class_weights="balanced")
+    objective.fit([torch.tensor([0, 0, IGNORE]), torch.tensor([0, 1])], ["a", "b", "c"])
+    assert objective.weights == pytest.approx([4 / 9, 4 / 3, 1])
+
+
+def test_weights_that_do_not_fit_the_classes_are_refused():
+    with pytest.raises(ValueError, match=r"class_weights is \[1.0, 0.0\]; give finite numbers above 0"):
+        Classify(class_weights=[1.0, 0.0])
+    with pytest.raises(DataError, match=r"has 1 numbers, and there are 2 classes \(a, b\)"):
+        Classify(class_weights=[1.0]).fit([0, 1], ["a", "b"])
+    with pytest.raises(ValueError, match="1 weights for 2 classes"):
+        Classify().load_state({"names": ["a", "b"], "weights": [1.0]})

@@ -1,0 +1,109 @@
+"""`seqkit runs`: every run is a row, whatever state its files are in."""
+
+import fcntl
+import json
+import os
+
+import pytest
+
+from seqkit.cli.main import main
+from seqkit.runs.listing import data_name, find_runs
+
+SUMMARY = {
+    "sha256": "0", "recipe": "a/b", "backbone": "LSTM", "seed": 1, "num_parameters": 7, "tokens_seen": 7, "steps": 7,
+    "wall_seconds": 2.0, "metrics": {"loss": 1.0, "accuracy": 0.5}, "versions": {"seqkit": "0"},
+    "baseline": {"accuracy": 0.25}, "objective": "Classify",
+}  # fmt: skip
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """(name, time, summary or None, config) → a run's folder below runs."""
+
+    def make(name, time, summary, source="digits"):
+        folder = tmp_path / "runs" / name
+        folder.mkdir(parents=True)
+        (folder / "config.yaml").write_text(f"recipe: a/{name}\ndata: {{source: {source}}}\n", encoding="utf-8")
+        os.utime(folder / "config.yaml", (time, time))
+        (folder / "state.json").write_text("{}", encoding="utf-8")
+        if summary is not None:
+            (folder / "summary.json").write_text(summary, encoding="utf-8")
+        return folder
+
+    make("good", 1_000_000, json.dumps(SUMMARY))
+    make("better", 2_000_000, json.dumps(SUMMARY | {"metrics": {"accuracy": 0.75}, "wall_seconds": 1.0}))
+    make("error", 3_000_000, json.dumps(SUMMARY | {"objective": "Regress", "metrics": {"rmse": 3.0}}))
+    make("damaged", 4_000_000, "{")
+    make("wrong", 5_000_000, json.dumps(SUMMARY | {"seed": "one"}))
+    make("unfinished", 6_000_000, None)
+    make("diverged", 7_000_000, json.dumps(SUMMARY | {"state": "diverged", "metrics": {}}))
+    (tmp_path / "runs" / "note.txt").write_text("no run", encoding="utf-8")
+    (tmp_path / "runs" / "good" / "checkpoints").mkdir()
+    return tmp_path / "runs"
+
+
+def listed(capsys, *words):
+    assert main(["runs", *map(str, words), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_every_run_is_an_entry_with_its_state_and_damage_is_one_with_its_reason(runs, capsys):
+    entries = {entry["recipe"][2:]: entry for entry in listed(capsys, runs)}
+    states = {name: entry["state"] for name, entry in entries.items()}
+    assert states == {
+        "good": "finished", "better": "finished", "error": "finished", "damaged": "damaged", "wrong": "damaged",
+        "unfinished": "unfinished", "diverged": "diverged",
+    }  # fmt: skip
+    assert entries["good"]["result"] == 0.5
+    assert entries["good"]["baseline"] == 0.25
+    assert entries["good"]["data"] == "digits"
+    assert "summary.json is damaged: seed" in entries["wrong"]["reason"]
+    assert [name for name, entry in entries.items() if entry["reason"]] == ["wrong", "damaged"]
+
+
+def test_runs_are_sorted_by_time_or_by_metric_the_best_first(runs, capsys):
+    newest = [entry["recipe"][2:] for entry in listed(capsys, runs)]
+    assert newest == ["diverged", "unfinished", "wrong", "damaged", "error", "better", "good"]
+    best = [entry["recipe"][2:] for entry in listed(capsys, runs, "--sort", "metric")]
+    assert best[:3] == ["better", "good", "error"]
+    quickest = [entry["recipe"][2:] for entry in listed(capsys, runs, "--sort", "seconds")]
+    assert quickest[0] == "better"
+
+
+def test_the_table_has_all_of_it_and_the_reasons_below(runs, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main(["runs", str(runs)]) == 0
+    out = capsys.readouterr().out
+    for shown in ("a/good", "digits", "accuracy 50.00 %", "25.00 %", "rmse 3.000", "1970-01-1", "diverged"):
+        assert shown in out
+    assert f"{runs / 'damaged'}: {runs / 'damaged' / 'summary.json'} is damaged" in out
+
+
+def test_a_run_that_a_process_holds_is_running(runs):
+    with (runs / "unfinished" / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        states = {row.folder.name: row.state for row in find_runs(runs)}
+    assert states["unfinished"] == "running"
+
+
+def test_no_folder_is_refused_and_an_empty_one_said(tmp_path, capsys):
+    assert main(["runs", str(tmp_path / "gone")]) == 2
+    assert "is no folder" in capsys.readouterr().err
+    assert main(["runs", str(tmp_path)]) == 0
+    assert "holds no runs" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("digits", "digits"),
+        ({"type": "Table", "path": "/data/reviews.csv"}, "reviews.csv"),
+        ({"type": "TextFiles", "path": ["a/x.txt", "b.txt"]}, "x.txt and 1 more"),
+        ({"type": "ImageFolder", "path": "photos/"}, "photos"),
+        ({"type": "Table", "path": "hf://owner/name"}, "name"),
+        ({"type": "mnist"}, "mnist"),
+        (None, ""),
+    ],
+)
+def test_data_are_called_by_their_file_or_their_source(source, name):
+    assert data_name({"data": {"source": source}}) == name
