@@ -230,7 +230,7 @@ def _readable(
     if reasons:
         log.warning(
             "%s: %d of %d files cannot be read and are left out; the first: %s",
-            root, len(reasons), len(files), reasons[0],
+            root, len(reasons), len(files), one_line(reasons[0]),
         )  # fmt: skip
     kept, at = {}, 0
     for name, split in splits.items():
