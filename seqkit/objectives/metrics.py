@@ -127,28 +127,14 @@ class Accuracy(Metric):
         return self.correct / self.count
 
 
-class LabelAccuracy(Metric):
+class LabelAccuracy(Accuracy):
     """Share of known yes-or-no labels that are told right: logits above zero are yes, targets 0, 1 or NaN (unknown)."""
-
-    higher_is_better = True
-    full_state_update = False
-    correct: Tensor
-    count: Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.add_state("correct", torch.tensor(0), dist_reduce_fx="sum")
-        self.add_state("count", torch.tensor(0), dist_reduce_fx="sum")
 
     def update(self, preds: Tensor, target: Tensor) -> None:
         """preds: logits, target: labels, of one shape."""
         known = ~target.isnan()
         self.correct += (((preds > 0) == (target > 0.5)) & known).sum()
         self.count += known.sum()
-
-    def compute(self) -> Tensor:
-        """Between 0 and 1."""
-        return self.correct / self.count
 
 
 class MeanAUROC(Metric):

@@ -34,7 +34,7 @@ def main() -> int:
     options.add_argument("--out", type=Path, required=True)
     args = options.parse_args()
     low, high = (float(word) for word in args.every.split(","))
-    words = [*WORDS, "--trainer.max_steps", str(args.steps)]
+    words = ["fit", *WORDS, "--trainer.max_steps", str(args.steps)]
     whole, killed, draw = args.out / "whole", args.out / "killed", random.Random(args.seed)
     started = time.monotonic()
     alone = _start(*words, "--out", str(whole))
@@ -47,8 +47,10 @@ def main() -> int:
             os.kill(process.pid, signal.SIGKILL)
             process.wait()
             kills += 1
-            if list((killed / "checkpoints").glob("resume-*.json")):
-                command = ["--resume", str(killed)]
+            if (killed / "summary.json").exists():  # killed in the test that follows training
+                command = ["test", str(killed)]
+            elif list((killed / "checkpoints").glob("resume-*.json")):
+                command = ["fit", "--resume", str(killed)]
             elif killed.exists():  # killed before its first checkpoint
                 command = [*words, "--out", str(killed := args.out / f"killed-{kills}")]
             continue
@@ -68,7 +70,7 @@ def main() -> int:
 
 
 def _start(*words: str) -> subprocess.Popen:
-    return subprocess.Popen([sys.executable, "-m", "seqkit", "fit", *words], stdout=subprocess.DEVNULL)
+    return subprocess.Popen([sys.executable, "-m", "seqkit", *words], stdout=subprocess.DEVNULL)
 
 
 def _weights(folder: Path) -> bytes:
