@@ -25,7 +25,7 @@ from sybil.example import SybilFailure
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 
 from seqkit.cli.main import main
-from seqkit.cli.parser import COMMANDS, parser
+from seqkit.cli.parser import parser
 from seqkit.config import complete, find_recipe, recipe_names
 from seqkit.errors import DataError, UsageError
 from seqkit.registry import lookup
@@ -165,20 +165,23 @@ def _seqkit(words: list[str], *, trains: bool) -> int | None:
     if words[0] == "fit" and not {"--print_config", "--keys"} & set(words):
         recipe = next(word for word in words[1:] if word.endswith(".yaml") or word in recipe_names())
         words = [*words, "--trainer.enable_progress_bar", "false"]
-        if "--preset" not in words and "debug" in (
-            yaml.safe_load(find_recipe(recipe)[1].read_text()).get("presets") or {}
-        ):
-            words += ["--preset", "debug"]
+        words += _debug(recipe, words)
         if not trains or not _at_hand(words):
             words.append("--print_config")
     elif words[0] in ("compare", "scale") and not Path(words[1]).is_dir():
         return _checked(words)
-    elif words[0] in COMMANDS and words[0] == "inspect":
-        words = [*words, "--preset", "debug"]
+    elif words[0] == "inspect":
+        words = [*words, *_debug(words[1], words)]
     try:
         return main(words)
     except SystemExit as done:  # --help, --version and argparse's own refusals
         return int(done.code or 0)
+
+
+def _debug(recipe: str, words: list[str]) -> list[str]:
+    """The words for the preset `debug`, where the recipe has it and no preset is named."""
+    presets = yaml.safe_load(find_recipe(recipe)[1].read_text(encoding="utf-8")).get("presets") or {}
+    return ["--preset", "debug"] if "debug" in presets and "--preset" not in words else []
 
 
 def _checked(words: list[str]) -> int:

@@ -41,9 +41,10 @@ class PowerLaw:
         return self.a * x**-self.alpha + self.c
 
 
-def fit_power_law(x: Sequence[float], loss: Sequence[float]) -> PowerLaw:
+def fit_power_law(x: Sequence[float], loss: Sequence[float], near: PowerLaw | None = None) -> PowerLaw:
     """The power law nearest to the points, by Huber's loss of the difference of logarithms.
 
+    near: the law that the search begins with; None: it begins at 16 points, and the best end counts.
     Raises ValueError for fewer than three distinct x, or values that are not above 0.
     """
     at, seen = np.asarray(x, dtype=float), np.asarray(loss, dtype=float)
@@ -59,13 +60,15 @@ def fit_power_law(x: Sequence[float], loss: Sequence[float]) -> PowerLaw:
         return np.log(law) - np.log(seen)
 
     lowest, range_ = float(seen.min()), max(float(np.ptp(seen)), 1e-3 * float(seen.min()))
+    starts = [(range_, alpha, lowest * floor) for alpha in (0.05, 0.2, 0.5, 1.0) for floor in (0.05, 0.5, 0.9, 0.99)]
+    if near is not None:
+        starts = [(near.a * scale**-near.alpha, near.alpha, near.c)]
     best: Any = None
-    for alpha in (0.05, 0.2, 0.5, 1.0):
-        for floor in (0.05, 0.5, 0.9, 0.99):
-            start = np.log([max(range_, 1e-9), alpha, max(lowest * floor, 1e-9)])
-            found = optimize.least_squares(residuals, start, loss="huber", f_scale=HUBER, max_nfev=500)
-            if best is None or found.cost < best.cost:
-                best = found
+    for start in starts:
+        begin = np.log(np.maximum(start, 1e-9))
+        found = optimize.least_squares(residuals, begin, loss="huber", f_scale=HUBER, max_nfev=500)
+        if best is None or found.cost < best.cost:
+            best = found
     a, alpha, c = np.exp(best.x)
     return PowerLaw(float(a * scale**alpha), float(alpha), float(c))
 
@@ -78,7 +81,7 @@ def with_intervals(points: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     rng, laws = np.random.default_rng(0), []
     for _ in range(RESAMPLES):
         drawn = [(x, loss) for x, losses in by_size.items() for loss in rng.choice(losses, len(losses))]
-        laws.append(fit_power_law([x for x, _ in drawn], [loss for _, loss in drawn]))
+        laws.append(fit_power_law([x for x, _ in drawn], [loss for _, loss in drawn], near=law))
     grid = np.geomspace(sizes[0], sizes[-1] * 4, POINTS)
     bands = np.quantile([one.at(grid) for one in laws], [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
     notes = []

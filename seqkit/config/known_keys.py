@@ -28,7 +28,7 @@ FINGERPRINTS = {
     'seqkit.data.module': '02a9f03c6051e698',
     'seqkit.data.source': '3accdf14a3743192',
     'seqkit.data.sources.audio': '8f3e2efd4b2c2ba5',
-    'seqkit.data.sources.graph': '2176ad75527e3de3',
+    'seqkit.data.sources.graph': 'cbba15e593658567',
     'seqkit.data.sources.graph_file': 'f1007201707938b0',
     'seqkit.data.sources.image': 'fd4c58bb926337e0',
     'seqkit.data.sources.mechanism': 'd794be5e8ef325c8',
@@ -698,6 +698,7 @@ KEYS: dict[str, tuple[tuple[str, ...], dict[str, dict[str, Any] | None]]] = {
     }),
     'seqkit.data.sources.graph:Karate': (('seqkit.data.sources.graph',), {
         'per_class': {'default': 4, 'hint': int},
+        'valid_per_class': {'default': 0, 'hint': int},
     }),
     'seqkit.data.sources.graph:Cora': (('seqkit.data.sources.graph', 'seqkit.data.source'), {
     }),

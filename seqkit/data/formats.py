@@ -130,7 +130,7 @@ def source_for(path: Path) -> tuple[str, dict[str, Any]]:
 def _is_text(path: Path) -> bool:
     """Whether a file of no known suffix, such as a licence or a README, begins as UTF-8 text does."""
     try:
-        if not path.is_file():  # opening a FIFO would wait
+        if not path.is_file() or path.stat().st_size == 0:  # opening a FIFO would wait; files of /proc have no size
             return False
         with path.open("rb") as file:
             beginning = file.read(2**12)

@@ -175,10 +175,11 @@ def _delimited_rows(
 def _cells(file: Path, separator: str, quoted: bool) -> Iterator[tuple[int, list[str]]]:
     """(line, cells) of each row that is not blank. Raises DataError with the line of a fault."""
     quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
-    with _opened(file) as text, _long_cells():
+    with _opened(file) as text:
         reader = csv.reader(text, delimiter=separator, quoting=quoting, strict=quoted)
         while True:
             begins = reader.line_num + 1
+            limit = csv.field_size_limit(MAX_CELL)  # of the process, and others read CSV between two rows
             try:
                 row = next(reader, None)
             except csv.Error as error:
@@ -189,22 +190,14 @@ def _cells(file: Path, separator: str, quoted: bool) -> Iterator[tuple[int, list
                 raise DataError(
                     f"{where}: {reason}; double the quotes inside a cell, or give --data.separator"
                 ) from error
+            finally:
+                csv.field_size_limit(limit)
             if row is None:
                 return
             if any("\0" in cell for cell in row):
                 raise DataError(f"{file}, line {begins} holds NUL bytes, so it is no text; give CSV as UTF-8")
             if row and (len(row) > 1 or row[0].strip()):
                 yield begins, row
-
-
-@contextmanager
-def _long_cells() -> Iterator[None]:
-    """csv's limit of 131,072 characters a cell is lifted: it is one of the process."""
-    before = csv.field_size_limit(MAX_CELL)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(before)
 
 
 @contextmanager

@@ -41,13 +41,19 @@ def _rows(folder: Path) -> list[dict[str, float]]:
         lines = list(csv.DictReader(io.StringIO(decoded(read_regular(path)), newline="")))
         for number, line in enumerate(lines, start=1):
             try:
-                rows.append({name: float(value) for name, value in line.items() if isinstance(value, str) and value})
+                rows.append({name: _number(value) for name, value in line.items() if isinstance(value, str) and value})
             except ValueError:
                 if number < len(lines):
                     raise
     except (ValueError, csv.Error) as error:
         raise DataError(f"{path} is damaged in line {len(rows) + 2} ({error}); copy it again or take it out") from error
     return [row for row in rows if "step" in row]
+
+
+def _number(text: str) -> float:
+    if len(text) > 64:
+        raise csv.Error(f"a number of {len(text):,} characters")
+    return float(text)
 
 
 def _series(rows: Sequence[dict[str, float]], column: str, label: str) -> Series:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,18 @@ from seqkit.errors import DataError, UsageError
 from seqkit.runs.folder import rank
 from seqkit.runs.prepare import Prepared
 from seqkit.training import metrics_csv
-from seqkit.training.checkpoint_io import BEST, FOLDER, VerifiedCheckpointIO, newest_good, read_checkpoint
+from seqkit.training.checkpoint_io import (
+    BEST,
+    FOLDER,
+    VerifiedCheckpointIO,
+    checkpoints,
+    newest_good,
+    read_checkpoint,
+)
 from seqkit.training.interrupt import StopSignals
 from seqkit.training.trainer import make_trainer
+
+log = logging.getLogger("seqkit")
 
 
 class RunSetup:
@@ -19,7 +29,7 @@ class RunSetup:
 
     def __init__(self, prepared: Prepared, folder: Path, signals: StopSignals):
         from seqkit.training.progress import StepProgress
-        from seqkit.training.resume import ResumePoints, ResumeState, RunFacts
+        from seqkit.training.resume import FinalValidation, ResumePoints, ResumeState, RunFacts
         from seqkit.training.step_log import StepLog
 
         settings = prepared.built.trainer
@@ -35,6 +45,7 @@ class RunSetup:
         )
         self.progress = StepProgress(prepared.config["recipe"], 0)
         self.step_log = StepLog()
+        self.final_validation = FinalValidation()
 
     def trainer(self, validates: bool) -> Any:
         """Lightning's Trainer. validates: there is a validation split."""
@@ -55,8 +66,13 @@ class RunSetup:
         if validates:
             averages = any(isinstance(one, WeightAveraging) for one in users)
             callbacks.append(best_weights(folder / FOLDER, objective, spec, averages=averages))
+            if settings["weights"] == "best":
+                callbacks.append(self.final_validation)
         elif settings["weights"] == "best":
-            raise UsageError("trainer.weights is best, but the data has no validation split; give data.valid_fraction")
+            raise UsageError(
+                "trainer.weights is best, but the data has no validation split; give --data.valid_fraction 0.1, or "
+                "--trainer.weights last"
+            )
         loggers = [metrics_csv.MetricsCSV(folder)]
         loggers += [one.build(folder, prepared.config["recipe"]) for one in settings["logger"] or ()]
         return make_trainer(
@@ -77,10 +93,14 @@ class RunSetup:
     def set_steps(self, num_steps: int) -> None:
         """Tell all parts how long the training is."""
         self.state.num_steps = self.progress.num_steps = self.facts.num_steps = num_steps
+        self.final_validation.num_steps = num_steps
 
     def use_best_weights(self) -> str:
         """Load the best weights of the run into the model; says which they are."""
         found = newest_good(self.folder / FOLDER, BEST)
+        if found is None and not checkpoints(self.folder / FOLDER, BEST):
+            log.warning("no validation ran, so the weights are those of the last step; see trainer.val_check_interval")
+            return "last"
         if found is None:
             raise DataError(
                 f"{self.folder / FOLDER} has no good checkpoint of the best weights; "

@@ -154,6 +154,21 @@ def best_weights(folder: Path, objective: Objective, spec: TokenSpec, *, average
     )
 
 
+class FinalValidation(Callback):
+    """Validates the weights of the last step, too: it need not be one that a validation is due at.
+
+    Without it, training of fewer steps than lie between two validations would have no best weights.
+    """
+
+    def __init__(self) -> None:
+        self.num_steps = 0
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """Lightning validates, where it has not just done so, before it stops."""
+        if trainer.global_step >= self.num_steps:
+            trainer.should_stop = True
+
+
 class ResumePoints(ModelCheckpoint):
     """Lightning's ModelCheckpoint, by time and by number of steps, at points of `ResumeState` alone.
 

@@ -33,10 +33,13 @@ CLAIMS: dict[str, list[str]] = {
     "text/g2p": [],
     "text/g2p GRU": ["--preset", "gru"],
     "text/g2p Bahdanau": ["--preset", "bahdanau"],
+    "text/classify": [],
+    "image/classify": [],
     "image/digits": [],
     "image/digits GRU": ["--preset", "gru"],
     "image/digits LSTM": ["--preset", "lstm"],
     "image/masked-patches": [],
+    "audio/classify": [],
     "audio/spoken-digits": [],
     "audio/spoken-digits GRU": ["--preset", "gru"],
     "audio/spoken-digits LSTM": ["--preset", "lstm"],
@@ -48,6 +51,9 @@ CLAIMS: dict[str, list[str]] = {
     "graph/solubility GRU": ["--preset", "gru"],
     "graph/solubility LSTM": ["--preset", "lstm"],
     "graph/karate": [],
+    "graph/nodes": [],
+    "graph/molecules": [],
+    "graph/molecules classes": ["--data", "solubility", "--data.source.classes", "true", "--preset", "classes"],
     **{
         f"audio/spoken-digits fsdd without {speaker}": [*FSDD, "--data.source.held_out", speaker]
         for speaker in SPEAKERS

@@ -280,7 +280,7 @@ def test_a_law_notices_a_mixture_that_depends_on_batch_mates(monkeypatch):
     """One that divides by the number of tokens in the batch."""
     sound = MixtureOfExperts._mix
     monkeypatch.setattr(MixtureOfExperts, "_mix", lambda self, x: sound(self, x) / len(x))
-    with pytest.raises(AssertionError, match="batch_mates_change_nothing"):
+    with pytest.raises(AssertionError, match="mates_change_nothing"):
         check_backbone(partial(with_experts, num_experts=2))
 
 

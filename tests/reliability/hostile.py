@@ -17,8 +17,8 @@ from reliability.hostile_runs import CONFIG, ENDLESS, FIFO, FOLDER, MISSING, STA
 
 RUNS = ("os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "pty.spawn", "subprocess.Popen")
 CONNECTS = ("socket.connect", "socket.getaddrinfo", "urllib.Request", "webbrowser.open")
-SECRET = ("/dev/zero", "/dev/stdin", "/proc/self/mem", "/proc/self/environ", "/etc/shadow")
-"""Places that no data source may open."""
+SECRET = ("/dev/zero", "/dev/stdin", "/proc/self/mem", "/proc/self/environ")
+"""Places that no data source may open. A text that the user may read is data, whatever its name: /etc/shadow, too."""
 FORBIDDEN = (SENTINEL, "torch.nn.attention._fa3", "torch.nn.attention._fa4", "antigravity", "pdb", "code")
 """Modules that a recipe might name, and that nothing else imports."""
 

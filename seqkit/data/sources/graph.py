@@ -131,16 +131,17 @@ class Karate(DataSource):
     """`karate`, Zachary's karate club: one graph of 34 members and 78 friendships, from networkx (offline).
 
     The label is the club that a member joined. Node features are the node's index (34 categories, one-hot once
-    tokenized), so what is learned does not transfer to another graph. per_class: members of each club in the training
-    split, drawn in SHA-256 order (seed 0); all others are test.
+    tokenized), so what is learned does not transfer to another graph. per_class, valid_per_class: members of each club
+    in the training and the validation split, drawn in SHA-256 order (seed 0); all others are test.
     """
 
-    def __init__(self, *, per_class: int = 4):
-        if not 1 <= per_class <= 16:
+    def __init__(self, *, per_class: int = 4, valid_per_class: int = 0):
+        if per_class < 1 or valid_per_class < 0 or per_class + valid_per_class > 16:
             raise ValueError(
-                f"per_class is {per_class}; each club has 17 members: give 1 to 16, so that some are left to test"
+                f"per_class is {per_class} and valid_per_class {valid_per_class}; each club has 17 members: give 1 to "
+                "16 together, so that some are left to test"
             )
-        self.per_class = per_class
+        self.per_class, self.valid_per_class = per_class, valid_per_class
 
     def splits(self) -> Splits:
         """One sample each, the same graph with other nodes labelled. Raises DataError if networkx is missing."""
@@ -148,13 +149,16 @@ class Karate(DataSource):
         names = ["Mr. Hi", "Officer"]
         label = torch.tensor([names.index(club.nodes[node]["club"]) for node in club])
         order, _ = stratified(label.tolist(), 0.0, seed=0)
-        train = torch.zeros(len(label), dtype=torch.bool)
+        train, valid = torch.zeros(2, len(label), dtype=torch.bool)
         for club_label in range(len(names)):
-            train[[i for i in order if label[i] == club_label][: self.per_class]] = True
+            members = [i for i in order if label[i] == club_label]
+            train[members[: self.per_class]] = True
+            valid[members[self.per_class : self.per_class + self.valid_per_class]] = True
         graph = GraphData(
             nodes=torch.arange(len(label)), edges=rearrange(torch.tensor(list(club.edges)), "e ends -> ends e")
         )
-        return Splits([_labelled(graph, label, train)], [_labelled(graph, label, ~train)], None, names)
+        held_out = [_labelled(graph, label, valid)] if self.valid_per_class else None
+        return Splits([_labelled(graph, label, train)], [_labelled(graph, label, ~(train | valid))], held_out, names)
 
 
 class Cora(DataSource):
