@@ -20,8 +20,8 @@ from torch import Tensor
 from seqkit.data.batching import Batch, Key, Lengths, fold_seed
 from seqkit.data.encoding import Stored, stored_tokens
 from seqkit.data.source import Sample, labels_of, sample_name
+from seqkit.data.text.token_file import TokenFile
 from seqkit.data.threads import one_thread
-from seqkit.data.token_file import TokenFile
 from seqkit.errors import DataError, is_out_of_memory
 from seqkit.interfaces import IGNORE, TokenBatch, Tokenizer, Tokens
 from seqkit.progress import track

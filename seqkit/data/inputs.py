@@ -11,10 +11,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from seqkit.data.columns import Columns, is_missing, settle
 from seqkit.data.formats import AUDIO, FORMATS, IMAGE, MAX_FILES, TABLE, FileFormat, format_of, readable_suffixes
-from seqkit.data.tables import Rows, read_tables
-from seqkit.data.targets import words_of
+from seqkit.data.tables.columns import Columns, is_missing, settle
+from seqkit.data.tables.files import Rows, read_tables
+from seqkit.data.tables.targets import words_of
 from seqkit.errors import DataError, UsageError, one_line, suggest
 from seqkit.interfaces import Tokenizer
 

@@ -16,9 +16,9 @@ from seqkit.data.batching import BatchDataset, BatchLoader, LengthGroupedBatchSa
 from seqkit.data.dataset import TextWindows, TokenizedDataset, raised_by
 from seqkit.data.packing import PackedDataset
 from seqkit.data.source import DataSource, Named, Sample, Splits, Subset, labels_of, sample_name, shuffled, stratified
-from seqkit.data.streaming import StreamLoader, WindowStream
-from seqkit.data.text_documents import TextDocuments
-from seqkit.data.token_file import MIN_BYTES, token_file
+from seqkit.data.text.documents import TextDocuments
+from seqkit.data.text.streaming import StreamLoader, WindowStream
+from seqkit.data.text.token_file import MIN_BYTES, token_file
 from seqkit.errors import DataError, UsageError, is_out_of_memory
 from seqkit.interfaces import Backbone, Objective, Tokenizer, Tokens
 from seqkit.progress import track

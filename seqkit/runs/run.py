@@ -23,7 +23,7 @@ import torch
 
 from seqkit.config import to_yaml
 from seqkit.data.module import DataModule
-from seqkit.data.streaming import WindowStream
+from seqkit.data.text.streaming import WindowStream
 from seqkit.errors import DataError, DivergedError, Interrupted, StorageError, UsageError
 from seqkit.files import read_mapping, write_atomic, write_json
 from seqkit.interfaces import TokenBatch

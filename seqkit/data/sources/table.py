@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqkit.data.columns import Columns, Kind, TargetKind, check_column, is_missing, number, settle
 from seqkit.data.download import find, missing
 from seqkit.data.source import DataSource, Sample, Splits, shuffled, stratified
-from seqkit.data.tables import Rows, files_of, is_remote, read_tables
-from seqkit.data.targets import UsableRows, words_of
+from seqkit.data.tables.columns import Columns, Kind, TargetKind, check_column, is_missing, number, settle
+from seqkit.data.tables.files import Rows, files_of, is_remote, read_tables
+from seqkit.data.tables.targets import UsableRows, words_of
 from seqkit.errors import DataError, one_line
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from pathlib import Path
 from seqkit.data.download import fetch
 from seqkit.data.io import read_text
 from seqkit.data.source import DataSource, Named, Sample, Splits, optional_distribution
-from seqkit.data.text_documents import TextDocuments, scanned, unread
+from seqkit.data.text.documents import TextDocuments, scanned, unread
 from seqkit.errors import DataError
 from seqkit.progress import track
 

@@ -16,7 +16,7 @@ import torch
 
 from seqkit.data import SmsSpam, Table
 from seqkit.data.sources.punctuation import TAGS, Punctuation, SentenceEnds, sentences, tagged
-from seqkit.data.tables import read_tables
+from seqkit.data.tables.files import read_tables
 from seqkit.errors import DataError
 
 
@@ -55,7 +55,7 @@ def content(splits):
 @pytest.mark.parametrize("in_memory", [True, False])
 def test_every_format_gives_the_rows_that_were_written(suffix, in_memory, tmp_path, own_folder, monkeypatch):
     if not in_memory:
-        monkeypatch.setattr("seqkit.data.tables.IN_MEMORY_BYTES", 0)
+        monkeypatch.setattr("seqkit.data.tables.files.IN_MEMORY_BYTES", 0)
     rows = records()
     splits = Table(written(tmp_path, rows, suffix)).splits()
     assert content(splits) == {(row["text"], row["label"]) for row in rows}
@@ -64,7 +64,7 @@ def test_every_format_gives_the_rows_that_were_written(suffix, in_memory, tmp_pa
 
 
 def test_a_file_that_changed_is_read_anew(tmp_path, own_folder, monkeypatch):
-    monkeypatch.setattr("seqkit.data.tables.IN_MEMORY_BYTES", 0)
+    monkeypatch.setattr("seqkit.data.tables.files.IN_MEMORY_BYTES", 0)
     for suffix in (".csv", ".parquet"):
         for n in (20, 31):
             splits = Table(written(tmp_path, records(n), suffix)).splits()
@@ -73,7 +73,7 @@ def test_a_file_that_changed_is_read_anew(tmp_path, own_folder, monkeypatch):
 
 
 def test_the_rows_of_a_large_file_lie_on_disk_and_not_in_memory(tmp_path, own_folder, monkeypatch):
-    monkeypatch.setattr("seqkit.data.tables.IN_MEMORY_BYTES", 0)
+    monkeypatch.setattr("seqkit.data.tables.files.IN_MEMORY_BYTES", 0)
     path = tmp_path / "rows.csv"
     path.write_text("text,label\n" + "".join(f"{'x' * 999}{i},{'ab'[i % 2]}\n" for i in range(20_000)))
     before = pa.total_allocated_bytes()
@@ -130,7 +130,7 @@ def test_own_files_are_read_without_a_connection(suffix, tmp_path, own_folder, m
         raise AssertionError("it connects")
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
-    monkeypatch.setattr("seqkit.data.tables.IN_MEMORY_BYTES", 0)
+    monkeypatch.setattr("seqkit.data.tables.files.IN_MEMORY_BYTES", 0)
     assert len(Table(written(tmp_path, records(), suffix)).splits().train) == 30
 
 

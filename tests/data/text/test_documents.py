@@ -4,16 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqkit.data import text_documents
-from seqkit.data.text_documents import TextDocuments, scanned, unread
+from seqkit.data.text.documents import TextDocuments, scanned, unread
 from seqkit.errors import DataError
 
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
-    monkeypatch.setattr(text_documents, "PIECE_BYTES", 7)
-    monkeypatch.setattr(text_documents, "STREAMED_PIECE_BYTES", 7)
-    monkeypatch.setattr(text_documents, "_CHUNK", 11)
+    monkeypatch.setattr("seqkit.data.text.documents.PIECE_BYTES", 7)
+    monkeypatch.setattr("seqkit.data.text.documents.STREAMED_PIECE_BYTES", 7)
+    monkeypatch.setattr("seqkit.data.text.documents._CHUNK", 11)
 
 
 def text_of(documents):
@@ -70,7 +69,7 @@ def test_few_long_documents_are_cut_at_their_ends(tmp_path):
 
 
 def test_of_a_large_text_no_more_than_a_limit_is_held_out(tmp_path, monkeypatch):
-    monkeypatch.setattr(text_documents, "MAX_HELD_OUT", 5)
+    monkeypatch.setattr("seqkit.data.text.documents.MAX_HELD_OUT", 5)
     _, held, _ = TextDocuments(written(tmp_path, a="é" * 1000)).held_out(0.1, seed=0)
     assert text_of(held) == "é" * 5
 

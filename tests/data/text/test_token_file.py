@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from seqkit.data import DataModule, TextFiles, text_documents, token_file
+from seqkit.data import DataModule, TextFiles
 from seqkit.data import module as data_module
 from seqkit.data.dataset import TextWindows
 from seqkit.errors import DataError
@@ -15,7 +15,7 @@ TEXT = "".join(f"A word, {i * i} of them; né à Zürich 😀.\n" for i in range
 
 @pytest.fixture(autouse=True)
 def small_sizes(monkeypatch, tmp_path):
-    monkeypatch.setattr(text_documents, "PIECE_BYTES", 4093)
+    monkeypatch.setattr("seqkit.data.text.documents.PIECE_BYTES", 4093)
     monkeypatch.setattr(data_module, "MIN_BYTES", 1)
     monkeypatch.setenv("SEQKIT_CACHE", str(tmp_path / "cache"))
     (tmp_path / "a.txt").write_text(TEXT, encoding="utf-8")
@@ -53,7 +53,7 @@ def test_the_second_time_nothing_is_encoded(tmp_path, monkeypatch):
     def encode(*_):
         raise AssertionError("it was encoded again")
 
-    monkeypatch.setattr(token_file, "_encode", encode)
+    monkeypatch.setattr("seqkit.data.text.token_file._encode", encode)
     second = data(tmp_path, tokenizer)
     second.train_dataloader()
     second.test_dataloader()
@@ -69,8 +69,8 @@ def test_where_the_disk_is_full_ids_are_held_in_memory(tmp_path, monkeypatch, ca
     def full(_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(token_file, "cached", lambda _: None)
-    monkeypatch.setattr(token_file, "writing", full)
+    monkeypatch.setattr("seqkit.data.text.token_file.cached", lambda _: None)
+    monkeypatch.setattr("seqkit.data.text.token_file.writing", full)
     held = data(tmp_path, Bytes()).train_dataloader().examples
     assert "No space left" in caplog.text
     assert held.sha256 == kept.sha256

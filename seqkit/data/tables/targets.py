@@ -7,8 +7,8 @@ from array import array
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from seqkit.data.columns import Columns, is_missing, number
-from seqkit.data.tables import Rows
+from seqkit.data.tables.columns import Columns, is_missing, number
+from seqkit.data.tables.files import Rows
 from seqkit.errors import DataError, one_line
 
 

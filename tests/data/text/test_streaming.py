@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from seqkit.data import DataModule, TextFiles, streaming, text_documents
+from seqkit.data import DataModule, TextFiles
 from seqkit.data.dataset import TextWindows
 from seqkit.errors import UsageError
 from seqkit.objectives import NextToken
@@ -17,8 +17,8 @@ TEXT = "".join(f"word {i * i % 1009}, and\n" for i in range(2003))
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch, tmp_path):
-    monkeypatch.setattr(text_documents, "STREAMED_PIECE_BYTES", 1021)
-    monkeypatch.setattr(streaming, "SHUFFLED_PIECES", 3)
+    monkeypatch.setattr("seqkit.data.text.documents.STREAMED_PIECE_BYTES", 1021)
+    monkeypatch.setattr("seqkit.data.text.streaming.SHUFFLED_PIECES", 3)
     (tmp_path / "a.txt").write_text(TEXT, encoding="utf-8")
 
 

@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, Dataset
 from seqkit.data.cache import cache_folder, cached, fingerprint, writing
 from seqkit.data.encoding import num_workers, tokenizer_fingerprint
 from seqkit.data.source import sample_name
-from seqkit.data.text_documents import TextDocuments
+from seqkit.data.text.documents import TextDocuments
 from seqkit.errors import DataError
 from seqkit.progress import track
 from seqkit.tokenizers.text import Text

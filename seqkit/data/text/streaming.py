@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from seqkit.data.batching import Batch, fold_seed, rank_and_world_size
 from seqkit.data.dataset import num_windows, shift_shares, windows_of
 from seqkit.data.source import sample_name
-from seqkit.data.text_documents import TextDocuments
+from seqkit.data.text.documents import TextDocuments
 from seqkit.data.threads import one_thread
 from seqkit.errors import DataError, UsageError
 from seqkit.tokenizers.text import Text

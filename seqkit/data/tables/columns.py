@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from seqkit.data.formats import AUDIO, IMAGE
-from seqkit.data.tables import Rows
+from seqkit.data.tables.files import Rows
 from seqkit.errors import DataError, one_line, suggest
 
 Kind = Literal["text", "image", "audio", "smiles"]

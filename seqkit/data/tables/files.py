@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from seqkit.data.download import writable
-from seqkit.data.table_text import (
+from seqkit.data.tables.text import (
     BATCH_ROWS,
     CONLL,
     DELIMITED,

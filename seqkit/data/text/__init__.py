@@ -1,0 +1,1 @@
+"""Long texts: documents in files, their ids on disk, and windows of a stream."""
