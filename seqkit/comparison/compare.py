@@ -7,7 +7,6 @@ import json
 import os
 import platform
 import shutil
-import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -109,16 +108,13 @@ def run(prepared: Prepared, folder: Path, *, jobs: int = 1, storage: str | None 
     with locked(folder):
         first = check_folder(folder, settings, prepared.fingerprint)
         _remove_unfinished(folder)
-        started = time.monotonic()
         ledger: Ledger = FolderLedger(folder / "cells")
         if storage is not None:
             ledger = SharedLedger(storage, f"{settings.recipe} {settings.digest} {prepared.fingerprint[:8]}")
         threads = settings.threads or max(1, (os.cpu_count() or 1) // jobs)
         ended = execute(prepared.plan, ledger, folder, jobs=jobs, threads=threads, title=f"compare {settings.recipe}")
         _remove_unfinished(folder)
-        spent = first["minutes"] + (time.monotonic() - started) / 60
-        write_json(folder / SETTINGS, {**first, "minutes": spent})
-        results = gather(prepared.plan, ended, started=first["started"], minutes=spent)
+        results = gather(prepared.plan, ended, started=first["started"])
         results["jobs"] = jobs
         write_results(folder, results)
     _write_page(folder)
@@ -155,15 +151,15 @@ def check_folder(folder: Path, settings: Settings, fingerprint: str) -> dict[str
         if any(entry.name != ".lock" for entry in folder.iterdir()):
             raise UsageError(f"{folder} holds something else than a whole comparison; give another --out")
         started = datetime.now().isoformat(timespec="seconds")
-        value = {"settings": asked, "fingerprint": fingerprint, "started": started, "minutes": 0.0}
+        value = {"settings": asked, "fingerprint": fingerprint, "started": started}
         write_json(path, value)
         return value
     try:
-        known = read_mapping(path, "settings", "fingerprint", "started", "minutes")
+        known = read_mapping(path, "settings", "fingerprint", "started")
     except DataError as error:
         raise UsageError(f"{path} is damaged ({error}); give another --out") from error
     earlier = known["settings"]
-    if not isinstance(earlier, dict) or not isinstance(known["minutes"], int | float):
+    if not isinstance(earlier, dict):
         raise UsageError(f"{path} is damaged; give another --out")
     for name, value in asked.items():
         if earlier.get(name) != value:

@@ -59,7 +59,6 @@ def compare_runs(folders: Sequence[Path], out: Path) -> dict[str, Any]:
         if own is not None:
             scores[name] = own
     recipes = dict.fromkeys(run.config["recipe"] for run in runs)
-    started = datetime.now()
     results: dict[str, Any] = {
         "kind": "comparison",
         "title": f"{', '.join(recipes)}: {', '.join(row['name'] for row in rows)}",
@@ -73,11 +72,10 @@ def compare_runs(folders: Sequence[Path], out: Path) -> dict[str, Any]:
         "tuning": None,
         "seeds": sorted({run.config["seed"] for run in runs}),
         "failures": [],
-        "started": started.isoformat(timespec="seconds"),
-        "minutes": 0.0,
+        "started": datetime.now().isoformat(timespec="seconds"),
+        "run_minutes": round(sum(run.trained.summary["wall_seconds"] for run in runs) / 60, 1),
     }
     results = complete_results(results, rows, scores, metric, rows[0]["name"])
-    results["minutes"] = round((datetime.now() - started).total_seconds() / 60, 1)
     out.mkdir(parents=True, exist_ok=True)
     write_results(out, results)
     write_comparison(out)

@@ -25,7 +25,7 @@ MAX_LENGTHS = 20
 Row = dict[str, Any]
 
 
-def gather(plan: Plan, results: Mapping[str, Any], *, started: str, minutes: float) -> dict[str, Any]:
+def gather(plan: Plan, results: Mapping[str, Any], *, started: str) -> dict[str, Any]:
     """The content of results.json of a plan whose cells have all ended."""
     settings, metric = plan.settings, METRICS[plan.metric]
     rows, scores = [], {}
@@ -54,7 +54,7 @@ def gather(plan: Plan, results: Mapping[str, Any], *, started: str, minutes: flo
         "seeds": list(range(1, settings.seeds + 1)),
         "failures": _failures(plan, results),
         "started": started,
-        "minutes": round(minutes, 1),
+        "run_minutes": round(sum(cell.get("seconds", 0.0) for cell in results.values()) / 60, 1),
     }
     return complete_results(ended, rows, scores, metric, next(iter(plan.candidates)))
 
@@ -264,7 +264,7 @@ def _answers(results: Mapping[str, Any], metric: Metric) -> tuple[str, list[str]
 def _sentence(results: Mapping[str, Any], rows: Mapping[str, Row], a: str, b: str, metric: Metric) -> str:
     """Whether `a` is better than `b`, by how much, and how much faster or slower it trains."""
     pair = next(d for d in results["differences"] if {d["a"], d["b"]} == {a, b})
-    amount = f"{abs(pair['difference']) * metric.scale:.{metric.digits}f}{_unit(metric, ' points of accuracy')}"
+    amount = f"{abs(pair['difference']) * metric.scale:.{metric.digits}f}{_unit(metric)}"
     if pair["interval"] is None:
         amount += " (no interval: one seed, and one test example)"
     else:
@@ -294,8 +294,11 @@ def _sign(pair: Mapping[str, Any], a: str, metric: Metric) -> int:
     return 1 if (pair["a"] == a) == metric.higher_is_better else -1
 
 
-def _unit(metric: Metric, points: str) -> str:
-    return points if metric.name == "accuracy" else f" {metric.unit}" if metric.unit else f" {metric.label}"
+def _unit(metric: Metric) -> str:
+    """The unit of a difference, with a space before it."""
+    if metric.unit == "%":
+        return " points of accuracy" if metric.name == "accuracy" else " percentage points"
+    return f" {metric.unit or metric.label}"
 
 
 def _shown(value: float, metric: Metric) -> str:

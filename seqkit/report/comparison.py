@@ -135,7 +135,7 @@ def _overrides(overrides: Mapping[str, Any] | Sequence[str] | None) -> str:
 
 def _subtitle(results: Mapping[str, Any]) -> str:
     """Where and when, in one line."""
-    seeds, minutes = results.get("seeds") or [], results.get("minutes")
+    seeds, minutes = results.get("seeds") or [], results.get("run_minutes")
     parts = [
         f"seqkit {(results.get('versions') or {}).get('seqkit', '')}".strip(),
         results.get("recipe"),
@@ -143,9 +143,13 @@ def _subtitle(results: Mapping[str, Any]) -> str:
         _number_of(len(seeds), "seed") if seeds else None,
         f"{count(results['num_test'])} test examples" if results.get("num_test") else None,
         _moment(results.get("started")),
-        f"{minutes:.1f} minutes" if minutes is not None else None,
+        None if minutes is None else f"{_long(minutes)} of runs",
     ]
     return " · ".join(part for part in parts if part)
+
+
+def _long(minutes: float) -> str:
+    return f"{minutes:.1f} minutes" if minutes < 120 else f"{minutes / 60:.1f} hours"
 
 
 def _moment(started: str | None) -> str | None:

@@ -22,7 +22,7 @@ def comparison_markdown(results: Mapping[str, Any]) -> str:
         *(_text(sentence) for sentence in results["answers"]),
         f"```console\n$ {one_line(results['command'])}\n```",
         _text(
-            f"{results['started'][:10]}, {results['minutes']:.0f} minutes on "
+            f"{results['started'][:10]}, {results['run_minutes']:.0f} minutes of runs on "
             f"{machine.get('cpu', 'an unknown processor')}, {machine.get('threads', DASH)} thread(s) a run; "
             f"torch {results['versions'].get('torch', DASH)}. "
             f"{len(results['seeds'])} seeds, {count(results['num_test'])} test examples."

@@ -142,7 +142,7 @@ def best_weights(folder: Path, objective: Objective, spec: TokenSpec, *, average
     """
     name = objective.primary_metric
     metric = (objective.metrics(spec) | objective.generation_metrics()).get(name)
-    return ModelCheckpoint(
+    return _BestWeights(
         dirpath=folder,
         filename=f"{BEST}-{{step}}",
         monitor=f"valid/{name}",
@@ -152,6 +152,16 @@ def best_weights(folder: Path, objective: Objective, spec: TokenSpec, *, average
         save_on_train_epoch_end=False,
         enable_version_counter=False,
     )
+
+
+class _BestWeights(ModelCheckpoint):
+    """Of equally good weights the later ones stay: a share of few examples is often the same, and they have learned
+    for longer (FSDD: 270 validation examples, 98.5 % after 8 of 20 epochs and at the end)."""
+
+    def check_monitor_top_k(self, trainer: Any, current: torch.Tensor | None = None) -> bool:
+        """Whether these weights are to be kept."""
+        is_as_good = current is not None and bool(self.best_model_path) and bool(current == self.best_model_score)
+        return is_as_good or super().check_monitor_top_k(trainer, current)
 
 
 class FinalValidation(Callback):

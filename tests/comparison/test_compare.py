@@ -184,7 +184,7 @@ def test_another_comparison_in_the_folder_is_refused_by_the_setting_that_differs
         check_folder(tmp_path, Settings(recipe="image/digits", backbones=["LSTM", "GRU"], seeds=5), "a")
     with pytest.raises(UsageError, match="the recipe or a plug-in has changed"):
         check_folder(tmp_path, settings, "b")
-    for damaged in ({"settings": {}}, {"settings": 3, "fingerprint": "a", "started": "", "minutes": 0}):
+    for damaged in ({"settings": {}}, {"settings": 3, "fingerprint": "a", "started": ""}):
         write_json(tmp_path / "comparison.json", damaged)
         with pytest.raises(UsageError, match="damaged"):
             check_folder(tmp_path, settings, "a")
@@ -223,7 +223,7 @@ def test_the_same_command_has_the_same_folder_and_another_another():
         (["image/digits", "--threads", "-1"], "--threads is -1"),
         (["image/digits", "--vary", "tokenizer={type: Patches,Bytes"], "give a key and two values"),
         (["image/digits", "--vary", "tokenizer=Bytes,{type: BPE"], "is not readable"),
-        (["graph/karate", "--backbones", "LSTM,GRU"], "--lr-trials 0"),
+        (["graph/karate", "--data.source", "karate", "--backbones", "LSTM,GRU"], "--lr-trials 0"),
         (["image/digits", "--match", "memory"], "give parameters, flops, time, none"),
         (["image/digits", "--modle.dropout", "1"], "did you mean"),
         (["image/digits", "--preset", "debug", "--backbones", "LSTM,GRU", "--optimizer.lr", "fast"], "optimizer.lr"),

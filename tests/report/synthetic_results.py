@@ -135,7 +135,7 @@ def comparison(num=4, *, seeds=(1, 2, 3), group=None, failed=()):
         "versions": {"seqkit": "0.1", "torch": "2.11.0"},
         "machine": {"cpu": "AMD EPYC 9654 96-Core Processor", "cores": 2, "threads": 1, "accelerator": None,
                     "system": "Linux-6.1.0-x86_64-with-glibc2.36"},
-        "started": "2026-11-22T00:30:00", "minutes": 14.2,
+        "started": "2026-11-22T00:30:00", "run_minutes": 14.2,
     }  # fmt: skip
 
 
@@ -195,7 +195,7 @@ def scaling():
         "kind": "scaling", "title": "text/char-lm: scaling of Transformer", "recipe": "text/char-lm",
         "answer": "The loss falls as parameters to the power −0.31 (95 % interval −0.36 to −0.26).",
         "command": "seqkit scale text/char-lm --sizes 4", "fits": fits,
-        **{key: one[key] for key in ("unmatched", "failures", "versions", "machine", "started", "minutes")},
+        **{key: one[key] for key in ("unmatched", "failures", "versions", "machine", "started", "run_minutes")},
     }  # fmt: skip
 
 

@@ -45,6 +45,26 @@ def test_the_best_weights_are_those_that_were_validated(tmp_path, callbacks):
     assert found["loss"] == pytest.approx(float(at_best[0]["valid/loss"]), rel=1e-5)
 
 
+def test_of_equally_good_weights_the_later_ones_are_kept(tmp_path):
+    still = {"type": "torch.optim.SGD", "lr": 0.0}  # every validation finds the same
+    summary = run(config(trainer__weights="best", optimizer=still), tmp_path / "run")
+    assert summary["weights"] == f"best, of step {summary['steps']}"
+
+
+def test_the_last_step_is_validated_also_where_no_validation_is_due(tmp_path):
+    words = {"trainer__weights": "best", "trainer__max_epochs": None, "trainer__max_steps": 7}
+    summary = run(config(**words, optimizer__lr=0.0, optimizer__adamw__lr=0.0), tmp_path / "run")
+    assert summary["weights"] == "best, of step 7"
+    with (tmp_path / "run" / "metrics.csv").open(newline="") as file:
+        assert [int(row["step"]) for row in csv.DictReader(file) if row["valid/loss"]] == [4, 6]  # 5 steps an epoch
+
+
+def test_where_no_validation_ran_the_last_weights_are_taken_and_it_is_said(tmp_path, caplog):
+    words = {"trainer__weights": "best", "trainer__max_epochs": 1, "trainer__check_val_every_n_epoch": 2}
+    assert run(config(**words), tmp_path / "run")["weights"] == "last"
+    assert "no validation ran, so the weights are those of the last step" in caplog.text
+
+
 def test_averaged_weights_become_the_runs(tmp_path):
     run(config(trainer__callbacks=[{"type": "EMA", "decay": 0.8}], trainer__weights="last"), tmp_path / "run")
     assert evaluate(tmp_path / "run", "valid")["loss"] == pytest.approx(column(tmp_path / "run", "valid/loss")[-1])
