@@ -223,7 +223,7 @@ def test_the_same_command_has_the_same_folder_and_another_another():
         (["image/digits", "--threads", "-1"], "--threads is -1"),
         (["image/digits", "--vary", "tokenizer={type: Patches,Bytes"], "give a key and two values"),
         (["image/digits", "--vary", "tokenizer=Bytes,{type: BPE"], "is not readable"),
-        (["graph/karate", "--data.source", "karate", "--backbones", "LSTM,GRU"], "--lr-trials 0"),
+        (["graph/karate", "--data.source.valid_per_class", "0", "--backbones", "LSTM,GRU"], "--lr-trials 0"),
         (["image/digits", "--match", "memory"], "give parameters, flops, time, none"),
         (["image/digits", "--modle.dropout", "1"], "did you mean"),
         (["image/digits", "--preset", "debug", "--backbones", "LSTM,GRU", "--optimizer.lr", "fast"], "optimizer.lr"),
