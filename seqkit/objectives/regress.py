@@ -51,7 +51,11 @@ class Regress(Objective):
 
     def fit(self, labels: Sequence[Any], names: Sequence[str] | None) -> None:
         """Learn mean and standard deviation of each target."""
-        rows = torch.cat([self._rows(label) for label in labels])
+        labels = list(labels)
+        if self.level == "sequence" and all(isinstance(label, float) for label in labels):
+            rows = rearrange(torch.tensor(labels, dtype=torch.float64), "m -> m 1")  # as below, at once
+        else:
+            rows = torch.cat([self._rows(label) for label in labels])
         known = [column[~column.isnan()] for column in rows.T]
         if any(len(column) == 0 for column in known):
             raise DataError("a target has no value in the training data; check the label column")
