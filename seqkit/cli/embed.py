@@ -40,10 +40,10 @@ def run(args: Namespace) -> int:
         part.replace(args.out)
     finally:
         part.unlink(missing_ok=True)
-    print(
-        f"embed  {one_line(args.out)}  {writer.count:,} vectors of {dim} numbers: "
-        f"hidden states, {pool_of(trained.model)} of the tokens"
-    )
+    what = f"hidden states, {pool_of(trained.model)} of the tokens"
+    if inputs.graph is not None:
+        what = "the hidden states of each node"
+    print(f"embed  {one_line(args.out)}  {writer.count:,} vectors of {dim} numbers: {what}")
     return code
 
 

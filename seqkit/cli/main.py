@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 
 from seqkit.cli.parser import COMMANDS, TAKE_KEYS, parser
@@ -51,6 +53,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Interrupted as stop:
         print(f"{name}: {one_line(stop)}", file=sys.stderr)
         return 128 + stop.signum
+    except BrokenPipeError:  # a reader such as `head` has what it wants
+        with suppress(OSError, ValueError):  # what is still in the buffer goes nowhere
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
     except KeyboardInterrupt:
         print("\nstopped", file=sys.stderr)
         return 128 + signal.SIGINT

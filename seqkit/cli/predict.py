@@ -57,9 +57,15 @@ def open_inputs(args: Namespace, trained: TrainedModel) -> Inputs:
 
     source = trained.config["data"].get("source")
     own = source if isinstance(source, dict) and source.get("type") == "Table" else {}
+    graph = None
+    if isinstance(source, dict) and source.get("type") == "GraphFile":
+        from seqkit.runs.graph_inputs import graph_reader  # brings Lightning, which others do without
+
+        graph = graph_reader(trained, args.run)
     inputs = Inputs(
-        args.inputs, trained.tokenizer, column=args.input, usual_column=own.get("input"), kind=own.get("kind")
-    )
+        args.inputs, trained.tokenizer, column=args.input, usual_column=own.get("input"), kind=own.get("kind"),
+        graph=graph,
+    )  # fmt: skip
     for note in inputs.notes:
         print(one_line(note), file=sys.stderr)
     return inputs

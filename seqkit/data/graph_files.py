@@ -57,9 +57,9 @@ class RawGraph:
     """A graph as a file has it.
 
     num_nodes; edges [2 e] int64. is_both_ways: it is undirected, and each edge is there once in either direction.
-    attributes: of the nodes, by name, a value or None for each. edge_attributes: as
-    those. arrays: what a file of tensors has under the names of PyG and DGL: x, y, edge_type, train, valid, test.
-    notes: what was read otherwise than it stands there, a line each.
+    attributes: of the nodes, by name, a value or None for each. edge_attributes: as those. ids: of the nodes, as the
+    file names them; empty: it has numbers alone. arrays: what a file of tensors has under the names of PyG and DGL:
+    x, y, edge_type, train, valid, test. notes: what was read otherwise than it stands there, a line each.
     """
 
     num_nodes: int
@@ -69,6 +69,7 @@ class RawGraph:
     attributes: dict[str, list[Any]] = field(default_factory=dict)
     edge_attributes: dict[str, list[Any]] = field(default_factory=dict)
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
+    ids: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
@@ -206,6 +207,7 @@ def _read_xml(path: Path) -> RawGraph:
         directed=graph.is_directed(),
         attributes=_by_name([values for _, values in graph.nodes(data=True)]),
         edge_attributes=_by_name([values for _, _, values in found]),
+        ids=[str(node) for node in graph],
     )
 
 
@@ -244,7 +246,13 @@ def _read_tables(path: Path, nodes: Path | None) -> RawGraph:
             pairs.append(index[name])
         kept.append({column: _number(value) for column, value in row.items() if column not in ends_of})
     edges = np.array(pairs, np.int64).reshape(-1, 2).T
-    return RawGraph(len(index), np.ascontiguousarray(edges), attributes=attributes, edge_attributes=_by_name(kept))
+    return RawGraph(
+        len(index),
+        np.ascontiguousarray(edges),
+        attributes=attributes,
+        edge_attributes=_by_name(kept),
+        ids=list(index),
+    )
 
 
 def _edge_rows(path: Path) -> tuple[tuple[str, str], Iterator[tuple[int, dict[str, str]]]]:

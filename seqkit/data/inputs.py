@@ -26,11 +26,15 @@ MAX_LINE_BYTES = 2**24
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A raw example and its name for messages. error: the reason why there is none, in one sentence."""
+    """A raw example and its name for messages. error: the reason why there is none, in one sentence.
+
+    parts: names of its tokens, where each has an answer of its own, as the nodes of a graph; None: it has one answer.
+    """
 
     name: str
     raw: Any = None
     error: str | None = None
+    parts: Sequence[str] | None = None
 
 
 def read_inputs(given: str, tokenizer: Tokenizer) -> Iterator[tuple[str, Any]]:
@@ -65,7 +69,8 @@ class Inputs:
     `clips/*.wav`, tables (a row is an example), `-` for the lines of standard input, or texts and SMILES themselves.
     A line of standard input names a file where it is that of an image or a recording; else it is the example.
     column: of tables, the one to read; None: `usual_column` where the table has it, else it is guessed by its name and
-    values. kind: what it holds; None: as guessed. stdin: lines in place of those of standard input.
+    values. kind: what it holds; None: as guessed. graph: reads files as graphs: the raw example and the names of its
+    nodes; None: graphs are not read. stdin: lines in place of those of standard input.
     total: their number; None: standard input does not say. notes: what was skipped, in a sentence each.
     Raises UsageError where a column is named and no table is given; DataError where a folder has nothing to read.
     """
@@ -78,10 +83,11 @@ class Inputs:
         column: str | None = None,
         usual_column: str | None = None,
         kind: str | None = None,
+        graph: Callable[[str], tuple[Any, list[str]]] | None = None,
         stdin: Iterable[bytes] | None = None,
     ):
         self.tokenizer, self.column, self.usual_column, self.kind = tokenizer, column, usual_column, kind
-        self.stdin = stdin
+        self.graph, self.stdin = graph, stdin
         self.notes: list[str] = []
         self._entries: list[str | list[Path] | _TableRows | Input] = []
         for one in given:
@@ -93,7 +99,7 @@ class Inputs:
     @property
     def total(self) -> int | None:
         """How many there are; None: not known. A .smi file counts as one until it is read."""
-        if STDIN in self._entries:
+        if STDIN in self._entries or self.graph is not None:
             return None
         return sum(len(entry) if isinstance(entry, list | _TableRows) else 1 for entry in self._entries)
 
@@ -114,8 +120,8 @@ class Inputs:
     def _entry(self, given: str) -> str | list[Path] | _TableRows | Input:
         """What is read later: a name, files of a folder or a pattern, rows of a table, or why there are none."""
         path = Path(given)
-        if given == STDIN:
-            return STDIN
+        if given == STDIN or self.graph is not None:
+            return given
         if given and _exists(path, Path.is_dir):
             return self._folder(path)
         reads_tables = _own_reader(self.tokenizer) is None or self.column is not None
@@ -175,6 +181,10 @@ class Inputs:
 
     def _named(self, given: str) -> Iterator[Input]:
         try:
+            if self.graph is not None:
+                raw, parts = self.graph(given)
+                yield Input(given, raw, parts=parts)
+                return
             yield from (Input(name, raw) for name, raw in read_inputs(given, self.tokenizer))
         except (ValueError, OSError) as error:
             yield Input(given, error=str(error))

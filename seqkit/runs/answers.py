@@ -69,18 +69,34 @@ def predictions(trained: TrainedModel, inputs: Iterable[Input], *, probabilities
             return [(one, share[: len(one)]) for one, share in zip(decoded, shares)]
         return list(zip(decoded, shares))
 
-    for name, found in _answered(trained, inputs, answer):
-        yield Answer(name, error=found) if isinstance(found, str) else Answer(name, *found)
+    for one, found in _answered(trained, inputs, answer):
+        if isinstance(found, str):
+            yield Answer(one.name, error=found)
+        elif one.parts is None:
+            yield Answer(one.name, *found)
+        else:
+            labels, shares = found
+            for i, part in enumerate(one.parts):
+                yield Answer(part, labels[i], None if shares is None else shares[i])
 
 
 def vectors(trained: TrainedModel, inputs: Iterable[Input]) -> Iterator[Vector]:
-    """Each input's pooled hidden states (`embedding`), in order. Raises UsageError where there is no encoder."""
+    """Each input's pooled hidden states (`embedding`), in order; of one with parts the hidden states of each part.
+
+    Raises UsageError where there is no encoder.
+    """
 
     def answer(batch: TokenBatch) -> list[Any]:
-        return list(embedding(trained.model, batch).float().cpu())
+        hidden = hidden_states(trained.model, batch)
+        return list(zip(hidden.float().cpu(), pooled(hidden, batch.valid, pool_of(trained.model)).float().cpu()))
 
-    for name, found in _answered(trained, inputs, answer):
-        yield Vector(name, error=found) if isinstance(found, str) else Vector(name, found)
+    for one, found in _answered(trained, inputs, answer):
+        if isinstance(found, str):
+            yield Vector(one.name, error=found)
+        elif one.parts is None:
+            yield Vector(one.name, found[1])
+        else:
+            yield from (Vector(part, found[0][i]) for i, part in enumerate(one.parts))
 
 
 def pool_of(model: Model) -> Pool:
@@ -89,20 +105,25 @@ def pool_of(model: Model) -> Pool:
 
 
 def embedding(model: Model, batch: TokenBatch) -> Tensor:
-    """Hidden states of the last layer of the backbone, pooled over the real tokens, [b d].
+    """Hidden states of the last layer (`hidden_states`), pooled over the real tokens, [b d]."""
+    return pooled(hidden_states(model, batch), batch.valid, pool_of(model))
+
+
+def hidden_states(model: Model, batch: TokenBatch) -> Tensor:
+    """Hidden states of the last layer of the backbone, [b n d].
 
     Of an encoder–decoder those of its encoder. Raises UsageError where the decoder attends to embeddings directly.
     """
     if model.ignores_adjacency:
         batch = batch.replace(adjacency=None)
     if model.source_embedder is None:
-        hidden = model.backbone(model.embedder(batch), None)
-    else:
-        encoder = model.backbone.get_encoder()
-        if encoder is None:
-            raise UsageError(f"{type(model.backbone).__name__} has no encoder, so there are no vectors of a source")
-        hidden = encoder(model.source_embedder(batch))
-    return pooled(hidden, batch.valid, pool_of(model))
+        hidden: Tensor = model.backbone(model.embedder(batch), None)
+        return hidden
+    encoder = model.backbone.get_encoder()
+    if encoder is None:
+        raise UsageError(f"{type(model.backbone).__name__} has no encoder, so there are no vectors of a source")
+    encoded: Tensor = encoder(model.source_embedder(batch))
+    return encoded
 
 
 def check_predicts(objective: Objective) -> None:
@@ -116,8 +137,8 @@ def check_predicts(objective: Objective) -> None:
 
 def _answered(
     trained: TrainedModel, inputs: Iterable[Input], answer: Callable[[TokenBatch], Sequence[Any]]
-) -> Iterator[tuple[str, Any]]:
-    """(name, answer, or the reason why there is none, a text) of each input, in order."""
+) -> Iterator[tuple[Input, Any]]:
+    """(input, answer, or the reason why there is none, a text) of each, in order."""
     unusual: list[str] = []
     remaining = iter(inputs)
     while chunk := list(islice(remaining, BATCH_SIZE)):
@@ -128,7 +149,7 @@ def _answered(
                 unusual.append(f"{one.name} {difference}" if not unusual else "")
         answers = iter(_of_batch(tokens, answer))
         for one, found in zip(chunk, encoded):
-            yield one.name, next(answers) if isinstance(found, Tokens) else found
+            yield one, next(answers) if isinstance(found, Tokens) else found
     if unusual:
         more = f" (and {len(unusual) - 1:,} more)" if unusual[1:] else ""
         log.warning("%s; do not rely on the prediction%s", unusual[0], more)

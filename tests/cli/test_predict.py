@@ -206,3 +206,71 @@ def test_vectors_are_the_pooled_hidden_states_of_each_example_alone(run, photos,
 def test_vectors_go_to_a_file_of_a_known_format_alone(run, tmp_path, capsys):
     assert main(["embed", str(run), "x.png", "--out", str(tmp_path / "v.csv")]) == 2
     assert ".parquet or .npz" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory):
+    """The folder of a run on two cliques, of which some nodes have a class, and its file."""
+    place = tmp_path_factory.mktemp("nodes")
+    lines = ["source,target", *(f"n{k}{i},n{k}{j}" for k in range(2) for i in range(9) for j in range(i))]
+    (place / "edges.csv").write_text("\n".join([*lines, "n00,n10"]), encoding="utf-8")
+    rows = [f"n{k}{i},{i / 9},{'ab'[k] if i < 7 else ''}" for k in range(2) for i in range(9)]
+    (place / "nodes.csv").write_text("\n".join(["id,x,label", *rows]), encoding="utf-8")
+    keys = {**QUICK, "data": str(place), "trainer.max_epochs": 2}
+    return seqkit.fit("graph/nodes", keys, out=place / "run").folder
+
+
+def test_each_node_of_a_graph_has_its_answer_labelled_or_not(nodes, tmp_path, capsys):
+    assert main(["predict", str(nodes), str(nodes.parent), "--format", "csv", "--probabilities"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [row["name"] for row in rows] == [f"n{k}{i}" for k in range(2) for i in range(9)]
+    for row in rows:
+        shares = {name: float(row[f"probability of {name}"]) for name in "ab"}
+        assert row["prediction"] == max(shares, key=shares.__getitem__)
+        assert sum(shares.values()) == pytest.approx(1)
+    assert main(["embed", str(nodes), str(nodes.parent), "--out", str(tmp_path / "nodes.npz")]) == 0
+    with np.load(tmp_path / "nodes.npz") as found:
+        assert list(found["names"]) == [row["name"] for row in rows]
+        assert found["vectors"].shape == (18, load(nodes).config["model"]["backbone"]["dim"])
+
+
+def test_a_graph_whose_features_mean_something_else_is_refused(nodes, tmp_path, capsys):
+    other = tmp_path / "other"
+    other.mkdir()
+    for name in ("edges.csv", "nodes.csv"):
+        (other / name).write_bytes((nodes.parent / name).read_bytes())
+    assert main(["predict", str(nodes), str(other)]) == 3
+    assert "those of another file would mean something else" in capsys.readouterr().err
+    table = nodes.parent / "nodes.csv"
+    before = table.read_bytes()
+    try:
+        table.write_bytes(before.replace(b"n00,0.0,", b"n00,7.5,"))
+        assert main(["predict", str(nodes), str(nodes.parent)]) == 3
+        assert "has changed since the run began" in capsys.readouterr().err
+    finally:
+        table.write_bytes(before)
+
+
+def test_numbers_that_stand_in_the_file_mean_the_same_in_another(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    edges = np.stack([rng.integers(0, 20, 40), rng.integers(0, 20, 40)])
+    x, y = rng.normal(size=(20, 3)).astype(np.float32), np.arange(20) % 2
+    np.savez(tmp_path / "one.npz", x=x, edge_index=edges, y=y)
+    np.savez(tmp_path / "other.npz", x=x, edge_index=edges)
+    keys = {**QUICK, "data": str(tmp_path / "one.npz"), "trainer.max_epochs": 2}
+    folder = seqkit.fit("graph/nodes", keys, out=tmp_path / "run").folder
+    said = []
+    for name in ("one", "other"):
+        assert main(["predict", str(folder), str(tmp_path / f"{name}.npz")]) == 0
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1]
+    assert said[0].startswith("0\t")
+    assert said[0].count("\n") == 20
+
+
+def test_a_reader_that_has_enough_is_no_fault(run, photos):
+    command = f"{sys.executable} -m seqkit predict {run} {' '.join([str(photos / '00.png')] * 900)} | head -n 1"
+    done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert done.stdout.count("\n") == 1
+    assert done.returncode == 141

@@ -9,6 +9,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -80,12 +81,7 @@ class GraphFile(DataSource):
         raw = read_graph(self.path, self.nodes)
         label, names, used = self._labels(raw)
         parts, rule = self._parts(raw, label, used)
-        features, told = self._features(raw, used)
-        types, edges_told = self._edge_types(raw)
-        try:
-            graph = GraphData(features, torch.from_numpy(raw.edges), types, directed=raw.directed)
-        except DataError as error:
-            raise DataError(f"{self.path}: {error}") from None
+        graph, told, edges_told = self._graph(raw, used)
         self._say(raw, label, names, [told, edges_told, rule])
         train, valid, test = (parts[name] for name in ("train", "valid", "test"))
         unseen = set(label[test].tolist()) - set(label[train].tolist())
@@ -97,6 +93,36 @@ class GraphFile(DataSource):
             )
         samples = [Sample(graph, label.masked_fill(~part, IGNORE)) for part in (train, valid, test)]
         return Splits([samples[0]], [samples[2]], [samples[1]] if bool(valid.any()) else None, names)
+
+    def nodes_of(self, path: str) -> tuple[GraphData, list[str]]:
+        """A graph as this one is prepared for training, and the names of its nodes.
+
+        Raises DataError for another file than that of training, unless its features are numbers as they stand there
+        (x), or it has none: standardised attributes, categories and indices mean something in their own file alone.
+        """
+        is_own = Path(path).expanduser().resolve() == Path(self.path).expanduser().resolve()
+        raw = read_graph(path, self.nodes if is_own else None)
+        used: list[str] = []
+        if is_own:
+            label, _, used = self._labels(raw)
+            self._parts(raw, label, used)
+        graph, _, _ = self._graph(raw, used)
+        means_the_same = graph.nodes.ndim == 2 and (graph.nodes.shape[1] == 0 or "x" in raw.arrays)
+        if not is_own and (self.features or not means_the_same):
+            raise DataError(
+                f"{path}: features are made of all nodes of {self.path}, so those of another file would mean "
+                "something else; give that file, or train on a file with numbers x (.npz, .safetensors)"
+            )
+        return graph, raw.ids or [str(i) for i in range(raw.num_nodes)]
+
+    def _graph(self, raw: RawGraph, used: Sequence[str]) -> tuple[GraphData, str, str]:
+        """The graph without labels, and what its features and edge types are, in words."""
+        features, told = self._features(raw, used)
+        types, edges_told = self._edge_types(raw)
+        try:
+            return GraphData(features, torch.from_numpy(raw.edges), types, directed=raw.directed), told, edges_told
+        except DataError as error:
+            raise DataError(f"{self.path}: {error}") from None
 
     # ── labels ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
