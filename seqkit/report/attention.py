@@ -37,6 +37,9 @@ MAX_VECTORS = 512
 MAX_UNCUT = 1024
 """Images and graphs cannot be cut: one of more tokens is refused, since every pair of them has a weight."""
 
+UNIFORM_SHARE = 0.98
+"""A head with at least this share of the entropy of uniform attention is said to be uniform."""
+
 MIN_SCALE = 0.7
 """A figure shrinks with the page to that share of its width; on a narrower one, such as a phone, it scrolls."""
 
@@ -204,7 +207,8 @@ def _views(
         valid = torch.ones(1, weights[0].shape[1], dtype=torch.bool)
         nats = np.stack([entropy(one.weights[:1].float(), valid)[0].numpy() for one in own])
         uniform = uniform_entropy(weights)
-        yield View(name, title, _heatmap_note(stack, uniform, signed=signed), heatmaps(weights, *names[stack], nats))
+        note = _heatmap_note(stack, uniform, signed=signed) + ("" if signed else uniform_heads(nats, uniform))
+        yield View(name, title, note, heatmaps(weights, *names[stack], nats))
         if nats.size > 1 and not signed:
             note = (
                 "Entropy of each head's attention in nats, the mean over queries: 0 where each query attends to one "
@@ -232,6 +236,22 @@ def _heatmap_note(stack: str, uniform: float, *, signed: bool) -> str:
     return (
         f"{note}Each row sums to 1. Above each head its entropy is printed, the mean over queries: 0 nats if each "
         f"attends to one key, {uniform:.2f} for uniform attention."
+    )
+
+
+def uniform_heads(entropies: np.ndarray, uniform: float) -> str:
+    """A sentence that names the heads with nearly the entropy of uniform attention; entropies [l h]; may be empty.
+
+    They average their values, whatever the query: the head has learned nothing, or this example asks nothing of it.
+    """
+    places = np.argwhere(entropies >= UNIFORM_SHARE * uniform)
+    if uniform <= 0 or len(places) == 0:
+        return ""
+    shown = ", ".join(f"layer {layer} head {head}" for layer, head in places[:8])
+    more = f" and {len(places) - 8:,} more" if len(places) > 8 else ""
+    return (
+        f" {len(places):,} of {entropies.size:,} heads attend almost uniformly here ({UNIFORM_SHARE:.0%} of that "
+        f"entropy or more): {shown}{more}."
     )
 
 

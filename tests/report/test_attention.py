@@ -21,7 +21,7 @@ from seqkit.nn.block import PreNormBlock
 from seqkit.objectives import Classify, Seq2Seq
 from seqkit.registry import components
 from seqkit.report import attention
-from seqkit.report.attention import MAX_TOKENS, MAX_UNCUT, view_attention, view_example, view_input
+from seqkit.report.attention import MAX_TOKENS, MAX_UNCUT, uniform_heads, view_attention, view_example, view_input
 from seqkit.report.modality.text import TextRenderer
 from seqkit.runs.trained_model import TrainedModel, load
 from seqkit.tokenizers import Characters, Patches
@@ -325,3 +325,13 @@ def test_a_mistake_is_one_line_and_its_exit_code(words, code, line, trained, tmp
 def test_a_folder_that_is_no_run_is_one_line(tmp_path, capsys):
     assert main(["attention", str(tmp_path), "--input", "x"]) == 2
     assert capsys.readouterr().err.startswith(f"seqkit attention: {tmp_path} is no run: it has no config.yaml")
+
+
+def test_heads_that_attend_uniformly_are_named():
+    nats = np.array([[0.1, 2.0], [1.97, 1.5]])
+    assert uniform_heads(nats, 2.0).strip() == (
+        "2 of 4 heads attend almost uniformly here (98% of that entropy or more): layer 0 head 1, layer 1 head 0."
+    )
+    assert uniform_heads(nats, 3.0) == ""
+    assert uniform_heads(np.zeros((1, 1)), 0.0) == "", "one key alone"
+    assert uniform_heads(np.full((3, 4), 2.0), 2.0).endswith("and 4 more.")
