@@ -123,7 +123,7 @@ class LogMel(Tokenizer):
             if not bool(wave.any()):
                 raise DataError(
                     f"audio is silent: every one of its {len(raw[0].flatten())} samples is 0, and normalize=True has "
-                    "nothing to scale; drop the clip, or set normalize=False"
+                    "nothing to scale; drop the clip, or set --tokenizer.normalize false"
                 )
             content = content.clamp(min=float(content.max()) - RANGE_DB * log(10) / 10)
             content = content - content.mean(dim=0)

@@ -89,7 +89,9 @@ class Graph(Tokenizer):
             types = [int(g.edge_types.max()) + 1 for g in graphs if g.edge_types is not None and len(g.edge_types)]
             self.num_edge_types = max(types, default=1)
             if not (self.num_features or self.num_categories or self.degree):
-                raise DataError("the nodes have no features and degree is False: they have no content; set degree=True")
+                raise DataError(
+                    "the nodes have no features and degree is False: they have no content; set --tokenizer.degree true"
+                )
         self._is_fitted = True
 
     def state(self) -> dict[str, Any]:
@@ -135,12 +137,14 @@ class Graph(Tokenizer):
             raise ValueError("Graph does not know the sizes of its nodes yet; call fit(graphs), or give num_features")
         data = as_graph_data(raw, directed=self.directed)
         if data.directed and not self.directed:
-            raise DataError("the graph is directed, the tokenizer is not; set directed=True, or make it undirected")
+            raise DataError(
+                "the graph is directed, the tokenizer is not; set --tokenizer.directed true, or make it undirected"
+            )
         if data.edge_types is not None and len(data.edge_types) and int(data.edge_types.max()) >= self.num_edge_types:
             wrong = int(data.edge_types.max())
             raise DataError(
                 f"an edge has type {wrong}, but the tokenizer has num_edge_types={self.num_edge_types}; "
-                f"set num_edge_types={wrong + 1}, or correct the edge"
+                f"set --tokenizer.num_edge_types {wrong + 1}, or correct the edge"
             )
         n = len(data.nodes)
         edges, types = merge_edges(data.edges, data.edge_types, n, directed=data.directed)
@@ -173,19 +177,20 @@ class Graph(Tokenizer):
             if not self.num_categories:
                 raise DataError(
                     f"nodes carry categories (up to {int(nodes.max())}), but the tokenizer has num_categories=0; "
-                    f"set num_categories={int(nodes.max()) + 1}"
+                    f"set --tokenizer.num_categories {int(nodes.max()) + 1}"
                 )
             wrong = int(nodes.max())
             if wrong >= self.num_categories:
                 raise DataError(
                     f"a node has category {wrong}, but the tokenizer has num_categories={self.num_categories}; "
-                    f"set num_categories={wrong + 1}, or correct the node"
+                    f"set --tokenizer.num_categories {wrong + 1}, or correct the node"
                 )
             return (rearrange(nodes, "n -> n 1") == torch.arange(self.num_categories)).float()
         if nodes.shape[1] != self.num_features or self.num_categories:
             raise DataError(
                 f"nodes carry {nodes.shape[1]} features; the tokenizer has num_features={self.num_features}, "
-                f"num_categories={self.num_categories}: set num_features={nodes.shape[1]} and num_categories=0"
+                f"num_categories={self.num_categories}: set --tokenizer.num_features {nodes.shape[1]} "
+                "--tokenizer.num_categories 0"
             )
         return nodes.float()
 
