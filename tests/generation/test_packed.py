@@ -71,7 +71,7 @@ EMBEDDERS = {
     "positions of their own channels": {"position": partial(SinusoidalConcat, channels=4)},
     "narrow embeddings": {"embedding_dim": 10},
 }
-SUPPORTED = [*PRESETS, *COMPOSITIONS, *EMBEDDERS, "tied beside sinusoids", "no axes"]
+SUPPORTED = [*PRESETS, *COMPOSITIONS, *EMBEDDERS, "tied beside sinusoids", "no axes", "normalised embeddings"]
 
 
 def sharpened(model: Model) -> Model:
@@ -96,7 +96,10 @@ def model_of(name: str, **settings) -> Model:
     num_axes, objective = 0 if name == "no axes" else 1, NextToken(tied=name == "tied beside sinusoids")
     backbone = COMPOSITIONS.get(name, stack)()
     settings = {**EMBEDDERS.get(name, {}), **settings}
-    return sharpened(Model(TokenSpec(vocab_size=VOCAB, num_axes=num_axes), backbone, objective, **settings))
+    model = Model(TokenSpec(vocab_size=VOCAB, num_axes=num_axes), backbone, objective, **settings)
+    if name == "normalised embeddings":
+        model.embedder.norm = nn.LayerNorm(model.embedder.embedding_dim)
+    return sharpened(model)
 
 
 @pytest.fixture
