@@ -152,6 +152,7 @@ def select_examples(batch: TokenBatch, rows: Tensor) -> TokenBatch:
         new, old = (rearrange(rows, "new -> new 1") == adjacency.edge_index[0] // n).nonzero(as_tuple=True)
         adjacency = Adjacency(adjacency.edge_index[:, old] % n + new * n, adjacency.edge_type[old])
     segments = None if batch.segments is None else batch.segments[rows]
+    features = None if batch.features is None else batch.features[rows]
     return replace(
         batch,
         content=batch.content[rows],
@@ -159,6 +160,7 @@ def select_examples(batch: TokenBatch, rows: Tensor) -> TokenBatch:
         valid=batch.valid[rows],
         adjacency=adjacency,
         segments=segments,
+        features=features,
     )
 
 

@@ -266,6 +266,15 @@ def test_examples_of_a_batch_are_selected_with_their_adjacency():
     assert pairs == first | {(5, 6, 1), (6, 5, 2)} | {(10 + a, 10 + b, t) for a, b, t in first}
 
 
+@pytest.mark.parametrize("rows", [[1, 0], [1], [0, 1, 0]])
+def test_examples_of_a_batch_are_selected_with_the_numbers_beside_their_fields(rows):
+    ids, numbers = torch.arange(12).reshape(2, 3, 2), torch.randn(2, 3, 5)
+    batch = TokenBatch(ids, torch.zeros(2, 3, 0), torch.ones(2, 3).bool(), features=numbers)
+    selected = select_examples(batch, torch.tensor(rows))
+    assert selected.content.equal(ids[rows])
+    assert selected.features.equal(numbers[rows])
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
