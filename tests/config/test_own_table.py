@@ -39,6 +39,24 @@ def test_a_table_is_named_by_its_path_and_its_columns_are_written_out(table):
     assert config["data"]["valid_fraction"] == 0.1
 
 
+@pytest.mark.parametrize(
+    ("head", "row", "keys", "columns"),
+    [
+        ("source,target", "{i},number {i}", [], ("source", "target")),
+        ("one,other", "{i},number {i}", [], ("one", "other")),
+        ("one,other", "number {i},{i}", [], ("one", "other")),
+        ("target,source", "number {i},{i}", [], ("source", "target")),
+        ("one,other,third", "{i},number {i},{i}", ["--data.input", "one", "--data.target", "third"], ("one", "third")),
+        ("one,other", "{i},number {i}", ["--data.target", "other"], ("one", "other")),
+    ],
+)  # fmt: skip
+def test_of_two_columns_the_first_is_read_also_where_its_texts_are_digits(table, head, row, keys, columns):
+    path = table([row.format(i=i) for i in range(12)], head)
+    source = complete("text/translate", None, ["--data", path, *keys])["data"]["source"]
+    assert (source["input"], source["target"]) == columns
+    assert (source["kind"], source["target_kind"]) == ("text", "text")
+
+
 def test_what_is_written_out_is_not_read_again(table, tmp_path):
     config = complete("text/classify", None, ["--data", reviews(table), "--data.target", "tone"])
     (tmp_path / "own.csv").unlink()

@@ -199,6 +199,8 @@ def _named(free: Iterable[str], names: str) -> list[str]:
 def _input(name: str, kind: Kind, target_kind: str | None, free: dict[str, Profile], *, needs_rest: bool) -> str:
     group = {"text": "pairs", "tags": "tags"}.get(target_kind or "", kind) if kind == "text" else kind
     texts = [column for column, profile in free.items() if profile.numbers < 1]
+    if group == "pairs" and (len(free) == 2 or not texts):
+        texts = list(free)  # a text of digits is a text, too
     if target_kind == "tags" and any(free[column].lists for column in texts):
         texts = [column for column in texts if free[column].lists]
     pool = _named(texts, INPUT_NAMES[group]) or _without_target(texts, target_kind, needs_rest)
