@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from seqkit.config import complete
+from seqkit.config import build, complete
 from seqkit.errors import DataError, UsageError
 
 
@@ -55,6 +55,16 @@ def test_of_two_columns_the_first_is_read_also_where_its_texts_are_digits(table,
     source = complete("text/translate", None, ["--data", path, *keys])["data"]["source"]
     assert (source["input"], source["target"]) == columns
     assert (source["kind"], source["target_kind"]) == ("text", "text")
+
+
+def test_a_graph_of_ones_own_goes_with_the_preset_debug(tmp_path):
+    nodes = "".join(f"{i},{'ab'[i % 2]},{i / 7}\n" for i in range(40))
+    (tmp_path / "nodes.csv").write_text(f"id,club,age\n{nodes}")
+    edges = "".join(f"{i},{(i + 2) % 40}\n" for i in range(40))
+    (tmp_path / "edges.csv").write_text(f"source,target\n{edges}")
+    built = build(complete("graph/nodes", "debug", ["--data", str(tmp_path)]))
+    built.tokenizer.fit([sample.raw for sample in built.data["source"].splits().train])
+    assert built.tokenizer.num_features == 1
 
 
 def test_what_is_written_out_is_not_read_again(table, tmp_path):
