@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from glob import glob
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from seqkit.data.formats import AUDIO, FORMATS, IMAGE, MAX_FILES, TABLE, FileFor
 from seqkit.data.tables.columns import Columns, is_missing, settle
 from seqkit.data.tables.files import Rows, read_tables
 from seqkit.data.tables.targets import words_of
+from seqkit.data.walk import walk
 from seqkit.errors import DataError, UsageError, one_line, suggest
 from seqkit.interfaces import Tokenizer
 
@@ -141,7 +141,8 @@ class Inputs:
 
     def _folder(self, folder: Path) -> list[Path]:
         """Its files, and a note of those that are skipped, by suffix."""
-        files = sorted(islice((path for path in folder.rglob("*") if path.is_file()), MAX_FILES + 1))
+        below = walk(folder, limit=MAX_FILES + 1)
+        files = [folder / name for name in below.files]
         if len(files) > MAX_FILES:
             raise DataError(f"{folder} holds more than {MAX_FILES:,} files; give the folder of the data alone")
         if _own_reader(self.tokenizer) is not None:
@@ -153,10 +154,13 @@ class Inputs:
         if not chosen:
             raise DataError(f"{folder} holds no file to read; raw files end in {', '.join(readable_suffixes())}")
         known = set(chosen)
-        skipped = Counter(path.suffix.lower() or "no suffix" for path in files if path not in known)
+        skipped = below.skipped + Counter({"hidden": below.num_hidden})
+        skipped.update(path.suffix.lower() or "no suffix" for path in files if path not in known)
         if skipped:
             counts = ", ".join(f"{one_line(suffix)}: {count:,}" for suffix, count in sorted(skipped.items()))
-            self.notes.append(f"{folder}: {sum(skipped.values()):,} of {len(files):,} files are skipped ({counts})")
+            num_skipped = sum(skipped.values())
+            total = len(chosen) + num_skipped
+            self.notes.append(f"{folder}: {num_skipped:,} of {total:,} files are skipped ({counts})")
         return chosen
 
     def _lines(self) -> Iterator[Input]:

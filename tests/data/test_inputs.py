@@ -87,6 +87,15 @@ def test_a_folder_is_its_files_of_the_first_format_and_the_others_are_counted_by
         Inputs([str(tmp_path / "nothing")], Bytes())
 
 
+def test_hidden_files_of_a_folder_are_left_out_and_counted_as_in_training(tmp_path):
+    (tmp_path / "__MACOSX").mkdir()
+    for name in ("b.txt", "._b.txt", ".c.txt", "__MACOSX/b.txt"):
+        (tmp_path / name).write_text(name, encoding="utf-8")
+    inputs = Inputs([str(tmp_path)], Bytes())
+    assert [one.raw for one in inputs] == ["b.txt"]
+    assert inputs.notes == [f"{tmp_path}: 3 of 4 files are skipped (hidden: 3)"]
+
+
 def test_a_smiles_string_with_brackets_is_no_pattern():
     (one,) = Inputs(["C[C@@H](N)C(=O)O"], Molecule())
     assert one.raw == "C[C@@H](N)C(=O)O"
