@@ -45,10 +45,11 @@ def read_text(path: str | Path) -> str:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        kind = "it looks like UTF-16; " if data[:2] in (b"\xff\xfe", b"\xfe\xff") else ""
+        is_utf16 = data[:2] in (b"\xff\xfe", b"\xfe\xff")
+        kind, encoding = ("it looks like UTF-16; ", "utf-16") if is_utf16 else ("", "latin1")
         raise DataError(
             f"{path} is not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start}; {kind}"
-            f"save it as UTF-8 (for instance: iconv -f latin1 -t utf-8 {path.name} > new.txt)"
+            f"save it as UTF-8 (for instance: iconv -f {encoding} -t utf-8 {path.name} > new.txt)"
         ) from None
     return text.removeprefix("\ufeff")
 

@@ -227,10 +227,11 @@ def _not_utf8(file: Path) -> str:
                 break
             taken = len(block) - len(decoder.getstate()[0])
             before, line = before + taken, line + block.count(b"\n", 0, taken)
-    kind = "it looks like UTF-16; " if head in (b"\xff\xfe", b"\xfe\xff") else ""
+    is_utf16 = head in (b"\xff\xfe", b"\xfe\xff")
+    kind, encoding = ("it looks like UTF-16; ", "utf-16") if is_utf16 else ("", "latin1")
     return (
         f"{file} is not UTF-8: byte 0x{byte:02x} at offset {offset}, line {line}; {kind}save it as UTF-8 "
-        f"(for instance: iconv -f latin1 -t utf-8 {file.name} > new{file.suffix})"
+        f"(for instance: iconv -f {encoding} -t utf-8 {file.name} > new{file.suffix})"
     )
 
 

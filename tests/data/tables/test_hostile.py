@@ -38,7 +38,7 @@ REFUSED = {
     "UTF-16": (
         csv(*ROWS).encode("utf-16"),
         {},
-        r"t\.csv is not UTF-8: byte 0xff at offset 0, line 1; it looks like UTF-16",
+        r"t\.csv is not UTF-8: byte 0xff at offset 0, line 1; it looks like UTF-16; .*iconv -f utf-16",
     ),
     "cut inside a letter": (csv(*ROWS).encode() + "caf\xe9".encode()[:-1], {}, f"not UTF-8: byte 0xc3 {WRONG}"),
     "NUL bytes": (csv(*ROWS, "a\0b,odd"), {}, r"t\.csv, line 14 holds NUL bytes"),
