@@ -41,8 +41,17 @@ def run(args: Namespace) -> int:
 def _resume(args: Namespace) -> int:
     """Go on with the run in the folder that `--resume` names."""
     folder = Path(args.resume)
-    if args.recipe is not None or args.preset is not None or args.out is not None:
-        raise UsageError(f"--resume {folder} goes on with that run's own recipe and folder; leave the others out")
+    if args.recipe is not None:  # argparse took the first free word for it, which may be the value of a key
+        words = args.overrides
+        alone = [i for i, word in enumerate(words) if "=" not in word and ([*words, "--"])[i + 1].startswith("--")]
+        if alone:
+            words.insert(alone[0] + 1, args.recipe)
+            args.recipe = None
+    given = {args.recipe: args.recipe, "--preset": args.preset, "--out": args.out}
+    if others := [str(name) for name, value in given.items() if value is not None]:
+        raise UsageError(
+            f"--resume {folder} goes on with that run's own recipe and folder; leave out {', '.join(others)}"
+        )
     return _shown(folder, _resumed(folder, args.overrides))
 
 

@@ -49,6 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
             import_plugins(args.plugin)
         code: int = import_module(f"seqkit.cli.{COMMANDS[args.command]}").run(args)
+        sys.stdout.flush()
         return code
     except Interrupted as stop:
         print(f"{name}: {one_line(stop)}", file=sys.stderr)

@@ -8,6 +8,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -47,7 +48,9 @@ def run(args: Namespace) -> int:
     answers = predictions(trained, inputs, probabilities=with_probabilities)
     classes = trained.objective.classes if with_probabilities else []
     with _written(args.out) as file:
-        rows = Rows(file, args.format or _format_of(args.out), classes, args.top)
+        targets = trained.config["data"]["source"].get("target")
+        names = targets if isinstance(targets, list) else []
+        rows = Rows(file, args.format or _format_of(args.out), classes, args.top, names)
         return each(args.command, answers, rows.write, inputs.total)
 
 
@@ -95,11 +98,15 @@ def each(command: str, answers: Iterable[A], write: Callable[[A], None], total: 
 class Rows:
     """Writes answers as lines of text (name, tab, prediction), as CSV or as JSON Lines.
 
-    classes: whose probabilities are written; empty: none are. top: only so many, the likeliest.
+    classes: whose probabilities are written; empty: none are. top: only so many, the likeliest. targets: of which a
+    prediction has a number each; empty: it is one thing.
     Lines of text begin with the first answer: a command that answers nothing prints nothing but its error.
     """
 
-    def __init__(self, file: IO[str], kind: Format, classes: Sequence[str], top: int | None = None):
+    def __init__(
+        self, file: IO[str], kind: Format, classes: Sequence[str], top: int | None = None, targets: Sequence[str] = ()
+    ):
+        self.targets = list(targets)
         self.file, self.classes, self.kind = file, list(classes), kind
         self._held: list[Answer] = []
         self._has_begun = False
@@ -113,6 +120,8 @@ class Rows:
 
     def write(self, answer: Answer) -> None:
         """One answer."""
+        if self.targets and answer.error is None:
+            answer = replace(answer, prediction=dict(zip(self.targets, answer.prediction, strict=True)))
         {"text": self._lines, "csv": self._row, "jsonl": self._json}[self.kind](answer)
 
     def _lines(self, answer: Answer) -> None:
@@ -125,7 +134,10 @@ class Rows:
 
     def _text(self, answer: Answer) -> None:
         # an empty prediction, and a third column with the reason: no prediction holds a tab
-        fields: list[Any] = [answer.name, answer.prediction]
+        prediction = answer.prediction
+        if isinstance(prediction, dict):
+            prediction = " ".join(f"{name} {value:.6g}" for name, value in prediction.items())
+        fields: list[Any] = [answer.name, prediction]
         if answer.error is not None:
             fields = [answer.name, "", f"error: {answer.error}"]
         elif answer.probabilities is not None and answer.probabilities.ndim == 1:
@@ -138,7 +150,7 @@ class Rows:
 
     def _row(self, answer: Answer) -> None:
         prediction = answer.prediction
-        if isinstance(prediction, list):
+        if isinstance(prediction, list | dict):
             prediction = json.dumps(prediction)
         shares: list[Any] = []
         if answer.probabilities is not None and answer.probabilities.ndim == 1:

@@ -12,6 +12,9 @@ from seqkit.errors import one_line
 from seqkit.report.table import Headline, format_metric, headline, is_higher_better
 from seqkit.runs.listing import RunRow, find_runs
 
+MAX_WIDTH = 500
+"""Columns of the table; paths and names are cut there."""
+
 
 def run(args: Namespace) -> int:
     """List the runs in a folder, the newest first or by another column."""
@@ -31,7 +34,7 @@ def run(args: Namespace) -> int:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for name in ("run", "recipe", "data", "time", "result", "baseline", "seconds", "state"):
         is_number = name in ("result", "baseline", "seconds")
-        table.add_column(name, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
+        table.add_column(name, justify="right" if is_number else "left", no_wrap=True)
     for row in rows:
         cells = [row.folder, row.recipe, row.data, f"{row.time:%Y-%m-%d %H:%M}", "", "", "", row.state]
         if (found := _headline(row)) is not None:
@@ -41,6 +44,8 @@ def run(args: Namespace) -> int:
             cells[6] = f"{row.summary['wall_seconds']:,.0f}"
         table.add_row(*(Text(one_line(cell)) for cell in cells))
     console = Console(markup=False, emoji=False, highlight=False)
+    # on a narrow terminal lines go on below, so that a path can be copied
+    console.width = max(console.width, console.measure(table, options=console.options.update(width=MAX_WIDTH)).maximum)
     console.print(table)
     for row in rows:
         if row.reason:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from glob import glob
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -149,8 +151,9 @@ class Inputs:
             chosen = files
         else:
             kinds = [kind for kind in FORMATS if kind.reader is not None]
-            found = [[path for path in files if path.suffix.lower() in kind.suffixes] for kind in kinds]
-            chosen = next(filter(None, found), [])
+            of_kind = ([path for path in files if path.suffix.lower() in kind.suffixes] for kind in kinds)
+            found = [paths for paths in of_kind if paths]
+            chosen = min(found, key=self._is_foreign) if len(found) > 1 else found[0] if found else []
         if not chosen:
             raise DataError(f"{folder} holds no file to read; raw files end in {', '.join(readable_suffixes())}")
         known = set(chosen)
@@ -162,6 +165,15 @@ class Inputs:
             total = len(chosen) + num_skipped
             self.notes.append(f"{folder}: {num_skipped:,} of {total:,} files are skipped ({counts})")
         return chosen
+
+    def _is_foreign(self, files: Sequence[Path]) -> bool:
+        """Whether the tokenizer cannot encode what such files hold: images, for one of sound."""
+        for path in files[:3]:  # a torn one says nothing
+            with suppress(ValueError, OSError):
+                for _, raw in islice(read_inputs(str(path), self.tokenizer), 1):
+                    self.tokenizer.encode(raw)
+                return False
+        return True
 
     def _lines(self) -> Iterator[Input]:
         number = 0

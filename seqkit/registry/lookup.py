@@ -69,7 +69,9 @@ def find(kind: str, name: str) -> Component:
     known = components(kind)
     spelled = {candidate.lower(): candidate for candidate in known}
     if name.lower() not in spelled:
-        raise ValueError(f"there is no {kind.replace('_', ' ')} called {name!r}; {suggest(name, known)}")
+        near = suggest(name, known)
+        own = "" if near.startswith("did you mean") else "; give the file of a class of your own with --plugin"
+        raise ValueError(f"there is no {kind.replace('_', ' ')} called {name!r}; {near}{own}")
     return known[spelled[name.lower()]]
 
 

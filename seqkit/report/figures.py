@@ -20,6 +20,7 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from seqkit.errors import one_line, printable
 from seqkit.files import write_atomic
@@ -82,6 +83,7 @@ def curves(series: Sequence[Series], *, unit: str, baseline: float | None = None
     if baseline is not None:
         axes.axhline(baseline, color=INK, linestyle="--", linewidth=1, label="constant baseline (test)")
     axes.set(xlabel="optimizer steps", ylabel=unit)
+    axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
     axes.legend()
     return figure
 

@@ -28,11 +28,13 @@ from seqkit.runs.trained_model import TrainedModel, load
 
 @dataclass
 class RunReport:
-    """What a page shows of a run. data: their name. facts: recipe, date, counts and the rule of the split, in words.
+    """What a page shows of a run.
 
+    folder: as it was given. data: their name. facts: recipe, date, counts and the rule of the split, in words.
     curves: SVG elements. warnings: what the reader should know, or what is missing and why.
     """
 
+    folder: str
     summary: dict[str, Any]
     metric: Headline
     data: str
@@ -67,7 +69,8 @@ def _collect(folder: Path) -> RunReport:
         summary = trained.summary | {"objective": type(trained.objective).__name__}
         config = (folder / "config.yaml").read_text(encoding="utf-8")
         data = data_name(trained.config)
-        run = RunReport(trained.summary, headline(summary), data, _facts(summary), config, _environment(summary))
+        facts, environment = _facts(summary), _environment(summary)
+        run = RunReport(str(folder), trained.summary, headline(summary), data, facts, config, environment)
         run.warnings += cautions(summary)
         run.curves = [curve for curve in (loss_curve(folder, summary), metric_curve(folder, summary)) if curve]
         num_test, limit = summary.get("num_test"), summary.get("limit")

@@ -129,9 +129,9 @@ def hidden_states(model: Model, batch: TokenBatch) -> Tensor:
 def check_predicts(objective: Objective) -> None:
     """Raise UsageError where the objective has no prediction for a raw example."""
     if type(objective).decode is Objective.decode:
+        instead = "to continue a text use `seqkit generate`, for" if objective.causal else "for"
         raise UsageError(
-            f"{type(objective).__name__} predicts nothing for a raw example; to continue a text use `seqkit generate`, "
-            "for vectors `seqkit embed`"
+            f"{type(objective).__name__} predicts nothing for a raw example; {instead} vectors use `seqkit embed`"
         )
 
 

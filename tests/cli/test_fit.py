@@ -3,6 +3,7 @@
 import pytest
 
 import seqkit
+from seqkit.cli.main import main
 from seqkit.errors import UsageError
 
 QUICK = {"trainer.enable_progress_bar": False, "trainer.accelerator": "cpu"}
@@ -26,3 +27,18 @@ def test_a_mistake_is_an_error_with_one_line(tmp_path):
     (tmp_path / "run" / "notes.txt").touch()
     with pytest.raises(UsageError, match="exists already"):
         seqkit.fit("image/digits", QUICK, preset="debug", out=tmp_path / "run")
+
+
+def test_what_a_resume_does_not_take_is_named(tmp_path, capsys):
+    seqkit.fit("graph/karate", {"trainer.enable_progress_bar": False}, preset="debug", out=tmp_path / "run")
+    capsys.readouterr()
+    resume = ["fit", "--resume", str(tmp_path / "run")]
+    for words, named in (
+        (["--preset", "debug"], "leave out --preset"),
+        (["graph/karate", "--out", "x"], "leave out graph/karate, --out"),
+        (["--trainer.max_epochs", "3"], "has trained to its end"),  # 3 is no recipe
+    ):
+        assert main([*resume, *words]) == 2
+        said = capsys.readouterr().err
+        assert named in said
+        assert said.count("\n") == 1

@@ -274,3 +274,20 @@ def test_a_reader_that_has_enough_is_no_fault(run, photos):
     assert done.stderr == ""
     assert done.stdout.count("\n") == 1
     assert done.returncode == 141
+
+
+def test_several_targets_have_their_names(tmp_path, capsys):
+    lines = [f"{'C' * (i % 7 + 1)}O,{i % 7},{-0.1 * i}" for i in range(30)]
+    (tmp_path / "mine.csv").write_text("\n".join(["smiles,length,other", *lines]), encoding="utf-8")
+    keys = {**QUICK, "data": str(tmp_path / "mine.csv"), "data.target": ["length", "other"], "trainer.max_epochs": 1}
+    folder = seqkit.fit("graph/molecules", keys, preset="debug", out=tmp_path / "run").folder
+    assert main(["predict", str(folder), "CCO", "--format", "jsonl"]) == 0
+    entry = json.loads(capsys.readouterr().out)
+    assert list(entry["prediction"]) == ["length", "other"]
+    assert main(["predict", str(folder), "CCO", "--format", "csv"]) == 0
+    (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert json.loads(row["prediction"]) == entry["prediction"]
+    assert main(["predict", str(folder), "CCO"]) == 0
+    found = capsys.readouterr().out.split()
+    assert found[1::2] == ["length", "other"]
+    assert [float(x) for x in found[2::2]] == pytest.approx(list(entry["prediction"].values()), rel=1e-4)

@@ -1,7 +1,10 @@
 """Raw examples that are named on the command line."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+import soundfile
 from PIL import Image
 
 from seqkit.data.inputs import Inputs, read_inputs
@@ -85,6 +88,18 @@ def test_a_folder_is_its_files_of_the_first_format_and_the_others_are_counted_by
     (tmp_path / "nothing").mkdir()
     with pytest.raises(DataError, match="holds no file to read"):
         Inputs([str(tmp_path / "nothing")], Bytes())
+
+
+def test_of_a_mixed_folder_the_files_are_taken_that_the_tokenizer_reads(tmp_path):
+    soundfile.write(tmp_path / "a.wav", np.zeros(800), 8_000)
+    Image.new("L", (8, 8)).save(tmp_path / "b.png")
+    (tmp_path / "c.png").write_bytes(b"torn")
+    (tmp_path / "d.txt").write_text("text", encoding="utf-8")
+    for tokenizer, names in ((Patches(4), ["b.png", "c.png"]), (LogMel(8_000, normalize=False), ["a.wav"])):
+        inputs = Inputs([str(tmp_path)], tokenizer)
+        assert [Path(one.name).name for one in inputs] == names
+        assert f"{4 - len(names)} of 4 files are skipped" in inputs.notes[0]
+    assert [one.raw for one in Inputs([str(tmp_path)], Bytes())] == ["text"]
 
 
 def test_hidden_files_of_a_folder_are_left_out_and_counted_as_in_training(tmp_path):

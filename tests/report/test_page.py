@@ -148,9 +148,8 @@ def test_an_overview_holds_each_run_and_the_failures(trained, tmp_path):
     path = write_overview(folders, tmp_path / "new" / "all.html", title="All of it", failures=["text/x: <no> data"])
     page = Page(path.read_text(encoding="utf-8"))
     assert not page.open
-    assert {"All of it", "test/classify", "test/regress", "Confusion matrix", "Predictions and targets"} <= set(
-        page.headings
-    )
+    named = {f"test/{name} · {folder}" for name, folder in zip(("classify", "regress"), folders)}
+    assert {"All of it", *named, "Confusion matrix", "Predictions and targets"} <= set(page.headings)
     assert "text/x: <no> data" in page.text
     assert {"#run1", "#run2"} <= set(page.addresses)
     assert all(address.startswith(("#", "data:")) for address in page.addresses)

@@ -467,7 +467,7 @@ def _tell_equal_inputs(found: dict[str, _Samples], columns: Columns, name: str, 
                     conflicts.append(samples.sample_name(i))
     if conflicts:
         say(
-            f"{name}: {len(conflicts):,} rows have the input of an earlier row, and another target (first: "
+            f"{name}: {len(conflicts):,} rows have the input of another row, and another target (first: "
             f"{conflicts[0].rpartition(', ')[2]})"
         )
     if shared:

@@ -275,7 +275,7 @@ SAID = {
     "equal inputs, other targets": (
         csv(*ROWS, ROWS[0].replace("even", "odd")),
         {},
-        r"1 rows have the input of an earlier row, and another target \(first: line",
+        r"1 rows have the input of another row, and another target \(first: line",
     ),
     "test rows that are in training": (
         csv(*ROWS),
