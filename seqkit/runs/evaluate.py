@@ -45,7 +45,14 @@ def evaluate(folder: Path, split: str) -> dict[str, float]:
         check_data(trained.summary, data, folder)
         return finish(folder, trained.summary, trained.model, data, config)["metrics"]
     title = config["trainer"]["enable_progress_bar"] is not False
-    return evaluate_model(trained.model, data, config, split, title=title)
+    metrics = evaluate_model(trained.model, data, config, split, title=title)
+    name = "validation" if split == "valid" else split
+    digest = data.sha256()[name]
+    if trained.summary.get("data_sha256", {}).get(name, digest) != digest:
+        log.warning(
+            "the %s data of %s has changed since the run (its SHA-256 differs), so do its metrics", name, folder
+        )
+    return metrics
 
 
 def finish(
@@ -98,7 +105,7 @@ def evaluate_model(
 
 def check_data(known: Mapping[str, Any], data: DataModule, folder: Path) -> None:
     """Raise DataError where a split is not the one that the run was trained on."""
-    data.train_dataloader()
+    data.train_dataloader(), data.val_dataloader(), data.test_dataloader()
     for split, digest in data.sha256().items():
         if known.get("data_sha256", {}).get(split, digest) != digest:
             raise DataError(

@@ -197,3 +197,53 @@ def test_a_run_begins_with_the_weights_of_another_where_it_is_told_to(tmp_path):
     body = [name for name in one if not name.startswith("head.")]
     assert all(torch.equal(one[name], two[name]) for name in body)
     assert not all(torch.equal(one[name], two[name]) for name in one)
+
+
+def reviews(path, word):
+    """A table of 24 texts, in two classes."""
+    rows = [f"{word} {number},{'good' if number % 2 else 'bad'}" for number in range(24)]
+    path.write_text("\n".join(["text,label", *rows, ""]), encoding="utf-8")
+
+
+@pytest.fixture
+def reviewed(tmp_path):
+    """A run with a test split of its own, and that split's file."""
+    reviews(tmp_path / "train.csv", "film")
+    reviews(tmp_path / "test.csv", "book")
+    words = ["--data", str(tmp_path / "train.csv"), "--data.test", str(tmp_path / "test.csv"), "--tokenizer", "Bytes"]
+    run(complete("text/classify", "debug", [*QUICK, *words]), tmp_path / "run")
+    return tmp_path / "run", tmp_path / "test.csv"
+
+
+def untested(folder):
+    """Its summary as it was before the test."""
+    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    (folder / "summary.json").write_text(json.dumps({**summary, "state": "trained"}), encoding="utf-8")
+    return summary
+
+
+def test_a_run_that_is_tested_later_ends_with_the_same_summary(reviewed):
+    folder, _ = reviewed
+    summary = untested(folder)
+    evaluate(folder, "test")
+    later = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    assert {**later, "date": None} == {**summary, "date": None}
+    assert set(later["data_sha256"]) == {"training", "validation", "test"}
+
+
+def test_a_run_is_not_finished_with_a_test_split_that_has_changed(reviewed):
+    folder, file = reviewed
+    untested(folder)
+    reviews(file, "song")
+    with pytest.raises(DataError, match=r"the test data of .*run has changed since the run began"):
+        evaluate(folder, "test")
+
+
+def test_a_test_of_data_that_have_changed_since_the_run_says_so(reviewed, caplog):
+    folder, file = reviewed
+    evaluate(folder, "test")
+    evaluate(folder, "valid")
+    assert "has changed" not in caplog.text
+    reviews(file, "song")
+    evaluate(folder, "test")
+    assert f"the test data of {folder} has changed since the run" in caplog.text
