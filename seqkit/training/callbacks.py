@@ -8,6 +8,7 @@ from pytorch_lightning import callbacks as lightning
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
 from seqkit.errors import UsageError
+from seqkit.training.checkpoint_files import in_folder
 
 
 class EarlyStopping(lightning.EarlyStopping):
@@ -46,6 +47,10 @@ class ModelCheckpoint(lightning.ModelCheckpoint):
             )
         except MisconfigurationException as error:
             raise ValueError(" ".join(str(error).split())) from error
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Of a run folder that may have been moved."""
+        super().load_state_dict(in_folder(state_dict, self.dirpath))
 
 
 class EMA(lightning.EMAWeightAveraging):

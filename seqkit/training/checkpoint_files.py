@@ -12,8 +12,9 @@ import json
 import logging
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from seqkit.errors import DataError, StorageError
 
@@ -35,6 +36,24 @@ class Checkpoint(NamedTuple):
 
     path: Path
     step: int
+
+
+def in_folder(state: Mapping[str, Any], folder: str | Path | None) -> dict[str, Any]:
+    """The state of a Lightning `ModelCheckpoint` as if its files had always been in `folder`.
+
+    Of a run folder that was moved or renamed, Lightning forgets the best score, so that worse weights replace the best.
+    """
+
+    def here(path: str) -> str:
+        return str(Path(folder or "") / Path(path).name) if path else path
+
+    paths = ("best_model_path", "kth_best_model_path", "last_model_path")
+    return {
+        **state,
+        "dirpath": None if folder is None else str(folder),
+        **{name: here(state[name]) for name in paths if name in state},
+        "best_k_models": {here(path): score for path, score in state.get("best_k_models", {}).items()},
+    }
 
 
 def check_checkpoint(path: Path) -> None:

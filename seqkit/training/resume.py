@@ -23,6 +23,7 @@ from pytorch_lightning.callbacks import ModelCheckpoint, WeightAveraging
 from seqkit.data.batching import fold_seed
 from seqkit.errors import DivergedError
 from seqkit.interfaces import Objective, TokenSpec
+from seqkit.training.checkpoint_files import in_folder
 from seqkit.training.checkpoint_io import BEST, RESUME
 from seqkit.training.interrupt import StopSignals
 from seqkit.training.parallel import ShardedStrategy, local_part
@@ -162,6 +163,10 @@ class _BestWeights(ModelCheckpoint):
         """Whether these weights are to be kept."""
         is_as_good = current is not None and bool(self.best_model_path) and bool(current == self.best_model_score)
         return is_as_good or super().check_monitor_top_k(trainer, current)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Of a run folder that may have been moved."""
+        super().load_state_dict(in_folder(state_dict, self.dirpath))
 
 
 class FinalValidation(Callback):

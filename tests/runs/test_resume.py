@@ -105,3 +105,19 @@ def test_what_cannot_be_written_to_a_log_is_shown_on_stderr(tmp_path, monkeypatc
             logging.getLogger("seqkit").error("there is no room")
             logging.getLogger("seqkit").info("this matters less")
     assert capsys.readouterr().err == "there is no room\n"
+
+
+def test_a_run_whose_folder_was_moved_keeps_its_best_weights(tmp_path, recwarn):
+    """Those of the first validation, which no later one is as good as; so do the weights that a callback keeps."""
+    further = [{"type": "ModelCheckpoint", "monitor": "valid/loss"}]
+    words = {"trainer__max_epochs": 3, "optimizer__lr": 0.01, "trainer__callbacks": further}
+    settings = config("image/digits", seed=2, **words)
+    whole = run(settings, tmp_path / "whole")
+    assert whole["weights"] == "best, of step 6"
+    stopped(settings, tmp_path / "stopped", Kick(7))
+    (tmp_path / "stopped").rename(tmp_path / "moved")
+    assert resume_run(tmp_path / "moved", {})["weights"] == whole["weights"]
+    assert not differences(tmp_path / "whole", tmp_path / "moved")
+    files = [{path.name for path in (tmp_path / name / "checkpoints").glob("[bu]*")} for name in ("whole", "moved")]
+    assert files[0] == files[1]
+    assert not [warning for warning in recwarn if "dirpath" in str(warning.message)]
