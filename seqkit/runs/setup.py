@@ -91,9 +91,14 @@ class RunSetup:
         return peak_flops(trainer)
 
     def set_steps(self, num_steps: int) -> None:
-        """Tell all parts how long the training is."""
+        """Tell all parts how long the training is. Raises UsageError where it is too short for one."""
+        from seqkit.training.callbacks import EMA
+
         self.state.num_steps = self.progress.num_steps = self.facts.num_steps = num_steps
         self.final_validation.num_steps = num_steps
+        for callback in self.prepared.built.trainer["callbacks"] or ():
+            if isinstance(callback, EMA):
+                callback.check_steps(num_steps)
 
     def use_best_weights(self) -> str:
         """Load the best weights of the run into the model; says which they are."""

@@ -66,6 +66,16 @@ class EMA(lightning.EMAWeightAveraging):
             raise ValueError(f"every_n_steps is {every_n_steps} and start_step {start_step}; give >= 1 and >= 0")
         super().__init__(decay=decay, update_every_n_steps=every_n_steps, update_starting_at_step=start_step)
 
+    def check_steps(self, num_steps: int) -> None:
+        """Raise UsageError where no step of so many updates the average: the run's weights would be the first ones."""
+        first = next((step for step in range(num_steps) if self.should_update(step_idx=step)), None)
+        if first is None:
+            raise UsageError(
+                f"trainer.callbacks: EMA has start_step {self.update_starting_at_step} and every_n_steps "
+                f"{self.update_every_n_steps}, but training has {num_steps} steps, so nothing would be averaged; "
+                "give a smaller start_step, or train longer"
+            )
+
 
 class LearningRateMonitor(lightning.LearningRateMonitor):
     """The learning rate of every parameter group, also its momentum and weight decay; metrics.csv has `lr` already."""

@@ -170,3 +170,9 @@ def test_a_diverged_run_holds_the_last_good_weights_and_can_be_resumed(tmp_path)
         resume_run(tmp_path / "run", {"trainer.skip_nonfinite": 1})
     with pytest.raises(UsageError, match=r"--optimizer\.lr would change what a run learns"):
         resume_run(tmp_path / "run", {"optimizer.lr": 0.1})
+
+
+def test_a_run_whose_average_would_be_of_no_step_is_refused(tmp_path):
+    averaged = [{"type": "EMA", "start_step": 1000}]
+    with pytest.raises(UsageError, match=r"start_step 1000 .* so nothing would be averaged"):
+        run(config(trainer__callbacks=averaged), tmp_path / "run")

@@ -99,6 +99,12 @@ def test_averaged_weights_are_those_of_the_recursion(tmp_path, decay, every, sta
     assert abs(kept.after[-1] - average) > 0.01
 
 
+def test_an_average_that_no_step_updates_is_refused():
+    EMA(every_n_steps=5, start_step=6).check_steps(11)
+    with pytest.raises(UsageError, match="start_step 6 and every_n_steps 5, but training has 10 steps, so nothing"):
+        EMA(every_n_steps=5, start_step=6).check_steps(10)
+
+
 @pytest.mark.parametrize(("mode", "every", "best"), [("min", 1, [2, 4]), ("max", 1, [1, 3]), ("min", 2, [3, 5])])
 def test_so_many_of_the_best_weights_are_kept(tmp_path, mode, every, best):
     """Epochs count from 0. Every second one: those with an odd number."""
