@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from argparse import Namespace
 from collections.abc import Mapping
 from contextlib import suppress
@@ -14,6 +15,8 @@ from seqkit.errors import UsageError, one_line, printable
 if TYPE_CHECKING:
     from seqkit.runs.trained_model import TrainedModel
 
+
+log = logging.getLogger("seqkit")
 
 AUTO = "auto"
 
@@ -35,6 +38,8 @@ def run(args: Namespace) -> int:
     if args.resume == AUTO and (folder := _unfinished(config["recipe"], args.out)) is not None:
         _told_unchanged(folder, config)
         return _shown(folder, _resumed(folder, {}))
+    if args.resume == AUTO and args.out is not None:
+        _set_aside(args.out)
     return _shown(*_fit(config, args.out))
 
 
@@ -62,6 +67,17 @@ def _unfinished(recipe: str, out: Path | None) -> Path | None:
     if out is None:
         return newest_unfinished(recipe)
     return out if is_unfinished(out) and checkpoints(out / FOLDER) else None
+
+
+def _set_aside(out: Path) -> None:
+    """Rename the folder of a run that was ended before its first checkpoint, so that the command can begin anew."""
+    from seqkit.runs.folder import is_held, is_unfinished, rank
+
+    if rank() != 0 or not is_unfinished(out) or is_held(out / ".lock"):
+        return
+    place = next(p for i in range(1, 10_000) if not (p := out.with_name(f"{out.name}-without-checkpoint-{i}")).exists())
+    out.rename(place)
+    log.warning("%s ended before its first checkpoint, and is %s now; training begins anew", out, place)
 
 
 def _told_unchanged(folder: Path, config: Mapping[str, Any]) -> None:

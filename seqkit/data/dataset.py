@@ -6,6 +6,7 @@ b batch · n tokens · t targets
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -31,12 +32,18 @@ CACHE_BYTES = 2 * 2**30
 """Tokens are cached up to this much; the other samples are encoded anew each time."""
 
 
+MIN_OUTLIER, OUTLIER = 1_000, 20
+"""Tokens of an example, and how many times the median they are, from which on it is named."""
+
+log = logging.getLogger("seqkit")
+
+
 class TokenizedDataset:
     """Samples as tokens, encoded once and cached; with `augment`, raw samples are changed and encoded anew each time.
 
     split: its name, for messages. encode_target: `Objective.encode_target`, applied once to every label. augment:
     applied to the raw sample, one after the other, with torch's CPU generator seeded by (seed, epoch, index). cache
-    False: nothing is cached (loader workers).
+    False: nothing is cached (loader workers). max_tokens: an example's further tokens, and their labels, are left out.
     sha256: of the content and labels of all samples, without augmentation: two runs with the same have the same split.
     Raises DataError, naming split and sample, where one cannot be encoded: all are tried once, here.
     """
@@ -51,8 +58,9 @@ class TokenizedDataset:
         augment: Sequence[Callable[[Any], Any]] = (),
         cache: bool = True,
         seed: int = 0,
+        max_tokens: int | None = None,
     ):
-        self.samples, self.tokenizer, self.split = samples, tokenizer, split
+        self.samples, self.tokenizer, self.split, self.max_tokens = samples, tokenizer, split, max_tokens
         self.augment, self.seed = tuple(augment), seed
         self.targets = labels_of(samples)
         self.lengths: list[int] = []
@@ -60,7 +68,10 @@ class TokenizedDataset:
         self._cached: dict[int, Tokens] | Stored = {}
         self._recordings: list[tuple[int, int]] = []  # number of samples and sample rate, where they are sound
         with one_thread():
+            if max_tokens is not None:
+                self.targets = [_first(target, max_tokens) for target in self.targets]
             self._encode_all(cache and not self.augment)
+            self._tell_lengths()
             if encode_target is not None:
                 self.targets = [
                     self._checked(i, encode_target, label, by_tokenizer=False) for i, label in enumerate(self.targets)
@@ -101,7 +112,7 @@ class TokenizedDataset:
     def _encode_all(self, cache: bool) -> None:
         what = f"encoding {self.split} data"
         if not self.augment:
-            stored = stored_tokens(self.samples, self.tokenizer, self.targets, self._unchanged, what)
+            stored = stored_tokens(self.samples, self.tokenizer, self.targets, self._unchanged, what, self.max_tokens)
             if stored is not None:
                 self.lengths, self.extents, self.sha256, self._cached = *stored.sizes, stored
                 for i, target in enumerate(self.targets):
@@ -114,7 +125,7 @@ class TokenizedDataset:
             raw = self.samples[i].raw
             if self.augment and isinstance(raw, Waveform):
                 self._recordings.append((raw.samples.shape[-1], raw.sample_rate))
-            tokens = self._checked(i, self.tokenizer.encode, raw)
+            tokens = self._checked(i, self._tokens, raw)
             self.lengths.append(len(tokens))
             ends.append(tokens.positions.amax(dim=0))
             target = self.targets[i]
@@ -166,7 +177,34 @@ class TokenizedDataset:
         return self._encode(index, lambda raw: raw)
 
     def _encode(self, index: int, change: Callable[[Any], Any]) -> Tokens:
-        return self._checked(index, lambda raw: self.tokenizer.encode(change(raw)), self.samples[index].raw)
+        return self._checked(index, lambda raw: self._tokens(change(raw)), self.samples[index].raw)
+
+    def _tokens(self, raw: Any) -> Tokens:
+        tokens = self.tokenizer.encode(raw)
+        return tokens if self.max_tokens is None else tokens.first(self.max_tokens)
+
+    def _tell_lengths(self) -> None:
+        """Say how many examples end at `max_tokens`, or name one that is much longer than the others."""
+        lengths = np.array(self.lengths)
+        if len(lengths) == 0:
+            return
+        if self.max_tokens is not None:
+            if count := int((lengths == self.max_tokens).sum()):
+                log.warning(
+                    "%s",
+                    f"{count:,} of {len(lengths):,} {self.split} examples have {self.max_tokens:,} tokens or more and "
+                    "end there (data.max_tokens)",
+                )
+            return
+        longest, median = int(lengths.max()), float(np.median(lengths))
+        if longest >= MIN_OUTLIER and longest > OUTLIER * median:
+            can_cut = self.tokenizer.spec.num_axes <= 1 and not self.tokenizer.spec.num_edge_types
+            advice = "; --data.max_tokens N cuts it" if can_cut else ""
+            log.warning(
+                "%s",
+                f"the longest {self.split} example, {self.name(int(lengths.argmax()))}, has {longest:,} tokens and the "
+                f"median {median:,.0f}: its batch takes the memory of {longest:,} tokens{advice}",
+            )
 
     def _checked(self, index: int, convert: Callable[[Any], Any], value: Any, *, by_tokenizer: bool = True) -> Any:
         """`convert(value)`. Its DataError, and any error of the tokenizer, names split and sample."""
@@ -380,3 +418,11 @@ def _padded(targets: Sequence[Tensor], value: float) -> Tensor:
         return [x for size, most in zip(reversed(target.shape), reversed(shape)) for x in (0, most - size)]
 
     return torch.stack([torch.nn.functional.pad(target, padding(target), value=value) for target in targets])
+
+
+def _first(target: Any, n: int) -> Any:
+    """The labels of the first n tokens; a label of the whole example as it is."""
+    per_token = isinstance(target, Tensor) and (
+        target.ndim == 2 or (target.ndim == 1 and not target.is_floating_point())
+    )
+    return target[:n] if per_token else target

@@ -76,10 +76,12 @@ def stored_tokens(
     targets: Sequence[Any],
     encode: Callable[[int], Tokens],
     what: str,
+    max_tokens: int | None = None,
 ) -> Stored | None:
     """The tokens of a large split from the disk, encoded and written before where they were not there.
 
-    encode: of one sample, by index; raises with its name. what: is shown beside the progress.
+    encode: of one sample, by index; raises with its name. what: is shown beside the progress. max_tokens: to which
+    `encode` cuts.
     None: the split is small, quickly encoded, cannot be recognised again (`split_fingerprint`), or the disk is full.
     Raises what `encode` raises.
     """
@@ -88,6 +90,8 @@ def stored_tokens(
     key = split_fingerprint(samples, tokenizer, targets)
     if key is None:
         return None
+    if max_tokens is not None:
+        key = fingerprint(key, max_tokens)
     entry = cached(key)
     if entry is None:
         if _seconds(encode, len(samples)) < MIN_SECONDS:

@@ -38,9 +38,11 @@ class DataModule(LightningDataModule):
     padding counted; with a large batch_size, batches are equal in work instead of in number.
     packing: most tokens of a row in training, which several whole examples share, told apart by segments; batch_size
     then counts rows. None: one example a row, as in evaluation always. For objectives that support segments.
-    window: tokens to predict at a time, for long documents; None: an example
-    is encoded whole. valid_fraction: taken from the training split for validation where the source ships none (the tail
-    of each document, with windows; by class, with classes). augment: changes to raw training samples, drawn anew in
+    max_tokens: of an example longer than that, further tokens and their labels are left out, in every split and by
+    `predict`; not for graphs and images, which cannot be cut. window: tokens to predict at a time, for long documents;
+    None: an example is encoded whole. valid_fraction: taken from the training split for validation where the source
+    ships none (the tail of each document, with windows; by class, with classes). augment: changes to raw training
+    samples, drawn anew in
     every epoch. num_workers: processes that encode. limit: at most N samples (or windows) of each split. train_share:
     of the training split that is used, a smaller share being part of a larger one (of each document its beginning, with
     windows); the other splits stay whole. seed: of the order, the windows and the augmentation in every epoch.
@@ -55,6 +57,7 @@ class DataModule(LightningDataModule):
         batch_size: int = 32,
         tokens_per_batch: int | None = None,
         packing: int | None = None,
+        max_tokens: int | None = None,
         window: int | None = None,
         valid_fraction: float = 0.1,
         augment: Sequence[Callable[[Any], Any]] | None = None,
@@ -72,6 +75,10 @@ class DataModule(LightningDataModule):
             raise ValueError(f"limit is {limit}; give at least 1, or null for all")
         if tokens_per_batch is not None and tokens_per_batch < 1:
             raise ValueError(f"tokens_per_batch is {tokens_per_batch}; give at least 1, or null")
+        if max_tokens is not None and max_tokens < 1:
+            raise ValueError(f"max_tokens is {max_tokens}; give at least 1, or null")
+        if max_tokens is not None and window is not None:
+            raise ValueError("max_tokens cuts examples and window cuts documents; use one of the two")
         if num_workers < 0:
             raise ValueError(f"num_workers is {num_workers}; give 0 (encode in this process) or more")
         if window is not None and augment:
@@ -82,6 +89,7 @@ class DataModule(LightningDataModule):
         self.batch_size, self.window, self.valid_fraction = batch_size, window, valid_fraction
         self.augment, self.num_workers, self.limit = list(augment or ()), num_workers, limit
         self.train_share, self.tokens_per_batch, self.packing = train_share, tokens_per_batch, packing
+        self.max_tokens = max_tokens
         source.read_for(tokenizer)
         self._is_set_up = False
         self._splits: Splits | None = None
@@ -286,6 +294,7 @@ class DataModule(LightningDataModule):
             augment=self.augment if training else (),
             cache=self.num_workers == 0,
             seed=self.seed,
+            max_tokens=self.max_tokens,
         )
         if self.packing is None or not training:
             return examples

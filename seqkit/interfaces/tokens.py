@@ -200,6 +200,17 @@ class Tokens:
             if len(pairs.unique()) < len(pairs):
                 raise DataError("two edges join the same (source, target) pair; merge their types into one")
 
+    def first(self, n: int) -> Tokens:
+        """The first n tokens; all where there are no more. Raises DataError where the others cannot be left out."""
+        if len(self) <= n:
+            return self
+        if self.adjacency is not None or self.positions.shape[1] > 1:
+            why = "edges" if self.adjacency is not None else "positions on several axes"
+            raise DataError(f"{len(self):,} tokens with {why} cannot be cut to {n:,}; leave --data.max_tokens out")
+        return Tokens(
+            self.content[:n], self.positions[:n], features=None if self.features is None else self.features[:n]
+        )
+
     def _check_features(self, features: Tensor) -> None:
         if self.content.ndim != 2 or self.content.dtype != torch.int64:
             raise DataError("features stand beside the ids of fields, [n k] int64; put these numbers into content")

@@ -97,7 +97,7 @@ def _view(folder: Path, trained: TrainedModel, name: str, raw: Any, notes: list[
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is a file; give a folder as --out")
     try:
-        tokens = trained.tokenizer.encode(raw)
+        tokens = trained.encode(raw)
     except DataError as error:
         raise error if name in str(error) else DataError(f"{name}: {error}") from error
     shown = name if len(name) <= MAX_SHOWN_INPUT else f"{name[:MAX_SHOWN_INPUT]}…"

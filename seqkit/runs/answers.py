@@ -158,7 +158,7 @@ def _answered(
 def _encoded(trained: TrainedModel, one: Input) -> Tokens | str:
     """Its tokens, or the reason why there are none."""
     try:
-        return trained.tokenizer.encode(one.raw)
+        return trained.encode(one.raw)
     except (DataError, OSError) as error:
         return str(error)
     except Exception as error:  # the tokenizer may be the user's own code: whatever it raises

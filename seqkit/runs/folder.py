@@ -111,6 +111,18 @@ def opened(folder: Path, is_started: Callable[[], bool]) -> Iterator[None]:
             (folder / ".lock").unlink(missing_ok=True)
 
 
+def is_held(lock: Path) -> bool:
+    """Whether a process holds the lock of a run's folder."""
+    try:
+        with lock.open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
+
+
 def sha256(path: Path) -> str:
     """Of a small file."""
     return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import Any
 
 from seqkit.errors import UsageError
 from seqkit.files import read_mapping
-from seqkit.runs.folder import CONFIG, STATE, SUMMARY
+from seqkit.runs.folder import CONFIG, STATE, SUMMARY, is_held
 from seqkit.runs.summary import read_summary
 
 LARGE = {"checkpoints", "attention", "profile"}
@@ -53,7 +52,7 @@ def describe(folder: Path) -> RunRow:
         config = read_mapping(folder / CONFIG)
         recipe, data = str(config.get("recipe", "")), data_name(config)
         if not (folder / SUMMARY).is_file():
-            state = "running" if _is_held(folder / ".lock") else "unfinished"
+            state = "running" if is_held(folder / ".lock") else "unfinished"
             return RunRow(folder, recipe, data, time, state, {})
         summary = read_summary(folder)
         return RunRow(folder, recipe, data, time, str(summary.get("state", "finished")), summary)
@@ -73,15 +72,3 @@ def data_name(config: Mapping[str, Any]) -> str:
         return str(source.get("type", ""))
     more = f" and {len(path) - 1:,} more" if isinstance(path, list) and len(path) > 1 else ""
     return (Path(first).name or first) + more
-
-
-def _is_held(lock: Path) -> bool:
-    """Whether a process holds the lock of a run's folder."""
-    try:
-        with lock.open() as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True
-    return False

@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from seqkit.errors import DataError, UsageError
+from seqkit.errors import UsageError
 from seqkit.runs.folder import rank
 from seqkit.runs.prepare import Prepared
 from seqkit.training import metrics_csv
@@ -14,7 +14,6 @@ from seqkit.training.checkpoint_io import (
     BEST,
     FOLDER,
     VerifiedCheckpointIO,
-    checkpoints,
     newest_good,
     read_checkpoint,
 )
@@ -46,6 +45,7 @@ class RunSetup:
         self.progress = StepProgress(prepared.config["recipe"], 0)
         self.step_log = StepLog()
         self.final_validation = FinalValidation()
+        self.best: Any = None
 
     def trainer(self, validates: bool) -> Any:
         """Lightning's Trainer. validates: there is a validation split."""
@@ -65,7 +65,8 @@ class RunSetup:
             callbacks.append(self.progress)
         if validates:
             averages = any(isinstance(one, WeightAveraging) for one in users)
-            callbacks.append(best_weights(folder / FOLDER, objective, spec, averages=averages))
+            self.best = best_weights(folder / FOLDER, objective, spec, averages=averages)
+            callbacks.append(self.best)
             if settings["weights"] == "best":
                 callbacks.append(self.final_validation)
         elif settings["weights"] == "best":
@@ -103,14 +104,15 @@ class RunSetup:
     def use_best_weights(self) -> str:
         """Load the best weights of the run into the model; says which they are."""
         found = newest_good(self.folder / FOLDER, BEST)
-        if found is None and not checkpoints(self.folder / FOLDER, BEST):
+        chosen = Path(self.best.best_model_path).name if self.best.best_model_path else None
+        if found is None and chosen is None:
             log.warning("no validation ran, so the weights are those of the last step; see trainer.val_check_interval")
             return "last"
+        if chosen is not None and (found is None or found.path.name != chosen):
+            instead = "those of the last step" if found is None else f"the best before them, of step {found.step}"
+            log.warning("the best weights (%s) are not on the disk as they were; the run's are %s", chosen, instead)
         if found is None:
-            raise DataError(
-                f"{self.folder / FOLDER} has no good checkpoint of the best weights; "
-                "train again, or give --trainer.weights last"
-            )
+            return "last"
         weights = read_checkpoint(found.path)["state_dict"]
         own = {name.removeprefix("model."): value for name, value in weights.items() if name.startswith("model.")}
         self.prepared.model.load_state_dict(own)

@@ -50,7 +50,7 @@ class TrainedModel:
         for i, raw in enumerate(raws):
             name = f"example {i}" if names is None else names[i]
             try:
-                tokens.append(self.tokenizer.encode(raw))
+                tokens.append(self.encode(raw))
             except DataError as error:
                 raise error if name in str(error) else DataError(f"{name}: {error}") from error
             except Exception as error:  # a plug-in's own code: whatever it raises
@@ -67,6 +67,11 @@ class TrainedModel:
             batch = TokenBatch.collate(tokens[start : start + batch_size])
             predictions += per_example(self.objective, self.objective.predict(self.model, batch), batch)
         return predictions
+
+    def encode(self, raw: Any) -> Tokens:
+        """Tokens of a raw example as the run's data had them, cut to `data.max_tokens`. Raises as the tokenizer."""
+        tokens, most = self.tokenizer.encode(raw), self.config["data"].get("max_tokens")
+        return tokens if most is None else tokens.first(most)
 
     def unlike_training(self, tokens: Tokens) -> str:
         """How the example differs in size from all training examples, or nothing."""

@@ -42,3 +42,33 @@ def test_what_a_resume_does_not_take_is_named(tmp_path, capsys):
         said = capsys.readouterr().err
         assert named in said
         assert said.count("\n") == 1
+
+
+def test_a_run_that_was_ended_before_its_first_checkpoint_begins_anew(tmp_path, capsys, caplog):
+    words = [
+        "graph/karate",
+        "--preset",
+        "debug",
+        "--trainer.enable_progress_bar",
+        "false",
+        "--out",
+        str(tmp_path / "a"),
+    ]
+    assert main(["fit", *words]) == 0
+    for name in ("summary.json", "checkpoints"):
+        (tmp_path / "a" / name).rename(tmp_path / f"old-{name}")
+    assert main(["fit", *words]) == 2, "an unfinished run is not overwritten"
+    assert main(["fit", *words, "--resume", "auto"]) == 0
+    assert (tmp_path / "a" / "summary.json").is_file()
+    assert (tmp_path / "a-without-checkpoint-1" / "config.yaml").is_file()
+    assert "ended before its first checkpoint" in caplog.text
+    for name in ("summary.json", "checkpoints"):
+        assert (tmp_path / f"old-{name}").exists()
+
+
+def test_predictions_are_cut_as_training_was(tmp_path):
+    (tmp_path / "mine.csv").write_text("text,label\n" + "ab ab,x\nba ba,y\n" * 20, encoding="utf-8")
+    keys = {**QUICK, "data": str(tmp_path / "mine.csv"), "data.max_tokens": 4, "tokenizer": "Bytes"}
+    run = seqkit.fit("text/classify", keys, preset="debug", out=tmp_path / "run")
+    assert run.predict(["ab ab", "ab a then much else"])[0] == run.predict(["ab a"])[0]
+    assert [len(run.encode(text)) for text in ("ab ab", "ab")] == [4, 2]

@@ -8,7 +8,7 @@ from seqkit.data.batching import LengthGroupedBatchSampler
 from seqkit.data.dataset import TextWindows, TokenizedDataset, collate_targets
 from seqkit.data.source import Sample
 from seqkit.errors import DataError
-from seqkit.interfaces import IGNORE, TokenBatch, Tokenizer, Tokens, TokenSpec
+from seqkit.interfaces import IGNORE, Adjacency, TokenBatch, Tokenizer, Tokens, TokenSpec
 from seqkit.raw import Waveform
 
 
@@ -57,6 +57,40 @@ def test_a_batch_is_the_collated_samples_encoded_once():
         assert labels.tolist() == [11, 3, 5]
     assert tokenizer.asked == len(SAMPLES)
     assert encoded.lengths == [3, 7, 2, 5, 11]
+
+
+def test_longer_examples_end_at_max_tokens_with_their_labels_and_are_counted(caplog):
+    labels = [torch.arange(len(sample.raw)) for sample in SAMPLES]
+    samples = [Sample(sample.raw, label) for sample, label in zip(SAMPLES, labels)]
+    encoded = TokenizedDataset(samples, Letters(), "training", max_tokens=5)
+    assert encoded.lengths == [3, 5, 2, 5, 5]
+    assert "3 of 5 training examples have 5 tokens or more and end there" in caplog.text
+    batch, found = encoded[0, [1, 4]]
+    assert batch.content.tolist() == [[ord(c) for c in "abcde"]] * 2
+    assert found.tolist() == [[0, 1, 2, 3, 4]] * 2
+    several = [Sample("abcdef", torch.tensor([0.5, 1.5, 2.5])), Sample("ab", torch.tensor([1.0, 2.0, 3.0]))]
+    whole = TokenizedDataset(several, Letters(), "training", max_tokens=2)
+    assert whole.targets[0].tolist() == [0.5, 1.5, 2.5], "targets of the example, not of its tokens"
+
+
+def test_tokens_with_edges_or_on_several_axes_are_not_cut():
+    edges = Adjacency(torch.tensor([[0, 1], [1, 0]]), torch.ones(2, dtype=torch.int64))
+    graph = Tokens(torch.zeros(3, 1), torch.zeros(3, 0), edges)
+    image = Tokens(torch.zeros(3, 1), torch.zeros(3, 2))
+    for tokens, why in ((graph, "edges"), (image, "several axes")):
+        assert tokens.first(3) is tokens
+        with pytest.raises(
+            DataError, match=rf"3 tokens with .*{why}.* cannot be cut to 2; leave --data\.max_tokens out"
+        ):
+            tokens.first(2)
+
+
+def test_an_example_that_is_much_longer_than_the_others_is_named(caplog):
+    TokenizedDataset([*SAMPLES, Sample("y" * 999, 1)], Letters(), "training")
+    assert "longest" not in caplog.text
+    TokenizedDataset([*SAMPLES, Sample("y" * 1000, 1)], Letters(), "training")
+    assert "the longest training example, sample 5, has 1,000 tokens and the median 6" in caplog.text
+    assert "--data.max_tokens N cuts it" in caplog.text
 
 
 class Hundreds(Tokenizer):

@@ -26,7 +26,10 @@ def stopped(settings, folder, kick):
     return stop.value
 
 
-STREAM = {"data__source__streaming": True, "data__source__batches_per_epoch": 5, "data__limit": None}
+STREAM = {
+    "data__source__streaming": True, "data__source__batches_per_epoch": 5, "data__limit": None,
+    "trainer__val_check_interval": None, "trainer__check_val_every_n_epoch": 1,
+}  # fmt: skip
 
 CASES = [
     ("image/digits", {"trainer__max_epochs": 3}, 2, "train"),  # in the middle of an epoch

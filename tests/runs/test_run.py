@@ -185,7 +185,9 @@ def test_a_trial_is_scored_on_validation_data_and_never_reads_the_test_split(tmp
 
 def test_a_trial_without_validation_data_is_refused():
     with pytest.raises(UsageError, match="no validation split to tune on"):
-        trial(complete("image/digits", "debug", {"data.limit": 40}))
+        trial(
+            complete("image/digits", "debug", {"data.limit": 40, "data.valid_fraction": 0.0, "trainer.weights": "last"})
+        )
 
 
 def test_a_run_begins_with_the_weights_of_another_where_it_is_told_to(tmp_path):

@@ -70,6 +70,10 @@ class Table(DataSource):
             raise ValueError("split names a column that says the split of each row; leave test and valid out")
         if group is not None and (test is not None or split is not None):
             raise ValueError("group is for rows that are split here; leave it out where the splits are given")
+        if separator == "":
+            raise ValueError("separator is empty; give a character such as ';', or leave it out")
+        if isinstance(target, list) and (not target or len(set(target)) < len(target)):
+            raise ValueError(f"target is {target}; give one column or several different ones, or leave it out")
         self.path, self.test, self.valid = path, test, valid
         self.input, self.target, self.kind, self.target_kind = input, target, kind, target_kind
         self.split, self.group, self.test_fraction, self.seed = split, group, test_fraction, seed

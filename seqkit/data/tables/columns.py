@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -259,6 +260,8 @@ def _target_kind(rows: Rows, targets: Sequence[Profile]) -> TargetKind:
 
     Raises DataError where a column holds both.
     """
+    for profile in targets:
+        _check_decimal_commas(rows, profile.name)
     first = targets[0]
     if all(profile.is_binary for profile in targets) and len(targets) == 1:
         return "classes"
@@ -278,6 +281,23 @@ def _target_kind(rows: Rows, targets: Sequence[Profile]) -> TargetKind:
                 "correct it, or say what they are: --data.target_kind numbers (then it is refused) or classes"
             )
     return "classes"
+
+
+def _check_decimal_commas(rows: Rows, column: str) -> None:
+    """Raise DataError where a column holds numbers that are written 1,5: they would be taken for classes."""
+    first: tuple[int, Any] | None = None
+    for i, value in enumerate(islice(rows.column(column), LOOKED_AT)):
+        if is_missing(value):
+            continue
+        if not isinstance(value, str) or not re.fullmatch(r"\s*[-+]?\d+(,\d+)?\s*", value):
+            return
+        if "," in value and first is None:
+            first = (i, value)
+    if first is not None:
+        raise DataError(
+            f"{rows.place(first[0])}: {column} is {one_line(repr(first[1]))}, a number with a decimal comma; write a "
+            "point, or say that these are classes: --data.target_kind classes"
+        )
 
 
 def _check_first_line(rows: Rows, name: str, columns: Sequence[str]) -> None:

@@ -11,6 +11,9 @@ from seqkit.data.tables.columns import Columns, is_missing, number
 from seqkit.data.tables.files import Rows
 from seqkit.errors import DataError, one_line
 
+MAX_NUMBER = 1e18
+"""Of measurements: the square of a larger one, as a loss takes it, is too near the end of float32 (3e38)."""
+
 
 class UsableRows:
     """Rows that have input and target. say: is given the sentence that counts the others.
@@ -109,11 +112,12 @@ class UsableRows:
         found = []
         for column, label in zip(self.columns.targets, labels):
             x = number(label)
-            if x is None or math.isinf(x):
+            if x is None or abs(x) > MAX_NUMBER:
                 advice = "correct it or take the line out, or name another column with --data.target"
-                raise self._error(
-                    row, column, label, f"not a finite number; {advice} (words: --data.target_kind classes)"
-                )
+                what = "not a finite number"
+                if x is not None and not math.isinf(x):
+                    what = f"beyond {MAX_NUMBER:g}, where float32 has no squares"
+                raise self._error(row, column, label, f"{what}; {advice} (words: --data.target_kind classes)")
             found.append(x)
         if all(map(math.isnan, found)):
             return f"no {' or '.join(self.columns.targets)}"

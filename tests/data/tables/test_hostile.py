@@ -144,6 +144,16 @@ REFUSED = {
         {"target_kind": "numbers"},
         r"line 14: label is 'high', not a finite number; ",
     ),
+    "a number that float32 does not hold": (
+        csv(*NUMBERS, "the text,-1e39"),
+        {},
+        r"t\.csv, line 14: label is '-1e39', beyond 1e\+18, where float32 has no squares; .*--data\.target",
+    ),
+    "decimal commas": (
+        csv(*(row.replace(",", ";").replace(".", ",") for row in NUMBERS), head="text;label"),
+        {},
+        r"t\.csv, line 2: label is '0,0', a number with a decimal comma; .*--data\.target_kind classes",
+    ),
     "infinity": (
         csv(*NUMBERS, "the text,inf"),
         {},
@@ -411,6 +421,9 @@ def test_shards_of_other_columns_are_refused(tmp_path):
         ({"test_fraction": math.nan}, "test_fraction is nan"),
         ({"split": "part", "test": "x.csv"}, "leave test and valid out"),
         ({"group": "who", "test": "x.csv"}, "leave it out where the splits are given"),
+        ({"target": ["a", "a"]}, "give one column or several different ones"),
+        ({"target": []}, "give one column or several different ones"),
+        ({"separator": ""}, "separator is empty"),
     ],
 )
 def test_arguments_that_contradict_each_other_are_refused(arguments, message):
