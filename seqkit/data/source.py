@@ -143,7 +143,8 @@ def stratified(labels: Sequence[Any], fraction: float, seed: int) -> tuple[list[
 
 def shuffled(n: int, seed: int) -> list[int]:
     """0 … n - 1 in an order that depends on `seed` alone."""
-    return sorted(range(n), key=lambda i: sha256(f"{seed} {i}".encode()).digest())
+    digests = [sha256(b"%d %d" % (seed, i)).digest() for i in range(n)]
+    return sorted(range(n), key=digests.__getitem__)
 
 
 def import_optional(module: str, extra: str) -> Any:
