@@ -66,6 +66,13 @@ class EMA(lightning.EMAWeightAveraging):
             raise ValueError(f"every_n_steps is {every_n_steps} and start_step {start_step}; give >= 1 and >= 0")
         super().__init__(decay=decay, update_every_n_steps=every_n_steps, update_starting_at_step=start_step)
 
+    def on_validation_epoch_start(self, trainer: Any, pl_module: Any) -> None:
+        """Before the first update there is no average: the weights as they are count, and not the first ones."""
+        average = self._average_model
+        if average is not None and int(average.n_averaged) == 0:
+            average.module.load_state_dict(pl_module.state_dict())
+        super().on_validation_epoch_start(trainer, pl_module)
+
     def check_steps(self, num_steps: int) -> None:
         """Raise UsageError where no step of so many updates the average: the run's weights would be the first ones."""
         first = next((step for step in range(num_steps) if self.should_update(step_idx=step)), None)

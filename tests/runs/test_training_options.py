@@ -73,6 +73,15 @@ def test_averaged_weights_become_the_runs(tmp_path):
     assert not all(torch.equal(averaged[name], plain[name]) for name in plain)
 
 
+def test_before_the_average_begins_the_weights_themselves_are_validated(tmp_path):
+    late = [{"type": "EMA", "decay": 0.8, "start_step": 17}]
+    for name, callbacks in (("late", late), ("plain", None)):
+        run(config(trainer__callbacks=callbacks, trainer__weights="best"), tmp_path / name)
+    late, plain = (column(tmp_path / name, "valid/loss") for name in ("late", "plain"))
+    assert late[:3] == plain[:3]
+    assert late[3] != plain[3]
+
+
 def test_training_ends_early_where_a_metric_stops_to_improve(tmp_path):
     stopping = {"type": "EarlyStopping", "monitor": "valid/loss", "patience": 1}
     summary = run(
