@@ -105,7 +105,10 @@ class DataModule(LightningDataModule):
             train, valid = given.train, given.valid
             for split, samples in (("training", train), ("test", given.test)):
                 if len(samples) == 0:
-                    raise DataError(f"the {split} split of {type(self.source).__name__} is empty; give it samples")
+                    raise DataError(
+                        f"the {split} split of {type(self.source).__name__} is empty; add examples, or give its own "
+                        f"files (--data.test FILE)"
+                    )
             if valid is None:
                 train, valid = self._without_validation(train)
             train = self._shared(train)

@@ -69,6 +69,8 @@ class RunSetup:
             callbacks.append(self.best)
             if settings["weights"] == "best":
                 callbacks.append(self.final_validation)
+        elif settings["weights"] == "best" and prepared.data.valid_fraction > 0:
+            log.warning("the data is too small for a validation split, so the weights are those of the last step")
         elif settings["weights"] == "best":
             raise UsageError(
                 "trainer.weights is best, but the data has no validation split; give --data.valid_fraction 0.1, or "
@@ -103,6 +105,8 @@ class RunSetup:
 
     def use_best_weights(self) -> str:
         """Load the best weights of the run into the model; says which they are."""
+        if self.best is None:
+            return "last"
         found = newest_good(self.folder / FOLDER, BEST)
         chosen = Path(self.best.best_model_path).name if self.best.best_model_path else None
         if found is None and chosen is None:

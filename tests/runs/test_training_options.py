@@ -65,6 +65,16 @@ def test_where_no_validation_ran_the_last_weights_are_taken_and_it_is_said(tmp_p
     assert "no validation ran, so the weights are those of the last step" in caplog.text
 
 
+def test_data_too_small_for_a_validation_split_is_trained_to_the_last_step(tmp_path, caplog):
+    table = tmp_path / "few.csv"
+    table.write_text("smiles,target,split\nCO,1,train\nCCCO,3,test\n", encoding="utf-8")
+    words = {"data": str(table), "data.split": "split", "trainer.enable_progress_bar": False}
+    settings = complete("graph/molecules", "debug", words)
+    assert settings["trainer"]["weights"] == "best"
+    assert run(settings, tmp_path / "run")["weights"] == "last"
+    assert "too small for a validation split, so the weights are those of the last step" in caplog.text
+
+
 def test_averaged_weights_become_the_runs(tmp_path):
     run(config(trainer__callbacks=[{"type": "EMA", "decay": 0.8}], trainer__weights="last"), tmp_path / "run")
     assert evaluate(tmp_path / "run", "valid")["loss"] == pytest.approx(column(tmp_path / "run", "valid/loss")[-1])
