@@ -3,6 +3,7 @@
 A test that asks for `sample` runs for every registered tokenizer, one that asks for `build` for every backbone.
 """
 
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +20,9 @@ from seqkit.nn.mlp import MLP, ReLUSquared
 from seqkit.nn.position.rotary import Rotary
 from seqkit.raw import GraphData, Waveform
 from seqkit.registry import components, find
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what runs in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("seqkit", deadline=None, max_examples=40)  # a busy machine is no failure
 settings.load_profile("seqkit")

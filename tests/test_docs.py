@@ -187,6 +187,7 @@ def _debug(recipe: str, words: list[str]) -> list[str]:
 def _checked(words: list[str]) -> int:
     """The exit code that the candidates' configurations give."""
     from seqkit.cli.compare import _settings
+    from seqkit.comparison.candidates import backbone_words
     from seqkit.comparison.settings import Settings
 
     args, args.overrides = (parsed := parser().parse_known_args(words))[0], parsed[1]
@@ -197,8 +198,9 @@ def _checked(words: list[str]) -> int:
             sizes = {"width": args.sizes.split(",")}
             settings = Settings(recipe=args.recipe, overrides=args.overrides, vary=sizes, match="none")
         for _, backbone, preset, _, own in settings.variants():
-            named = [] if backbone is None else [f"--model.backbone={backbone}"]
-            complete(settings.recipe, preset, [*settings.overrides, *own, *named])
+            words = [*settings.overrides, *own]
+            named = backbone_words(complete(settings.recipe, preset, words), backbone)
+            complete(settings.recipe, preset, [*words, *named])
     except UsageError as error:
         print(error)
         return 2

@@ -83,7 +83,7 @@ def _candidate(settings: Settings, fitted: _Fitted, variant: Variant, found: lis
     """One candidate, at the budget of the first of those that were found before."""
     name, backbone, preset, width, words = variant
     base = complete(settings.recipe, preset, [*settings.overrides, *words])
-    words = [*settings.overrides, *words, *_backbone_words(base, backbone)]
+    words = [*settings.overrides, *words, *backbone_words(base, backbone)]
     if width is not None:
         base = complete(settings.recipe, preset, words)
         words += [f"--{key}={width}" for key in keys_of(base["model"]["backbone"], "dim")]
@@ -225,7 +225,7 @@ def _optimizers(settings: Settings, config: Mapping[str, Any]) -> list[dict[str,
     return [own, complete({**config, "optimizer": {"type": "AdamW", "lr": rate, **kept}})["optimizer"]]
 
 
-def _backbone_words(config: Mapping[str, Any], name: str | None) -> list[str]:
+def backbone_words(config: Mapping[str, Any], name: str | None) -> list[str]:
     """Override words that put a backbone in the place of a recipe's; in an encoder–decoder, of both."""
     backbone = config["model"]["backbone"]
     if name is None:

@@ -70,7 +70,7 @@ class TrainedModel:
 
     def encode(self, raw: Any) -> Tokens:
         """Tokens of a raw example as the run's data had them, cut to `data.max_tokens`. Raises as the tokenizer."""
-        tokens, most = self.tokenizer.encode(raw), self.config["data"].get("max_tokens")
+        tokens, most = self.tokenizer.encode(raw), self.config.get("data", {}).get("max_tokens")
         return tokens if most is None else tokens.first(most)
 
     def unlike_training(self, tokens: Tokens) -> str:

@@ -34,7 +34,10 @@ def model_of(classes=("short", "long"), most=10):
 
     objective = Classify()
     objective.fit([0, 1], list(classes))
-    return SimpleNamespace(model=forward, tokenizer=Letters(), objective=objective, unlike_training=lambda tokens: "")
+    tokenizer = Letters()
+    return SimpleNamespace(
+        model=forward, tokenizer=tokenizer, objective=objective, encode=tokenizer.encode, unlike_training=lambda _: ""
+    )
 
 
 def test_a_fault_of_one_example_leaves_the_others_of_its_batch_their_answers():
