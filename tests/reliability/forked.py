@@ -109,7 +109,8 @@ def command(*words: str) -> Callable[[], int]:
 
 def fit_words(recipe: str, out: Path, text: Path, **changes: Any) -> list[str]:
     """Words of `seqkit fit` for a run of a second or two, with dropout. changes: keys with `__` for a dot."""
-    common = {"trainer.enable_progress_bar": "false", "trainer.log_every_n_steps": "1", "trainer.accelerator": "cpu"}
+    common = {"trainer.enable_progress_bar": "false", "trainer.log_every_n_steps": "1", "trainer.accelerator": "cpu",
+              "trainer.weights": "last"}  # fmt: skip
     words = {**common, **SMALL[recipe], **{name.replace("__", "."): str(value) for name, value in changes.items()}}
     if recipe == "text/char-lm":
         words.setdefault("data", str(text / "text.txt"))
@@ -124,10 +125,11 @@ SMALL: dict[str, dict[str, str]] = {
     "image/digits": {**_BODY, "data.augment": "null", "data.limit": "40",
                      "data.batch_size": "7", "data.valid_fraction": "0.2", "trainer.max_epochs": "3"},
     "text/char-lm": {**_BODY, "data.limit": "24", "data.batch_size": "5", "data.window": "9",
-                     "data.valid_fraction": "0.1", "trainer.max_steps": "15"},
+                     "data.valid_fraction": "0.1", "trainer.max_steps": "15", "trainer.val_check_interval": "null",
+                     "trainer.check_val_every_n_epoch": "1"},
     "audio/spoken-digits": {**_BODY, "data.batch_size": "7", "data.valid_fraction": "0.2", "trainer.max_epochs": "3"},
     "graph/karate": {"model.backbone.dim": "16", "model.backbone.depth": "1", "model.dropout": "0.2",
-                     "trainer.max_epochs": "12"},
+                     "trainer.max_epochs": "12", "data.source.valid_per_class": "0"},
     "mechanism/adding": {"model.backbone.dim": "8", "model.backbone.depth": "1", "data.batch_size": "16",
                          "data.valid_fraction": "0.1", "trainer.max_epochs": "3",
                          "data.source.num_train": "80", "data.source.num_test": "10", "data.source.length": "10"},

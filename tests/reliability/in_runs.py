@@ -48,7 +48,7 @@ def _resumes_of(data: Path, recipe: str, backbone: str, num_workers: int, end: s
         "in an epoch": per_epoch + 1 if per_epoch > 1 else 1,
         "at the last step of an epoch": per_epoch if per_epoch > 1 else 2,
     }
-    if recipe != "graph/karate":  # one graph has no validation split
+    if recipe != "graph/karate":  # its nodes for validation are left out here
         points |= {"in the validation": per_epoch, "after the validation": per_epoch + 1}
     for where, step in points.items():
         name = f"{recipe}, {backbone}, {num_workers} workers, by {end}, stopped {where}"

@@ -28,7 +28,14 @@ WORDS: dict[str, dict[str, Any]] = {
         "data.batch_size": 7,
         "data.valid_fraction": 0.2,
     },
-    "text/char-lm": {"data.limit": 24, "data.batch_size": 5, "data.window": 9, "data.valid_fraction": 0.1},
+    "text/char-lm": {
+        "data.limit": 24,
+        "data.batch_size": 5,
+        "data.window": 9,
+        "data.valid_fraction": 0.1,
+        "trainer.val_check_interval": None,
+        "trainer.check_val_every_n_epoch": 1,
+    },
     "graph/karate": {},
 }
 
@@ -77,7 +84,8 @@ def with_callback(callback: Callback) -> Iterator[None]:
 
 def config(recipe: str, **words: Any) -> dict[str, Any]:
     """A complete configuration that trains in a second. words: keys with `__` for a dot."""
-    words = {"trainer.enable_progress_bar": False, "trainer.log_every_n_steps": 1, **WORDS[recipe], **words}
+    common = {"trainer.enable_progress_bar": False, "trainer.log_every_n_steps": 1, "trainer.weights": "last"}
+    words = {**common, **WORDS[recipe], **words}
     return complete(recipe, "debug", {name.replace("__", "."): value for name, value in words.items()})
 
 

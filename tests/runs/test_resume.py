@@ -26,10 +26,7 @@ def stopped(settings, folder, kick):
     return stop.value
 
 
-STREAM = {
-    "data__source__streaming": True, "data__source__batches_per_epoch": 5, "data__limit": None,
-    "trainer__val_check_interval": None, "trainer__check_val_every_n_epoch": 1,
-}  # fmt: skip
+STREAM = {"data__source__streaming": True, "data__source__batches_per_epoch": 5, "data__limit": None}
 
 CASES = [
     ("image/digits", {"trainer__max_epochs": 3}, 2, "train"),  # in the middle of an epoch
@@ -113,7 +110,7 @@ def test_what_cannot_be_written_to_a_log_is_shown_on_stderr(tmp_path, monkeypatc
 def test_a_run_whose_folder_was_moved_keeps_its_best_weights(tmp_path, recwarn):
     """Those of the first validation, which no later one is as good as; so do the weights that a callback keeps."""
     further = [{"type": "ModelCheckpoint", "monitor": "valid/loss"}]
-    words = {"trainer__max_epochs": 3, "optimizer__lr": 0.01, "trainer__callbacks": further}
+    words = {"trainer__max_epochs": 3, "trainer__weights": "best", "optimizer__lr": 0.01, "trainer__callbacks": further}
     settings = config("image/digits", seed=2, **words)
     whole = run(settings, tmp_path / "whole")
     assert whole["weights"] == "best, of step 6"
