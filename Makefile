@@ -16,7 +16,7 @@ demo: .venv/.demo
 	$(THREADS) $(BIN)/python -m seqkit.report.demo
 
 test: .venv/.dev
-	$(THREADS) $(BIN)/python -m pytest -n 2 --dist worksteal
+	$(THREADS) $(BIN)/python -m pytest -n 2
 
 lint: .venv/.dev
 	$(BIN)/ruff check .
