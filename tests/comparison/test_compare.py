@@ -18,7 +18,7 @@ from seqkit.errors import UsageError
 from seqkit.files import write_json
 
 PLUGIN = Path(__file__).with_name("faulty_backbones.py")
-KILLS = int(os.environ.get("SEQKIT_KILLS", "1"))
+KILLS = int(os.environ.get("SEQKIT_KILLS", "2"))
 """How often the comparison is killed before it may end; the closing figure was taken with 10."""
 
 SMALL = {

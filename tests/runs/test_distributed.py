@@ -129,9 +129,9 @@ def test_a_signal_to_either_stops_both_processes_and_the_resumed_run_ends_as_the
         code, said = finished(process)
         assert code == 128 + signal.SIGTERM, said
         assert f"go on with: seqkit fit --resume {stopped}" in said
-    fitted("--resume", str(stopped))  # where the second was asked to stop, which is the harder one
-    resumed = weights(stopped)
-    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+        fitted("--resume", str(stopped))
+        resumed = weights(stopped)
+        assert all(torch.equal(whole[name], resumed[name]) for name in whole)
 
 
 def test_a_process_that_is_killed_ends_the_others(text, tmp_path):
