@@ -1,4 +1,4 @@
-"""Errors that a user can cause, by exit code: wrong data or a full disk (3), wrong command (2), a diverged run (1)."""
+"""Errors that a user can cause, each with its exit code, and texts that cannot steer a terminal."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Iterable
 
 
 class DataError(ValueError):
-    """Input data that cannot be used: what, where, what to do. Exit code 3 on the command line."""
+    """Input data cannot be used. Exit code 3."""
 
 
 class UsageError(ValueError):
-    """The command, a key or a name is wrong. Exit code 2."""
+    """A command, a key or a name is wrong. Exit code 2."""
 
 
 class DivergedError(RuntimeError):
@@ -21,11 +21,11 @@ class DivergedError(RuntimeError):
 
 
 class StorageError(RuntimeError):
-    """A file cannot be written: which, how much room it needs, what to do. Exit code 3."""
+    """A file cannot be written. Exit code 3."""
 
 
 class Interrupted(BaseException):
-    """A signal asked the run to stop. Exit code 128 + `signum`; not an Exception, so that nothing takes it for one."""
+    """A signal asked the run to stop. Exit code 128 + `signum`; no Exception, so that nothing catches it as one."""
 
     def __init__(self, message: str, signum: int):
         super().__init__(message)
@@ -33,7 +33,7 @@ class Interrupted(BaseException):
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out: of Python, of NumPy, or of torch, whose errors are RuntimeErrors with such words."""
+    """Whether Python, NumPy or torch ran out of memory; torch raises RuntimeErrors with such words."""
     words = (
         "allocate memory", "out of memory", "not enough memory", "DefaultCPUAllocator", "CUBLAS_STATUS_ALLOC_FAILED",
         "Storage size calculation overflowed",
@@ -44,22 +44,22 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 _STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""What a terminal or a page obeys or cannot show: control characters (ESC starts ANSI sequences), line separators,
-marks that reverse the order of letters, and halves of surrogate pairs (undecodable bytes of a file name)."""
+"""Characters that a terminal or a page obeys or cannot show: control characters (ESC starts ANSI sequences), line
+separators, marks that reverse the order of letters, and halves of surrogate pairs (undecodable bytes of file names)."""
 
 
 def printable(text: object) -> str:
-    """A text for a terminal, a log or a page: what would steer it is escaped (ESC becomes \\x1b); line feeds stay."""
+    """A text for a terminal, a log or a page, with control characters escaped (ESC becomes \\x1b); line feeds stay."""
     return _STEERING.sub(lambda found: found[0].encode("unicode_escape").decode(), str(text))
 
 
 def one_line(text: object) -> str:
-    """As `printable`, in one line: a line feed becomes \\n, a tab \\t."""
+    """A printable text in one line: a line feed becomes \\n, a tab \\t."""
     return printable(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 class LogFormatter(logging.Formatter):
-    """Log lines as `printable` text, and each message of ours in one line: a file name cannot fake another line."""
+    """Makes log records printable, and our messages one line each, so that no file name can fake another line."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The record with its traceback, escaped."""
@@ -73,7 +73,7 @@ class LogFormatter(logging.Formatter):
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """The nearest of the known names (`did you mean …?`), or all of them where none is near."""
+    """`did you mean …?` with the nearest of the known names, or all of them if none is near."""
     known = list(known)
     if not known:
         return "there are none"

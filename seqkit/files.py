@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import stat
-from collections.abc import Iterable
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +17,17 @@ from seqkit.errors import DataError
 
 MAX_YAML_BYTES = 2**24
 MAX_JSON_BYTES = 2**26
-"""Of a file of a run: a list of 100,000 files as data, the state of a tokenizer with the largest vocabulary in use."""
+"""Size of a run's JSON file: a list of 100,000 files as data, a tokenizer with the largest vocabulary in use."""
 
 MAX_DEPTH = 20
-"""Mappings and lists inside each other: our recipes, complete, have 7; a decoder of unlike blocks of experts has 10."""
+"""Levels of mappings and lists: our recipes, complete, have 7; a decoder of unlike blocks of experts has 10."""
 
 MAX_VALUES = 300_000
-"""Keys, texts and numbers of a YAML file: four letters on disk are 660 bytes in memory."""
+"""Number of keys, texts and numbers of a YAML file: four letters on disk are 660 bytes in memory."""
 
 
 class StrictLoader(yaml.SafeLoader):
-    """Plain data only: no tags, no anchors, no key twice; numbers, true and false are written as in YAML 1.2."""
+    """YAML loader for plain data: no tags, no anchors, no key twice; numbers and booleans are those of YAML 1.2."""
 
     def __init__(self, text: str, max_values: int):
         super().__init__(text)
@@ -78,10 +79,10 @@ StrictLoader.add_constructor("tag:yaml.org,2002:int", StrictLoader.construct_yam
 
 
 class StrictDumper(yaml.SafeDumper):
-    """Quotes a text that YAML 1.1 or `StrictLoader` would take for something else."""
+    """YAML dumper that quotes a text which YAML 1.1 or `StrictLoader` would take for something else."""
 
     def ignore_aliases(self, data: Any) -> bool:
-        """True: a list that occurs twice is written twice, since an alias would not be read back."""
+        """True: a list that occurs twice is written twice, since an alias would be refused."""
         return True
 
 
@@ -120,37 +121,36 @@ def to_yaml(config: Any) -> str:
 def load_json(text: str) -> Any:
     """JSON as plain data. Raises ValueError for anything else: a key twice, deep nesting."""
     try:
-        value = json.loads(text, object_pairs_hook=_without_twins)
+        value = json.loads(text, object_pairs_hook=_unique_keys)
+        is_deep = _depth(value) > MAX_DEPTH
     except RecursionError:
-        raise ValueError(f"it is nested too deeply; {MAX_DEPTH} levels are the most") from None
-    depth, nested = 0, _nested([value])
-    while nested:
-        depth += 1
-        if depth > MAX_DEPTH:
-            raise ValueError(f"it is nested too deeply; {MAX_DEPTH} levels are the most")
-        nested = _nested(inner for one in nested for inner in (one.values() if isinstance(one, dict) else one))
+        is_deep = True
+    if is_deep:
+        raise ValueError(f"it is nested too deeply; {MAX_DEPTH} levels are the most")
     return value
 
 
-def _nested(values: Iterable[Any]) -> list[Any]:
-    """Those values that hold others."""
-    return [value for value in values if isinstance(value, dict | list)]
+def _depth(value: Any) -> int:
+    """Number of mappings and lists inside each other."""
+    if not isinstance(value, dict | list):
+        return 0
+    inner = value.values() if isinstance(value, dict) else value
+    return 1 + max((_depth(one) for one in inner if isinstance(one, dict | list)), default=0)
 
 
-def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object. Raises ValueError where it has a key twice, of which Python would silently take the last."""
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found:
-            raise ValueError(f"the key {key!r} is given twice")
-        found[key] = value
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object. Raises ValueError if it has a key twice, of which Python would silently take the last."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} is given twice")
     return found
 
 
 def read_regular(path: Path, size: int | None = None) -> bytes:
-    """The first `size` bytes of a regular file (None: all); a FIFO, on which reading would wait, is never opened.
+    """First `size` bytes of a regular file (None: all); a FIFO, on which reading would wait, is never opened.
 
-    Raises OSError where it cannot be opened, DataError where it is a folder, a FIFO or a device.
+    Raises OSError if it cannot be opened, DataError if it is a folder, a FIFO or a device.
     """
     _check_regular(path, path.stat().st_mode)
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
@@ -160,7 +160,7 @@ def read_regular(path: Path, size: int | None = None) -> bytes:
 
 
 def read_small(path: Path, max_bytes: int) -> bytes:
-    """A regular file of at most that size. Raises as `read_regular`, and DataError where it is larger."""
+    """Bytes of a regular file of at most that size. Raises as `read_regular`, and DataError if it is larger."""
     data = read_regular(path, max_bytes + 1)
     if len(data) > max_bytes:
         raise DataError(f"{path} is too large: it has more than {max_bytes:,} bytes, the most that is read of its kind")
@@ -168,7 +168,7 @@ def read_small(path: Path, max_bytes: int) -> bytes:
 
 
 def decoded(data: bytes) -> str:
-    """UTF-8 as text; a byte-order mark at its start is dropped. Raises ValueError with the line of the first fault."""
+    """Text from UTF-8, without a byte-order mark. Raises ValueError with the line of the first fault."""
     try:
         text = data.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
@@ -189,12 +189,12 @@ def _check_regular(path: Path, mode: int) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """A JSON file, whole or not at all."""
+    """Write a JSON file, whole or not at all."""
     write_atomic(path, json.dumps(value, indent=1, ensure_ascii=False).encode())
 
 
 def read_mapping(path: Path, *keys: str) -> dict[str, Any]:
-    """A JSON or YAML file of a run as a dictionary with these keys. Raises DataError where it is not."""
+    """Dictionary in a JSON or YAML file of a run, with these keys. Raises DataError if it is damaged."""
     is_yaml = path.suffix == ".yaml"
     try:
         data = read_small(path, MAX_YAML_BYTES if is_yaml else MAX_JSON_BYTES)
@@ -220,7 +220,8 @@ def write_atomic(path: Path, content: bytes) -> None:
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with temporary.open("wb") as file:
+        temporary.unlink(missing_ok=True)
+        with temporary.open("xb") as file:  # which follows no link
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -229,6 +230,26 @@ def write_atomic(path: Path, content: bytes) -> None:
         temporary.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+def open_to_append(path: Path) -> FileIO:
+    """File of a run, opened to append to; it is made if it is missing. Raises DataError for a link, OSError.
+
+    A link in somebody else's folder could lead to any file of the user's; so could a second name (a hard link).
+    """
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    try:
+        descriptor = os.open(path, flags, 0o666)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise DataError(f"{path} is a link, and is not written to; put a copy of the file in its place") from error
+    file = FileIO(descriptor, "ab")
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+        file.close()
+        raise DataError(f"{path} has a second name, or is no file, and is not written to; put a copy in its place")
+    return file
 
 
 def sync_folder(folder: Path) -> None:

@@ -20,12 +20,14 @@ from seqkit.nn.position.base import PositionalEncoding
 class Model(nn.Module):
     """Embedder, backbone and head for one tokenizer's tokens and one objective.
 
-    position: the positional encoding that is added to the embeddings, `(dim, num_axes) -> PositionalEncoding`; None:
+    spec: shape of the tokenizer's tokens. backbone: network between embeddings and head. objective: training objective,
+    which makes the head. position: positional encoding that is added to the embeddings, `(dim, num_axes) ->
+    PositionalEncoding`; None:
     sinusoidal, unless the backbone encodes positions itself, is recurrent over one axis, or is to know no order.
-    dropout: of the embeddings. adjacency: "use", or "ignore": drop it, for backbones that do not support it (a
+    dropout: dropout of the embeddings. adjacency: "use", or "ignore": drop it, for backbones that do not support it (a
     comparison should say so).
-    embedding_dim: of an embedding table narrower than the backbone; None: as wide. share_embeddings: True: source and
-    target of an encoder–decoder have one table (BART, T5); their tokenizers must be alike. set_as_sequence: True:
+    embedding_dim: width of an embedding table narrower than the backbone; None: as wide. share_embeddings: True: source
+    and target of an encoder–decoder have one table (BART, T5); their tokenizers must be alike. set_as_sequence: True:
     tokens that are a set (`TokenSpec.is_set`) may go through a backbone that knows their order, as they come.
     Raises ValueError, with what to change, where tokenizer, backbone and objective are incompatible.
     """

@@ -1,6 +1,6 @@
-"""The progress bar of everything that may take long: reading data, encoding, downloads, training. rich draws it.
+"""The progress bar of reading, encoding, downloads and training, drawn by rich.
 
-Where there is no terminal to draw in (a log file, a batch system), it is a line every 30 seconds.
+Without a terminal to draw in (a log file, a batch system), it is a line every 30 seconds.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LINE_SECONDS = 30.0
-"""Between two lines where there is no terminal."""
+"""Seconds between two lines if there is no terminal."""
 
 
 class ProgressBar:
-    """One bar on stderr: what is being done, how far, a note, time taken, time left.
+    """One bar on stderr, between `start` and `stop` or inside `with`: work, steps done, a note, time taken, time left.
 
-    total: steps until the end; None: unknown. in_bytes: steps are bytes, shown as kB and MB. transient: True: it
-    vanishes at the end. It is shown between `start` and `stop`, or inside `with`.
+    total: steps until the end; None: unknown. in_bytes: True: steps are bytes, shown as kB and MB. transient: True:
+    the bar vanishes at the end.
     """
 
     def __init__(self, what: str, total: int | None, *, in_bytes: bool = False, transient: bool = False):
@@ -36,11 +36,11 @@ class ProgressBar:
 
     @property
     def is_shown(self) -> bool:
-        """Whether it was started and not stopped yet."""
+        """Whether the bar was started and not stopped yet."""
         return self._shown is not None
 
     def start(self) -> None:
-        """Show the bar, at zero; nothing happens where it is shown already."""
+        """Show the bar, at zero, unless it is shown already."""
         if self._shown is not None:
             return
         from rich import progress
@@ -64,14 +64,15 @@ class ProgressBar:
         bar.start()
 
     def update(self, done: int, note: str = "") -> None:
-        """`done` steps are complete. Nothing happens where the bar is not shown."""
-        if self._shown is not None:
-            bar, task = self._shown
-            bar.update(task, completed=done, note=one_line(note))
-            if self._writes_lines and time.monotonic() - self._last_line >= LINE_SECONDS:
-                self._last_line = time.monotonic()
-                sys.stderr.write(f"{one_line(self._line(done, note))}\n")
-                sys.stderr.flush()
+        """Show that `done` steps are complete, if the bar is shown."""
+        if self._shown is None:
+            return
+        bar, task = self._shown
+        bar.update(task, completed=done, note=one_line(note))
+        if self._writes_lines and time.monotonic() - self._last_line >= LINE_SECONDS:
+            self._last_line = time.monotonic()
+            sys.stderr.write(f"{one_line(self._line(done, note))}\n")
+            sys.stderr.flush()
 
     def _line(self, done: int, note: str) -> str:
         taken = self._last_line - self._started
@@ -82,7 +83,7 @@ class ProgressBar:
         return ", ".join(filter(None, parts))
 
     def stop(self) -> None:
-        """Draw the bar for the last time; nothing happens where it is not shown."""
+        """Draw the bar for the last time, if it is shown."""
         if self._shown is not None:
             self._shown[0].stop()
         self._shown = None
@@ -103,7 +104,7 @@ def clock(seconds: float) -> str:
 
 
 def track(items: Iterable[T], what: str, total: int | None, patience: float = 2.0) -> Iterator[T]:
-    """The items; with a bar once they have taken `patience` seconds. total: their number; None: unknown."""
+    """Yields the items, with a bar once they have taken `patience` seconds. total: their number; None: unknown."""
     bar, started = ProgressBar(what, total, transient=True), time.monotonic()
     try:
         for done, item in enumerate(items, start=1):

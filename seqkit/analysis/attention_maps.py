@@ -25,8 +25,8 @@ from seqkit.nn.attention.multi_head import MultiHeadAttention
 class AttentionMap:
     """Attention weights of one module in one forward pass.
 
-    name: of the module, such as `backbone.blocks.0.attention`. weights: [b h n m], rows sum to 1 (0 where every key is
-    masked). is_cross: True: cross-attention to another sequence; False: self-attention.
+    name: name of the module, such as `backbone.blocks.0.attention`. weights: [b h n m], rows sum to 1 (0 where every
+    key is masked). is_cross: True: cross-attention to another sequence; False: self-attention.
     """
 
     name: str
@@ -35,18 +35,18 @@ class AttentionMap:
 
     @property
     def stack(self) -> str:
-        """The stack that it belongs to: "encoder", "decoder", "cross", or "" where the model is one stack."""
+        """The stack that the module belongs to: "encoder", "decoder", "cross", or "" if the model is one stack."""
         words = self.name.split(".")
         return "cross" if self.is_cross else next((w for w in words if w in ("encoder", "decoder")), "")
 
 
 @contextmanager
 def record_attention_maps(model: nn.Module) -> Iterator[list[AttentionMap]]:
-    """Context in which forward passes of `model` record their maps; the list has them at its end.
+    """Records the attention maps of forward passes of `model` inside this context; its list is filled at the end.
 
     An attention that runs several times in a pass (the steps of a recurrent decoder) gives one map, its queries in
     order. The weights are computed again from the same queries and keys, so the model's output does not change.
-    The hooks are removed at the end. Raises ValueError, naming the mechanism, where one has no attention weights.
+    The hooks are removed at the end. Raises ValueError, naming the mechanism, if one has no attention weights.
     """
     recorded: dict[str, AttentionMap] = {}
     maps: list[AttentionMap] = []
@@ -65,7 +65,7 @@ def record_attention_maps(model: nn.Module) -> Iterator[list[AttentionMap]]:
 
 
 def _note_memory(call: dict[str, bool], _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Whether this call of `MultiHeadAttention.forward(x, context, cache, memory)` has a memory."""
+    """Records whether this call of `MultiHeadAttention.forward(x, context, cache, memory)` has a memory."""
     call["is_cross"] = kwargs.get("memory") is not None or (len(args) > 3 and args[3] is not None)
 
 
@@ -88,9 +88,9 @@ def _record(
 
 @torch.no_grad()
 def attention_maps(model: Model, batch: TokenBatch) -> list[AttentionMap]:
-    """The maps of one forward pass of `batch` in evaluation mode, in the order in which the attentions ran.
+    """Attention maps of one forward pass of `batch` in evaluation mode, in the order in which the attentions ran.
 
-    Raises ValueError where the model has no attention, or a mechanism that has no attention weights.
+    Raises ValueError if the model has no attention, or a mechanism has no attention weights.
     """
     training = model.training
     model.eval()
@@ -105,7 +105,7 @@ def attention_maps(model: Model, batch: TokenBatch) -> list[AttentionMap]:
 
 
 def entropy(weights: Tensor, valid: Tensor) -> Tensor:
-    """Entropy of each head's attention weights: [b h] nats, the mean over real queries. 0: one key; log m: all m alike.
+    """Entropy of each head's attention weights in nats [b h], mean over real queries: 0 for one key, log m for m alike.
 
     weights: [b h n m]. valid: [b n], True = a real query. NaN for a head with weights below 0 (Linformer's mixtures).
     """
@@ -118,7 +118,7 @@ def rollout(maps: Sequence[AttentionMap]) -> Tensor:
     """Attention rollout: how much each output token draws on each input token, [b n n], through all layers.
 
     Each layer is the mean of its heads and, by half, the identity of the residual connection (Abnar and Zuidema 2020,
-    section 3). Raises ValueError where maps are of different sequences.
+    section 3). Raises ValueError if the maps are of different sequences.
     """
     if not maps or any(one.is_cross or one.weights.shape != maps[0].weights.shape for one in maps):
         raise ValueError("rollout follows one sequence through a stack: give the maps of its self-attentions, in order")

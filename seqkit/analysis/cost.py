@@ -1,12 +1,13 @@
-"""Parameters, FLOPs and memory of a model, measured on device meta: shapes without data, so GPT-3 takes no memory.
+"""Parameters, FLOPs and memory of a model by shapes: it runs on device meta, without data, so GPT-3 takes no memory.
 
-b batch · n tokens · f features · p axes · h heads · c channels of one head
+b batch · n tokens · f features · p axes · h heads · c channels of a head · v numbers that the head predicts for a token
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
@@ -18,24 +19,35 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from seqkit.backbones.presets import PUBLISHED, Published
-from seqkit.errors import suggest
+from seqkit.errors import UsageError, suggest
 from seqkit.generation.decode import select_examples
 from seqkit.interfaces import Adjacency, Backbone, Cache, TokenBatch, TokenSpec
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.moe import MixtureOfExperts
 from seqkit.nn.position.absolute import Learned
+from seqkit.training.optim import OptimizerFactory
+from seqkit.training.recompute import blocks_of, checked_blocks
+
+STRATEGIES = ("ddp", "fsdp")
+"""Strategies of training on several devices whose memory is known."""
+
+PRIMES = (2, 3, 5, 7, 11, 13)
+"""Sizes of the axes of a parameter that stands for one of any size."""
+
+# ── one example ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """Cost of one example of `context_length` tokens, in an encoder–decoder as many of the target; bytes are of fp32.
+    """Cost of one example of `context_length` tokens, in an encoder–decoder with as many of the target; bytes in fp32.
 
-    has_source: True: an encoder–decoder. parameters: all; embedding: those of the embedding layer; active: those that
-    one token uses (all but the experts that it is not routed to).
-    flops: of the forward pass; a multiplication and an addition are two; attention counts all pairs of tokens, those
-    that a causal mask excludes too; sums, norms and activations do not count, but where a module is made of them
-    (`uncounted_flops`). activations: bytes saved for the backward pass without the loss, where attention
-    runs in a fused kernel, which saves no scores. cache: bytes for generating `context_length` tokens; None: no cache.
+    name: name of the preset or recipe. has_source: whether the model is an encoder–decoder. parameters: number of
+    parameters, of which `embedding` are in the embedding layer, and `active` are used by one token (without the experts
+    that it is not routed to).
+    flops: FLOPs of the forward pass. A multiplication and an addition are two; attention counts all pairs of tokens,
+    also those that a causal mask excludes; sums, norms and activations do not count, except in modules that are made of
+    them (`uncounted_flops`). activations: bytes saved for the backward pass, without the loss, if attention runs in a
+    fused kernel, which saves no scores. cache: bytes for generating `context_length` tokens; None: there is no cache.
     """
 
     name: str
@@ -55,12 +67,12 @@ class Description:
 
     @property
     def flops_per_token(self) -> float:
-        """Of the forward pass; training takes three times that (the backward pass has two products for each)."""
+        """FLOPs of the forward pass per token; training takes three times that, as a backward pass has two products."""
         return self.flops / self.tokens
 
     @property
     def weights_and_adam(self) -> int:
-        """Bytes of weights, their gradients and the two moments of Adam."""
+        """Bytes of weights, gradients and the two moments of Adam."""
         return 4 * 4 * self.parameters
 
     def rows(self) -> list[tuple[str, str]]:
@@ -86,15 +98,14 @@ class Description:
         return rows
 
     def __str__(self) -> str:
-        wide = max(len(label) for label, _ in self.rows())
-        return "\n".join([self.name, *(f"{label:{wide}}  {value}" for label, value in self.rows())])
+        return f"{self.name}\n{_aligned(self.rows())}"
 
 
 def describe(preset: str, *, context_length: int | None = None) -> Description:
     """Cost of a preset with the tokens, positions and head that it was published with; nothing is allocated.
 
-    context_length: in tokens; None: as published. Raises ValueError for an unknown preset, no tokens, or more than its
-    table of positions has.
+    context_length: number of tokens; None: as published. Raises ValueError for an unknown preset, no tokens, or more
+    tokens than its table of positions has.
     """
     if preset not in PUBLISHED:
         raise ValueError(f"there is no preset called {preset!r}; {suggest(preset, PUBLISHED)}")
@@ -133,8 +144,8 @@ def describe_model(
 ) -> Description:
     """Cost of a `seqkit.model.Model` at `context_length` tokens, by a copy on device meta.
 
-    adjacency: of the one example (of the source, in an encoder–decoder), for tokens that have one; None: a path, each
-    token joined to the next both ways. Only what computes along edges counts them.
+    adjacency: adjacency of the example (in an encoder–decoder, of the source); None: a path, in which each token is
+    joined to the next both ways. Only modules that compute along edges count them.
     Raises ValueError for no tokens, or an adjacency for tokens that have none.
     """
     if context_length < 1:
@@ -150,7 +161,7 @@ def describe_model(
     batch = _batch(first_spec, context_length, adjacency)
     if source is not None:
         batch = _batch(embedder.spec, context_length).replace(source=batch)
-    flops, activations = _forward_pass(model, batch)
+    forward = _forward_pass(model, batch)
     first = sum(p.numel() for p in {*embedder.parameters(), *(source.parameters() if source is not None else ())})
     total = sum(p.numel() for p in model.parameters())
     return Description(
@@ -160,8 +171,8 @@ def describe_model(
         total,
         first,
         total - sum(_inactive(module) for module in model.modules() if isinstance(module, MixtureOfExperts)),
-        flops,
-        activations,
+        forward.flops,
+        forward.activations,
         _cache_bytes(model, backbone, batch) if backbone.causal else None,
     )
 
@@ -169,7 +180,7 @@ def describe_model(
 def describe_recipe(config: Mapping[str, Any], *, context_length: int | None = None) -> Description:
     """Cost of the model of a complete configuration, its tokenizer fitted on its data; nothing is trained.
 
-    context_length: in tokens; None: those of the longest example of the first batch, with its adjacency if it has one.
+    context_length: number of tokens; None: length of the longest example of the first batch, with its adjacency.
     Raises as `seqkit.runs.run.run`.
     """
     from seqkit.runs.prepare import untrained  # seconds to import, and no preset needs it
@@ -186,17 +197,15 @@ def describe_recipe(config: Mapping[str, Any], *, context_length: int | None = N
 def training_flops(model: nn.Module, batch: TokenBatch) -> int:
     """FLOPs of one training step of a `seqkit.model.Model` on a given batch, by a copy on device meta.
 
-    batch: as the objective prepares it (`ModelInput.batch`). Its padded shape counts, and its edges.
-    Three times the forward pass: the backward pass has two products for each of it (Kaplan et al. 2020, section 2.1).
-    Loss and optimizer are left out, and so is what a model computes again to save memory; what counts is what
-    `Description.flops` says.
+    batch: batch as the objective prepares it (`ModelInput.batch`). Its padded shape counts, and its edges.
+    A step takes three times the forward pass, as `Description.flops` counts it: the backward pass has two products for
+    each (Kaplan et al. 2020, section 2.1). Loss, optimizer and activation checkpointing are left out.
     """
-    flops, _ = _forward_pass(copy.deepcopy(model).to("meta"), batch.to("meta"))
-    return 3 * flops
+    return 3 * _forward_pass(copy.deepcopy(model).to("meta"), batch.to("meta")).flops
 
 
 def _batch(spec: TokenSpec, context_length: int, adjacency: Adjacency | None = None) -> TokenBatch:
-    """One example. adjacency: None: a path, where the spec has edges."""
+    """One example on device meta. adjacency: edges of the example; None: a path, if the spec has edges."""
     fields = [len(spec.vocab_sizes)] if spec.vocab_sizes else []
     content = (
         torch.zeros(1, context_length, *fields, dtype=torch.int64, device="meta")
@@ -215,50 +224,93 @@ def _batch(spec: TokenSpec, context_length: int, adjacency: Adjacency | None = N
 
 
 def _inactive(experts: MixtureOfExperts) -> int:
-    """Parameters that one token does not use."""
+    """Number of parameters that one token does not use."""
     each = sum(p.numel() for p in experts.experts[0].parameters())
     return (len(experts.experts) - experts.top_k) * each
 
 
-def _forward_pass(model: nn.Module, batch: TokenBatch) -> tuple[int, int]:
-    """FLOPs of a training step's forward pass, and bytes of all tensors that autograd saves.
+@dataclass(frozen=True, slots=True)
+class _ForwardPass:
+    """Figures of a training step's forward pass; bytes are of the storages that autograd saves, each once.
+
+    recomputed: bytes if blocks are computed again: the inputs of all blocks, what is saved outside of them, and what
+    the largest block saves; None: the model has no blocks that can be. prediction: bytes of the prediction.
+    """
+
+    flops: int
+    activations: int
+    recomputed: int | None
+    prediction: int
+
+
+def _forward_pass(model: nn.Module, batch: TokenBatch, masked: Tensor | None = None) -> _ForwardPass:
+    """A forward pass in training mode, on device meta.
 
     torch counts products of matrices and convolutions. A module whose work is neither (an elementwise recurrence, an
     FFT, a scatter-add) has a method `uncounted_flops(x) -> int`: the FLOPs of one call, x being its first input.
-    A storage counts once, parameters and buffers not at all.
+    Parameters and buffers are not activations.
     """
-    own = {storage_of(t) for t in (*model.parameters(), *model.buffers())}
-    saved: dict[int, Tensor] = {}
+    own = {_storage(t) for t in (*model.parameters(), *model.buffers())}
+    saved: dict[int, tuple[Tensor, nn.Module | None]] = {}  # by storage: a tensor, which keeps its address taken, ...
+    inputs: dict[int, Tensor] = {}
+    inside: list[nn.Module | None] = [None]  # ... and the block that saved it first
+    uncounted: list[int] = []
 
     def save(t: Tensor) -> Tensor:
-        if storage_of(t) not in own:
-            saved.setdefault(storage_of(t), t)  # held, so that no other storage takes its address
+        if _storage(t) not in own:
+            saved.setdefault(_storage(t), (t, inside[-1]))
         return t
 
-    uncounted: list[int] = []
+    def enter(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        inside.append(block)
+        inputs.update({_storage(t): t for t in _tensors_in([*args, *kwargs.values()]) if _storage(t) not in own})
+
+    def leave(*_: Any) -> None:
+        inside.pop()
 
     def count(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], _output: Any) -> None:
         uncounted.append(int(module.uncounted_flops(next(iter((*args, *kwargs.values()))))))
 
-    hooks = torch.autograd.graph.saved_tensors_hooks(save, lambda t: t)
+    try:
+        blocks = checked_blocks(model)
+    except UsageError:
+        blocks = []
     with ExitStack() as stack:
+        for block in blocks:
+            stack.callback(block.register_forward_pre_hook(enter, with_kwargs=True).remove)
+            stack.callback(block.register_forward_hook(leave).remove)
         for module in model.modules():
             if hasattr(module, "uncounted_flops"):
                 stack.callback(module.register_forward_hook(count, with_kwargs=True).remove)
         counter = stack.enter_context(FlopCounterMode(display=False))
-        attention = stack.enter_context(FusedAttention())
-        with hooks:
-            model.train()(batch)
-    num_bytes = sum(t.untyped_storage().nbytes() for t in saved.values())
-    return int(counter.get_total_flops()) + attention.flops + sum(uncounted), num_bytes
+        attention = stack.enter_context(_FusedAttention())
+        with torch.autograd.graph.saved_tensors_hooks(save, lambda t: t):
+            prediction = model.train()(batch, masked)
+    in_block = {id(block): 0 for block in blocks}
+    for storage, (t, owner) in saved.items():
+        if owner is None:
+            inputs[storage] = t
+        elif storage not in inputs:
+            in_block[id(owner)] += t.untyped_storage().nbytes()
+    return _ForwardPass(
+        int(counter.get_total_flops()) + attention.flops + sum(uncounted),
+        _bytes(t for t, _ in saved.values()),
+        _bytes(inputs.values()) + max(in_block.values()) if blocks else None,
+        prediction.nbytes,
+    )
 
 
-def storage_of(t: Tensor) -> int:
+def _bytes(tensors: Iterable[Tensor]) -> int:
+    """Bytes of the storages of tensors, no two of which share one."""
+    return sum(t.untyped_storage().nbytes() for t in tensors)
+
+
+def _storage(t: Tensor) -> int:
     return t.untyped_storage()._cdata
 
 
 class _Fused(torch.autograd.Function):
-    """Saves what a fused attention kernel saves: queries, keys, values, output, a number per row (Dao et al. 2022)."""
+    """Attention that saves what a fused kernel saves: queries, keys, values, output, a number per row (Dao 2022)."""
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None) -> Tensor:
@@ -271,8 +323,9 @@ class _Fused(torch.autograd.Function):
         raise NotImplementedError("this attention has shapes only")
 
 
-class FusedAttention(TorchFunctionMode):
-    """On device meta torch runs unfused attention, which saves the scores; this counts the fused kernel instead."""
+class _FusedAttention(TorchFunctionMode):
+    """Replaces torch's attention on device meta, which is unfused and saves the scores, by a fused one; counts
+    FLOPs."""
 
     flops = 0
 
@@ -285,28 +338,184 @@ class FusedAttention(TorchFunctionMode):
 
 
 def _cache_bytes(model: nn.Module, backbone: Backbone, batch: TokenBatch) -> int | None:
-    """Bytes of a full cache; None: the backbone has none."""
+    """Bytes of a full cache; None if the backbone has none."""
     try:
         cache = backbone.init_cache(batch.valid.shape[1])
     except ValueError:
         return None
     with torch.no_grad():
         model.eval()(batch, cache=cache)
-    held = {storage_of(t): t for t in tensors_in(cache)}
-    return sum(t.untyped_storage().nbytes() for t in held.values())
+    held = {_storage(t): t for t in _tensors_in(cache)}
+    return _bytes(held.values())
 
 
-def tensors_in(thing: Any) -> Iterator[Tensor]:
-    """All tensors that an object holds, through lists, tuples, attributes and the fields of dataclasses."""
+def _tensors_in(thing: Any) -> Iterator[Tensor]:
+    """All tensors in an object: in lists, tuples, attributes and fields of dataclasses, at any depth."""
     if isinstance(thing, Tensor):
         yield thing
     elif isinstance(thing, (list, tuple)):
         for inner in thing:
-            yield from tensors_in(inner)
+            yield from _tensors_in(inner)
     elif is_dataclass(thing):
-        yield from tensors_in([getattr(thing, field.name) for field in fields(thing)])
+        yield from _tensors_in([getattr(thing, field.name) for field in fields(thing)])
     elif hasattr(thing, "__dict__"):
-        yield from tensors_in(list(vars(thing).values()))
+        yield from _tensors_in(list(vars(thing).values()))
+
+
+# ── one device of several ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceMemory:
+    """Bytes on one of `num_devices` while it trains on a batch of its own.
+
+    weights, gradients, optimizer: P, P and S bytes with ddp; with fsdp, each device has an N-th of them.
+    transfers, if N > 1: P bytes with ddp (the buckets that gradients are summed in); 2 R + 4 B with fsdp (weights and
+    gradients that are whole for a moment: R bytes of embedder, norm and head, B of one block, and of its neighbour).
+    activations: bytes that autograd saves in the forward pass, and 3 b n v numbers of the loss (log-probabilities,
+    their gradient, and the prediction's). recomputed: the same with activation checkpointing; None: the model has no
+    blocks that can be computed again.
+    `total` is the peak: weights, optimizer, transfers, and the larger of activations (at the end of the forward pass)
+    and gradients (at the optimizer's step). Memory that kernels use inside or an allocator keeps is left out.
+    """
+
+    num_devices: int
+    strategy: str
+    weights: int
+    gradients: int
+    optimizer: int
+    transfers: int
+    activations: int
+    recomputed: int | None
+
+    @property
+    def total(self) -> int:
+        """Peak without activation checkpointing."""
+        return self._peak(self.activations)
+
+    @property
+    def total_recomputed(self) -> int | None:
+        """Peak with activation checkpointing."""
+        return None if self.recomputed is None else self._peak(self.recomputed)
+
+    def _peak(self, activations: int) -> int:
+        return self.weights + self.optimizer + self.transfers + max(activations, self.gradients)
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Label and value, line by line."""
+        rows = [
+            ("devices, strategy", f"{self.num_devices:,}, {self.strategy}"),
+            ("a device: weights", size(self.weights)),
+            ("a device: gradients", size(self.gradients)),
+            ("a device: optimizer state", size(self.optimizer)),
+            ("a device: transfers", size(self.transfers)),
+            ("a device: activations of its batch", size(self.activations)),
+        ]
+        if self.recomputed is not None:
+            rows.append(("  with activation checkpointing", size(self.recomputed)))
+        rows.append(("a device: at the highest", size(self.total)))
+        if self.total_recomputed is not None:
+            rows.append(("  with activation checkpointing", size(self.total_recomputed)))
+        return rows
+
+    def __str__(self) -> str:
+        return _aligned(self.rows())
+
+
+def device_memory(
+    model: nn.Module,
+    batch: TokenBatch,
+    optimizer: OptimizerFactory,
+    *,
+    masked: Tensor | None = None,
+    num_devices: int = 1,
+    strategy: str = "ddp",
+) -> DeviceMemory:
+    """Memory of a training step of a `seqkit.model.Model`; the model and batch are copied to device meta.
+
+    batch, masked: input of one device, as the objective prepares it. The formulas are in `DeviceMemory`.
+    Raises UsageError for fewer than one device, or an unknown strategy.
+    """
+    if num_devices < 1:
+        raise UsageError(f"{num_devices} devices; give 1 or more")
+    if strategy not in STRATEGIES:
+        raise UsageError(f"the memory of strategy {strategy!r} is not known; give {' or '.join(STRATEGIES)}")
+    model, batch = copy.deepcopy(model).to("meta"), batch.to("meta")
+    weights = sum(p.nbytes for p in model.parameters())
+    state = optimizer_bytes(model, optimizer)
+    forward = _forward_pass(model, batch, None if masked is None else masked.to("meta"))
+    loss = 3 * forward.prediction
+    shares, transfers = num_devices if strategy == "fsdp" else 1, 0
+    if num_devices > 1:
+        by_block = [sum(p.nbytes for p in block.parameters()) for block in blocks_of(model)]
+        outside = weights - sum(by_block)
+        transfers = 2 * outside + 4 * max(by_block, default=0) if strategy == "fsdp" else weights
+    return DeviceMemory(
+        num_devices=num_devices,
+        strategy=strategy,
+        weights=math.ceil(weights / shares),
+        gradients=math.ceil(weights / shares),
+        optimizer=math.ceil(state / shares),
+        transfers=transfers,
+        activations=forward.activations + loss,
+        recomputed=None if forward.recomputed is None else forward.recomputed + loss,
+    )
+
+
+def recipe_memory(config: Mapping[str, Any], *, num_devices: int, strategy: str) -> DeviceMemory:
+    """Memory of a device for the recipe's model, optimizer and first batch. Raises as `seqkit.runs.run.run`."""
+    from seqkit.config import build, build_model
+    from seqkit.runs.prepare import data_module
+
+    # the model alone is built without memory: the tokenizer has to encode a batch
+    without_model = {name: value for name, value in config.items() if name != "model"}
+    rest = build(without_model)
+    with torch.device("meta"):
+        parts = build({"model": config["model"]})
+    objective = parts.model["objective"]
+    data = data_module(without_model, rest.tokenizer, objective)
+    with torch.device("meta"):
+        model = build_model(parts, rest.tokenizer.spec)
+    if str(config["trainer"]["precision"]) == "bf16-true":
+        model = model.to(torch.bfloat16)
+    inputs = objective.prepare(*next(iter(data.train_dataloader())))
+    return device_memory(
+        model, inputs.batch, rest.optimizer, masked=inputs.masked, num_devices=num_devices, strategy=strategy
+    )
+
+
+def optimizer_bytes(model: nn.Module, optimizer: OptimizerFactory) -> int:
+    """Bytes of the optimizer's state, whose tensors are as large as the weights, or as their rows or columns.
+
+    A step on a copy with tiny parameters, whose axes have distinct prime sizes, shows which axes of the state grow with
+    the parameter's. Numbers that do not grow, such as a count of steps, are left out.
+    """
+    tiny = {id(p): nn.Parameter(torch.ones(PRIMES[: p.ndim], dtype=p.dtype)) for p in model.parameters()}
+    tiny_of = {id(tiny[id(p)]): p for p in model.parameters()}
+    memo: dict[int, Any] = dict(tiny)
+    small_model = copy.deepcopy(model, memo)
+    built = optimizer.build(small_model)
+    for parameter in tiny.values():
+        parameter.grad = torch.ones_like(parameter)
+    built.step()
+    total = 0
+    for one in getattr(built, "optimizers", [built]):
+        for parameter, state in one.state.items():
+            shape = tiny_of[id(parameter)].shape
+            for value in state.values():
+                if isinstance(value, Tensor) and value.ndim == parameter.ndim and value.numel() > 1:
+                    axes = zip(value.shape, parameter.shape, shape)
+                    total += value.element_size() * math.prod(real if s == p else s for s, p, real in axes)
+    return total
+
+
+# ── numbers as text ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _aligned(rows: list[tuple[str, str]]) -> str:
+    """Labels and values in two columns."""
+    wide = max(len(label) for label, _ in rows)
+    return "\n".join(f"{label:{wide}}  {value}" for label, value in rows)
 
 
 def number(count: float) -> str:

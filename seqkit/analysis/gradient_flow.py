@@ -16,15 +16,16 @@ from seqkit.model import Model
 def gradient_flow(
     model: Model, batch: TokenBatch, *, num_projections: int = 8, seed: int = 0
 ) -> list[tuple[int, float]]:
-    """(T - t, norm of ∂h_T/∂x_t), by distance from 0: x are the backbone's input embeddings, h its outputs.
+    """Pairs (T - t, norm of ∂h_T/∂x_t), from distance 0 on: x are the backbone's input embeddings, h its outputs.
 
-    batch: as the objective prepares it. T is the last real token of each example, for a bidirectional backbone too; in
-    an encoder–decoder both are of the target. The norm of the Jacobian is Frobenius', by k random orthonormal
+    batch: batch as the objective prepares it. T is the last real token of each example, for a bidirectional backbone
+    too; in an encoder–decoder both are of the target. The norm of the Jacobian is Frobenius', by k random orthonormal
     directions u, whose products are gradients (Haar-distributed, so the mean is unbiased; with k = d it is exact):
 
         ||∂h_T/∂x_t||² = d / k Σ_u ||uᵀ ∂h_T/∂x_t||²
 
-    and the root of its mean over the examples that have that distance. num_projections: k; above d it is d.
+    and the root of its mean over the examples that have that distance.
+    num_projections: number k of directions, at most d. seed: seed of the directions.
     In a recurrent network the norm falls or grows as a power of the distance (Hochreiter 1991; Pascanu et al. 2013,
     section 2). The model runs in evaluation mode; its parameters get no gradient.
     Raises ValueError for a model that uses adjacency: columns of a graph have no order, so T - t is no distance.
@@ -34,8 +35,8 @@ def gradient_flow(
     spec = model.embedder.spec if model.source_embedder is None else model.source_embedder.spec
     if spec.num_edge_types:
         raise ValueError(
-            "these tokens have an adjacency, so the number of columns between two says nothing of their distance; "
-            "measure a model of sequences, or one built with adjacency=ignore"
+            "these tokens have an adjacency, so columns are no distance; measure a model of sequences, or one "
+            "built with adjacency=ignore"
         )
     training = model.training
     model.eval()
@@ -80,7 +81,7 @@ def _squared_norms(model: Model, batch: TokenBatch, num_projections: int, seed: 
 
 
 def _directions(d: int, k: int, seed: int) -> Tensor:
-    """k random orthonormal directions [k d], uniform over the sphere."""
+    """Random orthonormal directions [k d], uniform over the sphere."""
     gaussian = torch.randn(d, k, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     q, r = torch.linalg.qr(gaussian)
     return (q * r.diagonal().sign()).T

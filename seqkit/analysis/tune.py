@@ -22,7 +22,7 @@ from pytorch_lightning import Callback, seed_everything
 from pytorch_lightning.utilities.seed import isolate_rng
 from torch.utils.data import DataLoader
 
-from seqkit.analysis.memory import peak_bytes
+from seqkit.analysis.peak_memory import peak_bytes
 from seqkit.data.module import DataModule
 from seqkit.errors import DivergedError, UsageError, is_out_of_memory
 from seqkit.runs.prepare import Prepared
@@ -30,8 +30,7 @@ from seqkit.runs.run import compile_blocks
 from seqkit.training.available_memory import available_memory
 from seqkit.training.interrupt import StopSignals
 from seqkit.training.recompute import activation_checkpointing
-from seqkit.training.silence import silence_lightning
-from seqkit.training.trainer import SHARDED, make_trainer, train
+from seqkit.training.trainer import SHARDED, make_trainer, silence_lightning, train
 
 LOWEST, HIGHEST, NUM_RATES = 1e-6, 10.0, 100
 """Learning rates that are tried: seven decades, on which AdamW, Muon, SGD and Adadelta have theirs."""
@@ -40,16 +39,16 @@ DIVERGED = 4.0
 """Multiple of the lowest smoothed loss at which the sweep ends, as in Lightning's finder."""
 
 WITHIN = 1.1
-"""The suggested batch is the smallest whose time per example is within this factor of the best."""
+"""Factor on the best time per example: the smallest batch within it is suggested."""
 
 FASTER = 0.95
-"""A doubled batch is faster where it takes less than this share of the best time per example before it."""
+"""Share of the best time per example before it, below which a doubled batch is faster."""
 
 SHARE_OF_MEMORY = 0.9
-"""Of what is left, that the next batch may be expected to take."""
+"""Expected share of the remaining memory that the next batch may take."""
 
 TIMED_BATCHES, TIMED_EXAMPLES = 3, 16
-"""Batches, and examples, on which a batch size is timed at least."""
+"""Number of batches, and of examples, on which a batch size is timed at least."""
 
 
 # ── learning rate ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -57,11 +56,12 @@ TIMED_BATCHES, TIMED_EXAMPLES = 3, 16
 
 @dataclass(frozen=True, slots=True)
 class RateCurve:
-    """The loss while the learning rate rises. rates, losses: by optimizer step; loss is the mean per prediction.
+    """The loss while the learning rate rises.
 
-    initial: losses of the initial weights in the same steps, with the same batches, masks and dropout. base: the
-    learning rate in the configuration, of the first parameter group, which `rates` are of. Other groups keep their
-    ratio to it. suggestion: None: the loss does not fall anywhere by more than its noise. ended: why, in words.
+    rates, losses: learning rate of the first parameter group, and mean loss per prediction, of each optimizer step;
+    other groups keep their ratio to the first. initial: losses of the initial weights in the same steps, with the same
+    batches, masks and dropout. base: learning rate of the first group in the configuration. suggestion: suggested rate;
+    None: the loss falls nowhere by more than its noise. ended: reason why the sweep ended, in words.
     """
 
     rates: Sequence[float]
@@ -73,9 +73,9 @@ class RateCurve:
 
     @property
     def smoothed(self) -> list[float]:
-        """What is gained over the initial weights, as a loss: mean over half a decade on both sides.
+        """Losses compared with those of the initial weights, smoothed over half a decade on both sides.
 
-        Without this comparison, easy and hard batches hide a fall of a few percent.
+        Without the comparison, easy and hard batches hide a fall of a few percent.
         """
         return smooth(_compared(self.losses, self.initial), points_of_a_decade(self.rates))
 
@@ -93,11 +93,11 @@ def find_learning_rate(
     num_steps: int = NUM_RATES,
     signals: StopSignals | None = None,
 ) -> RateCurve:
-    """Train a copy of the model while the learning rate rises exponentially from `low` to `high` (Smith 2017).
+    """Trains a copy of the model while the learning rate rises exponentially from `low` to `high` (Smith 2017).
 
-    The schedule is left out: the suggestion is for its highest rate. Batches are the first ones of a training, epoch
-    after epoch; a first training at rate 0 measures how hard each is. With several devices, one makes their steps by
-    accumulation. The same seed gives the same curve.
+    The schedule is left out: the suggestion is for its highest rate. Batches come as in a training, epoch after epoch;
+    a first training at rate 0 measures how hard each is. With several devices, one makes their steps by accumulation.
+    The same seed gives the same curve.
     Raises UsageError for a range or a number of steps that cannot be tried, or an optimizer without a learning rate.
     """
     if not 0 < low < high < math.inf:
@@ -117,7 +117,7 @@ def find_learning_rate(
 def _swept(
     prepared: Prepared, rates: Sequence[float], signals: StopSignals | None, initial: Sequence[float] = ()
 ) -> tuple[_Sweep, str]:
-    """A training with these learning rates, and why it ended. initial: losses of the initial weights, if known."""
+    """A training with these learning rates, and the reason why it ended. initial: losses of the initial weights."""
     sweep, ended = _Sweep(rates, initial, signals), "all were tried"
     with _trial(prepared) as tried:
         trainer = make_trainer(_settings(prepared) | {"max_steps": len(rates)}, logger=False, callbacks=[sweep])
@@ -133,10 +133,10 @@ def _swept(
 
 
 def suggest(rates: Sequence[float], losses: Sequence[float]) -> float | None:
-    """The rate at which the loss falls fastest by the logarithm of the rate, before its lowest point.
+    """The rate at which the loss falls fastest over the logarithm of the rate, before its lowest point.
 
-    The slope is that of a straight line (least squares) through the points of a decade. None where the fall to the
-    lowest point is no larger than noise explains, or there are too few points.
+    The slope is that of a straight line (least squares) through the points of a decade. Returns None if noise explains
+    the fall to the lowest point, or there are too few points.
     """
     width = points_of_a_decade(rates)
     if len(losses) < 2 * width:
@@ -154,32 +154,32 @@ def suggest(rates: Sequence[float], losses: Sequence[float]) -> float | None:
 
 
 def points_of_a_decade(rates: Sequence[float]) -> int:
-    """How many rates there are from one to ten times it, an odd number of at least 5."""
+    """Number of rates from one to ten times it: odd, and at least 5."""
     if len(rates) < 2:
         return 5
     return max(5, round(1 / math.log10(rates[1] / rates[0])) | 1)
 
 
 def smooth(losses: Sequence[float], width: int) -> list[float]:
-    """Mean over `width` points around each, fewer at both ends."""
+    """Means over the `width` points around each, fewer at both ends."""
     half = width // 2
     return [statistics.fmean(losses[max(0, i - half) : i + half + 1]) for i in range(len(losses))]
 
 
 class _OneTraining(Callback):
-    """A short training that a signal ends at once."""
+    """Callback of a short training that a signal ends at once."""
 
     def __init__(self, signals: StopSignals | None):
         self.signals = signals
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """Lightning has just set its own signal handlers."""
+        """Replaces the signal handlers that Lightning has just set."""
         if self.signals is not None:
             self.signals.install_again()
 
 
 class _Sweep(_OneTraining):
-    """Sets the learning rate of each optimizer step, and notes its loss."""
+    """Sets the learning rate of each optimizer step, and records its loss."""
 
     def __init__(self, rates: Sequence[float], initial: Sequence[float], signals: StopSignals | None):
         super().__init__(signals)
@@ -187,7 +187,7 @@ class _Sweep(_OneTraining):
         self.base, self._bases, self._lowest = 0.0, list[float](), math.inf
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """Note the rates of the configuration."""
+        """Records the rates of the configuration."""
         super().on_train_start(trainer, pl_module)
         self._bases = [float(group["lr"]) for group in trainer.optimizers[0].param_groups]
         self.base = next((base for base in self._bases if base > 0), 0.0)
@@ -195,13 +195,13 @@ class _Sweep(_OneTraining):
             raise UsageError("the learning rate is 0, which no factor makes larger; give --optimizer.lr above 0")
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
-        """Set the rate."""
+        """Sets the rate."""
         factor = self.rates[trainer.global_step] / self.base
         for group, base in zip(trainer.optimizers[0].param_groups, self._bases):
             group["lr"] = base * factor
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Note the loss, and stop where it has risen too far."""
+        """Records the loss, and stops if it has risen too far."""
         if trainer.fit_loop.epoch_loop._should_accumulate():
             return
         loss = float(pl_module.step_loss)
@@ -224,9 +224,11 @@ class _Sweep(_OneTraining):
 
 @dataclass(frozen=True, slots=True)
 class BatchTrial:
-    """What a batch size costs. size: value of the key. examples: of the largest batch. seconds: of the clock that
-    decides, per example of a training step. wall_seconds, processor_seconds: the same by both clocks. peak: bytes of
-    all tensors in a step on the longest examples.
+    """Measured cost of a batch size.
+
+    size: value of the key. examples: number of examples of the largest batch. seconds: time of a training step per
+    example, by the clock that decides. wall_seconds, processor_seconds: the same by each clock. peak: bytes of all
+    tensors in a step on the longest examples.
     """
 
     size: int
@@ -239,9 +241,10 @@ class BatchTrial:
 
 @dataclass(frozen=True, slots=True)
 class BatchSizes:
-    """Batch sizes that were tried. key: of the data section. suggestion: None: not even the smallest fits.
+    """Batch sizes that were tried.
 
-    ended: why no larger one was tried, in words.
+    key: key of the data section. suggestion: suggested size; None: not even the smallest fits. ended: reason why no
+    larger one was tried, in words.
     """
 
     key: str
@@ -253,13 +256,13 @@ class BatchSizes:
 def find_batch_size(
     prepared: Prepared, *, available: int | None = None, signals: StopSignals | None = None
 ) -> BatchSizes:
-    """Double the batch until memory would not hold the next one, or two doublings are no faster per example.
+    """Doubles the batch until memory would not hold the next one, or two doublings are no faster per example.
 
     A size is tried on the longest examples, so that the largest batch of a training fits, with a learning rate of 0.
     Before the next size, its peak is estimated from the last one's, so that the kernel has no reason to kill the
-    process. Time decides by processor time where torch has one thread, by wall time else. available: bytes; None: what
-    this machine, its container or the GPU has left, asked before each size. Where the data has `tokens_per_batch`, that
-    is what is doubled. A batch is that of one device.
+    process. The clock that decides is processor time if torch has one thread, else wall time. If the data has
+    `tokens_per_batch`, that is doubled. A batch is that of one device.
+    available: bytes; None: memory that this machine, its container or the GPU has left, asked before each size.
     """
     data, key = prepared.data, "batch_size"
     lengths = list(data.train_dataloader().examples.lengths)
@@ -307,7 +310,7 @@ def _is_no_faster(trials: Sequence[BatchTrial]) -> bool:
 def _try_batch(
     prepared: Prepared, settings: dict[str, Any], sized: tuple[str, int], signals: StopSignals | None
 ) -> BatchTrial:
-    """Memory of a step on the longest examples, then time of steps on usual ones."""
+    """Measures the memory of a step on the longest examples, then the time of steps on usual ones."""
     key, size = sized
     with _trial(prepared) as tried:
         longest, usual = _batches(prepared.data, key, size)
@@ -317,7 +320,8 @@ def _try_batch(
             trainer = make_trainer(settings | {"max_steps": len(batches)}, logger=False, callbacks=[clock])
             module = tried.training_module(len(batches))
             module.schedule, module.skip_nonfinite = None, len(batches)
-            train(trainer, module, DataLoader(_Listed(batches), batch_size=None, collate_fn=_as_it_is), None)
+            loader: Any = DataLoader(list(batches), batch_size=None, collate_fn=lambda batch: batch)  # type: ignore[arg-type]
+            train(trainer, module, loader, None)
             return clock
 
         peak = peak_bytes(lambda: steps([longest]), list(tried.model.parameters()))
@@ -330,7 +334,7 @@ def _try_batch(
 
 
 def _batches(data: DataModule, key: str, size: int) -> tuple[Any, list[Any]]:
-    """A batch of the longest examples, and usual ones, as a training with that size has them."""
+    """A batch of the longest examples, and usual batches, as a training with that size has them."""
     sized = copy.copy(data)  # shares the encoded examples
     setattr(sized, key, size)
     if key == "tokens_per_batch":
@@ -354,18 +358,18 @@ class _Clock(_OneTraining):
         self.wall, self.processor, self.on_gpu = list[float](), list[float](), False
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """No step changes a weight, so none diverges."""
+        """Sets the rate to 0: no step changes a weight, so none diverges."""
         super().on_train_start(trainer, pl_module)
         self.on_gpu = trainer.strategy.root_device.type == "cuda"
         for group in trainer.optimizers[0].param_groups:
             group["lr"] = 0.0
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
-        """Start both clocks."""
+        """Starts both clocks."""
         self._started = self._now()
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Read them."""
+        """Reads both clocks."""
         wall, processor = self._now()
         self.wall.append(wall - self._started[0])
         self.processor.append(processor - self._started[1])
@@ -376,29 +380,12 @@ class _Clock(_OneTraining):
         return time.perf_counter(), time.process_time()
 
 
-class _Listed(torch.utils.data.Dataset[Any]):
-    """Batches as they are."""
-
-    def __init__(self, batches: Sequence[Any]):
-        self.batches = batches
-
-    def __len__(self) -> int:
-        return len(self.batches)
-
-    def __getitem__(self, index: int) -> Any:
-        return self.batches[index]
-
-
-def _as_it_is(batch: Any) -> Any:
-    return batch
-
-
-# ── both ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── short trainings ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @contextmanager
 def _trial(prepared: Prepared) -> Iterator[Prepared]:
-    """A copy of the model with the same data; random numbers begin with the seed, and are as before at the end."""
+    """A copy of the model with the same data; random numbers begin with the seed, and are restored at the end."""
     failure: BaseException | None = None
     with isolate_rng():
         try:
@@ -415,7 +402,7 @@ def _trial(prepared: Prepared) -> Iterator[Prepared]:
 
 
 def _settings(prepared: Prepared) -> dict[str, Any]:
-    """The recipe's settings for a short training on one device that writes nothing and makes the same steps."""
+    """Trainer settings of the recipe for a short training with the same steps, on one device, that writes nothing."""
     given = prepared.built.trainer
     if given["strategy"] == SHARDED:
         raise UsageError(

@@ -30,7 +30,8 @@ class AttentionDecoder(Backbone):
     Attention is the only way from the encoder to the decoder: unlike there, no state of the encoder starts the
     decoder's, so encoder and decoder may be of any two kinds. There is no input feeding (section 3.3) either, so that
     all tokens are computed at once where the backbone can.
-    attention: `(dim, num_heads) -> AttentionLayer`. The width is the backbone's.
+    backbone: causal network over the target, whose width is the decoder's. num_heads: number of attention heads.
+    attention: attention layer, `(dim, num_heads) -> AttentionLayer`.
     Time and memory are the backbone's, and O(n m d + (n + m) d^2) of the attention, which stores no scores where SDPA
     runs fused. Use it to compare recurrent, convolutional and state-space networks as decoders.
     Adjacency of the target is refused (the source's is the encoder's), and so are segments.
@@ -56,7 +57,7 @@ class AttentionDecoder(Backbone):
         self.backbone, self.dim, self.num_heads = backbone, backbone.dim, num_heads
         self.uses_positions, self.is_recurrent = backbone.uses_positions, backbone.is_recurrent
         self.ignores_order = backbone.ignores_order
-        self.attention = attention(self.dim, num_heads)
+        self.attention = attention(self.dim, num_heads).for_cross_attention()
         self.attention.check_supported(AttentionFeature.CROSS_ATTENTION)
         self.out = nn.Linear(2 * self.dim, self.dim)
 

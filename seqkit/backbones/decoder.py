@@ -1,4 +1,4 @@
-"""What decoders of an encoder–decoder share: their cache, and how they come by the encoder's output.
+"""Parts that decoders of an encoder–decoder share: their cache, and access to the encoder's output.
 
 b batch
 """
@@ -22,7 +22,6 @@ class DecoderCache(Cache):
         self.memory: Embedded | None = None
 
     def reorder(self, rows: Tensor) -> None:
-        """Keep these examples, [b'] indices, in this order."""
         self.inner.reorder(rows)
         self.memory = reordered(self.memory, rows)
         if self.attention is not None:
@@ -50,7 +49,7 @@ def checked(decoder: Backbone, embedded: Embedded, cache: Cache | None, inner: t
 
 
 def encoder_output(decoder: Backbone, embedded: Embedded, cache: DecoderCache | None) -> Embedded:
-    """What comes with the tokens; a cache keeps it from the first call on. Raises ValueError where there is none."""
+    """The encoder's output, which a cache keeps from the first call on. Raises ValueError where there is none."""
     memory = embedded.source if embedded.memory is None else embedded.memory
     if cache is not None:
         memory = cache.memory = memory if cache.memory is None else cache.memory

@@ -39,7 +39,6 @@ class EncoderDecoder(Backbone):
         self.ignores_order = decoder.ignores_order
 
     def get_encoder(self) -> Backbone:
-        """The encoder."""
         return self.encoder
 
     def check_supported(self, spec: TokenSpec) -> None:
@@ -47,7 +46,6 @@ class EncoderDecoder(Backbone):
         self.encoder.check_supported(spec)
 
     def add_edge_bias(self, num_edge_types: int) -> None:
-        """In the encoder, which gets the source's adjacency."""
         self.encoder.add_edge_bias(num_edge_types)
 
     def forward(self, embedded: Embedded, cache: Cache | None = None) -> Tensor:

@@ -32,6 +32,8 @@ class LinearTransformer(Backbone):
     Use it for long sequences, and to generate at a constant cost for each token. Positions are added to the embeddings,
     since features may not be rotated. It refuses adjacency (graphs need model.adjacency=ignore) and segments. For
     another block, feature map or position pass `LinearAttention` to a `Transformer`.
+    dim: width. depth: number of blocks. num_heads: number of attention heads. causal: True: tokens attend to earlier
+    ones only. dropout: probability of dropping an entry of a residual branch.
     Raises ValueError for sizes below 1, heads that do not fit, or a dropout outside [0, 1).
     """
 

@@ -6,41 +6,20 @@ b batch · n tokens · d width · e inner width · s states of one channel · r 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from einops import rearrange, repeat
 from torch import Tensor, nn
 
-from seqkit.backbones.state_space import StateSpace, StateSpaceCache
+from seqkit.backbones.sequence import LayerStack, StateCache
 from seqkit.nn.convolution import CausalConvolution
 from seqkit.nn.dropout import check_probability
 from seqkit.nn.residual import Residual
 from seqkit.nn.selective_scan import scan_flops, selective_scan
 
-
-@dataclass
-class SSMState:
-    """State of one layer after the last real token of each example: tail: the last inputs of the convolution,
-    [b k-1 e]; hidden: [b e s]."""
-
-    tail: Tensor
-    hidden: Tensor
-
-
-class MambaCache(StateSpaceCache):
-    """The state of each layer."""
-
-    def __init__(self, depth: int):
-        super().__init__(depth)
-        self.states: list[SSMState | None] = [None] * depth
-
-    def reorder(self, rows: Tensor) -> None:
-        """Keep these examples, [b'] indices, in this order."""
-        for state in self.states:
-            if state is not None:
-                state.tail, state.hidden = state.tail.index_select(0, rows), state.hidden.index_select(0, rows)
+SSMState = tuple[Tensor, Tensor]
+"""State of one layer: the last inputs of the convolution [b k-1 e], and the hidden state [b e s]."""
 
 
 class SelectiveSSM(nn.Module):
@@ -82,13 +61,12 @@ class SelectiveSSM(nn.Module):
         state: None: that before the first token.
         """
         past = self.convolution.kernel_size - 1
-        tail = x.new_zeros(x.shape[0], past, self.width) if state is None else state.tail
+        tail, hidden = (x.new_zeros(x.shape[0], past, self.width), None) if state is None else state
         joined = torch.cat([tail, x], dim=1)
-        hidden = None if state is None else state.hidden
         if hidden is None and torch.is_grad_enabled():  # the published kernel gives its last state no gradient
             hidden = x.new_zeros(x.shape[0], self.width, self.num_states)
         y, hidden = self._scan(self.convolution(joined)[:, past:], valid, hidden)
-        return y, SSMState(self._tail(joined, valid), hidden)
+        return y, (self._tail(joined, valid), hidden)
 
     def _scan(self, convolved: Tensor, valid: Tensor | None, state: Tensor | None) -> tuple[Tensor, Tensor]:
         u = F.silu(convolved + self.convolution_bias)
@@ -146,8 +124,8 @@ class MambaBlock(nn.Module):
         self.out_proj = nn.Linear(width, dim, bias=False)
         self.residual = Residual(dim, dropout=dropout)
 
-    def forward(self, x: Tensor, valid: Tensor | None, cache: MambaCache | None, index: int) -> Tensor:
-        """x: [b n d]. valid: [b n] bool, True = real; None: all are. index: of the layer in the cache."""
+    def forward(self, x: Tensor, valid: Tensor | None, cache: StateCache | None, index: int) -> Tensor:
+        """x: [b n d]. valid: [b n] bool, True = real; None: all are. index: index of the layer in the cache."""
         normed = self.norm(x)
         if valid is not None:
             normed = normed.masked_fill(~rearrange(valid, "b n -> b n 1"), 0.0)
@@ -164,24 +142,22 @@ class MambaBlock(nn.Module):
         return mixed
 
 
-class Mamba(StateSpace):
+class Mamba(LayerStack):
     """Selective state space backbone (Gu and Dao 2023); `nn.selective_scan` has the recurrence.
 
     A recurrence whose step, input and output maps depend on the token, so that it can keep or skip what it reads, which
     neither `S4D` nor a fixed convolution can. Training takes O(n) time a layer and generation O(1) for each token, with
     no longest sequence. Use it for long texts and other discrete sequences, above all on CUDA with the package
     mamba_ssm (the extra `mamba`): its kernel takes the place of the scan there; no test here runs it.
-    causal=False: each layer runs over the tokens in both directions, with other convolutions and SSMs and shared
-    projections (Zhu et al. 2024, Vision Mamba); the second direction begins at the last real token.
-    num_states: of each channel. expand: inner width / dim. kernel_size: tokens of the convolution. The rank of dt is
-    dim / 16.
-    dropout: of each layer's branch before it is added (the paper has none); an LSTM's is between layers.
+    depth: number of layers. causal: True: left to right. False: each layer runs over the tokens in both directions,
+    with other convolutions and SSMs and shared projections (Zhu et al. 2024, Vision Mamba); the second direction begins
+    at the last real token.
+    num_states: states of a channel. expand: inner width / dim. kernel_size: tokens of the convolution. The rank of dt
+    is dim / 16. dropout: probability of dropping an entry of a layer's branch (the paper has none).
     Layers are initialised as in the paper's code: torch's defaults, the last projections divided by sqrt(depth).
     Adjacency and segments are refused: the state is carried along all tokens in order.
     Raises ValueError for sizes below 1 or kernel_size below 2.
     """
-
-    cache_type = MambaCache
 
     def __init__(
         self,

@@ -11,23 +11,10 @@ import torch
 from einops import rearrange
 from torch import Tensor, nn
 
-from seqkit.interfaces import Backbone, Cache, Embedded
+from seqkit.backbones.sequence import SequenceBackbone, StateCache
+from seqkit.interfaces import Embedded
 from seqkit.nn.dropout import check_probability
 from seqkit.nn.mlp import MLP
-
-
-class MeanPoolCache(Cache):
-    """Sum [b 1 d] and number [b 1 1] of the real tokens so far."""
-
-    def __init__(self) -> None:
-        self.num_tokens = 0
-        self.total: Tensor | None = None
-        self.count: Tensor | None = None
-
-    def reorder(self, rows: Tensor) -> None:
-        """Keep these examples, [b'] indices, in this order."""
-        if self.total is not None and self.count is not None:
-            self.total, self.count = self.total.index_select(0, rows), self.count.index_select(0, rows)
 
 
 class MeanOverTokens(nn.Module):
@@ -37,8 +24,11 @@ class MeanOverTokens(nn.Module):
         super().__init__()
         self.causal = causal
 
-    def forward(self, x: Tensor, valid: Tensor, cache: MeanPoolCache | None = None) -> Tensor:
-        """[b n d] if causal, else [b 1 d], from x [b n d]. valid: [b n] bool, True = real."""
+    def forward(self, x: Tensor, valid: Tensor, cache: StateCache | None = None) -> Tensor:
+        """[b n d] if causal, else [b 1 d], from x [b n d]. valid: [b n] bool, True = real.
+
+        cache: keeps the sum [b 1 d] and the number [b 1 1] of the real tokens so far.
+        """
         real = rearrange(valid, "b n -> b n 1")
         wide = x.to(torch.promote_types(x.dtype, torch.float32)).masked_fill(~real, 0.0)
         if not self.causal:
@@ -46,9 +36,9 @@ class MeanOverTokens(nn.Module):
             return mean.to(x.dtype)
         total, count = wide.cumsum(dim=1), real.cumsum(dim=1)
         if cache is not None:
-            if cache.total is not None and cache.count is not None:
-                total, count = total + cache.total, count + cache.count
-            cache.total, cache.count = total[:, -1:], count[:, -1:]
+            if cache.states[0] is not None:
+                total, count = total + cache.states[0][0], count + cache.states[0][1]
+            cache.states[0] = total[:, -1:], count[:, -1:]
         return (total / count.clamp(min=1)).to(x.dtype)
 
     def uncounted_flops(self, x: Tensor) -> int:
@@ -64,15 +54,15 @@ class PerTokenMLP(nn.Module):
         self.norm, self.mlp, self.dropout = norm(dim), mlp(dim), nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[b n d] from x [b n d]."""
         return x + self.dropout(self.mlp(self.norm(x)))
 
 
-class MeanPool(Backbone):
+class MeanPool(SequenceBackbone):
     """Bag of tokens: out_i = rho(mean over j of phi(x_j)) (Deep Sets; Zaheer et al. 2017, theorem 2, with a sum).
 
-    causal=True: j <= i, a running mean. phi and rho are `depth` per-token MLPs with residual connections each; `norm`
-    is that of each MLP and of the last output. There is one mean, whatever the depth: a running mean of running means
+    causal: True: j <= i, a running mean. depth: number of per-token MLPs with residual connections in phi, and in rho.
+    mlp: MLP, `dim -> nn.Module`. norm: norm before each MLP and of the last output. dropout: probability of dropping an
+    entry of an MLP's output. There is one mean, whatever the depth: a running mean of running means
     would weigh early tokens more, and so know their order.
     All tokens have the same output unless causal, and the order of tokens changes nothing: no positions are added
     (`ignores_order`) unless the model is given some.
@@ -105,20 +95,9 @@ class MeanPool(Backbone):
 
         self.phi, self.mean, self.rho, self.norm = mlps(), MeanOverTokens(causal=causal), mlps(), norm(dim)
 
-    def forward(self, embedded: Embedded, cache: Cache | None = None) -> Tensor:
-        """Hidden states [b n d], zero where padded. Raises ValueError for adjacency or segments."""
-        if embedded.adjacency is not None or embedded.segments is not None:
-            raise ValueError("MeanPool does not support adjacency or segments; it takes the mean of all tokens")
-        if cache is not None and not isinstance(cache, MeanPoolCache):
-            raise ValueError(f"MeanPool was given a {type(cache).__name__}; make its cache with init_cache")
+    def run(self, embedded: Embedded, cache: StateCache | None) -> Tensor:
         mean = self.mean(self.phi(embedded.hidden), embedded.valid, cache)
-        if cache is not None:
-            cache.num_tokens += mean.shape[1]
-        hidden = self.norm(self.rho(mean)).expand_as(embedded.hidden)
-        return hidden.masked_fill(~rearrange(embedded.valid, "b n -> b n 1"), 0.0)
+        return self.norm(self.rho(mean)).expand_as(embedded.hidden).clone()
 
-    def init_cache(self, max_tokens: int) -> Cache:
-        """An empty cache. Raises ValueError if not causal: later tokens would change earlier ones."""
-        if not self.causal:
-            raise ValueError("this MeanPool is not causal, so it has no cache; build it with causal=True")
-        return MeanPoolCache()
+    def new_cache(self) -> StateCache:
+        return StateCache(1)

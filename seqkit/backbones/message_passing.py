@@ -66,13 +66,12 @@ class GINConvolution(GraphConvolution):
 
     def __init__(self, dim: int):
         super().__init__()
-        self.eps = nn.Parameter(torch.zeros(()))
+        self.dim, self.eps = dim, nn.Parameter(torch.zeros(()))
         self.mlp = MLP(dim, ratio=2.0, activation=nn.ReLU)
         self.edge_embedding: nn.Embedding | None = None
         self.sum = SumOverEdges()
 
     def forward(self, x: Tensor, edges: Edges) -> Tensor:
-        """[N d] from x [N d]."""
         messages = x.index_select(0, edges.source)
         if self.edge_embedding is not None:
             types = (edges.edge_type - 1).clamp(max=self.edge_embedding.num_embeddings - 1)  # those above are masked
@@ -81,8 +80,7 @@ class GINConvolution(GraphConvolution):
         return self.mlp((1 + self.eps) * x + self.sum(messages, edges.target, len(x)))
 
     def add_edge_types(self, num_edge_types: int) -> None:
-        """An embedding for each."""
-        self.edge_embedding = nn.Embedding(num_edge_types, self.mlp.up_proj.in_features)
+        self.edge_embedding = nn.Embedding(num_edge_types, self.dim)
 
 
 class GCNConvolution(GraphConvolution):
@@ -101,7 +99,6 @@ class GCNConvolution(GraphConvolution):
         self.sum = SumOverEdges()
 
     def forward(self, x: Tensor, edges: Edges) -> Tensor:
-        """[N d] from x [N d]."""
         wide = torch.promote_types(x.dtype, torch.float32)
         weight = torch.ones_like(edges.edge_type, dtype=wide)
         if self.log_edge_weight is not None:
@@ -116,7 +113,6 @@ class GCNConvolution(GraphConvolution):
         return (total * rearrange(inverse_root, "N -> N 1") + self.bias).relu().to(x.dtype)
 
     def add_edge_types(self, num_edge_types: int) -> None:
-        """A weight for each."""
         self.log_edge_weight = nn.Parameter(torch.zeros(num_edge_types))
 
 
@@ -126,7 +122,9 @@ class _MessagePassing(Backbone):
     Layer: x + dropout(convolution(norm(x))); then `norm` once more. The norm acts on the channels of each token, where
     the papers have none (GCN) or a batch norm (GIN), which would mix the graphs of a batch. The residual connection is
     ours too. An edge from a token to itself is left out: the token's own term is there without it.
-    max_edge_type: messages go along edges of types 1 to this; None: of all types.
+    depth: number of layers. max_edge_type: largest edge type that messages go along; None: all types.
+    norm: norm of each layer's input and of the last output. dropout: probability of dropping an entry of a layer's
+    output.
     """
 
     convolution: ClassVar[type[GraphConvolution]]
@@ -216,7 +214,7 @@ class GIN(_MessagePassing):
     Messages go along all edges of the adjacency. For the graph's own edges alone, where a tokenizer adds pairs by their
     distance (Molecule does by default), set `tokenizer.max_distance` to 1, which also saves the others' cost, or
     `max_edge_type` to the last type of the graph's own (5 for Molecule).
-    dropout: of each layer's output. Raises ValueError for sizes or a `max_edge_type` below 1.
+    Raises ValueError for sizes or a `max_edge_type` below 1.
     """
 
     convolution = GINConvolution

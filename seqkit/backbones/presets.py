@@ -34,15 +34,19 @@ from seqkit.nn.residual import Residual
 def vaswani_base(*, dropout: float = 0.1) -> EncoderDecoder:
     """The first Transformer: 6 + 6 layers of width 512 (Vaswani et al. 2017, table 3, base).
 
-    To compare with the original; without its warm-up use pre-norm (Xiong et al. 2020). dropout: of residual branches;
-    the paper has no other in the stack. The Embedder adds the sinusoids, and the paper sets its `dropout` to this too.
+    To compare with the original; without its warm-up use pre-norm (Xiong et al. 2020). dropout: dropout of residual
+    branches; the paper has no other in the stack. The Embedder adds the sinusoids, and the paper sets its `dropout` to
+    this too.
     The paper's table says 65 million parameters; a vocabulary of 37,000 gives 63.
     """
     return _vaswani(512, 8, dropout)
 
 
 def vaswani_big(*, dropout: float = 0.3) -> EncoderDecoder:
-    """The same at width 1024 with 16 heads (Vaswani et al. 2017, table 3, big: 213 million parameters)."""
+    """The same at width 1024 with 16 heads (Vaswani et al. 2017, table 3, big: 213 million parameters).
+
+    dropout: dropout of residual branches.
+    """
     return _vaswani(1024, 16, dropout)
 
 
@@ -51,6 +55,7 @@ def t5_mini(*, dropout: float = 0.1) -> EncoderDecoder:
 
     For text from text of any length: its positions are relative. The source has 8 heads with a head_dim of 32, together
     narrower than the model; here num_heads * head_dim is the width, so there are 12.
+    dropout: dropout of residual branches, attention weights and MLPs.
     """
     norm = partial(nn.RMSNorm, eps=1e-6)
 
@@ -79,25 +84,33 @@ def bert_mini(*, dropout: float = 0.1) -> Transformer:
     """BERT with 4 layers of width 256 (Turc et al. 2019, "Well-read students learn better", table 1).
 
     For labels of texts, after pretraining with `Masked`. The Embedder adds its learned positions (`Learned`).
+    dropout: dropout of residual branches and attention weights.
     """
     return _bert(256, 4, 4, dropout)
 
 
 def bert_base(*, dropout: float = 0.1) -> Transformer:
-    """BERT with 12 layers of width 768 (Devlin et al. 2019, section 3: 110 million parameters)."""
+    """BERT with 12 layers of width 768 (Devlin et al. 2019, section 3: 110 million parameters).
+
+    dropout: dropout of residual branches and attention weights.
+    """
     return _bert(768, 12, 12, dropout)
 
 
 def vit_tiny(*, drop_path: float = 0.1) -> Transformer:
     """Vision transformer with 12 layers of width 192 (Touvron et al. 2021, DeiT-Ti, table 1: 5 million parameters).
 
-    For labels of images. drop_path: stochastic depth, as DeiT trains (ibid., table 9).
+    For labels of images. drop_path: stochastic depth, the probability that an example skips the last layer, as DeiT
+    trains (ibid., table 9).
     """
     return _vit(192, 3, drop_path)
 
 
 def vit_base(*, drop_path: float = 0.1) -> Transformer:
-    """The same with width 768 and 12 heads (Dosovitskiy et al. 2021, table 1, ViT-Base: 86 million parameters)."""
+    """The same with width 768 and 12 heads (Dosovitskiy et al. 2021, table 1, ViT-Base: 86 million parameters).
+
+    drop_path: stochastic depth, the probability that an example skips the last layer.
+    """
     return _vit(768, 12, drop_path)
 
 
@@ -108,12 +121,16 @@ def gpt_nano(*, dropout: float = 0.1) -> Transformer:
     """GPT-2 with 3 layers of width 48 (minGPT by Karpathy, `gpt-nano`).
 
     For first steps and tests. The Embedder adds its learned positions (`Learned`).
+    dropout: dropout of residual branches and attention weights.
     """
     return _gpt(48, 3, 3, dropout)
 
 
 def gpt2(*, dropout: float = 0.1) -> Transformer:
-    """GPT-2 with 12 layers of width 768 (Radford et al. 2019, table 2): 124 million parameters; the table says 117."""
+    """GPT-2 with 12 layers of width 768 (Radford et al. 2019, table 2): 124 million parameters; the table says 117.
+
+    dropout: dropout of residual branches and attention weights.
+    """
     return _gpt(768, 12, 12, dropout)
 
 
@@ -121,6 +138,7 @@ def gpt3_175b(*, dropout: float = 0.0) -> Transformer:
     """GPT-3 with 96 layers of width 12288 (Brown et al. 2020, table 2.1).
 
     To be described, not built. Every second layer of the source has sparse attention in a band; here all are dense.
+    dropout: dropout of residual branches and attention weights.
     """
     return _gpt(12_288, 96, 96, dropout)
 
@@ -276,4 +294,4 @@ PUBLISHED = {
     "palm_mini": _text(palm_mini, 256, 256),
     "moe_mini": _text(moe_mini, 256, 256, head=_untied),
 }
-"""By name. The context lengths of models that have no limit (as Vaswani's, PaLM's and Mixtral's) are our own."""
+"""Presets by name. Context lengths of models without a limit (Vaswani's, PaLM's, Mixtral's) are our own."""

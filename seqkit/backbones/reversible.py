@@ -33,7 +33,9 @@ class Reversible(Backbone):
     Training stores the last two streams [b n d] for any depth, and the backward pass computes each layer once more: a
     third more time (docs/efficient.md). Gradients are those of plain backpropagation up to the rounding of
     x = (x + f) - f, so weights should be float32 (autocast is fine), and hashing or top-k may differ at a tie.
-    block: `(dim, num_heads) -> PreNormBlock`, whose components are used. norm, position, dropout: as in `Transformer`.
+    block: block whose components are used, `(dim, num_heads) -> PreNormBlock`. dim: width. depth: number of blocks.
+    num_heads: number of attention heads. causal: True: tokens attend to earlier ones only. norm: norm of the last
+    output. position: positions inside attention. dropout: dropout of residual branches and attention weights.
     Raises ValueError for another kind of block, another residual than `Residual`, cross-attention, components with an
     auxiliary loss (its graph is not stored either), and what `Transformer` refuses.
     """
@@ -69,7 +71,6 @@ class Reversible(Backbone):
         self.stack.check_supported(spec)
 
     def add_edge_bias(self, num_edge_types: int) -> None:
-        """As in `Transformer`."""
         self.stack.add_edge_bias(num_edge_types)
 
     def forward(self, embedded: Embedded, cache: Cache | None = None) -> Tensor:
@@ -230,7 +231,7 @@ def _rng_state(x: Tensor, layer: ReversibleLayer) -> RNGState:
 
 @contextmanager
 def _restored_rng(x: Tensor, rng_state: RNGState) -> Iterator[None]:
-    """Within it the generators continue from `rng_state`; after it they are as before."""
+    """Context in which the generators continue from `rng_state`; after it they are as before."""
     if rng_state is None:
         yield
         return

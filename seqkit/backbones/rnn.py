@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from einops import rearrange
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from seqkit.interfaces import Backbone, Cache, Embedded
+from seqkit.backbones.sequence import SequenceBackbone
+from seqkit.interfaces import Cache, Embedded
 
 
 class RNNCache(Cache):
@@ -22,18 +22,17 @@ class RNNCache(Cache):
         self.state: Any = None
 
     def reorder(self, rows: Tensor) -> None:
-        """Keep these examples, [b'] indices, in this order."""
         if isinstance(self.state, tuple):
             self.state = tuple(one[:, rows].contiguous() for one in self.state)
         elif self.state is not None:
             self.state = self.state[:, rows].contiguous()
 
 
-class _Recurrent(Backbone):
+class _Recurrent(SequenceBackbone):
     """torch's recurrent layers over packed sequences, so that padding neither counts nor costs.
 
-    causal=True: left to right, all of the width. causal=False: bidirectional, half of the width each way.
-    dropout: between layers. Raises ValueError for an odd dim of a bidirectional network.
+    depth: number of layers. causal: True: left to right, all of the width; False: bidirectional, half of the width each
+    way. dropout: dropout between layers. Raises ValueError for an odd dim of a bidirectional network.
     Adjacency and segments are refused: the state is carried along all tokens in order.
     """
 
@@ -56,30 +55,13 @@ class _Recurrent(Backbone):
             dropout=dropout if depth > 1 else 0.0,  # torch drops between layers only, and warns if there is no between
         )
 
-    def forward(self, embedded: Embedded, cache: Cache | None = None) -> Tensor:
-        """Hidden states [b n d], zero where padded.
-
-        Raises ValueError for adjacency, segments or an example without tokens.
-        """
-        if embedded.adjacency is not None or embedded.segments is not None:
-            raise ValueError(
-                f"{type(self).__name__} does not support adjacency or segments; it runs over the tokens in order"
-            )
-        if cache is not None and not isinstance(cache, RNNCache):
-            raise ValueError(
-                f"{type(self).__name__} was given a {type(cache).__name__}; make its cache with init_cache"
-            )
+    def run(self, embedded: Embedded, cache: RNNCache | None) -> Tensor:
         hidden, state = run_rnn(self.layers, embedded.hidden, embedded, None if cache is None else cache.state)
         if cache is not None:
-            cache.state, cache.num_tokens = state, cache.num_tokens + hidden.shape[1]
+            cache.state = state
         return hidden
 
-    def init_cache(self, max_tokens: int) -> Cache:
-        """An empty cache. Raises ValueError if not causal: the other direction starts at the end."""
-        if not self.causal:
-            raise ValueError(
-                f"this {type(self).__name__} is bidirectional, so it has no cache; build it with causal=True"
-            )
+    def new_cache(self) -> RNNCache:
         return RNNCache()
 
 
@@ -100,7 +82,7 @@ def run_rnn(layers: nn.RNNBase, x: Tensor, embedded: Embedded, state: Any) -> tu
     packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
     packed, state = layers(packed, state)
     hidden, _ = pad_packed_sequence(packed, batch_first=True, total_length=n)
-    return hidden.masked_fill(~rearrange(valid, "b n -> b n 1"), 0.0), state
+    return hidden, state
 
 
 class LSTM(_Recurrent):

@@ -33,8 +33,9 @@ class RNNDecoder(Backbone):
         s_t = cell(s_{t-1}, [y_t, c_t])
         out = tanh(U [s_t, c_t, y_t] + b'')    in the place of their maxout
 
-    attention: `(dim, num_heads) -> AttentionLayer`, Bahdanau's where its mechanism is AdditiveAttention; None: without.
-    dropout: of each layer's output. An LSTM's cell states start at zero.
+    depth: number of layers. cell: "GRU" or "LSTM". num_heads: number of attention heads. attention: attention layer,
+    `(dim, num_heads) -> AttentionLayer`, Bahdanau's where its mechanism is AdditiveAttention; None: without.
+    dropout: dropout of each layer's output. An LSTM's cell states start at zero.
     Raises ValueError for sizes below 1, an unknown cell, or an attention that does not support cross-attention.
     Adjacency and segments are refused: the state is carried along all tokens in order.
     """
@@ -61,7 +62,7 @@ class RNNDecoder(Backbone):
         between = dropout if depth > 1 else 0.0  # torch drops between layers only, and warns if there is no between
         layers = nn.GRU if cell == "GRU" else nn.LSTM
         self.layers: nn.RNNBase = layers(2 * dim, dim, depth, batch_first=True, dropout=between)
-        self.attention = None if attention is None else attention(dim, num_heads)
+        self.attention = None if attention is None else attention(dim, num_heads).for_cross_attention()
         if self.attention is not None:
             self.attention.check_supported(AttentionFeature.CROSS_ATTENTION)
         self.out, self.dropout = nn.Linear(3 * dim, dim), nn.Dropout(dropout)
@@ -119,7 +120,6 @@ class RNNDecoder(Backbone):
         return torch.cat(states, dim=1), torch.cat(outputs, dim=1)
 
     def init_cache(self, max_tokens: int) -> DecoderCache:
-        """An empty cache."""
         return DecoderCache(RNNCache(), None if self.attention is None else self.attention.init_cache(max_tokens))
 
 

@@ -9,22 +9,10 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
-from seqkit.backbones.state_space import StateSpace, StateSpaceCache
+from seqkit.backbones.sequence import LayerStack, StateCache
 from seqkit.nn.dropout import check_probability
 from seqkit.nn.residual import Residual
 from seqkit.nn.s4d import S4DLayer, Spectrum
-
-
-class S4DCache(StateSpaceCache):
-    """The complex state of each layer, [b d s], after the last real token of each example."""
-
-    def __init__(self, depth: int):
-        super().__init__(depth)
-        self.states: list[Tensor | None] = [None] * depth
-
-    def reorder(self, rows: Tensor) -> None:
-        """Keep these examples, [b'] indices, in this order."""
-        self.states = [None if state is None else state.index_select(0, rows) for state in self.states]
 
 
 class S4DBlock(nn.Module):
@@ -37,8 +25,8 @@ class S4DBlock(nn.Module):
         self.out_proj = nn.Linear(dim, 2 * dim)
         self.residual = Residual(dim, dropout=dropout)
 
-    def forward(self, x: Tensor, valid: Tensor | None, cache: S4DCache | None, index: int) -> Tensor:
-        """x: [b n d]. valid: [b n] bool, True = real; None: all are real. index: of the layer in the cache."""
+    def forward(self, x: Tensor, valid: Tensor | None, cache: StateCache | None, index: int) -> Tensor:
+        """x: [b n d]. valid: [b n] bool, True = real; None: all are real. index: index of the layer in the cache."""
         normed = self.norm(x)
         if valid is not None:  # the norm's bias would make padding an input
             normed = normed.masked_fill(~rearrange(valid, "b n -> b n 1"), 0.0)
@@ -50,24 +38,21 @@ class S4DBlock(nn.Module):
         return mixed
 
 
-class S4D(StateSpace):
+class S4D(LayerStack):
     """State space backbone with diagonal matrices (Gu, Gupta, Goel and Ré 2022); `nn.s4d.S4DLayer` has the formulas.
 
     A layer is a linear, time-invariant recurrence: all tokens at once are a convolution by FFT, one more token is one
     step. So training takes O(n log n) time a layer and O(n) memory, generation O(1) for each token, and neither has a
     longest sequence. Use it for signals and long sequences where the pattern counts more than the content;
     what to keep cannot depend on the token, which is what `Mamba` adds.
-    causal=True: each token from those up to it. causal=False: each layer has a second kernel over later tokens, which
-    begins at the last real one.
+    depth: number of layers. causal: True: each token from those up to it; False: each layer has a second kernel over
+    later tokens, which begins at the last real one.
     num_states: real states of a channel, in conjugate pairs. spectrum: "lin" (S4D-Lin) or "inv" (S4D-Inv).
-    dropout: of each layer's branch before it is added; an LSTM's is between layers, and this stream is the residual
-    sum, which is not dropped itself.
+    dropout: probability of dropping an entry of a layer's branch.
     Adjacency and segments are refused: the state is carried along all tokens in order.
     The paper trains A and dt with a learning rate of at most 0.001 and without decay. They do not decay here either.
     Raises ValueError for sizes below 1 or an odd num_states.
     """
-
-    cache_type = S4DCache
 
     def __init__(
         self,

@@ -55,7 +55,6 @@ class TransformerCache(Cache):
         self.num_tokens += valid.shape[1]
 
     def reorder(self, rows: Tensor) -> None:
-        """Keep these examples, [b'] indices, in this order."""
         for layer in self.layers:
             layer.reorder(rows)
         if self.valid is not None and self.positions is not None:
@@ -65,7 +64,7 @@ class TransformerCache(Cache):
 
 @dataclass(frozen=True)
 class ContextKind:
-    """What decides the attention context of a layer: layers of one kind share one.
+    """Kind of a layer; layers of one kind share an attention context.
 
     position: index into the backbone's positions; None: the layer has none. needs_mask, num_heads, head_dim: of its
     attention.
@@ -85,11 +84,13 @@ class Transformer(Backbone):
 
     With cross-attention in its blocks it is the decoder of an encoder–decoder.
 
-    block: `(dim, num_heads) -> BaseBlock`; a variant is another block passed in. position: positions inside attention
-    (`Rotary()`); None: they are added to the embeddings. Both may be a list, one for each layer, or a pattern that is
-    repeated: [local, local, full] for 12 layers. The stack supports what every one of its blocks supports.
-    norm: of the last output. input_norm: of the embeddings (BERT); None: none. dropout: of residual branches and
-    attention weights, unless a component has its own.
+    dim: width. depth: number of blocks. num_heads: number of attention heads. causal: True: tokens attend to earlier
+    ones only.
+    block: block, `(dim, num_heads) -> BaseBlock`; a variant is another block passed in. position: positions inside
+    attention (`Rotary()`); None: they are added to the embeddings. Both may be a list, one for each layer, or a pattern
+    that is repeated: [local, local, full] for 12 layers. The stack supports what every one of its blocks supports.
+    norm: norm of the last output. input_norm: norm of the embeddings (BERT); None: none. dropout: dropout of residual
+    branches and attention weights, unless a component has its own.
     Weights are initialised as GPT-2's: normal with std 0.02, output projections divided by sqrt(2 depth) (Radford et
     al. 2019, section 2.3).
     Raises ValueError for a list that does not divide depth, heads that do not fit, or an attention that does not
@@ -202,7 +203,7 @@ class Transformer(Backbone):
         """Learn a bias for each edge type and head. Raises ValueError if it has one for another number of types."""
         for num_heads in dict.fromkeys(kind.num_heads for kind in self.kinds):
             bias, name = EdgeBias(num_edge_types, num_heads), str(num_heads)
-            if name in self.edge_biases and self.edge_biases[name].weight.shape != bias.weight.shape:  # type: ignore[union-attr]
+            if name in self.edge_biases and cast(EdgeBias, self.edge_biases[name]).weight.shape != bias.weight.shape:
                 raise ValueError("this Transformer has a bias for other edge types; build one for each model")
             if name not in self.edge_biases:
                 self.edge_biases[name] = bias
@@ -252,7 +253,7 @@ class Transformer(Backbone):
             raise ValueError("this attention does not support adjacency; use the mechanism ScaledDotProductAttention")
 
     def _memories(self, embedded: Embedded, cache: TransformerCache | None) -> list[Memory | None]:
-        """For every layer with cross-attention the encoder's output, or without an encoder the embedded source.
+        """Memory of every layer with cross-attention: the encoder's output, or without an encoder the embedded source.
 
         A cache keeps it from the first step on.
         """
@@ -294,7 +295,7 @@ Each = TypeVar("Each")
 
 
 def _per_layer(name: str, given: Each | Sequence[Each], depth: int) -> list[Each]:
-    """One for all layers, one each, or a pattern that is repeated. Raises ValueError for a list that does not fit."""
+    """An entry for each layer, from one for all, or from a pattern to repeat. Raises ValueError if it does not fit."""
     if not isinstance(given, Sequence):
         return [given] * depth
     if not given or depth % len(given):
@@ -314,7 +315,7 @@ def _index_of(position: RelativePosition, known: Sequence[nn.Module]) -> int | N
 
 
 def _settings(position: nn.Module) -> dict[str, Any] | None:
-    """What a position without parameters and buffers was built with; None: it has some, and only itself is like it."""
+    """Settings of a position without parameters and buffers; None: it has some, so no other is equal to it."""
     if any(True for _ in position.parameters()) or any(True for _ in position.buffers()):
         return None
     return {name: value for name, value in vars(position).items() if not name.startswith("_") and name != "training"}

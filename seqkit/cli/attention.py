@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from argparse import Namespace
 
+from seqkit.cli.out import check_folder
 from seqkit.errors import one_line
 
 
 def run(args: Namespace) -> int:
     """Draw a run's attention on one example; print where the page is."""
+    given = args.input is not None
+    check_folder(args.out, [args.input] if given else [], force=args.force)
     from seqkit.report.attention import view_example, view_input
 
     out = args.out or args.run / "attention"
-    given = args.input is not None
     page = view_input(args.run, args.input, out) if given else view_example(args.run, args.example, out)
     print(one_line(page))
     return 0

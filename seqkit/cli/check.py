@@ -10,10 +10,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from seqkit.config.resolve import Switch, dotted
 from seqkit.errors import UsageError, one_line, suggest
 from seqkit.registry import components, find
+from seqkit.registry.plugins import import_plugins, in_time
 
 KINDS = ("tokenizer", "backbone")
 
@@ -21,7 +21,7 @@ KINDS = ("tokenizer", "backbone")
 def run(args: Namespace) -> int:
     """Check each class that `args.what` names; print which laws it keeps.
 
-    Raises UsageError with class, law and example where a law is broken, or where there is nothing to check it on.
+    Raises UsageError with class, law and example if a law is broken, or if there is nothing to check it on.
     """
     settings = dict(_settings(args.overrides))
     for cls in _classes(args.what):
@@ -33,20 +33,26 @@ def run(args: Namespace) -> int:
 
 def _classes(what: str) -> list[type]:
     """The classes that `what` names: all of a file, one of a file or of a module, or a registered name."""
+    from seqkit.interfaces import Backbone, Tokenizer
+
     path, _, name = what.partition(":")
     if path.endswith(".py"):
         return _of_file(Path(path), name)
-    for kind in KINDS:
-        if what.lower() in map(str.lower, components(kind)):
-            return [_of_kind(find(kind, what).load(), what)]
+    kinds = [kind for kind in KINDS if what.lower() in map(str.lower, components(kind))]
+    found = find(kinds[0], what).load() if kinds else _of_module(what)
+    if not isinstance(found, type) or not issubclass(found, Tokenizer | Backbone):
+        raise UsageError(f"{what} is no class that derives from seqkit.Tokenizer or seqkit.Backbone")
+    return [found]
+
+
+def _of_module(what: str) -> Any:
+    """Import what `package.module.Class` or `package.module:Class` names."""
     module, _, name = what.replace(":", ".").rpartition(".")
     if not module:
         known = [known for kind in KINDS for known in components(kind)]
         raise UsageError(f"there is no tokenizer or backbone called {what!r}; {suggest(what, known)}")
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))  # as `python -m` has it
-    from seqkit.registry.plugins import in_time
-
     try:
         with in_time(module):
             found = import_module(module)
@@ -54,20 +60,18 @@ def _classes(what: str) -> list[type]:
         raise UsageError(f"{module} cannot be imported: {type(error).__name__}: {error}") from error
     if not hasattr(found, name):
         raise UsageError(f"{module} has no {name}; {suggest(name, getattr(found, '__all__', dir(found)))}")
-    return [_of_kind(getattr(found, name), what)]
+    return getattr(found, name)
 
 
 def _of_file(path: Path, name: str) -> list[type]:
+    """The class of that name in a Python file; all of its own that are not abstract if the name is empty."""
     from seqkit.interfaces import Backbone, Tokenizer
-    from seqkit.registry.plugins import import_plugins
 
     import_plugins([path])
-    module = sys.modules[path.stem]
+    members = inspect.getmembers(sys.modules[path.stem], inspect.isclass)
     own = {
-        each: cls
-        for each, cls in vars(module).items()
-        if isinstance(cls, type) and issubclass(cls, Tokenizer | Backbone) and cls.__module__ == path.stem
-    }
+        each: cls for each, cls in members if issubclass(cls, Tokenizer | Backbone) and cls.__module__ == path.stem
+    }  # fmt: skip
     if name and name not in own:
         raise UsageError(f"{path} has no tokenizer or backbone called {name!r}; {suggest(name, own)}")
     found = [own[name]] if name else [cls for cls in own.values() if not inspect.isabstract(cls)]
@@ -76,15 +80,8 @@ def _of_file(path: Path, name: str) -> list[type]:
     return found
 
 
-def _of_kind(cls: Any, what: str) -> type:
-    from seqkit.interfaces import Backbone, Tokenizer
-
-    if not isinstance(cls, type) or not issubclass(cls, Tokenizer | Backbone):
-        raise UsageError(f"{what} is no class that derives from seqkit.Tokenizer or seqkit.Backbone")
-    return cls
-
-
 def _checked(cls: Any, settings: dict[str, Any], inputs: Sequence[str]) -> Sequence[Any]:
+    """The laws that a class keeps."""
     from seqkit.interfaces import Tokenizer
     from seqkit.testing import check_backbone
 
@@ -106,6 +103,7 @@ def _checked(cls: Any, settings: dict[str, Any], inputs: Sequence[str]) -> Seque
 
 
 def _check_tokenizer(cls: Any, settings: dict[str, Any], inputs: Sequence[str]) -> Sequence[Any]:
+    """The laws that a tokenizer keeps on the inputs or, without any, on its own examples."""
     from seqkit.data.inputs import read_inputs
     from seqkit.testing import check_tokenizer
 
@@ -122,13 +120,8 @@ def _check_tokenizer(cls: Any, settings: dict[str, Any], inputs: Sequence[str]) 
 
 
 def _settings(words: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    """`--name value` and `--name=value` as names with values, read as YAML."""
-    rest = list(words)
-    while rest:
-        name, equals, value = rest.pop(0).partition("=")
-        if not name.startswith("--") or not (equals or rest):
-            raise UsageError(f"{one_line(name)} is no setting with its value; give --NAME VALUE")
-        try:
-            yield name[2:].replace("-", "_"), yaml.safe_load(value if equals else rest.pop(0))
-        except yaml.YAMLError as error:
-            raise UsageError(f"the value of {name} is no YAML: {' '.join(str(error).split())}") from error
+    """Names and values of `--name value` and `--name=value`, the values read as YAML."""
+    for name, word in dotted(words):
+        if isinstance(word, Switch):
+            raise UsageError(f"--{one_line(name)} is no setting with its value; give --NAME VALUE")
+        yield name.replace("-", "_"), word.read()

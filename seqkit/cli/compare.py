@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from seqkit.comparison.compare import Prepared
 
 DEFAULT_BACKBONES = ("Transformer", "LSTM", "GRU", "TCN", "S4D", "Mamba")
-"""What is compared where neither --backbones nor --vary is given."""
+"""Backbones that are compared if neither --backbones nor --vary is given."""
 
 
 def run(args: Namespace) -> int:
@@ -63,7 +63,7 @@ def compare(
 ) -> dict[str, Any]:
     """Compare backbones, or values of any key, on a recipe; the content of results.json.
 
-    settings: those of `seqkit.comparison.settings.Settings`: match, seeds, lr_trials, …. out: the folder; None:
+    settings: further arguments of `seqkit.comparison.settings.Settings`: match, seeds, lr_trials, …. out: folder; None:
     runs/compare/RECIPE-DIGEST, the same for the same arguments, so that a comparison that was killed goes on.
     Raises UsageError or DataError in one line. Call it under `if __name__ == "__main__":`, as it starts processes.
     """
@@ -79,12 +79,8 @@ def compare(
         vary={key: [_word(value) for value in values] for key, values in (vary or {}).items()},
         **settings,
     )
-    return execute(
-        prepare(asked),
-        Path(out) if out else default_folder(asked, shared=storage is not None),
-        jobs=jobs,
-        storage=storage,
-    )
+    folder = Path(out) if out else default_folder(asked, shared=storage is not None)
+    return execute(prepare(asked), folder, jobs=jobs, storage=storage)
 
 
 def _word(value: Any) -> str:
@@ -97,21 +93,15 @@ def _settings(args: Namespace) -> Any:
 
     vary = read_vary(args.vary)
     names = [name.strip() for name in (args.backbones or "").split(",") if name.strip()]
+    same = ("preset", "match", "seeds", "lr_trials", "dropout_trials", "trial_share", "pretrain", "threads")
     return Settings(
         recipe=args.what[0],
-        preset=args.preset,
         overrides=list(args.overrides),
         backbones=names if names or vary else list(DEFAULT_BACKBONES),
         vary=vary,
-        match=args.match,
-        seeds=args.seeds,
-        lr_trials=args.lr_trials,
-        dropout_trials=args.dropout_trials,
-        trial_share=args.trial_share,
-        pretrain=args.pretrain,
         measure=not args.no_measure,
-        threads=args.threads,
         plugins=[str(path) for path in args.plugin],
+        **{name: getattr(args, name) for name in same},
     )
 
 
@@ -130,17 +120,9 @@ def _print_grid(console: Any, prepared: Prepared, folder: Path, jobs: int) -> No
     for name, candidate in plan.candidates.items():
         own = prepared.estimates[name]
         gap = "" if candidate.budget_gap is None else f"{candidate.budget_gap:+.1%}"
-        flops = f"{candidate.flops:.3g}"
         sizes = [str(x) if x is not None else "" for x in (candidate.width, candidate.depth)]
-        table.add_row(
-            one_line(name),
-            f"{candidate.parameters:,}",
-            gap,
-            flops,
-            *sizes,
-            str(own.num_steps),
-            f"{own.step_seconds:.3f}",
-        )
+        cells = [one_line(name), f"{candidate.parameters:,}", gap, f"{candidate.flops:.3g}", *sizes]
+        table.add_row(*cells, str(own.num_steps), f"{own.step_seconds:.3f}")
     console.print(table)
     for name, candidate in plan.candidates.items():
         if abs(candidate.budget_gap or 0.0) > TOLERANCE:

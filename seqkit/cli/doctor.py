@@ -35,7 +35,10 @@ _MALWARE = {"lightning": ("2.6.2", "2.6.3")}
 
 @dataclass(frozen=True)
 class Line:
-    """One package: found and wanted. problem: what is wrong and what to do, or nothing. extra: that asks for it."""
+    """One package: the version found and those wanted.
+
+    problem: what is wrong and what to do; may be empty. extra: extra of seqkit that asks for the package; may be empty.
+    """
 
     name: str
     found: str | None
@@ -52,36 +55,25 @@ def check(found: Mapping[str, str], wanted: Sequence[str], exact: Mapping[str, S
     A package that only an extra asks for may be missing: that is no problem, but its line says so in `found`.
     """
     lines = []
-    for text in wanted:
-        requirement = Requirement(text)
-        extra = _extra(requirement)
-        if extra in ("demo", "dev", "bench") or (
-            requirement.marker and not requirement.marker.evaluate({"extra": extra})
-        ):
-            continue  # the other extras together, tools to work on seqkit itself; another Python or system
-        version = found.get(requirement.name)
-        lines.append(
-            Line(
-                requirement.name,
-                version,
-                str(requirement.specifier) or "any",
-                _problem(requirement, version, extra),
-                extra,
-            )
-        )
+    for requirement in map(Requirement, wanted):
+        extra, version = _extra(requirement), found.get(requirement.name)
+        is_here = requirement.marker is None or requirement.marker.evaluate({"extra": extra})  # this Python and system
+        if is_here and extra not in ("demo", "dev", "bench"):  # the other extras together, tools to work on seqkit
+            known = str(requirement.specifier) or "any"
+            lines.append(Line(requirement.name, version, known, _problem(requirement, version, extra), extra))
     trio = " ".join(f'"{line.name}{line.wanted}"' for line in lines if line.name in TRIO)
     return lines + _disagreements(found, exact, trio)
 
 
 def _problem(requirement: Requirement, version: str | None, extra: str) -> str:
+    """Problem of a package, with the command that mends it; empty if there is none."""
+    install = f'pip install "{requirement.name}{requirement.specifier}"'
     if version is None:
-        return "" if extra else f'missing: pip install "{requirement.name}{requirement.specifier}"'
+        return "" if extra else f"missing: {install}"
     floor, reason = _SAFE_FROM.get(requirement.name, ("0", ""))
     if Version(version) < Version(floor):
-        return f'not safe ({reason}): pip install "{requirement.name}{requirement.specifier}"'
-    if not requirement.specifier.contains(version, prereleases=True):
-        return f'not tested with this: pip install "{requirement.name}{requirement.specifier}"'
-    return ""
+        return f"not safe ({reason}): {install}"
+    return "" if requirement.specifier.contains(version, prereleases=True) else f"not tested with this: {install}"
 
 
 def _disagreements(found: Mapping[str, str], exact: Mapping[str, Sequence[str]], trio: str) -> list[Line]:
@@ -89,14 +81,10 @@ def _disagreements(found: Mapping[str, str], exact: Mapping[str, Sequence[str]],
     lines = []
     for name, texts in exact.items():
         for requirement in map(Requirement, texts):
-            torch = found.get(requirement.name)
-            if (
-                requirement.name in TRIO
-                and torch is not None
-                and not requirement.specifier.contains(torch, prereleases=True)
-            ):
-                advice = f"{name} was built for {requirement.name}{requirement.specifier}: pip install {trio}"
-                lines.append(Line(f"{name} + {requirement.name}", f"{found[name]} + {torch}", f"{requirement}", advice))
+            other = found.get(requirement.name) if requirement.name in TRIO else None
+            if other is not None and not requirement.specifier.contains(other, prereleases=True):
+                advice = f"{name} was built for {requirement}: pip install {trio}"
+                lines.append(Line(f"{name} + {requirement.name}", f"{found[name]} + {other}", f"{requirement}", advice))
     torch, audio = found.get("torch"), found.get("torchaudio")
     # torchaudio's metadata names no torch; its releases are numbered like the torch that they were built for
     if torch and audio and Version(torch).release[:2] != Version(audio).release[:2]:
@@ -118,15 +106,15 @@ def _extra(requirement: Requirement) -> str:
 
 def run(args: Namespace) -> int:
     """Examine a recipe or a run, else the installation; 0 if it is healthy, 1 if something has to be mended."""
-    if getattr(args, "what", None) is not None:
+    if args.what is not None:
         return _examine(args.what, args.preset, args.overrides)
-    if getattr(args, "preset", None) or getattr(args, "overrides", None):
+    if args.preset or args.overrides:
         raise UsageError("keys are a recipe's; give its name or its YAML file: seqkit doctor RECIPE --key value")
     return _installation()
 
 
 def _examine(what: str, preset: str | None, overrides: list[str]) -> int:
-    """Print what was measured of a recipe or a run, and of each finding its cause and the key that mends it."""
+    """Print the measurements of a recipe or a run, and for each finding its cause and the key that mends it."""
     from seqkit.doctor.subject import recipe_or_run
 
     config, folder = recipe_or_run(what, preset, overrides)
@@ -158,10 +146,10 @@ def _installation() -> int:
     lines = check(found, metadata.requires("seqkit") or [], exact)
     table = Table("package", "found", "wanted", "", title=f"seqkit {found.get('seqkit')}", title_justify="left")
     for line in lines:
-        state = (
-            f"[red]{line.problem}[/red]" if line.problem else "ok" if line.found else f"missing (extra {line.extra})"
+        state = "ok" if line.found else f"missing (extra {line.extra})"
+        table.add_row(
+            line.name, line.found or "–", line.wanted, f"[red]{line.problem}[/red]" if line.problem else state
         )
-        table.add_row(line.name, line.found or "–", line.wanted, state)
     console.print(table)
     extras = sorted({line.extra for line in lines if line.extra and line.found is None})
     if extras:
@@ -181,7 +169,7 @@ def _installation() -> int:
 
 
 def _accelerator() -> tuple[str, bool]:
-    """What torch can compute on; True: torch itself does not import."""
+    """Name of the device that torch computes on, and whether torch itself cannot be imported."""
     try:
         import torch
     except Exception as error:  # a broken torch fails in many ways, and naming it is what we are for
@@ -194,7 +182,7 @@ def _accelerator() -> tuple[str, bool]:
 
 
 def _takes_files(folder: Path) -> bool:
-    """True: a file can be made there. Tried, because permissions say yes to root even where nothing can be written."""
+    """Whether a file can be made there; tried, since permissions allow root what the file system refuses."""
     try:
         with tempfile.TemporaryFile(dir=folder):
             return True
@@ -203,15 +191,11 @@ def _takes_files(folder: Path) -> bool:
 
 
 def _data_folder() -> str:
-    """Where data sets are looked for, and whether new ones can be kept there."""
-    given = os.environ.get("SEQKIT_DATA")
-    source = "$SEQKIT_DATA" if given else "the user's cache; $SEQKIT_DATA is not set"
-    if given:
-        folder = Path(given).expanduser()
-    else:
-        import platformdirs
+    """Folder of the data sets, and whether new ones can be kept there."""
+    from seqkit.data.download import data_folder
 
-        folder = platformdirs.user_cache_path("seqkit")
+    folder = data_folder()
+    source = "$SEQKIT_DATA" if os.environ.get("SEQKIT_DATA") else "the user's cache; $SEQKIT_DATA is not set"
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     state = "writable" if _takes_files(there) else "read-only: new data goes to the user's cache"
     return f"{folder} ({source}), {state}{'' if there == folder else ', made when needed'}"

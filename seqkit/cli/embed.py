@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from seqkit.cli.predict import check_out, each, open_inputs
+from seqkit.cli.out import check_file, written
+from seqkit.cli.predict import each, open_inputs
 from seqkit.errors import UsageError, one_line, printable
 
 if TYPE_CHECKING:
     from seqkit.runs.answers import Vector
 
 ROWS = 1024
-"""Vectors of a row group of a Parquet file, which are in memory together."""
+"""Number of vectors in a row group of a Parquet file, which are in memory together."""
 
 
 def run(args: Namespace) -> int:
@@ -21,25 +23,17 @@ def run(args: Namespace) -> int:
     from seqkit.runs.summary import check_trained
 
     check_trained(args.run)  # a mistake is said before what imports torch
-    check_out(args.out)
     if args.out.suffix.lower() not in WRITERS:
         raise UsageError(f"--out {args.out} should end in {' or '.join(WRITERS)}, which says the format")
+    check_file(args.out, args.inputs, force=args.force)
     from seqkit.runs.answers import pool_of, vectors
     from seqkit.runs.trained_model import load
 
-    trained = load(args.run)
+    trained = load(args.run, args.device)
     inputs = open_inputs(args, trained)
     dim = trained.model.backbone.dim
-    part = args.out.with_name(f".{args.out.name}.part")
-    try:
-        writer = WRITERS[args.out.suffix.lower()](part, dim)
-        try:
-            code = each(args.command, vectors(trained, inputs), writer.add, inputs.total)
-        finally:
-            writer.close()
-        part.replace(args.out)
-    finally:
-        part.unlink(missing_ok=True)
+    with written(args.out, force=args.force) as part, closing(WRITERS[args.out.suffix.lower()](part, dim)) as writer:
+        code = each(args.command, vectors(trained, inputs), writer.add, inputs.total)
     what = f"hidden states, {pool_of(trained.model)} of the tokens"
     if inputs.graph is not None:
         what = "the hidden states of each node"
@@ -47,20 +41,8 @@ def run(args: Namespace) -> int:
     return code
 
 
-class Writer(Protocol):
-    """Takes vectors, one after another. count: how many it has."""
-
-    count: int
-
-    def __init__(self, path: Path, dim: int): ...
-
-    def add(self, vector: Vector) -> None: ...
-
-    def close(self) -> None: ...
-
-
 class ParquetVectors:
-    """Columns name, vector (float32, `dim` numbers; null where there is none) and error, a row an input."""
+    """Writes columns name, vector (float32, `dim` numbers; null if there is none) and error, one row for each input."""
 
     def __init__(self, path: Path, dim: int):
         import pyarrow as pa
@@ -72,16 +54,14 @@ class ParquetVectors:
         self._file = parquet.ParquetWriter(path, self._schema)
 
     def add(self, vector: Vector) -> None:
-        """One row."""
-        values = None if vector.values is None else vector.values.numpy()
-        self.count += values is not None
-        error = None if vector.error is None else printable(vector.error)
-        self._rows.append({"name": printable(vector.name), "vector": values, "error": error})
+        """Add one row."""
+        self._rows.append(_row(vector))
+        self.count += vector.values is not None
         if len(self._rows) == ROWS:
             self._write()
 
     def close(self) -> None:
-        """Write what is left, and the end of the file."""
+        """Write the last rows, and the end of the file."""
         if self._rows:
             self._write()
         self._file.close()
@@ -94,33 +74,41 @@ class ParquetVectors:
 
 
 class NpzVectors:
-    """Arrays names [m] and vectors [m d] (float32), failed and errors of the others; in memory until the end."""
+    """Writes arrays names [m] and vectors [m d] (float32), failed and errors of the others; in memory until the end."""
 
     def __init__(self, path: Path, dim: int):
         self.path, self.dim, self.count = path, dim, 0
-        self._names, self._values = list[str](), list[Any]()
-        self._failed, self._errors = list[str](), list[str]()
+        self._rows = list[dict[str, Any]]()
 
     def add(self, vector: Vector) -> None:
-        """One vector, or the reason why there is none."""
-        if vector.values is None:
-            self._failed.append(printable(vector.name))
-            self._errors.append(printable(vector.error))
-        else:
-            self._names.append(printable(vector.name))
-            self._values.append(vector.values.numpy())
-            self.count += 1
+        """Add one vector, or the reason why there is none."""
+        self._rows.append(_row(vector))
+        self.count += vector.values is not None
 
     def close(self) -> None:
-        """Write the file. Texts are arrays of Unicode, which load without pickle."""
+        """Write the file; texts are arrays of Unicode, which load without pickle."""
         import numpy as np
 
-        vectors = np.stack(self._values) if self._values else np.zeros((0, self.dim), np.float32)
-        texts = {name: np.array(value, dtype=np.str_) for name, value in (
-            ("names", self._names), ("failed", self._failed), ("errors", self._errors),
-        )}  # fmt: skip
+        found = [row for row in self._rows if row["vector"] is not None]
+        failed = [row for row in self._rows if row["vector"] is None]
+        arrays = {
+            "names": np.array([row["name"] for row in found], np.str_),
+            "vectors": np.array([row["vector"] for row in found], np.float32).reshape(-1, self.dim),
+            "failed": np.array([row["name"] for row in failed], np.str_),
+            "errors": np.array([row["error"] for row in failed], np.str_),
+        }
         with self.path.open("wb") as file:
-            np.savez(file, vectors=vectors, allow_pickle=False, **texts)
+            np.savez(file, allow_pickle=False, **arrays)
 
 
-WRITERS: dict[str, type[Writer]] = {".parquet": ParquetVectors, ".npz": NpzVectors}
+def _row(vector: Vector) -> dict[str, Any]:
+    """A vector as a row of printable texts and numbers."""
+    return {
+        "name": printable(vector.name),
+        "vector": None if vector.values is None else vector.values.numpy(),
+        "error": None if vector.error is None else printable(vector.error),
+    }
+
+
+WRITERS: dict[str, Any] = {".parquet": ParquetVectors, ".npz": NpzVectors}
+"""Classes that write vectors, by suffix; each has `count`, `add` and `close`."""

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqkit.config import complete, explain, to_yaml
+from seqkit.config import complete, dotted, explain, to_yaml
 from seqkit.errors import UsageError, one_line, printable
 
 if TYPE_CHECKING:
@@ -27,41 +27,45 @@ def run(args: Namespace) -> int:
         raise UsageError("give a recipe (seqkit list recipes), or --resume with the folder of an unfinished run")
     if args.resume is not None and args.resume != AUTO:
         return _resume(args)
+    if args.out is not None and args.resume is None:
+        _check_new(args.out)
     config = complete(args.recipe, args.preset, args.overrides)
     if args.keys:
-        for key, value, what in explain(config):
-            print(printable(f"--{key} {one_line(value)}\n    {what}"))
+        for key, value, what, about in explain(config):
+            print(printable(f"--{key} {one_line(value)}\n    {what}. {about}".rstrip()))
         return 0
     if args.print_config:
         print(to_yaml(config), end="")
         return 0
     if args.resume == AUTO and (folder := _unfinished(config["recipe"], args.out)) is not None:
-        _told_unchanged(folder, config)
+        _check_same(folder, config)
         return _shown(folder, _resumed(folder, {}))
     if args.resume == AUTO and args.out is not None:
         _set_aside(args.out)
     return _shown(*_fit(config, args.out))
 
 
+def _check_new(out: Path) -> None:
+    """Raise UsageError if the run folder exists, before anything heavy is imported."""
+    from seqkit.runs.folder import check_new, rank
+
+    if rank() == 0:
+        check_new(out)
+
+
 def _resume(args: Namespace) -> int:
     """Go on with the run in the folder that `--resume` names."""
     folder = Path(args.resume)
-    if args.recipe is not None:  # argparse took the first free word for it, which may be the value of a key
-        words = args.overrides
-        alone = [i for i, word in enumerate(words) if "=" not in word and ([*words, "--"])[i + 1].startswith("--")]
-        if alone:
-            words.insert(alone[0] + 1, args.recipe)
-            args.recipe = None
     given = {args.recipe: args.recipe, "--preset": args.preset, "--out": args.out}
     if others := [str(name) for name, value in given.items() if value is not None]:
         raise UsageError(
             f"--resume {folder} goes on with that run's own recipe and folder; leave out {', '.join(others)}"
         )
-    return _shown(folder, _resumed(folder, args.overrides))
+    return _shown(folder, _resumed(folder, dict(dotted(args.overrides))))
 
 
 def _unfinished(recipe: str, out: Path | None) -> Path | None:
-    """The run that `--resume auto` goes on with: the one in `out`, or the recipe's newest; None: a new one begins."""
+    """The unfinished run in `out` or, without it, the recipe's newest; None if there is none."""
     from seqkit.runs.folder import FOLDER, checkpoints, is_unfinished, newest_unfinished
 
     if out is None:
@@ -70,20 +74,19 @@ def _unfinished(recipe: str, out: Path | None) -> Path | None:
 
 
 def _set_aside(out: Path) -> None:
-    """Rename the folder of a run that was ended before its first checkpoint, so that the command can begin anew."""
-    from seqkit.runs.folder import is_held, is_unfinished, rank
+    """Rename the folder of a run that ended before its first checkpoint, so that training can begin anew."""
+    from seqkit.runs.folder import WAIT_SECONDS, is_held, is_unfinished, rank
 
-    if rank() != 0 or not is_unfinished(out) or is_held(out / ".lock"):
+    if rank() != 0 or not is_unfinished(out) or is_held(out / ".lock", seconds=WAIT_SECONDS):
         return
     place = next(p for i in range(1, 10_000) if not (p := out.with_name(f"{out.name}-without-checkpoint-{i}")).exists())
     out.rename(place)
     log.warning("%s ended before its first checkpoint, and is %s now; training begins anew", out, place)
 
 
-def _told_unchanged(folder: Path, config: Mapping[str, Any]) -> None:
-    """Raise UsageError where the command asks for something else than the unfinished run is."""
-    known = complete(folder / "config.yaml")
-    if to_yaml(dict(known)) != to_yaml(dict(config)):
+def _check_same(folder: Path, config: Mapping[str, Any]) -> None:
+    """Raise UsageError if the command asks for another configuration than the unfinished run's."""
+    if complete(folder / "config.yaml") != config:
         raise UsageError(
             f"{folder} is unfinished and has another configuration than this command; go on with: "
             f"seqkit fit --resume {folder}, or leave --resume out"
@@ -106,13 +109,12 @@ def _shown(folder: Path, summary: Mapping[str, Any]) -> int:
     if summary:
         from rich.console import Console
 
-        from seqkit.report.table import result_table
+        from seqkit.report.headline import ResultTable
 
         console = Console(markup=False, emoji=False)
-        console.print(result_table([dict(summary)]))
-        console.print(
-            f"run     {one_line(folder)}\nreport  {one_line(folder / 'report.html')}", highlight=False, soft_wrap=True
-        )
+        console.print(ResultTable([dict(summary)]))
+        paths = f"run     {one_line(folder)}\nreport  {one_line(folder / 'report.html')}"
+        console.print(paths, highlight=False, soft_wrap=True)
     return 0
 
 
@@ -131,18 +133,14 @@ def fit(
     """
     from seqkit.runs.trained_model import load
 
-    folder, _ = _fit(
-        complete(recipe, preset, {} if overrides is None else overrides), None if out is None else Path(out)
-    )
+    if out is not None:
+        _check_new(Path(out))
+    config = complete(recipe, preset, {} if overrides is None else overrides)
+    folder, _ = _fit(config, None if out is None else Path(out))
     return load(folder)
 
 
 def _fit(config: Mapping[str, Any], out: Path | None) -> tuple[Path, dict[str, Any]]:
-    if out is not None:
-        from seqkit.runs.folder import check_new, rank
-
-        if rank() == 0:
-            check_new(out)  # before anything heavy is imported
     from seqkit.analysis.cost import training_flops
     from seqkit.report.page import write_report
     from seqkit.runs.folder import new_folder

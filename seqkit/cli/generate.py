@@ -10,8 +10,8 @@ import torch
 
 from seqkit.errors import DataError, UsageError, one_line, printable
 from seqkit.generation.beam_search import BeamSearch
+from seqkit.generation.prompts_to_text import INCOMPLETE, generate_texts, stream_text
 from seqkit.generation.sampling import Sampling
-from seqkit.generation.text import INCOMPLETE, generate_texts, stream_text
 
 if TYPE_CHECKING:
     from seqkit.runs.trained_model import TrainedModel
@@ -21,9 +21,9 @@ BEAM_OPTIONS = ("num_beams", "length_penalty")
 
 
 def strategy(options: dict[str, Any]) -> Sampling | BeamSearch:
-    """The decoding strategy from the options that the user gave, the others None; the default temperature is 0.8.
+    """The decoding strategy that a command's options name; the default is sampling with temperature 0.8.
 
-    Raises ValueError where one is out of range, or they contradict each other.
+    options: value by name; None: not given. Raises ValueError if one is out of range, or two contradict each other.
     """
     for name in ("max_new_tokens", "samples"):
         if options[name] is not None and options[name] < 1:
@@ -48,7 +48,7 @@ def run(args: Namespace) -> int:
     from seqkit.runs.trained_model import load
 
     strategy(vars(args))  # refuses what contradicts itself before anything is loaded
-    trained = load(args.run)
+    trained = load(args.run, args.device)
     if args.dtype is not None:
         trained.model.to(getattr(torch, args.dtype))
     named = [(text, text) for text in args.prompt or [_first_text(trained)]]
@@ -62,7 +62,7 @@ def run(args: Namespace) -> int:
 
 
 def _first_text(trained: TrainedModel) -> str:
-    """What is continued where no prompt is given: a line break or, if it is no token, the first text that is one."""
+    """The prompt if none is given: a line break or, if the tokenizer does not know it, its first token's text."""
     tokenizer: Any = trained.tokenizer
     try:
         tokenizer.encode("\n")
@@ -74,7 +74,7 @@ def _first_text(trained: TrainedModel) -> str:
 
 
 def printed(trained: TrainedModel, named: Sequence[tuple[str, Any]], options: dict[str, Any]) -> Iterator[str]:
-    """Pieces to be printed one after another, for (name, raw prompt or source); one sampled sequence as it comes.
+    """Yields pieces of text to print, for (name, raw prompt or source) pairs; a single sampled sequence as it comes.
 
     A continuation follows its prompt; what is generated from a source is printed alone, or after the source's name.
     """

@@ -5,15 +5,15 @@ from __future__ import annotations
 from argparse import Namespace
 from pathlib import Path
 
+from seqkit.cli.out import check_folder
 from seqkit.config import complete
-from seqkit.errors import UsageError, one_line
+from seqkit.errors import one_line
 
 
 def run(args: Namespace) -> int:
     """Draw how one real example of a recipe's data becomes tokens; print where the picture is."""
+    check_folder(args.out, [args.input] if args.input is not None else [], force=args.force)
     folder = args.out or Path("runs") / "inspect"
-    if folder.is_file():
-        raise UsageError(f"--out {folder} is a file; give the folder for the picture")
     config = complete(args.recipe, args.preset, args.overrides)
     from seqkit.report.inspect import inspect
 

@@ -14,7 +14,7 @@ USUAL = ("recipe", "data_source", "tokenizer", "backbone", "objective")
 
 
 def _problem(component: Component) -> str:
-    """Why a component of an installed package cannot be used, which only importing it tells; nothing if it can."""
+    """Why a component of an installed package cannot be imported; empty if it can."""
     if not component.package:
         return ""
     try:

@@ -1,26 +1,18 @@
-"""`seqkit`: picks the command and turns errors into one line and an exit code. Imports no torch by itself."""
+"""`seqkit`: picks the command and turns errors into one line and an exit code. Imports no torch by itself.
+
+What takes longer to import than a few milliseconds is imported inside `main`, where Ctrl-C is handled.
+"""
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib import import_module
-
-from seqkit.cli.parser import COMMANDS, TAKE_KEYS, parser
-from seqkit.errors import (
-    DataError,
-    DivergedError,
-    Interrupted,
-    LogFormatter,
-    StorageError,
-    UsageError,
-    is_out_of_memory,
-    one_line,
-)
+from types import FrameType
 
 DIVERGED, USAGE, DATA = 1, 2, 3
 """Exit codes: diverged, the command is wrong, the data is wrong or too large for the memory."""
@@ -32,35 +24,77 @@ MAX_MESSAGE = 4000
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; gives the exit code: 0, 1 (diverged), 2 (usage), 3 (data) or 128 + a signal's number."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        with _stopped_in_imports():
+            return _run(words)
+    except KeyboardInterrupt:
+        print("seqkit: stopped", file=sys.stderr)
+        return 128 + signal.SIGINT
+    except BrokenPipeError:  # a reader such as `head` has what it wants
+        with suppress(OSError, ValueError):  # what is still in the buffer goes nowhere
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+
+
+@contextmanager
+def _stopped_in_imports() -> Iterator[None]:
+    """End the process at once if Ctrl-C comes in an import: some packages turn KeyboardInterrupt into other errors."""
+
+    def stop(_signal: int, frame: FrameType | None) -> None:
+        while frame is not None:
+            if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+                os.write(2, b"seqkit: stopped\n")
+                os._exit(128 + signal.SIGINT)
+            frame = frame.f_back
+        raise KeyboardInterrupt
+
+    usual = signal.default_int_handler
+    is_ours = signal.getsignal(signal.SIGINT) is usual  # else it is ignored, or another program's
+    if is_ours and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGINT) is stop:
+            signal.signal(signal.SIGINT, usual)
+
+
+def _run(words: list[str]) -> int:
+    """Parse the words and run their command; an error that a user can cause is printed in one line."""
+    import logging
+
+    from seqkit.cli.parser import COMMANDS, TAKE_KEYS, parser
+    from seqkit.errors import Interrupted, LogFormatter, UsageError, is_out_of_memory, one_line
+
     args, overrides = parser().parse_known_args(words)
     if args.command is None:
         parser().print_help()
         return 0
     name = f"seqkit {args.command}"
-    if overrides and args.command not in TAKE_KEYS:
-        print(f"{name}: it takes no {one_line(overrides[0])}; see {name} --help", file=sys.stderr)
-        return USAGE
-    args.overrides = overrides
     if logging.lastResort is not None:  # what prints warnings where nothing else was asked to
         logging.lastResort.setFormatter(LogFormatter())
     try:
-        if getattr(args, "plugin", None):
+        if overrides and args.command not in TAKE_KEYS:
+            raise UsageError(f"it takes no {overrides[0]}; see {name} --help")
+        _check_given_once(overrides)
+        # as they were typed: the folder of a comparison is named by them
+        args.overrides = [part for word in overrides for part in ([word] if word in words else word.split("=", 1))]
+        if args.plugin:
             from seqkit.registry.plugins import import_plugins
 
             import_plugins(args.plugin)
+        if getattr(args, "recipe", None) is not None:
+            from seqkit.cli.guess import take_data_as_recipe
+
+            take_data_as_recipe(args)
         code: int = import_module(f"seqkit.cli.{COMMANDS[args.command]}").run(args)
         sys.stdout.flush()
         return code
     except Interrupted as stop:
         print(f"{name}: {one_line(stop)}", file=sys.stderr)
         return 128 + stop.signum
-    except BrokenPipeError:  # a reader such as `head` has what it wants
-        with suppress(OSError, ValueError):  # what is still in the buffer goes nowhere
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + signal.SIGPIPE
-    except KeyboardInterrupt:
-        print("\nstopped", file=sys.stderr)
-        return 128 + signal.SIGINT
+    except BrokenPipeError:
+        raise
     except Exception as error:
         expected = _exit_code(error)
         if expected is None:
@@ -70,23 +104,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return expected
 
 
+def _check_given_once(overrides: Sequence[str]) -> None:
+    """Raise UsageError if a key is given twice with different values, of which one would be ignored."""
+    from seqkit.errors import UsageError
+
+    given: dict[str, str] = {}
+    for word in overrides:
+        key, _, value = word.partition("=")
+        known = "--data" if key == "--data.source" else key.removesuffix(".type")
+        if word.startswith("--") and given.setdefault(known, value) != value:
+            raise UsageError(f"{key} is given twice, as {given[known]} and as {value}; give it once")
+
+
 def _exit_code(error: Exception) -> int | None:
     """The exit code of an error that a user can cause; None for a mistake of ours, which deserves its traceback."""
+    from traceback import walk_tb
+
+    from seqkit.errors import DataError, DivergedError, StorageError, UsageError, is_out_of_memory
+
     if isinstance(error, DivergedError):
         return DIVERGED
     if isinstance(error, DataError | StorageError | OSError) or is_out_of_memory(error):
         return DATA
-    if isinstance(error, UsageError) or (isinstance(error, ValueError) and _module(error).startswith("seqkit.")):
-        return USAGE
-    return None
-
-
-def _module(error: Exception) -> str:
-    """The module in which the error was raised."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return trace.tb_frame.f_globals.get("__name__", "") if trace is not None else ""
+    *_, (frame, _) = walk_tb(error.__traceback__)
+    is_ours = frame.f_globals.get("__name__", "").startswith("seqkit.")
+    return USAGE if isinstance(error, UsageError) or (isinstance(error, ValueError) and is_ours) else None
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ class {name}(Tokenizer):
         self.letters = "".join(sorted(set().union(*raws)))
 
     def state(self):
-        """What was learned, as plain JSON."""
+        """Learned values as plain JSON."""
         return {{"letters": self.letters}} if self.letters else {{}}
 
     def load_state(self, state):
@@ -80,7 +80,7 @@ def test_{module}_keeps_the_laws():
 
 
 def run(args: Namespace) -> int:
-    """Write NAME's file and its test into a folder; print what to do with them."""
+    """Write the tokenizer's file and its test into a folder; print how to try them."""
     name, folder = args.name, args.out or Path()
     module = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
     if not name.isidentifier() or not name.isascii() or keyword.iskeyword(module):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -13,34 +14,47 @@ from seqkit.registry import suggest
 
 USAGE = 2
 
-COMMANDS = {
-    "fit": "fit",
-    "compare": "compare",
-    "scale": "scale",
-    "validate": "evaluate",
-    "test": "evaluate",
-    "report": "report",
-    "predict": "predict",
-    "embed": "embed",
-    "runs": "runs",
-    "generate": "generate",
-    "attention": "attention",
-    "list": "list",
-    "inspect": "inspect",
-    "describe": "describe",
-    "doctor": "doctor",
-    "tune": "tune",
-    "check": "check",
-    "new": "new",
-}
+NAMES = (
+    "fit", "compare", "scale", "validate", "test", "report", "predict", "embed", "runs", "generate", "attention",
+    "list", "inspect", "describe", "doctor", "tune", "check", "new",
+)  # fmt: skip
+COMMANDS = {name: "evaluate" if name in ("validate", "test") else name for name in NAMES}
 """Every command, and the module of `seqkit.cli` that runs it."""
 
 TAKE_KEYS = ("fit", "compare", "scale", "inspect", "describe", "doctor", "tune", "check")
 """Commands that also take a recipe's keys, as `--key value`."""
 
 
+class Once(argparse.Action):
+    """Stores the value of an option, which may not be given again with another value."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option: str | None = None) -> None:
+        before = vars(self).setdefault("given", values)
+        if repr(before) != repr(values):  # nan differs from itself
+            parser.error(f"{option} is given twice, as {before} and as {values}; give it once")
+        setattr(namespace, self.dest, values)
+
+
 class Parser(argparse.ArgumentParser):
-    """One line on a mistake, with the nearest command."""
+    """A parser that tells a key's value from a free word, refuses an option given twice, and errs in one line."""
+
+    def __init__(self, **kwargs: Any):
+        super().__init__(allow_abbrev=False, **kwargs)
+        self.register("action", None, Once)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse words; what belongs to no option of the command, such as `--key=value`, is the second result."""
+        words = list(sys.argv[1:] if args is None else args)
+        return super().parse_known_args(words if self._subparsers else list(self._with_values(words)), namespace)
+
+    def _with_values(self, words: list[str]) -> Iterator[str]:
+        """Words in which a key and its value are one, `--key=value`, so that the value is not taken for the recipe."""
+        while words:
+            word = words.pop(0)
+            is_key = word.startswith("--") and "=" not in word and word not in self._option_string_actions
+            if is_key and words and not words[0].startswith("--") and not is_recipe(words[0]):
+                word = f"{word}={words.pop(0)}"
+            yield word
 
     def error(self, message: str) -> NoReturn:
         if found := re.search(r"invalid choice: (.+) \(choose from (.+)\)$", message, re.DOTALL):
@@ -49,6 +63,13 @@ class Parser(argparse.ArgumentParser):
             what = f"{option[1]} is {got}" if option else f"there is no command {got}"
             message = f"{what}; {suggest(got[1:-1], known)}"
         self.exit(USAGE, f"{self.prog}: {message}\n")
+
+
+def is_recipe(word: str) -> bool:
+    """Whether a word is the name or the file of a recipe, which is never the value of a key."""
+    from seqkit.config.recipe import recipe_names
+
+    return word.endswith((".yaml", ".yml")) or word in recipe_names()
 
 
 def _whole(word: str) -> int:
@@ -66,43 +87,53 @@ GENERATE: tuple[tuple[str, Callable[[str], Any], str], ...] = (
     ("--repetition-penalty", float, "above 1: tokens that occurred become less likely"),
     ("--seed", _whole, "sequence i is sampled with seed + i, 0 to 4294967295 (default 0)"),
     ("--num-beams", _whole, "beam search of this width instead"),
-    ("--length-penalty", float, "of a beam search: 0 short, 1 the mean (default), more: long"),
+    ("--length-penalty", float, "length that a beam search prefers: 0 short, 1 by the mean (default), more: long"),
 )
 """How `seqkit generate` chooses tokens (`seqkit.generation.Sampling`, `BeamSearch`)."""
 
 
+def add_recipe(command: argparse.ArgumentParser, name: str = "recipe", **more: Any) -> None:
+    """A recipe and its preset."""
+    text = "a name (seqkit list recipes), a YAML file such as a run's config.yaml, or data of yours"
+    command.add_argument(name, **{"help": text, **more})
+    command.add_argument("--preset", help="a named variant of the recipe, such as debug")
+
+
+def add_run(command: argparse.ArgumentParser) -> None:
+    """A run folder."""
+    command.add_argument("run", type=Path, help="a run folder")
+
+
+def add_study(command: argparse.ArgumentParser, each: str) -> None:
+    """Options of commands that train many models. each: the models, one of which `--seeds` counts the runs of."""
+    add, name = command.add_argument, command.prog.rpartition(" ")[2]
+    add("--seeds", type=_whole, default=3, help=f"training runs of each {each} (default 3)")
+    add("--lr-trials", type=_whole, default=3, help="learning rates of each optimizer, on validation data (default 3)")
+    add("--trial-share", type=float, default=1.0, help="share of a run's steps that a trial takes (default 1: all)")
+    add("--jobs", type=_whole, default=1, help="runs at a time (default 1)")
+    add("--out", type=Path, help=f"the folder (default: runs/{name}/RECIPE-DIGEST; the same command goes on there)")
+    add("--dry-run", action="store_true", help="print the models with their estimated minutes, and stop")
+
+
 def add_compare(command: argparse.ArgumentParser) -> None:
     """Options of `seqkit compare`."""
+    text = "a recipe (name or YAML file), or folders of finished runs"
+    add_recipe(command, "what", nargs="+", metavar="RECIPE|RUN", help=text)
     add = command.add_argument
-    add("what", nargs="+", metavar="RECIPE|RUN", help="a recipe (name or YAML file), or folders of finished runs")
-    add("--preset", help="a named variant of the recipe, such as debug")
     add("--backbones", metavar="A,B,…", help="the first is the reference (default: Transformer,LSTM,GRU,TCN,S4D,Mamba)")
     add("--vary", action="append", default=[], metavar="KEY=A,B", help="a recipe's key and its values; more than once")
     add("--match", default="parameters", help="equal parameters (default), flops or time, or none")
-    add("--seeds", type=_whole, default=3, help="training runs of each candidate (default 3)")
-    add("--lr-trials", type=_whole, default=3, help="learning rates of each optimizer, on validation data (default 3)")
-    add("--dropout-trials", type=_whole, default=0, help="dropouts tried for each, after that (default 0)")
-    add("--trial-share", type=float, default=1.0, help="of a run's steps that a trial takes (default 1: all)")
+    add_study(command, "candidate")
+    add(
+        "--dropout-trials",
+        type=_whole,
+        default=0,
+        help="dropouts tried for each candidate, after the learning rates (default 0)",
+    )
     add("--pretrain", help="masked or next: train without labels first, and report both rankings")
     add("--no-measure", action="store_true", help="leave out speed, latency and memory")
-    add("--jobs", type=_whole, default=1, help="runs at a time (default 1)")
-    add("--threads", type=_whole, help="of torch in each run (default: the cores shared by the jobs)")
+    add("--threads", type=_whole, help="threads of each run (default: the cores, shared by the jobs)")
     add("--storage", metavar="URL", help="a database that other workers share, such as sqlite:///study.db")
-    add("--out", type=Path, help="the folder (default: runs/compare/RECIPE-DIGEST; the same command goes on there)")
-    add("--dry-run", action="store_true", help="print the grid with its estimated minutes, and stop")
-
-
-def add_scale(command: argparse.ArgumentParser) -> None:
-    """Options of `seqkit scale`."""
-    add = command.add_argument
-    add("--sizes", required=True, metavar="W,W,…", help="widths of the backbone, three or more")
-    add("--data-sizes", metavar="S,S,…", help="shares of the training data for the largest width, three or more")
-    add("--seeds", type=_whole, default=3, help="training runs of each size (default 3)")
-    add("--lr-trials", type=_whole, default=3, help="learning rates tried for each size (default 3)")
-    add("--trial-share", type=float, default=1.0, help="of a run's steps that a trial takes (default 1: all)")
-    add("--jobs", type=_whole, default=1, help="runs at a time (default 1)")
-    add("--out", type=Path, help="the folder (default: runs/scale/RECIPE-DIGEST; the same command goes on there)")
-    add("--dry-run", action="store_true", help="print the sizes with their estimated minutes, and stop")
 
 
 def add_tune(command: argparse.ArgumentParser) -> None:
@@ -111,123 +142,127 @@ def add_tune(command: argparse.ArgumentParser) -> None:
     add("--lr", action="store_true", help="find a learning rate (default: both, the batch size first)")
     add("--batch-size", action="store_true", help="find a batch size")
     add("--min-lr", type=float, default=1e-6, help="the lowest learning rate that is tried (default 1e-6)")
-    add("--max-lr", type=float, default=10.0, help="the highest (default 10)")
-    add("--steps", type=_whole, default=100, help="optimizer steps from one to the other (default 100)")
-    add("--out", type=Path, help="folder for the pictures (default runs/tune)")
+    add("--max-lr", type=float, default=10.0, help="the highest learning rate that is tried (default 10)")
+    add("--steps", type=_whole, default=100, help="optimizer steps from the lowest to the highest (default 100)")
+    add_out(command, "folder for the pictures (default runs/tune)")
+
+
+def add_out(command: argparse.ArgumentParser, text: str, **more: Any) -> None:
+    """`--out`, a new file or folder, and `--force`, which replaces an earlier output of seqkit."""
+    command.add_argument("--out", type=Path, help=text, **more)
+    command.add_argument("--force", action="store_true", help="replace what seqkit wrote to --out before")
 
 
 def add_inputs(command: argparse.ArgumentParser) -> None:
     """A run, and examples of the user's for it."""
-    command.add_argument("run", type=Path, help="a run folder")
+    add_run(command)
     what = "files, folders, patterns, tables, - for lines of standard input, or the text or SMILES itself"
     command.add_argument("inputs", nargs="+", metavar="PATH", help=what)
-    command.add_argument("--input", metavar="COLUMN", help="of a table (default: the run's own, or by its name)")
-
-
-def add_runs(command: argparse.ArgumentParser) -> None:
-    """Options of `seqkit runs`."""
-    add = command.add_argument
-    add("folder", type=Path, nargs="?", default=Path("runs"), help="where to look (default: runs)")
-    add(
-        "--sort",
-        choices=["time", "metric", "recipe", "data", "seconds", "state"],
-        default="time",
-        help="default: time, newest first",
+    command.add_argument(
+        "--input", metavar="COLUMN", help="column of a table to read (default: the run's own, or by its name)"
     )
-    add("--json", action="store_true", help="as JSON, a list of objects")
+    add_device(command)
+
+
+def add_device(command: argparse.ArgumentParser) -> None:
+    """Device that the model runs on."""
+    command.add_argument(
+        "--device", default="auto", metavar="NAME", help="auto (default: a GPU if any), cpu, cuda or mps"
+    )
 
 
 def parser() -> argparse.ArgumentParser:
-    """The parser of the whole command line; `command` is None where none was given."""
+    """The parser of the whole command line; `command` is None if none was given."""
     top = Parser(
         prog="seqkit",
         description="Text, images, audio and graphs as tokens through one shared backbone.",
         epilog="Start with: seqkit list; seqkit inspect image/digits; seqkit fit image/digits --preset debug",
-        allow_abbrev=False,
     )
     top.add_argument("--version", action="version", version=f"seqkit {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
 
-    def add(name: str, text: str, **kwargs: Any) -> argparse.ArgumentParser:
-        command = commands.add_parser(name, help=text, description=text, allow_abbrev=False, **kwargs)
+    def add(name: str, text: str) -> argparse.ArgumentParser:
+        keys = "Any key of the recipe: --data NAME_OR_PATH, --model.backbone LSTM, --seed 2, …"
+        settings = "Its settings: --depth 2, …"
+        epilog = settings if name == "check" else keys if name in TAKE_KEYS else None
+        command = commands.add_parser(name, help=text, description=text, epilog=epilog)
         plugin = "a Python file of yours that registers components"
         command.add_argument("--plugin", type=Path, action="append", default=[], help=plugin)
         return command
 
-    def add_recipe(command: argparse.ArgumentParser, **more: Any) -> None:
-        text = "a name (seqkit list recipes) or a YAML file, such as a run's config.yaml"
-        command.add_argument("recipe", help=text, **more)
-        command.add_argument("--preset", help="a named variant of the recipe, such as debug")
-
-    keys = "Any key of the recipe: --data NAME_OR_PATH, --model.backbone LSTM, --seed 2, …"
-    fit = add("fit", "train a recipe, test it, write a run folder", epilog=keys)
+    fit = add("fit", "train a recipe, test it, write a run folder")
     add_recipe(fit, nargs="?")
     fit.add_argument("--resume", metavar="RUN", help="go on with an unfinished run; auto: with the recipe's newest")
     fit.add_argument("--out", type=Path, help="the run folder (default: runs/RECIPE/TIME)")
     fit.add_argument("--print_config", action="store_true", help="show all keys with their values, and stop")
     fit.add_argument("--keys", action="store_true", help="explain all keys, and stop")
-    compare = add("compare", "is one backbone better than another on a recipe, or one run than another?", epilog=keys)
-    add_compare(compare)
-    scale = add("scale", "how the loss of a recipe falls with the size of the model and of the data", epilog=keys)
+    add_compare(add("compare", "is one backbone better than another on a recipe, or one run than another?"))
+    scale = add("scale", "how the loss of a recipe falls with the size of the model and of the data")
     add_recipe(scale)
-    add_scale(scale)
+    scale.add_argument("--sizes", required=True, metavar="W,W,…", help="widths of the backbone, three or more")
+    shares = "shares of the training data for the largest width, three or more"
+    scale.add_argument("--data-sizes", metavar="S,S,…", help=shares)
+    add_study(scale, "size")
     for name, split in (("validate", "validation"), ("test", "test")):
-        add(name, f"metrics of a run on its data's {split} split").add_argument("run", type=Path, help="a run folder")
+        add_run(add(name, f"metrics of a run on its data's {split} split"))
     report = add("report", "write a run's page again, or the page of several runs")
     report.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="a run folder; several: one page of all")
-    report.add_argument(
-        "--out", type=Path, metavar="FILE", help="the page (default: RUN/report.html; of several: runs/report.html)"
-    )
-    add_runs(add("runs", "all runs in a folder: recipe, data, metric, time, state"))
+    add_out(report, "the page (default: RUN/report.html; of several: runs/report.html)", metavar="FILE")
+    runs = add("runs", "all runs in a folder: recipe, data, metric, time, state")
+    runs.add_argument("folder", type=Path, nargs="?", default=Path("runs"), help="where to look (default: runs)")
+    columns = ["time", "metric", "recipe", "data", "seconds", "state"]
+    runs.add_argument("--sort", choices=columns, default="time", help="default: time, newest first")
+    runs.add_argument("--json", action="store_true", help="as JSON, a list of objects")
     predict = add("predict", "predictions for files, folders, tables, standard input, or texts and SMILES as words")
     add_inputs(predict)
-    predict.add_argument("--probabilities", action="store_true", help="of each class")
+    predict.add_argument("--probabilities", action="store_true", help="write the probability of each class")
     predict.add_argument("--top", type=_whole, metavar="K", help="the K likeliest classes, with their probabilities")
-    predict.add_argument(
-        "--format", choices=["text", "csv", "jsonl"], help="default: by the suffix of --out, else text"
-    )
-    predict.add_argument("--out", type=Path, metavar="FILE", help="write there, whole or not at all")
+    formats = "default: by the suffix of --out, else text"
+    predict.add_argument("--format", choices=["text", "csv", "jsonl"], help=formats)
+    add_out(predict, "write there, whole or not at all", metavar="FILE")
     embed = add("embed", "vectors of examples: pooled hidden states of the backbone's last layer")
     add_inputs(embed)
-    embed.add_argument("--out", type=Path, metavar="FILE", required=True, help="a .parquet or .npz file")
+    add_out(embed, "a .parquet or .npz file", metavar="FILE", required=True)
     generate = add("generate", "continue a text, or generate from a source (translation, pronunciation)")
-    generate.add_argument("run", type=Path, help="a run folder of a model that generates")
+    add_run(generate)
     generate.add_argument("--prompt", action="append", help="the text to continue, or the source; may be given again")
     generate.add_argument("--max-new-tokens", "--tokens", type=_whole, help="default 500, or as long as in training")
     generate.add_argument("--stop", action="append", default=[], metavar="TEXT", help="end before this text")
     generate.add_argument("--samples", type=_whole, metavar="N", help="N texts per prompt (default 1)")
     for option, kind, text in GENERATE:
         generate.add_argument(option, type=kind, help=text)
-    generate.add_argument("--dtype", choices=["float32", "bfloat16"], help="of the weights (default: as saved)")
+    generate.add_argument("--dtype", choices=["float32", "bfloat16"], help="type of the weights (default: as saved)")
+    add_device(generate)
     attention = add("attention", "draw the attention of a run, on an example of yours")
-    attention.add_argument("run", type=Path, help="a run folder")
+    add_run(attention)
     example = attention.add_mutually_exclusive_group(required=True)
     example.add_argument("--input", metavar="FILE", help="a file, or the text or SMILES itself")
     example.add_argument("--example", type=_whole, metavar="N", help="number N, from 0, of the run's own test data")
-    attention.add_argument("--out", type=Path, help="folder for page and pictures (default RUN/attention)")
+    add_out(attention, "folder for page and pictures (default RUN/attention)")
     listing = add("list", "what there is, and when to use it")
     listing.add_argument("what", nargs="?", help="recipes, tokenizers, backbones, …")
-    inspect = add("inspect", "draw how one real example becomes tokens", epilog=keys)
+    inspect = add("inspect", "draw how one real example becomes tokens")
     add_recipe(inspect)
     inspect.add_argument("--input", metavar="FILE", help="an example of yours: a file, or the text or SMILES itself")
-    inspect.add_argument("--out", type=Path, help="folder for the picture (default runs/inspect)")
-    describe = add("describe", "parameters, FLOPs and memory of a preset or a recipe, without training it", epilog=keys)
-    describe.add_argument("what", help="a preset (seqkit list presets), or a recipe's name or YAML file")
-    describe.add_argument("--preset", help="a named variant of the recipe")
+    add_out(inspect, "folder for the picture (default runs/inspect)")
+    describe = add("describe", "parameters, FLOPs and memory of a preset or a recipe, without training it")
+    add_recipe(describe, "what", help="a preset (seqkit list presets), or a recipe's name or YAML file")
     describe.add_argument("--context-length", type=_whole, help="tokens (default: as published, or the data's)")
-    describe.add_argument("--devices", type=_whole, metavar="N", help="memory of each of so many, for a recipe's batch")
-    describe.add_argument("--strategy", help="how they share the work: ddp or fsdp (default: the recipe's)")
-    doctor = add("doctor", "what is wrong with a recipe or a run; of none: which versions disagree", epilog=keys)
-    doctor.add_argument("what", nargs="?", metavar="RECIPE|RUN", help="a recipe (name or YAML file), or a run folder")
-    doctor.add_argument("--preset", help="a named variant of the recipe, such as debug")
-    tune = add("tune", "a learning rate and a batch size for a recipe, by short trainings", epilog=keys)
+    describe.add_argument(
+        "--devices", type=_whole, metavar="N", help="memory of each of N devices, for a recipe's batch"
+    )
+    describe.add_argument("--strategy", help="how the devices share the work: ddp or fsdp (default: the recipe's)")
+    doctor = add("doctor", "what is wrong with a recipe or a run; without one: which versions disagree")
+    text = "a recipe (name or YAML file), or a run folder"
+    add_recipe(doctor, "what", nargs="?", metavar="RECIPE|RUN", help=text)
+    tune = add("tune", "a learning rate and a batch size for a recipe, by short trainings")
     add_recipe(tune)
     add_tune(tune)
-    check = add("check", "does a tokenizer or a backbone keep the laws?", epilog="Its settings: --depth 2, …")
+    check = add("check", "does a tokenizer or a backbone keep the laws?")
     check.add_argument("what", metavar="PACKAGE.CLASS", help="a class, a Python file, or a name (seqkit list)")
     check.add_argument("--input", action="append", default=[], metavar="FILE", help="a raw example: a file, or a text")
     new = add("new", "write the file of a working tokenizer, with its test, to start from")
     new.add_argument("kind", choices=("tokenizer",), help="tokenizer")
-    new.add_argument("name", help="of its class, such as HeartBeats")
+    new.add_argument("name", help="name of its class, such as HeartBeats")
     new.add_argument("--out", type=Path, metavar="FOLDER", help="where to write (default: here)")
     return top

@@ -6,12 +6,14 @@ import csv
 import json
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal, TypeVar
+from typing import IO, TYPE_CHECKING, Literal, TypeVar
 
+from seqkit.cli.out import check_file, written
 from seqkit.errors import UsageError, one_line, printable
 from seqkit.progress import track
 
@@ -25,7 +27,7 @@ A = TypeVar("A", "Answer", "Vector")
 DATA = 3
 """Exit code where an input has no prediction."""
 
-MAX_HELD = 1000
+MAX_WAITING = 1000
 """Failures that wait for the first answer."""
 
 Format = Literal["text", "csv", "jsonl"]
@@ -38,18 +40,22 @@ def run(args: Namespace) -> int:
     check_trained(args.run)  # a mistake is said before what imports torch
     if args.top is not None and args.top < 1:
         raise UsageError(f"--top {args.top} counts the classes to show; give 1 or more")
-    check_out(args.out)
+    check_file(args.out, args.inputs, force=args.force)
     from seqkit.runs.answers import predictions
     from seqkit.runs.trained_model import load
 
-    trained = load(args.run)
+    trained = load(args.run, args.device)
     with_probabilities = args.probabilities or args.top is not None
     inputs = open_inputs(args, trained)
     answers = predictions(trained, inputs, probabilities=with_probabilities)
     classes = trained.objective.classes if with_probabilities else []
-    with _written(args.out) as file:
-        targets = trained.config["data"]["source"].get("target")
-        names = targets if isinstance(targets, list) else []
+    targets = trained.config["data"]["source"].get("target")
+    names = targets if isinstance(targets, list) else []
+    with ExitStack() as stack:
+        file: IO[str] = sys.stdout
+        if args.out is not None:
+            part = stack.enter_context(written(args.out, force=args.force))
+            file = stack.enter_context(part.open("w", encoding="utf-8", newline=""))
         rows = Rows(file, args.format or _format_of(args.out), classes, args.top, names)
         return each(args.command, answers, rows.write, inputs.total)
 
@@ -74,12 +80,6 @@ def open_inputs(args: Namespace, trained: TrainedModel) -> Inputs:
     return inputs
 
 
-def check_out(out: Path | None) -> None:
-    """Raise UsageError where no file can be written there."""
-    if out is not None and (out.is_dir() or not out.absolute().parent.is_dir()):
-        raise UsageError(f"--out {out} is a folder, or is in a folder that does not exist; give a file")
-
-
 def each(command: str, answers: Iterable[A], write: Callable[[A], None], total: int | None) -> int:
     """Write each answer, with progress once it takes long, and say how many are missing; gives the exit code."""
     count, missing, first = 0, 0, ""
@@ -98,19 +98,17 @@ def each(command: str, answers: Iterable[A], write: Callable[[A], None], total: 
 class Rows:
     """Writes answers as lines of text (name, tab, prediction), as CSV or as JSON Lines.
 
-    classes: whose probabilities are written; empty: none are. top: only so many, the likeliest. targets: of which a
-    prediction has a number each; empty: it is one thing.
-    Lines of text begin with the first answer: a command that answers nothing prints nothing but its error.
+    classes: names of the classes whose probabilities are written; may be empty. top: number of the likeliest classes
+    to write; None: all. targets: names of the numbers of which a prediction has several; may be empty.
+    Failures wait for the first answer, so that a command that answers nothing prints nothing but its error.
     """
 
     def __init__(
         self, file: IO[str], kind: Format, classes: Sequence[str], top: int | None = None, targets: Sequence[str] = ()
     ):
-        self.targets = list(targets)
-        self.file, self.classes, self.kind = file, list(classes), kind
-        self._held: list[Answer] = []
-        self._has_begun = False
+        self.targets, self.file, self.classes, self.kind = list(targets), file, list(classes), kind
         self.top = None if top is None else min(top, len(classes))
+        self._waiting: list[Answer] | None = []
         if kind == "csv":
             columns = [f"probability of {name}" for name in self.classes]
             if self.top is not None:
@@ -119,84 +117,61 @@ class Rows:
             self._csv.writerow(["name", "prediction", "error", *map(printable, columns)])
 
     def write(self, answer: Answer) -> None:
-        """One answer."""
+        """Write one answer."""
         if self.targets and answer.error is None:
             answer = replace(answer, prediction=dict(zip(self.targets, answer.prediction, strict=True)))
-        {"text": self._lines, "csv": self._row, "jsonl": self._json}[self.kind](answer)
+        {"text": self._write_text, "csv": self._write_row, "jsonl": self._write_json}[self.kind](answer)
 
-    def _lines(self, answer: Answer) -> None:
-        self._held.append(answer)
-        if answer.error is None or self._has_begun or len(self._held) == MAX_HELD:
-            self._has_begun = True
-            for one in self._held:
-                self._text(one)
-            self._held = []
+    def _shares(self, answer: Answer) -> list[list[tuple[str, float]]]:
+        """(class, probability) pairs of the answer or, if each token has its own prediction, of each token."""
+        if answer.probabilities is None:
+            return []
+        tokens = answer.probabilities.reshape(-1, len(self.classes)).tolist()
+        pairs = [list(zip(self.classes, token)) for token in tokens]
+        return pairs if self.top is None else [sorted(token, key=lambda pair: -pair[1])[: self.top] for token in pairs]
 
-    def _text(self, answer: Answer) -> None:
-        # an empty prediction, and a third column with the reason: no prediction holds a tab
-        prediction = answer.prediction
-        if isinstance(prediction, dict):
-            prediction = " ".join(f"{name} {value:.6g}" for name, value in prediction.items())
-        fields: list[Any] = [answer.name, prediction]
-        if answer.error is not None:
-            fields = [answer.name, "", f"error: {answer.error}"]
-        elif answer.probabilities is not None and answer.probabilities.ndim == 1:
-            fields += [f"{name} {share:.4f}" for name, share in self._shares(answer.probabilities)]
-        elif answer.probabilities is not None:
-            fields += [
-                " ".join(f"{name} {share:.4f}" for name, share in self._shares(token)) for token in answer.probabilities
-            ]
-        print("\t".join(one_line(field) for field in fields), file=self.file)
+    def _write_text(self, answer: Answer) -> None:
+        if self._waiting is not None:
+            self._waiting.append(answer)
+            if answer.error is not None and len(self._waiting) < MAX_WAITING:
+                return
+        waiting, self._waiting = self._waiting or [answer], None
+        for one in waiting:
+            prediction, more = one.prediction, [[f"{name} {share:.4f}" for name, share in t] for t in self._shares(one)]
+            if isinstance(prediction, dict):
+                prediction = " ".join(f"{name} {value:.6g}" for name, value in prediction.items())
+            fields = [one.name, prediction, *(map(" ".join, more) if _is_by_token(one) else chain(*more))]
+            if one.error is not None:
+                fields = [one.name, "", f"error: {one.error}"]  # no prediction holds a tab
+            print("\t".join(one_line(field) for field in fields), file=self.file)
 
-    def _row(self, answer: Answer) -> None:
-        prediction = answer.prediction
+    def _write_row(self, answer: Answer) -> None:
+        prediction = "" if answer.prediction is None else answer.prediction
         if isinstance(prediction, list | dict):
             prediction = json.dumps(prediction)
-        shares: list[Any] = []
-        if answer.probabilities is not None and answer.probabilities.ndim == 1:
-            pairs = self._shares(answer.probabilities)
-            shares = [share for _, share in pairs] if self.top is None else [value for pair in pairs for value in pair]
-        elif answer.probabilities is not None:  # a token's: in each column a list, one entry a token
-            tokens = [self._shares(token) for token in answer.probabilities]
-            flat = [[share for _, share in t] if self.top is None else [v for pair in t for v in pair] for t in tokens]
-            shares = [json.dumps(list(column)) for column in zip(*flat)]
-        cells = [answer.name, "" if prediction is None else prediction, answer.error or "", *shares]
-        self._csv.writerow([printable(cell) if isinstance(cell, str) else cell for cell in cells])
+        shares = [
+            [share for _, share in token] if self.top is None else list(chain(*token))
+            for token in self._shares(answer)
+        ]  # fmt: skip
+        cells = [json.dumps(list(column)) for column in zip(*shares)] if _is_by_token(answer) else chain(*shares)
+        row = [answer.name, prediction, answer.error or "", *cells]
+        self._csv.writerow([printable(cell) if isinstance(cell, str) else cell for cell in row])
 
-    def _json(self, answer: Answer) -> None:
-        entry: dict[str, Any] = {"name": answer.name}
-        if answer.error is not None:
-            entry["error"] = answer.error
-        else:
-            entry["prediction"] = answer.prediction
-        if answer.probabilities is not None and answer.probabilities.ndim == 1:
-            entry["probabilities"] = dict(self._shares(answer.probabilities))
-        elif answer.probabilities is not None:
-            entry["probabilities"] = [dict(self._shares(token)) for token in answer.probabilities]
+    def _write_json(self, answer: Answer) -> None:
+        key, value = ("prediction", answer.prediction) if answer.error is None else ("error", answer.error)
+        entry = {"name": answer.name, key: value}
+        if answer.probabilities is not None:
+            shares = list(map(dict, self._shares(answer)))
+            entry["probabilities"] = shares if _is_by_token(answer) else shares[0]
         print(json.dumps(entry), file=self.file)
 
-    def _shares(self, probabilities: Any) -> list[tuple[str, float]]:
-        """(class, probability), the likeliest first where only some are shown."""
-        pairs = list(zip(self.classes, probabilities.tolist()))
-        return pairs if self.top is None else sorted(pairs, key=lambda pair: -pair[1])[: self.top]
+
+def _is_by_token(answer: Answer) -> bool:
+    """Whether each token has its own probabilities."""
+    return answer.probabilities is not None and answer.probabilities.ndim == 2
 
 
 def _format_of(out: Path | None) -> Format:
-    """By the suffix of the file; text where it says nothing."""
+    """The format that the file's suffix names; text for other suffixes."""
     known: dict[str, Format] = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
     return known.get(out.suffix.lower(), "text") if out is not None else "text"
-
-
-@contextmanager
-def _written(out: Path | None) -> Iterator[IO[str]]:
-    """Standard output, or a file that has its name when all of it is written."""
-    if out is None:
-        yield sys.stdout
-        return
-    part = out.with_name(f".{out.name}.part")
-    try:
-        with part.open("w", encoding="utf-8", newline="") as file:
-            yield file
-        part.replace(out)
-    finally:
-        part.unlink(missing_ok=True)

@@ -5,16 +5,15 @@ from __future__ import annotations
 from argparse import Namespace
 from pathlib import Path
 
-from seqkit.errors import UsageError
+from seqkit.cli.out import check_file
+from seqkit.errors import UsageError, one_line
 
 
 def run(args: Namespace) -> int:
     """Write a run's page again, or one page of several runs."""
-    from seqkit.errors import one_line
+    check_file(args.out, force=args.force, makes_folder=True)
     from seqkit.report.page import write_overview, write_report
 
-    if args.out is not None and args.out.is_dir():
-        raise UsageError(f"--out {args.out} is a folder; give a file such as {args.out / 'report.html'}")
     if len(args.runs) == 1 and args.out is None:
         path = write_report(args.runs[0])
     else:

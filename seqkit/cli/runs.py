@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 from seqkit.errors import one_line
-from seqkit.report.table import Headline, format_metric, headline, is_higher_better
+from seqkit.report.headline import Headline, format_metric, headline, is_higher_better
 from seqkit.runs.listing import RunRow, find_runs
 
 MAX_WIDTH = 500
-"""Columns of the table; paths and names are cut there."""
+"""Width of the table in characters, at which paths and names are cut."""
 
 
 def run(args: Namespace) -> int:
@@ -83,7 +83,7 @@ def _entry(row: RunRow) -> dict[str, Any]:
 
 
 def _by_metric(row: RunRow) -> tuple[str, float]:
-    """Runs of one metric together, the best first; those without one last."""
+    """Sort key: runs of one metric together, the best first; runs without a metric last."""
     found = _headline(row)
     if found is None:
         return "\uffff", 0.0

@@ -19,24 +19,17 @@ def run(args: Namespace) -> int:
     check_jobs(args.jobs)
     widths = [int(x) for x in _numbers(args.sizes, "--sizes")]
     shares = _numbers(args.data_sizes, "--data-sizes") if args.data_sizes else []
-    base: dict[str, Any] = {
-        "recipe": args.recipe,
-        "preset": args.preset,
-        "overrides": list(args.overrides),
-        "seeds": args.seeds,
-        "lr_trials": args.lr_trials,
-        "trial_share": args.trial_share,
-        "plugins": [str(path) for path in args.plugin],
-    }
+    same = ("recipe", "preset", "overrides", "seeds", "lr_trials", "trial_share")
+    base: dict[str, Any] = {name: getattr(args, name) for name in same}
+    base["plugins"] = [str(path) for path in args.plugin]
     parts = comparisons(base, widths, shares)
     folder = args.out or default_folder(parts[0][1], Path("runs/scale"))
     left = 0.0
     for _, settings, name in parts:
         prepared = prepare(settings)
         minutes, done = remaining_minutes(prepared, folder / name, args.jobs)
-        print(
-            f"{one_line(name):12} {len(prepared.plan.candidates)} sizes, {len(prepared.plan.steps)} runs, {done} done"
-        )
+        sizes, runs = len(prepared.plan.candidates), len(prepared.plan.steps)
+        print(f"{one_line(name):12} {sizes} sizes, {runs} runs, {done} done")
         left += minutes
     print(f"about {left:.0f} min with {args.jobs} at a time\nfolder  {one_line(folder)}")
     if args.dry_run:
@@ -52,6 +45,7 @@ def run(args: Namespace) -> int:
 
 
 def _numbers(text: str, option: str) -> list[float]:
+    """Numbers with commas between them, within what the option allows."""
     try:
         found = [float(word) for word in text.split(",") if word.strip()]
     except ValueError:

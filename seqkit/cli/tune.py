@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
+from seqkit.cli.out import check_folder
 from seqkit.config import complete
-from seqkit.errors import UsageError, one_line
+from seqkit.errors import one_line
 
 if TYPE_CHECKING:
-    from seqkit.analysis.tune import BatchSizes, RateCurve
     from seqkit.training.interrupt import StopSignals
 
 SHOWN = 20
@@ -26,9 +26,8 @@ OWN_RATES = {"OneCycleLR": "max_lr", "CyclicLR": "max_lr"}
 
 def run(args: Namespace) -> int:
     """Print what was measured, the suggestions and the keys to use them; write the pictures. 1: nothing to suggest."""
+    check_folder(args.out, force=args.force)
     folder = args.out or Path("runs") / "tune"
-    if folder.is_file():
-        raise UsageError(f"--out {folder} is a file; give the folder for the pictures")
     config = complete(args.recipe, args.preset, args.overrides)
     from seqkit.training.interrupt import StopSignals
 
@@ -54,41 +53,32 @@ def run(args: Namespace) -> int:
 
 
 def _batch_size(config: Mapping[str, Any], signals: StopSignals, picture: Path) -> tuple[str, int] | None:
+    """The key of the batch size and its suggestion, after printing what was measured; None: no batch fits."""
     from seqkit.analysis.tune import find_batch_size
     from seqkit.report.figures import png
     from seqkit.report.tune import batch_figure
     from seqkit.runs.prepare import prepare
 
     found = find_batch_size(prepare(config), signals=signals)
+    table = Table(found.key, "ms per example (wall)", "(processor)", "GB of tensors", "")
+    for trial in found.trials:
+        measured = (1e3 * trial.wall_seconds, 1e3 * trial.processor_seconds, trial.peak / 1e9)
+        mark = "suggestion" if trial.size == found.suggestion else ""
+        table.add_row(f"{trial.size:,}", *(f"{number:.3g}" for number in measured), mark)
     if found.trials:
-        _print(_batch_table(found))
+        _print(table)
     print(f"no larger batch was tried: {one_line(found.ended)}")
     if found.suggestion is None:
         print(f"not even the smallest batch fits; make the model smaller, or --data.{found.key} with shorter examples")
         return None
-    print(f"suggestion: --data.{found.key} {found.suggestion}, the smallest of the fastest (now {_now(config, found)})")
+    now = config["data"][found.key]
+    print(f"suggestion: --data.{found.key} {found.suggestion}, the smallest of the fastest (now {now})")
     print(one_line(png(batch_figure(found), picture.with_name(f"{picture.name}-batch-size.png"))))
     return found.key, found.suggestion
 
 
-def _now(config: Mapping[str, Any], found: BatchSizes) -> int:
-    return int(config["data"][found.key])
-
-
-def _batch_table(found: BatchSizes) -> Table:
-    table = Table(found.key, "ms per example (wall)", "(processor)", "GB of tensors", "")
-    for trial in found.trials:
-        table.add_row(
-            f"{trial.size:,}",
-            f"{1e3 * trial.wall_seconds:.3g}",
-            f"{1e3 * trial.processor_seconds:.3g}",
-            f"{trial.peak / 1e9:.3g}",
-            "suggestion" if trial.size == found.suggestion else "",
-        )
-    return table
-
-
 def _learning_rate(config: Mapping[str, Any], args: Namespace, signals: StopSignals, picture: Path) -> str | None:
+    """The keys that set the suggested learning rate, after printing what was measured; None: there is none."""
     from seqkit.analysis.tune import find_learning_rate
     from seqkit.report.figures import png
     from seqkit.report.tune import rate_figure
@@ -96,8 +86,14 @@ def _learning_rate(config: Mapping[str, Any], args: Namespace, signals: StopSign
 
     prepared = prepare(config)
     curve = find_learning_rate(prepared, low=args.min_lr, high=args.max_lr, num_steps=args.steps, signals=signals)
+    table = Table("learning rate", "loss", "mean over a decade", "")
+    every = max(1, round(len(curve.rates) / SHOWN))
+    for i, (rate, loss, mean) in enumerate(zip(curve.rates, curve.losses, curve.smoothed)):
+        is_suggested = rate == curve.suggestion
+        if i % every == 0 or is_suggested or i == len(curve.rates) - 1:
+            table.add_row(f"{rate:.2e}", f"{loss:.4g}", f"{mean:.4g}", "suggestion" if is_suggested else "")
     if curve.losses:
-        _print(_rate_table(curve))
+        _print(table)
     print(f"{len(curve.losses)} learning rates: {one_line(curve.ended)}")
     if curve.losses:
         print(one_line(png(rate_figure(curve), picture.with_name(f"{picture.name}-lr.png"))))
@@ -110,16 +106,6 @@ def _learning_rate(config: Mapping[str, Any], args: Namespace, signals: StopSign
     keys = rate_keys(config, curve.suggestion, curve.base)
     print(f"suggestion: {keys}, where the loss falls fastest (now {curve.base:g}); a schedule's highest rate")
     return keys
-
-
-def _rate_table(curve: RateCurve) -> Table:
-    table = Table("learning rate", "loss", "mean over a decade", "")
-    every = max(1, round(len(curve.rates) / SHOWN))
-    for i, (rate, loss, mean) in enumerate(zip(curve.rates, curve.losses, curve.smoothed)):
-        is_suggested = rate == curve.suggestion
-        if i % every == 0 or is_suggested or i == len(curve.rates) - 1:
-            table.add_row(f"{rate:.2e}", f"{loss:.4g}", f"{mean:.4g}", "suggestion" if is_suggested else "")
-    return table
 
 
 def rate_keys(config: Mapping[str, Any], suggestion: float, base: float) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
+from functools import cache
 
 Cost = Callable[[int, int | None], int | None]
 """Cost at (width, depth); None: there is no such model."""
@@ -39,36 +42,18 @@ def _depths(depth: int | None) -> Iterator[int | None]:
 
 
 def _nearest_width(cost: Cost, target: float, start: int, depth: int | None) -> tuple[float, int] | None:
-    """(relative gap, width) of the nearest width that can be built."""
+    """(relative gap, width) of the nearest width that can be built; None if there is none around `start`."""
 
-    def at(width: int) -> tuple[int, int] | None:
-        """(cost, width) at the first width from `width` on that can be built, among its next 64."""
-        for candidate in range(max(width, 1), max(width, 1) + 64):
-            value = cost(candidate, depth)
-            if value is not None:
-                return value, candidate
-        return None
+    @cache
+    def at(width: int) -> tuple[float, int]:
+        """(cost, width) at the first width from `width` on that can be built, among its next 64; else infinity."""
+        built = ((value, w) for w in range(width, width + 64) if (value := cost(w, depth)) is not None)
+        return next(built, (math.inf, width))
 
-    low = high = at(start)
-    if low is None or high is None:
-        return None
-    while high[0] < target and high[1] < MAX_WIDTH:
-        low, after = high, at(2 * high[1])
-        if after is None:
-            break
-        high = after
-    while low[0] > target and low[1] > 1:
-        before = at(low[1] // 2)
-        if before is None or before[1] >= low[1]:
-            break
-        low, high = before, low
-    while high[1] - low[1] > 1:
-        middle = at((low[1] + high[1]) // 2)
-        if middle is None or middle[1] >= high[1]:
-            # nothing can be built from the middle up to the upper end: take the last below it that can
-            below = ((cost(width, depth), width) for width in range((low[1] + high[1]) // 2 - 1, low[1], -1))
-            middle = next(((value, width) for value, width in below if value is not None), None)
-            if middle is None:
-                break
-        low, high = (middle, high) if middle[0] < target else (low, middle)
-    return min((abs(value / target - 1), width) for value, width in (low, high))
+    high = max(start, 1)
+    while at(high)[0] < target and high < MAX_WIDTH:
+        high *= 2
+    above = 1 + bisect_left(range(1, high + 1), target, key=lambda width: at(width)[0])
+    below = next((w for w in range(above - 1, max(above - 65, 0), -1) if cost(w, depth) is not None), above)
+    found = [(abs(value / target - 1), width) for value, width in (at(above), at(below)) if value < math.inf]
+    return min(found, default=None)

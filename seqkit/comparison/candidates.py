@@ -25,10 +25,10 @@ TOLERANCE = 0.02
 """Two budgets are equal up to this share of the reference's."""
 
 VALID_FRACTION = 0.1
-"""Of the training split, to tune on, where neither source nor recipe has a validation split."""
+"""Share of the training split to tune on, where neither source nor recipe has a validation split."""
 
 ADAMW_RATE = 0.001
-"""In the middle of AdamW's learning rates, where the recipe says nothing of them."""
+"""Middle of the grid of AdamW's learning rates, where the recipe has none."""
 
 OBJECTIVES = {"masked": "Masked", "next": "NextToken"}
 
@@ -37,10 +37,10 @@ OBJECTIVES = {"masked": "Masked", "next": "NextToken"}
 class Candidate:
     """One row of the comparison.
 
-    config: complete, learning rate untuned. group: None, or how it was pretrained. of: the candidate from whose tuned
-    configuration it is pretrained; None: it is not. budget_gap: relative to the reference, in what is matched.
-    optimizers: complete configurations of those that are tried, the recipe's first. notes: what had to be changed
-    beside what differs on purpose.
+    config: complete, learning rate untuned. group: how it was pretrained; None: not at all. of: the candidate whose
+    tuned configuration is pretrained; None: it is not pretrained. budget_gap: relative to the reference. optimizers:
+    complete configurations of the optimizers that are tried, the recipe's first. notes: what had to be changed beside
+    what differs on purpose.
     """
 
     name: str
@@ -61,9 +61,9 @@ def candidates(settings: Settings) -> list[Candidate]:
     fitted = _Fitted(tunes=bool(settings.lr_trials or settings.dropout_trials))
     found: list[Candidate] = []
     complete(settings.recipe, settings.preset, settings.overrides)  # a fault of the recipe's is no candidate's
-    for name, backbone, preset, width, words in settings.variants():
-        with _named(name):
-            found.append(_candidate(settings, fitted, Variant(name, backbone, preset, width, words), found))
+    for variant in settings.variants():
+        with naming(variant.name):
+            found.append(_candidate(settings, fitted, variant, found))
     configs = [{**candidate.config, "seed": None} for candidate in found]
     for i, candidate in enumerate(found):
         if configs[i] in configs[:i]:
@@ -75,12 +75,13 @@ def candidates(settings: Settings) -> list[Candidate]:
         group = f"{settings.pretrain} pretraining"
         found += [replace(c, name=f"{c.name} + {group}", group=group, of=c.name) for c in found]
         for candidate in found[: len(found) // 2]:
-            _check_pretraining(settings, fitted, candidate)
+            with naming(f"--pretrain {settings.pretrain}: {candidate.name}"):
+                fitted.flops(pretraining_config(candidate.config, settings.pretrain))
     return found
 
 
 def _candidate(settings: Settings, fitted: _Fitted, variant: Variant, found: list[Candidate]) -> Candidate:
-    """One candidate, at the budget of the first of those that were found before."""
+    """One candidate of a variant, at the budget of the first candidate that was found."""
     name, backbone, preset, width, words = variant
     base = complete(settings.recipe, preset, [*settings.overrides, *words])
     words = [*settings.overrides, *words, *backbone_words(base, backbone)]
@@ -95,15 +96,15 @@ def _candidate(settings: Settings, fitted: _Fitted, variant: Variant, found: lis
 
 
 @contextmanager
-def _named(name: str) -> Iterator[None]:
-    """Errors say which candidate they are about; whatever a user's own component raises is one line."""
+def naming(name: str) -> Iterator[None]:
+    """Names the candidate in every error, in one line, whatever a user's own component raises."""
     try:
         yield
     except DataError:
         raise
     except Exception as error:
         text = " ".join(str(error).split())
-        if "meta" in text and not isinstance(error, ValueError):
+        if "meta tensor" in text and not isinstance(error, ValueError):
             text += "; budgets are planned on tensors without values (device meta): guard it by `if not x.is_meta`"
         what = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
         raise UsageError(f"{name}: {what}{text}") from error
@@ -112,7 +113,7 @@ def _named(name: str) -> Iterator[None]:
 def _matched(
     settings: Settings, fitted: _Fitted, name: str, preset: str | None, words: list[str], reference: Candidate | None
 ) -> Candidate:
-    """The candidate of these override words, its width and depth such that its budget is the reference's."""
+    """The candidate of the override words, with the width and depth at which its budget is the reference's."""
     notes: list[str] = []
     config = complete(settings.recipe, preset, words)
     try:
@@ -140,17 +141,18 @@ def _matched(
 
         if abs(measure(config) - target) > 0.001 * target and widths:
             start = value_at(config, widths[0])
-            width, depth = nearest(cost, target, start, value_at(config, depths[0]) if depths else None, TOLERANCE)
-            words = [*words, *_size_words(widths, width, depths, depth)]
+            size = nearest(cost, target, start, value_at(config, depths[0]) if depths else None, TOLERANCE)
+            words = [*words, *_size_words(widths, size[0], depths, size[1])]
             config = complete(settings.recipe, preset, words)
         gap = measure(config) / target - 1
+    width, depth = size_of(config)
     return Candidate(
         name,
         config,
         parameters=fitted.parameters(config),
         flops=fitted.flops(config),
-        width=value_at(config, widths[0]) if widths else None,
-        depth=value_at(config, depths[0]) if depths else None,
+        width=width,
+        depth=depth,
         optimizers=_optimizers(settings, config),
         budget_gap=0.0 if reference is None and settings.match != "none" else gap,
         notes=notes,
@@ -163,16 +165,8 @@ def pretraining_config(config: Mapping[str, Any], pretrain: str) -> dict[str, An
     return complete({**config, "model": model})
 
 
-def _check_pretraining(settings: Settings, fitted: _Fitted, candidate: Candidate) -> None:
-    assert settings.pretrain is not None
-    try:
-        fitted.flops(pretraining_config(candidate.config, settings.pretrain))
-    except ValueError as error:
-        raise UsageError(f"--pretrain {settings.pretrain}: {candidate.name}: {error}") from error
-
-
 class _Fitted:
-    """Tokenizer, objective and a batch of each data set; candidates with the same ones share them."""
+    """Cache of fitted tokenizer, objective and first batch, which candidates with the same data share."""
 
     def __init__(self, *, tunes: bool) -> None:
         self.tunes = tunes
@@ -267,6 +261,13 @@ def value_at(config: Mapping[str, Any], key: str) -> Any:
     for part in key.split("."):
         value = value[part]
     return value
+
+
+def size_of(config: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """Width and depth of a configuration's backbone, where it has them."""
+    keys = (keys_of(config["model"]["backbone"], name) for name in ("dim", "depth"))
+    width, depth = (value_at(config, found[0]) if found else None for found in keys)
+    return width, depth
 
 
 def _size_words(widths: list[str], width: int, depths: list[str], depth: int | None) -> Iterator[str]:

@@ -5,30 +5,41 @@ A cell is plain data and so is its result; a worker process needs nothing else.
 
 from __future__ import annotations
 
-import csv
 import math
 import os
 import platform
 import shutil
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from seqkit.comparison.scores import METRICS, bytes_of_test_split, example_scores, metric_of, per_byte
-from seqkit.errors import DataError, DivergedError
+from seqkit.comparison.scores import METRICS, comparable_scores, metric_of
+from seqkit.errors import DivergedError
+from seqkit.report.learning_curves import metric_rows
 
 Kind = Literal["trial", "pretrain", "seed", "measure"]
+
+NUM_BATCHES = 4
+"""Training batches on which every candidate is timed."""
+
+LENGTHS = (16, 32, 64, 128, 256)
+"""Tokens at which time, memory and latency are measured, as long as a model takes them."""
+
+SECONDS_EACH = 3.0
+"""Seconds of timed training on real batches, for each candidate."""
 
 
 @dataclass(frozen=True)
 class Cell:
     """One run. id: unique, and the path of its result. config: complete; for "measure": one for each candidate.
 
-    candidate: its name; for "measure" empty. initial: folder of the pretraining run whose weights it begins with,
-    relative to the comparison's. folder: of its own run; None: it keeps none. metric: by which it is scored.
+    candidate: name of the candidate; empty for "measure". initial: folder of the pretraining run whose weights it
+    begins with, relative to the comparison's. folder: folder of its own run; None: it keeps none. metric: name of
+    the metric by which it is scored.
     """
 
     id: str
@@ -40,22 +51,17 @@ class Cell:
     metric: str | None = None
     gradient_flow: bool = False
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return asdict(self)
-
 
 def run_cell(cell: Cell, root: Path) -> dict[str, Any]:
     """Run a cell of the comparison in `root` and return its result, as plain data. Raises what the run raises."""
-    started = time.perf_counter()
-    result = {"trial": _trial, "pretrain": _run, "seed": _run, "measure": _measure}[cell.kind](cell, root)
-    return {**result, "seconds": round(time.perf_counter() - started, 2), **_surroundings()}
-
-
-def _trial(cell: Cell, root: Path) -> dict[str, Any]:
     from seqkit.runs.run import trial
 
-    return trial(cell.config, initial=_initial(cell, root))
+    started = time.perf_counter()
+    if cell.kind == "trial":
+        result = trial(cell.config, initial=_initial(cell, root))
+    else:
+        result = _measure(cell) if cell.kind == "measure" else _run(cell, root)
+    return {**result, "seconds": round(time.perf_counter() - started, 2), **_surroundings()}
 
 
 def _initial(cell: Cell, root: Path) -> Path | None:
@@ -76,16 +82,11 @@ def _run(cell: Cell, root: Path) -> dict[str, Any]:
         if cell.kind == "pretrain":
             return {}
         metric = METRICS[cell.metric] if cell.metric else metric_of(data.objective)
-        scores = example_scores(model, data, metric, cell.config["seed"])
+        scores = comparable_scores(model, data, metric, cell.config["seed"])
         if not math.isfinite(sum(scores["numerator"])):
             raise DivergedError(
                 f"the {metric.label} is not finite, though the training loss was; lower the learning rate"
             )
-        num_bytes = bytes_of_test_split(data) if metric.name == "bits_per_byte" else None
-        if metric.name == "bits_per_byte":
-            if num_bytes is None:
-                raise DataError("bits per byte need the whole text of the test split; leave data.limit out")
-            scores = per_byte(scores, num_bytes)
         return {"scores": scores, "gradient_flow": _gradient_flow(model, data) if cell.gradient_flow else None}
 
     try:
@@ -119,15 +120,13 @@ def _gradient_flow(model: Any, data: Any) -> list[list[float]] | None:
 def read_curve(run: Path, summary: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Points of a run's metrics.csv: step, tokens, seconds, training and validation loss; at most 200 of them.
 
-    Tokens and seconds of a step are shares of the whole run's.
+    Tokens and seconds of a step are its share of the whole run's.
     """
     points: dict[int, dict[str, Any]] = {}
-    with (run / "metrics.csv").open(newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            for column, name in (("train/loss", "train_loss"), ("valid/loss", "valid_loss")):
-                if row.get(column):
-                    step = int(row["step"]) + 1
-                    points.setdefault(step, {"train_loss": None, "valid_loss": None})[name] = float(row[column])
+    for row in metric_rows(run):
+        for column, name in (("train/loss", "train_loss"), ("valid/loss", "valid_loss")):
+            if column in row:
+                points.setdefault(int(row["step"]) + 1, {"train_loss": None, "valid_loss": None})[name] = row[column]
     steps = max(summary["steps"], 1)
     curve = [
         {
@@ -143,11 +142,36 @@ def read_curve(run: Path, summary: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [point for i, point in enumerate(curve) if i % keep == 0 or point["valid_loss"] is not None]
 
 
-def _measure(cell: Cell, _: Path) -> dict[str, Any]:
-    """Speed and memory of all candidates, side by side."""
-    from seqkit.comparison.measure import measure_all
+def _measure(cell: Cell) -> dict[str, Any]:
+    """Speed and memory of all candidates, measured side by side on the same batches, with untrained weights."""
+    from seqkit.analysis.speed import Candidate, measure
+    from seqkit.config import build
+    from seqkit.runs.prepare import untrained
 
-    return {"costs": measure_all(cell.config)}
+    candidates = {}
+    for name, config in cell.config.items():
+        model, data = untrained(config)
+        loader = data.train_dataloader()
+        batches, clip = list(islice(loader, NUM_BATCHES)), config["trainer"]["gradient_clip_val"]
+        candidates[name] = Candidate(model, data.objective, build(config).optimizer, batches, loader, clip)
+    costs = measure(candidates, seconds=SECONDS_EACH * len(candidates), lengths=LENGTHS)
+
+    def lists(pairs: Any) -> list[list[float]] | None:
+        return None if pairs is None else [list(pair) for pair in pairs]
+
+    return {
+        "costs": {
+            name: {
+                "tokens_per_second": cost.tokens_per_second,
+                "step_seconds": cost.step_seconds,
+                "glue_share": cost.glue_share,
+                "seconds_by_length": lists(cost.seconds_by_length),
+                "latency_by_context": lists(cost.latency_by_context),
+                "memory_by_length": [[n, value] for n, value in cost.memory_by_length or ()],
+            }
+            for name, cost in costs.items()
+        }
+    }
 
 
 def _surroundings() -> dict[str, Any]:

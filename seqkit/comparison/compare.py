@@ -13,17 +13,20 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from seqkit.comparison.candidates import candidates
-from seqkit.comparison.estimate import Estimate, estimate, minutes
-from seqkit.comparison.execute import execute
+from seqkit.comparison.duration import Estimate, estimate, minutes
 from seqkit.comparison.ledger import FolderLedger, Ledger, SharedLedger, locked
 from seqkit.comparison.plan import Plan, slug_of
 from seqkit.comparison.results import gather, write_results
 from seqkit.comparison.scores import metric_of
 from seqkit.comparison.settings import Settings
+from seqkit.comparison.workers import execute
 from seqkit.config import build
 from seqkit.errors import DataError, UsageError
 from seqkit.files import read_mapping, write_json
+from seqkit.report.comparison import write_comparison
 
 SETTINGS = "comparison.json"
 
@@ -47,7 +50,7 @@ class Prepared:
 
 
 def default_folder(settings: Settings, root: Path = Path("runs/compare"), *, shared: bool = False) -> Path:
-    """The same for the same settings, so that a repeated command goes on where the first was killed.
+    """Folder of a comparison: the same for the same settings, so that a repeated command goes on after a kill.
 
     shared: True: results are in a database, and every worker has a folder of its own.
     """
@@ -60,19 +63,18 @@ def prepare(settings: Settings) -> Prepared:
     found = candidates(settings)
     for candidate in found:
         _check_one_device(candidate.config["trainer"])
-    _set_threads(settings.threads or 1)
+    torch.set_num_threads(settings.threads or 1)
     estimates = estimate(found)
     objective = build(found[0].config).model["objective"]
     tokenizers = {json.dumps(c.config["tokenizer"], sort_keys=True) for c in found}
-    metric = metric_of(objective)
-    per_byte = metric.name == "loss" and objective.causal and len(tokenizers) > 1
-    if per_byte and any(candidate.config["data"]["limit"] is not None for candidate in found):
+    metric = metric_of(objective, len(tokenizers))
+    if metric.name == "bits_per_byte" and any(candidate.config["data"]["limit"] is not None for candidate in found):
         raise UsageError("tokenizers are compared by bits per byte of the whole test text; leave data.limit out")
     plan = Plan(
         settings,
         found,
         {name: own.num_steps for name, own in estimates.items()},
-        metric="bits_per_byte" if per_byte else metric.name,
+        metric=metric.name,
         generates=bool(objective.generation_metrics()),
     )
     return Prepared(settings, plan, estimates)
@@ -87,12 +89,6 @@ def _check_one_device(settings: Mapping[str, Any]) -> None:
             f"trainer.devices is {devices} and trainer.num_nodes {settings['num_nodes']}; "
             "a run of a comparison takes one device: give --trainer.devices 1, and use --jobs or --storage"
         )
-
-
-def _set_threads(number: int) -> None:
-    import torch
-
-    torch.set_num_threads(number)
 
 
 def run(prepared: Prepared, folder: Path, *, jobs: int = 1, storage: str | None = None) -> dict[str, Any]:
@@ -117,7 +113,7 @@ def run(prepared: Prepared, folder: Path, *, jobs: int = 1, storage: str | None 
         results = gather(prepared.plan, ended, started=first["started"])
         results["jobs"] = jobs
         write_results(folder, results)
-    _write_page(folder)
+    write_comparison(folder)
     return results
 
 
@@ -128,19 +124,13 @@ def check_jobs(jobs: int) -> None:
 
 
 def _remove_unfinished(folder: Path) -> None:
-    """Folders of runs whose process was killed."""
+    """Remove folders of runs whose process was killed."""
     for unfinished in folder.glob("runs/*/.*"):
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def _write_page(folder: Path) -> None:
-    from seqkit.report.comparison import write_comparison
-
-    write_comparison(folder)
-
-
 def check_folder(folder: Path, settings: Settings, fingerprint: str) -> dict[str, Any]:
-    """What the folder says of the comparison in it; it is written where there is none.
+    """Settings and start of the comparison in the folder; written there if the folder is new.
 
     Raises UsageError where it holds another comparison, naming the first setting that differs, or the same one of a
     recipe or plug-in that has changed since.
@@ -156,16 +146,13 @@ def check_folder(folder: Path, settings: Settings, fingerprint: str) -> dict[str
         return value
     try:
         known = read_mapping(path, "settings", "fingerprint", "started")
-    except DataError as error:
+        earlier = dict(known["settings"])
+    except (DataError, TypeError, ValueError) as error:
         raise UsageError(f"{path} is damaged ({error}); give another --out") from error
-    earlier = known["settings"]
-    if not isinstance(earlier, dict):
-        raise UsageError(f"{path} is damaged; give another --out")
     for name, value in asked.items():
         if earlier.get(name) != value:
-            raise UsageError(
-                f"{folder} holds a comparison with {name} {earlier.get(name)}, not {value}; give another --out"
-            )
+            held = f"{folder} holds a comparison with {name} {earlier.get(name)}"
+            raise UsageError(f"{held}, not {value}; give another --out")
     if known["fingerprint"] != fingerprint:
         raise UsageError(
             f"the recipe or a plug-in has changed since the comparison in {folder} began, and runs of before and after "

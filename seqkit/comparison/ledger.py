@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import threading
 import time
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from seqkit.errors import DataError, UsageError
 from seqkit.files import decoded, load_json, read_regular, write_json
@@ -18,23 +19,7 @@ from seqkit.files import decoded, load_json, read_regular, write_json
 log = logging.getLogger("seqkit")
 
 HEARTBEAT_SECONDS = 10
-"""Between two signs of life of a cell that runs; after six without one it is taken for dead."""
-
-
-class Ledger(Protocol):
-    """Which cells have a result, and which are being run by someone."""
-
-    def results(self) -> dict[str, dict[str, Any]]:
-        """The result, or the error, of every cell that ended."""
-
-    def claim(self, cell_id: str) -> bool:
-        """True: this process runs it; False: another one does, or has."""
-
-    def store(self, cell_id: str, result: Mapping[str, Any]) -> None:
-        """The result of a claimed cell."""
-
-    def release(self, cell_id: str) -> None:
-        """Give up a claimed cell without a result: it was interrupted."""
+"""Time between two signs of life of a running cell; after six without one it is taken for dead."""
 
 
 class FolderLedger:
@@ -47,11 +32,11 @@ class FolderLedger:
             self._results[path.relative_to(folder).with_suffix("").as_posix()] = _read(path)
 
     def results(self) -> dict[str, dict[str, Any]]:
-        """All results so far."""
+        """The result, or the error, of every cell that ended."""
         return dict(self._results)
 
     def claim(self, cell_id: str) -> bool:
-        """Always True: nobody else is here."""
+        """True if the cell has no result; nobody else works in the folder."""
         return cell_id not in self._results
 
     def store(self, cell_id: str, result: Mapping[str, Any]) -> None:
@@ -62,28 +47,25 @@ class FolderLedger:
         self._results[cell_id] = dict(result)
 
     def release(self, cell_id: str) -> None:
-        """Nothing to do."""
+        """Give up a claimed cell without a result; nobody waits for it."""
 
 
 def _read(path: Path) -> dict[str, Any]:
+    """Result of a cell. Raises DataError where the file is damaged or lacks what the page needs."""
+    kinds = {"error": str, "metrics": dict, "summary": dict, "costs": dict}
     try:
         value = load_json(decoded(read_regular(path)))
+        if not isinstance(value, dict) or not set(kinds) & set(value):
+            raise ValueError("it holds no result")
+        wrong = [key for key, kind in kinds.items() if key in value and not isinstance(value[key], kind)]
+        if "summary" in value and not wrong:
+            wrong = [f"summary.{key}" for key in ("metrics", "steps", "tokens_seen") if key not in value["summary"]]
+        if wrong:
+            raise ValueError(f"{wrong[0]} is missing or of another type")
     except (ValueError, OSError) as error:
-        raise _damaged(path, str(error)) from error
-    if not isinstance(value, dict):
-        raise _damaged(path, "it holds no result")
-    summary = value.get("summary", {})
-    kinds = {"error": str, "metrics": dict, "summary": dict, "costs": dict}
-    wrong = [key for key, kind in kinds.items() if key in value and not isinstance(value[key], kind)]
-    if "summary" in value and not wrong:
-        wrong = [f"summary.{key}" for key in ("metrics", "steps", "tokens_seen") if key not in summary]
-    if wrong or not set(kinds) & set(value):
-        raise _damaged(path, f"{wrong[0]} is not what it should be" if wrong else "it holds no result")
+        why = f"{path} is damaged ({error})"
+        raise DataError(f"{why}; delete it, and the same command runs that cell again") from error
     return value
-
-
-def _damaged(path: Path, why: str) -> DataError:
-    return DataError(f"{path} is damaged ({why}); delete it, and the same command runs that cell again")
 
 
 @contextmanager
@@ -91,17 +73,18 @@ def locked(folder: Path) -> Iterator[None]:
     """Raise UsageError where another process of this machine has the folder; the lock ends with the process."""
     import fcntl
 
+    path = folder / ".lock"
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)  # a link would lead to somebody's file
     except OSError as error:
-        raise UsageError(f"{folder} cannot be made a folder ({error.strerror}); give another --out") from error
-    with (folder / ".lock").open("w") as file:
+        raise UsageError(f"{path} cannot be opened ({error.strerror}); give another --out") from error
+    with os.fdopen(descriptor) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise UsageError(
-                f"another process works on {folder}; wait for it, give another --out, or share one --storage"
-            ) from None
+            text = f"another process works on {folder}; wait for it, give another --out, or share one --storage"
+            raise UsageError(text) from None
         yield
 
 
@@ -111,7 +94,8 @@ class SharedLedger:
     Every worker claims a cell by adding a running trial with the cell's name. Where two do so at once, the trial with
     the lower number has it. A worker that dies stops giving signs of life; its trial is failed by whoever looks next,
     and its cell is free again. Results are kept in the database, so no file system is shared.
-    storage: an SQLAlchemy URL (`sqlite:///study.db`). name: of the study. heartbeat_seconds: between signs of life.
+    storage: SQLAlchemy URL (`sqlite:///study.db`). name: name of the study. heartbeat_seconds: time between two
+    signs of life.
     Raises UsageError where Optuna is missing or the storage cannot be opened.
     """
 
@@ -137,7 +121,7 @@ class SharedLedger:
         self._heartbeat.start()
 
     def results(self) -> dict[str, dict[str, Any]]:
-        """All results so far, of all workers; of a cell with two, that of the lower trial."""
+        """The result of every cell that ended on any worker; of two results, the one of the lower trial."""
         state = self._optuna.trial.TrialState.COMPLETE
         found: dict[str, dict[str, Any]] = {}
         for trial in self._study.get_trials(deepcopy=False, states=(state,)):
@@ -145,7 +129,7 @@ class SharedLedger:
         return found
 
     def claim(self, cell_id: str) -> bool:
-        """Whether this worker has the cell now."""
+        """True if this worker has the cell now."""
         states = self._optuna.trial.TrialState
         self._fail_the_dead()
         if self._owner(cell_id) is not None:
@@ -172,7 +156,7 @@ class SharedLedger:
             self._study.tell(number, state=self._optuna.trial.TrialState.FAIL, skip_if_finished=True)
 
     def close(self) -> None:
-        """No more signs of life."""
+        """End the signs of life."""
         self._stopped.set()
         self._heartbeat.join()
 
@@ -212,3 +196,7 @@ class SharedLedger:
                 except Exception as error:  # a database that is away for a while
                     log.warning("no sign of life was written: %s", error)
                     time.sleep(seconds)
+
+
+Ledger = FolderLedger | SharedLedger
+"""Record of the cells that have a result, and of those that are running."""

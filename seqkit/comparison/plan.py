@@ -1,4 +1,4 @@
-"""Which cells a comparison consists of, and which of them can run, given the results so far."""
+"""The cells of a comparison, and those that can run, given the results so far."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from seqkit.comparison.candidates import Candidate, keys_of, pretraining_config
+from seqkit.comparison.candidates import Candidate, keys_of, pretraining_config, value_at
 from seqkit.comparison.cells import Cell
 from seqkit.comparison.settings import DROPOUTS, LR_RATIO, Settings
 from seqkit.errors import UsageError
@@ -56,33 +56,30 @@ class Plan:
     def _steps(self) -> Iterator[Step]:
         settings, seeds = self.settings, range(1, self.settings.seeds + 1)
         by_time = settings.match == "time"
-        first: tuple[str, ...] = ("measure",) if by_time else ()
         if by_time:
             yield Step("measure", "measure", "")
         for name, candidate in self.candidates.items():
-            slug = slug_of(name)
-            pretrained: tuple[str, ...] = ()
+            slug, first = slug_of(name), ("measure",) * by_time
             if candidate.of is not None:
-                tuned = self._trial_ids(candidate.of)
+                first += (f"{slug}/pretrain-1",)
                 for seed in seeds:
-                    yield Step(f"{slug}/pretrain-{seed}", "pretrain", name, tuned, seed)
-                pretrained = (f"{slug}/pretrain-1",)
-            lr_ids = tuple(key for key in self._trial_ids(name) if "/lr-" in key)
-            for i, key in enumerate(lr_ids):
-                yield Step(key, "trial", name, first + pretrained, i)
-            for i in range(settings.dropout_trials):
-                yield Step(f"{slug}/dropout-{i + 1}", "trial", name, lr_ids, i)
+                    yield Step(f"{slug}/pretrain-{seed}", "pretrain", name, self._trial_ids(candidate.of), seed)
+            rates, dropouts = self._trial_ids(name, "lr"), self._trial_ids(name, "dropout")
+            yield from (Step(key, "trial", name, first, i) for i, key in enumerate(rates))
+            yield from (Step(key, "trial", name, rates, i) for i, key in enumerate(dropouts))
             for seed in seeds:
                 own = (f"{slug}/pretrain-{seed}",) if candidate.of is not None else ()
-                yield Step(f"{slug}/seed-{seed}", "seed", name, self._trial_ids(name) + own, seed)
+                yield Step(f"{slug}/seed-{seed}", "seed", name, rates + dropouts + own, seed)
         if settings.measure and not by_time:
             everything = tuple(f"{slug_of(n)}/seed-{seed}" for n in self.candidates for seed in seeds)
             yield Step("measure", "measure", "", everything)
 
-    def _trial_ids(self, name: str) -> tuple[str, ...]:
-        slug, number = slug_of(name), self.settings.lr_trials * max(1, len(self.candidates[name].optimizers))
-        return tuple(f"{slug}/lr-{i + 1}" for i in range(number)) + tuple(
-            f"{slug}/dropout-{i + 1}" for i in range(self.settings.dropout_trials)
+    def _trial_ids(self, name: str, kind: str = "") -> tuple[str, ...]:
+        """Ids of a candidate's trials, learning rates first. kind: "lr" or "dropout" for those alone."""
+        num_rates = self.settings.lr_trials * max(1, len(self.candidates[name].optimizers))
+        counts = {"lr": num_rates, "dropout": self.settings.dropout_trials}
+        return tuple(
+            f"{slug_of(name)}/{what}-{i + 1}" for what, n in counts.items() if kind in ("", what) for i in range(n)
         )
 
     def ready(self, results: Results) -> list[Step]:
@@ -90,12 +87,12 @@ class Plan:
         return [s for s in self.steps.values() if s.id not in results and all(need in results for need in s.needs)]
 
     def values(self, step: Step, results: Results) -> dict[str, Any]:
-        """What a step changes of its candidate's configuration, by dotted key: the values that are tried or chosen."""
+        """Values by dotted key that a step changes in its candidate's configuration: those that are tried or chosen."""
         candidate = self.candidates[step.candidate]
         if step.kind == "trial" and "/lr-" in step.id:
             return self._learning_rates(candidate, step.number)
         if step.kind == "trial":
-            chosen = self._best(candidate.name, results, only="/lr-")
+            chosen = self._best(candidate.name, results, "lr")
             return chosen | self._dropout(candidate, DROPOUTS[step.number])
         if step.kind == "pretrain":
             assert candidate.of is not None
@@ -129,7 +126,7 @@ class Plan:
         if not self.generates and trainer["val_check_interval"] is None:
             trainer["val_check_interval"] = max(1, num_steps // VALIDATIONS)
             trainer["check_val_every_n_epoch"] = None
-        folder = f"runs/{slug}/{step.id.rpartition('/')[2]}"
+        folder = f"runs/{step.id}"
         if step.kind == "pretrain":
             assert self.settings.pretrain is not None
             config = pretraining_config(config, self.settings.pretrain)
@@ -157,25 +154,22 @@ class Plan:
         power = number % self.settings.lr_trials - (self.settings.lr_trials - 1) // 2
         kind = {"optimizer.type": optimizer["type"]} if len(optimizers) > 1 else {}
         return kind | {
-            f"optimizer.{key}": float(f"{_get(optimizer, key) * LR_RATIO**power:.3g}") for key in _rates(optimizer)
+            f"optimizer.{key}": float(f"{value_at(optimizer, key) * LR_RATIO**power:.3g}") for key in _rates(optimizer)
         }
 
     def _dropout(self, candidate: Candidate, value: float) -> dict[str, Any]:
         keys = ["model.dropout", *keys_of(candidate.config["model"]["backbone"], "dropout")]
         return dict.fromkeys(keys, value)
 
-    def _best(self, name: str, results: Results, only: str = "") -> dict[str, Any]:
-        """The values of the trial with the lowest validation loss; the recipe's where every trial failed."""
-        tried = [
-            (results[key]["metrics"]["loss"], key)
-            for key in self._trial_ids(name)
-            if only in key and key in results and "error" not in results[key]
-        ]
-        return self.values(self.steps[min(tried)[1]], results) if tried else {}
+    def _best(self, name: str, results: Results, kind: str = "") -> dict[str, Any]:
+        """The values of the trial with the lowest validation loss; empty where every trial failed."""
+        sound = [key for key in self._trial_ids(name, kind) if "error" not in results.get(key, {"error": ""})]
+        best = min(sound, key=lambda key: (results[key]["metrics"]["loss"], key), default=None)
+        return {} if best is None else self.values(self.steps[best], results)
 
 
 def slug_of(name: str) -> str:
-    """A name as a folder: letters, digits, dots and dashes."""
+    """The name as a folder: letters, digits, dots and dashes."""
     return re.sub(r"[^A-Za-z0-9.=]+", "-", name).strip("-.") or "candidate"
 
 
@@ -188,16 +182,6 @@ def _rates(optimizer: Mapping[str, Any], path: str = "") -> list[str]:
     return found
 
 
-def _get(config: Mapping[str, Any], key: str) -> Any:
-    value: Any = config
-    for part in key.split("."):
-        value = value[part]
-    return value
-
-
 def _set(config: dict[str, Any], key: str, value: Any) -> None:
-    *path, last = key.split(".")
-    inner: Any = config
-    for part in path:
-        inner = inner[part]
-    inner[last] = value
+    path, _, last = key.rpartition(".")
+    (value_at(config, path) if path else config)[last] = value

@@ -9,15 +9,17 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from seqkit.comparison.candidates import Candidate, backbone_of
-from seqkit.comparison.plan import Plan, slug_of
-from seqkit.comparison.scores import METRICS, Metric
+from seqkit.comparison.plan import Plan
+from seqkit.comparison.scores import METRICS
 from seqkit.comparison.statistics import Scores, difference, spread
 from seqkit.comparison.unmatched import unmatched
 from seqkit.config import complete, to_yaml
 from seqkit.files import write_atomic, write_json
 from seqkit.report.comparison_markdown import comparison_markdown
-from seqkit.report.numbers import MINUS
+from seqkit.report.numbers import Metric
 
 MAX_LENGTHS = 20
 """More distinct lengths of test examples make no curve."""
@@ -28,12 +30,7 @@ Row = dict[str, Any]
 def gather(plan: Plan, results: Mapping[str, Any], *, started: str) -> dict[str, Any]:
     """The content of results.json of a plan whose cells have all ended."""
     settings, metric = plan.settings, METRICS[plan.metric]
-    rows, scores = [], {}
-    for candidate in plan.candidates.values():
-        row, own = _row(plan, candidate, results, metric)
-        rows.append(row)
-        if own is not None:
-            scores[candidate.name] = own
+    reference = next(iter(plan.candidates.values()))
     ended: dict[str, Any] = {
         "kind": "comparison",
         "title": f"{settings.recipe}: {', '.join(plan.candidates)}",
@@ -46,27 +43,39 @@ def gather(plan: Plan, results: Mapping[str, Any], *, started: str) -> dict[str,
         "varied": ["model.backbone"] * bool(settings.backbones) + list(settings.vary),
         "tuning": {
             "lr_trials": settings.lr_trials,
-            "optimizers": [optimizer["type"] for optimizer in next(iter(plan.candidates.values())).optimizers],
+            "optimizers": [optimizer["type"] for optimizer in reference.optimizers],
             "dropout_trials": settings.dropout_trials,
             "fraction_of_steps": settings.trial_share,
+            "warmup_steps": (reference.config["schedule"] or {}).get("warmup_steps"),
             "split": "validation",
         },
         "seeds": list(range(1, settings.seeds + 1)),
-        "failures": _failures(plan, results),
+        "failures": [
+            {"candidate": step.candidate, "stage": step.kind, "what": step.id, "error": results[step.id]["error"]}
+            for step in plan.steps.values()
+            if "error" in results[step.id]
+        ],
         "started": started,
         "run_minutes": round(sum(cell.get("seconds", 0.0) for cell in results.values()) / 60, 1),
     }
-    return complete_results(ended, rows, scores, metric, next(iter(plan.candidates)))
+    return complete_results(
+        ended, [_row(plan, candidate, results, metric) for candidate in plan.candidates.values()], metric
+    )
 
 
 def complete_results(
-    results: dict[str, Any], rows: list[Row], scores: Mapping[str, Scores], metric: Metric, reference: str
+    results: dict[str, Any], scored: Sequence[tuple[Row, Scores | None]], metric: Metric
 ) -> dict[str, Any]:
-    """Add what follows from rows and scores: differences, answers, what was not matched, versions and machine."""
+    """Add candidates, differences, answers, what was not matched, versions and machine.
+
+    scored: row and scores of each candidate, the reference first.
+    """
+    rows = [row for row, _ in scored]
+    scores = {row["name"]: own for row, own in scored if own is not None}
     runs = [run for row in rows for run in row["runs"] if run["value"] is not None]
     results |= {
-        "reference": reference,
-        "metric": metric.as_dict(),
+        "reference": rows[0]["name"],
+        "metric": metric._asdict(),
         "num_test": max((s.numerator.shape[1] for s in scores.values()), default=0),
         "candidates": rows,
         "differences": _differences(scores, metric),
@@ -96,29 +105,15 @@ def write_results(folder: Path, results: Mapping[str, Any]) -> None:
 
 
 def _row(plan: Plan, candidate: Candidate, results: Mapping[str, Any], metric: Metric) -> tuple[Row, Scores | None]:
-    slug, runs, kept, flow = slug_of(candidate.name), [], [], None
-    config: Mapping[str, Any] = candidate.config
-    for step in plan.steps.values():
-        if step.kind != "seed" or step.candidate != candidate.name:
-            continue
-        cell, result = plan.cell(step, results), results[step.id]
-        config = cell.config
-        runs.append(run_row(step.number, f"runs/{slug}/{step.id.rpartition('/')[2]}", result, candidate.flops))
-        if "error" not in result:
-            kept.append((step.number, result["scores"]["numerator"], result["scores"]["denominator"]))
-            flow = result.get("gradient_flow") or flow
-    trials, chosen = [], {}
-    for step in plan.steps.values():
-        if step.candidate != candidate.name:
-            continue
+    steps = [step for step in plan.steps.values() if step.candidate == candidate.name]
+    seeds = [step for step in steps if step.kind == "seed"]
+    sound = [results[step.id] for step in seeds if "error" not in results[step.id]]
+    trials = []
+    for step in steps:
         if step.kind == "trial":
             result = results[step.id]
             loss = result["metrics"]["loss"] if "error" not in result else None
             trials.append({"values": plan.values(step, results), "loss": loss, "error": result.get("error")})
-        elif step.kind == "seed":
-            chosen = plan.values(step, results)
-    first = next((r for s, r in _seed_results(plan, candidate, results) if "error" not in r), None)
-    measured = results.get("measure", {}).get("costs", {}) if "error" not in results.get("measure", {}) else {}
     row = {
         "name": candidate.name,
         "group": candidate.group,
@@ -127,41 +122,40 @@ def _row(plan: Plan, candidate: Candidate, results: Mapping[str, Any], metric: M
         "width": candidate.width,
         "depth": candidate.depth,
         "budget_gap": candidate.budget_gap,
-        "chosen": chosen,
+        "chosen": plan.values(seeds[-1], results),
         "trials": trials,
-        "cost": measured.get(candidate.of or candidate.name),
-        "gradient_flow": flow,
-        "config": to_yaml(dict(config)),
+        "cost": results.get("measure", {}).get("costs", {}).get(candidate.of or candidate.name),
+        "gradient_flow": next((found for result in sound if (found := result.get("gradient_flow"))), None),
+        "config": to_yaml(plan.cell(seeds[-1], results).config),
         "notes": candidate.notes,
-        "by_length": [] if first is None else by_length(kept, first["scores"]["tokens"], metric),
     }
-    return add_statistics(row, runs, kept, metric)
+    runs = [run_row(step.number, f"runs/{step.id}", results[step.id], candidate.flops) for step in seeds]
+    kept = {step.number: results[step.id]["scores"] for step in seeds if "error" not in results[step.id]}
+    return with_statistics(row, runs, kept, metric)
 
 
-def _seed_results(plan: Plan, candidate: Candidate, results: Mapping[str, Any]) -> list[tuple[int, Any]]:
-    return [
-        (step.number, results[step.id])
-        for step in plan.steps.values()
-        if step.kind == "seed" and step.candidate == candidate.name
-    ]
+def with_statistics(
+    row: Row, runs: list[Row], scores: Mapping[int, Mapping[str, Any]], metric: Metric
+) -> tuple[Row, Scores | None]:
+    """The row with its runs, mean, standard deviation and interval; and the scores of all seeds that ended well.
 
-
-def add_statistics(row: Row, runs: list[Row], kept: Sequence[Any], metric: Metric) -> tuple[Row, Scores | None]:
-    """The row with its runs, mean, standard deviation and interval; and the scores of the runs that ended well."""
-    scores = Scores.of(kept) if kept else None
-    mean = std = interval = None
-    if scores is not None:
-        mean, std, interval = spread(scores, metric)
-        values = dict(zip(scores.seeds, scores.values(metric).tolist()))
-        for run in runs:
-            run["value"] = values.get(run["seed"])
+    scores: numerator, denominator and tokens of each test example, by seed.
+    """
     errors = [run["error"] for run in runs if run["error"]]
-    error = f"no seed finished: {errors[0]}" if scores is None and errors else None
-    return {**row, "runs": runs, "mean": mean, "std": std, "interval": interval, "error": error}, scores
+    if not scores:
+        nothing: Row = {"mean": None, "std": None, "interval": None, "by_length": []}
+        return {**row, "runs": runs, **nothing, "error": f"no seed finished: {errors[0]}" if errors else None}, None
+    own = Scores.of([(seed, one["numerator"], one["denominator"]) for seed, one in scores.items()])
+    mean, std, interval = spread(own, metric)
+    values = dict(zip(own.seeds, own.values(metric).tolist()))
+    runs = [{**run, "value": values.get(run["seed"])} for run in runs]
+    lengths = _by_length(own, next(iter(scores.values()))["tokens"], metric)
+    found = {"mean": mean, "std": std, "interval": interval, "by_length": lengths, "error": None}
+    return {**row, "runs": runs, **found}, own
 
 
 def run_row(seed: int, folder: str, result: Mapping[str, Any], flops: int | None) -> Row:
-    """One run of the table. flops: of one training step."""
+    """One run of the table. flops: FLOPs of one training step."""
     if "error" in result:
         nothing = dict.fromkeys(("value", "steps", "tokens", "seconds", "flops"))
         return {"seed": seed, "folder": folder, **nothing, "metrics": {}, "curve": [], "error": result["error"]}
@@ -184,16 +178,15 @@ def run_row(seed: int, folder: str, result: Mapping[str, Any], flops: int | None
     }
 
 
-def by_length(kept: Sequence[Any], tokens: Sequence[int], metric: Metric) -> list[dict[str, Any]]:
+def _by_length(scores: Scores, tokens: Sequence[float], metric: Metric) -> list[dict[str, Any]]:
     """The metric by number of tokens of the test examples, where there are few distinct numbers."""
-    lengths = sorted(set(tokens))
+    lengths = sorted({int(n) for n in tokens})
     if not 1 < len(lengths) <= MAX_LENGTHS:
         return []
     found = []
     for length in lengths:
-        chosen = [i for i, n in enumerate(tokens) if n == length]
-        own = Scores.of([(s, [num[i] for i in chosen], [den[i] for i in chosen]) for s, num, den in kept])
-        mean, _, interval = spread(own, metric)
+        chosen = np.flatnonzero(np.asarray(tokens) == length)
+        mean, _, interval = spread(scores.examples(chosen), metric)
         found.append({"tokens": length, "value": mean, "interval": interval})
     return found
 
@@ -203,33 +196,10 @@ def _differences(scores: Mapping[str, Scores], metric: Metric) -> list[dict[str,
     for a, b in combinations(scores, 2):
         measured = difference(scores[a], scores[b], metric)
         low, high = measured.interval or (0.0, 0.0)
-        above = a if metric.higher_is_better else b
-        below = b if metric.higher_is_better else a
+        above, below = (a, b) if metric.higher_is_better else (b, a)
         better = above if low > 0 else below if high < 0 else None
-        found.append(
-            {
-                "a": a,
-                "b": b,
-                "difference": measured.difference,
-                "interval": measured.interval,
-                "better": better,
-                "pairs": measured.pairs,
-            }
-        )
+        found.append({"a": a, "b": b, **measured._asdict(), "better": better})
     return found
-
-
-def _failures(plan: Plan, results: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [
-        {
-            "candidate": step.candidate,
-            "stage": step.kind,
-            "what": step.id,
-            "error": results[step.id]["error"],
-        }
-        for step in plan.steps.values()
-        if "error" in results[step.id]
-    ]
 
 
 # ── answers ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -252,7 +222,8 @@ def _answers(results: Mapping[str, Any], metric: Metric) -> tuple[str, list[str]
     best, reference = order[0], results["reference"]
     sentences = []
     if len(order) == 1:
-        first = f"Only {best} has a result: {_shown(rows[best]['mean'], metric)}."
+        value = f"{metric.number(rows[best]['mean'])} {metric.unit}".strip()
+        first = f"Only {best} has a result: {value}."
     else:
         rival = reference if best != reference and reference in rows else order[1]
         first = _sentence(results, rows, best, rival, metric)
@@ -262,15 +233,18 @@ def _answers(results: Mapping[str, Any], metric: Metric) -> tuple[str, list[str]
 
 
 def _sentence(results: Mapping[str, Any], rows: Mapping[str, Row], a: str, b: str, metric: Metric) -> str:
-    """Whether `a` is better than `b`, by how much, and how much faster or slower it trains."""
+    """Sentence on whether `a` is better than `b`, by how much, and how much faster or slower it trains."""
     pair = next(d for d in results["differences"] if {d["a"], d["b"]} == {a, b})
-    amount = f"{abs(pair['difference']) * metric.scale:.{metric.digits}f}{_unit(metric)}"
+    unit = metric.difference_unit or metric.label
+    if metric.unit == "%":
+        unit = "points of accuracy" if metric.name == "accuracy" else "percentage points"
+    amount = f"{metric.number(abs(pair['difference']))} {unit}"
     if pair["interval"] is None:
         amount += " (no interval: one seed, and one test example)"
     else:
-        low, high = sorted(abs(x) if pair["better"] else x * _sign(pair, a, metric) for x in pair["interval"])
-        ends = (f"{end * metric.scale:.{metric.digits}f}".replace("-", MINUS) for end in (low, high))
-        amount += f" (95 % interval {' to '.join(ends)})"
+        in_favour = 1 if (pair["a"] == a) == metric.higher_is_better else -1
+        low, high = sorted(abs(x) if pair["better"] else x * in_favour for x in pair["interval"])
+        amount += f" (95 % interval {metric.number(low)} to {metric.number(high)})"
     budget = BUDGETS[results["match"]]
     if pair["difference"] == 0:
         text = f"{a} and {b} are equally good{budget}"
@@ -279,27 +253,9 @@ def _sentence(results: Mapping[str, Any], rows: Mapping[str, Row], a: str, b: st
     else:
         loser = b if pair["better"] == a else a
         text = f"{pair['better']} is better than {loser} by {amount}{budget}"
-    speeds = [(rows[name].get("cost") or {}).get("tokens_per_second") for name in (a, b)]
-    if speeds[0] and speeds[1]:
-        ratio = speeds[0] / speeds[1]
-        way = "as fast in training" if 0.95 < ratio < 1.05 else "faster" if ratio > 1 else "slower"
-        times = max(ratio, 1 / ratio)
-        speed = way if way.startswith("as") else f"{way} in training by {times:.1f} ×"
-        text += f"; {a} is {speed}"
+    own, other = ((rows[name].get("cost") or {}).get("tokens_per_second") for name in (a, b))
+    if own and other:
+        ratio = own / other
+        way = f"{'faster' if ratio > 1 else 'slower'} in training by {max(ratio, 1 / ratio):.1f} ×"
+        text += f"; {a} is {'as fast in training' if 0.95 < ratio < 1.05 else way}"
     return f"{text}."
-
-
-def _sign(pair: Mapping[str, Any], a: str, metric: Metric) -> int:
-    """1 where a positive difference of the pair is in favour of `a`, else -1."""
-    return 1 if (pair["a"] == a) == metric.higher_is_better else -1
-
-
-def _unit(metric: Metric) -> str:
-    """The unit of a difference, with a space before it."""
-    if metric.unit == "%":
-        return " points of accuracy" if metric.name == "accuracy" else " percentage points"
-    return f" {metric.unit or metric.label}"
-
-
-def _shown(value: float, metric: Metric) -> str:
-    return f"{value * metric.scale:.{metric.digits}f} {metric.unit}".strip()

@@ -6,6 +6,7 @@ Kaplan et al. 2020 (section 1.2) and Hoffmann et al. 2022 (section 3.3, whose ro
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from seqkit.comparison.settings import Settings
 from seqkit.data.source import import_optional
 from seqkit.errors import UsageError
 from seqkit.files import write_atomic, write_json
+from seqkit.report.comparison import write_comparison
 
 RESAMPLES = 200
 LEVEL = 0.95
@@ -25,7 +27,7 @@ HUBER = 1e-2
 """Residuals of the logarithm above this count linearly, so that one bad run does not bend the curve."""
 
 POINTS = 60
-"""Of a drawn curve."""
+"""Points of a drawn curve."""
 
 
 @dataclass(frozen=True)
@@ -135,22 +137,20 @@ def scale(
     Each is a comparison in a folder of its own, so that a scaling which was killed goes on. Raises as `comparisons`,
     and UsageError where too many runs failed for a fit.
     """
-    from seqkit.report.comparison import write_comparison
-
-    parts = comparisons(base, widths, shares)
-    fits, results = [], {}
-    for variable, settings, name in parts:
+    fits, parts = [], []
+    for variable, settings, name in comparisons(base, widths, shares):
         results = run(prepare(settings), folder / name, jobs=jobs)
+        parts.append(results)
         points = [
             {
-                "x": _size(row, run_, variable),
-                "loss": run_["metrics"]["loss"],
-                "seed": run_["seed"],
+                "x": float(row["parameters"] if variable == "parameters" else one["train_tokens"]),
+                "loss": one["metrics"]["loss"],
+                "seed": one["seed"],
                 "name": row["name"],
             }
             for row in results["candidates"]
-            for run_ in row["runs"]
-            if run_["error"] is None
+            for one in row["runs"]
+            if one["error"] is None
         ]
         try:
             fits.append({"variable": variable, **with_intervals(points)})
@@ -158,46 +158,32 @@ def scale(
             limited = " (data.limit leaves the same number for every share)" if name == "data" else ""
             failed = f"; {len(results['failures'])} runs failed" if results["failures"] else ""
             raise UsageError(f"{variable}: {error}{limited}{failed}") from error
-    page = _page(base, widths, shares, fits, results)
+    words = ["seqkit", "scale", base["recipe"], "--sizes", ",".join(map(str, widths))]
+    words += ["--data-sizes", ",".join(map(str, shares))] if shares else []
+    for name in ("preset", "seeds", "lr_trials", "trial_share"):
+        if base.get(name) is not None:
+            words += [f"--{name.replace('_', '-')}", str(base[name])]
+    page = {
+        "kind": "scaling",
+        "title": f"{base['recipe']}: loss against size",
+        "answer": " ".join(map(_sentence, fits)),
+        "recipe": base["recipe"],
+        "command": shlex.join([*words, *base.get("overrides", [])]),
+        "fits": fits,
+        "failures": [failure for part in parts for failure in part["failures"]],
+        "run_minutes": sum(part["run_minutes"] for part in parts),
+        **{key: parts[-1][key] for key in ("unmatched", "versions", "machine", "started")},
+    }
     write_json(folder / "results.json", page)
     write_atomic(folder / "results.csv", _csv(fits).encode())
     write_comparison(folder)
     return page
 
 
-def _size(row: Mapping[str, Any], run_: Mapping[str, Any], variable: str) -> float:
-    return float(row["parameters"]) if variable == "parameters" else float(run_["train_tokens"])
-
-
-def _page(
-    base: Mapping[str, Any], widths: Sequence[int], shares: Sequence[float], fits: list[Any], last: Mapping[str, Any]
-) -> dict[str, Any]:
-    import shlex
-
-    words = ["seqkit", "scale", base["recipe"], "--sizes", ",".join(map(str, widths))]
-    words += ["--data-sizes", ",".join(map(str, shares))] if shares else []
-    for name in ("preset", "seeds", "lr_trials", "trial_share"):
-        if base.get(name) is not None:
-            words += [f"--{name.replace('_', '-')}", str(base[name])]
-    sentences = [
-        f"Loss = {fit['a']:.3g} N^-{fit['alpha']:.3f} + {fit['c']:.3f} over {fit['variable']} "
-        f"(exponent {fit['intervals']['alpha'][0]:.3f} to {fit['intervals']['alpha'][1]:.3f})."
-        for fit in fits
-    ]
-    return {
-        "kind": "scaling",
-        "title": f"{base['recipe']}: loss against size",
-        "answer": " ".join(sentences),
-        "recipe": base["recipe"],
-        "command": shlex.join([*words, *base.get("overrides", [])]),
-        "fits": fits,
-        "unmatched": last["unmatched"],
-        "failures": last["failures"],
-        "versions": last["versions"],
-        "machine": last["machine"],
-        "started": last["started"],
-        "minutes": last["minutes"],
-    }
+def _sentence(fit: Mapping[str, Any]) -> str:
+    low, high = fit["intervals"]["alpha"]
+    law = f"{fit['a']:.3g} N^-{fit['alpha']:.3f} + {fit['c']:.3f}"
+    return f"Loss = {law} over {fit['variable']} (exponent {low:.3f} to {high:.3f})."
 
 
 def _csv(fits: Sequence[Mapping[str, Any]]) -> str:

@@ -3,38 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from seqkit.data.module import DataModule
+from seqkit.errors import DataError
 from seqkit.interfaces import Objective, TokenBatch
 from seqkit.model import Model
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """The metric by which candidates are compared.
-
-    A split's value is sum(numerators) / sum(denominators) over its examples, and its root where `root` is True (RMSE).
-    scale, digits, unit: how values are shown.
-    """
-
-    name: str
-    label: str
-    unit: str = ""
-    scale: float = 1.0
-    digits: int = 3
-    higher_is_better: bool = False
-    root: bool = False
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return asdict(self)
-
+from seqkit.report.numbers import Metric
 
 METRICS = {
     "accuracy": Metric("accuracy", "test accuracy", "%", 100, 2, True),
@@ -46,16 +23,22 @@ METRICS = {
 """Every metric that is a mean over examples, or the root of one."""
 
 
-def metric_of(objective: Objective) -> Metric:
-    """The objective's primary metric; the loss where that is not a mean over examples."""
-    return METRICS.get(objective.primary_metric, METRICS["loss"])
+def metric_of(objective: Objective, num_tokenizers: int = 1) -> Metric:
+    """The objective's primary metric, or the loss where that is not a mean over examples.
+
+    num_tokenizers: number of different tokenizers among the candidates. A loss per token depends on what a token is, so
+    that of several tokenizers is compared in bits per byte.
+    """
+    metric = METRICS.get(objective.primary_metric, METRICS["loss"])
+    by_bytes = metric.name == "loss" and objective.causal and num_tokenizers > 1
+    return METRICS["bits_per_byte"] if by_bytes else metric
 
 
 @torch.inference_mode()
 def example_scores(model: Model, data: DataModule, metric: Metric, seed: int) -> dict[str, list[float]]:
     """Numerator, denominator and number of tokens of every test example, in the order of the test split.
 
-    seed: of what evaluation masks, as in `TrainingModule`.
+    seed: seed of the masks of evaluation, as in `TrainingModule`.
     """
     model.eval()
     objective, loader = data.objective, data.test_dataloader()
@@ -69,8 +52,7 @@ def example_scores(model: Model, data: DataModule, metric: Metric, seed: int) ->
         else:
             prediction = model(inputs.batch, inputs.masked)
             values = [
-                _SUMS[metric.name](objective, prediction[i : i + 1], inputs.target[i : i + 1])
-                for i in range(len(order))
+                _score(metric, objective, prediction[i : i + 1], inputs.target[i : i + 1]) for i in range(len(order))
             ]
         tokens = batch.valid.sum(dim=1).tolist()
         rows += [(i, *value, n) for i, value, n in zip(order, values, tokens)]
@@ -88,35 +70,34 @@ def _sequence_errors(
     for i in range(len(generated)):
         rate = SequenceErrorRate()
         rate.update(generated[i : i + 1], label[i : i + 1])
-        found.append((float(rate.wrong), 1.0))
+        found.append((float(rate.total), 1.0))
     return found
 
 
-def _loss(objective: Objective, prediction: Tensor, target: Tensor) -> tuple[float, float]:
+def _score(metric: Metric, objective: Objective, prediction: Tensor, target: Tensor) -> tuple[float, float]:
+    """Numerator and denominator of one example."""
     output = objective.loss(prediction, target)
-    return float(output.loss), float(output.count)
-
-
-def _accuracy(objective: Objective, prediction: Tensor, target: Tensor) -> tuple[float, float]:
-    output = objective.loss(prediction, target)
+    if metric.name in ("loss", "bits_per_byte"):
+        return float(output.loss), float(output.count)
     assert output.preds is not None
     assert output.target is not None
-    return float((output.preds == output.target).sum()), float(output.target.numel())
-
-
-def _squared_error(objective: Objective, prediction: Tensor, target: Tensor) -> tuple[float, float]:
-    output = objective.loss(prediction, target)
-    assert output.preds is not None
-    assert output.target is not None
+    if metric.name == "accuracy":
+        return float((output.preds == output.target).sum()), float(output.target.numel())
     return float((output.preds - output.target).double().square().sum()), float(output.target.numel())
 
 
-_SUMS: dict[str, Callable[[Objective, Tensor, Tensor], tuple[float, float]]] = {
-    "loss": _loss,
-    "bits_per_byte": _loss,
-    "accuracy": _accuracy,
-    "rmse": _squared_error,
-}
+def comparable_scores(model: Model, data: DataModule, metric: Metric, seed: int) -> dict[str, list[float]]:
+    """Scores of every test example, as `example_scores`; bits per byte for a metric that does not depend on tokens.
+
+    Raises DataError where bits per byte cannot be had, since only a part of the test text is used.
+    """
+    scores = example_scores(model, data, metric, seed)
+    if metric.name != "bits_per_byte":
+        return scores
+    num_bytes = bytes_of_test_split(data)
+    if num_bytes is None:
+        raise DataError("bits per byte need the whole text of the test split; leave data.limit out")
+    return per_byte(scores, num_bytes)
 
 
 def per_byte(scores: dict[str, list[float]], num_bytes: int) -> dict[str, list[float]]:

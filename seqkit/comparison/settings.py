@@ -1,4 +1,4 @@
-"""What a comparison is asked to do, as plain data: the same settings are the same comparison."""
+"""Settings of a comparison as plain data: the same settings are the same comparison."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Match = Literal["parameters", "flops", "time", "none"]
 Pretrain = Literal["masked", "next"]
 
 LR_RATIO = 10**0.5
-"""Between neighbours of the grid of learning rates: two trials a decade."""
+"""Ratio of neighbours in the grid of learning rates: two trials a decade."""
 
 DROPOUTS = (0.0, 0.1, 0.2, 0.3, 0.5)
-"""Tried in this order, as many as there are trials."""
+"""Dropouts, tried in this order, as many as there are trials."""
 
 
 class Variant(NamedTuple):
-    """What a candidate has of its own: backbone and preset (None: the recipe's), width, further override words."""
+    """Difference of a candidate from the recipe: backbone, preset and width (None: the recipe's), override words."""
 
     name: str
     backbone: str | None
@@ -40,15 +40,15 @@ class Variant(NamedTuple):
 class Settings:
     """Settings of a comparison.
 
-    recipe, preset, overrides: as of `seqkit fit`; overrides are words of the command line (`--data.limit`, `200`).
-    backbones, vary: what differs; every combination is a candidate. vary: values by dotted key; two keys are no
-    recipe's: `preset`, and `width`, of all backbones in the backbone. `model.backbone.position` takes positions that
-    are added to the embeddings, too (`Sinusoidal`), which are `model.position` in a recipe.
-    match: the budget that is made equal to the reference's, which is the first candidate. seeds: how many, 1, 2, ….
-    lr_trials, dropout_trials: runs on the validation split for each candidate; 0: nothing is tuned. trial_share: of the
-    training steps that a trial takes. pretrain: also train on the same data without labels first. measure: speed and
-    memory, too. threads: of torch, in each process; None: the cores shared by the jobs.
-    Raises UsageError for values that mean nothing.
+    recipe, preset, overrides: as for `seqkit fit`; overrides are words of the command line (`--data.limit`, `200`).
+    backbones, vary: what differs; every combination is a candidate. vary: values by dotted key. Two keys are not keys
+    of a recipe: `preset`, and `width` of all backbones in the backbone. `model.backbone.position` also takes positions
+    that are added to the embeddings (`Sinusoidal`), which are `model.position` in a recipe.
+    match: the budget that is made equal to the reference's, which is the first candidate. seeds: number of seeds.
+    lr_trials, dropout_trials: runs on the validation split for each candidate; 0: nothing is tuned. trial_share: share
+    of a whole run's steps that a trial takes. pretrain: also train on the same data without labels first. measure:
+    measure speed and memory. threads: torch's threads in each process; None: the cores are shared by the jobs.
+    Raises UsageError for values out of range, or settings that contradict each other.
     """
 
     recipe: str
@@ -71,12 +71,10 @@ class Settings:
             raise UsageError(f"--match is {self.match!r}; give {', '.join(get_args(Match))}")
         if self.pretrain is not None and self.pretrain not in get_args(Pretrain):
             raise UsageError(f"--pretrain is {self.pretrain!r}; give masked or next")
-        if self.threads is not None and self.threads < 1:
-            raise UsageError(f"--threads is {self.threads}; give 1 or more")
-        for name, least in (("seeds", 1), ("lr_trials", 0), ("dropout_trials", 0)):
-            if getattr(self, name) < least:
-                option = name.replace("_", "-")
-                raise UsageError(f"--{option} is {getattr(self, name)}; give {least} or more")
+        for name, least in (("threads", 1), ("seeds", 1), ("lr_trials", 0), ("dropout_trials", 0)):
+            number = getattr(self, name)
+            if number is not None and number < least:
+                raise UsageError(f"--{name.replace('_', '-')} is {number}; give {least} or more")
         if self.dropout_trials > len(DROPOUTS):
             raise UsageError(f"--dropout-trials is {self.dropout_trials}; give at most {len(DROPOUTS)}: {DROPOUTS}")
         if not 0 < self.trial_share <= 1:
@@ -87,20 +85,16 @@ class Settings:
             if twice is not None:
                 raise UsageError(f"{option} names {twice} twice; a comparison with itself says nothing")
         if "seed" in self.vary:
-            raise UsageError(
-                "--vary seed: every candidate is trained with the same seeds; give --seeds 5 for more of them"
-            )
+            raise UsageError("--vary seed: every candidate is trained with the same seeds; give --seeds 5 for more")
         size = next((key for key in self.vary if key.rpartition(".")[2] in ("width", "dim", "depth")), None)
         if size is not None and self.match in ("parameters", "flops"):
             raise UsageError(f"--vary {size}: --match {self.match} would make all sizes equal again; add --match none")
         if len(self.variants()) < 2:
-            raise UsageError(
-                "there is one candidate only; give several, such as --backbones Transformer,LSTM or "
-                "--vary model.position=Sinusoidal,Learned"
-            )
+            example = "--backbones Transformer,LSTM or --vary model.position=Sinusoidal,Learned"
+            raise UsageError(f"there is one candidate only; give several, such as {example}")
 
     def variants(self) -> list[Variant]:
-        """What every candidate has of its own, the reference first."""
+        """Differences of every candidate from the recipe, the reference first."""
         axes: list[list[tuple[str, str | None]]] = [[(name, name) for name in self.backbones] or [("", None)]]
         axes += [[(f"{key}={value}", value) for value in values] for key, values in self.vary.items()]
         found = []
@@ -121,7 +115,7 @@ class Settings:
 
     @property
     def digest(self) -> str:
-        """Names the comparison: eight digits of the SHA-256 of all that decides its results."""
+        """Eight digits of the SHA-256 of all settings, which name the comparison."""
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:8]
 
     def command(self) -> str:
@@ -142,14 +136,14 @@ class Settings:
 
 
 def read_vary(words: Sequence[str]) -> dict[str, list[str]]:
-    """`key=a,b` of the command line as values by key; commas inside brackets do not part values.
+    """Values by key from words like `key=a,b`; commas inside brackets do not separate values.
 
-    Raises UsageError where there is no key, or fewer than two values.
+    Raises UsageError if a word has no key, or fewer than two values.
     """
     found: dict[str, list[str]] = {}
     for word in words:
         key, _, rest = word.partition("=")
-        values = _parted(rest)
+        values = _values(rest)
         if not key or len(values) < 2:
             raise UsageError(f"--vary is {word!r}; give a key and two values or more: --vary tokenizer=Characters,BPE")
         if key in found:
@@ -158,7 +152,7 @@ def read_vary(words: Sequence[str]) -> dict[str, list[str]]:
     return found
 
 
-def _parted(text: str) -> list[str]:
+def _values(text: str) -> list[str]:
     values, depth = [""], 0
     for letter in text:
         depth += (letter in "[{") - (letter in "]}")

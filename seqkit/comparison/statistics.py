@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from seqkit.comparison.scores import Metric
+from seqkit.report.numbers import Metric
 
 RESAMPLES = 2000
 LEVEL = 0.95
@@ -18,7 +19,7 @@ LEVEL = 0.95
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores of a candidate: numerators and denominators [s e], of the seeds that finished."""
+    """Scores of a candidate's test examples: numerators and denominators [s e] of the seeds that finished."""
 
     seeds: tuple[int, ...]
     numerator: np.ndarray
@@ -26,27 +27,26 @@ class Scores:
 
     @classmethod
     def of(cls, runs: Sequence[tuple[int, Sequence[float], Sequence[float]]]) -> Scores:
-        """From (seed, numerators, denominators) of each run."""
-        ordered = sorted(runs)
-        return cls(
-            tuple(seed for seed, _, _ in ordered),
-            np.array([list(values) for _, values, _ in ordered], dtype=float),
-            np.array([list(values) for _, _, values in ordered], dtype=float),
-        )
+        """Scores from (seed, numerators, denominators) of each run."""
+        seeds, numerators, denominators = zip(*sorted(runs))
+        return cls(seeds, np.array(numerators, dtype=float), np.array(denominators, dtype=float))
 
     def only(self, seeds: Sequence[int]) -> Scores:
-        """Those of some seeds."""
+        """Keeps the scores of the given seeds."""
         rows = [self.seeds.index(seed) for seed in seeds]
         return Scores(tuple(seeds), self.numerator[rows], self.denominator[rows])
+
+    def examples(self, chosen: np.ndarray) -> Scores:
+        """Keeps the scores of the given test examples."""
+        return Scores(self.seeds, self.numerator[:, chosen], self.denominator[:, chosen])
 
     def values(self, metric: Metric) -> np.ndarray:
         """The metric of each seed, [s]."""
         return _value(self.numerator.sum(axis=1), self.denominator.sum(axis=1), metric)
 
 
-@dataclass(frozen=True)
-class Difference:
-    """a - b: the mean over seeds, its interval (None: there is nothing to resample), and over what it was paired."""
+class Difference(NamedTuple):
+    """a - b: the mean over seeds, its interval (None: there is nothing to resample), and what was paired."""
 
     difference: float
     interval: tuple[float, float] | None
@@ -95,7 +95,7 @@ def difference(a: Scores, b: Scores, metric: Metric) -> Difference:
 
 
 def _weights(scores: Scores, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """How often each seed [r s] and each example [r e] is drawn."""
+    """Number of times that each seed [r s] and each example [r e] is drawn; of seeds, the share."""
     num_seeds, num_examples = scores.numerator.shape
     seeds = rng.multinomial(num_seeds, np.full(num_seeds, 1 / num_seeds), size=RESAMPLES)
     examples = rng.multinomial(num_examples, np.full(num_examples, 1 / num_examples), size=RESAMPLES)

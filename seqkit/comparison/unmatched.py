@@ -1,13 +1,14 @@
-"""What was not matched between candidates: every finding is a sentence in the report, and there is always one."""
+"""Findings of what was not matched between candidates; each is a sentence in the report, and there is always one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from seqkit.comparison.candidates import TOLERANCE
 from seqkit.config.recipe import load_yaml
-from seqkit.report.learning_rates import edge_remarks
+from seqkit.report.learning_rates import edge_remarks, trial_length
 from seqkit.report.ranking import ranked
 
 HANDLED = ("trainer.max_steps", "trainer.max_epochs", "model.backbone.type")
@@ -26,21 +27,13 @@ MUCH = 0.1
 def unmatched(results: Mapping[str, Any]) -> list[Finding]:
     """Findings about the results of a comparison (`results.json`), warnings first."""
     rows = [row for row in results["candidates"] if finished(row)]
-    found = [
-        *_sizes(results, rows),
-        *_steps(results, rows),
-        *_tuning(results, rows),
-        *_seeds(results, rows),
-        *_data(results, rows),
-        *_surroundings(rows),
-        *_configurations(results, rows),
-        *_always(results),
-    ]
+    checks = (_sizes, _steps, _tuning, _seeds, _data, _surroundings, _configurations, _always)
+    found = [finding for check in checks for finding in check(results, rows)]
     return sorted(found, key=lambda finding: finding["kind"] != "warning")
 
 
 def finished(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The runs of a candidate that have a value."""
+    """Runs of a candidate that have a value."""
     return [run for run in row["runs"] if run["value"] is not None]
 
 
@@ -83,47 +76,43 @@ def _sizes(results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[Finding]
 def _steps(results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[Finding]:
     by_time = results["match"] == "time"
     for key, what in (("steps", "training steps"), ("tokens", "training tokens")):
-        values = {row["name"]: _mean([run[key] for run in finished(row)]) for row in rows}
+        values = {row["name"]: fmean(run[key] for run in finished(row)) for row in rows}
         if _gap(list(values.values())) > (0 if key == "steps" else 0.01):
             text = _listed({name: f"{value:,.0f}" for name, value in values.items()})
             yield _note(what, f"{text}; training time was matched instead") if by_time else _warning(what, text)
-    times = {row["name"]: _mean([run["seconds"] for run in finished(row)]) for row in rows}
+    times = {row["name"]: fmean(run["seconds"] for run in finished(row)) for row in rows}
     if _gap(list(times.values())) > MUCH:
         text = _listed({name: f"{value:.0f} s" for name, value in times.items()})
         yield (_warning if by_time else _note)("training time", f"{text} (mean over seeds, validation included)")
 
 
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
-
-
 def _tuning(results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[Finding]:
     tuning = results["tuning"]
-    counts = {row["name"]: sum(trial["loss"] is not None for trial in row["trials"]) for row in rows}
-    rates = {row["name"]: _rate(row) for row in rows}
+    rates = {row["name"]: load_yaml(row["config"])["optimizer"].get("lr") for row in rows}
+    shown = _listed({name: f"{rate:g}" for name, rate in rates.items() if isinstance(rate, int | float)})
     if tuning is None:
-        shown = _listed({name: f"{value:g}" for name, value in rates.items() if value is not None})
         yield _warning("tuning", f"how the settings of these runs were found is not recorded (learning rates: {shown})")
         return
     if tuning["lr_trials"] == 0:
-        shown = _listed({name: f"{value:g}" for name, value in rates.items() if value is not None})
         yield _warning("tuning", f"nothing was tuned; each has the recipe's learning rate ({shown})")
         return
+    counts = {row["name"]: sum(trial["loss"] is not None for trial in row["trials"]) for row in rows}
     if len(set(counts.values())) > 1:
-        yield _warning("tuning trials", f"not all had as many that ended: {_listed(counts)}")
+        yield _warning("tuning trials", f"candidates differ in how many trials ended: {_listed(counts)}")
     untuned = [name for name, count in counts.items() if count == 0]
     if untuned:
         yield _warning("tuning", f"no trial ended, so nothing was tuned: {', '.join(untuned)}")
     if tuning["split"] == "test":
         yield _warning("tuning split", "the learning rates were chosen on the test split, so the results are too good")
     if tuning["lr_trials"] == 1:
-        shown = _listed({name: f"{value:g}" for name, value in rates.items() if value is not None})
         yield _warning("learning rate", f"it was not tuned; each has the recipe's ({shown})")
     for remark in edge_remarks([row for group in ranked(results) for row in group.rows]):
         yield _warning("tuning", remark)
     if tuning["fraction_of_steps"] < 1:
-        text = f"trials took {tuning['fraction_of_steps']:.0%} of the steps of a whole run, alike for all"
-        yield _note("length of trials", f"{text}; the best rate of a short run may not be that of a long one")
+        text = f"trials took {trial_length(results)}"
+        yield _warning(
+            "length of trials", f"{text}; the best learning rate of a short run may not be that of a long one"
+        )
     if not tuning["dropout_trials"]:
         yield _note("dropout", "it was not tuned; each has the recipe's, where it has any")
     yield _note(
@@ -131,11 +120,6 @@ def _tuning(results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[Finding
         "weight decay, warm-up, schedule, clipping and batch size are the recipe's and were not tuned; the recipe's "
         f"author chose them for {results['recipe_backbone']}",
     )
-
-
-def _rate(row: Mapping[str, Any]) -> float | None:
-    rate = load_yaml(row["config"])["optimizer"].get("lr")
-    return rate if isinstance(rate, int | float) else None
 
 
 def _seeds(results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[Finding]:
@@ -159,9 +143,12 @@ def _data(results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[Finding]:
             row["name"]: {run["data_sha256"].get(split) for run in finished(row) if run["data_sha256"].get(split)}
             for row in rows
         }
-        different = len(set().union(*digests.values())) > 1 if digests else False
+        every = set[str]().union(*digests.values())
+        different = len(every) > len({digest.rpartition(":")[0] for digest in every})  # of one version of the digest
         if different and same_tokens:
-            shown = _listed({name: ", ".join(sorted(d[:8] for d in each)) for name, each in digests.items()})
+            shown = _listed(
+                {name: ", ".join(sorted(d.rpartition(":")[2][:8] for d in each)) for name, each in digests.items()}
+            )
             yield _warning(f"{split} data", f"the {split} split is not the same (SHA-256 {shown})")
         elif different and split == "training":
             yield _note("tokens", "the tokenizers differ, so it was not checked that the splits are the same text")
@@ -186,7 +173,7 @@ def _data(results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[Finding]:
         )
 
 
-def _surroundings(rows: Sequence[Any]) -> Iterator[Finding]:
+def _surroundings(_results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[Finding]:
     for key, what in (("versions", "library versions"), ("machine", "machine")):
         seen: dict[str, dict[str, set[str]]] = {}
         for row in rows:
@@ -225,30 +212,25 @@ def _configurations(results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator
     elif rows and varied and "optimizer" not in varied:
         name = next(iter(flat.values())).get("optimizer.type")
         yield _note("optimizer", f"one for all, {name}, whichever would suit each best")
-    positions = {name: _position(config) for name, config in flat.items()}
+    keys = [f"model.backbone.{path}position.type" for path in ("", "encoder.")]
+    positions = {name: next((config[key] for key in keys if config.get(key)), "none") for name, config in flat.items()}
     if len(set(positions.values())) > 1:
         yield _note("positions inside the backbone", _listed(positions))
     decoders = {name: config.get("model.backbone.decoder.type") for name, config in flat.items()}
     if len(set(decoders.values())) > 1:
-        yield _note(
-            "decoder",
-            "a Transformer attends to the source in every layer, the others once, above their last (AttentionDecoder): "
-            + _listed(decoders),
+        text = (
+            "a Transformer attends to the source in every layer, the others once, above their last (AttentionDecoder)"
         )
+        yield _note("decoder", f"{text}: {_listed(decoders)}")
 
 
 def _is_common(key: str, flat: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Whether all backbones have this key of their own, other than what makes their size."""
+    """True if all backbones have this key of their own, and it does not decide their size."""
     own = key.removeprefix("model.backbone.")
     return "." not in own and own not in ("type", "dim", "depth") and all(key in config for config in flat.values())
 
 
-def _position(config: Mapping[str, Any]) -> str:
-    found = config.get("model.backbone.position.type", config.get("model.backbone.encoder.position.type"))
-    return str(found or "none")
-
-
-def _always(results: Mapping[str, Any]) -> Iterator[Finding]:
+def _always(results: Mapping[str, Any], _rows: Sequence[Any]) -> Iterator[Finding]:
     yield _note(
         "implementation",
         "speed is that of these implementations on this machine; recurrent layers run in torch's own kernels, scans "

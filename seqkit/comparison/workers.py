@@ -1,4 +1,4 @@
-"""Worker processes that run cells, so that one which is killed or runs out of memory takes nothing else with it."""
+"""Runs the cells of a plan in worker processes: one that is killed or runs out of memory takes nothing else with it."""
 
 from __future__ import annotations
 
@@ -12,22 +12,73 @@ import traceback
 from collections.abc import Sequence
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from seqkit.comparison.cells import Cell
+from seqkit.comparison.ledger import Ledger
+from seqkit.comparison.plan import Plan
 from seqkit.errors import DataError, DivergedError, Interrupted, StorageError, UsageError
+from seqkit.progress import ProgressBar
+
+POLL_SECONDS = 1.0
+"""Time between two looks for results of other machines."""
 
 STOP_SECONDS = 10.0
-"""What an idle worker has to end by itself."""
+"""Time that an idle worker has to end by itself."""
 
 WATCH_SECONDS = 1.0
-"""How often a worker looks whether the process that started it still lives."""
+"""Time after which a worker looks again whether the process that started it still lives."""
+
+
+def execute(plan: Plan, ledger: Ledger, root: Path, *, jobs: int, threads: int, title: str) -> dict[str, Any]:
+    """Results of all cells by id; a cell that fails has {"error": …}, and the others go on.
+
+    A cell whose process is killed is run once more: the system may have been short of memory for a moment.
+    Stopped by Ctrl-C, it ends its processes; what ended before is kept.
+    """
+    workers = Workers(jobs, root, threads, plan.settings.plugins)
+    deaths: dict[str, int] = {}
+    results = ledger.results()
+    with ProgressBar(title, len(plan.steps)) as bar:
+        try:
+            while len(done := {key for key in results if key in plan.steps}) < len(plan.steps):
+                failed = sum("error" in results[key] for key in done)
+                bar.update(len(done), f"{failed} failed" if failed else "")
+                _submit(plan, ledger, workers, results)
+                for cell, result in workers.finished(POLL_SECONDS):
+                    if result.pop("killed", False) and deaths.setdefault(cell.id, 0) < 1:
+                        deaths[cell.id] += 1
+                        ledger.release(cell.id)
+                    else:
+                        ledger.store(cell.id, result)
+                results = ledger.results()
+            bar.update(len(plan.steps))
+        finally:
+            for key in workers.running:
+                ledger.release(key)
+            workers.stop()
+    return results
+
+
+def _submit(plan: Plan, ledger: Ledger, workers: Workers, results: dict[str, Any]) -> None:
+    """Give ready cells to idle workers. What is measured is measured alone."""
+    if any(plan.steps[key].kind == "measure" for key in workers.running):
+        return
+    for step in plan.ready(results):
+        if not workers.num_idle:
+            return
+        if step.id in workers.running or (step.kind == "measure" and workers.num_busy):
+            continue
+        if ledger.claim(step.id):
+            workers.submit(plan.cell(step, results))
+            if step.kind == "measure":
+                return
 
 
 class Workers:
-    """A number of processes, each of which runs one cell at a time.
+    """Worker processes, each of which runs one cell at a time.
 
-    root: folder of the comparison. threads: of torch in each. plugins: files that register components.
+    root: folder of the comparison. threads: torch's threads in each process. plugins: files that register components.
     """
 
     def __init__(self, number: int, root: Path, threads: int, plugins: Sequence[str] = ()):
@@ -37,12 +88,12 @@ class Workers:
 
     @property
     def num_idle(self) -> int:
-        """How many could take a cell."""
+        """Number of workers that could take a cell."""
         return len(self._idle)
 
     @property
     def num_busy(self) -> int:
-        """How many run one."""
+        """Number of workers that run a cell."""
         return len(self._busy)
 
     @property
@@ -100,13 +151,13 @@ class Workers:
         return _Worker(process, here)
 
 
-class _Worker:
-    def __init__(self, process: Any, connection: Connection):
-        self.process, self.connection = process, connection
+class _Worker(NamedTuple):
+    process: Any
+    connection: Connection
 
 
 def _death(code: int | None) -> str:
-    """How a process ended, in words."""
+    """Description of how a process ended."""
     if code is not None and code < 0:
         hint = ": usually the system was out of memory" if code == -9 else ""
         return f"the process was killed by signal {-code}{hint}"

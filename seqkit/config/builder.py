@@ -1,4 +1,4 @@
-"""From a complete configuration to built components."""
+"""Builds the components of a complete configuration."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seqkit.config.resolve import root
-from seqkit.config.schema import Field, check_value
+from seqkit.config.schema import Field, check_value, is_torchs
 from seqkit.errors import DataError, UsageError
 from seqkit.interfaces import Tokenizer, TokenSpec
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 MAX_MODULES = 50_000
-"""Layers of a model and what they are made of; a transformer of 1,000 layers has some 14,000."""
+"""Most modules of a model; a transformer of 1,000 layers has some 14,000."""
 
 
 class Built(NamedTuple):
-    """Components of a run. model, data: keyword arguments of `Model` and `DataModule`, which need fitted ends first."""
+    """Components of a run. model, data: keyword arguments of `Model` and `DataModule`, built after fitting."""
 
     tokenizer: Tokenizer
     model: dict[str, Any]
@@ -34,7 +34,7 @@ class Built(NamedTuple):
 def build(config: Mapping[str, Any]) -> Built:
     """The components of a complete configuration, or of its tokenizer and model alone.
 
-    Raises UsageError where a component refuses its arguments; DataError where its data is at fault.
+    Raises UsageError if a component refuses its arguments; DataError if its data is at fault.
     """
     fields = root(None if "data" in config else tuple(config))
     with within_memory():
@@ -44,9 +44,9 @@ def build(config: Mapping[str, Any]) -> Built:
 
 
 def build_model(built: Built, spec: TokenSpec) -> Model:
-    """The model of built components, once tokenizer and objective know their data. spec: the fitted tokenizer's.
+    """The model of built components. spec: spec of the fitted tokenizer.
 
-    Raises UsageError where components refuse each other, or memory does not hold the model; DataError as they do.
+    Raises UsageError if components refuse each other or the model does not fit into memory; DataError as they do.
     """
     from seqkit.model import Model
 
@@ -75,7 +75,9 @@ def within_memory() -> Iterator[None]:
     from torch.nn.modules import module as hooks
     from torch.nn.parameter import is_lazy
 
-    memory, num_bytes, num_modules = _memory_bytes(), 0, 0
+    from seqkit.training import available_memory
+
+    memory, num_bytes, num_modules = available_memory.total_memory(), 0, 0
     counted: set[int] = set()  # tied weights are registered twice
 
     def count_tensor(_owner: Any, name: str, tensor: Any) -> None:
@@ -107,13 +109,6 @@ def within_memory() -> Iterator[None]:
             handle.remove()
 
 
-def _memory_bytes() -> float:
-    """Of the machine, or of the container that this is in; without a bound where the system does not say (Windows)."""
-    from seqkit.training.available_memory import total_memory
-
-    return total_memory()
-
-
 def _value(field: Field, value: Any, path: str) -> Any:
     if field.is_list(value) and value is not None:
         return [_value(field.one, item, f"{path}.{i}") for i, item in enumerate(value)]
@@ -127,10 +122,10 @@ def _value(field: Field, value: Any, path: str) -> Any:
 
 def _component(field: Field, value: Mapping[str, Any], path: str) -> Any:
     component = field.component(value["type"], path)
-    cls = component.load()  # before its keys are asked for, which then come from itself, enumerations and all
+    cls = component.load()
     fields = field.keys_below(value["type"], path)
     arguments = {name: _value(fields[name], item, f"{path}.{name}") for name, item in value.items() if name != "type"}
-    if component.path.startswith(("torch.optim:", "torch.optim.lr_scheduler:")):
+    if is_torchs(component):
         from seqkit.training.optim import TorchOptimizer, TorchSchedule
 
         wrapper: Any = TorchOptimizer if field.kind == "optimizer" else TorchSchedule

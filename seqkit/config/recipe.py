@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,19 @@ MAX_VALUES = 20_000
 """A recipe is a page of text; what is larger is something else."""
 
 
+NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
+"""A part of a recipe's name, or the whole: no part is an option, a hidden file, or `..`."""
+
+
+def check_name(name: str) -> None:
+    """Raise UsageError if a recipe's name, which is the folder of its runs, has other characters than are safe."""
+    if not all(re.fullmatch(NAME, part) and ".." not in part for part in name.split("/")) or len(name) > 200:
+        shown = repr(name) if len(name) <= 200 else f"{name[:200]!r}…"
+        raise UsageError(f"recipe is {shown}; give a name of letters, digits, -, _, / and ., such as text/mine")
+
+
 def recipe_folder() -> Path:
-    """Where the recipes are: inside an installed package, or beside it in a checkout."""
+    """Folder of the recipes: inside an installed package, or beside it in a checkout."""
     package = Path(__file__).parents[1]
     return package / "_recipes" if (package / "_recipes").is_dir() else package.parent / "recipes"
 
@@ -38,7 +50,8 @@ def find_recipe(name: str) -> tuple[str, Path]:
             raise UsageError(
                 f"there is no recipe file {name}; give a path to a YAML file or one of: {', '.join(recipe_names())}"
             )
-        return path.stem, path
+        name = re.sub(r"[^A-Za-z0-9_.-]+|^[.-]+|\.(?=\.)", "-", path.stem).lstrip("-")
+        return name or "mine", path
     if name in recipe_names():
         return name, recipe_folder() / f"{name}.yaml"
     if path.is_dir():

@@ -1,4 +1,4 @@
-"""From recipe, preset and overrides to one complete configuration, every key with its value.
+"""Completes a recipe, with preset and overrides, to a configuration that has every key with its value.
 
 One rule of merging for presets and the command line: naming another `type` keeps those arguments that were written and
 that the new type has too; everything else starts from the new type's own defaults.
@@ -6,26 +6,29 @@ that the new type has too; everything else starts from the new type's own defaul
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from seqkit.config.own_table import TARGET_KINDS, is_unsettled, settle
-from seqkit.config.recipe import load_yaml, read_recipe
-from seqkit.config.schema import REQUIRED, Field, check_value, in_words
+from seqkit.config.docstrings import explanation
+from seqkit.config.recipe import check_name, load_yaml, read_recipe
+from seqkit.config.schema import REQUIRED, Field, check_value, fits, in_words
+from seqkit.config.spellings import check_spelling
+from seqkit.config.table_columns import TARGET_KINDS, settle
 from seqkit.errors import UsageError
 from seqkit.registry import components, suggest
 
 MODEL = "seqkit.model:Model"
 DATA = "seqkit.data.module:DataModule"
 TRAINER = "seqkit.training.trainer:TrainerSettings"
-"""The classes whose parameters are the keys of a section. They are named, not imported: it would take seconds."""
+"""The classes whose parameters are the keys of a section, named and not imported: it would take seconds."""
 
 MODEL_KEYS = ("tokenizer", "model")
-"""What a trained model is built from again; the other keys are of training."""
+"""Keys from which a trained model is built again; the others are for training."""
 
 
 def root(only: Sequence[str] | None = None) -> dict[str, Field]:
@@ -60,26 +63,56 @@ def complete(
     if not isinstance(recipe, str | Path | Mapping):
         raise UsageError(f"the recipe is {_shown(recipe)}; give a name, a path, or keys with a value each")
     config, presets = (_plain(recipe), {}) if isinstance(recipe, Mapping) else read_recipe(str(recipe))
-    top = _Node(root(only), "")
-    if preset is not None:
-        if preset not in list(presets):
-            raise UsageError(f"recipe {config.get('recipe')} has no preset {preset!r}; {suggest(str(preset), presets)}")
-        config = top.merge(config, presets[preset])
+    if preset is not None and preset not in list(presets):
+        raise UsageError(f"recipe {config.get('recipe')} has no preset {preset!r}; {suggest(str(preset), presets)}")
     pairs = list(dotted(overrides))
-    completed = top.complete(_overridden(top, config, pairs))
+    _check_early(config, pairs)
+    top = _Node(root(only), "")
+
+    def merged(*names: str | None) -> dict[str, Any]:
+        """The recipe with presets and overrides, completed."""
+        written = reduce(top.merge, (presets[name] for name in names if name is not None), config)
+        return top.complete(_overridden(top, written, pairs))
+
+    completed = merged(preset)
     if "data" not in completed or only is not None:
         return completed
-    _check_name(completed["recipe"])
-    if is_unsettled(completed):
-        kind = settle(completed, open_to=_open_to(presets, pairs))
-        if kind in presets and kind != preset:  # the recipe leaves it to the table
-            base, _ = read_recipe(str(recipe))
-            base = top.merge(base, presets[kind])
-            base = base if preset is None else top.merge(base, presets[preset])
-            source = completed["data"]["source"]
-            completed = top.complete(_overridden(top, base, pairs))
-            completed["data"]["source"] = source
+    check_name(completed["recipe"])
+    kind = settle(completed, open_to=_open_to(presets, pairs))
+    if kind in presets and kind != preset:  # the recipe leaves it to the table
+        source, completed = completed["data"]["source"], merged(kind, preset)
+        completed["data"]["source"] = source
     return completed
+
+
+NAMED = {
+    "tokenizer": "tokenizer", "model.backbone": "backbone", "model.objective": "objective", "optimizer": "optimizer",
+    "schedule": "schedule", "data": "data_source", "data.source": "data_source",
+}  # fmt: skip
+"""Keys that hold a component, whatever the recipe, and its kind."""
+
+
+def _check_early(config: Mapping[str, Any], pairs: Sequence[tuple[str, Any]]) -> None:
+    """Raise UsageError for a wrong name of a component, or a key as others spell it, before torch is imported."""
+    model = config.get("model")
+    inside = {f"model.{key}": value for key, value in model.items()} if isinstance(model, Mapping) else {}
+    written = {
+        key: value for key, value in {**config, **inside}.items() if NAMED.get(key, "data_source") != "data_source"
+    }
+    for key, value in [*((name, "VALUE") for name in config if name not in root()), *pairs]:
+        check_spelling(key, str(value))
+        near = suggest(key.partition(".")[0], root())
+        if key.partition(".")[0] not in root() and near.startswith("did you mean"):
+            raise UsageError(f"there is no key {key!r}; {near}")
+    for key, value in pairs:
+        written[key.removesuffix(".type")] = value.read() if isinstance(value, Word) else value
+    for key, value in written.items():
+        name, path = value.get("type") if isinstance(value, Mapping) else value, key
+        if key in ("data", "data.source"):
+            name = _data_source(value, "data.source")["type"] if isinstance(value, str) else name
+            path = "data.source"
+        if key in NAMED and isinstance(name, str) and re.fullmatch(r"\w[\w.-]*", name):
+            Field(path, kind=NAMED[key]).component(name, path)
 
 
 def _overridden(top: _Node, config: Mapping[str, Any], pairs: Sequence[tuple[str, Any]]) -> Mapping[str, Any]:
@@ -100,14 +133,14 @@ def _overridden(top: _Node, config: Mapping[str, Any], pairs: Sequence[tuple[str
 
 
 def _open_to(presets: Mapping[str, Any], pairs: Sequence[tuple[str, Any]]) -> set[str]:
-    """What targets a recipe has presets for, unless the objective was named in the command."""
+    """The kinds of target for which a recipe has presets; none if the command names the objective."""
     if any(key.removesuffix(".type") == "model.objective" for key, _ in pairs):
         return set()
     return set(presets) & set(TARGET_KINDS)
 
 
 def _plain(value: Any) -> Any:
-    """What Python passes as YAML has it: a path as a text, a number of NumPy as a number, a tuple as a list."""
+    """A value from Python as YAML would have it: paths as texts, numbers of NumPy as numbers, tuples as lists."""
     import numpy as np
 
     if isinstance(value, Mapping):
@@ -117,18 +150,11 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value.item() if isinstance(value, np.generic) else value
 
 
-def _check_name(name: str) -> None:
-    """Raise UsageError where a recipe's name, the folder of its runs, could lead out of `runs` or be no folder."""
-    if (
-        len(name.encode(errors="replace")) > 200
-        or not all(part.strip() == part != "" and part.isprintable() and part[0] != "." for part in name.split("/"))
-        or any(mark in name for mark in "\\:")
-    ):
-        raise UsageError(f"recipe is {_shown(name)}; give a name such as text/mine, which is its folder in runs")
-
-
 def dotted(overrides: Mapping[str, Any] | Sequence[str]) -> Iterator[tuple[str, Any]]:
-    """(key, value) of each override, those of the command line as `_Word`. Raises UsageError for a word without key."""
+    """(key, value) of each override; values of the command line are `Word`s.
+
+    Raises UsageError for a word that belongs to no key.
+    """
     if isinstance(overrides, Mapping):
         yield from _plain(overrides).items()
         return
@@ -141,29 +167,30 @@ def dotted(overrides: Mapping[str, Any] | Sequence[str]) -> Iterator[tuple[str, 
             raise UsageError(f"{word!r} belongs to no key; write --key value")
         key, is_pair, value = word[2:].partition("=")
         if is_pair:
-            yield key, _Word(value)
+            yield key, Word(value)
         elif words and not str(words[0]).startswith("--"):
-            yield key, _Word(words.pop(0))
+            yield key, Word(words.pop(0))
         else:  # a switch, or its value was forgotten: the field of that name tells
-            yield key, _Switch("true")
+            yield key, Switch("true")
 
 
-class _Word(str):
+class Word(str):
     """A value from the command line, not yet read as YAML."""
 
     def read(self) -> Any:
+        """The value as YAML, or the word itself if it is none."""
         try:
             return load_yaml(self)
         except yaml.YAMLError:
             return str(self)
 
 
-class _Switch(_Word):
+class Switch(Word):
     """The value of a key of the command line that has none: true, where a key is true or false."""
 
 
 class _Node:
-    """A mapping of the configuration: the keys that it may have, and its path."""
+    """A mapping of the configuration: its path, the keys that it may have, and the component that owns them."""
 
     def __init__(self, fields: Mapping[str, Field], path: str, owner: str = ""):
         self.fields, self.path, self.owner = fields, path, owner
@@ -204,13 +231,11 @@ class _Node:
         if self.path == "data" and first not in self.fields:
             return {"source": self._of_source(config, key, value)}
         field = self.field(first)
-        if isinstance(value, _Word) and not rest:
-            value = self._word(field, value)
         if not rest:
-            return {first: value}
+            return {first: self._word(field, value) if isinstance(value, Word) else value}
         if rest == "type":
-            return {first: {"type": value.read() if isinstance(value, _Word) else value}}
-        if field.kind is None and field.section is None:
+            return {first: {"type": value.read() if isinstance(value, Word) else value}}
+        if field.is_plain:
             raise UsageError(f"there is no key {self.at(key)!r}; {self.at(first)} is a plain value")
         if field.is_list(config.get(first)):
             raise UsageError(f"{self.at(first)} is a list; give the whole of it: --{self.at(first)} '[…]'")
@@ -223,51 +248,30 @@ class _Node:
         """A key `data.X` that the data module lacks and the data source has: `data.source.X`."""
         field, first = self.fields["source"], key.partition(".")[0]
         here = self.mapping(field, config.get("source"))
-        if here is None:
-            self.field(first)
-        assert here is not None
-        node = self.below(field, here)
+        node = self if here is None else self.below(field, here)
         if first not in node.fields:
-            raise UsageError(
-                f"there is no key {self.at(first)!r}; "
-                f"{suggest(self.at(first), [self.at(known) for known in (*self.fields, *node.fields)])}"
-            )
-        return node.nested(here, key, value)
+            near = suggest(self.at(first), [self.at(known) for known in {**self.fields, **node.fields}])
+            raise UsageError(f"there is no key {self.at(first)!r}; {near}")
+        return node.nested(here or {}, key, value)
 
-    def _word(self, field: Field, word: _Word) -> Any:
-        """A word of the command line as the key wants it: 7 is a text where a text is wanted."""
-        if isinstance(word, _Switch) and field.hint is not bool:
-            raise UsageError(f"--{self.at(field.name)} has no value; write --{self.at(field.name)} VALUE")
+    def _word(self, field: Field, word: Word) -> Any:
+        """The value of a key from its word on the command line: 7 is a text if only a text is allowed."""
+        path = self.at(field.name)
+        if isinstance(word, Switch) and field.hint is not bool:
+            raise UsageError(f"--{path} has no value; write --{path} VALUE")
+        takes_text = fits(str(word), field.hint) if field.is_plain else path == "data" or field.kind == "data_source"
         try:
             value = load_yaml(word)
-        except yaml.YAMLError as error:
-            return self._text(field, str(word), error)
-        if field.kind is None and field.section is None and not isinstance(value, str):
-            try:
-                check_value(value, field.hint)
-            except ValueError:
-                if value is None:
-                    return value
-                try:
-                    check_value(str(word), field.hint)
-                except ValueError:
-                    return value
-                return str(word)
-        return value
-
-    def _text(self, field: Field, word: str, error: yaml.YAMLError) -> str:
-        """A word that is no YAML, such as `*.txt`, where a text or a path is wanted. Raises UsageError elsewhere."""
-        takes_text = self.at(field.name) == "data" or field.kind == "data_source"
-        if field.kind is None and field.section is None:
-            with suppress(ValueError):
-                takes_text = check_value(word, field.hint) is not None
-        if not takes_text:
-            reason = " ".join(str(error).split())
-            raise UsageError(f"{self.at(field.name)} is {_shown(word)}, which is not readable as YAML: {reason}")
-        return word
+        except yaml.YAMLError as error:  # such as `*.txt`
+            if not takes_text:
+                reason = " ".join(str(error).split())
+                raise UsageError(f"{path} is {_shown(str(word))}, which is not readable as YAML: {reason}") from None
+            return str(word)
+        is_text = field.is_plain and takes_text and value is not None and not fits(value, field.hint)
+        return str(word) if is_text else value
 
     def mapping(self, field: Field, value: Any) -> dict[str, Any] | None:
-        """What is written for a component or section, as a mapping: a bare name is its type, for `data` its source."""
+        """The value of a component or section as a mapping: a bare name becomes its type or, for `data`, its source."""
         path = self.at(field.name)
         if value is None and field.section is None:
             return None
@@ -278,7 +282,9 @@ class _Node:
         if not isinstance(value, Mapping):
             first = next(iter(field.keys_below(None, path)), "") if field.kind is None else ""
             wanted = f"write keys below it, such as {path}.{first}, or leave it out"
-            raise UsageError(f"{path} is {_shown(value)}; {_name_of(field) if field.kind else wanted}")
+            raise UsageError(
+                f"{path} is {_shown(value)}; {f'give the name of {_named(field.kind)}' if field.kind else wanted}"
+            )
         return dict(value)
 
     def merge(self, base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -286,8 +292,7 @@ class _Node:
         merged = dict(base)
         for name, value in over.items():
             field = self.fields.get(name)
-            plain = field is None or (field.kind is None and field.section is None)
-            if field is None or plain or name not in base or field.is_list(value) or field.is_list(base[name]):
+            if field is None or field.is_plain or name not in base or field.is_list(value) or field.is_list(base[name]):
                 merged[name] = value
                 continue
             old, new = self.mapping(field, base[name]), self.mapping(field, value)
@@ -295,18 +300,13 @@ class _Node:
         return merged
 
     def _merged(self, field: Field, old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-        was, now = (
-            self.below(field, old),
-            self.below(field, {"type": old.get("type"), **new} if old.get("type") else new),
-        )
-        kept = old
-        if was.owner != now.owner:
-            kept = {k: v for k, v in old.items() if k in now.fields and was.field(k).kind == now.fields[k].kind}
-        merged = now.merge(
-            {k: v for k, v in kept.items() if k != "type"}, {k: v for k, v in new.items() if k != "type"}
-        )
         name = new.get("type", old.get("type"))
-        return merged if name is None else {"type": name, **merged}
+        typed = {} if name is None else {"type": name}
+        was, now = self.below(field, old), self.below(field, {**new, **typed})
+        old, new = ({k: v for k, v in written.items() if k != "type"} for written in (old, new))
+        if was.owner != now.owner:
+            old = {k: v for k, v in old.items() if k in now.fields and was.field(k).kind == now.fields[k].kind}
+        return typed | now.merge(old, new)
 
     # ── completing ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -325,7 +325,7 @@ class _Node:
 
     def _completed(self, field: Field, value: Any) -> Any:
         path = self.at(field.name)
-        if field.kind is None and field.section is None:
+        if field.is_plain:
             try:
                 check_value(value, field.hint)
             except ValueError as error:
@@ -338,7 +338,7 @@ class _Node:
         written = self.mapping(field, value)
         if written is None:
             if not field.nullable:
-                raise UsageError(f"{path} is null; {_name_of(field)}")
+                raise UsageError(f"{path} is null; give the name of {_named(field.kind)}")
             return None
         node = self.below(field, written)
         completed = node.complete(written)
@@ -346,7 +346,7 @@ class _Node:
 
 
 def _data_source(value: str, path: str) -> dict[str, Any]:
-    """A data source by name or, for the user's own files, by path."""
+    """A data source from its name or, for the user's own files, from their path."""
     if value.lower() in {name.lower() for name in components("data_source")}:
         return {"type": value}
     from seqkit.data.formats import TABLE, TEXT, source_for
@@ -365,9 +365,9 @@ def _data_source(value: str, path: str) -> dict[str, Any]:
     return {"type": value}
 
 
-def _name_of(field: Field) -> str:
-    kind = (field.kind or "").replace("_", " ")
-    return f"give the name of {'an' if kind[0] in 'aeiou' else 'a'} {kind}"
+def _named(kind: str | None) -> str:
+    """A kind with its article: an optimizer."""
+    return f"{'an' if (kind or '')[:1] in 'aeiou' else 'a'} {(kind or '').replace('_', ' ')}"
 
 
 def _shown(value: Any) -> str:
@@ -377,22 +377,37 @@ def _shown(value: Any) -> str:
 
 # ── explaining ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
+TOP = {
+    "recipe": "Name of the recipe, and folder of its runs in runs/.",
+    "seed": "Seed of the weights at the start, of the order of the data, and of dropout.",
+    "data": "Data set, or file or folder of yours, and how its examples become batches.",
+    "tokenizer": "What turns a raw example into tokens.",
+    "model": "Embedder, backbone and head.",
+    "optimizer": "Updates the weights.",
+    "schedule": "Learning rate over the training.",
+    "trainer": "Length, hardware and checkpoints of the training.",
+}
+"""Sentences about the keys at the top."""
 
-def explain(config: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """(key, its value, what it may be) for every key of a complete configuration."""
-    yield from _explained(_Node(root(), ""), config)
+
+def explain(config: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
+    """(key, its value, what it may be, a sentence about it) for every key of a complete configuration."""
+    yield from _explained(_Node(root(), ""), config, TOP.__getitem__)
 
 
-def _explained(node: _Node, config: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+def _explained(
+    node: _Node, config: Mapping[str, Any], about: Callable[[str], str]
+) -> Iterator[tuple[str, str, str, str]]:
     for name, field in node.fields.items():
         value, path = config.get(name), node.at(name)
-        if field.kind is None and field.section is None:
-            yield path, _shown(value), in_words(field.hint)
+        if field.is_plain:
+            yield path, _shown(value), in_words(field.hint), about(name)
         elif field.is_list(value):
-            yield path, str(value), f"a list of {(field.kind or '').replace('_', ' ')}s"
+            yield path, _shown(value), f"a list of {(field.kind or '').replace('_', ' ')}s", about(name)
         else:
             if field.kind is not None:
                 shown = "null" if value is None else value["type"]
-                yield path, shown, f"a {field.kind.replace('_', ' ')} (seqkit list {field.kind}s)"
+                yield path, shown, f"{_named(field.kind)} (seqkit list {field.kind}s)", about(name)
             if value is not None:
-                yield from _explained(node.below(field, value), value)
+                owner = field.owner(value.get("type"), path)
+                yield from _explained(node.below(field, value), value, partial(explanation, owner))

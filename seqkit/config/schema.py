@@ -1,27 +1,24 @@
 """Keys of a configuration, read from the signatures of the components themselves.
 
 A parameter of a component is a key. Its annotation says what the key holds: a plain value, a component of some kind
-(`backbone: Backbone`), or a factory of one that the owner calls itself (`norm: Callable[[int], nn.Module]`). Of a
-built-in component that is not imported yet, the table `known_keys` says the same without torch.
+(`backbone: Backbone`), or a factory of one that the owner calls itself (`norm: Callable[[int], nn.Module]`).
 """
 
 from __future__ import annotations
 
 import inspect
 import math
-import sys
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cache, reduce
 from operator import or_
 from typing import Any
 
-from seqkit.config.key_table import look_up
 from seqkit.errors import UsageError
-from seqkit.registry import BUILT_IN, Component, components, suggest
+from seqkit.registry import BUILT_IN, Component, components, find
 
 KIND_BY_TYPE = {
     "Tokenizer": "tokenizer",
@@ -63,11 +60,12 @@ WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "
 class Field:
     """One key.
 
-    default: as plain data; REQUIRED: there is none. kind: of the component that it holds; None: a plain value.
-    num_given: arguments that the owner of a factory passes itself; None: the component is built here. many: a list of
-    components. listable: one component or a list, one for each layer. section: `module:Class`, the class whose
-    parameters are the keys below this one. hint: what a plain value may be, as an annotation. nullable: True: null is
-    a value of a component's key. meant: the type where none is written, if the default is null.
+    default: plain data; REQUIRED: there is none. kind: kind of the component that the key holds; None: a plain value.
+    num_given: number of arguments that the owner of a factory passes itself; None: the component is built here.
+    many: True: a list of components. listable: True: one component or a list, one for each layer. section:
+    `module:Class`, the class whose parameters are the keys below this one. skip: parameters of it that are no keys.
+    hint: annotation of a plain value. nullable: True: the component may be null. implied_type: type of the component
+    if none is written and the default is null.
     """
 
     name: str
@@ -80,7 +78,12 @@ class Field:
     skip: tuple[str, ...] = ()
     hint: Any = Any
     nullable: bool = False
-    meant: str | None = None
+    implied_type: str | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the key holds a plain value, neither a component nor a section."""
+        return self.kind is None and self.section is None
 
     @property
     def one(self) -> Field:
@@ -88,73 +91,58 @@ class Field:
         return replace(self, many=False, listable=False)
 
     def is_list(self, value: Any) -> bool:
-        """True: the value is to be a list of components."""
+        """Whether the value has to be a list of components."""
         return self.many or (self.listable and isinstance(value, list))
 
     @property
     def default_type(self) -> str | None:
-        """The type that is meant where none is written."""
-        return self.default.get("type", self.meant) if isinstance(self.default, dict) else self.meant
+        """The type of the component if none is written."""
+        return self.default.get("type", self.implied_type) if isinstance(self.default, dict) else self.implied_type
 
     def keys_below(self, type_name: str | None, path: str) -> dict[str, Field]:
         """The keys below this one, for a component of that type. Raises UsageError for an unknown type."""
-        if self.section is not None:
-            return _without(_known_or_read(self.section), self.skip)
-        component = self.component(type_name, path)
-        # torch's own get the parameters first, or the optimizer
-        num_given = 1 if component.path.startswith("torch.optim") else self.num_given or 0
-        assert self.kind is not None
-        if component in (*BUILT_IN[self.kind], *BUILT_IN["preset"]):
-            return _without(_known_or_read(component.path), num_given=num_given)
-        cls = component.load()
-        bases = [name for name, kind in KIND_BY_TYPE.items() if kind == self.kind]
-        if not inspect.isclass(cls) and component not in components("preset").values():
-            raise UsageError(f"{path}: {component.name} at {component.path} is no class; register a class")
-        if inspect.isclass(cls) and bases and _kind(cls) != self.kind:
-            raise UsageError(f"{path}: {component.name} is no {bases[0]}; make it a subclass of it")
-        return _without(read_parameters(cls), num_given=num_given)
+        owner, num_given = self.owner(type_name, path), 0
+        if self.kind is not None:
+            component = self.component(type_name, path)
+            base = next((name for name, kind in KIND_BY_TYPE.items() if kind == self.kind), None)
+            if not inspect.isclass(owner) and component not in components("preset").values():
+                raise UsageError(f"{path}: {component.name} at {component.path} is no class; register a class")
+            if inspect.isclass(owner) and base and not is_torchs(component) and _kind(owner) != self.kind:
+                raise UsageError(f"{path}: {component.name} is no {base}; make it a subclass of it")
+            # torch's own get the parameters first, or the optimizer
+            num_given = 1 if is_torchs(component) else self.num_given or 0
+        parameters = list(read_parameters(owner).items())[num_given:]
+        return {name: key for name, key in parameters if key is not None and name not in self.skip}
+
+    def owner(self, type_name: str | None, path: str) -> Any:
+        """The class or function whose parameters are the keys below this one."""
+        return (Component(path, self.section) if self.section else self.component(type_name, path)).load()
 
     def component(self, type_name: str | None, path: str) -> Component:
         """The component of that name. Raises UsageError with the nearest names."""
         assert self.kind is not None
-        known = components(self.kind) | (components("preset") if self.kind == "backbone" else {})
         if type_name is None:
-            raise UsageError(f"{path} has no type; give {path}.type, one of: {', '.join(known)}")
-        spelled = {name.lower(): name for name in known}
-        if not isinstance(type_name, str) or type_name.lower() not in spelled:
-            kind = self.kind.replace("_", " ")
-            raise UsageError(f"{path}: there is no {kind} called {type_name!r}; {suggest(str(type_name), known)}")
-        return known[spelled[type_name.lower()]]
+            raise UsageError(f"{path} has no type; give {path}.type, one of: {', '.join(components(self.kind))}")
+        try:
+            return find(self.kind, str(type_name), *(["preset"] if self.kind == "backbone" else []))
+        except ValueError as error:
+            raise UsageError(f"{path}: {error}") from None
 
 
-def _known_or_read(path: str) -> dict[str, Field | None]:
-    """Parameters of the class at `module:Class`: as the table has them while it is not imported, or from itself."""
-    module, _, name = path.partition(":")
-    known = None if module in sys.modules else look_up(path)
-    if known is None:
-        return read_parameters(Component(name, path).load())
-    return {key: None if field is None else Field(key, **field) for key, field in known.items()}
-
-
-def _without(
-    parameters: Mapping[str, Field | None], skip: Sequence[str] = (), *, num_given: int = 0
-) -> dict[str, Field]:
-    """The keys among parameters. skip: those that are no keys here. num_given: leading parameters, the owner's."""
-    mine = list(parameters.items())[num_given:]
-    return {name: field for name, field in mine if field is not None and name not in skip}
+def is_torchs(component: Component) -> bool:
+    """Whether a component is an optimizer or a schedule of torch, which `training.optim` wraps."""
+    return component.path.startswith(("torch.optim:", "torch.optim.lr_scheduler:"))
 
 
 def read_parameters(cls: Any) -> dict[str, Field | None]:
-    """Each parameter of a class or function as a key; None: it cannot be written in YAML.
+    """The parameters of a class or function as keys; None for one that cannot be written in YAML.
 
     Raises UsageError for parameters that no recipe can write: `**kwargs`, and one called `type`.
     """
-    target = cls.__init__ if inspect.isclass(cls) else cls
     try:
-        hints = typing.get_type_hints(target)
+        hints = typing.get_type_hints(cls.__init__ if inspect.isclass(cls) else cls)
     except (NameError, TypeError):  # not every package writes annotations that can be evaluated
         hints = {}
-    found: dict[str, Field | None] = {}
     parameters = list(inspect.signature(cls).parameters.values())
     if any(p.kind is p.VAR_POSITIONAL for p in parameters):  # (*args, **kwargs) of nn.Module: it has no arguments
         parameters = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
@@ -165,48 +153,45 @@ def read_parameters(cls: Any) -> dict[str, Field | None]:
                 f"{cls.__name__} takes {stars}{parameter.name}, which no key of a recipe can reach; "
                 "write each argument out, under a name other than type"
             )
-        hint = hints.get(parameter.name, REQUIRED)
-        is_key = parameter.name not in ("device", "dtype")
-        found[parameter.name] = (
-            _field(parameter, _hint_of(parameter.default) if hint is REQUIRED else hint) if is_key else None
-        )
-    return found
+    return {p.name: _field(p, hints.get(p.name, _hint_of(p.default))) for p in parameters}
 
 
 def _field(parameter: inspect.Parameter, hint: Any) -> Field | None:
-    """None: a function or the like, which only Python can pass."""
+    """The key of a parameter; None if only Python can pass it, as a function or a device."""
     name, default = parameter.name, parameter.default
-    if name.endswith("_fn") and default is None:  # torch's name for a function: `scale_fn` of CyclicLR
+    if name in ("device", "dtype") or (name.endswith("_fn") and default is None):  # functions of torch: `scale_fn`
         return None
-    alternatives = [h for h in _alternatives(hint) if h is not type(None)]
-    nullable = len(alternatives) < len(_alternatives(hint))
-    listable = len(alternatives) > 1 and any(
-        typing.get_origin(h) is typing.get_origin(Sequence[int]) for h in alternatives
-    )
-    for one in alternatives:
-        origin, arguments = typing.get_origin(one), typing.get_args(one)
-        if origin is Callable or origin is typing.get_origin(Callable[[], int]):
-            given, returned = arguments
-            kind = _kind(returned) or KIND_BY_NAME.get(name)
-            if kind is None:
-                return None
-            number, meant = 0 if given is Ellipsis else len(given), _meant(returned, kind)
-            return Field(name, _default(default, kind), kind, number, listable=listable, nullable=nullable, meant=meant)
-        if origin in (list, tuple, Sequence, typing.get_origin(Sequence[int])) and name in KIND_BY_NAME:
-            return Field(name, default, KIND_BY_NAME[name], many=True, nullable=nullable)
-        if kind := _kind(one):
-            meant = _meant(one, kind)
-            return Field(name, _default(default, kind), kind, listable=listable, nullable=nullable, meant=meant)
-    plain = plain_data(default) if default is not REQUIRED else REQUIRED
-    writable = [one for one in _alternatives(hint) if _is_plain(one)]  # of another package's `float | Tensor` float
+    everything = _alternatives(hint)
+    components_or_plain = [one for one in everything if one is not type(None)]
+    more: dict[str, Any] = {
+        "nullable": type(None) in everything,
+        "listable": len(components_or_plain) > 1 and any(typing.get_origin(one) is Sequence for one in everything),
+    }
+    for one in components_or_plain:
+        origin, made = typing.get_origin(one), one
+        if origin in (list, tuple, Sequence) and name in KIND_BY_NAME:
+            return Field(name, default, KIND_BY_NAME[name], many=True, nullable=more["nullable"])
+        if origin is Callable:
+            given, made = typing.get_args(one)
+            more["num_given"] = 0 if given is Ellipsis else len(given)
+        kind = _kind(made) or (KIND_BY_NAME.get(name) if origin is Callable else None)
+        if kind is not None:
+            if default is not REQUIRED and default is not None:
+                default = {"type": _registered(default, kind)}
+            only = BUILT_IN[kind][0].name if len(BUILT_IN[kind]) == 1 else None
+            return Field(name, default, kind, implied_type=_registered(made, kind) or only, **more)
+        if origin is Callable:
+            return None
+    plain = plain_data(default)
+    writable = [one for one in everything if _is_plain(one)]  # only `float` of another package's `float | Tensor`
     if not any(one is not type(None) for one in writable):
-        writable = [Any if default is REQUIRED else _hint_of(default)]
-        plain = NotImplemented if default is None and alternatives else plain
+        writable = [_hint_of(default)]
+        plain = NotImplemented if default is None and components_or_plain else plain
     return None if plain is NotImplemented else Field(name, plain, hint=reduce(or_, writable))
 
 
 def _hint_of(default: Any) -> Any:
-    """What a parameter holds by its default, where its annotation is missing or does not describe plain data."""
+    """The annotation that a default stands for, if there is none or it does not describe plain data."""
     if isinstance(default, tuple):
         return tuple[tuple(_hint_of(item) for item in default)]  # type: ignore[misc]
     if isinstance(default, int) and not isinstance(default, bool):
@@ -220,46 +205,27 @@ def _alternatives(hint: Any) -> tuple[Any, ...]:
 
 
 def _kind(hint: Any) -> str | None:
+    """The kind of component that an annotation names, itself or by a base class."""
     names = [base.__name__ for base in hint.__mro__] if inspect.isclass(hint) else []
     return next((KIND_BY_TYPE[name] for name in names if name in KIND_BY_TYPE), None)
 
 
-def _default(default: Any, kind: str) -> Any:
-    """A default class as plain data: `{"type": name}`."""
-    if default is REQUIRED or default is None:
-        return default
-    name = _registered(default, kind)
-    assert name is not None, f"the default {default!r} of a {kind} is not in the registry"
-    return {"type": name}
-
-
-def _meant(cls: Any, kind: str) -> str | None:
-    """The type that an annotation means by itself: of a registered class its own, of a kind of one component that."""
-    built_in = BUILT_IN[kind]
-    return _registered(cls, kind) or (built_in[0].name if len(built_in) == 1 else None)
-
-
 def _registered(cls: Any, kind: str) -> str | None:
     """The name of a class in the registry."""
-    for component in components(kind).values():
-        name = component.path.partition(":")[2]
-        if inspect.isclass(cls) and cls.__qualname__ == name and component.load() is cls:
-            return component.name
-    return None
+    if not inspect.isclass(cls):
+        return None
+    known = [one for one in components(kind).values() if one.path.endswith(f":{cls.__qualname__}")]
+    return next((component.name for component in known if component.load() is cls), None)
 
 
 def plain_data(value: Any) -> Any:
-    """A default as YAML would have it; NotImplemented where it cannot."""
-    if value is None or isinstance(value, bool | int | float | str):
-        return value.value if isinstance(value, Enum) else value
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, list | tuple):
-        items = [plain_data(item) for item in value]
-        return NotImplemented if NotImplemented in items else items
-    if isinstance(value, Mapping):
-        return {str(key): plain_data(item) for key, item in value.items()}
-    return NotImplemented
+    """A default as YAML would have it; NotImplemented if it is no plain data."""
+    from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+    try:
+        return value if value is REQUIRED else to_jsonable_python(value)
+    except PydanticSerializationError:
+        return NotImplemented
 
 
 def _check_numbers(value: Any) -> None:
@@ -276,15 +242,15 @@ def _check_numbers(value: Any) -> None:
 def check_value(value: Any, hint: Any) -> Any:
     """A plain value as its annotation wants it (a list as a tuple, a name as an enum's member).
 
-    Raises ValueError, `give …`, where it is of another type.
+    Raises ValueError, `give …`, if it is of another type.
     """
     import json
 
     from pydantic import TypeAdapter, ValidationError
 
     _check_numbers(value)
-    for enum in _enums(hint):
-        for member in enum:
+    for one in _alternatives(hint):
+        for member in one if _is_enum(one) else ():
             if value in (member.name, member.value):
                 return member
     try:
@@ -296,9 +262,18 @@ def check_value(value: Any, hint: Any) -> Any:
         raise ValueError(f"give {in_words(hint)}") from None
 
 
+def fits(value: Any, hint: Any) -> bool:
+    """Whether a plain value is what its annotation wants."""
+    try:
+        check_value(value, hint)
+    except ValueError:
+        return False
+    return True
+
+
 @cache
 def _is_plain(hint: Any) -> bool:
-    """True: plain data can be checked against this annotation."""
+    """Whether plain data can be checked against this annotation."""
     from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter
 
     try:
@@ -308,10 +283,8 @@ def _is_plain(hint: Any) -> bool:
     return True
 
 
-def _enums(hint: Any) -> Iterator[type[Enum]]:
-    for one in _alternatives(hint):
-        if inspect.isclass(one) and issubclass(one, Enum):
-            yield one
+def _is_enum(hint: Any) -> bool:
+    return inspect.isclass(hint) and issubclass(hint, Enum)
 
 
 def in_words(hint: Any) -> str:
@@ -322,17 +295,15 @@ def in_words(hint: Any) -> str:
         if one in WORDS:
             words.append(WORDS[one])
         elif origin is typing.Literal:
-            words += [str(choice) for choice in arguments]
-        elif origin in (list, tuple) or origin is typing.get_origin(Sequence[int]):
-            each = [argument for argument in arguments if argument is not Ellipsis]
-            if origin is tuple and each == list(arguments) != []:
-                kind = in_words(each[0])
-                words.append(f"a list of {len(each)}" + (" numbers" if kind == WORDS[float] else f" (each: {kind})"))
-                continue
-            words.append(f"a list (each: {in_words(each[0])})" if each else "a list")
+            words += map(str, arguments)
+        elif origin is tuple and arguments and Ellipsis not in arguments:
+            each = in_words(arguments[0])
+            words.append(f"a list of {len(arguments)}" + (" numbers" if each == WORDS[float] else f" (each: {each})"))
+        elif origin in (list, tuple, Sequence) or one in (list, tuple, Sequence):
+            words.append(f"a list (each: {in_words(arguments[0])})" if arguments else "a list")
         elif origin is dict or one is dict:
             words.append("keys with a value each")
-        elif inspect.isclass(one) and issubclass(one, Enum):
+        elif _is_enum(one):
             words += [str(member.value) for member in one]
         else:
             words.append(getattr(one, "__name__", str(one)))

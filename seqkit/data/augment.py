@@ -1,8 +1,8 @@
 """Audio augmentation: random changes of a waveform that keep its class. For images, use `torchvision.transforms.v2`.
 
-Each is a plain callable from `Waveform` to `Waveform`; what it draws comes from torch's CPU generator, which the loader
-seeds for every example. Where it has `num_samples`, that says how long its result is, from the same draws and without
-the work: batches are grouped by that.
+Each is a callable from `Waveform` to `Waveform` that draws from torch's CPU generator, which the loader seeds for every
+example. A method `num_samples` gives the length of the result, from the same draws and without the work: batches are
+grouped by it.
 
 c channels · t samples
 """
@@ -40,7 +40,7 @@ class SpeedPerturb:
             raise ValueError(f"speeds go from {self.low} to {self.high}; give 0.5 <= low <= high <= 2")
 
     def num_samples(self, num_samples: int, sample_rate: int) -> int:
-        """As many as `__call__` makes of so many."""
+        """Number of samples after the change, with the draws of `__call__`."""
         return math.ceil(20 * num_samples / self._draw())
 
     def __call__(self, raw: Waveform) -> Waveform:
@@ -66,7 +66,7 @@ class Gain:
     decibels: float = 6.0
 
     def num_samples(self, num_samples: int, sample_rate: int) -> int:
-        """As many as before; draws as `__call__` does."""
+        """Number of samples after the change, with the draws of `__call__`."""
         _uniform(-self.decibels, self.decibels)
         return num_samples
 
@@ -101,7 +101,7 @@ class Shift:
     milliseconds: float = 50.0
 
     def num_samples(self, num_samples: int, sample_rate: int) -> int:
-        """As many as `__call__` makes of so many."""
+        """Number of samples after the change, with the draws of `__call__`."""
         return num_samples + self._draw(num_samples, sample_rate)
 
     def __call__(self, raw: Waveform) -> Waveform:
@@ -124,7 +124,7 @@ class SpectralTilt:
             raise ValueError(f"most is {self.most}; give at least 0 and below 1")
 
     def num_samples(self, num_samples: int, sample_rate: int) -> int:
-        """As many as before; draws as `__call__` does."""
+        """Number of samples after the change, with the draws of `__call__`."""
         _uniform(-self.most, self.most)
         return num_samples
 

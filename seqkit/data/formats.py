@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from seqkit.data.walk import suffix_of, walk
+from seqkit.data.walk import walk
 from seqkit.errors import UsageError
 
 
@@ -20,10 +20,10 @@ from seqkit.errors import UsageError
 class FileFormat:
     """A family of file formats.
 
-    suffixes: lower case, with the dot. reader: "module:function" from a path to one raw example; None: not a raw
-    example. options: keyword arguments of the reader that are attributes of the tokenizer (an image's channels).
-    many: True: the reader gives a list, one raw example an entry, each of them its own name.
-    file_source, folder_source: registered data source that reads a file or a folder of these; None: there is none.
+    suffixes: in lower case, with the dot. reader: "module:function" from a path to one raw example; None: such a file
+    is no raw example. options: arguments of the reader that are attributes of the tokenizer (an image's channels).
+    many: True: the reader returns a list of raw examples, each of which is its own name.
+    file_source, folder_source: registered data source that reads a file or a folder of them; None: there is none.
     lists_files: True: the data source takes the list of files, False: the path that was named.
     """
 
@@ -36,7 +36,7 @@ class FileFormat:
     lists_files: bool = False
 
     def read(self, path: Path, **options: Any) -> Any:
-        """What `reader` makes of the file. Raises DataError where it cannot be read."""
+        """The raw example, or several, in a file. Raises DataError where it cannot be read."""
         assert self.reader is not None, "a format without a reader holds no raw examples"
         module, _, function = self.reader.partition(":")
         reader: Callable[..., Any] = getattr(import_module(module), function)
@@ -62,25 +62,28 @@ GRAPH = FileFormat(
     (".graphml", ".gexf", ".edges", ".edgelist", ".npz", ".safetensors", ".pt", ".pth"), file_source="GraphFile"
 )
 TABLE = FileFormat(
-    (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".arrow", ".feather", ".conll", ".bio", ".iob"),
+    (
+        ".csv", ".tsv", ".jsonl", ".ndjson", ".csv.gz", ".tsv.gz", ".jsonl.gz", ".ndjson.gz", ".parquet", ".arrow",
+        ".feather", ".conll", ".bio", ".iob",
+    ),
     file_source="Table",
     folder_source="Table",
-)
+)  # fmt: skip
 
 FORMATS = (AUDIO, IMAGE, TEXT, SMILES, GRAPH, TABLE)
-"""All of them. Where a folder holds files of several, the first that has a data source counts."""
+"""All formats. In a folder with files of several, the first format that has a data source counts."""
 
 
 MAX_FILES = 2_000_000
-"""Files of a folder that is searched; `/` holds more, and ImageNet fewer."""
+"""Most files of a folder that is searched; `/` holds more, and ImageNet fewer."""
 
 MAX_LISTED = 100_000
-"""Files that a configuration can list, and be read back from a run."""
+"""Most files that a configuration can list, and be read back from a run."""
 
 
 def format_of(path: Path) -> FileFormat | None:
     """The format of files that end as `path` does; None: there is none."""
-    return next((known for known in FORMATS if path.suffix.lower() in known.suffixes), None)
+    return next((known for known in FORMATS if path.name.lower().endswith(known.suffixes)), None)
 
 
 def readable_suffixes() -> list[str]:
@@ -106,9 +109,10 @@ def source_for(path: Path) -> tuple[str, dict[str, Any]]:
         raise UsageError(f"{path} holds more than {MAX_FILES:,} files; give the folder of the data alone")
     sources = {known: known.folder_source if in_folder else known.file_source for known in FORMATS}
     for known, source in sources.items():
-        fitting = [str(file) for file in files if suffix_of(file.name) in known.suffixes]
+        fitting = [str(file) for file in files if file.name.lower().endswith(known.suffixes)]
         if in_folder and not known.lists_files:  # <split>/<year>/<class>/<file> is the deepest
-            fitting = [str(path / name) for name in below if name.count("/") <= 3 and suffix_of(name) in known.suffixes]
+            near = (name for name in below if name.count("/") <= 3)
+            fitting = [str(path / name) for name in near if name.lower().endswith(known.suffixes)]
         if source is not None and fitting:
             if known.lists_files and len(fitting) > MAX_LISTED:
                 raise UsageError(f"{path} holds {len(fitting):,} texts, and {MAX_LISTED:,} are the most; join some")

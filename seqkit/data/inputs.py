@@ -1,4 +1,4 @@
-"""Raw examples that are named on the command line: files, folders, patterns, tables, standard input, or text itself."""
+"""Raw examples named on the command line: files, folders, patterns, tables, standard input, or text itself."""
 
 from __future__ import annotations
 
@@ -13,24 +13,25 @@ from pathlib import Path
 from typing import Any
 
 from seqkit.data.formats import AUDIO, FORMATS, IMAGE, MAX_FILES, TABLE, FileFormat, format_of, readable_suffixes
-from seqkit.data.tables.columns import Columns, is_missing, settle
+from seqkit.data.tables.columns import check_column, is_missing, settle
 from seqkit.data.tables.files import Rows, read_tables
-from seqkit.data.tables.targets import words_of
+from seqkit.data.tables.usable_rows import words_of
 from seqkit.data.walk import walk
-from seqkit.errors import DataError, UsageError, one_line, suggest
+from seqkit.errors import DataError, UsageError, one_line
 from seqkit.interfaces import Tokenizer
 
 STDIN = "-"
 
 MAX_LINE_BYTES = 2**24
-"""Of standard input: what never ends a line would fill the memory."""
+"""Longest line of standard input: one that never ends would fill the memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A raw example and its name for messages. error: the reason why there is none, in one sentence.
+    """A raw example and its name for messages.
 
-    parts: names of its tokens, where each has an answer of its own, as the nodes of a graph; None: it has one answer.
+    error: sentence that says why there is no example. parts: names of its tokens, where each token has an answer of its
+    own, as the nodes of a graph; None: the example has one answer.
     """
 
     name: str
@@ -65,15 +66,15 @@ def read_inputs(given: str, tokenizer: Tokenizer) -> Iterator[tuple[str, Any]]:
 
 
 class Inputs:
-    """Many raw examples, read one after another, each when it is asked for; what cannot be read is an entry, too.
+    """Raw examples, each read when it is asked for. If one cannot be read, its entry holds the error instead.
 
     given: files, folders (all files in them of the first format of `FORMATS` that has some), patterns such as
     `clips/*.wav`, tables (a row is an example), `-` for the lines of standard input, or texts and SMILES themselves.
-    A line of standard input names a file where it is that of an image or a recording; else it is the example.
-    column: of tables, the one to read; None: `usual_column` where the table has it, else it is guessed by its name and
-    values. kind: what it holds; None: as guessed. graph: reads files as graphs: the raw example and the names of its
-    nodes; None: graphs are not read. stdin: lines in place of those of standard input.
-    total: their number; None: standard input does not say. notes: what was skipped, in a sentence each.
+    A line of standard input that ends as an image or a recording does names a file; every other line is an example.
+    column: column of tables to read; None: `usual_column` if the table has it, else a guess by names and values.
+    kind: what the column holds; None: as guessed. graph: reads a file as a graph, into the raw example and the names of
+    its nodes; None: graphs are not read. stdin: lines in place of those of standard input.
+    notes: a sentence for each folder of which files were skipped.
     Raises UsageError where a column is named and no table is given; DataError where a folder has nothing to read.
     """
 
@@ -100,7 +101,7 @@ class Inputs:
 
     @property
     def total(self) -> int | None:
-        """How many there are; None: not known. A .smi file counts as one until it is read."""
+        """Number of examples; None: not known. A .smi file counts as one until it is read."""
         if STDIN in self._entries or self.graph is not None:
             return None
         return sum(len(entry) if isinstance(entry, list | _TableRows) else 1 for entry in self._entries)
@@ -120,7 +121,7 @@ class Inputs:
                 yield from self._named(entry)
 
     def _entry(self, given: str) -> str | list[Path] | _TableRows | Input:
-        """What is read later: a name, files of a folder or a pattern, rows of a table, or why there are none."""
+        """A name, files of a folder or a pattern, or rows of a table, to be read later; or the error of the table."""
         path = Path(given)
         if given == STDIN or self.graph is not None:
             return given
@@ -142,7 +143,7 @@ class Inputs:
         return given
 
     def _folder(self, folder: Path) -> list[Path]:
-        """Its files, and a note of those that are skipped, by suffix."""
+        """Files of a folder that are read; adds a note of those that are skipped, by suffix."""
         below = walk(folder, limit=MAX_FILES + 1)
         files = [folder / name for name in below.files]
         if len(files) > MAX_FILES:
@@ -167,8 +168,8 @@ class Inputs:
         return chosen
 
     def _is_foreign(self, files: Sequence[Path]) -> bool:
-        """Whether the tokenizer cannot encode what such files hold: images, for one of sound."""
-        for path in files[:3]:  # a torn one says nothing
+        """Whether the tokenizer cannot encode such files, as a tokenizer of sound cannot encode images."""
+        for path in files[:3]:  # one of them may be damaged
             with suppress(ValueError, OSError):
                 for _, raw in islice(read_inputs(str(path), self.tokenizer), 1):
                     self.tokenizer.encode(raw)
@@ -219,22 +220,17 @@ class _TableRows:
     """The rows of a table, each an example. Raises DataError where the column does not exist, or several fit."""
 
     def __init__(self, path: str, rows: Rows, column: str | None, kind: str | None):
-        self.rows = rows
-        if column is not None and column not in rows.names:
-            raise DataError(f"{path} has no column {column!r}; {suggest(column, rows.names)} (--input)")
-        if column is not None and kind is not None:
-            self.column, self.kind = column, kind
-        else:
-            found = self._guessed(path, column)
-            self.column, self.kind = found.input, kind or found.kind
+        if column is not None:
+            check_column(rows, column, "--input")
+        if column is None or kind is None:
+            try:
+                found, _ = settle(rows, input=column, target_kind="none")
+            except DataError as error:  # its flag is that of training
+                raise DataError(str(error).replace("--data.input", "--input")) from None
+            column, kind = found.input, kind or found.kind
+        self.rows, self.column, self.kind = rows, column, kind
         self.folder = Path(path).expanduser().parent
-        self.values = rows.column(self.column)
-
-    def _guessed(self, path: str, column: str | None) -> Columns:
-        try:
-            return settle(self.rows, path, input=column, target_kind="none")[0]
-        except DataError as error:  # its flag is that of training
-            raise DataError(str(error).replace("--data.input", "--input")) from None
+        self.values = rows.column(column)
 
     def __len__(self) -> int:
         return len(self.rows)

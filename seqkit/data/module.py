@@ -7,45 +7,50 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from pytorch_lightning import LightningDataModule
 
 from seqkit.data.batching import BatchDataset, BatchLoader, LengthGroupedBatchSampler
-from seqkit.data.dataset import TextWindows, TokenizedDataset, raised_by
+from seqkit.data.dataset import TokenizedDataset
+from seqkit.data.documents import TextDocuments
+from seqkit.data.encoding import Encoder, encode_split
 from seqkit.data.packing import PackedDataset
 from seqkit.data.source import DataSource, Named, Sample, Splits, Subset, labels_of, sample_name, shuffled, stratified
-from seqkit.data.text.documents import TextDocuments
-from seqkit.data.text.streaming import StreamLoader, WindowStream
-from seqkit.data.text.token_file import MIN_BYTES, token_file
-from seqkit.errors import DataError, UsageError, is_out_of_memory
-from seqkit.interfaces import Backbone, Objective, Tokenizer, Tokens
+from seqkit.data.text_stream import StreamLoader, WindowStream
+from seqkit.data.windows import TextWindows
+from seqkit.errors import DataError, UsageError
+from seqkit.interfaces import Backbone, Objective, Tokenizer
 from seqkit.progress import track
 from seqkit.tokenizers.text import Text
 
 log = logging.getLogger("seqkit")
 
 STREAM_SAMPLE_BYTES = 2**26
-"""Of a stream, on which a tokenizer is fitted."""
+"""Bytes of a stream on which a tokenizer is fitted."""
+
+DIGEST_VERSION = 2
+"""Version of the digest of a split. 1 had no prefix, and left positions, features and edges out."""
 
 
 class DataModule(LightningDataModule):
     """LightningDataModule of a data source: its splits, tokenized, in batches of (TokenBatch, targets or None).
 
     tokenizer, objective: fitted by `setup` on the training split, unless they are fitted already.
-    batch_size: examples (or windows) a batch. tokens_per_batch: a batch also ends before it has more tokens than that,
-    padding counted; with a large batch_size, batches are equal in work instead of in number.
+    batch_size: examples (or windows) a batch. tokens_per_batch: most tokens of a batch, padding counted; with a large
+    batch_size, batches are equal in work instead of in number.
     packing: most tokens of a row in training, which several whole examples share, told apart by segments; batch_size
     then counts rows. None: one example a row, as in evaluation always. For objectives that support segments.
-    max_tokens: of an example longer than that, further tokens and their labels are left out, in every split and by
-    `predict`; not for graphs and images, which cannot be cut. window: tokens to predict at a time, for long documents;
-    None: an example is encoded whole. valid_fraction: taken from the training split for validation where the source
-    ships none (the tail of each document, with windows; by class, with classes). augment: changes to raw training
-    samples, drawn anew in
-    every epoch. num_workers: processes that encode. limit: at most N samples (or windows) of each split. train_share:
-    of the training split that is used, a smaller share being part of a larger one (of each document its beginning, with
-    windows); the other splits stay whole. seed: of the order, the windows and the augmentation in every epoch.
+    max_tokens: tokens after which an example and its labels are cut, in every split and by `predict`; not for graphs
+    and images, which cannot be cut. window: tokens to predict at a time, for long documents; None: an example is
+    encoded whole.
+    valid_fraction: share of the training split that is taken for validation if the source ships none (the tail of each
+    document, with windows; by class, with classes). train_share: share of the training split that is used, a smaller
+    one being part of a larger one (with windows, the beginning of each document); the other splits stay whole. limit:
+    at most N samples (or windows) of each split.
+    augment: changes to raw training samples, drawn anew in every epoch. num_workers: processes that encode. seed: seed
+    of the order, the windows and the augmentation in every epoch.
     """
 
     def __init__(
@@ -132,7 +137,7 @@ class DataModule(LightningDataModule):
         splits = self.splits()
         if self.objective.needs_labels:
             self._check_labels()
-        if hasattr(self.tokenizer, "fit") and not _is_fitted(self.tokenizer):
+        if hasattr(self.tokenizer, "fit") and not getattr(self.tokenizer, "was_fitted", False):
             self._fit_tokenizer(splits)
         if not self.objective.state():
             self.objective.fit(labels_of(splits.train), splits.names)
@@ -169,8 +174,22 @@ class DataModule(LightningDataModule):
         return {split: count for split, count in counts.items() if count and count[0]}
 
     def sha256(self) -> dict[str, str]:
-        """SHA-256 of the tokens and labels of each split whose loader was made."""
-        return {split: examples.sha256 for split, examples in self._datasets.items()}
+        """Digest of all tokens and labels of each split whose loader was made: `DIGEST_VERSION`, a colon, SHA-256."""
+        return {split: f"{DIGEST_VERSION}:{examples.sha256}" for split, examples in self._datasets.items()}
+
+    def changed_splits(self, recorded: Mapping[str, str]) -> list[str]:
+        """Splits whose loader was made and whose digest is another than the recorded one.
+
+        Digests of another version cannot be compared, which is logged.
+        """
+        found = {split: digest for split, digest in self.sha256().items() if split in recorded}
+        old = [split for split in found if not recorded[split].startswith(f"{DIGEST_VERSION}:")]
+        if old:
+            log.warning(
+                "the digests of the %s data are of another version of seqkit; whether the data changed cannot be told",
+                " and ".join(old),
+            )
+        return [split for split in found if split not in old and found[split] != recorded[split]]
 
     def check_supported(self, backbone: Backbone) -> None:
         """Raise ValueError if its batches are packed, and this backbone would let examples of a row mix."""
@@ -182,7 +201,7 @@ class DataModule(LightningDataModule):
             )
 
     def _fit_tokenizer(self, splits: Splits) -> None:
-        """On the training split (of a stream, on a part of it); what held-out text has beyond that is counted."""
+        """Fit it on the training split (of a stream, on a part of it), and count what only held-out text has."""
         samples = splits.train
         raws: Any
         if isinstance(samples, TextDocuments):
@@ -202,7 +221,7 @@ class DataModule(LightningDataModule):
             self._count_unknown(split, held_out, self.tokenizer)
 
     def _count_unknown(self, split: str, samples: Sequence[Sample], tokenizer: Text) -> None:
-        """Say what of held-out texts the training text lacks, and let it share an id."""
+        """Log what of held-out texts the training text lacks, and let it share an id."""
         missing, num_all = Counter[str](), 0
         for i in range(len(samples)):
             raw = samples[i].raw
@@ -223,8 +242,9 @@ class DataModule(LightningDataModule):
         )
 
     def _stream_loader(self, documents: TextDocuments) -> StreamLoader:
-        """Raises UsageError for settings that need to know all examples beforehand."""
-        if self.window is None or not isinstance(self.tokenizer, Text):
+        """Batches of a stream. Raises UsageError for settings that need to know all examples beforehand."""
+        tokenizer = self.tokenizer
+        if self.window is None or not isinstance(tokenizer, Text) or type(tokenizer).encode is not Text.encode:
             raise UsageError("streaming cuts text into windows; give data.window and a text tokenizer such as Bytes")
         if self.tokens_per_batch is not None:
             raise UsageError(
@@ -232,14 +252,8 @@ class DataModule(LightningDataModule):
             )
         if self.limit is not None:
             log.warning("limit is of held-out windows alone; a stream ends by trainer.max_steps")
-        stream = WindowStream(
-            documents,
-            self.tokenizer,
-            self.window,
-            self.batch_size,
-            num_readers=max(1, self.num_workers),
-            seed=self.seed,
-        )
+        readers = max(1, self.num_workers)
+        stream = WindowStream(documents, tokenizer, self.window, self.batch_size, num_readers=readers, seed=self.seed)
         self._datasets["training"] = stream
         return StreamLoader(stream, documents.batches_per_epoch, self.num_workers)
 
@@ -272,9 +286,7 @@ class DataModule(LightningDataModule):
             shuffle=shuffle,
             seed=self.seed,
             tokens_per_batch=self.tokens_per_batch,
-            sort_keys=examples.sort_keys
-            if shuffle and isinstance(examples, TokenizedDataset) and self.augment
-            else None,
+            sort_keys=getattr(examples, "sort_keys", None) if shuffle and self.augment else None,
         )
         return BatchLoader(cast(BatchDataset, examples), sampler, self.num_workers)
 
@@ -282,12 +294,7 @@ class DataModule(LightningDataModule):
         self, split: str, samples: Sequence[Sample], *, training: bool
     ) -> TokenizedDataset | TextWindows | PackedDataset:
         if self.window is not None:
-            is_large = isinstance(samples, TextDocuments) and samples.num_bytes >= MIN_BYTES
-            documents: Any = None
-            if is_large and isinstance(self.tokenizer, Text):
-                documents = token_file(cast(TextDocuments, samples), self.tokenizer, split)
-            else:
-                documents = self._documents(samples, split)
+            documents = encode_split(Encoder(samples, self.tokenizer, split), [None] * len(samples))
             return TextWindows(documents, self.window, split, shuffle=training, seed=self.seed, limit=self.limit)
         examples = TokenizedDataset(
             samples,
@@ -303,22 +310,8 @@ class DataModule(LightningDataModule):
             return examples
         return PackedDataset(examples, self.packing, seed=self.seed)
 
-    def _documents(self, samples: Sequence[Sample], split: str) -> list[Tokens]:
-        documents = []
-        for i in track(range(len(samples)), f"encoding {split} data", len(samples)):
-            try:
-                documents.append(self.tokenizer.encode(samples[i].raw))
-            except DataError as error:
-                raise DataError(f"{split} data, {sample_name(samples, i)}: {error}") from error
-            except Exception as error:  # a plug-in's own code: whatever it raises
-                if is_out_of_memory(error):
-                    raise
-                fault = raised_by(self.tokenizer, error)
-                raise DataError(f"{split} data, {sample_name(samples, i)}: {fault}") from error
-        return documents
-
     def _without_validation(self, train: Sequence[Sample]) -> tuple[Sequence[Sample], Sequence[Sample] | None]:
-        """What is left to train on, and the validation split taken from it."""
+        """Training split without the validation split that is taken from it, and that one."""
         if self.valid_fraction == 0:
             return train, None
         if isinstance(train, TextDocuments) and self.window is not None:
@@ -327,36 +320,29 @@ class DataModule(LightningDataModule):
                 log.warning("%s", f"{held_out.num_characters:,} of the rest are held out for validation ({rule})")
             return left, held_out
         if self.window is not None and all(isinstance(sample.raw, str) for sample in train):
-            cuts = [round(len(sample.raw) * (1 - self.valid_fraction)) for sample in train]
-            names = [sample_name(train, i) for i in range(len(train))]
-            front = [(Sample(s.raw[:cut], s.label), name) for s, cut, name in zip(train, cuts, names) if cut > 0]
-            back = [(Sample(s.raw[cut:], s.label), name) for s, cut, name in zip(train, cuts, names) if s.raw[cut:]]
-            return _named(front), _named(back) if back else None
+            heads, tails = _cut(train, [round(len(sample.raw) * (1 - self.valid_fraction)) for sample in train])
+            return heads, tails or None
         rest, valid = stratified(labels_of(train), self.valid_fraction, seed=1)
         return (Subset(train, rest), Subset(train, valid)) if valid else (train, None)
 
     def _shared(self, train: Sequence[Sample]) -> Sequence[Sample]:
-        """The share of the training split that is used."""
+        """Share of the training split that is used."""
         if self.train_share == 1:
             return train
         if isinstance(train, TextDocuments) and self.window is not None:
             return train.beginnings(self.train_share)
         if self.window is not None and all(isinstance(sample.raw, str) for sample in train):
-            cuts = [max(1, round(len(sample.raw) * self.train_share)) for sample in train]
-            return _named(
-                [(Sample(s.raw[:cut], s.label), sample_name(train, i)) for i, (s, cut) in enumerate(zip(train, cuts))]
-            )
-        number = max(1, round(len(train) * self.train_share))
-        return Subset(train, sorted(shuffled(len(train), seed=3)[:number]))
+            return _cut(train, [max(1, round(len(sample.raw) * self.train_share)) for sample in train])[0]
+        return _some(train, max(1, round(len(train) * self.train_share)), seed=3)
 
     def _limited(self, samples: Sequence[Sample]) -> Sequence[Sample]:
         if self.limit is None or self.window is not None or len(samples) <= self.limit:
             return samples  # windows are counted where they are cut
-        return Subset(samples, sorted(shuffled(len(samples), seed=2)[: self.limit]))
+        return _some(samples, self.limit, seed=2)
 
 
 def _check_packing(packing: int, objective: Objective, window: int | None, augment: Sequence[Any] | None) -> None:
-    """Raise ValueError where rows of several whole examples cannot be made of that."""
+    """Raise ValueError for settings with which several examples cannot share a row."""
     if isinstance(packing, bool) or packing < 1:
         raise ValueError(f"packing is {packing}; give the most tokens of a row, such as 512, or null")
     if not objective.supports_segments:
@@ -370,10 +356,21 @@ def _check_packing(packing: int, objective: Objective, window: int | None, augme
         raise ValueError("augment may change the length of an example, by which packing fills rows; use one of the two")
 
 
+def _cut(samples: Sequence[Sample], cuts: Sequence[int]) -> tuple[Named, Named]:
+    """Texts before and behind so many characters, as far as there are any."""
+    front: list[tuple[Sample, str]] = []
+    back: list[tuple[Sample, str]] = []
+    for i, (sample, cut) in enumerate(zip(samples, cuts)):
+        for parts, text in ((front, sample.raw[:cut]), (back, sample.raw[cut:])):
+            if text:
+                parts.append((Sample(text, sample.label), sample_name(samples, i)))
+    return _named(front), _named(back)
+
+
 def _named(pairs: Sequence[tuple[Sample, str]]) -> Named:
     return Named([sample for sample, _ in pairs], [name for _, name in pairs])
 
 
-def _is_fitted(tokenizer: Tokenizer) -> bool:
-    """Whether its `fit` or `load_state` has run: a spec may be known before, and tell nothing."""
-    return bool(getattr(tokenizer, "was_fitted", False))
+def _some(samples: Sequence[Sample], number: int, seed: int) -> Subset:
+    """So many samples, in their order; a smaller number is part of a larger one."""
+    return Subset(samples, sorted(shuffled(len(samples), seed)[:number]))

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Sequence
+from itertools import accumulate
 
 import torch
 from torch import Tensor
 
 from seqkit.data.batching import Batch, Key, fold_seed
 from seqkit.data.dataset import TokenizedDataset
-from seqkit.interfaces import Adjacency, TokenBatch, Tokens
+from seqkit.data.token_rows import tokens_of
+from seqkit.interfaces import TokenBatch, Tokens
 
 NAMED = 3
-"""Examples of a row that its name in a message lists."""
+"""Examples that the name of a row lists."""
 
 
 def best_fit_decreasing(lengths: Sequence[int], row_tokens: int, *, seed: int = 0) -> list[list[int]]:
@@ -48,8 +50,9 @@ def best_fit_decreasing(lengths: Sequence[int], row_tokens: int, *, seed: int = 
             raise ValueError(f"an example has {lengths[i]} tokens, more than a row of {row_tokens}")
         if left and left not in with_room:
             insort(rooms, left)
+            with_room[left] = []
         if left:
-            with_room.setdefault(left, []).append(row)
+            with_room[left].append(row)
     return rows
 
 
@@ -58,8 +61,8 @@ class PackedDataset:
 
     In a row, positions start anew in each example, and `TokenBatch.segments` numbers the examples, so that none
     attends to another. Rows are packed once; batches take them in another order in every epoch. There are no targets.
-    examples: one to a row until now. row_tokens: most tokens of a row. seed: decides among examples of one length.
-    sha256: of the examples: packed or not, it is the same split.
+    examples: the whole split. row_tokens: most tokens of a row. seed: decides among examples of one length.
+    sha256: digest of `examples`: packed or not, it is the same split.
     Raises ValueError, naming the example, if one has more than `row_tokens` tokens.
     """
 
@@ -85,25 +88,20 @@ class PackedDataset:
         return batch.replace(segments=_segments(rows, batch.valid)), None
 
     def name(self, index: int) -> str:
-        """The row, and the examples in it as the user knows them."""
+        """Number of the row, and its examples as the user knows them."""
         row = self.rows[index]
         more = f" and {len(row) - NAMED} more" if len(row) > NAMED else ""
         return f"row {index} ({', '.join(self.examples.name(i) for i in row[:NAMED])}{more})"
 
 
 def _joined(examples: Sequence[Tokens]) -> Tokens:
-    """One after the other; an edge stays within its example."""
-    content = torch.cat([x.content for x in examples])
-    positions = torch.cat([x.positions for x in examples])
-    numbers = [x.features for x in examples if x.features is not None]
-    features = torch.cat(numbers) if numbers else None
-    graphs = [x.adjacency for x in examples if x.adjacency is not None]
-    if not graphs:
-        return Tokens(content, positions, features=features)
-    sizes = torch.tensor([len(x) for x in examples])
-    starts = (sizes.cumsum(0) - sizes).tolist()
-    edge_index = torch.cat([graph.edge_index + start for graph, start in zip(graphs, starts)], dim=1)
-    return Tokens(content, positions, Adjacency(edge_index, torch.cat([graph.edge_type for graph in graphs])), features)
+    """Tokens of several examples, one after the other; an edge stays within its example."""
+    given = [tokens.tensors() for tokens in examples]
+    for tensors, start in zip(given, accumulate(map(len, examples), initial=0)):
+        if "edge_index" in tensors:
+            tensors["edge_index"] = tensors["edge_index"] + start
+    axis = {"edge_index": 1}
+    return tokens_of({name: torch.cat([each[name] for each in given], axis.get(name, 0)) for name in given[0]})
 
 
 def _segments(rows: Sequence[Sequence[Tokens]], valid: Tensor) -> Tensor:

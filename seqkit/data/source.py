@@ -15,8 +15,8 @@ from seqkit.errors import DataError
 
 
 class Sample(NamedTuple):
-    """One raw example and its label: a class (int), measurements (floats), classes per token ([n] int64), or a target
-    text (or several, any of which is right); None: it has none."""
+    """One raw example and its label: a class (int), measurements (floats), a class per token ([n] int64), a target text
+    (or several, any of which is right), or None."""
 
     raw: Any
     label: Any = None
@@ -24,9 +24,10 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Splits:
-    """Splits of a data set. valid None: `DataModule` takes it from the training split. names: of classes, by label.
+    """Splits of a data set.
 
-    rule: how it was split, in words; None: it is that of the data source's documentation.
+    valid: None: `DataModule` takes it from the training split. names: names of the classes, by label. rule: how the
+    data was split, in words; None: as the data source documents.
     """
 
     train: Sequence[Sample]
@@ -44,32 +45,50 @@ class DataSource(ABC):
         """All samples, split. Raises DataError where files are missing or cannot be what they should be."""
 
     def read_for(self, tokenizer: Any) -> None:  # noqa: B027, only sources of files have something to do
-        """Told by `DataModule`, before `splits`, which tokenizer encodes the samples. By default it changes nothing.
+        """Prepare for the tokenizer that encodes the samples; called by `DataModule` before `splits`.
 
-        A source of files may read them for it as `predict` will. Raises UsageError where it was told to read otherwise.
+        A source of files may read them as `predict` will. Raises UsageError if it was told to read otherwise.
         """
 
+    def decided(self) -> dict[str, Any]:
+        """Arguments that were left open and `splits` decided by the data; a run keeps them. By default none."""
+        return {}
 
-class Files(Sequence[Sample]):
-    """Samples that are read lazily, on access, from their files."""
 
-    def __init__(self, paths: Sequence[Path], labels: Sequence[Any], read: Callable[[Path], Any]):
-        self.paths, self.labels, self.read = list(paths), list(labels), read
+class Samples(Sequence[Sample]):
+    """Base class of samples that are made when they are asked for, by `sample`; a slice of them is a `Subset`."""
+
+    @abstractmethod
+    def sample(self, index: int) -> Sample:
+        """The sample of that index."""
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return Subset(self, range(*index.indices(len(self))))
+        return self.sample(index)
+
+
+class Files(Samples):
+    """Samples that are read from their files on access. advice: what to do about a file that has a fault."""
+
+    def __init__(self, paths: Sequence[Path], labels: Sequence[Any], read: Callable[[Path], Any], advice: str = ""):
+        self.paths, self.labels, self.read, self.advice = list(paths), list(labels), read, advice
 
     def __len__(self) -> int:
         return len(self.paths)
 
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return Files(self.paths[index], self.labels[index], self.read)
-        return Sample(self.read(self.paths[index]), self.labels[index])
+    def sample(self, index: int) -> Sample:
+        try:
+            return Sample(self.read(self.paths[index]), self.labels[index])
+        except DataError as error:
+            raise DataError(f"{error} ({self.advice})") if self.advice else error from error
 
     def sample_name(self, index: int) -> str:
         """The file of that sample, for messages."""
         return str(self.paths[index])
 
 
-class Named(Sequence[Sample]):
+class Named(Samples):
     """Samples in memory, each with a name for messages."""
 
     def __init__(self, samples: Sequence[Sample], names: Sequence[str]):
@@ -78,9 +97,7 @@ class Named(Sequence[Sample]):
     def __len__(self) -> int:
         return len(self.samples)
 
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return Named(self.samples[index], self.names[index])
+    def sample(self, index: int) -> Sample:
         return self.samples[index]
 
     def sample_name(self, index: int) -> str:
@@ -88,7 +105,7 @@ class Named(Sequence[Sample]):
         return self.names[index]
 
 
-class Subset(Sequence[Sample]):
+class Subset(Samples):
     """Some samples of a split, in a given order."""
 
     def __init__(self, samples: Sequence[Sample], indices: Sequence[int]):
@@ -99,13 +116,11 @@ class Subset(Sequence[Sample]):
     def __len__(self) -> int:
         return len(self.indices)
 
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return Subset(self.samples, self.indices[index])
+    def sample(self, index: int) -> Sample:
         return self.samples[self.indices[index]]
 
     def sample_name(self, index: int) -> str:
-        """As in the whole split."""
+        """The name that it has in the whole split, for messages."""
         return sample_name(self.samples, self.indices[index])
 
 

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 SYSTEM_FOLDERS = ("__MACOSX", "@eaDir")
-"""Of archives made on macOS and of network storage: they hold previews under the names of the files themselves."""
+"""Folders of macOS archives and network storage that hold previews under the names of the files themselves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """What is below a folder, by names relative to it, with `/` between folders.
+    """Files and folders below a folder, by names relative to it, with `/` between folders.
 
-    files: regular files, in the order of their parts. folders: all of them. num_hidden: files and folders whose names
-    begin with a dot, and `SYSTEM_FOLDERS`. skipped: what else is no file, by kind.
+    files: regular files, in the order of their parts. num_hidden: number of files and folders whose names begin with a
+    dot, and of `SYSTEM_FOLDERS`. skipped: number of other things that are no file, by kind.
     """
 
     files: list[str] = field(default_factory=list)
@@ -27,10 +27,10 @@ class Walked:
 
 
 def walk(root: Path, *, limit: int | None = None, hidden: bool = False) -> Walked:
-    """All files below `root`. limit: at most so many are listed. hidden: True: those with a dot in front, too.
+    """All files below `root`. limit: most files to list. hidden: True: hidden files, too.
 
-    A folder to which several ways lead counts once, where it is and not where a link shows it. What may not be opened
-    is counted as skipped.
+    A folder to which several ways lead counts once, where it is and not where a link shows it. A folder that may not be
+    opened is counted as skipped.
     """
     files: list[str] = []
     folders: list[str] = []
@@ -76,19 +76,16 @@ def suffix_of(name: str) -> str:
 
 
 def _kind(entry: os.DirEntry[str]) -> str:
-    """What a name in a folder leads to."""
+    """The kind of file that a name in a folder leads to."""
     try:
-        if entry.is_file():  # told by the folder itself, without asking for each file
+        if entry.is_file():  # known from the folder itself, without asking for each file
             return "file"
         if entry.is_dir():
             return "folder"
         mode = entry.stat().st_mode
     except OSError:
         return "broken link"
-    return next((name for name, is_one in _KINDS if is_one(mode)), "device")
-
-
-_KINDS = (("FIFO", stat.S_ISFIFO), ("socket", stat.S_ISSOCK))
+    return "FIFO" if stat.S_ISFIFO(mode) else "socket" if stat.S_ISSOCK(mode) else "device"
 
 
 def _parts(name: str) -> list[str]:

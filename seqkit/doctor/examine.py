@@ -1,4 +1,4 @@
-"""All checks of a model and its data, in the order in which a fault explains those after it."""
+"""All checks of a model and its data; a fault may explain those that are found after it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from seqkit.doctor.trials import Trials
 from seqkit.errors import DataError, UsageError, one_line
 from seqkit.progress import track
 
-OF_MODEL_AND_DATA: tuple[Callable[[Subject], Result], ...] = (
+MODEL_AND_DATA_CHECKS: tuple[Callable[[Subject], Result], ...] = (
     check_memory,
     check_tokens,
     check_inputs,
@@ -38,7 +38,7 @@ OF_MODEL_AND_DATA: tuple[Callable[[Subject], Result], ...] = (
     check_target,
     check_positions,
 )
-OF_TRAINING: tuple[Callable[[Trials], Result], ...] = (
+TRAINING_CHECKS: tuple[Callable[[Trials], Result], ...] = (
     check_trained_parameters,
     check_start,
     check_warmup,
@@ -48,30 +48,30 @@ OF_TRAINING: tuple[Callable[[Trials], Result], ...] = (
     check_stability,
     check_overfitting,
 )
-OF_RUN: tuple[Callable[[Subject], Result], ...] = (check_trained_weights, check_curve, check_result)
+RUN_CHECKS: tuple[Callable[[Subject], Result], ...] = (check_trained_weights, check_curve, check_result)
 
 
 def examine(config: Mapping[str, Any], run: Path | None = None) -> list[Result]:
-    """The results of all checks of a complete configuration, and of the run whose folder it is from.
+    """Results of all checks of a complete configuration, and of the run in the folder `run`.
 
-    Raises DataError or UsageError where the data cannot be read or the model not be built.
+    Raises DataError or UsageError if the data cannot be read or the model cannot be built.
     """
     subject = subject_of(config, run)
     trials = Trials(subject)
-    checks = [partial(check, subject) for check in OF_MODEL_AND_DATA]
-    checks += [partial(check, trials) for check in OF_TRAINING]
-    checks += [partial(check, subject) for check in (OF_RUN if run is not None else ())]
+    checks = [partial(check, subject) for check in MODEL_AND_DATA_CHECKS]
+    checks += [partial(check, trials) for check in TRAINING_CHECKS]
+    checks += [partial(check, subject) for check in RUN_CHECKS if run is not None]
     return [_result(check) for check in track(checks, "examining", len(checks))]
 
 
 def _result(check: partial[Result]) -> Result:
-    """The result of a check. What a component of the user's own raises in it is a finding."""
+    """The result of a check; an error in it, raised by the user's own component, is a finding."""
     try:
         return check()
     except (DataError, UsageError):
         raise
     except Exception as error:
         name = check.func.__name__.removeprefix("check_").replace("_", " ")
-        problem = f"it ends with {type(error).__name__}: {one_line(error)}"
-        fix = "--model, --data, --tokenizer: the component that raises it"
+        problem = f"the check ends with {type(error).__name__}: {one_line(error)}"
+        fix = "--model, --data or --tokenizer: mend the component that raises it"
         return Result(name, problem, Finding(problem, "a component fails in this check", fix))

@@ -1,7 +1,7 @@
-"""Check of labels: is there anything in the inputs that tells them?
+"""Check of labels: do they depend on the inputs?
 
 Distance covariance (Székely, Rizzo and Bakirov 2007) between simple features of the inputs and the labels, compared
-with what it is after the labels were dealt anew: labels that were shuffled have what chance gives.
+with its values for permuted labels: if the labels were shuffled already, they are alike.
 
 e examples · n tokens · f features · k targets
 """
@@ -20,19 +20,20 @@ from seqkit.doctor.subject import LabeledBatch, Subject
 from seqkit.interfaces import IGNORE, Adjacency, TokenSpec
 
 NUM_EXAMPLES = 300
-"""Examples that are compared, each with each."""
+"""Number of examples that are compared, each with each."""
 
 FEW = 40
-"""Examples below which chance explains too much. The smallest recipe that is checked has 60."""
+"""Number of examples below which chance explains too much. The smallest recipe that is checked has 60."""
 
 NUM_PERMUTATIONS = 100
 
 NO_SIGNAL = 3.0
-"""Standard deviations of chance below which labels carry no signal. The recipes with a label for a sequence have 4.6
-(graph/solubility cut to 60 molecules) to 103; of 440 times that their labels were shuffled, 3 gave more than 3."""
+"""Signal, in standard deviations of chance, below which labels do not depend on the inputs. Recipes with a label
+for each sequence have 4.6 (graph/solubility cut to 60 molecules) to 103; shuffled labels had more than 3 in 3 of 440
+trials."""
 
 SIGNAL = 5.0
-"""The same from which on there surely is one."""
+"""Signal from which on labels surely depend on the inputs."""
 
 MAX_IDS, MAX_FEATURES, NUM_PARTS, NUM_MIXED = 256, 2_000, 4, 16
 
@@ -40,9 +41,9 @@ MAX_IDS, MAX_FEATURES, NUM_PARTS, NUM_MIXED = 256, 2_000, 4, 16
 def check_labels(subject: Subject) -> Result:
     """Do the training labels have anything to do with their inputs?
 
-    Where nothing tells the labels of whole sequences, they are called shuffled. Labels of single tokens may hang on
-    others far away (copying, parity), which simple features do not see: theirs are called shuffled only if those of
-    the test split are told and those of the training split are not.
+    Labels of whole sequences without a signal are called shuffled. Labels of single tokens may depend on others far
+    away (copying, parity), which simple features do not show: they are called shuffled only if the labels of the test
+    split have a signal.
     """
     if not subject.objective.needs_labels:
         return not_applicable("labels", f"{type(subject.objective).__name__} needs none")
@@ -52,21 +53,21 @@ def check_labels(subject: Subject) -> Result:
     _, test = _signal(subject, subject.data.test_dataloader())
     measured = f"signal of the training labels {train:.1f} (in standard deviations of chance)"
     measured += "" if test is None else f", of the test labels {test:.1f}"
-    cause = "the labels were shuffled, or read beside others than their own samples"
-    fix = f"--data.source (now {type(subject.data.source).__name__}): labels beside the samples that they belong to"
+    cause = "the labels were shuffled, or read with other samples"
+    fix = f"--data.source (now {type(subject.data.source).__name__}): read each label with its own sample"
     if train < NO_SIGNAL and test is not None and test >= SIGNAL:
-        problem = f"nothing in the inputs tells the training labels, and something the test labels: {measured}"
+        problem = f"the training labels do not depend on the inputs, and the test labels do: {measured}"
         return Result("labels", measured, Finding(problem, cause, fix))
     if train < NO_SIGNAL and not by_token:
-        problem = f"nothing in the inputs tells the labels: {measured}"
+        problem = f"the labels do not depend on the inputs: {measured}"
         return Result("labels", measured, Finding(problem, f"{cause}; or the task is beyond simple features", fix))
     if train < NO_SIGNAL:
-        return not_applicable("labels", f"not decided: {measured}, but labels of tokens may hang on others far away")
+        return not_applicable("labels", f"not decided: {measured}, but labels of tokens may depend on others far away")
     return Result("labels", measured)
 
 
 def _signal(subject: Subject, batches: Iterable[LabeledBatch]) -> tuple[bool, float | None]:
-    """Whether labels are of tokens, and their signal; None: there are too few of them."""
+    """Whether the labels belong to tokens, and their signal; None if there are too few."""
     pairs, by_token = [], False
     for batch in batches:
         by_token = _is_by_token(subject, batch)
@@ -81,7 +82,7 @@ def _signal(subject: Subject, batches: Iterable[LabeledBatch]) -> tuple[bool, fl
 
 
 def dependence(features: Tensor, labels: Tensor) -> float:
-    """Distance covariance of features [e f] and labels [e k], in standard deviations of that of permuted labels."""
+    """Distance covariance of features [e f] and labels [e k], in standard deviations over permuted labels."""
     a, b = (_centred(torch.cdist(x, x)) for x in (features, labels))
     generator = torch.Generator().manual_seed(0)
     orders = [torch.randperm(len(a), generator=generator) for _ in range(NUM_PERMUTATIONS)]
@@ -90,7 +91,7 @@ def dependence(features: Tensor, labels: Tensor) -> float:
 
 
 def _centred(distances: Tensor) -> Tensor:
-    """[e e], rows and columns with mean 0."""
+    """Distances [e e] whose rows and columns have mean 0."""
     rows = distances.mean(dim=1, keepdim=True)
     return distances - rows - distances.mean(dim=0, keepdim=True) + rows.mean()
 
@@ -125,7 +126,7 @@ def _by_sequence(subject: Subject, batch: LabeledBatch) -> Iterator[tuple[Tensor
 
 
 def _label(subject: Subject, label: Tensor) -> Tensor | None:
-    """A label as a vector: a class as one of all, numbers as they are, a text as the shares of its ids."""
+    """A label as a vector: a class one-hot, numbers as they are, a text as the shares of its ids; None if unknown."""
     if subject.objective.target_spec is not None:
         ids = label[0][label[0] != IGNORE]
         return F.one_hot(ids, subject.model.spec.vocab_size).double().mean(dim=0) if len(ids) else None
@@ -159,7 +160,7 @@ def _by_token(subject: Subject, batch: LabeledBatch) -> Iterator[tuple[Tensor, T
 
 
 def _neighbours(adjacency: Adjacency | None, number: int) -> dict[int, list[int]]:
-    """Sources of every token that has some."""
+    """Sources of every token that has edges."""
     if adjacency is None:
         return {}
     found: dict[int, list[int]] = {}
@@ -170,7 +171,7 @@ def _neighbours(adjacency: Adjacency | None, number: int) -> dict[int, list[int]
 
 
 def _vectors(content: Tensor, spec: TokenSpec) -> Tensor:
-    """Content [n], [n k] or [n f] as vectors: of an id, one of all (those above MAX_IDS share places)."""
+    """Content [n], [n k] or [n f] as vectors: ids one-hot, modulo MAX_IDS."""
     if spec.vocab_sizes:
         fields = zip(content.unbind(-1), spec.vocab_sizes, strict=True)
         tables = [F.one_hot(ids % MAX_IDS, min(size, MAX_IDS)) for ids, size in fields]
@@ -181,9 +182,9 @@ def _vectors(content: Tensor, spec: TokenSpec) -> Tensor:
 
 
 def _summary(vectors: Tensor) -> Tensor:
-    """One vector of a sequence [n f]: mean and deviation, means of its quarters, its length, products of features.
+    """One vector for a sequence [n f]: mean and deviation, means of its quarters, its length, products of features.
 
-    The products, over a few random mixtures where there are many features, are what a sum over marked tokens needs.
+    A label that is a sum over marked tokens depends on the products; many features are mixed at random to a few first.
     """
     parts = vectors.tensor_split(min(NUM_PARTS, len(vectors)))
     parts = (*parts, *parts[-1:] * (NUM_PARTS - len(parts)))

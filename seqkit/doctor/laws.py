@@ -1,7 +1,7 @@
-"""Checks of masks and positions: the laws of a model, put to this model with this data.
+"""Checks of masks, targets and positions, with this model and this data.
 
-Copies are examined, in float64 and evaluation mode, so that a difference is a fault and not rounding. All weights of a
-copy are moved a little: what starts at zero (a branch, a bias of edges) would hide a leak that training brings out.
+They run on a copy in float64 and evaluation mode, so that a difference is a fault and not rounding. Noise is added to
+all weights of the copy: a branch or an edge bias that starts at zero would hide a leak that training brings out.
 
 b batch · n tokens · p axes
 """
@@ -22,27 +22,27 @@ from seqkit.interfaces import IGNORE, Backbone, ModelInput, TokenBatch, TokenSpe
 from seqkit.model import Model
 from seqkit.testing.laws import other_content, pad
 
-JITTER = 0.05
-"""Standard deviation of what is added to every weight: of the size of the weights themselves."""
+NOISE = 0.05
+"""Standard deviation of the noise that is added to every weight; the weights are about as large."""
 
 TOLERANCE = 1e-6
-"""Difference of two predictions, as a share of their size, that float64 does not explain. The recipes have up to 8e-15
-where there should be none; a mean over padded columns gives 0.07, attention to the future 0.1 to 4."""
+"""Difference of two predictions, as a share of their size, that float64 explains. The recipes have up to 8e-15; a mean
+over padded columns gives 0.07, attention to the future 0.1 to 4."""
 
 MATTERS = 1e-6
-"""Change of the predictions by other positions, as a share of what tells predictions apart, from which on positions
-matter. The recipes have 0.02 (text/masked-lm, rotary positions) to 0.7; where they are dropped it is below 1e-15, and
-beside inputs that are a thousand times too large 8e-5."""
+"""Change of the predictions by other positions, as a share of their spread, from which on positions matter. The recipes
+have 0.02 (text/masked-lm, rotary positions) to 0.7; positions that are dropped give less than 1e-15, and inputs a
+thousand times too large 8e-5."""
 
 CUTS = 4
-"""Places in a sequence at which the future is changed."""
+"""Number of places in a sequence after which the future is changed."""
 
 
 class _Probe:
-    """A copy of the model for laws, and the handful as its input."""
+    """A copy of the model with noise on its weights, and the handful as its input."""
 
     def __init__(self, subject: Subject):
-        self.model = _moved(subject.model)
+        self.model = _with_noise(subject.model)
         self.inputs = replace(subject.handful, batch=_double(subject.handful.batch))
         self.expected = self.predict(self.inputs)
 
@@ -50,7 +50,7 @@ class _Probe:
     def predict(self, inputs: ModelInput) -> Tensor:
         """Predictions: [b k] of each sequence, [b n k] of each token, or [b n k v] of each of its fields."""
         prediction: Tensor = self.model(inputs.batch, inputs.masked)
-        return prediction.masked_fill(prediction == float("-inf"), 0.0)  # of ids that a field does not have
+        return prediction.masked_fill(prediction == float("-inf"), 0.0)  # logits of ids that a field does not have
 
     @torch.no_grad()
     def hidden(self, batch: TokenBatch) -> Tensor:
@@ -63,30 +63,30 @@ class _Probe:
 
     @property
     def is_by_token(self) -> bool:
-        """Whether each token has a prediction."""
+        """Whether each token has a prediction of its own."""
         return self.expected.ndim >= 3 and self.expected.shape[:2] == self.inputs.batch.valid.shape
 
     def difference(self, got: Tensor) -> float:
-        """Largest difference of predictions, as a share of the size of those expected."""
-        if not self.is_by_token:
-            return _difference(got, self.expected)
-        return _difference(got[self.inputs.batch.valid], self.expected[self.inputs.batch.valid])
+        """Largest difference of predictions, as a share of the size of the expected ones."""
+        return _difference(self._real(got), self._real(self.expected))
 
     def change(self, got: Tensor) -> float:
         """Root mean square of the change of predictions, as a share of their spread over tokens or examples."""
-        expected = self.expected
-        if self.is_by_token:
-            got, expected = got[self.inputs.batch.valid], expected[self.inputs.batch.valid]
+        got, expected = self._real(got), self._real(self.expected)
         spread = float((expected - expected.mean(dim=0)).square().mean().sqrt()) or float(expected.abs().mean()) or 1.0
         return float((got - expected).square().mean().sqrt()) / spread
 
+    def _real(self, prediction: Tensor) -> Tensor:
+        """Predictions without those of padding."""
+        return prediction[self.inputs.batch.valid] if self.is_by_token else prediction
 
-def _moved(model: Model) -> Model:
-    moved, generator = copy.deepcopy(model).double().eval(), torch.Generator().manual_seed(0)
+
+def _with_noise(model: Model) -> Model:
+    noisy, generator = copy.deepcopy(model).double().eval(), torch.Generator().manual_seed(0)
     with torch.no_grad():
-        for parameter in moved.parameters():
-            parameter.add_(JITTER * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype))
-    return moved
+        for parameter in noisy.parameters():
+            parameter.add_(NOISE * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype))
+    return noisy
 
 
 def _double(batch: TokenBatch) -> TokenBatch:
@@ -104,7 +104,7 @@ def _difference(got: Tensor, expected: Tensor) -> float:
 
 
 def check_padding(subject: Subject) -> Result:
-    """Do more columns of padding leave the predictions as they are?"""
+    """Does padding leave the predictions unchanged?"""
     probe = _Probe(subject)
     batch, masked = probe.inputs.batch, probe.inputs.masked
     longer = pad(batch, 3)
@@ -121,7 +121,7 @@ def check_padding(subject: Subject) -> Result:
         return Result("padding", measured)
     name = type(subject.model.backbone).__name__
     cause = "padding is not masked: what an example predicts depends on the others in its batch"
-    fix = f"--model.backbone (now {name}), or its block or mechanism; seqkit.testing.check_backbone says where"
+    fix = f"--model.backbone (now {name}), or its block or mechanism; seqkit.testing.check_backbone names the law"
     return Result("padding", measured, Finding(measured, cause, fix))
 
 
@@ -129,7 +129,7 @@ def check_padding(subject: Subject) -> Result:
 
 
 def check_future(subject: Subject) -> Result:
-    """Does no token that predicts the next one, or that should be causal, see those after it?"""
+    """Is the future hidden from tokens of a causal backbone, or from tokens that predict the next one?"""
     name, backbone = type(subject.model.backbone).__name__, subject.model.backbone
     if not backbone.causal and not _predicts_next(subject.handful):
         return not_applicable("future", "the backbone is bidirectional, and nothing after a token is predicted")
@@ -149,7 +149,7 @@ def check_future(subject: Subject) -> Result:
 
 
 def _predicts_next(inputs: ModelInput) -> bool:
-    """Whether the target of a token is the token after it, as its input has it."""
+    """Whether the target of each token is the content of the token after it."""
     content, target = inputs.batch.content, inputs.target
     if content.is_floating_point() or inputs.masked is not None or target.shape != content.shape:
         return False
@@ -158,13 +158,13 @@ def _predicts_next(inputs: ModelInput) -> bool:
 
 
 def _cuts(batch: TokenBatch) -> list[int]:
-    """Columns after which tokens are changed: in the middle of the longest example, and near its ends."""
+    """Columns after which tokens are changed: spread over the longest example, from its first to the last but one."""
     longest = int(batch.valid.sum(dim=1).max())
     return sorted({round(i * (longest - 2) / (CUTS - 1)) for i in range(CUTS)}) if longest > 1 else []
 
 
 def _future_difference(probe: _Probe, expected: Tensor, cut: int) -> float:
-    """Change of the hidden states up to column `cut`, expected [b n d], when all tokens after it are others."""
+    """Change of the hidden states up to column `cut` if all tokens after it change. expected: [b n d]."""
     batch, columns = probe.inputs.batch, torch.arange(probe.inputs.batch.valid.shape[1])
     after = repeat(columns > cut, "n -> b n", b=len(batch))
     content = _other_content(batch.content, after, probe.model.spec)
@@ -183,14 +183,14 @@ def _other_content(content: Tensor, where: Tensor, spec: TokenSpec) -> Tensor:
 
 
 def check_target(subject: Subject) -> Result:
-    """Is what should be predicted of a token hidden from the model?"""
+    """Is the target of each token hidden from the model?"""
     goal = type(subject.objective).__name__
     if subject.objective.needs_labels:
         return not_applicable("target", f"{goal} predicts labels, not tokens")
     if subject.handful.masked is None:
         if not _is_input(subject.handful):
             return Result("target", "no token is its own target")
-        problem = "the target of each token is the token itself, which the model is given"
+        problem = "the target of each token is the token itself, which is the input of the model"
         cause = "the objective neither shifts nor masks what it predicts"
         fix = f"--model.objective NextToken or Masked (now {goal})"
         return Result("target", problem, Finding(problem, cause, fix))
@@ -202,14 +202,14 @@ def check_target(subject: Subject) -> Result:
     measured = f"other content under the mask changes the predictions by {difference:.1g} of their size"
     if difference <= TOLERANCE:
         return Result("target", measured)
-    cause = "the mask token does not replace the content: the model is given what it should predict"
+    cause = "the mask token does not replace the content: the input of the model holds the target"
     name = type(subject.data.tokenizer).__name__
     fix = f"--tokenizer (now {name}), or --model.backbone: the content must reach the model by the embedder alone"
     return Result("target", measured, Finding(measured, cause, fix))
 
 
 def _is_input(inputs: ModelInput) -> bool:
-    """Whether every target is the content of its own token; False where all tokens are alike."""
+    """Whether every target is the content of its own token; False if all tokens are alike."""
     content, target, valid = inputs.batch.content, inputs.target, inputs.batch.valid
     if target.shape != content.shape:
         return False
@@ -231,7 +231,7 @@ def check_positions(subject: Subject) -> Result:
     unordered = [_no_order(backbone, batch) for _, backbone, batch in sides]
     if all(unordered):
         return not_applicable("positions", unordered[0])
-    told: list[str] = []
+    measured: list[str] = []
     finding: Finding | None = None
     for (side, _, batch), reason in zip(sides, unordered):
         if reason:
@@ -240,39 +240,35 @@ def check_positions(subject: Subject) -> Result:
             problem = f"all tokens{side} have the same position"
             fix = f"--tokenizer (now {type(subject.data.tokenizer).__name__}): one that counts its tokens"
             finding = finding or Finding(problem, "the tokenizer drops the order of its tokens", fix)
-            told.append(problem)
+            measured.append(problem)
             continue
-        changed = _put(probe, side, batch.replace(positions=_shuffled(batch.positions, batch.valid)))
+        other, whole = batch.replace(positions=_shuffled(batch.positions, batch.valid)), probe.inputs.batch
+        changed = replace(probe.inputs, batch=whole.replace(source=other) if side else other)
         change = probe.change(probe.predict(changed))
-        told.append(f"shuffled positions{side} change the predictions by {change:.1g} of their spread")
+        measured.append(f"shuffled positions{side} change the predictions by {change:.1g} of their spread")
         if change < MATTERS:
-            cause = f"positions are dropped: to the model the tokens{side} have no order but what the mask tells"
+            cause = f"positions are dropped: the model knows the order of the tokens{side} by the mask at most"
             own = "model.backbone.encoder" if side and model.backbone.get_encoder() else "model.backbone"
             fix = f"--model.position Sinusoidal, or --{own}.position Rotary where it is a Transformer"
-            finding = finding or Finding(told[-1], cause, fix)
-    return Result("positions", "; ".join(told), finding)
+            finding = finding or Finding(measured[-1], cause, fix)
+    return Result("positions", "; ".join(measured), finding)
 
 
 def _no_order(backbone: Backbone | None, batch: TokenBatch) -> str:
-    """Why shuffled positions need not matter, or nothing."""
+    """Reason why shuffled positions need not matter; empty if they should matter."""
     if batch.positions.shape[2] == 0:
         return "the tokens have no positions"
     if backbone is not None and backbone.is_recurrent:
         return f"{type(backbone).__name__} runs over the tokens in their order"
     if backbone is not None and backbone.ignores_order:
-        return f"{type(backbone).__name__} is meant to know no order"
+        return f"{type(backbone).__name__} ignores the order on purpose"
     if int(batch.valid.sum(dim=1).max()) < 2:
         return "there is one token"
     return ""
 
 
-def _put(probe: _Probe, side: str, batch: TokenBatch) -> ModelInput:
-    whole = probe.inputs.batch
-    return replace(probe.inputs, batch=whole.replace(source=batch) if side else batch)
-
-
 def _shuffled(positions: Tensor, where: Tensor) -> Tensor:
-    """[b n p] in another order among some tokens of each example. where: [b n]."""
+    """Positions [b n p], permuted among some tokens of each example. where: [b n]."""
     generator, shuffled = torch.Generator().manual_seed(0), positions.clone()
     for row, own in zip(shuffled, where):
         columns = own.nonzero()[:, 0]

@@ -14,10 +14,10 @@ from seqkit.training.available_memory import available_memory
 def check_memory(subject: Subject, available: int | None = None) -> Result:
     """Does a training step on a batch of the longest examples fit into memory?
 
-    What it takes is estimated as `seqkit describe` does: weights, gradients and two moments in float32, and the
-    activations that are saved for the backward pass; and what the loss takes. Of the peak that was measured it is 0.96
-    to 1.13 for the transformers of the recipes, 0.5 for LSTM and Mamba, 1.8 for the encoder–decoder. available: bytes;
-    None: what the machine has left now, on the accelerator if the recipe would take one.
+    The estimate is that of `seqkit describe` (weights, gradients and two moments in float32, and the activations that
+    are saved for the backward pass) and the memory of the loss. It is 0.96 to 1.13 of the measured peak for the
+    transformers of the recipes, 0.5 for LSTM and Mamba, 1.8 for the encoder–decoder.
+    available: bytes; None: what the machine has left now, on the accelerator if the recipe uses one.
     """
     data, longest = subject.config["data"], max(subject.lengths)
     batch_size = min(subject.batch_size, len(subject.lengths))
@@ -25,7 +25,7 @@ def check_memory(subject: Subject, available: int | None = None) -> Result:
         batch_size = max(1, min(batch_size, most // longest))
     try:
         description = describe_model(subject.model, longest)
-    except (NotImplementedError, RuntimeError) as error:  # a component that looks at numbers, which shapes do not have
+    except (NotImplementedError, RuntimeError) as error:  # a component that looks at values
         return not_applicable("memory", f"not measured: the model does not run on device meta ({one_line(error)[:80]})")
     each = (description.activations + _loss_bytes(subject, longest)) * (
         0.5 if "16" in str(subject.config["trainer"]["precision"]) else 1.0
@@ -51,7 +51,7 @@ def check_memory(subject: Subject, available: int | None = None) -> Result:
 
 @torch.no_grad()
 def _loss_bytes(subject: Subject, num_tokens: int) -> float:
-    """Of one example: the predictions in float32, their log-softmax or error, and the gradient."""
+    """Bytes of the loss of one example: predictions in float32, their log-softmax or error, and the gradient."""
     inputs = subject.handful
     prediction = subject.fresh().eval()(inputs.batch, inputs.masked)
     columns = inputs.batch.valid.shape[1]

@@ -24,7 +24,7 @@ def check_curve(subject: Subject) -> Result:
         return not_applicable("learning curve", "metrics.csv has fewer than two training losses")
     spikes = loss_spikes(losses)
     measured = f"training loss {losses[0]:.3g} to {losses[-1]:.3g} in {steps[-1] + 1:,} steps, {len(spikes)} spikes"
-    fix = "--trainer.gradient_clip_val 1.0, --schedule.warmup_steps: more, a lower --optimizer.lr"
+    fix = "--trainer.gradient_clip_val 1.0, more --schedule.warmup_steps, a lower --optimizer.lr"
     if not all(map(math.isfinite, losses)):
         step = next(step for step, loss in zip(steps, losses) if not math.isfinite(loss))
         problem = f"the training loss is not finite in step {step:,}"
@@ -48,12 +48,12 @@ def check_result(subject: Subject) -> Result:
     if loss < guess:
         return Result("result", measured)
     problem = f"the trained model is no better than guessing: {measured}"
-    cause = "it was trained for too few steps, or does not carry over to other data than it was trained on"
-    return Result("result", measured, Finding(problem, cause, "--trainer.max_epochs: more; then the findings above"))
+    cause = "it was trained for too few steps, or does not generalise beyond its training data"
+    return Result("result", measured, Finding(problem, cause, "more --trainer.max_epochs; then the findings above"))
 
 
 def check_trained_weights(subject: Subject) -> Result:
-    """Are the trained weights finite, and does their attention see more than one key?"""
+    """Are the trained weights finite, and does attention spread over more than one key?"""
     if subject.trained is None:
         return not_applicable("trained weights", "the run did not train to its end")
     model = subject.trained.model
@@ -70,13 +70,13 @@ def check_trained_weights(subject: Subject) -> Result:
     )
     if len(collapsed_layers(heads)) < len(heads):
         return Result("trained weights", measured)
-    cause = "attention has collapsed: every head of every layer sees one key alone"
+    cause = "attention has collapsed: every head of every layer attends to a single key"
     fix = "--model.backbone.block.attention.qk_norm LayerNorm, --model.backbone.dropout 0.1, a lower --optimizer.lr"
     return Result("trained weights", measured, Finding(measured, cause, fix))
 
 
 def _train_losses(path: Path) -> tuple[list[int], list[float]]:
-    """Steps and training losses of a run's metrics.csv; both empty where there is none."""
+    """Steps and training losses of a run's metrics.csv; both are empty if there is no such file."""
     steps: list[int] = []
     losses: list[float] = []
     if path.is_file():

@@ -1,4 +1,4 @@
-"""What is examined: a recipe's model with its initial weights, its data in small pieces, and its plan of training."""
+"""The subject of an examination: a recipe's model with its initial weights, pieces of its data, its training plan."""
 
 from __future__ import annotations
 
@@ -24,26 +24,27 @@ from seqkit.runs.trained_model import TrainedModel, load
 from seqkit.training.trainer import count_steps
 
 NUM_BATCHES = 40
-"""Training batches that are looked at."""
+"""Number of training batches that are examined."""
 
 HANDFUL = 8
-"""Examples that are to be overfitted, and to which the laws are put."""
+"""Number of examples that are overfitted, and on which the laws are checked."""
 
 MAX_BATCH = 256
-"""Examples of a batch as it is examined: one that is too large for the memory must not take it here."""
+"""Examples of a batch, at most: a batch that is too large for the memory must not fill it here."""
 
 STEP_FLOPS = 2e10
-"""Of a training step, at most: a third of a second on one core. A batch that costs more is cut to fewer examples."""
+"""FLOPs of a training step, at most: a third of a second on one core. Batches that cost more get fewer examples."""
 
 LabeledBatch = tuple[TokenBatch, Tensor | None]
 
 
 @dataclass
 class Subject:
-    """A model and its data, as a training would begin with them. Nothing that is examined changes `model`.
+    """A model and its data, as a training would begin with them. No check changes `model`.
 
-    config: complete. batch_size, num_steps: as planned. lengths: tokens of every training example. trained: the model
-    of a finished run. run: the folder of a run, finished or not.
+    config: complete configuration. batch_size, num_steps: size of a batch and number of steps of the planned training.
+    lengths: number of tokens of every training example. trained: the model of a finished run. run: the folder of a run,
+    finished or not.
     """
 
     config: Mapping[str, Any]
@@ -56,27 +57,27 @@ class Subject:
 
     @property
     def model(self) -> Model:
-        """With its initial weights, in training mode."""
+        """The model with its initial weights, in training mode."""
         return self.prepared.model
 
     @property
     def data(self) -> DataModule:
-        """With batches of at most MAX_BATCH."""
+        """The data, in batches of at most MAX_BATCH."""
         return self.prepared.data
 
     @property
     def objective(self) -> Objective:
-        """Fitted."""
+        """The fitted objective."""
         return self.data.objective
 
     @property
     def seed(self) -> int:
-        """Of the recipe."""
+        """Seed of the recipe."""
         return int(self.config["seed"])
 
     @property
     def content_spec(self) -> TokenSpec:
-        """Of the tokens that the tokenizer makes: the source's, in an encoder–decoder."""
+        """Spec of the tokens that the tokenizer makes: in an encoder–decoder, of the source."""
         embedder = self.model.source_embedder or self.model.embedder
         return embedder.spec
 
@@ -85,7 +86,7 @@ class Subject:
         return copy.deepcopy(self.model).train()
 
     def flops(self, inputs: ModelInput) -> float:
-        """Of a training step on a batch: 6 for each parameter and token (Kaplan et al. 2020, section 2.1)."""
+        """FLOPs of a training step on a batch: 6 per parameter and token (Kaplan et al. 2020, section 2.1)."""
         source = inputs.batch.source
         num_tokens = inputs.batch.valid.numel() + (0 if source is None else source.valid.numel())
         return 6.0 * self.model.num_parameters * num_tokens
@@ -98,7 +99,7 @@ class Subject:
         return [first_examples(batch, self._affordable(batch, STEP_FLOPS)) for batch in taken]
 
     def _affordable(self, batch: LabeledBatch, flops: float) -> int:
-        """Examples of a batch on which a step costs no more than that, but one."""
+        """Number of examples of a batch, at least one, on which a step costs at most that many FLOPs."""
         each = 6.0 * self.model.num_parameters * batch[0].valid.shape[1]
         return max(1, min(len(batch[0]), int(flops / each)))
 
@@ -114,7 +115,7 @@ class Subject:
         return self.prepare(first_examples(self.batches[0], number), 0)
 
     def prepare(self, batch: LabeledBatch, seed: int = 0) -> ModelInput:
-        """A batch as the objective prepares it; what it draws (masked tokens) repeats."""
+        """A batch as the objective prepares it, with the same random numbers (masked tokens) every time."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed * 1_000_003 + seed)
             return self.objective.prepare(*batch)
@@ -130,9 +131,9 @@ def first_examples(batch: LabeledBatch, number: int) -> LabeledBatch:
 
 
 def subject_of(config: Mapping[str, Any], run: Path | None = None) -> Subject:
-    """Read the data and build the model of a complete configuration. Raises as `seqkit.runs.prepare.prepare`.
+    """Reads the data and builds the model of a complete configuration. Raises as `seqkit.runs.prepare.prepare`.
 
-    run: the folder that the configuration is from, whose weights are examined too if it was trained to its end.
+    run: run folder of the configuration; if its training is finished, its weights are examined too.
     """
     batch_size = config["data"]["batch_size"]
     small = {**config, "data": {**config["data"], "batch_size": min(batch_size, MAX_BATCH), "num_workers": 0}}
@@ -155,7 +156,7 @@ def recipe_or_run(what: str, preset: str | None, overrides: list[str]) -> tuple[
         return complete(what, preset, overrides), None
     if preset or overrides:
         raise UsageError(
-            f"{what} is a run, which has its keys; to try others give its configuration: "
+            f"{what} is a run, whose keys are fixed; to try others, give its configuration: "
             f"seqkit doctor {folder / 'config.yaml'} {' '.join(overrides)}"
         )
     return complete(str(folder / "config.yaml")), folder

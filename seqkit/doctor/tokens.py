@@ -1,4 +1,4 @@
-"""Checks of tokens and inputs: do they tell examples apart, and are they of a size that a model can use?
+"""Checks of tokens and inputs: do tokens hold the samples, and is their content of a size that a model can use?
 
 b batch · n tokens · f features
 """
@@ -6,6 +6,7 @@ b batch · n tokens · f features
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import torch
@@ -15,12 +16,19 @@ from seqkit.doctor.findings import Finding, Result, not_applicable
 from seqkit.doctor.subject import Subject
 from seqkit.interfaces import IGNORE
 from seqkit.raw import GraphData, Waveform
+from seqkit.testing.tokenizers import ALL_READ, share_read
 
 NUM_SAMPLES = 100
-"""Raw samples that are encoded and compared."""
+"""Number of raw samples that are encoded and compared."""
 
 PIECE = 200
-"""Characters of a piece of a long text, which is encoded as a sample of its own."""
+"""Number of characters of a piece of a long text, which counts as a sample."""
+
+LONG_PIECE = 10_000
+"""Number of characters of a piece in which single places are changed: a tokenizer may drop all after the first 512."""
+
+NUM_CHANGED = 20
+"""Number of samples in which single places are changed."""
 
 SAME_ID = 0.95
 """Share of all ids that one id may have. The recipes have up to 0.78 (the blanks of selective-copy)."""
@@ -32,49 +40,53 @@ LARGEST, SMALLEST = 10.0, 1e-2
 """Root mean square of all content that a model can use. The recipes have 0.33 to 0.96."""
 
 LARGEST_FEATURE = 30.0
-"""The same of a single feature, which one forgotten column of a table has. The recipes have up to 1.7."""
+"""Root mean square of a single feature that a model can use: a column of a table may have been forgotten. The recipes
+have up to 1.7."""
 
 CONSTANT = 1e-3
-"""Standard deviation of the most variable feature, as a share of the content's root mean square, below which nothing
-varies. The recipes have 0.6 to 1.6."""
+"""Standard deviation of the most variable feature, as a share of the content's root mean square, below which the
+content is constant. The recipes have 0.6 to 1.6."""
 
 CLIPPED = 0.05
-"""Share of a recording's samples at its largest amplitude, the mean over recordings. FSDD and the synthetic digits have
-0.0002 to 0.0004; amplified threefold and cut they have 0.11 to 0.13."""
+"""Share of a recording's samples at its largest amplitude, the mean over recordings, that clipping gives. FSDD and the
+synthetic digits have 0.0002 to 0.0004; amplified threefold and clipped, 0.11 to 0.13."""
 
 
 def check_tokens(subject: Subject) -> Result:
-    """Does the tokenizer tell examples apart?"""
+    """Do different samples have different tokens, and does the tokenizer read all of a sample?"""
     raws = list(_raws(subject))
     encoded = [subject.data.tokenizer.encode(raw).content for raw in raws]
     num_raws, num_encoded = len({_key(raw) for raw in raws}), len({_key(content) for content in encoded})
     share = num_encoded / num_raws
     measured = f"{num_encoded:,} of {num_raws:,} different samples differ as tokens"
     if num_raws > 1 and share < DISTINCT:
-        return _tokens_alike(subject, f"of {num_raws} different samples only {num_encoded} differ as tokens", measured)
+        return _poor_tokens(subject, f"of {num_raws} different samples only {num_encoded} differ as tokens", measured)
+    read = share_read(subject.data.tokenizer, list(islice(_raws(subject, LONG_PIECE), NUM_CHANGED)))
+    if read is not None and read < ALL_READ:
+        return _poor_tokens(subject, f"a change in {1 - read:.0%} of the places of a sample changes no token", measured)
     for what, ids in (("ids", _ids(encoded)), ("target ids", _target_ids(subject))):
         if len(ids):
             most = float(ids.bincount().max()) / len(ids)
             measured += f", the most frequent of the {what} has {most:.0%}"
             if most > SAME_ID:
-                return _tokens_alike(subject, f"{most:.1%} of all {what} are the same one", measured)
+                return _poor_tokens(subject, f"{most:.1%} of all {what} are the same one", measured)
     return Result("tokens", measured)
 
 
-def _tokens_alike(subject: Subject, problem: str, measured: str) -> Result:
+def _poor_tokens(subject: Subject, problem: str, measured: str) -> Result:
     name = type(subject.data.tokenizer).__name__
-    cause = f"{name} gives nearly the same for everything: its vocabulary does not fit this data, or it drops the input"
-    fix = f"--tokenizer (now {name}): one whose vocabulary is fitted on this data; `seqkit inspect` draws its tokens"
+    cause = f"{name} drops a part of its input, or its vocabulary does not fit this data"
+    fix = f"--tokenizer (now {name}): one that reads all of this data; `seqkit inspect` draws its tokens"
     return Result("tokens", measured, Finding(problem, cause, fix))
 
 
-def _raws(subject: Subject) -> Iterator[Any]:
-    """Raw training samples; of long texts pieces."""
+def _raws(subject: Subject, piece_length: int = PIECE) -> Iterator[Any]:
+    """Raw training samples; long texts in pieces."""
     samples, number = subject.data.splits().train, 0
     for i in range(min(len(samples), NUM_SAMPLES)):
         raw = samples[i].raw
         is_long = subject.data.window is not None and isinstance(raw, str)
-        pieces = [raw[at : at + PIECE] for at in range(0, len(raw), PIECE)] if is_long else [raw]
+        pieces = [raw[at : at + piece_length] for at in range(0, len(raw), piece_length)] if is_long else [raw]
         for piece in pieces:
             if number == NUM_SAMPLES:
                 return
@@ -83,7 +95,7 @@ def _raws(subject: Subject) -> Iterator[Any]:
 
 
 def _key(value: Any) -> Any:
-    """What two samples have in common only if they are alike."""
+    """A value that two samples share only if they are equal."""
     if isinstance(value, Tensor):
         return tuple(value.shape), value.contiguous().numpy().tobytes()
     if isinstance(value, Waveform):
@@ -94,12 +106,12 @@ def _key(value: Any) -> Any:
 
 
 def _ids(encoded: list[Tensor]) -> Tensor:
-    """All ids in one; none where the content is vectors."""
+    """All ids in one tensor; empty if the content is vectors."""
     return torch.cat([content for content in encoded if content.ndim == 1] or [torch.empty(0, dtype=torch.int64)])
 
 
 def _target_ids(subject: Subject) -> Tensor:
-    """Ids that a decoder is to write, without the one that ends a sequence; none where there is no decoder."""
+    """Target ids of a decoder, without the one that ends a sequence; empty if there is no decoder."""
     if subject.objective.target_spec is None:
         return torch.empty(0, dtype=torch.int64)
     ids = torch.cat([inputs.target.flatten() for inputs in subject.inputs])
@@ -112,8 +124,8 @@ def check_inputs(subject: Subject) -> Result:
     if clipped > CLIPPED:
         return _saturated(
             f"{clipped:.1%} of the samples of a recording are at its largest amplitude",
-            "the recordings are clipped: they were amplified beyond what their format holds",
-            "--data.source: recordings that are not overdriven, or --data.augment without what amplifies them",
+            "the recordings are clipped: they were amplified beyond the range of their format",
+            "--data.source: recordings that are not overdriven, or --data.augment without amplification",
         )
     if subject.content_spec.is_categorical:
         return not_applicable("inputs", "the content is ids")
@@ -122,17 +134,17 @@ def check_inputs(subject: Subject) -> Result:
     spread, largest = float(content.std(dim=0, correction=0).max()), int(features.argmax())
     measured = f"content of size {rms:.2g} (root mean square), most variable feature {spread:.2g}"
     tokenizer = type(subject.data.tokenizer).__name__
-    fix = f"--tokenizer (now {tokenizer}): one that normalises, or --data.source: values of a size of about 1"
+    fix = f"--tokenizer (now {tokenizer}): one that normalises, or --data.source: values of about 1"
     if spread <= CONSTANT * max(rms, 1e-30):
         return _saturated(f"no feature varies (standard deviation {spread:.2g})", "all inputs are the same", fix)
     if rms > LARGEST:
-        cause = "inputs are not normalised; they saturate what comes after them, and positions are lost beside them"
+        cause = "inputs are not normalised: they saturate the layers, and drown the positions"
         return _saturated(f"the content has size {rms:.3g}, where about 1 is usual", cause, fix)
     if float(features[largest]) > LARGEST_FEATURE:
         cause = "one feature drowns the others: it is in another unit"
         return _saturated(f"feature {largest} has size {float(features[largest]):.3g}, all have {rms:.2g}", cause, fix)
     if rms < SMALLEST:
-        cause = "inputs are not normalised; positions drown them"
+        cause = "inputs are not normalised: positions drown them"
         return _saturated(f"the content has size {rms:.2g}, where about 1 is usual", cause, fix)
     return Result("inputs", measured)
 
@@ -142,7 +154,7 @@ def _saturated(problem: str, cause: str, fix: str) -> Result:
 
 
 def _clipped(subject: Subject) -> float:
-    """Largest amplitude's share of the samples, the mean over recordings; 0 where the data is no sound."""
+    """Share of samples at the largest amplitude, the mean over recordings; 0 if the data is no sound."""
     samples = subject.data.splits().train
     raws = [samples[i].raw for i in range(min(len(samples), NUM_SAMPLES))]
     waves = [raw.samples.abs() for raw in raws if isinstance(raw, Waveform)]

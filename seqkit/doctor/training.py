@@ -1,4 +1,4 @@
-"""Checks of a training's first steps: learning rate, warm-up, loss, gradients, attention, what is trained at all."""
+"""Checks of a training's first steps: trained parameters, loss, warm-up, learning rate, attention, gradients."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from seqkit.doctor.findings import Finding, Result, key_of_type, keys_named, listed, not_applicable
-from seqkit.doctor.trials import HEALTHY_RATIO, MAX_RATIO, Trials, attention_entropy, evaluate, rates_in
+from seqkit.doctor.trials import HEALTHY_RATIO, HIGHER, MAX_RATIO, Trials, attention_entropy, evaluate, rates_in
 from seqkit.nn.block import PostNormBlock
 from seqkit.training.health import (
     COLLAPSED,
@@ -23,29 +23,30 @@ from seqkit.training.health import (
     vanishing_layers,
 )
 
-TOO_LARGE = "a training step of this model costs too much to make some dozens of them here"
+TOO_LARGE = "training steps of this model cost too much to try them here"
 
 WARMUP_SHARE, ENOUGH_WARMUP = 0.01, 100
-"""Of the steps of a training with post-norm, warm-up should take this share, or this many steps. Vaswani et al. 2017
+"""Share of a training with post-norm that warm-up should take, and number of steps that are enough. Vaswani et al. 2017
 take 4 % (4,000 steps), BERT 1 %."""
 
 HIGH_START, HIGH_START_SQUARED = 1.5, 10.0
-"""Initial loss, as a multiple of that of guessing, above which it is wrong: in nats, and squared errors, which a sum
-over tokens blows up. The recipes have 0.99 to 1.01 and 1.0 to 4.8 (graph/solubility)."""
+"""Multiples of the loss of guessing above which an initial loss is too high: in nats, and for squared errors, which a
+sum over tokens blows up. The recipes have 0.99 to 1.01 and 1.0 to 4.8 (graph/solubility)."""
 
 LOW_START = 0.5
-"""The same below which the model knows what it cannot know yet. The recipes have 0.997 and more."""
+"""Multiple of the loss of guessing below which an untrained model knows too much. The recipes have 0.997 and more."""
 
 WORSE = 3.0
-"""Loss at the end of a short training, as a multiple of the initial weights' on the same batches, the median of the
-last ones. The recipes have 0.01 to 1.0, but for the recurrent presets of graph/solubility: up to 1.8. SGD at a rate a
-hundred times too high gives 34."""
+"""Multiple of the initial loss above which the loss at the end of a short training has risen: medians over the last
+batches. The recipes have 0.01 to 1.0, the recurrent presets of graph/solubility up to 1.8. SGD at a hundred
+times its rate gives 34."""
 
 MANY_SPIKES = 4
-"""Spikes in a short training from which on it is unstable; one may be a batch of outliers. The recipes have none in 40
-steps, but for the recurrent presets of graph/solubility: 0 to 3 in three seeds."""
+"""Number of spikes from which on a short training is unstable; one may be a batch of outliers. The recipes have none in
+40 steps, the recurrent presets of graph/solubility 0 to 3 in three seeds."""
 
 FIRST_BATCHES = 8
+"""Number of batches on which the initial loss is measured."""
 
 
 def check_start(trials: Trials) -> Result:
@@ -67,8 +68,8 @@ def check_start(trials: Trials) -> Result:
         fix = f"--model.backbone.norm LayerNorm; --model.objective: a head other than {head} (tied, pool)"
         return Result("initial loss", measured, Finding(measured, cause, fix))
     if loss < lowest:
-        cause = "untrained weights cannot know so much: the target is part of the input"
-        fix = "--model.objective or --tokenizer: what is predicted must not be given"
+        cause = "untrained weights cannot predict so well: the target is part of the input"
+        fix = "--model.objective or --tokenizer: one that keeps the target out of the input"
         return Result("initial loss", measured, Finding(measured, cause, fix))
     return Result("initial loss", measured)
 
@@ -84,7 +85,7 @@ def check_trained_parameters(trials: Trials) -> Result:
         layers = list(dict.fromkeys(map(layer_of, frozen)))
         share = sum(p.numel() for p in model.parameters() if not p.requires_grad) / number
         problem = f"{listed(layers)} cannot be trained ({share:.0%} of the parameters)"
-        return _untrained(trials, problem, "requires_grad is False: the layer was frozen")
+        return _untrained(trials, problem, "the layer is frozen: requires_grad is False")
     if not trials.short.is_finite:
         return not_applicable("trained layers", "training diverges at once")
     after = dict(trials.short.model.named_parameters())
@@ -92,7 +93,11 @@ def check_trained_parameters(trials: Trials) -> Result:
     without = [name for name, p in model.named_parameters() if p.numel() and name not in trials.short.touched]
     steps = len(trials.short.losses)
     for names, problem, cause in (
-        (without, f"got no gradient in {steps} steps", "they do not reach the loss: detached, or left out of forward"),
+        (
+            without,
+            f"got no gradient in {steps} steps",
+            "they do not reach the loss: they are detached, or left out of forward",
+        ),
         (still, f"did not change in {steps} steps", "the optimizer was not given them"),
     ):
         if names:
@@ -118,7 +123,7 @@ def check_warmup(trials: Trials) -> Result:
     wanted = min(ENOUGH_WARMUP, math.ceil(WARMUP_SHARE * subject.num_steps))
     if not num_post_norm or plan.warmup_steps >= wanted:
         return Result("warm-up", measured)
-    cause = "with post-norm the first gradients of the last layers are large, and full steps on them do lasting harm"
+    cause = "with post-norm the first gradients of the last layers are large, and full steps do lasting harm"
     steps = max(2, wanted, min(4000, subject.num_steps // 25))  # 4 %, as Vaswani et al. 2017
     key = key_of_type(subject.config, "PostNormBlock") or "model.backbone.block"
     return Result(
@@ -143,6 +148,13 @@ def check_learning_rate(trials: Trials) -> Result:
     if wild:
         cause = "the learning rate is too high: an update replaces the weights"
         return Result("learning rate", measured, Finding(measured, cause, _rate_keys(trials, dict(wild))))
+    if trials.is_timid:
+        largest = max(ratio for _, ratio in ratios)
+        factor = min(HIGHER, HEALTHY_RATIO / largest)
+        problem = f"{measured}, and {trials.subject.num_steps:,} steps are planned"
+        cause = "the learning rate is too low: the weights stay near their initial values"
+        keys = _rate_keys(trials, {rate: rate * factor for rate, _ in ratios})
+        return Result("learning rate", measured, Finding(problem, cause, keys))
     overfit = trials.overfit
     if overfit is not None and overfit.factor not in (None, 1.0, 10.0):
         assert overfit.factor is not None
@@ -155,14 +167,14 @@ def check_learning_rate(trials: Trials) -> Result:
 
 
 def _rate_keys(trials: Trials, new: dict[float, float]) -> str:
-    """Keys of the configuration whose learning rates should change. new: by the present rate."""
+    """Keys of the configuration with new learning rates. new: the new rate by the present one."""
     keys = {
         key: value
         for key, rate in rates_in(trials.subject.config["optimizer"])
         for old, value in new.items()
         if math.isclose(rate, old, rel_tol=1e-6)
     }
-    keys = keys or {"optimizer.lr": max(new.values())}  # of a schedule that sets its own, such as OneCycleLR
+    keys = keys or {"optimizer.lr": max(new.values())}  # a schedule that sets its own, such as OneCycleLR
     return ", ".join(f"--{key} {value:.1g}" for key, value in keys.items())
 
 
@@ -173,13 +185,15 @@ def check_overfitting(trials: Trials) -> Result:
         return not_applicable("overfitting", TOO_LARGE)
     number = len(trials.subject.handful.batch)
     if overfit.guess <= 1e-6:
-        return not_applicable("overfitting", f"{number} examples have one and the same target")
+        return not_applicable("overfitting", f"{number} examples have the same target")
     lowest = min(overfit.losses.values())
     measured = f"{number} examples: the loss falls from {overfit.guess:.3g} (guessing) to {lowest:.3g}"
     if overfit.factor is not None:
         return Result(
             "overfitting", measured if overfit.factor == 1 else f"{measured}, at {overfit.factor:g} x the rate"
         )
+    if trials.is_timid:
+        return Result("overfitting", f"{measured}; the learning rate explains it")
     problem = f"{number} examples cannot be learned: the loss stays at {lowest:.3g}, guessing gives {overfit.guess:.3g}"
     cause = "inputs do not reach the prediction, targets contradict each other, or the model is too small"
     fix = "findings above first; then --tokenizer, --model.objective, --model.backbone.dim or depth"
@@ -187,7 +201,7 @@ def check_overfitting(trials: Trials) -> Result:
 
 
 def check_gradients(trials: Trials) -> Result:
-    """Do gradients neither explode nor vanish on their way through the layers?"""
+    """Are the gradients of all layers of a healthy size?"""
     if not trials.num_steps:
         return not_applicable("gradients", TOO_LARGE)
     short = trials.short
@@ -195,7 +209,7 @@ def check_gradients(trials: Trials) -> Result:
     measured = f"median norm {norm:.2g} over {len(short.norms)} steps"
     if not all(map(math.isfinite, short.norms)) or norm > EXPLODING_NORM:
         first = max(short.gradients[0], key=short.gradients[0].__getitem__)
-        problem = f"{measured}; the largest is of {first}"
+        problem = f"{measured}; {first} has the largest"
         cause = "gradients explode" if trials.clip is None else "gradients explode, and clipping hides how far"
         return Result("gradients", problem, Finding(problem, cause, _calmer(trials)))
     by_step = [set(vanishing_layers(norms)) for norms in short.gradients]
@@ -203,15 +217,17 @@ def check_gradients(trials: Trials) -> Result:
     if vanished:
         largest = max(short.gradients[-1].values())
         least = min(short.gradients[-1][layer] for layer in vanished)
-        problem = f"in {listed(vanished)} the gradient has norm {least:.1g}, {largest:.1g} elsewhere"
-        cause = "gradients vanish on their way through the layers: these are hardly trained"
-        fix = "--model.backbone.block PreNormBlock (residual connections, norms first), --model.backbone.depth: less"
+        problem = f"the gradient of {listed(vanished)} has norm {least:.1g}, elsewhere up to {largest:.1g}"
+        cause = "gradients vanish on their way through the layers, which are hardly trained"
+        fix = (
+            "--model.backbone.block PreNormBlock (residual connections, norms first), a smaller --model.backbone.depth"
+        )
         return Result("gradients", problem, Finding(problem, cause, fix))
     return Result("gradients", measured)
 
 
 def check_attention(trials: Trials) -> Result:
-    """Does attention neither see one key alone nor all alike?"""
+    """Does attention choose among several keys?"""
     start = trials.entropy_at_start
     if not start:
         return not_applicable("attention", "there are no attention weights")
@@ -228,13 +244,13 @@ def check_attention(trials: Trials) -> Result:
         if collapsed and trials.is_wild:
             return Result("attention", f"{measured}; the learning rate explains it")
     if collapsed:
-        cause = "scores are so large that each query sees one key, whatever the content, and gets no gradient"
+        cause = "scores are so large that each query attends to a single key and gets no gradient"
         return Result("attention", measured, _scale_finding(trials, f"{listed(collapsed)}: {measured}", cause))
     indifferent = [name for name in indifferent_layers(start) if name in indifferent_layers(after or start)]
     if indifferent:
-        cause = "scores are so small that all keys are alike: attention is a mean, and gets no gradient"
+        cause = "scores are so small that attention is a plain mean and gets no gradient"
         largest = max(float(one.divergence.max()) for one in start if one.name in indifferent)
-        problem = f"{listed(indifferent)}: whatever the content, the weights differ by {largest:.0e} from a plain mean"
+        problem = f"{listed(indifferent)}: the weights differ by {largest:.0e} from a plain mean"
         return Result("attention", measured, _scale_finding(trials, problem, cause))
     return Result("attention", measured)
 
@@ -251,7 +267,7 @@ def _scale_finding(trials: Trials, problem: str, cause: str) -> Finding:
 
 
 def _calmer(trials: Trials) -> str:
-    """Keys that make the first steps smaller, those that are not set already."""
+    """Keys that make the first steps smaller, without those that are set already."""
     rates = [f"--{key} {rate / 3:.1g}" for key, rate in rates_in(trials.subject.config["optimizer"])]
     clip = ["--trainer.gradient_clip_val 1.0"] if trials.clip is None else []
     warmup = ["--schedule.warmup_steps 100"] if trials.plan.warmup_steps < 90 else []
@@ -264,7 +280,7 @@ def check_stability(trials: Trials) -> Result:
         return not_applicable("stability", TOO_LARGE)
     subject, losses = trials.subject, trials.short.losses
     last = range(len(losses) - max(1, len(losses) // 5), len(losses))
-    first = [evaluate(subject, subject.model, [subject.inputs[i]]) for i in last]  # of the same batches
+    first = [evaluate(subject, subject.model, [subject.inputs[i]]) for i in last]  # on the same batches
     start, end = statistics.median(first), statistics.median(losses[i] for i in last)
     rise = statistics.median(losses[i] - before for i, before in zip(last, first))
     spikes = loss_spikes(losses)

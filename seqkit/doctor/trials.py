@@ -1,8 +1,7 @@
 """Short trainings of a recipe's model: a few dozen steps on its data, and a handful of examples overfitted.
 
-They are plain loops over the recipe's own optimizer, objective and clipping, on the CPU in float32. A warm-up of
-thousands of steps would leave nothing to be seen in forty, so it is shortened to them; after it the learning rate stays
-at its highest.
+They are plain loops over the recipe's own optimizer, objective and clipping, on the CPU in float32. A longer warm-up is
+shortened to their forty steps; after it the learning rate stays at its peak.
 """
 
 from __future__ import annotations
@@ -24,42 +23,54 @@ from seqkit.nn.moe import AuxiliaryLoss
 from seqkit.training.health import HeadEntropy, gradient_norms, record_attention_entropy, total_norm
 
 RAMP = 10
-"""Steps of warm-up before a handful of examples is learned, where there may be none in the recipe."""
+"""Steps of warm-up before a handful of examples is learned, whatever the recipe has."""
 
 MAX_PLANNED = 20_000
-"""Steps of the schedule that are looked at, from the first: the peak of the learning rate is among them."""
+"""Number of the schedule's first steps in which the peak of the learning rate is looked for."""
 
 MIN_STEPS = 10
-"""Steps below which a short training says nothing; a model whose steps cost too much is not trained here."""
+"""Number of steps below which a short training says nothing: a model whose steps cost too much is not trained."""
 
 OVERFIT_STEPS, OTHER_STEPS = 200, 100
-"""Steps in which a handful of examples should be overfitted, at the learning rate and at others. The recipes take 10 to
-120."""
+"""Number of steps in which a handful of examples should be overfitted, at the learning rate and at others. The recipes
+take 10 to 120."""
 
 OVERFITTED = 0.5
 """Share of the loss of the best constant prediction below which a handful counts as overfitted."""
 
 FACTORS = (1.0, 0.1, 0.01, 10.0, 100.0)
-"""On the learning rate, tried in this order until a handful is overfitted."""
+"""Factors on the learning rate, tried in this order until a handful is overfitted."""
 
 USUAL_STD = 0.02
-"""Standard deviation of initial weights (GPT-2's), given to matrices that start at zero when updates are compared with
-the weights."""
+"""Standard deviation (GPT-2's) of the weights that matrices of zeros get before updates are compared with weights."""
 
 HEALTHY_RATIO = 0.05
-"""Size of an update as a share of the weights', the median over the matrices of a parameter group, that is usual in the
-first step at the full rate: the recipes have 0.01 to 0.16."""
+"""Usual size of the first update at the full rate, as a share of the weights' size, median over the matrices of a
+parameter group. The recipes have 0.01 to 0.31."""
 
 MAX_RATIO = 0.7
-"""The same above which the weights are replaced rather than changed. A hundred times their learning rate gives the
-recipes 1.1 to 16."""
+"""Size of the first update above which it replaces the weights. A hundred times their learning rate gives the recipes
+1.1 to 16."""
+
+MIN_RATIO = 0.004
+"""Size of the first update of all groups below which it may be too small. A hundredth of their learning rate gives the
+recipes 0.0002 to 0.003."""
+
+MIN_MOVE = 10.0
+"""Sum of the updates of a whole training, as a multiple of the weights, that a low learning rate should reach. A
+hundredth of their learning rate gives the recipes up to 5."""
+
+HIGHER, LEARNS_BETTER = 100.0, 0.8
+"""Factor on a learning rate that may be too low, and share of the loss at the rate itself below which a handful's loss
+must fall at the higher rate: the small first updates of another optimizer may be right."""
 
 
 @dataclass
 class Trajectory:
-    """A short training. losses: by step, of the mean over predictions. norms: by step, of the gradient before clipping.
+    """Record of a short training, step by step.
 
-    model: after it. gradients: by step, norm by layer. touched: parameters that had a gradient other than zero once.
+    model: the trained model. losses: mean losses over predictions. norms: norms of the gradient before clipping.
+    gradients: the same norms by layer. touched: names of parameters that had a gradient other than zero.
     """
 
     model: nn.Module
@@ -76,7 +87,8 @@ class Trajectory:
 
 @dataclass(frozen=True)
 class Plan:
-    """The schedule of a recipe. peaks: highest learning rate by parameter group. warmup_steps: before it is reached."""
+    """Schedule of a recipe. peaks: highest learning rate of each parameter group. warmup_steps: steps up to the
+    peak."""
 
     peaks: tuple[float, ...]
     warmup_steps: int
@@ -84,9 +96,10 @@ class Plan:
 
 @dataclass(frozen=True)
 class Overfit:
-    """How a handful of examples was overfitted. factor: on the learning rate; None: none of them did it.
+    """How a handful of examples was overfitted.
 
-    guess: loss of the best constant prediction. losses: by factor, the lowest that was reached.
+    factor: factor on the learning rate at which it was; None: it was not. guess: loss of the best constant prediction.
+    losses: lowest loss for each factor that was tried.
     """
 
     factor: float | None
@@ -95,7 +108,7 @@ class Overfit:
 
 
 class Trials:
-    """The short trainings of a subject, each made when it is first asked for."""
+    """Short trainings of a subject, each made when it is first needed."""
 
     def __init__(self, subject: Subject):
         self.subject = subject
@@ -105,7 +118,7 @@ class Trials:
 
     @property
     def num_steps(self) -> int:
-        """Of a short training: fewer where a single example costs more than a step may; 0: it is too large to try."""
+        """Number of steps of a short training, fewer if single examples cost much; 0: the model is too large to try."""
         subject = self.subject
         affordable = int(NUM_BATCHES * STEP_FLOPS / subject.flops(subject.inputs[0]))
         return min(NUM_BATCHES, affordable) if affordable >= MIN_STEPS else 0
@@ -137,7 +150,7 @@ class Trials:
 
     @cached_property
     def overfit(self) -> Overfit | None:
-        """None: the model is too large to try."""
+        """How a handful of examples was overfitted; None if the model is too large to try."""
         subject = self.subject
         handful = subject.handful
         if OVERFIT_STEPS * subject.flops(handful) > NUM_BATCHES * STEP_FLOPS:
@@ -146,6 +159,8 @@ class Trials:
         guessed = subject.objective.loss(constant(handful.target), handful.target)
         guess, losses = float(guessed.loss / guessed.count.clamp(min=1)), dict[float, float]()
         for factor in FACTORS:
+            if factor < 1 and self.has_small_updates:
+                continue
             losses[factor] = self._overfitted(handful, factor, OVERFITTED * guess)
             if losses[factor] <= OVERFITTED * guess:
                 return Overfit(factor, guess, losses)
@@ -164,7 +179,7 @@ class Trials:
         return lowest
 
     def train(self, inputs: Sequence[ModelInput], *, factor: float = 1.0, ramp: int = RAMP) -> Trajectory:
-        """A step on each, or up to the first whose loss or gradient is not finite."""
+        """A step on each batch, up to the first whose loss or gradient is not finite."""
         training = Training(self, factor, ramp)
         for one in inputs:
             if not training.step(one):
@@ -173,10 +188,10 @@ class Trials:
 
     @cached_property
     def update_ratios(self) -> list[tuple[float, float]]:
-        """(learning rate, median size of an update as a share of the weights') of each group that has matrices.
+        """(learning rate, median size of the first update as a share of the weights') of each group with matrices.
 
-        Of the very first step, at the highest learning rate, over the matrices that have a gradient. Matrices that
-        start at zero get usual values first, as they would have no share, and the layers before them no gradient.
+        The first step is made at the highest learning rate; matrices without a gradient do not count. Matrices of zeros
+        get usual values first: they would have no share, and the layers before them no gradient.
         """
         model = self.subject.fresh()
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
@@ -199,17 +214,32 @@ class Trials:
         return found
 
     @property
+    def has_small_updates(self) -> bool:
+        """Whether an update changes the weights of no parameter group by more than MIN_RATIO."""
+        return bool(self.update_ratios) and max(ratio for _, ratio in self.update_ratios) < MIN_RATIO
+
+    @cached_property
+    def is_timid(self) -> bool:
+        """Whether the learning rate is so low that the planned training cannot change the weights enough."""
+        if not self.has_small_updates or self.overfit is None:
+            return False
+        if self.subject.num_steps * max(ratio for _, ratio in self.update_ratios) > MIN_MOVE:
+            return False
+        return self._overfitted(self.subject.handful, HIGHER, 0.0) < LEARNS_BETTER * self.overfit.losses[1.0]
+
+    @property
     def is_wild(self) -> bool:
-        """Whether the learning rate is so high that what comes of it says nothing else of the model."""
+        """Whether the learning rate is so high that it explains any other fault."""
         if any(not ratio <= MAX_RATIO for _, ratio in self.update_ratios):
             return True
         return self.overfit is not None and self.overfit.factor is not None and self.overfit.factor < 1
 
 
 class Training:
-    """A training of a copy of the model, step by step as `TrainingModule` makes it. factor: on the learning rate.
+    """Training of a copy of the model, step by step as `TrainingModule` does it.
 
-    ramp: steps of warm-up. model: in place of a copy with the initial weights.
+    factor: factor on the learning rate. ramp: steps of warm-up. model: model to train; None: a copy with the initial
+    weights.
     """
 
     def __init__(self, trials: Trials, factor: float, ramp: int, model: nn.Module | None = None):
@@ -222,13 +252,13 @@ class Training:
         self._auxiliary = [module for module in self.model.modules() if isinstance(module, AuxiliaryLoss)]
 
     def step(self, inputs: ModelInput) -> bool:
-        """One optimizer step; False where it was left out, as loss or gradient were not finite."""
+        """One optimizer step; returns False if it was left out because loss or gradient are not finite."""
         made = self.trajectory
         share = min(1.0, (len(made.losses) + 1) / max(1, self.ramp))
         for group, rate in zip(self.optimizer.param_groups, self.rates):
             group["lr"] = rate * share
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.subject.seed * 1_000_003 + len(made.losses))  # of dropout
+            torch.manual_seed(self.subject.seed * 1_000_003 + len(made.losses))  # for dropout
             loss = self._loss(inputs)
         self.optimizer.zero_grad()
         loss.backward()
@@ -255,7 +285,7 @@ class Training:
 
 @torch.no_grad()
 def evaluate(subject: Subject, model: nn.Module, inputs: Sequence[ModelInput]) -> float:
-    """Mean loss over the predictions of some batches, in evaluation mode."""
+    """Mean loss over the predictions of batches, in evaluation mode."""
     was_training, total, count = model.training, 0.0, 0.0
     model.eval()
     for one in inputs:
@@ -275,7 +305,7 @@ def attention_entropy(model: nn.Module, inputs: ModelInput) -> list[HeadEntropy]
 
 
 def rates_in(config: Any, path: str = "optimizer") -> list[tuple[str, float]]:
-    """(dotted key, learning rate) of an optimizer's configuration, those of optimizers inside it too."""
+    """(dotted key, learning rate) pairs of an optimizer's configuration and of the optimizers inside it."""
     found = []
     for key, value in config.items():
         if key == "lr" and isinstance(value, int | float):

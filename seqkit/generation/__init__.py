@@ -1,9 +1,9 @@
 """Generation: autoregressive decoding by sampling or beam search, with a KV cache or without."""
 
 from seqkit.generation.beam_search import BeamSearch, Hypothesis, beam_search
+from seqkit.generation.prompts_to_text import generate_texts, stream_text
 from seqkit.generation.sampling import Sampling
 from seqkit.generation.stream import generate, greedy, stream
-from seqkit.generation.text import generate_texts, stream_text
 
 __all__ = [
     "BeamSearch",

@@ -13,7 +13,7 @@ import torch
 from einops import rearrange
 from torch import Tensor
 
-from seqkit.generation.decode import DecodingState, checked_stop
+from seqkit.generation.decode import DecodingState, checked_stop, evaluating
 from seqkit.interfaces import TokenBatch
 from seqkit.model import Model
 
@@ -22,10 +22,10 @@ from seqkit.model import Model
 class BeamSearch:
     """Search for the likeliest sequence rather than draw one.
 
-    num_beams: k. length_penalty: α. The score of a sequence is the sum of its log-probabilities divided by
-    (number of tokens)^α, the stop id counted in both, as in Hugging Face. So 0 is the sum, 1 the mean, and more prefers
-    longer sequences. (Wu et al. 2016, equation 14, divide by ((5 + number) / 6)^α.)
-    Raises ValueError for fewer than one beam or a penalty that is not finite.
+    num_beams: number of prefixes that are kept, k. length_penalty: exponent α of the length. The score of a sequence is
+    the sum of its log-probabilities divided by (number of tokens)^α, the stop id counted in both, as in Hugging Face.
+    So 0 is the sum, 1 the mean, and more prefers longer sequences. (Wu et al. 2016, equation 14, divide by ((5 +
+    number) / 6)^α.) Raises ValueError for fewer than one beam or a penalty that is not finite.
     """
 
     num_beams: int = 4
@@ -66,7 +66,7 @@ def beam_search(
     context_length: int | None = None,
     use_cache: bool | None = None,
 ) -> list[list[Hypothesis]]:
-    """For each prompt up to `num_beams` continuations, the best first.
+    """Search up to `num_beams` continuations of each prompt; returns them with the best first.
 
     The search for a prompt ends when no prefix can still beat its worst hypothesis (Hugging Face's
     `early_stopping="never"`). The other arguments as in `generate`.
@@ -81,12 +81,8 @@ def beam_search(
         model, prompts, max_new_tokens, source=source, context_length=context_length, use_cache=use_cache
     )
     search = _Search(state, len(prompts), max_new_tokens, beams, checked_stop(stop, model, state.device))
-    training = model.training
-    model.eval()
-    try:
+    with evaluating(model):
         return search.run()
-    finally:
-        model.train(training)
 
 
 class _Search:

@@ -5,7 +5,8 @@ b sequences · n tokens · t new tokens · v vocabulary · s stop ids
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
@@ -18,11 +19,11 @@ from seqkit.model import Model
 
 
 class DecodingState:
-    """Sequences that grow by one token a step: take `next_logits`, choose, `append`, and again.
+    """Sequences that grow by one token a step: take `next_logits`, choose ids, `append` them, and repeat.
 
     prompts: [n] int64 ids each, of any lengths >= 1. source: batch for the encoder, an example per prompt.
-    context_length: tokens that the model was trained on. When they are full, decoding starts afresh from the last half
-    of them, with a cache and without alike. A longer prompt is cut to its last half of them. None: no limit.
+    context_length: number of tokens that the model was trained on. A sequence whose context is longer goes on from the
+    last half of it, at its own time, whatever the rest of the batch does. None: no limit.
     use_cache: None: where the backbone has a cache.
     Raises ValueError for a model, prompts or settings that are incompatible.
     """
@@ -40,6 +41,7 @@ class DecodingState:
         _check(model, prompts, max_new_tokens, source, context_length)
         self.device = next(model.parameters()).device
         self._model, self._context_length, self._max_new_tokens = model, context_length, max_new_tokens
+        self._max_columns = _max_columns(prompts, max_new_tokens, context_length)
         self._prompts = [prompt.to(self.device) for prompt in prompts]
         self._source = None if source is None else source.to(self.device)
         self._has_cache = use_cache is not False and _supports_cache(model, required=use_cache is True)
@@ -49,7 +51,6 @@ class DecodingState:
         self._prompt_index = torch.arange(len(prompts), device=self.device)  # the prompt that each sequence continues
         self._new_ids = self._prompt_index.new_empty(len(prompts), 0)
         self.num_new_tokens = 0
-        self._num_columns: int | None = None  # columns of the context since the last start; None: not started yet
         self._starts = [0] * len(prompts)  # where the context begins in a sequence that continues prompt i
         self._last_position = self._prompt_index  # [b] int64, of the last token of each sequence
 
@@ -67,12 +68,9 @@ class DecodingState:
 
     def next_logits(self) -> Tensor:
         """[b v] logits of the token after the last one of each sequence."""
-        limit = self._context_length
-        if self._num_columns is None or (limit is not None and self._num_columns + 1 > limit):
-            self._start_afresh()
+        if self._cache is None or self._cache.num_tokens == self._context_length:
             return self._full_pass()
-        self._num_columns += 1
-        return self._full_pass() if self._cache is None else self._cached_step()
+        return self._cached_step(self._cache)
 
     def append(self, ids: Tensor) -> None:
         """Append ids [b], one to each sequence."""
@@ -93,19 +91,13 @@ class DecodingState:
     def _sequences(self) -> list[Tensor]:
         return [torch.cat([self._prompts[i], row]) for i, row in zip(self._prompt_index.tolist(), self.new_ids)]
 
-    def _start_afresh(self) -> None:
-        """Cut the context to what fits, and empty the cache."""
-        limit, longest = self._context_length, max(map(len, self._prompts)) + self.num_new_tokens
-        fits = limit is None or (longest <= limit and not self.num_new_tokens)
-        kept = longest if limit is None or fits else max(1, limit // 2)
-        self._starts = [max(0, len(prompt) + self.num_new_tokens - kept) for prompt in self._prompts]
-        self._num_columns = min(kept, longest)
-        if self._has_cache:
-            num_left = self._max_new_tokens - self.num_new_tokens
-            self._cache = self._model.backbone.init_cache(limit or longest + num_left)
-
     def _full_pass(self) -> Tensor:
-        """All tokens of each context at once; they fill the cache, if there is one."""
+        """Logits from all tokens of each context at once; they fill a new cache, if the backbone has one."""
+        limit = self._context_length
+        for i, prompt in enumerate(self._prompts):
+            length = len(prompt) + self.num_new_tokens
+            if limit is not None and length - self._starts[i] > limit:
+                self._starts[i] = length - max(1, limit // 2)
         starts = [self._starts[i] for i in self._prompt_index.tolist()]
         contexts = [ids[start:] for ids, start in zip(self._sequences(), starts)]
         lengths = torch.tensor([len(ids) for ids in contexts], device=self.device)
@@ -115,30 +107,28 @@ class DecodingState:
         source = None if self._source is None else select_examples(self._source, self._prompt_index)
         batch = TokenBatch(content, positions, index < rearrange(lengths, "b -> b 1"), source=source)
         self._last_position = lengths - 1
+        self._cache = self._model.backbone.init_cache(self._max_columns) if self._has_cache else None
         logits = self._model(batch, cache=self._cache)
         return logits[torch.arange(len(contexts), device=self.device), lengths - 1]
 
-    def _cached_step(self) -> Tensor:
-        """The last token of each sequence alone; the cache has the others."""
-        packed, cache = self._packed_decoder(), self._cache
-        if packed is not None and cache is not None:
+    def _cached_step(self, cache: Cache) -> Tensor:
+        """Logits from the last token of each sequence alone; the cache has the others."""
+        packed = self._packed_decoder()
+        if packed is not None:
             if not isinstance(cache, PackedCache):
                 self._cache = cache = packed.take_over(cache)
             return packed.step(self._new_ids[:, self.num_new_tokens - 1], self._last_position, cache)
         content = self._new_ids[:, self.num_new_tokens - 1 : self.num_new_tokens]
         positions = repeat(self._last_position.float(), "b -> b 1 p", p=self._model.spec.num_axes)
         batch = TokenBatch(content, positions, torch.ones_like(content, dtype=torch.bool))
-        return rearrange(self._model(batch, cache=self._cache), "b 1 v -> b v")
+        return rearrange(self._model(batch, cache=cache), "b 1 v -> b v")
 
     def _packed_decoder(self) -> PackedDecoder | None:
         """The model's step over weights that are packed in the first cached step, where enough are left to pay."""
         if not self._tried_packing:
             self._tried_packing = True
-            num_left = self._max_new_tokens - self.num_new_tokens
-            if num_left >= MIN_STEPS:
-                longest = max(map(len, self._prompts)) + self._max_new_tokens
-                max_tokens = longest if self._context_length is None else min(longest, self._context_length)
-                self._packed = packed_decoder(self._model, len(self._new_ids), max_tokens)
+            if self._max_new_tokens - self.num_new_tokens >= MIN_STEPS:
+                self._packed = packed_decoder(self._model, len(self._new_ids), self._max_columns)
         return self._packed
 
 
@@ -151,17 +141,20 @@ def select_examples(batch: TokenBatch, rows: Tensor) -> TokenBatch:
         n = batch.valid.shape[1]
         new, old = (rearrange(rows, "new -> new 1") == adjacency.edge_index[0] // n).nonzero(as_tuple=True)
         adjacency = Adjacency(adjacency.edge_index[:, old] % n + new * n, adjacency.edge_type[old])
-    segments = None if batch.segments is None else batch.segments[rows]
-    features = None if batch.features is None else batch.features[rows]
-    return replace(
-        batch,
-        content=batch.content[rows],
-        positions=batch.positions[rows],
-        valid=batch.valid[rows],
-        adjacency=adjacency,
-        segments=segments,
-        features=features,
-    )
+    by_row = {name: getattr(batch, name) for name in ("content", "positions", "valid", "segments", "features")}
+    chosen = {name: tensor[rows] for name, tensor in by_row.items() if tensor is not None}
+    return replace(batch, adjacency=adjacency, **chosen)
+
+
+@contextmanager
+def evaluating(model: Model) -> Iterator[None]:
+    """Context in which the model is in evaluation mode; after it, it is in the mode that it was in."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
 
 
 def checked_stop(stop: Sequence[int], model: Model, device: torch.device) -> Tensor:
@@ -207,8 +200,23 @@ def _check(
         raise ValueError(f"max_new_tokens={max_new_tokens} counts tokens to generate; make it 1 or more")
     if context_length is not None and context_length < 1:
         raise ValueError(f"context_length={context_length} counts tokens of the model's input; make it 1 or more")
+    num_columns, num_positions = (
+        _max_columns(prompts, max_new_tokens, context_length),
+        model.embedder.position.num_positions,
+    )
+    if num_positions is not None and num_columns > num_positions:
+        raise ValueError(
+            f"{max_new_tokens} new tokens need {num_columns} positions, and the learned table has {num_positions}; "
+            f"give context_length={num_positions} or less, or fewer max_new_tokens"
+        )
     if (source is not None) != (model.source_embedder is not None):
         wants = "takes one sequence" if source is not None else "generates one sequence from another, and got no source"
         raise ValueError(f"this model {wants}; a source goes with the objective Seq2Seq, and only there")
     if source is not None and len(source) != len(prompts):
         raise ValueError(f"source has {len(source)} examples beside {len(prompts)} prompts; give one for each")
+
+
+def _max_columns(prompts: Sequence[Tensor], max_new_tokens: int, context_length: int | None) -> int:
+    """Number of tokens in the longest context (the last new token is in none)."""
+    longest = max(map(len, prompts)) + max_new_tokens - 1
+    return longest if context_length is None else min(longest, context_length)

@@ -65,7 +65,7 @@ class _LayerCache:
 
 @dataclass(slots=True)
 class _Step:
-    """What the layers of one step share.
+    """Values that the layers of one step share.
 
     slot: the column of the new token, an int, or with static shapes a tensor [1]. num_slots: columns that are read.
     attn_mask: [b 1 1 m], 0 or -inf; None: all may be attended to. rotary: complex [b 1 r] by index of the position.
@@ -114,7 +114,7 @@ class PackedCache(Cache):
 
 
 def _taken_over(filled: object, convolved: Tensor | None, max_tokens: int, dtype: torch.dtype) -> _LayerCache:
-    """What a full pass left in the cache of a layer, in buffers of our own."""
+    """The cache of a layer after a full pass, copied into buffers of the final length."""
     assert isinstance(filled, KVCache)
     assert filled.keys is not None
     assert filled.values is not None
@@ -133,7 +133,8 @@ def _taken_over(filled: object, convolved: Tensor | None, max_tokens: int, dtype
 def packed_decoder(model: Model, num_sequences: int, max_tokens: int) -> PackedDecoder | None:
     """The model's step with packed weights; None where a part of it is not known, or gradients or autocast are on.
 
-    num_sequences: for how many the weights are packed; any number may follow. max_tokens: columns of the cache.
+    num_sequences: number of sequences that weights are packed for; any number may follow. max_tokens: columns of the
+    cache.
     """
     device = next(model.parameters()).device
     if torch.is_grad_enabled() or torch.is_autocast_enabled(device.type) or not _is_plain(model):
@@ -188,7 +189,6 @@ class PackedDecoder:
 
     def step(self, ids: Tensor, positions: Tensor, cache: PackedCache) -> Tensor:
         """Logits [b v] after one more token: ids [b] int64 at positions [b] int64, which increase with the columns."""
-        self._embed.check(cache.num_tokens)
         slot = cache.num_tokens
         cache.num_tokens += 1
         if not cache.is_static:
@@ -315,14 +315,8 @@ class _Embedding:
         """[n d], or None where no vectors are added."""
         if isinstance(self._position, NoPosition) or self.num_axes == 0:
             return None
-        n = min([max_tokens, *self._position.sizes]) if isinstance(self._position, Learned) else max_tokens
-        columns = torch.arange(float(n), device=self._content.device)
+        columns = torch.arange(float(max_tokens), device=self._content.device)
         return rearrange(self._position(repeat(columns, "n -> 1 n p", p=self.num_axes)), "1 n d -> n d")
-
-    def check(self, position: int) -> None:
-        """Raise ValueError, as the module does, for a position outside of a learned table."""
-        if self._vectors is not None and position >= len(self._vectors):
-            self._position(torch.full((1, 1, self.num_axes), float(position)))
 
     def __call__(self, ids: Tensor, positions: Tensor) -> Tensor:
         """[b d] for ids [b] at positions [b]."""
@@ -370,6 +364,7 @@ def _attention(module: nn.Module, position: int | None, pack: _Packer) -> Layer:
     h, g, c = layer.num_heads, layer.num_kv_heads, layer.head_dim
     if mechanism.softcap is not None or (position is not None and c % 2):  # complex pairs need even strides
         raise _NotKnownError
+    assert layer.qkv_proj is not None
     qkv_proj, out_proj, scale = pack(layer.qkv_proj), pack(layer.out_proj), 1 / mechanism.temperature
     convolve = None if layer.convolution is None else _convolution(layer.convolution)
     query_norm = None if layer.query_norm is None else _norm(layer.query_norm)

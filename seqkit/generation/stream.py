@@ -6,13 +6,14 @@ b sequences · t new tokens · v vocabulary
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from einops import rearrange
 from torch import Tensor
 
 from seqkit.generation.beam_search import BeamSearch, beam_search
-from seqkit.generation.decode import DecodingState, checked_stop
+from seqkit.generation.decode import DecodingState, checked_stop, evaluating
 from seqkit.generation.sampling import PerSequenceRNG, Sampling
 from seqkit.interfaces import IGNORE, TokenBatch
 from seqkit.model import Model
@@ -59,28 +60,13 @@ def generate(
 
     strategy: None: `Sampling()`. The other arguments as in `stream`.
     """
+    shared: dict[str, Any] = {
+        "source": source, "stop": stop, "context_length": context_length, "use_cache": use_cache
+    }  # fmt: skip
     if isinstance(strategy, BeamSearch):
-        found = beam_search(
-            model,
-            prompts,
-            max_new_tokens,
-            beams=strategy,
-            source=source,
-            stop=stop,
-            context_length=context_length,
-            use_cache=use_cache,
-        )
+        found = beam_search(model, prompts, max_new_tokens, beams=strategy, **shared)
         return [best.ids for best, *_ in found]
-    steps = stream(
-        model,
-        prompts,
-        max_new_tokens,
-        sampling=strategy,
-        source=source,
-        stop=stop,
-        context_length=context_length,
-        use_cache=use_cache,
-    )
+    steps = stream(model, prompts, max_new_tokens, sampling=strategy, **shared)
     columns = torch.stack(list(steps), dim=1)
     ended = torch.isin(columns, torch.tensor([IGNORE, *stop], device=columns.device))
     return [row[~over] for row, over in zip(columns, ended)]
@@ -131,10 +117,5 @@ def _scattered(new: Tensor, rows: Tensor, ongoing: Tensor, num_sequences: int) -
 
 
 def _in_eval_mode(model: Model, steps: Iterator[Tensor]) -> Iterator[Tensor]:
-    """The same steps, with the model in evaluation mode meanwhile."""
-    training = model.training
-    model.eval()
-    try:
+    with evaluating(model):
         yield from steps
-    finally:
-        model.train(training)

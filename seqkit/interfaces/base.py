@@ -23,13 +23,13 @@ IGNORE = -100
 
 
 class Stateful:
-    """Tokenizer or objective: may be fitted on the training data, before any weight exists (vocabulary, class names).
+    """Base class of tokenizers and objectives, which may be fitted on the training data (vocabulary, class names).
 
     The state is plain JSON (`state`, `load_state`); it travels with the run and is data, never code.
     """
 
     def state(self) -> dict[str, Any]:
-        """What was fitted, as plain JSON; empty until something was."""
+        """The fitted state as plain JSON; empty before fitting."""
         return {}
 
     def load_state(self, state: dict[str, Any]) -> None:
@@ -165,7 +165,7 @@ class Objective(Stateful, ABC):
     def baseline(self, targets: Sequence[Tensor], spec: TokenSpec) -> Callable[[Tensor], Tensor]:
         """The best constant prediction, fitted on training targets; a function from a target to its prediction.
 
-        spec: of the tokens that the model embeds (`Model.spec`).
+        spec: shape of the tokens that the model embeds (`Model.spec`).
         """
 
     def metrics(self, spec: TokenSpec) -> dict[str, Any]:
@@ -186,7 +186,7 @@ class Objective(Stateful, ABC):
         return []
 
     def probabilities(self, prediction: Tensor) -> Tensor:
-        """Of each class, [b k], or [b n k] for each token. Raises ValueError where it predicts no classes."""
+        """Probabilities of the classes, [b k], or [b n k] for each token. Raises ValueError without classes."""
         raise ValueError(f"{type(self).__name__} predicts no classes")
 
     def decode(self, prediction: Tensor) -> list[Any]:

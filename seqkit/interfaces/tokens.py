@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from seqkit.errors import DataError
 from seqkit.raw import describe_tensor
@@ -137,8 +138,7 @@ class Adjacency:
             )
         if edge_type.shape != index.shape[1:] or edge_type.dtype != torch.int64:
             raise ValueError(f"edge_type is {describe_tensor(edge_type)}; give [{index.shape[1]}] int64, one per edge")
-        # values are looked at on the CPU, where an adjacency is made; on an accelerator that would stall it
-        if len(edge_type) and edge_type.device.type == "cpu" and int(edge_type.min()) < 1:
+        if len(edge_type) and may_read(edge_type) and int(edge_type.min()) < 1:
             raise ValueError(
                 f"edge_type goes down to {int(edge_type.min())}; types start at 1 (0 is a token with itself)"
             )
@@ -200,6 +200,20 @@ class Tokens:
             if len(pairs.unique()) < len(pairs):
                 raise DataError("two edges join the same (source, target) pair; merge their types into one")
 
+    def tensors(self) -> dict[str, Tensor]:
+        """Every tensor by name, those of the adjacency too; a field that is None has none.
+
+        Caches, windows and digests go by this list, so a new field is in all of them.
+        """
+        found: dict[str, Tensor] = {}
+        for name in (x.name for x in fields(self)):
+            value = getattr(self, name)
+            if isinstance(value, Tensor):
+                found[name] = value
+            elif value is not None:
+                found |= {x.name: getattr(value, x.name) for x in fields(value)}
+        return found
+
     def first(self, n: int) -> Tokens:
         """The first n tokens; all where there are no more. Raises DataError where the others cannot be left out."""
         if len(self) <= n:
@@ -238,7 +252,7 @@ class _Padded:
 
     def __post_init__(self) -> None:
         valid: Tensor = self.valid  # type: ignore[attr-defined]
-        if valid.device.type == "cpu" and bool(valid.all()):
+        if may_read(valid) and bool(valid.all()):
             object.__setattr__(self, "_unpadded", valid)
 
     @property
@@ -248,20 +262,20 @@ class _Padded:
 
     def replace(self, **changes: Any) -> Self:
         """A copy with other fields; what is known of padding stays known unless `valid` is changed."""
-        return replace(self, **changes)._knowing(self.is_padded or "valid" in changes)
+        return replace(self, **changes)._with_padding(self.is_padded or "valid" in changes)
 
     def to(self, *args: Any, **kwargs: Any) -> Self:
         """The same on another device or of another dtype (Lightning moves only batches that have `to`)."""
         names = [f.name for f in fields(self) if f.init and hasattr(getattr(self, f.name), "to")]
-        return replace(self, **{name: getattr(self, name).to(*args, **kwargs) for name in names})._knowing(
+        return replace(self, **{name: getattr(self, name).to(*args, **kwargs) for name in names})._with_padding(
             self.is_padded
         )
 
-    def knowing_padding(self, other: _Padded) -> Self:
-        """The same, knowing of padding what `other` knows, if both have the same tensor `valid`."""
-        return self._knowing(other.is_padded or self.valid is not other.valid)  # type: ignore[attr-defined]
+    def with_known_padding(self, other: _Padded) -> Self:
+        """This object, which takes over what `other` knows about padding if both have the same tensor `valid`."""
+        return self._with_padding(other.is_padded or self.valid is not other.valid)  # type: ignore[attr-defined]
 
-    def _knowing(self, is_padded: bool) -> Self:
+    def _with_padding(self, is_padded: bool) -> Self:
         if not is_padded:
             object.__setattr__(self, "_unpadded", self.valid)  # type: ignore[attr-defined]
         return self
@@ -304,7 +318,7 @@ class TokenBatch(_Padded):
         """Pad to the longest. Raises ValueError if there are no examples or they differ in more than length."""
         if not examples:
             raise ValueError("collate was given no examples; a batch needs at least one")
-        b, n = len(examples), max(map(len, examples))
+        n = max(map(len, examples))
         first = examples[0]
         for i, x in enumerate(examples):
             same = x.content.shape[1:] == first.content.shape[1:] and x.positions.shape[1] == first.positions.shape[1]
@@ -316,23 +330,11 @@ class TokenBatch(_Padded):
                     f"example 0 {describe_tensor(first.content)}, {describe_tensor(first.positions)} "
                     f"and {first.adjacency is not None}: one batch holds one tokenizer's tokens"
                 )
+        content = pad_sequence([x.content for x in examples], batch_first=True)
+        positions = pad_sequence([x.positions for x in examples], batch_first=True)
         valid = torch.arange(n) < torch.tensor([len(x) for x in examples])[:, None]
-        if bool(valid.all()):
-            content, positions = (
-                torch.stack([x.content for x in examples]),
-                torch.stack([x.positions for x in examples]),
-            )
-        else:
-            content = first.content.new_zeros(b, n, *first.content.shape[1:])
-            positions = first.positions.new_zeros(b, n, first.positions.shape[1])
-            for i, x in enumerate(examples):
-                content[i, : len(x)], positions[i, : len(x)] = x.content, x.positions
-        features = None
-        if first.features is not None:
-            features = first.features.new_zeros(b, n, first.features.shape[1])
-            for i, x in enumerate(examples):
-                if x.features is not None:
-                    features[i, : len(x)] = x.features
+        with_features = [x.features for x in examples if x.features is not None]
+        features = pad_sequence(with_features, batch_first=True) if with_features else None
         adjacency = None
         if first.adjacency is not None:
             graphs = [(i, x.adjacency) for i, x in enumerate(examples) if x.adjacency is not None]
@@ -366,6 +368,11 @@ class Embedded(_Padded):
     segments: Tensor | None = None
     source: Embedded | None = None
     memory: Embedded | None = None
+
+
+def may_read(x: Tensor) -> bool:
+    """Whether values may decide what happens next: on an accelerator that makes it wait, and a graph has none yet."""
+    return x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def _width(tokens: Tokens) -> int | None:

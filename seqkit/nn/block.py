@@ -20,10 +20,11 @@ from seqkit.nn.residual import Residual
 class BaseBlock(nn.Module, ABC):
     """Components that all orders of a block share.
 
-    attention: `(dim, num_heads) -> AttentionLayer`. mlp, norm, residual: `dim -> nn.Module`; a variant is another
-    component passed in. cross_attention: True: with cross-attention to a memory between the two (a decoder that has an
-    encoder). zero_init: the output projections start at zero, so that the block starts as the identity (Goyal et al.
-    2017, section 5.1).
+    attention: attention layer, `(dim, num_heads) -> AttentionLayer`. mlp: MLP, `dim -> nn.Module`. norm: norm,
+    `dim -> nn.Module`. residual: residual connection, `dim -> nn.Module`. A variant is another component passed in.
+    cross_attention: True: with cross-attention to a memory between the two (a decoder that has an encoder).
+    zero_init: True: the output projections start at zero, so that the block starts as the identity (Goyal et al. 2017,
+    section 5.1).
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class BaseBlock(nn.Module, ABC):
         if cross_attention:
             self.cross_norm, self.cross_attention, self.cross_residual = (
                 norm(dim),
-                attention(dim, num_heads),
+                attention(dim, num_heads).for_cross_attention(),
                 residual(dim),
             )
         self.mlp_norm, self.mlp, self.mlp_residual = norm(dim), mlp(dim), residual(dim)
@@ -83,7 +84,6 @@ class PreNormBlock(BaseBlock):
     def forward(
         self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None, memory: Memory | None = None
     ) -> Tensor:
-        """[b n d] from x [b n d]."""
         x = self.attention_residual(x, self.attention(self.attention_norm(x), context, cache))
         if memory is not None:
             attended = self.cross_attention(self.cross_norm(x), memory.context, cache, memory.hidden)
@@ -97,7 +97,6 @@ class PostNormBlock(BaseBlock):
     def forward(
         self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None, memory: Memory | None = None
     ) -> Tensor:
-        """[b n d] from x [b n d]."""
         x = self.attention_norm(self.attention_residual(x, self.attention(x, context, cache)))
         if memory is not None:
             attended = self.cross_attention(x, memory.context, cache, memory.hidden)
@@ -145,7 +144,6 @@ class ParallelBlock(BaseBlock):
     def forward(
         self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None, memory: Memory | None = None
     ) -> Tensor:
-        """[b n d] from x [b n d]."""
         normed = self.attention_norm(x)
         y = self.attention_residual(x, self.attention(normed, context, cache))
         if memory is not None:

@@ -19,7 +19,8 @@ from seqkit.nn.attention.kv_cache import LayerCache
 class CausalConvolution(nn.Module):
     """Depthwise causal convolution: y_t = sum over i < kernel_size of w_i * x_(t - i) (So et al. 2021, section 4.2).
 
-    Starts as the identity: the weight of the token itself is 1, the others 0.
+    kernel_size: tokens that it covers, the token itself included. It starts as the identity: the weight of the token
+    itself is 1, the others 0.
     Raises ValueError for a kernel size below 2.
     """
 
@@ -29,7 +30,7 @@ class CausalConvolution(nn.Module):
         | AttentionFeature.SEGMENTS
         | AttentionFeature.CROSS_ATTENTION
     )
-    """What an attention layer with such a convolution does not support, whatever its mechanism does."""
+    """Features that an attention layer with such a convolution does not support, whatever its mechanism does."""
 
     def __init__(self, dim: int, *, kernel_size: int = 4):
         super().__init__()

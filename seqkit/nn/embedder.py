@@ -34,7 +34,7 @@ def default_position(backbone: Backbone | None, spec: TokenSpec) -> type[Positio
 class FieldEmbedding(nn.Module):
     """Sum of the embeddings of k ids a token, with a lookup table for each field.
 
-    vocab_sizes: ids of each field. std: of the sum's entries when it is initialised.
+    vocab_sizes: number of ids of each field. std: standard deviation of the sum's entries at the start.
     """
 
     def __init__(self, vocab_sizes: Sequence[int], width: int, *, std: float):
@@ -54,10 +54,10 @@ class Embedder(nn.Module):
 
     Tokens of several ids have a table for each field, and the embeddings are summed (as those of the codebooks in
     MusicGen; Copet et al. 2023, section 2.2); numbers beside them are added through a linear layer.
-    spec: of the tokenizer. position: `(dim, num_axes) -> PositionalEncoding`. dropout: of the sum.
+    spec: shape of the tokens. position: `(dim, num_axes) -> PositionalEncoding`. dropout: dropout of the sum.
     uses_mask_token: True: an objective will mask tokens.
     embedding_dim: width of content and positions, projected to d afterwards (Lan et al. 2020, ALBERT, section 3.1);
-    None: d itself. norm: of the sum, before the projection; None: none.
+    None: d itself. norm: norm of the sum, before the projection; None: none.
     Raises ValueError, in `forward`, where the spec's own embedder changes the number of tokens.
     """
 
@@ -126,8 +126,10 @@ class Embedder(nn.Module):
         if self.projection is not None:
             hidden = self.projection(hidden)
         hidden = self.dropout(hidden).masked_fill(~real, 0.0)
-        embedded = Embedded(hidden, positions, batch.valid, batch.adjacency, batch.segments)
-        return embedded.knowing_padding(batch)
+        embedded = Embedded(
+            hidden=hidden, positions=positions, valid=batch.valid, adjacency=batch.adjacency, segments=batch.segments
+        )
+        return embedded.with_known_padding(batch)
 
     @property
     def logit_scale(self) -> float:

@@ -16,15 +16,20 @@ from torch import Tensor, nn
 Pool = Literal["mean", "sum", "max", "last", "first"]
 
 
+def _linear(dim: int, num_outputs: int, *, bias: bool = True) -> nn.Linear:
+    linear = nn.Linear(dim, num_outputs, bias=bias)
+    nn.init.normal_(linear.weight, std=0.02)
+    if bias:
+        nn.init.zeros_(linear.bias)
+    return linear
+
+
 class TokenHead(nn.Module):
     """A linear layer on every token: [b n d] → [b n k]."""
 
     def __init__(self, dim: int, num_outputs: int, *, bias: bool = True):
         super().__init__()
-        self.linear = nn.Linear(dim, num_outputs, bias=bias)
-        nn.init.normal_(self.linear.weight, std=0.02)
-        if bias:
-            nn.init.zeros_(self.linear.bias)
+        self.linear = _linear(dim, num_outputs, bias=bias)
 
     def forward(self, hidden: Tensor, valid: Tensor) -> Tensor:
         """Predictions [b n k]; those of padded tokens mean nothing."""
@@ -40,10 +45,7 @@ class FieldHead(nn.Module):
     def __init__(self, dim: int, vocab_sizes: Sequence[int], *, bias: bool = True):
         super().__init__()
         self.vocab_sizes = tuple(vocab_sizes)
-        self.linear = nn.Linear(dim, sum(self.vocab_sizes), bias=bias)
-        nn.init.normal_(self.linear.weight, std=0.02)
-        if bias:
-            nn.init.zeros_(self.linear.bias)
+        self.linear = _linear(dim, sum(self.vocab_sizes), bias=bias)
 
     def forward(self, hidden: Tensor, valid: Tensor) -> Tensor:
         """Logits [b n k v]; those of padded tokens mean nothing."""
@@ -54,8 +56,8 @@ class FieldHead(nn.Module):
 class TiedHead(nn.Module):
     """Logits by the vocabulary's own embedding table (tied weights; Press and Wolf 2017): [b n d] → [b n vocabulary].
 
-    scale: of the hidden states before the product; d^-0.5 where the table's entries are about 1, so that the logits are
-    too (T5; Raffel et al. 2020). bias: whether each id has one (BERT).
+    scale: factor of the hidden states before the product; d^-0.5 where the table's entries are about 1, so that the
+    logits are too (T5; Raffel et al. 2020). bias: whether each id has one (BERT).
     """
 
     def __init__(self, table: nn.Embedding, *, scale: float = 1.0, bias: bool = False):
@@ -78,9 +80,7 @@ class SequenceHead(nn.Module):
     def __init__(self, dim: int, num_outputs: int, *, pool: Pool = "mean"):
         super().__init__()
         self.pool = pool
-        self.linear = nn.Linear(dim, num_outputs)
-        nn.init.normal_(self.linear.weight, std=0.02)
-        nn.init.zeros_(self.linear.bias)
+        self.linear = _linear(dim, num_outputs)
 
     def forward(self, hidden: Tensor, valid: Tensor) -> Tensor:
         """Predictions [b k] from hidden [b n d]."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial
 
 from einops import rearrange
 from torch import Tensor, nn
@@ -30,12 +31,14 @@ class ReLUSquared(nn.Module):
         return x.relu().square()
 
 
-class MLP(nn.Module):
-    """Two linear layers with an activation between (Vaswani et al. 2017, equation 2, with ReLU).
+class _TwoLayers(nn.Module):
+    """Two layers with an activation between.
 
-    ratio: inner width / dim. dropout: of the inner width.
-    Raises ValueError if there is no inner width.
+    ratio: inner width / dim. activation: activation between the layers. bias: whether the layers have one.
+    dropout: dropout of the inner width. Raises ValueError if there is no inner width.
     """
+
+    layer: Callable[..., nn.Module]
 
     def __init__(
         self,
@@ -47,11 +50,19 @@ class MLP(nn.Module):
         dropout: float = 0.0,
     ):
         super().__init__()
-        inner = _inner(dim, ratio)
-        self.up_proj = nn.Linear(dim, inner, bias=bias)
+        inner = round(dim * ratio)
+        if inner < 1:
+            raise ValueError(f"ratio={ratio} makes an inner width of {inner} out of dim={dim}; it should be at least 1")
+        self.up_proj = self.layer(dim, inner, bias=bias)
         self.activation = activation()
         self.dropout = nn.Dropout(dropout)
-        self.down_proj = nn.Linear(inner, dim, bias=bias)
+        self.down_proj = self.layer(inner, dim, bias=bias)
+
+
+class MLP(_TwoLayers):
+    """Two linear layers with an activation between (Vaswani et al. 2017, equation 2, with ReLU)."""
+
+    layer = nn.Linear
 
     def forward(self, x: Tensor) -> Tensor:
         """x: [... d]."""
@@ -62,8 +73,9 @@ class GatedMLP(nn.Module):
     """(activation(x W) * x V) W2 (Shazeer 2020, equation 6): with nn.SiLU SwiGLU, with nn.GELU GEGLU, with nn.ReLU
     ReGLU, with nn.Sigmoid GLU.
 
-    width: inner width w; None: 8/3 dim, so that three matrices hold what the two of `MLP` hold with ratio 4 (ibid.,
-    section 2). multiple_of: the width is rounded up to it (LLaMA: 256). dropout: of the inner width.
+    activation: activation of the gate. bias: whether the layers have one. width: inner width w; None: 8/3 dim, so that
+    three matrices hold what the two of `MLP` hold with ratio 4 (ibid., section 2). multiple_of: the width is rounded up
+    to it (LLaMA: 256). dropout: dropout of the inner width.
     Raises ValueError for a width or multiple below 1.
     """
 
@@ -93,37 +105,12 @@ class GatedMLP(nn.Module):
         return self.down_proj(self.dropout(self.activation(gate) * up))
 
 
-class ConvMLP(nn.Module):
-    """`MLP` as two convolutions with kernel size 1, which is the same (Vaswani et al. 2017, section 3.3).
+class ConvMLP(_TwoLayers):
+    """`MLP` as two convolutions with kernel size 1, which is the same (Vaswani et al. 2017, section 3.3)."""
 
-    ratio: inner width / dim. dropout: of the inner width.
-    Raises ValueError if there is no inner width.
-    """
-
-    def __init__(
-        self,
-        dim: int,
-        *,
-        ratio: float = 4.0,
-        activation: Activation = nn.GELU,
-        bias: bool = True,
-        dropout: float = 0.0,
-    ):
-        super().__init__()
-        inner = _inner(dim, ratio)
-        self.up_proj = nn.Conv1d(dim, inner, kernel_size=1, bias=bias)
-        self.activation = activation()
-        self.dropout = nn.Dropout(dropout)
-        self.down_proj = nn.Conv1d(inner, dim, kernel_size=1, bias=bias)
+    layer = partial(nn.Conv1d, kernel_size=1)
 
     def forward(self, x: Tensor) -> Tensor:
         """x: [... n d]."""
         inner = self.dropout(self.activation(self.up_proj(rearrange(x, "... n d -> ... d n"))))
         return rearrange(self.down_proj(inner), "... d n -> ... n d")
-
-
-def _inner(dim: int, ratio: float) -> int:
-    inner = round(dim * ratio)
-    if inner < 1:
-        raise ValueError(f"ratio={ratio} makes an inner width of {inner} out of dim={dim}; it should be at least 1")
-    return inner

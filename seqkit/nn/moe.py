@@ -38,7 +38,8 @@ class MixtureOfExperts(PaddingAwareMLP, AuxiliaryLoss):
     Gates: softmax over all experts, divided by its sum over the chosen, which is Mixtral's softmax over the chosen.
     With one chosen that would be 1 and the router would get no gradient: there it is the probability itself (Switch,
     equation 2). normalize_gates: False: it is for any top_k (`norm_topk_prob` of Qwen3; Qwen team 2025).
-    expert: `dim -> nn.Module` on [t d], where t may be 0. aux_loss_weight: of the load-balancing loss (Switch: 0.01).
+    num_experts: number of experts. top_k: experts that a token uses. expert: one of them, `dim -> nn.Module` on [t d],
+    where t may be 0. aux_loss_weight: weight of the load-balancing loss (Switch: 0.01).
     Raises ValueError for fewer experts than top_k, a top_k below 1, a negative weight, or experts that fail on no
     tokens.
     """
@@ -126,7 +127,7 @@ class MixtureOfExperts(PaddingAwareMLP, AuxiliaryLoss):
         return self.aux_loss_weight * self._balance()[0]
 
     def statistics(self) -> dict[str, float]:
-        """Of the last forward pass: load of the busiest and of the idlest expert (1: an equal share), entropy of the
+        """Load of the busiest and of the idlest expert in the last forward pass (1: an equal share), entropy of the
         router's choice per token (nats), and the load-balancing loss without its weight. Empty before any."""
         if self._routed is None:
             return {}
@@ -146,7 +147,7 @@ class MixtureOfExperts(PaddingAwareMLP, AuxiliaryLoss):
         return loads @ reduce(probabilities, "t e -> e", "sum") / max(len(probabilities), 1), loads
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the last forward pass, whose graph cannot be copied."""
+        """State to be copied; the last forward pass is left out, since its graph cannot be copied."""
         return {**self.__dict__, "_routed": None}
 
 

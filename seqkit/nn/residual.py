@@ -17,10 +17,11 @@ from seqkit.nn.dropout import InheritedDropout, check_probability
 class Residual(InheritedDropout):
     """x + branch, with dropout, stochastic depth and layer scale on the branch.
 
-    dropout: of the branch's entries; None: the backbone's. drop_path: probability that an example skips the branch
-    (stochastic depth; Huang et al. 2016; timm's `DropPath`), growing linearly from 0 in the first layer to this in the
-    last, as there. layer_scale: initial value of a learned factor per channel (Touvron et al. 2021, CaiT, section 2.1);
-    None: no factor. norm: `dim -> nn.Module`, of the branch's output before all of these (Gemma 2, OLMo 2; Liu et al.
+    dropout: dropout of the branch's entries; None: the backbone's. drop_path: probability that an example skips the
+    branch (stochastic depth; Huang et al. 2016; timm's `DropPath`), growing linearly from 0 in the first layer to this
+    in the last, as there. layer_scale: initial value of a learned factor per channel (Touvron et al. 2021, CaiT,
+    section 2.1); None: no factor. norm: norm of the branch's output before all of these, `dim -> nn.Module` (Gemma 2,
+    OLMo 2; Liu et al.
     2022, Swin v2, section 3.2: res-post-norm); None: none.
     Raises ValueError for probabilities outside [0, 1).
     """
@@ -58,6 +59,6 @@ class Residual(InheritedDropout):
         return x + branch
 
     def set_drop_path(self, depth_fraction: float) -> None:
-        """Called once by the backbone with the layer's depth, 0 for the first to 1 for the last."""
+        """Set the probability by the layer's depth, 0 for the first to 1 for the last; the backbone calls it once."""
         if self.drop_path is not None:
             self.drop_path.drop_prob = self.max_drop_path * depth_fraction  # type: ignore[assignment]

@@ -161,7 +161,7 @@ def fft_convolution(x: Tensor, kernel: Tensor) -> Tensor:
 
 
 class _Convolve(torch.autograd.Function):
-    """By hand: torch differentiates an FFT of real numbers by one of complex numbers, which takes longer."""
+    """Convolution with a backward pass by hand: torch differentiates a real FFT by a complex one, which is slower."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, kernel: Tensor) -> Tensor:
@@ -203,7 +203,7 @@ def _blocks(n: int) -> tuple[int, int]:
 
 
 def _exact(x: Tensor) -> Tensor:
-    """In float32 or float64: FFTs have no bfloat16, and powers of a ratio near 1 need the digits."""
+    """The tensor in float32 or float64: FFTs have no bfloat16, and powers of a ratio near 1 need the digits."""
     return x if x.dtype == torch.float64 else x.float()
 
 

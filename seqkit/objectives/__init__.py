@@ -1,4 +1,4 @@
-"""Training objectives: what is masked, what is predicted, and the loss; without weights."""
+"""Training objectives: masking, targets, loss and metrics, without weights."""
 
 import lazy_loader
 

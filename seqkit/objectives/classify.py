@@ -16,7 +16,7 @@ from seqkit.errors import DataError
 from seqkit.interfaces import IGNORE, LossOutput, ModelInput, Objective, TokenBatch, TokenSpec
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.heads import Pool, SequenceHead, TokenHead
-from seqkit.objectives.losses import cross_entropy, frequencies
+from seqkit.objectives.losses import checked_smoothing, cross_entropy, frequencies
 
 ClassMetric = Literal[
     "Accuracy", "BalancedAccuracy", "MacroF1", "Precision", "Recall", "MatthewsCorrCoef", "AUROC", "AveragePrecision",
@@ -25,18 +25,18 @@ ClassMetric = Literal[
 """Names of metrics, as in torchmetrics: `seqkit.objectives.metrics.of_classes`."""
 
 NEED_PROBABILITIES = {"AUROC", "AveragePrecision", "CalibrationError"}
-"""Those of the classes' probabilities, and not of the likeliest class alone."""
+"""Names of the metrics that need the probabilities of all classes, not the likeliest class alone."""
 
 
 class Classify(Objective):
     """Classification: cross-entropy of class labels, in nats; tokens labelled IGNORE (-100) are left out.
 
-    level: "sequence" or "token". pool: how a sequence's hidden states become one vector.
-    label_smoothing: share of the target spread over all classes (Szegedy et al. 2016, section 7), in training
-    alone; the loss of an evaluation is the plain one.
-    metrics: what is measured beside the loss and the accuracy; None: MacroF1. class_weights: of each class in the loss,
-    in the order of their names, or "balanced": inversely proportional to its frequency in training, 1 on average; in
-    training alone, as above.
+    level: what is classified: the whole "sequence" or each "token".
+    pool: how a sequence's hidden states become one vector.
+    label_smoothing: share of the target that is spread over all classes in training (Szegedy et al. 2016, section 7).
+    metrics: metrics that are measured beside the loss and the accuracy; None: MacroF1.
+    class_weights: weights of the classes in the training loss, in the order of their names, or "balanced": inversely
+    proportional to their frequencies in training, 1 on average.
     """
 
     needs_labels = True
@@ -51,11 +51,7 @@ class Classify(Objective):
         metrics: list[ClassMetric] | None = None,
         class_weights: Literal["balanced"] | list[float] | None = None,
     ):
-        if not 0 <= label_smoothing < 1:
-            raise ValueError(
-                f"label_smoothing={label_smoothing} is a share of the target; make it at least 0 and below 1"
-            )
-        self.level, self.pool, self.label_smoothing = level, pool, label_smoothing
+        self.level, self.pool, self.label_smoothing = level, pool, checked_smoothing(label_smoothing)
         if isinstance(class_weights, list) and not all(0 < x < math.inf for x in class_weights):
             raise ValueError(f"class_weights is {class_weights}; give finite numbers above 0, or balanced")
         self.chosen_metrics: list[str] = ["Accuracy", *(("MacroF1",) if metrics is None else metrics)]
@@ -64,7 +60,7 @@ class Classify(Objective):
         self.weights: list[float] = []
 
     def fit(self, labels: Sequence[Any], names: Sequence[str] | None) -> None:
-        """Learn the names of the classes, or, without names, their number; and their weights in the loss."""
+        """Learns the names of the classes (without names, their number) and their weights in the loss."""
         if any(torch.as_tensor(label).is_floating_point() for label in labels):
             raise DataError("the targets are numbers; Classify needs class names, use Regress")
         highest = max((int(torch.as_tensor(label).max()) for label in labels), default=-1)
@@ -86,13 +82,13 @@ class Classify(Objective):
             self.weights = [float(x) for x in self.class_weights]
 
     def state(self) -> dict[str, Any]:
-        """The names of the classes, and their weights where they have some."""
+        """Names of the classes, and their weights if there are any."""
         if not self.names:
             return {}
         return {"names": self.names} | ({"weights": self.weights} if self.weights else {})
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Take back the names of the classes and their weights."""
+        """Restores the names of the classes and their weights."""
         self.names = [str(name) for name in state["names"]]
         self.weights = [float(x) for x in state.get("weights", [])]
         if self.weights and len(self.weights) != len(self.names):
@@ -132,26 +128,22 @@ class Classify(Objective):
             label_smoothing=self.label_smoothing,
             training=training,
             weights=weights,
-            keep_probabilities=self._keeps_probabilities,
+            keep_probabilities=not NEED_PROBABILITIES.isdisjoint(self.chosen_metrics),
         )
 
-    @property
-    def _keeps_probabilities(self) -> bool:
-        return bool(NEED_PROBABILITIES & set(self.chosen_metrics))
-
     def baseline(self, targets: Sequence[Tensor], spec: TokenSpec) -> Callable[[Tensor], Tensor]:
-        """The training frequencies of the classes."""
+        """Constant prediction: the training frequencies of the classes."""
         return frequencies(targets, len(self.names))
 
     def metrics(self, spec: TokenSpec) -> dict[str, Any]:
-        """Accuracy, and those that were chosen."""
+        """Accuracy and the chosen metrics."""
         from seqkit.objectives.metrics import of_classes
 
         return of_classes(self.chosen_metrics, len(self.names))
 
     @property
     def classes(self) -> list[str]:
-        """As they were learned from the training labels."""
+        """Names of the classes, as they were learned from the training labels."""
         return list(self.names)
 
     def probabilities(self, prediction: Tensor) -> Tensor:
@@ -159,7 +151,7 @@ class Classify(Objective):
         return prediction.float().softmax(dim=-1)
 
     def decode(self, prediction: Tensor) -> list[Any]:
-        """The name of the likeliest class per example (level "token": a list of names)."""
+        """Name of the likeliest class of each example; for tokens, a list of names."""
 
         def named(index: Any) -> Any:
             return [named(i) for i in index] if isinstance(index, list) else self.names[index]

@@ -1,4 +1,4 @@
-"""Cross-entropy and its baseline, which objectives over ids and classes share.
+"""Cross-entropy of ids and classes, its baseline, and label smoothing.
 
 b batch · n tokens · k fields · v vocabulary or classes
 """
@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor
 
-from seqkit.interfaces import IGNORE, LossOutput
+from seqkit.interfaces import IGNORE, LossOutput, TokenSpec
 
 
 def cross_entropy(
@@ -26,8 +26,9 @@ def cross_entropy(
 ) -> LossOutput:
     """Cross-entropy of logits [... v], in nats, summed over the targets [...] that are not IGNORE.
 
-    label_smoothing: in training alone; the loss of an evaluation is the plain one. weights: [v], factors of the loss by
-    target. `preds` are the likeliest ids. keep_probabilities: True: an evaluation gives those of all ids, too.
+    label_smoothing: share of the target that is spread over all ids; an evaluation leaves it out. weights: [v], factors
+    of the loss by target. keep_probabilities: True: an evaluation gives the probabilities of all ids, too.
+    `preds` are the likeliest ids.
     """
     logits, target = rearrange(logits, "... v -> (...) v"), rearrange(target, "... -> (...)")
     known = target != IGNORE
@@ -42,23 +43,26 @@ def cross_entropy(
 
 
 def like(mask: Tensor, content: Tensor) -> Tensor:
-    """A mask [b n] of tokens for content [b n] or [b n k], whose fields it counts alike."""
+    """Mask [b n] of tokens in the shape of content: [b n], or [b n 1] for all fields of [b n k]."""
     return mask if content.ndim == mask.ndim else rearrange(mask, "b n -> b n 1")
 
 
-def field_frequencies(targets: Sequence[Tensor], vocab_sizes: Sequence[int]) -> Callable[[Tensor], Tensor]:
-    """As `frequencies` for targets [... k] of k fields, each with its own vocabulary: logits [... k v].
+def id_frequencies(targets: Sequence[Tensor], spec: TokenSpec) -> Callable[[Tensor], Tensor]:
+    """Constant prediction of ids [...], or of several ids a token [... k]: their log frequencies among `targets`.
 
-    v is the largest vocabulary; ids that a smaller one does not have get -inf.
+    Logits of k fields are [... k v] with the largest vocabulary v; ids that a smaller one does not have get -inf.
     """
-    logits = torch.full([len(vocab_sizes), max(vocab_sizes)], float("-inf"))
-    for row, (size, *ids) in zip(logits, zip(vocab_sizes, *(target.unbind(dim=-1) for target in targets), strict=True)):
+    if not spec.vocab_sizes:
+        return frequencies(targets, spec.vocab_size)
+    logits = torch.full([len(spec.vocab_sizes), max(spec.vocab_sizes)], float("-inf"))
+    columns = zip(*(target.unbind(dim=-1) for target in targets), strict=True)
+    for row, size, ids in zip(logits, spec.vocab_sizes, columns, strict=True):
         row[:size] = frequencies(ids, size)(torch.zeros(()))
     return lambda target: logits.expand(*target.shape, logits.shape[-1])
 
 
 def frequencies(targets: Sequence[Tensor], num_classes: int) -> Callable[[Tensor], Tensor]:
-    """Constant prediction: the log frequency of each class among `targets`.
+    """Constant prediction of classes: the log frequency of each among `targets`.
 
     One is added to every count (Laplace smoothing), so that no class has probability 0.
     """
@@ -67,3 +71,10 @@ def frequencies(targets: Sequence[Tensor], num_classes: int) -> Callable[[Tensor
         counts += torch.bincount(target[target != IGNORE].cpu(), minlength=num_classes)
     logits = (counts / counts.sum()).log().float()
     return lambda target: logits.expand(*target.shape, num_classes)
+
+
+def checked_smoothing(label_smoothing: float) -> float:
+    """The share of the target that label smoothing spreads. Raises ValueError if it is outside [0, 1)."""
+    if not 0 <= label_smoothing < 1:
+        raise ValueError(f"label_smoothing={label_smoothing} is a share of the target; make it at least 0 and below 1")
+    return label_smoothing

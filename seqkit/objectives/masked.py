@@ -16,11 +16,13 @@ from torch import Tensor, nn
 from seqkit.interfaces import IGNORE, LossOutput, ModelInput, Objective, TokenBatch, TokenSpec
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.heads import FieldHead, TokenHead
-from seqkit.objectives.losses import cross_entropy, field_frequencies, frequencies, like
+from seqkit.objectives.losses import cross_entropy, id_frequencies, like
 
 
 class Masked(Objective):
-    """Masked modelling: `fraction` of each example's tokens (at least one) is replaced by the mask token and predicted.
+    """Masked modelling: a share of each example's tokens is replaced by the mask token and predicted.
+
+    fraction: share of each example's tokens that are masked; at least one is.
 
     Ids: cross-entropy in nats per masked token (Devlin et al. 2019, task 1; all masked tokens are replaced, none kept
     or swapped). Vectors: squared error, mean over features (He et al. 2022, section 3). Several ids a token: the mean
@@ -71,11 +73,9 @@ class Masked(Objective):
         return LossOutput(loss, masked.sum(), prediction.detach()[masked], target[masked])
 
     def baseline(self, targets: Sequence[Tensor], spec: TokenSpec) -> Callable[[Tensor], Tensor]:
-        """Ids: the training frequencies (of each field). Vectors: the mean of the training tokens."""
-        if spec.vocab_sizes:
-            return field_frequencies(targets, spec.vocab_sizes)
-        if spec.ids:
-            return frequencies(targets, spec.vocab_size)
+        """Constant prediction: the training frequencies of ids (of each field), or the mean of the training vectors."""
+        if spec.is_categorical:
+            return id_frequencies(targets, spec)
         mean = torch.cat([target[~target[..., 0].isnan()] for target in targets]).mean(dim=0)
         return lambda target: mean.expand_as(target)
 
@@ -87,7 +87,7 @@ class Masked(Objective):
 
 
 def _within_segments(rank: Tensor, segments: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
-    """Rank of each token among the real ones of its segment, and their number, [b n] each, from the rank in the row."""
+    """Rank of each token among the real ones of its segment, and their number, [b n] each. rank: rank in the row."""
     same = rearrange(segments, "b n -> b n 1") == rearrange(segments, "b m -> b 1 m")
     same = same & rearrange(valid, "b m -> b 1 m")
     before = rearrange(rank, "b m -> b 1 m") < rearrange(rank, "b n -> b n 1")

@@ -30,7 +30,7 @@ from seqkit.interfaces import IGNORE, LossOutput
 
 
 def of_classes(names: Sequence[str], num_classes: int) -> dict[str, Any]:
-    """Metrics of classification, by the names of `seqkit.objectives.classify.ClassMetric`; the keys are as reported.
+    """Metrics of classification by the names of `seqkit.objectives.classify.ClassMetric`; the keys are as reported.
 
     Means over classes ("macro") weigh each class alike. Areas under curves are one class against the rest, and leave
     out a class of which the data has no example.
@@ -47,7 +47,7 @@ def of_classes(names: Sequence[str], num_classes: int) -> dict[str, Any]:
         "AveragePrecision": ("average_precision", lambda: MulticlassAveragePrecision(k, average="macro")),
         "CalibrationError": ("calibration_error", lambda: MulticlassCalibrationError(k, n_bins=15, norm="l1")),
     }
-    return _made(table, names)
+    return _build(table, names)
 
 
 def of_numbers(names: Sequence[str]) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def of_numbers(names: Sequence[str]) -> dict[str, Any]:
         "SpearmanCorrCoef": ("spearman", SpearmanCorrCoef),
         "PearsonCorrCoef": ("pearson", PearsonCorrCoef),
     }
-    return _made(table, names)
+    return _build(table, names)
 
 
 def of_ids(names: Sequence[str]) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def of_ids(names: Sequence[str]) -> dict[str, Any]:
         "Accuracy": ("accuracy", Accuracy),
         "Perplexity": ("perplexity", Perplexity),
     }
-    return _made(table, names)
+    return _build(table, names)
 
 
 def of_texts(names: Sequence[str], decode: Callable[[Tensor], str]) -> dict[str, Any]:
@@ -78,18 +78,18 @@ def of_texts(names: Sequence[str], decode: Callable[[Tensor], str]) -> dict[str,
         "SequenceErrorRate": ("sequence_error", SequenceErrorRate),
         "CHRFScore": ("chrf", lambda: GeneratedCHRF(decode)),
     }
-    return _made(table, names)
+    return _build(table, names)
 
 
-def _made(table: dict[str, tuple[str, Callable[[], Any]]], names: Sequence[str]) -> dict[str, Any]:
-    """Metrics by the names of their results, each once."""
+def _build(table: dict[str, tuple[str, Callable[[], Any]]], names: Sequence[str]) -> dict[str, Any]:
+    """Builds the named metrics of a table, by the names of their results; each name counts once."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Metric .* will save all targets and predictions in the buffer")
         return {table[name][0]: table[name][1]() for name in dict.fromkeys(names)}
 
 
 def update(metric: Any, output: LossOutput) -> None:
-    """Give a metric what it is of: the loss, the probabilities of the classes, or the predictions."""
+    """Update a metric with what it measures: the loss, the probabilities of the classes, or the predictions."""
     if isinstance(metric, MeanLoss | Perplexity):
         metric.update(output.loss, output.count)
     elif output.target is None or not output.target.numel():
@@ -104,41 +104,49 @@ def update(metric: Any, output: LossOutput) -> None:
 # ── metrics ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Accuracy(Metric):
-    """Share of predicted ids that equal their target, whatever the number of classes."""
+class Ratio(Metric):
+    """Base class of metrics that divide a sum over all batches and devices by a count."""
 
-    higher_is_better = True
     full_state_update = False
-    correct: Tensor
+    total_dtype = torch.int64
+    total: Tensor
     count: Tensor
 
     def __init__(self) -> None:
         super().__init__()
-        self.add_state("correct", torch.tensor(0), dist_reduce_fx="sum")
+        self.add_state("total", torch.tensor(0, dtype=self.total_dtype), dist_reduce_fx="sum")
         self.add_state("count", torch.tensor(0), dist_reduce_fx="sum")
+
+    def compute(self) -> Tensor:
+        """Total over count; NaN if nothing was counted."""
+        return (self.total / self.count).float()
+
+
+class Accuracy(Ratio):
+    """Share of predicted ids that equal their target, whatever the number of classes."""
+
+    higher_is_better = True
 
     def update(self, preds: Tensor, target: Tensor) -> None:
         """preds, target: ids of one shape."""
-        self.correct += (preds == target).sum()
+        self.total += (preds == target).sum()
         self.count += target.numel()
 
-    def compute(self) -> Tensor:
-        """Between 0 and 1."""
-        return self.correct / self.count
 
+class LabelAccuracy(Ratio):
+    """Share of known yes-or-no labels that are predicted right: logits above 0 are yes; targets are 0, 1 or NaN."""
 
-class LabelAccuracy(Accuracy):
-    """Share of known yes-or-no labels that are told right: logits above zero are yes, targets 0, 1 or NaN (unknown)."""
+    higher_is_better = True
 
     def update(self, preds: Tensor, target: Tensor) -> None:
         """preds: logits, target: labels, of one shape."""
         known = ~target.isnan()
-        self.correct += (((preds > 0) == (target > 0.5)) & known).sum()
+        self.total += (((preds > 0) == (target > 0.5)) & known).sum()
         self.count += known.sum()
 
 
 class MeanAUROC(Metric):
-    """Area under the ROC curve of yes-or-no labels, mean over those that have both answers; NaN where none has.
+    """Area under the ROC curve of yes-or-no labels, mean over those that have both answers; NaN if none has.
 
     Unknown labels (NaN) are left out, as MoleculeNet does (Wu et al. 2018, section 3.4).
     """
@@ -159,7 +167,7 @@ class MeanAUROC(Metric):
         self.target.append(target.float())
 
     def compute(self) -> Tensor:
-        """Between 0 and 1; 0.5 for any constant."""
+        """The mean area, between 0 and 1; 0.5 for any constant prediction."""
         from torchmetrics.functional.classification import binary_auroc
         from torchmetrics.utilities import dim_zero_cat
 
@@ -175,7 +183,7 @@ class MeanAUROC(Metric):
 class R2Score(Metric):
     """R²: 1 - squared error / squared distance from each feature's mean; 0 for predicting the mean, 1 for no error.
 
-    As torchmetrics' R2Score with multioutput="variance_weighted", for any number of features.
+    It equals torchmetrics' R2Score with multioutput="variance_weighted", with sums in float64.
     """
 
     higher_is_better = True
@@ -187,10 +195,8 @@ class R2Score(Metric):
 
     def __init__(self) -> None:
         super().__init__()
-        for name in ("error", "count"):
-            self.add_state(name, torch.tensor(0.0, dtype=torch.float64), dist_reduce_fx="sum")
-        for name in ("total", "squares"):
-            self.add_state(name, torch.zeros(1, dtype=torch.float64), dist_reduce_fx="sum")
+        for name, shape in (("error", []), ("count", []), ("total", [1]), ("squares", [1])):
+            self.add_state(name, torch.zeros(shape, dtype=torch.float64), dist_reduce_fx="sum")
 
     def update(self, preds: Tensor, target: Tensor) -> None:
         """preds, target: [m f]."""
@@ -201,27 +207,19 @@ class R2Score(Metric):
         self.squares = self.squares + target.square().sum(dim=0)
 
     def compute(self) -> Tensor:
-        """At most 1."""
+        """R², at most 1."""
         variation = (self.squares - self.total.square() / self.count).sum()
         return (1 - self.error / variation).float()
 
 
-class TokenErrorRate(Metric):
+class TokenErrorRate(Ratio):
     """Insertions, deletions and substitutions to the nearest reference, over the length of that reference.
 
-    Both are summed over all examples first, as in word and phoneme error rates. Of two references as near, the shorter
-    counts. Above 1 where much more than a reference is generated.
+    Both are summed over all examples first, as in word and phoneme error rates. If two references are equally near, the
+    shorter one counts. The rate is above 1 if much more than a reference is generated.
     """
 
     higher_is_better = False
-    full_state_update = False
-    errors: Tensor
-    count: Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.add_state("errors", torch.tensor(0), dist_reduce_fx="sum")
-        self.add_state("count", torch.tensor(0), dist_reduce_fx="sum")
 
     def update(self, preds: Tensor, target: Tensor) -> None:
         """preds: generated ids [b t], IGNORE after the end. target: references [b a t]; a row of IGNORE is none."""
@@ -231,36 +229,20 @@ class TokenErrorRate(Metric):
             references = _references(padded)
             distances = edit_distance([_as_text(generated)] * len(references), references, reduction="none").tolist()
             errors, length = min(zip(distances, map(len, references)))
-            self.errors += int(errors)
+            self.total += int(errors)
             self.count += length
 
-    def compute(self) -> Tensor:
-        """0 where every sequence equals a reference."""
-        return self.errors / self.count
 
-
-class SequenceErrorRate(Metric):
+class SequenceErrorRate(Ratio):
     """Share of generated sequences that equal none of their references."""
 
     higher_is_better = False
-    full_state_update = False
-    wrong: Tensor
-    count: Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.add_state("wrong", torch.tensor(0), dist_reduce_fx="sum")
-        self.add_state("count", torch.tensor(0), dist_reduce_fx="sum")
 
     def update(self, preds: Tensor, target: Tensor) -> None:
         """preds, target: as in `TokenErrorRate`."""
         for generated, padded in zip(preds.tolist(), target.tolist()):
-            self.wrong += _as_text(generated) not in _references(padded)
+            self.total += _as_text(generated) not in _references(padded)
             self.count += 1
-
-    def compute(self) -> Tensor:
-        """Between 0 and 1."""
-        return self.wrong / self.count
 
 
 class GeneratedCHRF(CHRFScore):
@@ -290,32 +272,21 @@ def _as_text(ids: list[int]) -> str:
     return "".join(chr(i) for i in ids if i != IGNORE)
 
 
-class MeanLoss(Metric):
-    """Sum of losses over the number of predictions, over all batches and devices."""
+class MeanLoss(Ratio):
+    """Sum of losses over the number of predictions."""
 
     higher_is_better = False
-    full_state_update = False
-    loss: Tensor
-    count: Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.add_state("loss", torch.tensor(0.0, dtype=torch.float64), dist_reduce_fx="sum")
-        self.add_state("count", torch.tensor(0), dist_reduce_fx="sum")
+    total_dtype = torch.float64
 
     def update(self, loss: Tensor, count: Tensor) -> None:
-        """One batch's sum and count."""
-        self.loss += loss.double()
+        """loss, count: sum and number of predictions of one batch."""
+        self.total += loss.double()
         self.count += count
-
-    def compute(self) -> Tensor:
-        """NaN if nothing was predicted."""
-        return (self.loss / self.count).float()
 
 
 class Perplexity(MeanLoss):
-    """exp of the mean loss: of so many tokens, equally likely, a choice would be as hard."""
+    """Exponential of the mean loss: the number of equally likely tokens among which a choice would be as hard."""
 
     def compute(self) -> Tensor:
-        """At least 1."""
-        return (self.loss / self.count).exp().float()
+        """Perplexity, at least 1."""
+        return (self.total / self.count).exp().float()

@@ -22,7 +22,8 @@ class MultiLabel(Objective):
     """Multi-label classification: binary cross-entropy of k yes-or-no labels, in nats; a label that is NaN is left out.
 
     Labels are 0, 1 or NaN (unknown), a list of k for each example, such as twelve assays of which a molecule went
-    through some. pool: how a sequence's hidden states become one vector.
+    through some.
+    pool: how a sequence's hidden states become one vector.
     """
 
     needs_labels = True
@@ -32,9 +33,9 @@ class MultiLabel(Objective):
         self.shares: list[float] = []
 
     def fit(self, labels: Sequence[Any], names: Sequence[str] | None) -> None:
-        """Learn the share of yes among the known values of each label.
+        """Learns the share of yes among the known values of each label.
 
-        Raises DataError where a label is neither 0 nor 1, or is never known.
+        Raises DataError if a label is neither 0 nor 1, or is never known.
         """
         rows = torch.stack([_row(label) for label in labels])
         if names is not None and len(names) > 2:
@@ -45,7 +46,7 @@ class MultiLabel(Objective):
         self.shares = (rows.nan_to_num().sum(dim=0) / known.sum(dim=0)).tolist()
 
     def encode_target(self, label: Any) -> Tensor:
-        """Labels [k]. Raises DataError where k is not that of the training data, or one is neither 0, 1 nor NaN."""
+        """Labels [k]. Raises DataError if k is not that of the training data, or a label is neither 0, 1 nor NaN."""
         row = _row(label).float()
         if len(row) != len(self.shares):
             raise DataError(f"a sample has {len(row)} labels; give {len(self.shares)}, as in the training data")
@@ -56,7 +57,7 @@ class MultiLabel(Objective):
         return {"shares": self.shares} if self.shares else {}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Take back the shares."""
+        """Restores the shares."""
         self.shares = [float(x) for x in state["shares"]]
 
     def head(self, embedder: nn.Module) -> nn.Module:
@@ -88,26 +89,26 @@ class MultiLabel(Objective):
         return LossOutput(loss, known.sum()) if training else LossOutput(loss, known.sum(), prediction.detach(), target)
 
     def baseline(self, targets: Sequence[Tensor], spec: TokenSpec) -> Callable[[Tensor], Tensor]:
-        """The log-odds of each label in training; a label that was always the same is half an example away from it."""
+        """Constant prediction: the log-odds of each label in training, with half an example added to yes and to no."""
         rows = torch.cat([target.reshape(-1, len(self.shares)) for target in targets]).double()
         known = (~rows.isnan()).sum(dim=0)
         odds = torch.logit((rows.nan_to_num().sum(dim=0) + 0.5) / (known + 1)).float()
         return lambda target: odds.to(target.device).expand_as(target)
 
     def metrics(self, spec: TokenSpec) -> dict[str, Any]:
-        """Area under the ROC curve, mean of the labels; share of known labels that are told right."""
+        """Area under the ROC curve, mean of the labels; share of known labels that are predicted right."""
         from seqkit.objectives.metrics import LabelAccuracy, MeanAUROC
 
         return {"auroc": MeanAUROC(), "accuracy": LabelAccuracy()}
 
     def decode(self, prediction: Tensor) -> list[Any]:
-        """The probability of yes of each label, a list for each example; of a single label a number."""
+        """Probabilities of yes: a list with one for each label, or a number if there is one label, for each example."""
         chances = prediction.float().sigmoid().tolist()
         return [row[0] for row in chances] if len(self.shares) == 1 else chances
 
 
 def _row(label: Any) -> Tensor:
-    """Labels [k] as float64. Raises DataError where one is neither 0, 1 nor NaN."""
+    """Labels [k] as float64. Raises DataError if one is neither 0, 1 nor NaN."""
     try:
         row = torch.as_tensor(label, dtype=torch.float64).reshape(-1)
     except (TypeError, ValueError, RuntimeError) as error:

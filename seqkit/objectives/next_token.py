@@ -15,7 +15,7 @@ from seqkit.errors import DataError
 from seqkit.interfaces import IGNORE, LossOutput, ModelInput, Objective, TokenBatch, TokenSpec
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.heads import FieldHead, TiedHead, TokenHead
-from seqkit.objectives.losses import cross_entropy, field_frequencies, frequencies, like
+from seqkit.objectives.losses import cross_entropy, id_frequencies, like
 
 TokenMetric = Literal["Accuracy", "Perplexity"]
 """Names of metrics, as in torchmetrics: `seqkit.objectives.metrics.of_ids`."""
@@ -27,8 +27,9 @@ class NextToken(Objective):
     Tokens of several ids (`TokenSpec.vocab_sizes`): a linear layer for each field, all from the same hidden state, and
     the mean of the fields' cross-entropies (Compound Word Transformer; Hsiao et al. 2021, section 4.2), so in nats per
     field. Numbers beside the ids are input alone: to predict one, make it a field of bins.
-    tied: True: the head's weight is the embedding table. bias: of the head, if it is not tied. metrics: what is
-    measured beside the loss; None: Accuracy and Perplexity.
+    tied: whether the head's weight is the embedding table.
+    bias: whether the head has a bias, if it is not tied.
+    metrics: metrics that are measured beside the loss; None: Accuracy and Perplexity.
     Raises ValueError if the tokens are vectors; DataError for a batch in which no example has a second token.
     """
 
@@ -78,13 +79,11 @@ class NextToken(Objective):
         return cross_entropy(prediction, target, training=training)
 
     def baseline(self, targets: Sequence[Tensor], spec: TokenSpec) -> Callable[[Tensor], Tensor]:
-        """The training frequencies of the tokens, or of the ids of each field."""
-        if spec.vocab_sizes:
-            return field_frequencies(targets, spec.vocab_sizes)
-        return frequencies(targets, spec.vocab_size)
+        """Constant prediction: the training frequencies of the tokens, or of the ids of each field."""
+        return id_frequencies(targets, spec)
 
     def metrics(self, spec: TokenSpec) -> dict[str, Any]:
-        """Those that were chosen: accuracy of the likeliest next token (or share of the fields that are right)."""
+        """The chosen metrics; accuracy is that of the likeliest next token (of fields, the share that is right)."""
         from seqkit.objectives.metrics import of_ids
 
         return of_ids(self.chosen_metrics)

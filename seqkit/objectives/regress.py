@@ -25,12 +25,12 @@ NumberMetric = Literal["RMSE", "MAE", "R2Score", "SpearmanCorrCoef", "PearsonCor
 class Regress(Objective):
     """Regression: squared or Huber error of standardised targets; metrics are in the target's own unit.
 
-    level: "sequence" (labels: a number, or k of them) or "token" (one for each token, or k: tensors [n] or [n k]).
+    Mean and standard deviation of the targets are fitted on the training labels. A target that is NaN is left out.
+    level: what has a label: the whole "sequence" (a number, or k of them) or each "token" (tensors [n] or [n k]).
     pool: how a sequence's hidden states become one vector.
-    loss: "squared", or "huber" (linear beyond one standard deviation, so that outliers weigh less). Mean and standard
-    deviation of the targets are fitted on the training labels.
-    A target that is NaN is left out. metrics: what is measured beside the loss and the RMSE, over all targets together;
-    None: MAE, and for a single target R2Score.
+    loss: "squared", or "huber": linear beyond one standard deviation, so that outliers weigh less.
+    metrics: metrics that are measured beside the loss and the RMSE, over all targets together; None: MAE, and for a
+    single target R2Score.
     """
 
     needs_labels = True
@@ -50,7 +50,7 @@ class Regress(Objective):
         self.std: list[float] = []
 
     def fit(self, labels: Sequence[Any], names: Sequence[str] | None) -> None:
-        """Learn mean and standard deviation of each target."""
+        """Learns mean and standard deviation of each target."""
         labels = list(labels)
         if self.level == "sequence" and all(isinstance(label, float) for label in labels):
             rows = rearrange(torch.tensor(labels, dtype=torch.float64), "m -> m 1")  # as below, at once
@@ -63,7 +63,7 @@ class Regress(Objective):
         self.std = [float(column.std(correction=0)) or 1.0 for column in known]
 
     def encode_target(self, label: Any) -> Tensor:
-        """Targets [k], or per token [n k]. Raises DataError where k is not that of the training data."""
+        """Targets [k], or per token [n k]. Raises DataError if k is not that of the training data."""
         rows = self._rows(label).float()
         if rows.shape[1] != len(self.mean):
             raise DataError(f"label has {rows.shape[1]} targets; give {len(self.mean)}, as in the training data")
@@ -88,7 +88,7 @@ class Regress(Objective):
         return {"mean": self.mean, "std": self.std} if self.mean else {}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Take back mean and standard deviation."""
+        """Restores mean and standard deviation."""
         self.mean, self.std = [float(x) for x in state["mean"]], [float(x) for x in state["std"]]
 
     def head(self, embedder: nn.Module) -> nn.Module:
@@ -123,17 +123,17 @@ class Regress(Objective):
         return LossOutput(loss, known.sum(), (prediction.detach() * std + mean)[known], target[known])
 
     def baseline(self, targets: Sequence[Tensor], spec: TokenSpec) -> Callable[[Tensor], Tensor]:
-        """The mean of the training targets, which is zero when standardised."""
+        """Constant prediction: the mean of the training targets, which is zero when standardised."""
         return torch.zeros_like
 
     def metrics(self, spec: TokenSpec) -> dict[str, Any]:
-        """Root mean squared error, in the target's unit, and those that were chosen."""
+        """Root mean squared error, in the target's unit, and the chosen metrics."""
         from seqkit.objectives.metrics import of_numbers
 
         usual = ["MAE", "R2Score"] if len(self.mean) == 1 else ["MAE"]
         return of_numbers(["RMSE", *(usual if self.chosen_metrics is None else self.chosen_metrics)])
 
     def decode(self, prediction: Tensor) -> list[Any]:
-        """Predictions in the target's unit; a single target per example is a plain number."""
+        """Predictions in the target's unit: a list for each example, or a number if it has a single target."""
         numbers = (prediction * prediction.new_tensor(self.std) + prediction.new_tensor(self.mean)).tolist()
         return [x[0] for x in numbers] if self.level == "sequence" and len(self.mean) == 1 else numbers

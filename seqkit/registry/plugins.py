@@ -1,4 +1,4 @@
-"""Code of others: Python files that the user named, and packages; what goes wrong in it is said by its name."""
+"""Imports code of others, Python files and packages, and names the file or package in every error."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from types import FrameType
 from seqkit.errors import UsageError, one_line
 
 SLOW, TIME_LIMIT = 10, 120
-"""Seconds of computing after which an import is called slow, and seconds after which it is stopped. torch with
+"""Seconds of computing after which an import is called slow, and seconds after which it is stopped; torch with
 Lightning, vision and audio takes some 7 on an idle machine."""
 
 
 class _TooSlow(BaseException):
-    """No Exception, so that a plug-in's own `except Exception` does not swallow it."""
+    """The time is over; no Exception, so that a plug-in's own `except Exception` does not swallow it."""
 
 
 @contextmanager
 def in_time(name: str) -> Iterator[None]:
-    """Raise UsageError, naming `name`, where the code inside takes longer; say so where it is slow or prints.
+    """Raises UsageError, naming `name`, if the code inside takes too long; says so if it is slow or prints.
 
     Only Python's main thread on a system with SIGALRM can be stopped; elsewhere there is no limit.
     """
-    said = io.StringIO()
+    output = io.StringIO()
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
         raise _TooSlow
@@ -40,7 +40,7 @@ def in_time(name: str) -> Iterator[None]:
     try:
         if can_stop:
             signal.setitimer(signal.ITIMER_REAL, TIME_LIMIT)
-        with redirect_stdout(said), redirect_stderr(said):
+        with redirect_stdout(output), redirect_stderr(output):
             yield
     except _TooSlow:
         raise UsageError(f"{name} takes more than {TIME_LIMIT:g} s to import; move its work into functions") from None
@@ -48,7 +48,7 @@ def in_time(name: str) -> Iterator[None]:
         if can_stop:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
-    took, printed = time.process_time() - start, said.getvalue().strip()
+    took, printed = time.process_time() - start, output.getvalue().strip()
     if took > SLOW:
         sys.stderr.write(f"{name} computes for {took:.0f} s when it is imported; move its work into functions\n")
     if printed:
@@ -71,14 +71,12 @@ def import_plugins(files: Sequence[Path]) -> None:
         spec = importlib.util.spec_from_file_location(file.stem, file)
         assert spec is not None
         assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[file.stem] = module
+        sys.modules[file.stem] = module = importlib.util.module_from_spec(spec)
         try:
             with in_time(f"--plugin {file}"):
                 spec.loader.exec_module(module)
-        except UsageError:
-            del sys.modules[file.stem]
-            raise
         except (Exception, SystemExit) as error:  # it is the user's own code: whatever it raises
             del sys.modules[file.stem]
+            if isinstance(error, UsageError):
+                raise
             raise UsageError(f"--plugin {file} does not run: {type(error).__name__}: {error}") from error

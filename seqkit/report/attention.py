@@ -6,9 +6,8 @@ n queries · m keys · h heads · l layers
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -32,7 +31,7 @@ MAX_TOKENS = 64
 """A text is cut to at most this many tokens; a picture could not show more."""
 
 MAX_VECTORS = 512
-"""The same for sequences of vectors, such as sound."""
+"""Largest number of tokens of a sequence of vectors, such as sound."""
 
 MAX_UNCUT = 1024
 """Images and graphs cannot be cut: one of more tokens is refused, since every pair of them has a weight."""
@@ -46,14 +45,24 @@ MIN_SCALE = 0.7
 MAX_SHOWN_INPUT = 300
 """Characters of the input that the page repeats."""
 
+OVERLAY_NOTES = {
+    last_query: "Attention that each token receives through all layers and residual connections (rollout; Abnar and "
+    f"Zuidema 2020), and from each layer: {queries}. Attention shows where a model looks, not why it predicts what it "
+    "does."
+    for last_query, queries in (
+        (False, "the mean over all queries"),
+        (True, "for the last query, from which the next token is predicted"),
+    )
+}
+"""Explanations of the overlay, for the mean over all queries and for the last query alone."""
+
 _PAGE = "attention.html"
 _PICTURES = {"": "attention", "encoder": "encoder", "decoder": "decoder", "cross": "cross", "rollout": "rollout"}
 _TITLES = {"": "Attention", "cross": "Cross-attention of the decoder"}
 
 
-@dataclass(frozen=True)
-class View:
-    """A figure with its heading and explanation. name: of its PNG."""
+class View(NamedTuple):
+    """A figure with its heading and explanation. name: name of its PNG."""
 
     name: str
     title: str
@@ -64,7 +73,7 @@ class View:
 def view_attention(folder: Path, name: str, raw: Any, out: Path) -> Path:
     """Draw all attention of a run on one raw example: PNGs and `attention.html` with all of them, in the folder `out`.
 
-    name: of the example. An earlier view in `out` is replaced. Returns the page's path.
+    name: name of the example. An earlier view in `out` is replaced. Returns the page's path.
     Raises UsageError where the model has no attention weights, or `out` is no folder; DataError where the example
     cannot be encoded or has too many tokens.
     """
@@ -72,7 +81,7 @@ def view_attention(folder: Path, name: str, raw: Any, out: Path) -> Path:
 
 
 def view_input(folder: Path, given: str, out: Path) -> Path:
-    """The same for an input of the command line: a file (of several examples the first), or a text or SMILES itself."""
+    """View of an input of the command line: a file, of which the first example is shown, or a text or SMILES itself."""
     trained = load(folder)
     found = list(read_inputs(given, trained.tokenizer))
     notes = [f"The first of {len(found):,} examples in it is shown."] if len(found) > 1 else []
@@ -80,7 +89,7 @@ def view_input(folder: Path, given: str, out: Path) -> Path:
 
 
 def view_example(folder: Path, number: int, out: Path) -> Path:
-    """The same for an example of the run's own test split, numbered from 0, such as a graph, which no file holds.
+    """View of an example of the run's own test split, numbered from 0.
 
     Raises UsageError where there is none of that number; DataError where the data is gone.
     """
@@ -120,31 +129,21 @@ def _view(folder: Path, trained: TrainedModel, name: str, raw: Any, notes: list[
         raise UsageError(str(error)) from error
     last_query = "" in names and trained.model.backbone.causal
     views = list(_views(renderer, raw, tokens, maps, names, last_query=last_query))
-    _clear(out)
+    # no picture of an earlier example stays beside the new page
+    for name in (_PAGE, *(f"{name}{more}.png" for name in _PICTURES.values() for more in ("", "-entropy"))):
+        (out / name).unlink(missing_ok=True)
+    sections = []
     for view in views:
         png(view.figure, out / f"{view.name}.png")
         view.figure.set_layout_engine("none")  # the PNG was laid out, the SVG need not be again
-    sections = [
-        {
-            "title": view.title,
-            "note": view.note,
-            "figure": svg(view.figure),
-            "min_width": round(MIN_SCALE * 72 * view.figure.get_figwidth()),
-        }
-        for view in views
-    ]
-    return write_page(
-        "attention.html",
-        out / _PAGE,
-        title=f"Attention · {trained.summary['recipe']}",
-        subtitle=f"seqkit {trained.summary['versions']['seqkit']}",
-        notes=notes,
-        sections=sections,
-    )
+        width = round(MIN_SCALE * 72 * view.figure.get_figwidth())
+        sections.append({"title": view.title, "note": view.note, "figure": svg(view.figure), "min_width": width})
+    title, subtitle = f"Attention · {trained.summary['recipe']}", f"seqkit {trained.summary['versions']['seqkit']}"
+    return write_page("attention.html", out / _PAGE, title=title, subtitle=subtitle, notes=notes, sections=sections)
 
 
 def _cut(spec: TokenSpec, tokens: Tokens, notes: list[str]) -> Tokens:
-    """As many tokens as a picture can show, with a note if these are not all.
+    """The tokens that a picture can show, with a note if these are not all.
 
     Raises DataError for an example of too many tokens that cannot be cut.
     """
@@ -153,16 +152,10 @@ def _cut(spec: TokenSpec, tokens: Tokens, notes: list[str]) -> Tokens:
         if n > limit:
             notes.append(f"The first {limit} of {n:,} tokens are shown.")
             features = None if tokens.features is None else tokens.features[:limit]
-            tokens = Tokens(tokens.content[:limit], tokens.positions[:limit], features=features)
+            return Tokens(tokens.content[:limit], tokens.positions[:limit], features=features)
     elif n > MAX_UNCUT:
         raise DataError(f"the example has {n:,} tokens, too many to draw all pairs of; give one of {MAX_UNCUT:,}")
     return tokens
-
-
-def _clear(out: Path) -> None:
-    """Remove an earlier view, so that no picture of another example stays beside the new page."""
-    for name in (_PAGE, *(f"{name}{more}.png" for name in _PICTURES.values() for more in ("", "-entropy"))):
-        (out / name).unlink(missing_ok=True)
 
 
 def _generate(trained: TrainedModel, objective: Seq2Seq, source: TokenBatch) -> tuple[TokenBatch, list[str], str]:
@@ -195,11 +188,12 @@ def _views(
 ) -> Iterator[View]:
     """For each stack of the model: heatmaps of all heads, their entropies, and rollout on the example itself.
 
-    names: of queries and keys, by stack. last_query: True: the next token is predicted from the last query alone.
+    names: names of queries and keys, by stack. last_query: True: the next token is predicted from the last query alone.
     """
     stacks: dict[str, list[AttentionMap]] = {}
     for one in maps:
-        stacks.setdefault(_stack_of(one, names), []).append(one)
+        stack = one.stack if one.stack in names else "decoder"  # a backbone without an encoder is a decoder
+        stacks.setdefault(stack, []).append(one)
     for stack, own in stacks.items():
         weights = [one.weights[0].float().numpy() for one in own]
         signed = any(bool((layer < 0).any()) for layer in weights)
@@ -218,17 +212,12 @@ def _views(
         if stack in ("", "encoder") and not signed:
             layers = np.stack(weights)
             summary = AttentionSummary(layers, rollout(own)[0].float().numpy(), last_query)
-            note = _overlay_note(renderer, last_query=last_query)
+            note = f"{OVERLAY_NOTES[last_query]} {renderer.overlay_note}".rstrip()
             yield View("rollout", "Attention on the example", note, renderer.overlay(raw, tokens, summary))
 
 
-def _stack_of(one: AttentionMap, names: dict[str, tuple[list[str], list[str]]]) -> str:
-    """Which of the named stacks an attention map belongs to; a backbone without an encoder is a decoder."""
-    return one.stack if one.stack in names else "decoder"
-
-
 def _heatmap_note(stack: str, uniform: float, *, signed: bool) -> str:
-    """How a figure of heatmaps is to be read."""
+    """Explanation of a figure of heatmaps."""
     query, key = (" (generated token)", " (source token)") if stack == "cross" else ("", "")
     note = f"Row: query{query}; column: key{key}; the darker, the larger the attention weight (by the square root). "
     if signed:
@@ -253,15 +242,3 @@ def uniform_heads(entropies: np.ndarray, uniform: float) -> str:
         f" {len(places):,} of {entropies.size:,} heads attend almost uniformly here ({UNIFORM_SHARE:.0%} of that "
         f"entropy or more): {shown}{more}."
     )
-
-
-def _overlay_note(renderer: Renderer, *, last_query: bool) -> str:
-    """How the overlay is to be read."""
-    queries = (
-        "for the last query, from which the next token is predicted" if last_query else "the mean over all queries"
-    )
-    note = (
-        f"Attention that each token receives through all layers and residual connections (rollout; Abnar and Zuidema "
-        f"2020), and from each layer: {queries}. Attention shows where a model looks, not why it predicts what it does."
-    )
-    return f"{note} {renderer.overlay_note}".rstrip()

@@ -41,16 +41,16 @@ def heatmaps(weights: Sequence[np.ndarray], queries: Sequence[str], keys: Sequen
     top = max(1.0, max(float(np.abs(layer).max()) for layer in weights))
     signed = any(bool((layer < 0).any()) for layer in weights)
     norm = FuncNorm((_root, _square), vmin=-top if signed else 0.0, vmax=top)
+    colors = "RdBu" if signed else "Blues"
     for layer, heads in enumerate(weights):
         for head in range(h):
             ax = axes[layer * h + head]
             if head >= len(heads):
                 ax.set_axis_off()
                 continue
-            image = ax.imshow(
-                heads[head], cmap="RdBu" if signed else "Blues", norm=norm, interpolation="nearest", aspect="auto"
-            )
-            ax.set_title(f"layer {layer} · head {head} · {_nats(entropy[layer, head])}", fontsize=7.5, loc="center")
+            image = ax.imshow(heads[head], cmap=colors, norm=norm, interpolation="nearest", aspect="auto")
+            nats = "–" if np.isnan(entropy[layer, head]) else f"{entropy[layer, head]:.2f} nats"
+            ax.set_title(f"layer {layer} · head {head} · {nats}", fontsize=7.5, loc="center")
             ax.tick_params(length=0 if named else 2, labelbottom=layer == depth - 1, labelleft=head == 0)
             ax.spines[:].set_visible(True)
             rotation = 90 if named and max(map(len, keys)) > 2 else 0
@@ -96,10 +96,6 @@ def uniform_entropy(weights: Sequence[np.ndarray]) -> float:
 def _ticks(names: Sequence[str], named: bool) -> tuple[list[int], list[str]]:
     places = list(range(len(names))) if named else list(range(0, len(names), 10 if len(names) <= 100 else 50))
     return places, [names[i] if named else str(i) for i in places]
-
-
-def _nats(value: float) -> str:
-    return "–" if np.isnan(value) else f"{value:.2f} nats"
 
 
 def _root(x: np.ndarray) -> np.ndarray:

@@ -15,12 +15,11 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.markers import MarkerStyle
 
-from seqkit.report.axes import scale_axis
-from seqkit.report.figures import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, STYLE, VERMILION, new_figure
+from seqkit.report.figures import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, STYLE, VERMILION, new_figure, scale_axis
 from seqkit.report.numbers import Metric
 
 COLORS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)
-"""Of the palette, what can be seen on white and on black."""
+"""Colours of the palette that can be seen on white and on black."""
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "p", "d")
 
@@ -33,7 +32,7 @@ MAX_POINTS = 200
 
 @dataclass(frozen=True)
 class Mark:
-    """How a candidate looks. filled: False for a candidate that was pretrained."""
+    """The look of a candidate in figures. filled: False for a candidate that was pretrained."""
 
     color: str
     marker: str
@@ -79,38 +78,32 @@ class Line:
     ringed: tuple[float, float] | None = None
 
 
-@dataclass(frozen=True)
-class Spread:
-    """A row of `spreads`: a candidate's raw test values, one a seed; without a mark, the title of the rows below."""
-
-    label: str
-    mark: Mark | None = None
-    values: Sequence[float] = ()
-    mean: float | None = None
-    interval: Sequence[float] | None = None
-
-
 @rc_context(STYLE)
-def spreads(rows: Sequence[Spread], metric: Metric) -> Figure:
-    """One row per candidate, from the top: the mean by its marker, its interval a bar, above it every seed a dot."""
+def spreads(rows: Sequence[tuple[str, Mark | None, Mapping[str, Any]]], metric: Metric) -> Figure:
+    """One row per candidate, from the top: the mean by its marker, its interval a bar, above it every seed a dot.
+
+    rows: name, mark and entry in results.json of each candidate; without a mark, the title of the rows below.
+    """
     figure, (axes,) = new_figure(4.4, 0.34 * len(rows) + 0.75)
-    known = [value for row in rows for value in (*row.values, *([] if row.mean is None else [row.mean]))]
-    for place, row in enumerate(rows):
-        if row.mark is None:
+    seeds = [[run["value"] for run in one.get("runs") or [] if run.get("value") is not None] for _, _, one in rows]
+    known = [x for (_, _, one), own in zip(rows, seeds) for x in (*own, one.get("mean")) if x is not None]
+    for place, ((_, mark, result), values) in enumerate(zip(rows, seeds)):
+        if mark is None:
             continue
-        if row.interval:
-            bounds = [metric.shown(bound) for bound in row.interval]
-            axes.plot(bounds, [place] * 2, color=row.mark.color, linewidth=5, alpha=0.35, solid_capstyle="butt")
-        dots = [metric.shown(value) for value in row.values]
-        axes.plot(dots, [place - 0.27] * len(dots), "o", color=row.mark.color, markersize=3)
-        if row.mean is not None:
-            axes.plot([metric.shown(row.mean)], [place], **{**row.mark.style, "linestyle": "none"}, markersize=7)
-        if row.mean is None and not dots:
+        interval, mean = result.get("interval"), result.get("mean")
+        if interval and None not in interval:
+            bounds = [metric.shown(bound) for bound in interval]
+            axes.plot(bounds, [place] * 2, color=mark.color, linewidth=5, alpha=0.35, solid_capstyle="butt")
+        dots = [metric.shown(value) for value in values]
+        axes.plot(dots, [place - 0.27] * len(dots), "o", color=mark.color, markersize=3)
+        if mean is not None:
+            axes.plot([metric.shown(mean)], [place], **{**mark.style, "linestyle": "none"}, markersize=7)
+        elif not dots:
             middle = metric.shown(float(np.mean(known))) if known else 0.5
             axes.text(middle, place, "failed", va="center", ha="center", style="italic")
-    axes.set_yticks(range(len(rows)), [short(row.label) for row in rows])
-    for row, name in zip(rows, axes.get_yticklabels()):
-        name.set_fontstyle("italic" if row.mark is None else "normal")
+    axes.set_yticks(range(len(rows)), [short(name) for name, _, _ in rows])
+    for (_, mark, _), name in zip(rows, axes.get_yticklabels()):
+        name.set_fontstyle("italic" if mark is None else "normal")
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x", color=INK, alpha=0.15, linewidth=0.6)

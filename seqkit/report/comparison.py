@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from seqkit.errors import DataError
 from seqkit.files import read_mapping
-from seqkit.report.candidate_figures import Line, Spread, lines, mean_line, pair_line, spreads
+from seqkit.report.candidate_figures import Line, Mark, lines, mean_line, pair_line, spreads
 from seqkit.report.figures import svg
-from seqkit.report.learning_rates import edge_remarks, rate_lines, trial_table
-from seqkit.report.numbers import DASH, Metric, compact, count, finite, percent, plain, times
+from seqkit.report.learning_rates import edge_remarks, rate_lines, trial_table, tuning_sentence
+from seqkit.report.numbers import DASH, Metric, compact, count, finite, percent, plain, plural, times
 from seqkit.report.ranking import (
     Group,
     Row,
@@ -35,29 +34,18 @@ KEYS = {
 }
 
 
-@dataclass(frozen=True)
-class Figure:
+class Figure(NamedTuple):
     """A figure as the page shows it. alt: what it shows, in words."""
 
     svg: str
     alt: str
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(NamedTuple):
     """A cell of the matrix of differences. lines: the difference and its interval. better: "row", "column" or ""."""
 
     lines: Sequence[str]
     better: str = ""
-
-
-@dataclass
-class Differences:
-    """Row minus column, for all pairs. pairs: what was paired."""
-
-    rows: list[Row]
-    cells: list[list[Cell]]
-    pairs: list[str] = field(default_factory=list)
 
 
 def write_comparison(folder: Path) -> Path:
@@ -86,7 +74,7 @@ def write_comparison(folder: Path) -> Path:
 
 
 def _comparison_sections(results: Mapping[str, Any]) -> dict[str, Any]:
-    """What the template of a comparison shows, beside the results themselves."""
+    """Values of a comparison's template, beside the results themselves."""
     metric, groups = Metric.of(results), ranked(results)
     rows = [row for group in groups for row in group.rows]
     return {
@@ -103,7 +91,7 @@ def _comparison_sections(results: Mapping[str, Any]) -> dict[str, Any]:
         "lengths": _lengths(rows, metric),
         "differences": _differences(results, rows, metric),
         "matched": _matched(results, rows),
-        "tuning": _tuning(results),
+        "tuning": tuning_sentence(results),
         "trials": trial_table(rows),
         "edges": edge_remarks(rows),
         "rates": _rates(rows),
@@ -127,20 +115,20 @@ def _titles(keys: Iterable[str]) -> dict[str, str]:
 
 
 def _overrides(overrides: Mapping[str, Any] | Sequence[str] | None) -> str:
-    """What the command line set, in one line: data.limit=200, or the words themselves where they are a list."""
+    """Overrides of the command line in one line: data.limit=200, or the words themselves where they are a list."""
     if isinstance(overrides, Mapping):
         return " ".join(f"{name}={plain(value)}" for name, value in overrides.items())
     return " ".join(overrides or ())
 
 
 def _subtitle(results: Mapping[str, Any]) -> str:
-    """Where and when, in one line."""
+    """Version, recipe, seeds, data and date in one line."""
     seeds, minutes = results.get("seeds") or [], results.get("run_minutes")
     parts = [
         f"seqkit {(results.get('versions') or {}).get('seqkit', '')}".strip(),
         results.get("recipe"),
         f"preset {results['preset']}" if results.get("preset") else None,
-        _number_of(len(seeds), "seed") if seeds else None,
+        plural(len(seeds), "seed") if seeds else None,
         f"{count(results['num_test'])} test examples" if results.get("num_test") else None,
         _moment(results.get("started")),
         None if minutes is None else f"{_long(minutes)} of runs",
@@ -160,39 +148,30 @@ def _moment(started: str | None) -> str | None:
 
 
 def _values(groups: Sequence[Group], metric: Metric) -> Figure | None:
-    rows = [row for group in groups for row in group.rows]
-    shown = []
+    """Every seed of every candidate, with mean and interval."""
+    shown: list[tuple[str, Mark | None, Mapping[str, Any]]] = []
     for group in groups:
-        shown += [Spread(group.title)] if len(groups) > 1 else []
-        shown += [_spread(row) for row in group.rows]
-    if not shown:
-        return None
-    means = (f"{row.label} {metric.number(row.result.get('mean'))}" for row in rows if row.rank)
-    alt = f"{metric.title} of each candidate, seed by seed, with mean and interval: {', '.join(means) or 'no values'}"
-    return Figure(svg(spreads(shown, metric)), alt)
-
-
-def _spread(row: Row) -> Spread:
-    values = [run["value"] for run in row.result.get("runs") or [] if run.get("value") is not None]
-    interval = row.result.get("interval")
-    interval = None if interval is None or None in interval else interval
-    return Spread(row.own_name, row.mark, values, row.result.get("mean"), interval)
-
-
-AXES = (("tokens", "training tokens"), ("seconds", "seconds of training"), ("flops", "training FLOPs"))
-LOSSES = (("train_loss", "training loss"), ("valid_loss", "validation loss"))
+        shown += [(group.title, None, {})] if len(groups) > 1 else []
+        shown += [(row.own_name, row.mark, row.result) for row in group.rows]
+    ranks = (row for group in groups for row in group.rows if row.rank)
+    means = ", ".join(f"{row.label} {metric.number(row.result.get('mean'))}" for row in ranks) or "no values"
+    alt = f"{metric.title} of each candidate, seed by seed, with mean and interval: {means}"
+    return Figure(svg(spreads(shown, metric)), alt) if shown else None
 
 
 def _curves(rows: Sequence[Row]) -> list[Figure]:
     """Training and validation loss against tokens, time and FLOPs, where they are known."""
     figures = []
-    for y, ylabel in LOSSES:
-        for x, xlabel in AXES:
+    for y, ylabel in (("train_loss", "training loss"), ("valid_loss", "validation loss")):
+        for x, xlabel in (
+            ("tokens", "training tokens"),
+            ("seconds", "seconds of training"),
+            ("flops", "training FLOPs"),
+        ):
             drawn = [mean_line(row.mark, row.result.get("runs") or [], x, y) for row in rows]
-            figures += _figure(
-                drawn, xlabel, ylabel, f"{ylabel} against {xlabel}, mean over seeds, one line a candidate"
-            )
-    return figures
+            alt = f"{ylabel} against {xlabel}, mean over seeds, one line a candidate"
+            figures.append(_figure(drawn, xlabel, ylabel, alt))
+    return [figure for figure in figures if figure]
 
 
 def _costs(rows: Sequence[Row]) -> list[Figure]:
@@ -204,50 +183,46 @@ def _costs(rows: Sequence[Row]) -> list[Figure]:
         ("memory_by_length", 1.0, "tokens in an example", "peak memory (bytes)"),
     ):
         drawn = [pair_line(row.mark, (row.result.get("cost") or {}).get(key), scale) for row in rows]
-        figures += _figure(drawn, xlabel, ylabel, f"{ylabel} against {xlabel}, one line a candidate")
-    return figures
+        figures.append(_figure(drawn, xlabel, ylabel, f"{ylabel} against {xlabel}, one line a candidate"))
+    return [figure for figure in figures if figure]
 
 
 def _gradients(rows: Sequence[Row]) -> Figure | None:
+    """Gradient of the last hidden state against distance."""
     drawn = [pair_line(row.mark, row.result.get("gradient_flow")) for row in rows]
-    xlabel, ylabel = "distance T − t (tokens)", "|∂h_T/∂h_t|"
     alt = "norm of the gradient of the last hidden state against the distance to an earlier one, one line a candidate"
-    found = _figure(drawn, xlabel, ylabel, alt, log_x=False, log_y=True, width=4.6)
-    return found[0] if found else None
+    return _figure(drawn, "distance T − t (tokens)", "|∂h_T/∂h_t|", alt, log_x=False, log_y=True, width=4.6)
 
 
 def _lengths(rows: Sequence[Row], metric: Metric) -> Figure | None:
     """The metric against the number of tokens of a test example."""
-    drawn: list[Line | None] = []
+    drawn: list[Line] = []
     for row in rows:
-        points = sorted(
-            (p for p in row.result.get("by_length") or [] if p["value"] is not None), key=lambda p: p["tokens"]
-        )
-        y = [metric.shown(point["value"]) for point in points]
-        bounds = [point.get("interval") for point in points]
+        known = [point for point in row.result.get("by_length") or [] if point["value"] is not None]
+        points = sorted(known, key=lambda point: point["tokens"])
         low = high = None
-        if all(b is not None and None not in b for b in bounds):
-            low, high = ([metric.shown(b[side]) for b in bounds] for side in (0, 1))
-        drawn.append(Line(row.mark, [point["tokens"] for point in points], y, low, high) if points else None)
+        if all(p.get("interval") is not None and None not in p["interval"] for p in points):
+            low, high = ([metric.shown(p["interval"][side]) for p in points] for side in (0, 1))
+        values = [metric.shown(point["value"]) for point in points]
+        drawn += [Line(row.mark, [point["tokens"] for point in points], values, low, high)] if points else []
     alt = f"{metric.title} against the number of tokens of a test example, one line a candidate"
-    found = _figure(drawn, "tokens in a test example", metric.title, alt, log_y=False, bars=True, width=4.6)
-    return found[0] if found else None
+    return _figure(drawn, "tokens in a test example", metric.title, alt, log_y=False, bars=True, width=4.6)
 
 
 def _rates(rows: Sequence[Row]) -> Figure | None:
+    """Validation loss against the learning rates that were tried."""
     alt = "validation loss against the learning rate that was tried, one line a candidate, the chosen one ringed"
-    found = _figure(rate_lines(rows), "learning rate", "validation loss of the trial", alt, width=4.6)
-    return found[0] if found else None
+    return _figure(rate_lines(rows), "learning rate", "validation loss of the trial", alt, width=4.6)
 
 
-def _figure(drawn: Sequence[Line | None], xlabel: str, ylabel: str, alt: str, **options: Any) -> list[Figure]:
-    """One figure of the lines that there are; none where there are no lines."""
+def _figure(drawn: Sequence[Line | None], xlabel: str, ylabel: str, alt: str, **options: Any) -> Figure | None:
+    """One figure of the lines that there are; None where there are no lines."""
     known = [line for line in drawn if line is not None]
-    return [Figure(svg(lines(known, xlabel=xlabel, ylabel=ylabel, **options)), alt)] if known else []
+    return Figure(svg(lines(known, xlabel=xlabel, ylabel=ylabel, **options)), alt) if known else None
 
 
-def _differences(results: Mapping[str, Any], rows: Sequence[Row], metric: Metric) -> Differences | None:
-    """All pairs as a matrix, of the candidates that have a difference to any other."""
+def _differences(results: Mapping[str, Any], rows: Sequence[Row], metric: Metric) -> dict[str, Any] | None:
+    """Row minus column for all pairs, of the candidates that have a difference to any other; and what was paired."""
     if not results["differences"]:
         return None
     known = labels(results)
@@ -255,7 +230,7 @@ def _differences(results: Mapping[str, Any], rows: Sequence[Row], metric: Metric
     chosen = [row for row in rows if row.label in paired]
     cells = [[_cell(results, a, b, metric) for b in chosen] for a in chosen]
     pairs = list(dict.fromkeys(entry["pairs"] for entry in results["differences"] if entry.get("pairs")))
-    return Differences(chosen, cells, pairs)
+    return {"rows": chosen, "cells": cells, "pairs": pairs}
 
 
 def _cell(results: Mapping[str, Any], a: Row, b: Row, metric: Metric) -> Cell:
@@ -268,7 +243,7 @@ def _cell(results: Mapping[str, Any], a: Row, b: Row, metric: Metric) -> Cell:
 
 
 def _matched(results: Mapping[str, Any], rows: Sequence[Row]) -> str:
-    """What was held equal between candidates, in a sentence."""
+    """Sentence on the budget that is equal between candidates."""
     match = results.get("match")
     if not match or match == "none":
         return "No budget was matched: candidates have the sizes of their own configurations."
@@ -277,23 +252,3 @@ def _matched(results: Mapping[str, Any], rows: Sequence[Row]) -> str:
     widest = f"; the widest gap is {percent(max(gaps, key=abs))}" if gaps else ""
     reference = f" to those of {results['reference']}" if results.get("reference") else ""
     return f"{what} were matched{reference}{widest}."
-
-
-def _tuning(results: Mapping[str, Any]) -> str:
-    """How learning rates were chosen, in a sentence; empty where nothing was."""
-    tuning = results.get("tuning") or {}
-    rates, dropouts = tuning.get("lr_trials") or 0, tuning.get("dropout_trials") or 0
-    if not rates and not dropouts:
-        return "Nothing was tuned: every candidate has the learning rate of its configuration."
-    optimizers = tuning.get("optimizers") or []
-    tried = [_number_of(n, what) for n, what in ((rates, "learning rate"), (dropouts, "dropout rate")) if n]
-    if rates and len(optimizers) > 1:
-        tried[0] += f" of each of {' and '.join(optimizers)}"
-    share, split = tuning.get("fraction_of_steps"), tuning.get("split")
-    steps = f", each for {100 * share:.0f} % of the steps" if share is not None else ""
-    where = f", and chosen by the loss on the {split} split" if split else ""
-    return f"For each candidate {' and '.join(tried)} were tried{steps}{where}."
-
-
-def _number_of(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from seqkit.errors import one_line, printable
-from seqkit.report.learning_rates import trial_table
+from seqkit.report.learning_rates import trial_table, tuning_sentence
 from seqkit.report.numbers import DASH, Metric, compact, count, percent, plain, times
 from seqkit.report.ranking import Row, difference_lines, ranked, ranking_sentences, value_lines
 
@@ -27,8 +27,9 @@ def comparison_markdown(results: Mapping[str, Any]) -> str:
             f"torch {results['versions'].get('torch', DASH)}. "
             f"{len(results['seeds'])} seeds, {count(results['num_test'])} test examples."
         ),
-        _table(_columns(results, metric), [list(_cells(row, metric)) for row in rows]),
+        _table(_columns(results, metric), [_cells(row, metric) for row in rows]),
         *map(_text, ranking_sentences(groups)),
+        _text(tuning_sentence(results)),
         "Intervals hold 95 % of paired bootstrap resamples of seeds and test examples; tokens/s are of training, "
         "measured side by side in processor time.",
         *_differences(results, metric),
@@ -43,33 +44,24 @@ def comparison_markdown(results: Mapping[str, Any]) -> str:
 
 def _columns(results: Mapping[str, Any], metric: Metric) -> list[str]:
     unit = f" ({metric.difference_unit})" if metric.difference_unit else ""
-    reference = f"to {_text(results['reference'])}{unit}"
+    compared = [_text(metric.title), f"to {_text(results['reference'])}{unit}"]
+    return ["", "candidate", "parameters", "budget", "FLOPs a step", *compared, "learning rate", "tokens/s"]
+
+
+def _cells(row: Row, metric: Metric) -> list[str]:
+    result, chosen, cost = row.result, row.result.get("chosen") or {}, row.result.get("cost")
+    rates = [_text(plain(chosen[key])) for key in ("optimizer.type", "optimizer.lr") if key in chosen]
     return [
-        "",
-        "candidate",
-        "parameters",
-        "budget",
-        "FLOPs a step",
-        _text(metric.title),
-        reference,
-        "learning rate",
-        "tokens/s",
+        str(row.rank or DASH),
+        _text(row.label),
+        count(result.get("parameters")),
+        percent(result.get("budget_gap")),
+        compact(result.get("training_flops")),
+        f"failed: {_text(row.error)}" if row.error else " ".join(value_lines(row, metric)),
+        " ".join(difference_lines(row, metric)) or DASH,
+        " ".join(rates) or DASH,
+        f"{compact(cost['tokens_per_second'])} ({times(row.speed)})" if cost else DASH,
     ]
-
-
-def _cells(row: Row, metric: Metric) -> Iterator[str]:
-    result = row.result
-    yield str(row.rank or DASH)
-    yield _text(row.label)
-    yield count(result.get("parameters"))
-    yield percent(result.get("budget_gap"))
-    yield compact(result.get("training_flops"))
-    yield f"failed: {_text(row.error)}" if row.error else " ".join(value_lines(row, metric))
-    yield " ".join(difference_lines(row, metric)) or DASH
-    chosen = result.get("chosen") or {}
-    yield " ".join(_text(plain(chosen[key])) for key in ("optimizer.type", "optimizer.lr") if key in chosen) or DASH
-    cost = result.get("cost")
-    yield f"{compact(cost['tokens_per_second'])} ({times(row.speed)})" if cost else DASH
 
 
 def _differences(results: Mapping[str, Any], metric: Metric) -> Iterator[str]:
@@ -124,7 +116,7 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _text(words: str) -> str:
-    """Words that mean nothing to Markdown."""
+    """Words with all marks of Markdown escaped."""
     for mark in "\\`*_[]<>|#":
         words = words.replace(mark, f"\\{mark}")
     return " ".join(words.split())

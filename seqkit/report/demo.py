@@ -13,8 +13,8 @@ from rich.text import Text
 
 from seqkit.config import complete, find_recipe
 from seqkit.errors import Interrupted, one_line
+from seqkit.report.headline import ResultTable
 from seqkit.report.page import write_overview
-from seqkit.report.table import result_table
 from seqkit.runs.folder import new_folder
 from seqkit.runs.run import run
 
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         [path for path, _ in runs], folder / "report.html", title="One backbone, four modalities", failures=failures
     )
     console.rule("results", align="left")
-    console.print(result_table([summary for _, summary in runs]))
+    console.print(ResultTable([summary for _, summary in runs]))
     for failure in failures:
         console.print(f"FAILED {one_line(failure)}", style="red", soft_wrap=True)
     console.print(f"report  {one_line(page.absolute())}", soft_wrap=True)

@@ -1,6 +1,7 @@
 """Figures as plain objects: no pyplot, nothing global, nothing opens a window.
 
-Text and lines are drawn in INK, which `svg` turns into the text colour of the page that shows it, light or dark.
+Text and lines are drawn in INK, which `svg` turns into the text colour of the page that shows it, light or dark. Axes
+have plain numbers: Matplotlib writes powers of ten as mathematics, which STYLE does not parse.
 
 k classes · m predictions · s points of a curve
 """
@@ -8,9 +9,10 @@ k classes · m predictions · s points of a curve
 from __future__ import annotations
 
 import io
+import math
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -20,10 +22,11 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from seqkit.errors import one_line, printable
 from seqkit.files import write_atomic
+from seqkit.report.numbers import compact
 
 INK = "#1b2733"
 BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, YELLOW = (
@@ -62,11 +65,53 @@ def new_figure(
     return figure, list(figure.subplots(rows, columns, squeeze=False, **grid).flat)
 
 
+WIDE = 5.0
+"""Positive values are on a logarithmic axis where the largest is this many times the smallest."""
+
+MAX_TICKS = 5
+
+
+def scale_axis(axes: Axes, which: str, values: Iterable[float], *, log: bool | None = None) -> bool:
+    """Make an axis ("x" or "y") logarithmic or linear for these values, with few and plain ticks.
+
+    log: None for logarithmic where all values are positive and span a factor of WIDE. Where it is True, values that
+    are not positive are not drawn. Returns whether the axis is logarithmic: it never is without positive values.
+    """
+    values = list(values)
+    positive = [value for value in values if value > 0]
+    if log is None:
+        log = len(positive) == len(values) and bool(positive) and max(positive) >= WIDE * min(positive)
+    log = log and bool(positive)
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    if log:
+        (axes.set_xscale if which == "x" else axes.set_yscale)("log", nonpositive="mask")
+        axis.set_major_locator(FixedLocator(log_ticks(min(positive), max(positive))))
+        axis.set_minor_locator(NullLocator())
+    else:
+        axis.set_major_locator(MaxNLocator(MAX_TICKS, steps=[1, 2, 2.5, 5, 10]))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: compact(value)))
+    return log
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Round numbers between two positive bounds: 1, 2, 5, 10, …; fewer where they are many, finer where few."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    for steps in ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
+        ticks = [step * 10.0**power for power in range(first, last + 1) for step in steps]
+        ticks = [tick for tick in ticks if low * 0.999 <= tick <= high * 1.001]
+        if len(ticks) <= MAX_TICKS:
+            break
+    if len(ticks) < 3:
+        even = MaxNLocator(MAX_TICKS, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
+        ticks = [float(tick) for tick in even if low <= tick <= high] if low < high else [low]
+    return ticks[:: math.ceil(len(ticks) / MAX_TICKS)]
+
+
 FEW_POINTS = 100
-"""So many points of a scatter plot are drawn larger."""
+"""At most this many points of a scatter plot are drawn larger."""
 
 COLORS = {"training": BLUE, "validation": VERMILION}
-"""Of the splits, the same in every figure."""
+"""Colours of the splits, the same in every figure."""
 
 
 @rc_context(STYLE)
@@ -83,7 +128,7 @@ def curves(series: Sequence[Series], *, unit: str, baseline: float | None = None
     if baseline is not None:
         axes.axhline(baseline, color=INK, linestyle="--", linewidth=1, label="constant baseline (test)")
     axes.set(xlabel="optimizer steps", ylabel=unit)
-    axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1))
     axes.legend()
     return figure
 
@@ -99,12 +144,8 @@ def confusion(counts: np.ndarray, names: Sequence[str]) -> Figure:
     axes.set(xlabel="predicted class", ylabel="target class")
     if k <= MAX_NAMED:
         short = [name if len(name) <= 14 else f"{name[:13]}…" for name in map(one_line, names)]
-        axes.set_xticks(
-            range(k),
-            short,
-            rotation=45 if max(map(len, short)) > 2 else 0,
-            ha="right" if max(map(len, short)) > 2 else "center",
-        )
+        rotation, ha = (45, "right") if max(map(len, short)) > 2 else (0, "center")
+        axes.set_xticks(range(k), short, rotation=rotation, ha=ha)
         axes.set_yticks(range(k), short)
         for (row, column), number in np.ndenumerate(counts):
             if number:
@@ -153,7 +194,10 @@ def png(figure: Figure, path: Path) -> Path:
     file = io.BytesIO()
     with warnings.catch_warnings(), rc_context(STYLE):
         warnings.filterwarnings("ignore", message="Glyph .* missing from")  # a box stands for it
-        figure.savefig(file, format="png", dpi=150, facecolor="white", bbox_inches="tight", pad_inches=0.12)
+        figure.savefig(
+            file, format="png", dpi=150, facecolor="white", bbox_inches="tight", pad_inches=0.12,
+            metadata={"Software": "seqkit"},  # by which `--force` knows a picture of ours
+        )  # fmt: skip
     write_atomic(path, file.getvalue())
     return path
 

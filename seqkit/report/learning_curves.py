@@ -11,12 +11,12 @@ from typing import Any
 from seqkit.errors import DataError
 from seqkit.files import decoded, read_regular
 from seqkit.report.figures import Series, curves, svg
-from seqkit.report.table import headline
+from seqkit.report.headline import headline
 
 
 def loss_curve(folder: Path, summary: dict[str, Any]) -> str | None:
     """Training and validation loss as an SVG element; None where none was logged."""
-    rows = _rows(folder)
+    rows = metric_rows(folder)
     losses = [_series(rows, name, label) for name, label in (("train/loss", "training"), ("valid/loss", "validation"))]
     losses = [series for series in losses if series.x]
     return svg(curves(losses, unit="loss", baseline=summary.get("baseline", {}).get("loss"))) if losses else None
@@ -25,14 +25,17 @@ def loss_curve(folder: Path, summary: dict[str, Any]) -> str | None:
 def metric_curve(folder: Path, summary: dict[str, Any]) -> str | None:
     """The headline metric on validation data as an SVG element; None where none was logged, or it is the loss."""
     metric = headline(summary)
-    valid = _series(_rows(folder), f"valid/{metric.name}", "validation")
+    valid = _series(metric_rows(folder), f"valid/{metric.name}", "validation")
     if not valid.x or metric.name == "loss":
         return None
     return svg(curves([valid], unit=metric.label, baseline=metric.baseline))
 
 
-def _rows(folder: Path) -> list[dict[str, float]]:
-    """The numbers of each row that has a step. A last line that was cut short is left out; DataError for another."""
+def metric_rows(folder: Path) -> list[dict[str, float]]:
+    """Numbers of each row of a run's metrics.csv that has a step; none without the file.
+
+    A last line that was cut short is left out. Raises DataError for any other damage.
+    """
     path = folder / "metrics.csv"
     if not path.is_file():
         return []

@@ -1,18 +1,16 @@
-"""What was tried to choose a candidate's settings, and whether the best lies on the edge of what was tried."""
+"""Trials by which settings were chosen, and choices that lie on the edge of what was tried."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from seqkit.report.candidate_figures import Line
-from seqkit.report.numbers import DASH, plain, significant
+from seqkit.report.numbers import DASH, count, plain, plural, significant
 from seqkit.report.ranking import Row
 
 
-@dataclass(frozen=True)
-class Trial:
+class Trial(NamedTuple):
     """A cell: the validation loss, or "failed" with its error, or empty where this candidate did not try it."""
 
     text: str
@@ -20,8 +18,7 @@ class Trial:
     is_chosen: bool = False
 
 
-@dataclass(frozen=True)
-class TrialTable:
+class TrialTable(NamedTuple):
     """Candidates down, tried values across. keys: what was tried. columns: their values, as text."""
 
     keys: Sequence[str]
@@ -31,23 +28,49 @@ class TrialTable:
 
 def trial_table(rows: Sequence[Row]) -> TrialTable | None:
     """Every trial of every candidate; None where nothing was tried."""
-    keys = list(dict.fromkeys(key for row in rows for trial in _trials(row) for key in trial["values"]))
-    tried = {_place(trial, keys) for row in rows for trial in _trials(row)}
-    if not tried:
+    keys = _keys(rows)
+    by_row = [{tuple(trial["values"].get(key) for key in keys): trial for trial in _trials(row)} for row in rows]
+    columns = sorted({place for tried in by_row for place in tried}, key=lambda values: list(map(_order, values)))
+    if not columns:
         return None
-    columns = sorted(tried, key=lambda values: [_order(value) for value in values])
-    table = []
-    for row in rows:
-        by_place = {_place(trial, keys): trial for trial in _trials(row)}
-        table.append((row, [_trial(row, by_place.get(place)) for place in columns]))
-    return TrialTable(keys, [", ".join(plain(value) for value in place) for place in columns], table)
+    table = [(row, [_trial(row, tried.get(place)) for place in columns]) for row, tried in zip(rows, by_row)]
+    return TrialTable(keys, [", ".join(map(plain, place)) for place in columns], table)
+
+
+def tuning_sentence(results: Mapping[str, Any]) -> str:
+    """Sentence on how the settings of each candidate were chosen."""
+    tuning = results.get("tuning") or {}
+    rates, dropouts = tuning.get("lr_trials") or 0, tuning.get("dropout_trials") or 0
+    if not rates and not dropouts:
+        return "Nothing was tuned: every candidate has the learning rate of its configuration."
+    optimizers = tuning.get("optimizers") or []
+    tried = [plural(n, what) for n, what in ((rates, "learning rate"), (dropouts, "dropout rate")) if n]
+    if rates and len(optimizers) > 1:
+        tried[0] += f" of each of {' and '.join(optimizers)}"
+    length, split = trial_length(results), tuning.get("split")
+    steps = f", each for {length}" if length else ""
+    where = f", and chosen by the loss on the {split} split" if split else ""
+    return f"For each candidate {' and '.join(tried)} were tried{steps}{where}."
+
+
+def trial_length(results: Mapping[str, Any]) -> str:
+    """Optimizer steps of a trial, their share of a whole run, and how many of them are warm-up; empty if not known."""
+    tuning = results["tuning"]
+    share, warmup = tuning.get("fraction_of_steps"), tuning.get("warmup_steps")
+    whole = [run["steps"] for row in results["candidates"] for run in row["runs"] if run.get("steps") is not None]
+    if share is None or not whole:
+        return ""
+    fewest, most = (max(1, round(steps * share)) for steps in (min(whole), max(whole)))
+    steps = count(most) if fewest == most else f"{count(fewest)} to {count(most)}"
+    warm = "" if warmup is None else f", {count(warmup)} of them warm-up"
+    return f"{steps} steps ({100 * share:.0f} % of a whole run){warm}"
 
 
 def edge_remarks(rows: Sequence[Row]) -> list[str]:
-    """A sentence for every chosen number that lies on the edge of the tried ones, where a better one may lie beyond.
+    """Sentences on chosen numbers at the edge of those that were tried, since a better one may lie beyond.
 
-    Values whose trial failed count as tried. Zero is no edge: no rate is below it. Of numbers that were changed
-    together, as the rates of two optimizers are, the first speaks for all.
+    Values whose trial failed count as tried. Zero is no edge: no rate is below it. Numbers that change together, such
+    as the rates of two optimizers, get one sentence.
     """
     remarks = []
     for row in rows:
@@ -75,8 +98,7 @@ def edge_remarks(rows: Sequence[Row]) -> list[str]:
 
 def rate_lines(rows: Sequence[Row]) -> list[Line]:
     """The lowest loss of each learning rate, a line for each candidate, with its chosen rate ringed."""
-    keys = list(dict.fromkeys(key for row in rows for trial in _trials(row) for key in trial["values"]))
-    key = next((key for key in keys if key.rpartition(".")[2] == "lr"), None)
+    key = next((key for key in _keys(rows) if key.rpartition(".")[2] == "lr"), None)
     found = []
     for row in rows:
         best: dict[float, float] = {}
@@ -95,8 +117,8 @@ def _trials(row: Row) -> Sequence[Mapping[str, Any]]:
     return row.result.get("trials") or []
 
 
-def _place(trial: Mapping[str, Any], keys: Sequence[str]) -> tuple[Any, ...]:
-    return tuple(trial["values"].get(key) for key in keys)
+def _keys(rows: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(key for row in rows for trial in _trials(row) for key in trial["values"]))
 
 
 def _trial(row: Row, trial: Mapping[str, Any] | None) -> Trial:

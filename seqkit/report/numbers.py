@@ -60,19 +60,29 @@ def times(value: float | None) -> str:
     return DASH if value is None else f"{value:.3g} ×" if value >= 10 else f"{value:.2f} ×"
 
 
-class Metric(NamedTuple):
-    """The metric that candidates are compared by. shown value = raw value * scale, with that many digits."""
+def plural(number: int, what: str) -> str:
+    """A count with its noun: 1 seed, 3 seeds."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
+
+class Metric(NamedTuple):
+    """The metric that candidates are compared by. A value is shown times `scale`, with that many digits.
+
+    root: True: a split's value is the root of a mean over its examples (RMSE); False: the mean.
+    """
+
+    name: str
     label: str
-    unit: str
-    scale: float
-    digits: int
-    higher_is_better: bool
+    unit: str = ""
+    scale: float = 1.0
+    digits: int = 3
+    higher_is_better: bool = False
+    root: bool = False
 
     @classmethod
     def of(cls, results: Mapping[str, Any]) -> Metric:
         """The metric of a comparison's results."""
-        return cls(**{name: results["metric"][name] for name in cls._fields})
+        return cls(**{name: value for name, value in results["metric"].items() if name in cls._fields})
 
     @property
     def title(self) -> str:

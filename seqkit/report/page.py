@@ -7,7 +7,7 @@ import os
 import platform
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,10 @@ import torch
 from seqkit.config import complete
 from seqkit.data.module import DataModule
 from seqkit.files import write_atomic
+from seqkit.report.headline import Headline, cautions, headline
 from seqkit.report.learning_curves import loss_curve, metric_curve
-from seqkit.report.notebook import run_html
 from seqkit.report.samples import MAX_EXAMPLES, Section, samples
-from seqkit.report.table import Headline, cautions, headline
-from seqkit.report.templates import write_page
+from seqkit.report.templates import fill, write_page
 from seqkit.runs.listing import data_name
 from seqkit.runs.prepare import data_module
 from seqkit.runs.trained_model import TrainedModel, load
@@ -28,10 +27,10 @@ from seqkit.runs.trained_model import TrainedModel, load
 
 @dataclass
 class RunReport:
-    """What a page shows of a run.
+    """Content of a run's page.
 
-    folder: as it was given. data: their name. facts: recipe, date, counts and the rule of the split, in words.
-    curves: SVG elements. warnings: what the reader should know, or what is missing and why.
+    folder: path of the run as it was given. data: name of the data. facts: recipe, date, counts and rule of the split.
+    curves: SVG elements. warnings: sentences on the result, and on what is missing and why.
     """
 
     folder: str
@@ -41,9 +40,9 @@ class RunReport:
     facts: str
     config: str
     environment: dict[str, str]
-    curves: list[str] = field(default_factory=list)
-    sections: list[Section] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    curves: list[str]
+    sections: list[Section]
+    warnings: list[str]
 
 
 def write_report(folder: Path) -> Path:
@@ -58,6 +57,15 @@ def write_report(folder: Path) -> Path:
     return _write(folder / "report.html", f"{run.data} · {run.summary['backbone']}", [run], [], run.facts)
 
 
+def run_html(folder: Path, summary: dict[str, Any]) -> str:
+    """The run as a trained model shows it in a notebook: an HTML fragment of its metrics and, if it has one, its curve.
+
+    folder: the run's folder. summary: content of `summary.json`.
+    """
+    summary = {"baseline": {}, "state": "finished"} | summary
+    return fill("notebook.html", summary=summary, curve=loss_curve(folder, summary))
+
+
 def write_overview(folders: Sequence[Path], path: Path, *, title: str, failures: Sequence[str] = ()) -> Path:
     """Write several runs into one page: a table, then each run's report. failures: messages of other runs."""
     return _write(path, title, [_collect(folder) for folder in folders], failures)
@@ -67,19 +75,24 @@ def _collect(folder: Path) -> RunReport:
     with torch.random.fork_rng(devices=[]):  # building a model draws weights
         trained = load(folder)
         summary = trained.summary | {"objective": type(trained.objective).__name__}
-        config = (folder / "config.yaml").read_text(encoding="utf-8")
-        data = data_name(trained.config)
-        facts, environment = _facts(summary), _environment(summary)
-        run = RunReport(str(folder), trained.summary, headline(summary), data, facts, config, environment)
-        run.warnings += cautions(summary)
-        run.curves = [curve for curve in (loss_curve(folder, summary), metric_curve(folder, summary)) if curve]
-        num_test, limit = summary.get("num_test"), summary.get("limit")
-        if limit is not None and num_test == limit:
-            run.warnings.append(f"Measured on {limit:,} examples only: data.limit={limit}.")
+        warnings = cautions(summary)
+        limit = summary.get("limit")
+        if limit is not None and summary.get("num_test") == limit:
+            warnings.append(f"Measured on {limit:,} examples only: data.limit={limit}.")
         for split, (unknown, num_tokens) in summary.get("unknown", {}).items():
-            run.warnings.append(f"{unknown:,} of {num_tokens:,} {split} tokens are unknown, and share one id.")
-        run.sections = samples(trained.objective, trained, _data(trained, run.warnings))
-        return run
+            warnings.append(f"{unknown:,} of {num_tokens:,} {split} tokens are unknown, and share one id.")
+        return RunReport(
+            str(folder),
+            trained.summary,
+            headline(summary),
+            data_name(trained.config),
+            _facts(summary),
+            (folder / "config.yaml").read_text(encoding="utf-8"),
+            _environment(summary),
+            [curve for curve in (loss_curve(folder, summary), metric_curve(folder, summary)) if curve],
+            samples(trained.objective, trained, _data(trained, warnings)),
+            warnings,
+        )
 
 
 def _data(trained: TrainedModel, warnings: list[str]) -> DataModule | None:
@@ -89,7 +102,7 @@ def _data(trained: TrainedModel, warnings: list[str]) -> DataModule | None:
         limit = config["data"]["limit"]
         limited = limit is None or limit > MAX_EXAMPLES
         config["data"] = config["data"] | {"limit": MAX_EXAMPLES if limited else limit}
-        with _said_before():
+        with _without_log():
             data = data_module(config, trained.tokenizer, trained.objective)
         if limited and data.window is None and len(data.splits().test) == MAX_EXAMPLES:
             warnings.append(
@@ -103,8 +116,8 @@ def _data(trained: TrainedModel, warnings: list[str]) -> DataModule | None:
 
 
 @contextmanager
-def _said_before() -> Iterator[None]:
-    """Let no data source say again what the training has said."""
+def _without_log() -> Iterator[None]:
+    """Silence of the log: the training has logged already what the data sources say."""
     log = logging.getLogger("seqkit")
     level = log.level
     log.setLevel(logging.ERROR)
@@ -115,7 +128,7 @@ def _said_before() -> Iterator[None]:
 
 
 def _facts(summary: dict[str, Any]) -> str:
-    """Recipe, date, counts and the rule of the split; what an old run did not note is left out."""
+    """Recipe, date, counts and the rule of the split; what the summary of an old run lacks is left out."""
     date = str(summary.get("date", ""))[:16].replace("T", " ")
     names = (("num_train", "training"), ("num_valid", "validation"), ("num_test", "test"))
     counts = ", ".join(f"{summary[key]:,} {name}" for key, name in names if key in summary)

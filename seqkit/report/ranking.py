@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich import box
 from rich.table import Table
@@ -15,57 +14,40 @@ from seqkit.report.candidate_figures import Mark
 from seqkit.report.numbers import DASH, MINUS, Metric, count, times
 
 
-@dataclass(frozen=True)
-class Row:
-    """A candidate as results.json has it (`result`), with what it takes its place by.
+class Row(NamedTuple):
+    """A candidate with its rank and its difference to the reference. result: the candidate's entry in results.json.
 
-    rank: 1 is best, within the group; None: it failed. label: name and group, unlike that of any other candidate's.
-    difference, interval: to the reference, raw; None where they are not known. speed: tokens/s over the reference's.
+    label: name and group, which no other candidate has. own_name: the name without the group. rank: 1 is best, within
+    the group; None: it failed. difference, interval: to the reference, raw; None where they are not known. speed:
+    tokens/s over the reference's. error: why it has no value; None where it has one.
     """
 
     result: Mapping[str, Any]
     label: str
+    own_name: str
     mark: Mark
     rank: int | None
     is_reference: bool
     difference: float | None
     interval: Sequence[float | None] | None
-    better: str | None
     speed: float | None
-
-    @property
-    def own_name(self) -> str:
-        """The name without the group's."""
-        return _own_name(self.result)
-
-    @property
-    def error(self) -> str | None:
-        """Why it has no value; None where it has one."""
-        if self.result.get("error"):
-            return self.result["error"]
-        return None if self.rank else "no value"
+    error: str | None
 
 
-@dataclass(frozen=True)
-class Group:
-    """Candidates that are ranked among each other, best first. name: None: without pretraining."""
+class Group(NamedTuple):
+    """Candidates that are ranked among each other, best first. title: how they were trained."""
 
-    name: str | None
+    title: str
     rows: Sequence[Row]
 
     @property
-    def title(self) -> str:
-        """What the page says above its rows."""
-        return self.name or "without pretraining"
-
-    @property
     def order(self) -> list[str]:
-        """Names, without the group's, of those that have a rank."""
+        """Names, without the group's, of the candidates that have a rank."""
         return [row.own_name for row in self.rows if row.rank]
 
 
 def ranked(results: Mapping[str, Any]) -> list[Group]:
-    """Groups of candidates, best first; those that failed come last. That without pretraining is the first group."""
+    """Groups of candidates, the one without pretraining first; in each the best first, and failed ones last."""
     candidates = results["candidates"]
     names = list(dict.fromkeys(_own_name(candidate) for candidate in candidates))
     groups = list(dict.fromkeys(sorted((c.get("group") for c in candidates), key=lambda group: group or "")))
@@ -78,32 +60,31 @@ def ranked(results: Mapping[str, Any]) -> list[Group]:
         for place, member in enumerate(members, start=1):
             mark = Mark.number(names.index(_own_name(member)), index if len(groups) > 1 else 0)
             rows.append(_row(results, member, mark, place if _has_value(member) else None))
-        found.append(Group(group, rows))
+        found.append(Group(group or "without pretraining", rows))
     return found
 
 
 def labels(results: Mapping[str, Any]) -> dict[str, str]:
-    """What the differences may call a candidate, and its label; a name that two groups have is not among them."""
+    """Labels of candidates by what the differences may call them; a name that two groups share is left out."""
     names = [candidate["name"] for candidate in results["candidates"]]
     unique = {c["name"]: _label(c) for c in results["candidates"] if names.count(c["name"]) == 1}
     return unique | {_label(candidate): _label(candidate) for candidate in results["candidates"]}
 
 
 def ranking_sentences(groups: Sequence[Group]) -> list[str]:
-    """Whether pretraining changes the ranking, of the candidates that two groups share."""
+    """Sentences on whether pretraining changes the ranking of the candidates that two groups share."""
     sentences = []
     for group in groups[1:]:
-        first, other = groups[0], group
-        shared = [name for name in first.order if name in other.order]
-        now = [name for name in other.order if name in shared]
+        first = groups[0]
+        shared = [name for name in first.order if name in group.order]
+        now = [name for name in group.order if name in shared]
         if len(shared) < 2:
             continue
+        before, after = ", ".join(shared), ", ".join(now)
         if shared == now:
-            sentences.append(f"The ranking by means is the same {first.title} and with {other.title}: {_order(now)}.")
+            sentences.append(f"The ranking by means is the same {first.title} and with {group.title}: {after}.")
         else:
-            sentences.append(
-                f"The ranking by means changes with {other.title}: {_order(now)}; {first.title} it is {_order(shared)}."
-            )
+            sentences.append(f"The ranking by means changes with {group.title}: {after}; {first.title} it is {before}.")
     return sentences
 
 
@@ -128,15 +109,11 @@ def comparison_table(results: Mapping[str, Any]) -> Table:
     table.add_column("tokens/s", justify="right", no_wrap=True)
     for group in groups:
         for row in group.rows:
-            value, difference = value_lines(row, metric), difference_lines(row, metric)
-            table.add_row(
-                str(row.rank or DASH),
-                Text(one_line(row.label)),
-                count(row.result.get("parameters")),
-                Text("\n".join(value)),
-                Text("\n".join(difference)),
-                times(row.speed),
+            value, difference = ("\n".join(lines(row, metric)) for lines in (value_lines, difference_lines))
+            texts = (
+                Text(text) for text in (one_line(row.label), count(row.result.get("parameters")), value, difference)
             )
+            table.add_row(str(row.rank or DASH), *texts, times(row.speed))
         table.add_section()
     return table
 
@@ -173,28 +150,22 @@ def difference_of(results: Mapping[str, Any], a: str, b: str) -> Mapping[str, An
 
 
 def _row(results: Mapping[str, Any], candidate: Mapping[str, Any], mark: Mark, rank: int | None) -> Row:
-    label, known = _label(candidate), labels(results)
-    reference = known.get(results.get("reference") or "")
+    label, reference = _label(candidate), labels(results).get(results.get("reference") or "")
     entry = (difference_of(results, label, reference) if reference and reference != label else None) or {}
-    better = entry.get("better")
-    return Row(
-        result=candidate,
-        label=label,
-        mark=mark,
-        rank=rank,
-        is_reference=label == reference,
-        difference=entry.get("difference"),
-        interval=entry.get("interval"),
-        better=known.get(better, better) if better else None,
-        speed=_speed(results, candidate, reference),
-    )
-
-
-def _speed(results: Mapping[str, Any], candidate: Mapping[str, Any], reference: str | None) -> float | None:
-    """Tokens per second in training over the reference's."""
     base: Mapping[str, Any] = next((c for c in results["candidates"] if _label(c) == reference), {})
     own, other = ((c.get("cost") or {}).get("tokens_per_second") for c in (candidate, base))
-    return own / other if own is not None and other else None
+    return Row(
+        candidate,
+        label,
+        _own_name(candidate),
+        mark,
+        rank,
+        label == reference,
+        entry.get("difference"),
+        entry.get("interval"),
+        own / other if own is not None and other else None,
+        candidate.get("error") or (None if rank else "no value"),
+    )
 
 
 def _has_value(candidate: Mapping[str, Any]) -> bool:
@@ -210,7 +181,3 @@ def _own_name(candidate: Mapping[str, Any]) -> str:
     """The name without the group's, where the group is part of it: `LSTM (pretrained)` is LSTM."""
     name, group = candidate["name"], candidate.get("group")
     return name.replace(group, "").strip(f" ()+,·/-{MINUS}") or name if group else name
-
-
-def _order(names: Sequence[str]) -> str:
-    return ", ".join(names)

@@ -1,14 +1,14 @@
-"""What a trained model does, in samples: sections of a report, by objective.
+"""Samples of what a trained model predicts: sections of a report, by objective.
 
 b batch · n tokens · k classes · m predictions · f features
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import singledispatch
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,7 +17,6 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from seqkit.data.module import DataModule
-from seqkit.errors import one_line
 from seqkit.generation import Sampling, stream_text
 from seqkit.interfaces import IGNORE, Objective, TokenBatch, Tokens
 from seqkit.objectives.classify import Classify
@@ -55,11 +54,15 @@ class Passage:
 
 @dataclass(frozen=True)
 class Section:
-    """A section of a report. figures: SVG elements. columns, rows: of a table, whose first column is a name."""
+    """A section of a report. figures: SVG elements. captions: one for each figure, or none at all.
+
+    columns, rows: a table whose first column is a name.
+    """
 
     title: str
     note: str
     figures: Sequence[str] = ()
+    captions: Sequence[str] = ()
     passages: Sequence[Passage] = ()
     columns: Sequence[str] = ()
     rows: Sequence[Sequence[str]] = ()
@@ -102,16 +105,17 @@ def _(objective: Classify, trained: TrainedModel, data: DataModule | None) -> li
     if data is None:
         return []
     k = len(objective.names)
-    counts, errors = np.zeros((k, k), np.int64), []
+    counts, errors = np.zeros((k, k), np.int64), list[Error]()
     for indices, batch, label, prediction in _predictions(trained, data):
         preds, known = prediction.argmax(dim=-1), label != IGNORE
         np.add.at(counts, (label[known].numpy(), preds[known].numpy()), 1)
         if objective.level == "sequence":
             confidence = prediction.softmax(dim=-1).amax(dim=-1)
-            errors += [
-                (float(confidence[i]), i, batch, label[i], preds[i], indices[i])
-                for i in (known & (preds != label)).nonzero()[:, 0]
-            ]
+            for i in (known & (preds != label)).nonzero()[:, 0].tolist():
+                names = objective.names[preds[i]], objective.names[label[i]]
+                caption = f"{names[0]}, not {names[1]} ({100 * confidence[i]:.0f} %)"
+                errors.append(Error(float(confidence[i]), caption, example(batch, i), indices[i]))
+            errors = _largest(errors)
     right, total = int(np.trace(counts)), int(counts.sum())
     note = f"{right:,} of {total:,} test {'examples' if objective.level == 'sequence' else 'tokens'} are right."
     sections = [
@@ -120,17 +124,8 @@ def _(objective: Classify, trained: TrainedModel, data: DataModule | None) -> li
     ]
     if objective.level == "token" and find_renderer(trained.tokenizer).is_text:
         sections.append(_tagged(objective, trained, data))
-    errors = sorted(errors, key=lambda error: -error[0])[:NUM_SHOWN]
-    if errors:
-        titles = [
-            f"{objective.names[pred]}, not {objective.names[target]} ({100 * confidence:.0f} %)"
-            for confidence, _, _, target, pred, _ in errors
-        ]
-        examples = [example(batch, int(i)) for _, i, batch, *_ in errors]
-        texts = _raw_texts(data, [error[-1] for error in errors])
-        note = "Predicted class, target class, and the predicted probability."
-        sections.append(_gallery("Most confident errors", note, trained, examples, titles, texts))
-    return sections
+    note = "Predicted class, target class, and the predicted probability."
+    return [*sections, *_gallery("Most confident errors", note, trained, data, errors)]
 
 
 def _by_class(counts: np.ndarray, names: Sequence[str]) -> Section:
@@ -148,16 +143,10 @@ def _by_class(counts: np.ndarray, names: Sequence[str]) -> Section:
     def share(part: int, whole: int) -> str:
         return f"{100 * part / whole:.2f} %" if whole else "–"
 
-    rows = [
-        (
-            names[c],
-            f"{support[c]:,}",
-            share(right[c], predicted[c]),
-            share(right[c], support[c]),
-            f"{100 * f1[c]:.2f} %",
-        )
-        for c in shown.tolist()
-    ]
+    rows = []
+    for c in shown.tolist():
+        precision, recall = share(right[c], predicted[c]), share(right[c], support[c])
+        rows.append((names[c], f"{support[c]:,}", precision, recall, f"{100 * f1[c]:.2f} %"))
     if len(rows) > 1 and len(shown) == len(known):
         rows.append(("mean (macro)", f"{support.sum():,}", "", "", f"{100 * f1[known].mean():.2f} %"))
     return Section("By class", note, columns=("class", "support", "precision", "recall", "F1"), rows=rows)
@@ -253,24 +242,21 @@ def _(objective: Regress, trained: TrainedModel, data: DataModule | None) -> lis
     largest = float(np.abs(target - preds).max())
     note = f"{len(target):,} test targets; the largest error is {largest:.3g}."
     sections = [Section("Predictions and targets", note, [svg(scatter(target, preds, rmse=rmse))])]
-    return sections + _largest_errors(objective, trained, data)
+    return [*sections, *_largest_errors(objective, trained, data)]
 
 
-def _largest_errors(objective: Regress, trained: TrainedModel, data: DataModule) -> list[Section]:
+def _largest_errors(objective: Regress, trained: TrainedModel, data: DataModule) -> Iterable[Section]:
     """The test examples that are farthest off, where an example has a single target."""
     if objective.level != "sequence" or len(objective.mean) != 1:
         return []
-    errors: list[tuple[float, str, Tokens, int]] = []
+    errors: list[Error] = []
     for indices, batch, label, prediction in _predictions(trained, data):
         for i, (found, right) in enumerate(zip(objective.decode(prediction), label.reshape(-1).tolist())):
             if right == right:  # NaN: unknown
-                errors.append((abs(found - right), f"{found:.3g}, not {right:.3g}", example(batch, i), indices[i]))
-        errors = sorted(errors, key=lambda error: -error[0])[:NUM_SHOWN]
-    if not errors:
-        return []
-    titles, examples = [error[1] for error in errors], [error[2] for error in errors]
-    texts = _raw_texts(data, [error[3] for error in errors])
-    return [_gallery("Largest errors", "Prediction and target.", trained, examples, titles, texts)]
+                caption = f"{found:.3g}, not {right:.3g}"
+                errors.append(Error(abs(found - right), caption, example(batch, i), indices[i]))
+        errors = _largest(errors)
+    return _gallery("Largest errors", "Prediction and target.", trained, data, errors)
 
 
 # ── masked ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -356,33 +342,39 @@ def _predictions(trained: TrainedModel, data: DataModule) -> Iterator[tuple[list
         yield indices, batch, label, trained.model(batch)
 
 
-def _raw_texts(data: DataModule, indices: Sequence[int]) -> list[str] | None:
-    """The raw test examples at these places where they are texts or SMILES strings; None: they are not."""
-    raws = [data.splits().test[i].raw for i in indices]
-    return [raw[:MAX_CHARACTERS] for raw in raws] if all(isinstance(raw, str) for raw in raws) else None
+class Error(NamedTuple):
+    """A test example that is predicted wrongly. size: how wrong. place: its place in the test split."""
+
+    size: float
+    caption: str
+    tokens: Tokens
+    place: int
+
+
+def _largest(errors: Sequence[Error]) -> list[Error]:
+    """The errors that are shown, largest first."""
+    return sorted(errors, key=lambda error: -error.size)[:NUM_SHOWN]
 
 
 def _gallery(
-    title: str,
-    note: str,
-    trained: TrainedModel,
-    examples: Sequence[Tokens],
-    titles: Sequence[str],
-    texts: Sequence[str] | None,
-) -> Section:
-    """Examples as texts, or as thumbnails in rows of four. texts: the raw ones; None: they are not texts."""
-    renderer = find_renderer(trained.tokenizer)
-    if renderer.is_text or texts is not None:
+    title: str, note: str, trained: TrainedModel, data: DataModule, errors: Sequence[Error]
+) -> Iterator[Section]:
+    """A section of wrongly predicted examples as texts or thumbnails; none where there is no error."""
+    if not errors:
+        return
+    renderer, captions = find_renderer(trained.tokenizer), [error.caption for error in errors]
+    raws = [data.splits().test[error.place].raw for error in errors]
+    if all(isinstance(raw, str) for raw in raws) or renderer.is_text:
         tokenizer: Any = trained.tokenizer
-        texts = texts or [_text(tokenizer, one) for one in examples]
-        passages = [Passage(caption, [(text, "")]) for text, caption in zip(texts, titles)]
-        return Section(title, note, passages=passages)
-    with rc_context(STYLE):
-        rows = -(-len(examples) // 4)
-        figure, axes = new_figure(6.4, 1.75 * rows, rows=rows, columns=4)
-        for ax in axes:
-            ax.set_axis_off()
-        for one, caption, ax in zip(examples, titles, axes):
-            renderer.thumbnail(one, ax)
-            ax.set_title(one_line(caption), fontsize=7.5, loc="center")
-    return Section(title, note, [svg(figure)])
+        texts = [raw if isinstance(raw, str) else _text(tokenizer, error.tokens) for raw, error in zip(raws, errors)]
+        passages = [Passage(caption, [(text[:MAX_CHARACTERS], "")]) for text, caption in zip(texts, captions)]
+        yield Section(title, note, passages=passages)
+        return
+    figures = []
+    for error in errors:
+        with rc_context(STYLE):
+            figure, (axes,) = new_figure(1.6, 1.6)
+            axes.set_axis_off()
+            renderer.thumbnail(error.tokens, axes)
+        figures.append(svg(figure))
+    yield Section(title, note, figures, captions=captions)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 from matplotlib import rc_context
@@ -13,33 +12,22 @@ from rich.table import Table
 from rich.text import Text
 
 from seqkit.errors import one_line
-from seqkit.report.axes import scale_axis
 from seqkit.report.candidate_figures import MARKERS
-from seqkit.report.figures import BLUE, INK, STYLE, VERMILION, new_figure, svg
+from seqkit.report.figures import BLUE, INK, STYLE, VERMILION, new_figure, scale_axis, svg
 from seqkit.report.numbers import compact, count, significant
 
 COEFFICIENTS = (("a", "a"), ("alpha", "α"), ("c", "c"))
 """Key and symbol of each number in loss(x) = a · x^−α + c."""
 
 
-@dataclass(frozen=True)
-class Fit:
-    """A fit as the page shows it. coefficients: symbol, value, interval. result: as results.json has it."""
-
-    result: Mapping[str, Any]
-    svg: str
-    alt: str
-    coefficients: Sequence[tuple[str, str, str]]
-
-
 def scaling_sections(results: Mapping[str, Any]) -> dict[str, Any]:
-    """What the template of a scaling study shows, beside the results themselves."""
+    """Values of a scaling study's template, beside the results themselves."""
     fits = []
     for fit in results["fits"]:
         points = fit.get("points") or []
         alt = f"loss against {fit['variable']}: {len(points)} runs and the fitted power law"
         picture = svg(_power_law(fit)) if points or fit.get("curve") else ""
-        fits.append(Fit(fit, picture, alt, _coefficients(fit)))
+        fits.append({"result": fit, "svg": picture, "alt": alt, "coefficients": _coefficients(fit)})
     return {"fits": fits, "count": count, "compact": compact, "significant": significant}
 
 
@@ -84,10 +72,9 @@ def _power_law(fit: Mapping[str, Any]) -> Figure:
     seeds = list(dict.fromkeys(point.get("seed") for point in points))
     for i, seed in enumerate(seeds):
         own = [point for point in points if point.get("seed") == seed]
-        axes.plot(
-            [point["x"] for point in own], [point["loss"] for point in own], MARKERS[i % len(MARKERS)],
-            color=VERMILION, markersize=4.5, label="runs" if seed is None else f"seed {seed}",
-        )  # fmt: skip
+        x, y = ([point[key] for point in own] for key in ("x", "loss"))
+        label = "runs" if seed is None else f"seed {seed}"
+        axes.plot(x, y, MARKERS[i % len(MARKERS)], color=VERMILION, markersize=4.5, label=label)
     axes.grid(color=INK, alpha=0.12, linewidth=0.6)
     axes.set(xlabel=fit["variable"], ylabel="loss")
     axes.legend()
@@ -96,9 +83,9 @@ def _power_law(fit: Mapping[str, Any]) -> Figure:
 
 def _coefficients(fit: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """Symbol, value and interval of each coefficient."""
-    intervals = fit.get("intervals") or {}
-    return [(symbol, significant(fit.get(key)), _interval(intervals.get(key))) for key, symbol in COEFFICIENTS]
-
-
-def _interval(bounds: Sequence[float | None] | None) -> str:
-    return "" if bounds is None or None in bounds else f"[{', '.join(significant(bound) for bound in bounds)}]"
+    found = []
+    for key, symbol in COEFFICIENTS:
+        bounds = (fit.get("intervals") or {}).get(key)
+        interval = "" if bounds is None or None in bounds else f"[{', '.join(map(significant, bounds))}]"
+        found.append((symbol, significant(fit.get(key)), interval))
+    return found

@@ -1,4 +1,4 @@
-"""HTML from the templates of this package. What fills them is printable text, never markup, unless it says `safe`."""
+"""HTML from the templates of this package. Values are printable text, never markup, unless a template says `safe`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from seqkit.errors import printable
 from seqkit.files import write_atomic
-from seqkit.report.table import format_metric
+from seqkit.report.headline import format_metric
 
 
 def fill(template: str, **values: Any) -> str:
@@ -24,7 +24,7 @@ def fill(template: str, **values: Any) -> str:
 
 
 def _text(value: Any) -> Any:
-    """What a template shows of a value: a text without control characters; markup and numbers as they are."""
+    """A value as a template shows it: text without control characters; markup and numbers as they are."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 

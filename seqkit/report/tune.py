@@ -6,8 +6,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from seqkit.analysis.tune import BatchSizes, RateCurve
-from seqkit.report.axes import scale_axis
-from seqkit.report.figures import BLUE, INK, STYLE, VERMILION, new_figure
+from seqkit.report.figures import BLUE, INK, STYLE, VERMILION, new_figure, scale_axis
 
 
 @rc_context(STYLE)
@@ -20,7 +19,7 @@ def rate_figure(curve: RateCurve) -> Figure:
         axes.axvline(curve.suggestion, color=VERMILION, linestyle="--", linewidth=1, label=f"{curve.suggestion:.1e}")
     axes.axvline(curve.base, color=INK, linestyle=":", linewidth=1, label=f"the recipe's {curve.base:.1e}")
     axes.set(xlabel="learning rate", ylabel="training loss per prediction")
-    axes.set_xscale("log")
+    scale_axis(axes, "x", curve.rates, log=True)
     highest = 2 * max(curve.smoothed[0], min(curve.smoothed))
     if min(curve.losses) >= 0 and max(curve.losses) > highest:
         axes.set_ylim(top=highest)

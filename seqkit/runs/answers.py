@@ -1,4 +1,4 @@
-"""Predictions and vectors of many raw examples, one batch after another; what cannot be answered has its reason.
+"""Predictions and vectors for many raw examples, one batch after another. A failed example has its reason instead.
 
 b batch · n tokens · d width · k classes
 """
@@ -9,17 +9,20 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from seqkit.data.encoding import raised_by
 from seqkit.data.inputs import Input
 from seqkit.errors import DataError, UsageError, is_out_of_memory
 from seqkit.interfaces import Objective, TokenBatch, Tokens
 from seqkit.model import Model
 from seqkit.nn.heads import Pool, SequenceHead, pooled
-from seqkit.runs.trained_model import TrainedModel, per_example
+
+if TYPE_CHECKING:
+    from seqkit.runs.trained_model import TrainedModel
 
 log = logging.getLogger("seqkit")
 
@@ -28,9 +31,9 @@ BATCH_SIZE = 32
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a model says of an example. probabilities: [k], or [n k] a token, of the objective's classes.
+    """Prediction for one example, or the reason why there is none (`error`, one sentence).
 
-    error: the reason why there is no prediction, in one sentence.
+    probabilities: [k] of the objective's classes, or [n k] where each token has a prediction.
     """
 
     name: str
@@ -41,35 +44,36 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """The vector [d] of an example, or the reason why there is none."""
+    """Vector [d] of an example, or the reason why there is none."""
 
     name: str
     values: Tensor | None = None
     error: str | None = None
 
 
-def predictions(trained: TrainedModel, inputs: Iterable[Input], *, probabilities: bool = False) -> Iterator[Answer]:
-    """An answer to each input, in order; a batch is read when the one before it was answered.
+def predictions(
+    trained: TrainedModel, inputs: Iterable[Input], *, probabilities: bool = False, batch_size: int = BATCH_SIZE
+) -> Iterator[Answer]:
+    """Yield the answer to each input, in order; a batch is read after the one before it was answered.
 
-    Raises ValueError where the objective predicts nothing for a raw example, or has no probabilities.
+    Raises UsageError if the objective predicts nothing for a raw example, or has no probabilities.
     """
     objective = trained.objective
     check_predicts(objective)
-    names = objective.classes if probabilities else []
-    if probabilities and not names:
+    if probabilities and not objective.classes:
         raise UsageError(f"{type(objective).__name__} predicts no classes; leave out --probabilities and --top")
 
     def answer(batch: TokenBatch) -> list[Any]:
         prediction = objective.predict(trained.model, batch)
-        decoded = per_example(objective, prediction, batch)
-        if not probabilities:
-            return [(one, None) for one in decoded]
-        shares = objective.probabilities(prediction)
-        if shares.ndim == 3:  # a token's; padding has none
-            return [(one, share[: len(one)]) for one, share in zip(decoded, shares)]
+        decoded = objective.decode(prediction)
+        shares = objective.probabilities(prediction).cpu() if probabilities else [None] * len(decoded)
+        if getattr(objective, "level", "sequence") == "token":  # without padding
+            lengths = batch.valid.sum(dim=1).tolist()
+            decoded = [one[:n] for one, n in zip(decoded, lengths)]
+            shares = [share if share is None else share[:n] for share, n in zip(shares, lengths)]
         return list(zip(decoded, shares))
 
-    for one, found in _answered(trained, inputs, answer):
+    for one, found in _answered(trained, inputs, answer, batch_size):
         if isinstance(found, str):
             yield Answer(one.name, error=found)
         elif one.parts is None:
@@ -81,16 +85,16 @@ def predictions(trained: TrainedModel, inputs: Iterable[Input], *, probabilities
 
 
 def vectors(trained: TrainedModel, inputs: Iterable[Input]) -> Iterator[Vector]:
-    """Each input's pooled hidden states (`embedding`), in order; of one with parts the hidden states of each part.
+    """Yield the pooled hidden states of each input, in order; if it has parts, the hidden states of each part.
 
-    Raises UsageError where there is no encoder.
+    Raises UsageError if the model has no encoder.
     """
 
     def answer(batch: TokenBatch) -> list[Any]:
         hidden = hidden_states(trained.model, batch)
         return list(zip(hidden.float().cpu(), pooled(hidden, batch.valid, pool_of(trained.model)).float().cpu()))
 
-    for one, found in _answered(trained, inputs, answer):
+    for one, found in _answered(trained, inputs, answer, BATCH_SIZE):
         if isinstance(found, str):
             yield Vector(one.name, error=found)
         elif one.parts is None:
@@ -100,19 +104,14 @@ def vectors(trained: TrainedModel, inputs: Iterable[Input]) -> Iterator[Vector]:
 
 
 def pool_of(model: Model) -> Pool:
-    """How hidden states become one vector: as the model's own head pools them, else their mean."""
+    """Pooling of the model's own head, else `mean`."""
     return model.head.pool if isinstance(model.head, SequenceHead) else "mean"
 
 
-def embedding(model: Model, batch: TokenBatch) -> Tensor:
-    """Hidden states of the last layer (`hidden_states`), pooled over the real tokens, [b d]."""
-    return pooled(hidden_states(model, batch), batch.valid, pool_of(model))
-
-
 def hidden_states(model: Model, batch: TokenBatch) -> Tensor:
-    """Hidden states of the last layer of the backbone, [b n d].
+    """Hidden states of the last layer of the backbone, [b n d]; of an encoder–decoder, those of its encoder.
 
-    Of an encoder–decoder those of its encoder. Raises UsageError where the decoder attends to embeddings directly.
+    Raises UsageError if the decoder attends to embeddings directly.
     """
     if model.ignores_adjacency:
         batch = batch.replace(adjacency=None)
@@ -127,7 +126,7 @@ def hidden_states(model: Model, batch: TokenBatch) -> Tensor:
 
 
 def check_predicts(objective: Objective) -> None:
-    """Raise UsageError where the objective has no prediction for a raw example."""
+    """Raise UsageError if the objective has no prediction for a raw example."""
     if type(objective).decode is Objective.decode:
         instead = "to continue a text use `seqkit generate`, for" if objective.causal else "for"
         raise UsageError(
@@ -136,18 +135,18 @@ def check_predicts(objective: Objective) -> None:
 
 
 def _answered(
-    trained: TrainedModel, inputs: Iterable[Input], answer: Callable[[TokenBatch], Sequence[Any]]
+    trained: TrainedModel, inputs: Iterable[Input], answer: Callable[[TokenBatch], Sequence[Any]], batch_size: int
 ) -> Iterator[tuple[Input, Any]]:
-    """(input, answer, or the reason why there is none, a text) of each, in order."""
+    """Yield each input with its answer, or with the reason (a string) why there is none, in order."""
     unusual: list[str] = []
     remaining = iter(inputs)
-    while chunk := list(islice(remaining, BATCH_SIZE)):
+    while chunk := list(islice(remaining, batch_size)):
         encoded = [one.error if one.error is not None else _encoded(trained, one) for one in chunk]
         tokens = [one for one in encoded if isinstance(one, Tokens)]
         for one, found in zip(chunk, encoded):
             if isinstance(found, Tokens) and (difference := trained.unlike_training(found)):
                 unusual.append(f"{one.name} {difference}" if not unusual else "")
-        answers = iter(_of_batch(tokens, answer))
+        answers = iter(_of_batch(tokens, answer, trained.device))
         for one, found in zip(chunk, encoded):
             yield one, next(answers) if isinstance(found, Tokens) else found
     if unusual:
@@ -156,22 +155,24 @@ def _answered(
 
 
 def _encoded(trained: TrainedModel, one: Input) -> Tokens | str:
-    """Its tokens, or the reason why there are none."""
+    """Tokens of an input, or the reason why there are none."""
     try:
         return trained.encode(one.raw)
     except (DataError, OSError) as error:
         return str(error)
     except Exception as error:  # the tokenizer may be the user's own code: whatever it raises
-        return f"{type(trained.tokenizer).__name__} cannot encode it ({error!r})"
+        return raised_by(trained.tokenizer, error)
 
 
-def _of_batch(tokens: Sequence[Tokens], answer: Callable[[TokenBatch], Sequence[Any]]) -> list[Any]:
-    """Answers to examples in one batch; where that fails, one by one, so that the others have theirs."""
+def _of_batch(
+    tokens: Sequence[Tokens], answer: Callable[[TokenBatch], Sequence[Any]], device: torch.device
+) -> list[Any]:
+    """Answers to the examples of one batch. If the batch fails, each is tried alone, so that the others have theirs."""
     if not tokens:
         return []
     try:
         with torch.inference_mode():
-            return list(answer(TokenBatch.collate(tokens)))
+            return list(answer(TokenBatch.collate(tokens).to(device)))
     except UsageError:
         raise
     except (ValueError, RuntimeError, MemoryError) as error:
@@ -179,4 +180,4 @@ def _of_batch(tokens: Sequence[Tokens], answer: Callable[[TokenBatch], Sequence[
             raise
         if len(tokens) == 1:
             return [f"not enough memory: {error}" if is_out_of_memory(error) else str(error)]
-    return [found for one in tokens for found in _of_batch([one], answer)]
+    return [found for one in tokens for found in _of_batch([one], answer, device)]

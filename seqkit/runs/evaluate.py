@@ -24,8 +24,7 @@ from seqkit.runs.folder import SUMMARY
 from seqkit.runs.listing import data_name
 from seqkit.runs.prepare import data_module
 from seqkit.runs.trained_model import load
-from seqkit.training.silence import silence_lightning
-from seqkit.training.trainer import make_trainer
+from seqkit.training.trainer import make_trainer, silence_lightning
 
 log = logging.getLogger("seqkit")
 
@@ -42,13 +41,13 @@ def evaluate(folder: Path, split: str) -> dict[str, float]:
     pl.seed_everything(config["seed"], verbose=False)
     data = data_module(config, trained.tokenizer, trained.objective)
     if split == "test" and trained.summary.get("state") == "trained":
+        data.test_dataloader()
         check_data(trained.summary, data, folder)
         return finish(folder, trained.summary, trained.model, data, config)["metrics"]
     title = config["trainer"]["enable_progress_bar"] is not False
     metrics = evaluate_model(trained.model, data, config, split, title=title)
     name = "validation" if split == "valid" else split
-    digest = data.sha256()[name]
-    if trained.summary.get("data_sha256", {}).get(name, digest) != digest:
+    if name in data.changed_splits(trained.summary.get("data_sha256", {})):
         log.warning(
             "the %s data of %s has changed since the run (its SHA-256 differs), so do its metrics", name, folder
         )
@@ -59,8 +58,11 @@ def finish(
     folder: Path, summary: dict[str, Any], model: Model, data: DataModule, config: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Test a trained run, compute the baseline, and write both to its summary, which is returned."""
+    num_test = len(data.test_dataloader().examples)
+    # a test that is stopped goes on with the same data
+    write_json(folder / SUMMARY, {**summary, "num_test": num_test, "data_sha256": data.sha256()})
     metrics = evaluate_model(model, data, config, "test", title=config["trainer"]["enable_progress_bar"] is not False)
-    constant, num_predictions = baseline_and_count(data.objective, model.spec, data)
+    constant, num_predictions = baseline(data.objective, model.spec, data)
     if num_bytes := _bytes_of_test_split(data):
         for found in (metrics, constant):
             found["bits_per_byte"] = found["loss"] / math.log(2) * num_predictions / num_bytes
@@ -70,6 +72,8 @@ def finish(
         "state": "finished",
         "metrics": metrics,
         "baseline": constant,
+        "num_test": num_test,
+        "unknown": data.unknown(),
         "data_sha256": data.sha256(),
         "date": datetime.now().isoformat(timespec="seconds"),
         "data": data_name(config),
@@ -84,7 +88,7 @@ def finish(
 def evaluate_model(
     model: Model, data: DataModule, config: Mapping[str, Any], split: str, *, title: bool = False
 ) -> dict[str, float]:
-    """Metrics of a model on a split, on one device. title: show progress."""
+    """Metrics of a model on a split, on one device. title: whether to show progress."""
     from seqkit.training.module import TrainingModule
     from seqkit.training.progress import StepProgress
 
@@ -95,7 +99,7 @@ def evaluate_model(
     trainer = make_trainer(
         {**settings, "devices": 1, "enable_progress_bar": False},
         logger=False,
-        callbacks=[StepProgress(config["recipe"], 0)] if title else [],
+        callbacks=[StepProgress(config["recipe"])] if title else [],
     )
     module = TrainingModule(model, data.objective, seed=config["seed"])
     with silence_lightning():
@@ -104,27 +108,21 @@ def evaluate_model(
 
 
 def check_data(known: Mapping[str, Any], data: DataModule, folder: Path) -> None:
-    """Raise DataError where a split is not the one that the run was trained on."""
-    data.train_dataloader(), data.val_dataloader(), data.test_dataloader()
-    for split, digest in data.sha256().items():
-        if known.get("data_sha256", {}).get(split, digest) != digest:
-            raise DataError(
-                f"the {split} data of {folder} has changed since the run began (its SHA-256 differs); "
-                "bring the old data back, or train a new run"
-            )
+    """Raise DataError if a split is not the one that the run was trained on."""
+    data.train_dataloader(), data.val_dataloader()
+    for split in data.changed_splits(known.get("data_sha256", {})):
+        raise DataError(
+            f"the {split} data of {folder} has changed since the run began (its SHA-256 differs); "
+            "bring the old data back, or train a new run"
+        )
 
 
 BASELINE_BATCHES = 100_000
-"""Of the training split, on which the best constant is fitted at most."""
+"""Most batches of the training split on which the best constant is fitted."""
 
 
-def baseline(objective: Objective, spec: TokenSpec, data: DataModule) -> dict[str, float]:
-    """Metrics of the best constant prediction, fitted on the training targets, on the test split."""
-    return baseline_and_count(objective, spec, data)[0]
-
-
-def baseline_and_count(objective: Objective, spec: TokenSpec, data: DataModule) -> tuple[dict[str, float], int]:
-    """As `baseline`, with the number of predictions in the test split."""
+def baseline(objective: Objective, spec: TokenSpec, data: DataModule) -> tuple[dict[str, float], int]:
+    """Metrics of the best constant prediction, fitted on the training targets, on the test split; and their number."""
     from seqkit.objectives.metrics import MeanLoss, update
 
     with torch.random.fork_rng(devices=[]):
@@ -147,7 +145,7 @@ def baseline_and_count(objective: Objective, spec: TokenSpec, data: DataModule) 
 
 
 def _bytes_of_test_split(data: DataModule) -> int:
-    """UTF-8 bytes of the test split of a language model; 0 where its examples are no texts, or only a part is used."""
+    """UTF-8 bytes of the test split of a language model; 0 if its examples are no texts, or only a part is used."""
     if not isinstance(data.objective, NextToken) or data.limit is not None:
         return 0
     total = 0

@@ -8,13 +8,19 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from importlib.util import find_spec
+from io import BufferedWriter, FileIO, TextIOWrapper
 from pathlib import Path
+from typing import Any
 
-from seqkit.errors import LogFormatter, UsageError
-from seqkit.files import read_mapping
+from seqkit.errors import DataError, LogFormatter, UsageError
+from seqkit.files import open_to_append, read_mapping
+from seqkit.registry.builtin import BUILT_IN
+from seqkit.registry.lookup import components
 from seqkit.training.checkpoint_files import FOLDER, checkpoints
 
 log = logging.getLogger("seqkit")
@@ -23,6 +29,9 @@ FOLDER_OF_RANKS = "SEQKIT_RUN_FOLDER"
 """Environment variable by which the first process tells the others of a distributed run its folder."""
 
 CONFIG, STATE, SUMMARY = "config.yaml", "state.json", "summary.json"
+
+WAIT_SECONDS = 10.0
+"""Seconds to wait for a folder in use: workers of a killed run end a moment after it."""
 
 
 def rank() -> int:
@@ -39,7 +48,7 @@ def rank() -> int:
 def new_folder(recipe: str, root: Path = Path("runs")) -> Path:
     """Make a folder `root/recipe/time`, which did not exist: runs started in one second get one each.
 
-    Raises UsageError where it cannot be made.
+    Raises UsageError if it cannot be made.
     """
     if rank() > 0:  # it writes nothing itself; where the first process cannot tell its folder, Lightning does later
         return Path(os.environ.get(FOLDER_OF_RANKS, root / recipe / f"of-rank-{rank()}"))
@@ -57,7 +66,7 @@ def new_folder(recipe: str, root: Path = Path("runs")) -> Path:
 
 
 def check_new(folder: Path) -> None:
-    """Raise UsageError where a run would overwrite something; an unfinished run is offered to go on with."""
+    """Raise UsageError if a run would overwrite something; for an unfinished run, with the command that resumes it."""
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
     if is_unfinished(folder):
@@ -74,32 +83,74 @@ def is_unfinished(folder: Path) -> bool:
 
 
 def newest_unfinished(recipe: str, root: Path = Path("runs")) -> Path | None:
-    """The unfinished run of a recipe in `root/recipe` that began last, and has a checkpoint."""
+    """Newest unfinished run of a recipe in `root/recipe` that has a checkpoint."""
     folders = [path.parent for path in (root / recipe).glob(f"*/{CONFIG}")]
     waiting = [folder for folder in folders if is_unfinished(folder) and checkpoints(folder / FOLDER)]
     return max(waiting, key=lambda folder: (folder / CONFIG).stat().st_mtime, default=None)
 
 
+def check_no_links(folder: Path) -> None:
+    """Raise DataError if a run folder holds a link: what is written to it would land in a file outside.
+
+    Weights & Biases makes links of its own below `wandb`, which have to point into the folder.
+    """
+    top = folder.resolve()
+    for place, folders, files in os.walk(folder):
+        for path in (Path(place, name) for name in (*folders, *files)):
+            is_inside = "wandb" in path.relative_to(folder).parts[:1] and path.resolve().is_relative_to(top)
+            if path.is_symlink() and not is_inside:
+                raise DataError(
+                    f"{path} is a link, of which a run folder holds none: it could lead to any file; "
+                    "put a copy of what it points to in its place"
+                )
+
+
+def plugin_digests(config: Mapping[str, Any]) -> dict[str, str]:
+    """SHA-256 of each Python file, not seqkit's, with a component of this configuration, by the name of its module."""
+    names, found = set(_strings(config)), {}
+    for kind, built_in in BUILT_IN.items():
+        for component in components(kind).values():
+            if component in built_in or component.name.lower() not in names:
+                continue
+            module = component.path.partition(":")[0]
+            with suppress(ImportError, ValueError, OSError):  # a module without a file, as in a notebook
+                file = getattr(sys.modules.get(module), "__file__", None) or getattr(find_spec(module), "origin", None)
+                found[module] = sha256(Path(file or ""))
+    return found
+
+
+def changed_plugins(folder: Path, config: Mapping[str, Any]) -> str:
+    """Name of a plug-in that is not as it was when the run began; empty if there is none."""
+    known, now = read_mapping(folder / STATE).get("plugins", {}), plugin_digests(config)
+    return next((name for name in now if isinstance(known, dict) and known.get(name, now[name]) != now[name]), "")
+
+
+def _strings(config: Any) -> Iterator[str]:
+    """Yield all values of a configuration that may be names of components, in lower case."""
+    if isinstance(config, str):
+        yield config.lower()
+    elif isinstance(config, Mapping | list | tuple):
+        for item in config.values() if isinstance(config, Mapping) else config:
+            yield from _strings(item)
+
+
 @contextmanager
 def opened(folder: Path, is_started: Callable[[], bool]) -> Iterator[None]:
-    """Hold a run's folder, which is made where it is missing, against other processes.
+    """Hold a run's folder, which is made if it is missing, against other processes.
 
-    What was made is removed where an error comes before `is_started()`. Raises UsageError where another process has
-    it, or it cannot be made.
+    What was made is removed if an error comes before `is_started()`. Raises UsageError if another process has it for
+    more than WAIT_SECONDS, or it cannot be made, DataError if it holds a link.
     """
     parents = [path for path in folder.parents if not path.exists()]
     was_there = (folder / CONFIG).exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / ".lock").open("w")
+        check_no_links(folder)
+        lock = _locked(folder)
     except OSError as error:
         _remove_empty(parents)
         raise _unmakeable(folder, error) from error
     with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise UsageError(f"{folder} is in use by another process; wait for it, or stop it") from error
         try:
             yield
         except BaseException:
@@ -111,20 +162,40 @@ def opened(folder: Path, is_started: Callable[[], bool]) -> Iterator[None]:
             (folder / ".lock").unlink(missing_ok=True)
 
 
-def is_held(lock: Path) -> bool:
-    """Whether a process holds the lock of a run's folder."""
-    try:
-        with lock.open() as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True
+def _locked(folder: Path) -> FileIO:
+    """Lock file of a folder, locked. Raises UsageError if another process keeps it."""
+    path, deadline = folder / ".lock", time.monotonic() + WAIT_SECONDS
+    while True:
+        lock = open_to_append(path)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if path.exists() and os.fstat(lock.fileno()).st_ino == path.stat().st_ino:
+                return lock  # else its last owner has removed it meanwhile
+        except OSError as error:
+            if time.monotonic() > deadline:
+                lock.close()
+                raise UsageError(f"{folder} is in use by another process; wait for it, or stop it") from error
+        lock.close()
+        time.sleep(0.05)
+
+
+def is_held(lock: Path, *, seconds: float = 0.0) -> bool:
+    """Whether a process holds the lock of a run's folder, and keeps it for these seconds."""
+    deadline = time.monotonic() + seconds
+    while lock.is_file():  # to open a FIFO would wait
+        try:
+            with lock.open() as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return False
+        except OSError:
+            if time.monotonic() >= deadline:
+                return True
+        time.sleep(0.05)
     return False
 
 
 def sha256(path: Path) -> str:
-    """Of a small file."""
+    """SHA-256 of a small file."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
@@ -153,7 +224,10 @@ def logging_to(path: Path) -> Iterator[None]:
 
 
 class _LogFile(logging.FileHandler):
-    """Shows warnings on stderr, too, and whatever cannot be written, such as that the disk is full."""
+    """Log file that shows warnings on stderr, too, and whatever cannot be written, such as that the disk is full."""
+
+    def _open(self) -> TextIOWrapper:
+        return TextIOWrapper(BufferedWriter(open_to_append(Path(self.baseFilename))), encoding="utf-8")
 
     def emit(self, record: logging.LogRecord) -> None:
         super().emit(record)

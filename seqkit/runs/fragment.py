@@ -1,6 +1,6 @@
-"""HTML that a run shows in a notebook, read back from its folder, which may be somebody else's.
+"""HTML that a run shows in a notebook, read from its folder, which may be somebody else's.
 
-A notebook runs the scripts in what it shows. So the file is believed only where it is made of nothing but the tags and
+A notebook runs the scripts in what it shows. So the file is believed only if it is made of nothing but the tags and
 attributes that our own template and figures use, letter by letter: no parser has to agree with the browser's.
 """
 
@@ -32,7 +32,7 @@ _FRAGMENT = re.compile(
 
 
 def read_fragment(path: Path) -> str | None:
-    """The HTML in a run's `summary.html`; None where there is none, or it holds anything that we do not write."""
+    """HTML in a run's `summary.html`; None if there is none, or it holds anything that we do not write."""
     try:
         text = read_small(path, MAX_BYTES).decode("utf-8")
     except (OSError, DataError, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""The runs in a folder, each in a few facts from its files; a damaged run is one with a reason. Imports no torch."""
+"""Runs in a folder, each with a few facts from its files; a damaged run has a reason. Imports no torch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LARGE = {"checkpoints", "attention", "profile"}
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """A run as it is listed. time: when its configuration was written. summary: empty where it is not trained.
+    """Facts of one run. time: when its configuration was written. summary: empty if it is not trained.
 
     state: finished, trained (and not tested), diverged, running, unfinished, or damaged; reason: why it is damaged.
     """
@@ -35,7 +35,7 @@ class RunRow:
 
 
 def find_runs(folder: Path) -> Iterator[RunRow]:
-    """Every run below a folder, in the order of its name. Raises UsageError where there is no such folder."""
+    """Yield every run below a folder, ordered by name. Raises UsageError if there is no such folder."""
     if not folder.is_dir():
         raise UsageError(f"{folder} is no folder; give one that holds runs, such as runs")
     for place, below, files in os.walk(folder):
@@ -45,7 +45,7 @@ def find_runs(folder: Path) -> Iterator[RunRow]:
 
 
 def describe(folder: Path) -> RunRow:
-    """One run. Whatever is wrong with its files is its reason."""
+    """Facts of one run; whatever is wrong with its files is its reason."""
     time = datetime.fromtimestamp((folder / CONFIG).stat().st_mtime)
     recipe = data = ""
     try:
@@ -61,7 +61,7 @@ def describe(folder: Path) -> RunRow:
 
 
 def data_name(config: Mapping[str, Any]) -> str:
-    """What a run's data are called: the file or folder of the user's, else the name of the data source."""
+    """Name of a run's data: the file or folder of the user's, else the data source."""
     section = config.get("data")
     source = section.get("source") if isinstance(section, Mapping) else None
     if not isinstance(source, Mapping):

@@ -1,4 +1,4 @@
-"""From a complete configuration to model and data, seeded and checked."""
+"""Model and data of a complete configuration, seeded and checked."""
 
 from __future__ import annotations
 
@@ -11,15 +11,21 @@ from typing import Any
 import torch
 
 from seqkit.config import Built, build, build_model
+from seqkit.data.encoding import raised_by
 from seqkit.data.module import DataModule
-from seqkit.errors import DataError, UsageError
+from seqkit.data.source import sample_name
+from seqkit.errors import DataError, UsageError, is_out_of_memory
 from seqkit.interfaces import Objective, Tokenizer
 from seqkit.model import Model
-from seqkit.training.checkpoint import load_body
+from seqkit.runs.trained_model import load_state
 from seqkit.training.trainer import TrainerSettings
+from seqkit.training.weights import load_body
+
+NUM_TRIED = 16
+"""Number of test examples that are encoded before training."""
 
 LOOKED_AT = 10_000
-"""Characters of a text by which a tokenizer's state is proven."""
+"""Characters of a text on which a tokenizer's state is tried."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +39,11 @@ class Prepared:
 
     @property
     def seed(self) -> int:
-        """Of the run."""
+        """Seed of the run's random numbers."""
         return int(self.config["seed"])
 
     def training_module(self, num_steps: int) -> Any:
-        """The LightningModule, for a training of so many optimizer steps."""
+        """LightningModule for a training of that many optimizer steps."""
         from seqkit.training.module import TrainingModule
 
         return TrainingModule(
@@ -54,7 +60,7 @@ class Prepared:
 def prepare(config: Mapping[str, Any], initial: Path | None = None, state: Mapping[str, Any] | None = None) -> Prepared:
     """Seed the generators, read the data, build the model.
 
-    initial: a run whose embedder and backbone are taken. state: of tokenizer and objective, as `state.json` has them;
+    initial: run whose embedder and backbone are taken. state: state of tokenizer and objective, as in `state.json`;
     None: they are fitted. Raises DataError or UsageError, each with one line.
     """
     import pytorch_lightning as pl
@@ -66,27 +72,39 @@ def prepare(config: Mapping[str, Any], initial: Path | None = None, state: Mappi
     built = build(config)
     TrainerSettings.of(built.trainer)  # refuses before any data is read
     if state is not None:
-        load_state(built.tokenizer, built.model["objective"], state)
+        load_state(built, state)
     model, data = _model_and_data(built, seed)
     if initial is not None:
         load_body(model, initial)
+    decided = built.data["source"].decided()
+    if decided:  # repeated by config.yaml, and not decided again
+        section = config["data"]
+        config = {**config, "data": {**section, "source": {**section["source"], **decided}}}
     return Prepared(config, built, model, data)
 
 
-def load_state(tokenizer: Tokenizer, objective: Objective, state: Mapping[str, Any]) -> None:
-    """Take back what a run saved of both. Raises DataError where it is another's."""
-    try:
-        tokenizer.load_state(state["tokenizer"])
-        objective.load_state(state["objective"])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(f"state.json does not fit the run ({error!r}); copy the run again") from error
+def check_test_examples(data: DataModule) -> None:
+    """Encode a few test examples: a fault in all of them is better found before training than after it.
+
+    Raises DataError, which names the example. Windows of text are left out: their splits are read to fit a tokenizer.
+    """
+    samples = data.splits().test
+    for i in range(0, len(samples), max(1, len(samples) // NUM_TRIED)) if data.window is None else ():
+        try:
+            data.tokenizer.encode(samples[i].raw)
+        except DataError as error:
+            raise DataError(f"test data, {sample_name(samples, i)}: {error}") from error
+        except Exception as error:  # a plug-in's own code: whatever it raises
+            if is_out_of_memory(error):
+                raise
+            raise DataError(f"test data, {sample_name(samples, i)}: {raised_by(data.tokenizer, error)}") from error
 
 
 def saved_state(prepared: Prepared) -> dict[str, Any]:
     """State of tokenizer and objective, proven to come back through JSON.
 
-    Raises UsageError where a fresh tokenizer with that state has another spec, or encodes the first training example
-    to other tokens: a run of it could be trained, and not be used.
+    Raises UsageError if a fresh tokenizer with that state has another spec, or encodes the first training example to
+    other tokens: its run could be trained, and not be used.
     """
     tokenizer, objective = prepared.data.tokenizer, prepared.data.objective
     state = {"tokenizer": tokenizer.state(), "objective": objective.state()}
@@ -119,12 +137,12 @@ def saved_state(prepared: Prepared) -> dict[str, Any]:
 
 
 def untrained(config: Mapping[str, Any]) -> tuple[Model, DataModule]:
-    """The model of a complete configuration with its initial weights, and its data, set up. Raises as `prepare`."""
+    """Model of a complete configuration with its initial weights, and its data, set up. Raises as `prepare`."""
     return _model_and_data(build(config), config["seed"])
 
 
 def data_module(config: Mapping[str, Any], tokenizer: Tokenizer, objective: Objective) -> DataModule:
-    """The data of a complete configuration for a fitted tokenizer and objective, set up. Raises as `prepare`."""
+    """Data of a complete configuration for a fitted tokenizer and objective, set up. Raises as `prepare`."""
     return _data(build(config), tokenizer, objective, config["seed"])
 
 

@@ -1,4 +1,4 @@
-"""A run: from a complete configuration to a folder.
+"""Run of a complete configuration: trains it, tests it, and fills a folder.
 
 config.yaml  state.json  metrics.csv  checkpoints/  summary.json  log.txt  (report.html and summary.html: seqkit.report)
 checkpoints/ holds points to resume from, the best weights and, once trained, model.safetensors: the run's weights.
@@ -22,8 +22,9 @@ from typing import Any
 import torch
 
 from seqkit.config import to_yaml
+from seqkit.config.recipe import check_name
 from seqkit.data.module import DataModule
-from seqkit.data.text.streaming import WindowStream
+from seqkit.data.text_stream import WindowStream
 from seqkit.errors import DataError, DivergedError, Interrupted, StorageError, UsageError
 from seqkit.files import read_mapping, write_atomic, write_json
 from seqkit.interfaces import TokenBatch
@@ -34,29 +35,25 @@ from seqkit.runs.folder import (
     FOLDER_OF_RANKS,
     STATE,
     SUMMARY,
+    changed_plugins,
     check_new,
+    check_no_links,
     is_unfinished,
     logging_to,
     opened,
+    plugin_digests,
     rank,
     sha256,
 )
-from seqkit.runs.prepare import Prepared, prepare, saved_state
+from seqkit.runs.prepare import Prepared, check_test_examples, prepare, saved_state
 from seqkit.runs.setup import RunSetup
 from seqkit.training import metrics_csv
-from seqkit.training.checkpoint import save_weights
-from seqkit.training.checkpoint_io import (
-    FOLDER,
-    Checkpoint,
-    check_room,
-    newest_good,
-    read_checkpoint,
-    sweep,
-)
+from seqkit.training.checkpoint_files import FOLDER, Checkpoint, check_room, newest_good, sweep
+from seqkit.training.checkpoint_io import read_checkpoint
 from seqkit.training.interrupt import StopSignals
 from seqkit.training.recompute import activation_checkpointing
-from seqkit.training.silence import silence_lightning
-from seqkit.training.trainer import SHARDED, count_steps, make_trainer, train
+from seqkit.training.trainer import SHARDED, count_steps, make_trainer, silence_lightning, train
+from seqkit.training.weights import save_weights
 
 log = logging.getLogger("seqkit")
 
@@ -74,21 +71,23 @@ def run(
 ) -> dict[str, Any]:
     """Train what a complete configuration describes, test it, and fill `folder`, which holds no run yet.
 
-    initial: a run whose embedder and backbone are taken, such as one of pretraining; None: random weights. examine:
-    of the tested model and its data; what it returns is added to the summary that is returned, not to its file.
-    count_flops: FLOPs of a training step on a batch, for the log; None: they are not logged.
-    resume: `folder` holds an unfinished run of this configuration, which goes on from its newest good checkpoint.
-    Stopped by a signal, it writes a checkpoint and raises Interrupted. Where it fails before the first optimizer step,
-    it leaves no folder behind. Returns the summary; in a distributed run, an empty one on all processes but the first.
+    initial: run whose embedder and backbone are taken, such as one of pretraining; None: random weights. examine: looks
+    at the tested model and its data; what it returns is added to the returned summary, not to its file. count_flops:
+    FLOPs of a training step on a batch, for the log. resume: whether `folder` holds an unfinished run of this
+    configuration, which goes on from its newest good checkpoint.
+    Returns the summary; in a distributed run, an empty one on all processes but the first. A run that a signal stops
+    writes a checkpoint and raises Interrupted. One that fails before the first optimizer step leaves no folder behind.
     Raises DataError, UsageError (a component refused), StorageError or DivergedError, each with one line.
     """
     is_first = rank() == 0
+    check_name(str(config["recipe"]))  # which logs and paths hold
     if not resume and is_first:
         check_new(folder)
     signals = StopSignals()
     with signals.installed(), silence_lightning():
         state = read_mapping(folder / STATE, "objective", "tokenizer") if resume else None
         prepared = prepare(config, initial, state)
+        config = prepared.config
         attempt = Attempt(prepared, folder, signals, count_flops)
         if not is_first:
             attempt.fit(resume=resume)
@@ -98,14 +97,17 @@ def run(
             sweep(folder / FOLDER)
             if not resume:
                 write_atomic(folder / CONFIG, to_yaml(dict(config)).encode())
-                state = saved_state(prepared) | {"config_sha256": sha256(folder / CONFIG)}
+                digests = {"config_sha256": sha256(folder / CONFIG), "plugins": plugin_digests(config)}
+                state = saved_state(prepared) | digests
                 write_json(folder / STATE, state | {"sha256": _sha256_of(state)})
             with logging_to(folder / "log.txt"):
+                check_test_examples(prepared.data)
                 summary = attempt.fit(resume=resume)
                 prepared = attempt.prepared
-                _check_stopped(signals, f"trained, and not tested; finish it with: seqkit test {folder}")
+                if signals.received is not None:
+                    raise signals.interrupted(f"trained, and not tested; finish it with: seqkit test {folder}")
                 signals.phase = "testing"
-                signals.going_on = f"; the run is trained, finish it with: seqkit test {folder}"
+                signals.next_step = f"; the run is trained, finish it with: seqkit test {folder}"
                 summary = finish(folder, summary, prepared.model, prepared.data, config)
                 return summary | ({} if examine is None else examine(prepared.model, prepared.data))
 
@@ -113,14 +115,15 @@ def run(
 def resume_run(
     folder: Path, changes: Mapping[str, Any], count_flops: Callable[[Model, TokenBatch], int] | None = None
 ) -> dict[str, Any]:
-    """Go on with an unfinished run. changes: values by dotted key that do not change what is learned.
+    """Resume an unfinished run. changes: values by dotted key that do not change what is learned.
 
-    Returns the summary. Raises UsageError where there is nothing to go on with, else as `run`.
+    Returns the summary. Raises UsageError if there is nothing to resume, else as `run`.
     """
     from seqkit.config import complete
 
     if not (folder / CONFIG).is_file():
         raise UsageError(f"{folder} is no run: it has no {CONFIG}")
+    check_no_links(folder)
     if not is_unfinished(folder):
         state = read_mapping(folder / SUMMARY).get("state")
         then = f"; it was not tested yet: seqkit test {folder}" if state == "trained" else ""
@@ -132,21 +135,27 @@ def resume_run(
                 f"these may change: {', '.join(MAY_CHANGE)}"
             )
     _check_unchanged(folder)
-    return run(complete(folder / CONFIG, None, dict(changes)), folder, count_flops=count_flops, resume=True)
+    config = complete(folder / CONFIG, None, dict(changes))
+    if changed := changed_plugins(folder, config):
+        raise DataError(
+            f"the plug-in {changed} has changed since {folder} began (its SHA-256 differs); "
+            "bring the old one back, or train a new run"
+        )
+    return run(config, folder, count_flops=count_flops, resume=True)
 
 
 MAY_CHANGE = (
     "trainer.skip_nonfinite", "trainer.checkpoint_every_minutes", "trainer.checkpoint_every_n_steps",
     "trainer.checkpoint_keep", "trainer.enable_progress_bar", "data.num_workers",
 )  # fmt: skip
-"""Keys that a resumed run may be given anew."""
+"""Keys that may change when a run is resumed."""
 
 
 def trial(config: Mapping[str, Any], *, initial: Path | None = None) -> dict[str, Any]:
     """Train as `run` does, but evaluate on the validation split, and keep nothing; the test split is not read.
 
-    Returns metrics, steps, seconds and the SHA-256 of the splits used. Raises as `run`, DivergedError where the
-    validation loss is not finite, and UsageError where the data has no validation split.
+    Returns metrics, steps, seconds and the SHA-256 of the splits used. Raises as `run`, DivergedError if the validation
+    loss is not finite, and UsageError if the data has no validation split.
     """
     prepared = prepare(config, initial)
     data, settings = prepared.data, {**prepared.built.trainer, "enable_progress_bar": False}
@@ -179,7 +188,7 @@ def versions() -> dict[str, str]:
 
 
 def compile_blocks(prepared: Prepared) -> None:
-    """Compile each block of the backbone by itself, where `trainer.compile` asks for it.
+    """Compile each block of the backbone by itself if `trainer.compile` asks for it.
 
     Blocks are alike, so one compilation serves all; their weights keep their names.
     """
@@ -205,33 +214,34 @@ class Attempt:
         self.seconds = 0.0
 
     def fit(self, *, resume: bool) -> dict[str, Any]:
-        """Train, and write weights and a summary that says so. Every process of a distributed run is here."""
+        """Train, and write weights and a summary. Every process of a distributed run is here; the first one gets it."""
+        from seqkit.training.step_log import peak_flops
+
         prepared, folder, signals = self.prepared, self.folder, self.signals
         data, settings = prepared.data, prepared.built.trainer
-        # all splits are encoded here: a fault in the test split is better found before training than after it
-        self.loaders = data.train_dataloader(), data.val_dataloader() or None, data.test_dataloader()
+        train_loader = data.train_dataloader()
+        valid_loader: Any = data.val_dataloader() or None
         setup = RunSetup(prepared, folder, signals)
-        trainer, checkpoint = setup.trainer(self.loaders[1] is not None), None
-        num_steps = count_steps(settings, len(self.loaders[0]), trainer.world_size)
-        setup.set_steps(num_steps)
-        valid_loader: Any = self.loaders[1]
+        trainer, checkpoint = setup.trainer(valid_loader is not None), None
+        is_first = trainer.is_global_zero
+        num_steps = count_steps(settings, len(train_loader), trainer.world_size)
+        setup.check_steps(num_steps)
         if valid_loader is not None and (number := len(valid_loader.batch_indices())) < trainer.world_size:
             raise UsageError(  # Lightning lets no process be without a batch
                 f"the validation split has {number} batches, fewer than the {trainer.world_size} devices; "
                 "give a smaller --data.batch_size, or a larger --data.valid_fraction"
             )
         if resume:
-            checkpoint = _checkpoint_to_resume(folder, data, num_steps, trainer)
-        if self.count_flops is not None and trainer.is_global_zero:
-            setup.step_log.flops_per_token = self._flops_per_token(self.count_flops)
-            setup.step_log.peak_flops = setup.peak_flops(trainer)
+            checkpoint = self._checkpoint(num_steps, trainer)
+        if self.count_flops is not None and is_first:
+            setup.step_log.flops_per_token = self._flops_per_token(train_loader.examples, self.count_flops)
+            setup.step_log.peak_flops = peak_flops(trainer)
         module = prepared.training_module(num_steps)
         module.stop_requested = lambda: signals.received is not None
-        is_sharded = settings["strategy"] == SHARDED
-        if is_sharded:
+        if settings["strategy"] == SHARDED:
             self._check_sharding(validates=valid_loader is not None and settings["limit_val_batches"] != 0)
         compile_blocks(prepared)
-        if trainer.is_global_zero:
+        if is_first:
             (folder / FOLDER).mkdir(parents=True, exist_ok=True)
             num_bytes = sum(weight.nbytes for weight in prepared.model.state_dict().values())
             # weights, the best ones, and points with up to two numbers of the optimizer for each weight
@@ -243,53 +253,80 @@ class Attempt:
             log.info("resuming after step %d of %d", checkpoint.step, num_steps)
         signals.phase, signals.deferred = "training", True
         started = time.perf_counter()
-        recomputed = activation_checkpointing(prepared.model, enabled=settings["activation_checkpointing"])
         try:
-            with recomputed:
-                train(trainer, module, *self.loaders[:2], checkpoint=checkpoint and checkpoint.path)
+            with activation_checkpointing(prepared.model, enabled=settings["activation_checkpointing"]):
+                train(trainer, module, train_loader, valid_loader, checkpoint=checkpoint and checkpoint.path)
         except DivergedError:  # on all processes alike
-            self.prepared = prepared = setup.prepared = replace(prepared, model=module.gather_model())
-            if trainer.is_global_zero and trainer.global_step > 0 and _first_not_finite(prepared.model) is None:
-                self._write(trainer, module, "diverged", weights="last", tokens_seen=int(module.tokens_here))
+            self.prepared = replace(prepared, model=module.gather_model())
+            if is_first and trainer.global_step > 0 and _first_not_finite(self.prepared.model) is None:
+                self._write(trainer, module, train_loader.examples, "diverged", "last", module.tokens_here)
             raise
         finally:
             self.has_stepped = trainer.global_step > 0
-            self.seconds = time.perf_counter() - started + setup.facts.seconds_before
+            self.seconds = time.perf_counter() - started + setup.state.seconds_before
         tokens_seen = module.tokens_seen
-        self.prepared = prepared = setup.prepared = replace(prepared, model=module.gather_model())
-        is_first = trainer.is_global_zero
+        self.prepared = replace(prepared, model=module.gather_model())
         _leave_process_group()
         os.environ.pop(FOLDER_OF_RANKS, None)
         if not is_first:
             return {}
-        weights = setup.use_best_weights() if settings["weights"] == "best" else "last"
-        if (name := _first_not_finite(prepared.model)) is not None:
+        weights = setup.use_best_weights(self.prepared.model) if settings["weights"] == "best" else "last"
+        if (name := _first_not_finite(self.prepared.model)) is not None:
             raise DivergedError(f"{name} is not finite at the end of training; lower the learning rate")
-        summary = self._write(trainer, module, "trained", weights=weights, tokens_seen=tokens_seen)
+        summary = self._write(trainer, module, train_loader.examples, "trained", weights, tokens_seen)
         log.info("trained in %.0f s, %d steps", self.seconds, trainer.global_step)
         signals.deferred = False
         return summary
 
+    def _checkpoint(self, num_steps: int, trainer: Any) -> Checkpoint:
+        """Newest good checkpoint, if it is of the same data, length and number of processes; cuts metrics.csv."""
+        from seqkit.training.resume import check_complete
+
+        folder, found = self.folder, newest_good(self.folder / FOLDER)
+        if found is None:
+            raise UsageError(
+                f"{folder} has no good checkpoint to resume from; train again with: seqkit fit {folder / CONFIG}"
+            )
+        content = read_checkpoint(found.path)
+        check_complete(content, found.path, num_schedulers=int(self.prepared.built.schedule is not None))
+        known, processes = content["run"], len(content["resume"]["rng"])
+        if known["num_steps"] != num_steps:
+            raise UsageError(
+                f"{folder} was planned for {known['num_steps']} steps, and would have {num_steps} now; "
+                "resume with as many devices, and the same data"
+            )
+        if processes != trainer.world_size:
+            raise UsageError(
+                f"{folder} was trained by {processes} processes, and would be by {trainer.world_size} now; "
+                "resume with as many devices"
+            )
+        check_data(known, self.prepared.data, folder)
+        if trainer.is_global_zero:
+            metrics_csv.cut(folder / metrics_csv.NAME, found.step, content["resume"]["metrics"])
+        return found
+
     def _check_sharding(self, *, validates: bool) -> None:
-        """Refuse what cannot be sharded."""
+        """Raise UsageError for what cannot be sharded."""
         from seqkit.training.parallel import check_sharding
 
         prepared = self.prepared
         generates = validates and bool(prepared.data.objective.generation_metrics())
         check_sharding(prepared.model, prepared.built.optimizer, prepared.built.trainer, generates=generates)
 
-    def _flops_per_token(self, count: Callable[[Model, TokenBatch], int]) -> float:
-        """Of training, for a token of the first batch, padding included; random numbers stay as they were."""
+    def _flops_per_token(self, examples: Any, count: Callable[[Model, TokenBatch], int]) -> float:
+        """FLOPs of training for a token of the first batch, padding included; random numbers stay as they were."""
         with torch.random.fork_rng(devices=[]):
-            examples = self.loaders[0].examples
             batch = self.prepared.data.objective.prepare(*examples[0, [0]]).batch
             return count(self.prepared.model, batch) / batch.valid.numel()
 
-    def _write(self, trainer: Any, module: Any, state: str, **more: Any) -> dict[str, Any]:
-        """Write the weights, then the summary. Raises StorageError where there is no room."""
+    def _write(
+        self, trainer: Any, module: Any, examples: Any, state: str, weights: str, tokens_seen: int
+    ) -> dict[str, Any]:
+        """Write the weights, then the summary. Raises StorageError if there is no room."""
         folder, prepared, data = self.folder, self.prepared, self.prepared.data
         model, path = prepared.model, folder / FOLDER / "model.safetensors"
-        train_loader, _, test_loader = self.loaders
+        is_stream = isinstance(examples, WindowStream)  # whose end nobody waits for
+        counts = {"num_train": len(examples), "train_tokens": sum(examples.lengths)} if not is_stream else {}
         try:
             digest = save_weights(model, path)
             summary = {
@@ -298,8 +335,7 @@ class Attempt:
                 "backbone": type(model.backbone).__name__,
                 "objective": type(data.objective).__name__,
                 "metrics": {},
-                **_counts(train_loader.examples),
-                "num_test": len(test_loader.examples),
+                **({"streamed": True} if is_stream else counts),
                 **({} if data.limit is None else {"limit": data.limit}),
                 "unknown": data.unknown(),
                 "baseline": {},
@@ -307,7 +343,8 @@ class Attempt:
                 "extents": data.extents(),
                 "steps": trainer.global_step,
                 "skipped_steps": module.num_skipped,
-                **more,
+                "weights": weights,
+                "tokens_seen": tokens_seen,
                 "wall_seconds": round(self.seconds, 1),
                 "seed": prepared.seed,
                 "sha256": digest,
@@ -324,42 +361,8 @@ class Attempt:
         return summary
 
 
-def _counts(examples: Any) -> dict[str, Any]:
-    """Number and tokens of the training examples; of a stream, whose end nobody waits for, that it is one."""
-    if isinstance(examples, WindowStream):
-        return {"streamed": True}
-    return {"num_train": len(examples), "train_tokens": sum(examples.lengths)}
-
-
-def _checkpoint_to_resume(folder: Path, data: DataModule, num_steps: int, trainer: Any) -> Checkpoint:
-    """The newest good checkpoint, of the same data, length and number of processes; metrics.csv is cut after it."""
-    found = newest_good(folder / FOLDER)
-    if found is None:
-        raise UsageError(
-            f"{folder} has no good checkpoint to resume from; train again with: seqkit fit {folder / CONFIG}"
-        )
-    content = read_checkpoint(found.path)
-    known = content["run"]
-    if known["num_steps"] != num_steps:
-        raise UsageError(
-            f"{folder} was planned for {known['num_steps']} steps, and would have {num_steps} now; "
-            "resume with as many devices, and the same data"
-        )
-    processes = len(content["resume"]["rng"])
-    if processes != trainer.world_size:
-        raise UsageError(
-            f"{folder} was trained by {processes} processes, and would be by {trainer.world_size} now; "
-            "resume with as many devices"
-        )
-    check_data(known, data, folder)
-    if trainer.is_global_zero:
-        follows = content["resume"]["validation_follows"]
-        metrics_csv.cut(folder / metrics_csv.NAME, found.step, validation_follows=follows)
-    return found
-
-
 def _check_unchanged(folder: Path) -> None:
-    """Raise DataError where configuration or state of a run are not as they were written when it began."""
+    """Raise DataError if configuration or state of a run are not as they were written when it began."""
     state = read_mapping(folder / STATE, "objective", "tokenizer", "config_sha256", "sha256")
     written = state.pop("sha256")
     for file, known, found in (
@@ -374,17 +377,12 @@ def _check_unchanged(folder: Path) -> None:
 
 
 def _sha256_of(state: Mapping[str, Any]) -> str:
-    """Of plain data, as it comes back through JSON."""
+    """SHA-256 of plain data, as it comes back through JSON."""
     return hashlib.sha256(json.dumps(json.loads(json.dumps(state)), sort_keys=True).encode()).hexdigest()
 
 
-def _check_stopped(signals: StopSignals, where: str) -> None:
-    if signals.received is not None:
-        raise signals.interrupted(where)
-
-
 def _first_not_finite(model: Model) -> str | None:
-    """Name of a weight that is not finite."""
+    """Name of a weight that is not finite, if there is one."""
     for name, weight in model.state_dict().items():
         if weight.is_floating_point() and not bool(weight.isfinite().all()):
             return name
@@ -392,7 +390,7 @@ def _first_not_finite(model: Model) -> str | None:
 
 
 def _leave_process_group() -> None:
-    """End the distributed run: what comes after training is done by one process alone."""
+    """End the distributed run: one process alone does what comes after training."""
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
         distributed.barrier()

@@ -1,4 +1,4 @@
-"""What a run adds to Lightning's Trainer: loggers, checkpoints, resuming, progress."""
+"""Callbacks, loggers and checkpoints that a run adds to Lightning's Trainer."""
 
 from __future__ import annotations
 
@@ -7,17 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from seqkit.errors import UsageError
+from seqkit.model import Model
 from seqkit.runs.folder import rank
 from seqkit.runs.prepare import Prepared
-from seqkit.training import metrics_csv
-from seqkit.training.checkpoint_io import (
-    BEST,
-    FOLDER,
-    VerifiedCheckpointIO,
-    newest_good,
-    read_checkpoint,
-)
+from seqkit.training.checkpoint_files import BEST, FOLDER, newest_good
+from seqkit.training.checkpoint_io import VerifiedCheckpointIO, read_checkpoint
 from seqkit.training.interrupt import StopSignals
+from seqkit.training.metrics_csv import MetricsCSV
 from seqkit.training.trainer import make_trainer
 
 log = logging.getLogger("seqkit")
@@ -27,84 +23,69 @@ class RunSetup:
     """Callbacks, loggers and CheckpointIO of one training, and the Trainer that gets them."""
 
     def __init__(self, prepared: Prepared, folder: Path, signals: StopSignals):
-        from seqkit.training.progress import StepProgress
-        from seqkit.training.resume import FinalValidation, ResumePoints, ResumeState, RunFacts
+        from seqkit.training.resume import ResumeState
         from seqkit.training.step_log import StepLog
 
-        settings = prepared.built.trainer
-        self.prepared, self.folder = prepared, folder
-        self.state = ResumeState(0)
-        self.facts = RunFacts(prepared.data.sha256, signals)
-        self.points = ResumePoints(
-            folder / FOLDER,
-            self.state,
-            signals,
-            every_n_steps=settings["checkpoint_every_n_steps"],
-            every_minutes=settings["checkpoint_every_minutes"],
-        )
-        self.progress = StepProgress(prepared.config["recipe"], 0)
+        self.prepared, self.folder, self.signals = prepared, folder, signals
+        self.state = ResumeState(prepared.data.sha256, signals)
         self.step_log = StepLog()
-        self.final_validation = FinalValidation()
         self.best: Any = None
 
     def trainer(self, validates: bool) -> Any:
-        """Lightning's Trainer. validates: there is a validation split."""
+        """Lightning's Trainer. validates: whether there is a validation split."""
         from pytorch_lightning.callbacks import WeightAveraging
 
         from seqkit.training.callbacks import check_monitors
         from seqkit.training.health_log import LossSpikes
-        from seqkit.training.resume import best_weights
+        from seqkit.training.progress import StepProgress
+        from seqkit.training.resume import FinalValidation, ResumePoints, best_weights
 
         settings, folder, prepared = self.prepared.built.trainer, self.folder, self.prepared
         objective, spec = prepared.data.objective, prepared.model.spec
-        users = list(settings["callbacks"] or ())
+        users, wants_best = list(settings["callbacks"] or ()), settings["weights"] == "best"
         metrics = ["loss", *objective.metrics(spec), *objective.generation_metrics()]
         check_monitors(users, ["train/loss", *(f"valid/{name}" for name in metrics if validates)])
-        callbacks = [self.facts, *users, LossSpikes(), self.step_log, self.state]
+        callbacks = [*users, LossSpikes(), self.step_log, self.state]
         if settings["enable_progress_bar"] is not False and rank() == 0:
-            callbacks.append(self.progress)
+            callbacks.append(StepProgress(prepared.config["recipe"]))
         if validates:
             averages = any(isinstance(one, WeightAveraging) for one in users)
             self.best = best_weights(folder / FOLDER, objective, spec, averages=averages)
-            callbacks.append(self.best)
-            if settings["weights"] == "best":
-                callbacks.append(self.final_validation)
-        elif settings["weights"] == "best" and prepared.data.valid_fraction > 0:
+            callbacks += [self.best, FinalValidation()] if wants_best else [self.best]
+        elif wants_best and prepared.data.valid_fraction > 0:
             log.warning("the data is too small for a validation split, so the weights are those of the last step")
-        elif settings["weights"] == "best":
+        elif wants_best:
             raise UsageError(
                 "trainer.weights is best, but the data has no validation split; give --data.valid_fraction 0.1, or "
                 "--trainer.weights last"
             )
-        loggers = [metrics_csv.MetricsCSV(folder)]
-        loggers += [one.build(folder, prepared.config["recipe"]) for one in settings["logger"] or ()]
+        points = ResumePoints(
+            folder / FOLDER,
+            self.state,
+            self.signals,
+            every_n_steps=settings["checkpoint_every_n_steps"],
+            every_minutes=settings["checkpoint_every_minutes"],
+        )
+        loggers = [one.build(folder, prepared.config["recipe"]) for one in settings["logger"] or ()]
         return make_trainer(
             {**settings, "enable_progress_bar": False},
-            logger=loggers,
-            callbacks=[*callbacks, self.points],
+            logger=[MetricsCSV(folder), *loggers],
+            callbacks=[*callbacks, points],
             plugins=[VerifiedCheckpointIO(settings["checkpoint_keep"])],
             default_root_dir=folder,
             profiler=_profiler(settings["profiler"], folder),
         )
 
-    def peak_flops(self, trainer: Any) -> float | None:
-        """Of one device, where it is known."""
-        from seqkit.training.step_log import peak_flops
-
-        return peak_flops(trainer)
-
-    def set_steps(self, num_steps: int) -> None:
-        """Tell all parts how long the training is. Raises UsageError where it is too short for one."""
+    def check_steps(self, num_steps: int) -> None:
+        """Raise UsageError if the training is too short for one of its callbacks."""
         from seqkit.training.callbacks import EMA
 
-        self.state.num_steps = self.progress.num_steps = self.facts.num_steps = num_steps
-        self.final_validation.num_steps = num_steps
         for callback in self.prepared.built.trainer["callbacks"] or ():
             if isinstance(callback, EMA):
                 callback.check_steps(num_steps)
 
-    def use_best_weights(self) -> str:
-        """Load the best weights of the run into the model; says which they are."""
+    def use_best_weights(self, model: Model) -> str:
+        """Load the best weights of the run into its model; gives their description."""
         if self.best is None:
             return "last"
         found = newest_good(self.folder / FOLDER, BEST)
@@ -119,11 +100,12 @@ class RunSetup:
             return "last"
         weights = read_checkpoint(found.path)["state_dict"]
         own = {name.removeprefix("model."): value for name, value in weights.items() if name.startswith("model.")}
-        self.prepared.model.load_state_dict(own)
+        model.load_state_dict(own)
         return f"best, of step {found.step}"
 
 
 def _profiler(name: str | None, folder: Path) -> Any:
+    """Lightning's profiler of this name, which writes to the run folder."""
     from pytorch_lightning import profilers
 
     if name is None:

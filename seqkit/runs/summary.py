@@ -1,4 +1,4 @@
-"""What other commands rely on in a run's `summary.json`, checked when it is read: the folder may be anybody's."""
+"""Keys of a run's `summary.json`, checked when it is read: the folder may be anybody's."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ OPTIONAL: dict[str, Any] = {
 
 
 def check_trained(folder: Path) -> None:
-    """Raise UsageError where a folder holds no run, or one that has not trained to its end. Imports no torch."""
+    """Raise UsageError if a folder holds no run, or one that has not trained to its end. Imports no torch."""
     if not (folder / "config.yaml").exists():
         raise UsageError(
             f"{folder} is no run: it has no config.yaml; give a folder such as runs/text/char-lm/2026-01-31-120000"
@@ -56,7 +56,7 @@ def check_trained(folder: Path) -> None:
 
 
 def read_summary(folder: Path) -> dict[str, Any]:
-    """A run's `summary.json`. Raises DataError, which names the key, where it is missing, damaged or of wrong types."""
+    """Content of a run's `summary.json`. Raises DataError, which names the key, if it is damaged."""
     import json
 
     from pydantic import TypeAdapter, ValidationError

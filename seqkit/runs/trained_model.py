@@ -1,25 +1,26 @@
-"""A trained model with its tokenizer and objective, taken back from a run folder; no data set needed."""
+"""Trained models with tokenizer and objective, loaded from run folders."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from seqkit.config import build, build_model, complete
-from seqkit.data.dataset import raised_by
-from seqkit.errors import DataError, UsageError, is_out_of_memory
+from seqkit.config import Built, build, build_model, complete
+from seqkit.data.inputs import Input
+from seqkit.errors import DataError, UsageError, one_line
 from seqkit.files import read_mapping
-from seqkit.interfaces import Objective, TokenBatch, Tokenizer, Tokens
+from seqkit.interfaces import Objective, Tokenizer, Tokens
 from seqkit.model import Model
-from seqkit.runs.folder import sha256
+from seqkit.runs.answers import predictions
+from seqkit.runs.folder import CONFIG, STATE, SUMMARY, changed_plugins, check_no_links, sha256
 from seqkit.runs.fragment import metrics_fragment, read_fragment
 from seqkit.runs.summary import check_trained, read_summary
-from seqkit.training.checkpoint import load_weights
+from seqkit.training.weights import load_weights
 
 log = logging.getLogger("seqkit")
 
@@ -38,35 +39,24 @@ class TrainedModel:
     summary: dict[str, Any]
     folder: Path
 
-    @torch.inference_mode()
-    def predict(self, raws: Iterable[Any], batch_size: int = 32, names: Sequence[str] | None = None) -> list[Any]:
-        """Predictions in the user's terms for raw examples, in order. Raises DataError for one that cannot be encoded.
+    @property
+    def device(self) -> torch.device:
+        """Device of the model's weights, to which every batch is moved."""
+        return next(self.model.parameters()).device
 
-        names: of the examples, for the error. A warning is logged once where some are larger or smaller than all
+    def predict(self, raws: Iterable[Any], batch_size: int = 32, names: Sequence[str] | None = None) -> list[Any]:
+        """Predictions in the user's terms for raw examples, in order. Raises DataError for the first that fails.
+
+        names: names of the examples, for the error. A warning is logged once if some are larger or smaller than all
         training examples were: a larger image than it was trained on gets a prediction, too.
         """
-        tokens: list[Tokens] = []
-        unusual: list[str] = []
-        for i, raw in enumerate(raws):
-            name = f"example {i}" if names is None else names[i]
-            try:
-                tokens.append(self.encode(raw))
-            except DataError as error:
-                raise error if name in str(error) else DataError(f"{name}: {error}") from error
-            except Exception as error:  # a plug-in's own code: whatever it raises
-                if is_out_of_memory(error):
-                    raise
-                raise DataError(f"{name}: {raised_by(self.tokenizer, error)}") from error
-            if difference := self.unlike_training(tokens[-1]):
-                unusual.append(f"{name} {difference}")
-        if unusual:
-            more = f" (and {len(unusual) - 1} more)" if unusual[1:] else ""
-            log.warning("%s; do not rely on the prediction%s", unusual[0], more)
-        predictions: list[Any] = []
-        for start in range(0, len(tokens), batch_size):
-            batch = TokenBatch.collate(tokens[start : start + batch_size])
-            predictions += per_example(self.objective, self.objective.predict(self.model, batch), batch)
-        return predictions
+        inputs = (Input(f"example {i}" if names is None else names[i], raw) for i, raw in enumerate(raws))
+        found: list[Any] = []
+        for answer in predictions(self, inputs, batch_size=batch_size):
+            if (fault := answer.error) is not None:
+                raise DataError(fault if answer.name in fault else f"{answer.name}: {fault}")
+            found.append(answer.prediction)
+        return found
 
     def encode(self, raw: Any) -> Tokens:
         """Tokens of a raw example as the run's data had them, cut to `data.max_tokens`. Raises as the tokenizer."""
@@ -74,7 +64,7 @@ class TrainedModel:
         return tokens if most is None else tokens.first(most)
 
     def unlike_training(self, tokens: Tokens) -> str:
-        """How the example differs in size from all training examples, or nothing."""
+        """Difference in size from all training examples, in words; empty if there is none."""
         ends, known = tokens.positions.amax(dim=0).tolist(), self.summary.get("extents", [])
         if len(known) != len(ends) or all(low <= end <= high for end, (low, high) in zip(ends, known)):
             return ""
@@ -88,55 +78,70 @@ class TrainedModel:
         )
 
     def _repr_html_(self) -> str:
-        """The run as a table with curves, for notebooks: the fragment that the report wrote, else its metrics."""
+        """Table of the run with curves, for notebooks: the fragment that the report wrote, else its metrics."""
         return read_fragment(self.folder / "summary.html") or metrics_fragment(self.summary.get("metrics", {}))
 
 
-def per_example(objective: Objective, prediction: Any, batch: TokenBatch) -> list[Any]:
-    """A prediction in the user's terms, one entry per example; of a prediction per token without that of padding."""
-    decoded = objective.decode(prediction)
-    if getattr(objective, "level", "sequence") != "token":
-        return decoded
-    return [one[:length] for one, length in zip(decoded, batch.valid.sum(dim=1).tolist())]
-
-
-def load(folder: str | Path) -> TrainedModel:
+def load(folder: str | Path, device: str | torch.device = "cpu") -> TrainedModel:
     """Model, tokenizer and objective of a run, in evaluation mode; the data set may be absent.
 
-    Raises UsageError if the folder is no finished run; DataError if one of its files is damaged.
+    device: device of the model, such as `cuda` or `mps`; `auto`: an accelerator if there is one, else `cpu`.
+    Raises UsageError if the folder is no finished run or there is no such device; DataError if a file is damaged.
     """
+    device = find_device(device)
     folder = Path(folder)
     check_trained(folder)
-    config = read_mapping(folder / "config.yaml", "data", "model", "tokenizer")
+    check_no_links(folder)
+    config = read_mapping(folder / CONFIG, "data", "model", "tokenizer")
     summary = read_summary(folder)
-    state = read_mapping(folder / "state.json", "objective", "tokenizer")
-    for name in ("config", "state"):
-        file = folder / {"config": "config.yaml", "state": "state.json"}[name]
-        if summary.get(f"{name}_sha256", digest := sha256(file)) != digest:
+    state = read_mapping(folder / STATE, "objective", "tokenizer")
+    for file, key in ((folder / CONFIG, "config_sha256"), (folder / STATE, "state_sha256")):
+        if summary.get(key, digest := sha256(file)) != digest:
             raise DataError(f"{file} has changed since training: its SHA-256 is not the one in summary.json")
+    if changed := changed_plugins(folder, config):
+        log.warning("the plug-in %s has changed since %s was trained: answers may be other ones", changed, folder)
     keys = ("tokenizer", "model")
     try:
         built = build(complete({key: config[key] for key in keys}, only=keys))
     except UsageError as error:
         raise UsageError(f"{folder / 'config.yaml'}: {error}") from error
+    load_state(built, state)
     tokenizer, objective = built.tokenizer, built.model["objective"]
-    try:
-        if not all(isinstance(state[key], dict) for key in ("tokenizer", "objective")):
-            raise TypeError("a state is keys with a value each")
-        tokenizer.load_state(state["tokenizer"])
-        objective.load_state(state["objective"])
-    except (LookupError, ArithmeticError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(f"{folder / 'state.json'} does not fit the run ({error!r}); copy the run again") from error
     try:
         model = build_model(built, tokenizer.spec)
     except UsageError as error:
         raise UsageError(f"{folder}: {error}") from error
     load_weights(model, folder / "checkpoints" / "model.safetensors", summary["sha256"])
-    return TrainedModel(model.eval(), tokenizer, objective, config, summary, folder)
+    return TrainedModel(model.eval().to(device), tokenizer, objective, config, summary, folder)
+
+
+def load_state(built: Built, state: Mapping[str, Any]) -> None:
+    """Load the saved state of tokenizer and objective. Raises DataError if it is of another run."""
+    try:
+        if not all(isinstance(state[key], dict) for key in ("tokenizer", "objective")):
+            raise TypeError("a state is keys with a value each")
+        built.tokenizer.load_state(state["tokenizer"])
+        built.model["objective"].load_state(state["objective"])
+    except (LookupError, ArithmeticError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(f"state.json does not fit the run ({error!r}); copy the run again") from error
+
+
+def find_device(name: str | torch.device) -> torch.device:
+    """Device of this name; of `auto`, the accelerator if there is one. Raises UsageError if this machine has none."""
+    if name == "auto":
+        return torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
+    try:
+        device = torch.device(name)
+        torch.ones(1, device=device).tolist()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise UsageError(
+            f"device {name} cannot be used here ({one_line(error)[:100]}); give auto, cpu, cuda or mps"
+        ) from error
+    return device
 
 
 def state(folder: Path) -> str:
-    """`trained` where the test is still to come, `finished` after it, `unfinished` before."""
-    if not (folder / "summary.json").is_file():
+    """State of a run: `unfinished`, `trained` (not tested yet) or `finished`."""
+    if not (folder / SUMMARY).is_file():
         return "unfinished"
-    return str(read_mapping(folder / "summary.json").get("state", "finished"))
+    return str(read_mapping(folder / SUMMARY).get("state", "finished"))

@@ -1,4 +1,4 @@
-"""Laws that every tokenizer and every backbone keeps. Run them over your own; no test framework is needed.
+"""Laws that every tokenizer and every backbone keeps, to be run over your own without a test framework.
 
 check_tokenizer(Morse(), ["... --- ...", "- . ... -"])
 check_backbone(partial(MyBackbone, depth=2))

@@ -1,4 +1,4 @@
-"""Checks a backbone: which laws apply to it, and all of them over synthetic tokens or a tokenizer's own.
+"""Checks of a backbone: the laws that apply to it, over synthetic tokens or those of a tokenizer.
 
 n tokens · h height · p axes
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -64,10 +66,10 @@ def laws_for(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> list[Law]:
 
 
 def check_embedded_backbone(spec: TokenSpec, backbone: Backbone, examples: Sequence[Tokens]) -> list[Law]:
-    """Check every law that applies to `backbone` on `examples` of one tokenizer; returns the laws that were checked.
+    """Checks every law that applies to `backbone` on `examples` of one tokenizer; returns the laws that were checked.
 
     An adjacency that the backbone does not support is dropped first. examples: two or more, of different lengths >= 2.
-    Raises AssertionError with the law's name and what was found.
+    Raises AssertionError with the name of the law and the fault.
     """
     if len({len(x) for x in examples}) < 2 or min(map(len, examples)) < 2:
         raise ValueError(
@@ -76,18 +78,19 @@ def check_embedded_backbone(spec: TokenSpec, backbone: Backbone, examples: Seque
     model, examples = _embedded(spec, backbone, examples)
     laws = laws_for(model, examples)
     for law in laws:
-        _check(law, model, examples)
+        _check(model.backbone, law, model, examples)
     return laws
 
 
 def check_backbone(
     build: Callable[..., Backbone], *, dim: int = 24, causal: Sequence[bool] = (False, True)
 ) -> list[Callable[..., None]]:
-    """Check every law over synthetic texts, short and long, images, series, fields, and graphs; returns those checked.
+    """Checks every law over synthetic texts, images, series, fields and graphs; returns the laws that were checked.
 
-    build: `(dim, causal=...) -> Backbone`, without dropout. causal: the values that it takes. Tokens that the backbone
-    refuses with ValueError in `check_supported`, and texts of 70 tokens that it refuses in `forward`, are left out.
-    Raises AssertionError with the class, the law, the example and what was found.
+    build: `(dim, causal=...) -> Backbone`, without dropout. dim: width of the backbone. causal: values of `causal` to
+    build it with. Tokens that the backbone refuses with ValueError in `check_supported`, and texts of 70 tokens that it
+    refuses in `forward`, are left out.
+    Raises AssertionError with the class, the law, the example and the fault.
     """
     checked: dict[Callable[..., None], None] = {}
     for is_causal in causal:
@@ -132,7 +135,7 @@ def _embedded(
 def _check_module(spec: TokenSpec, backbone: Backbone, examples: Sequence[Tokens]) -> Sequence[Law]:
     model, examples = _embedded(spec, copy.deepcopy(backbone), examples)
     for law in MODULE_LAWS:
-        _check(law, model, examples)
+        _check(model.backbone, law, model, examples)
     return MODULE_LAWS
 
 
@@ -141,17 +144,11 @@ def _check_long_texts(build: Callable[..., Backbone], dim: int, is_causal: bool)
     spec, examples = long_texts()
     short = synthetic()["text"][1]
 
-    def builds() -> Backbone:
-        return build(dim, causal=is_causal)
-
+    builds = partial(build, dim, causal=is_causal)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = EmbeddedBackbone(spec, builds())
-
-    def builds_and_saves(*_: object) -> None:
-        builds_and_saves_all_weights(builds, spec, short)
-
-    _check(builds_and_saves, model, examples, builds_and_saves_all_weights.__name__)
+    _check(model.backbone, builds_and_saves_all_weights, builds, spec, short)
     if refused_when_long(model, examples):
         return [builds_and_saves_all_weights]
     laws: list[Law] = [no_column_attends_to_the_future] if is_causal else []
@@ -161,16 +158,15 @@ def _check_long_texts(build: Callable[..., Backbone], dim: int, is_causal: bool)
     if is_causal and type(model.backbone).init_cache is not Backbone.init_cache:
         laws += [every_step_equals_at_once, caches_are_apart, reorder_keeps_the_rows]
     for law in laws:
-        _check(law, model, examples)
+        _check(model.backbone, law, model, examples)
     return [builds_and_saves_all_weights, *laws]
 
 
-def _check(law: Law, model: EmbeddedBackbone, examples: Sequence[Tokens], name: str | None = None) -> None:
-    """Check one law; what it raises names class and law."""
-    backbone = model.backbone
-    where = f"{type(backbone).__name__}(causal={backbone.causal}): {name or law.__name__}"
+def _check(backbone: Backbone, law: Callable[..., None], *given: Any) -> None:
+    """Checks one law; the error that it raises names class and law."""
+    where = f"{type(backbone).__name__}(causal={backbone.causal}): {law.__name__}"
     try:
-        law(model, examples)
+        law(*given)
     except AssertionError as error:
         raise AssertionError(f"{where}: {error}") from None
     except Exception as error:  # the user's own code: whatever it raises
@@ -179,7 +175,7 @@ def _check(law: Law, model: EmbeddedBackbone, examples: Sequence[Tokens], name: 
 
 
 def synthetic() -> dict[str, tuple[TokenSpec, list[Tokens]]]:
-    """Spec and examples by modality, made without a tokenizer; the same every time."""
+    """Spec and examples of each modality, made without a tokenizer; the same every time."""
     g = fixed_generator()
     text = [
         Tokens(torch.randint(11, (n,), generator=g), rearrange(torch.arange(float(n)), "n -> n 1")) for n in (7, 5, 8)

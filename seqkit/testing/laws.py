@@ -1,4 +1,4 @@
-"""Laws of every backbone over any tokenizer's tokens, one function each; a broken law raises AssertionError.
+"""Laws of every backbone over any tokenizer's tokens; a function checks each, and raises AssertionError with the fault.
 
 All run in float64, so that a difference above `TOLERANCE` is a fault and not rounding.
 
@@ -223,7 +223,7 @@ def gradients_reach_every_parameter(model: EmbeddedBackbone, examples: Sequence[
 
 
 def refuses_what_it_does_not_support(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
-    """Adjacency, segments or a cache raise ValueError where the backbone does not support them; none is ignored."""
+    """Adjacency, segments or a cache raise ValueError if the backbone does not support them; none is ignored."""
     backbone = model.backbone
     embedded = model.embed(TokenBatch.collate([replace(x, adjacency=None) for x in examples]))
     if not backbone.supports_adjacency:
@@ -237,7 +237,7 @@ def refuses_what_it_does_not_support(model: EmbeddedBackbone, examples: Sequence
 
 
 def pad(batch: TokenBatch, columns: int) -> TokenBatch:
-    """`columns` more of padding on the right."""
+    """The batch with more columns of padding on the right."""
     n = batch.valid.shape[1]
     adjacency = batch.adjacency
     if adjacency is not None:
@@ -252,14 +252,14 @@ def pad(batch: TokenBatch, columns: int) -> TokenBatch:
 
 
 def other_content(content: Tensor, spec: TokenSpec) -> Tensor:
-    """Content of other ids, each within its vocabulary, or of other vectors."""
+    """Content with another id, within its vocabulary, or another vector at each token."""
     if not spec.is_categorical:
         return -content - 1
     return (content + 1) % torch.tensor(spec.vocab_sizes or spec.vocab_size, device=content.device)
 
 
 def cut(x: Tokens, start: int, end: int) -> Tokens:
-    """Some tokens of an example without adjacency."""
+    """Tokens `start` to `end` of an example without adjacency."""
     features = None if x.features is None else x.features[start:end]
     return Tokens(x.content[start:end], x.positions[start:end], features=features)
 
@@ -267,7 +267,7 @@ def cut(x: Tokens, start: int, end: int) -> Tokens:
 def _influence(model: EmbeddedBackbone, x: Tokens) -> Tensor:
     """Largest gradient of each token's hidden state by each token's embedding, [n n].
 
-    Of a random direction: after LayerNorm a sum is constant, and its gradient zero even where a token leaks.
+    The hidden state is projected on a random direction: after LayerNorm its sum is constant, and hides a leak.
     """
     embedded = model.embed(TokenBatch.collate([x]))
     leaf = embedded.hidden.detach().requires_grad_()
@@ -292,7 +292,7 @@ def fixed_generator() -> torch.Generator:
 
 
 def assert_same(got: Tensor, expected: Tensor, fault: str) -> None:
-    """Raise AssertionError where two tensors differ in shape, or in a value by more than `TOLERANCE`."""
+    """Raises AssertionError if two tensors differ in shape, or in a value by more than `TOLERANCE`."""
     if got.shape != expected.shape:
         raise AssertionError(f"{fault} (it is {list(got.shape)}, not {list(expected.shape)})")
     if not torch.allclose(got, expected, rtol=TOLERANCE, atol=TOLERANCE):

@@ -110,7 +110,7 @@ def reorder_keeps_the_rows(model: EmbeddedBackbone, examples: Sequence[Tokens]) 
 
 
 def refused_when_long(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> bool:
-    """Whether it refuses examples of that length with ValueError (a learned table, a projection of the columns)."""
+    """Whether the backbone refuses examples of that length with ValueError, as learned tables of positions do."""
     try:
         with torch.no_grad():
             model(TokenBatch.collate(examples))

@@ -1,4 +1,4 @@
-"""Laws of every backbone as a module: what it gives, what it leaves alone, what it says of itself, and how it is saved.
+"""Laws of every backbone as a module: output, side effects, declared features, dtypes, and saved weights.
 
 b batch · n tokens · d width
 """
@@ -17,8 +17,8 @@ from seqkit.testing.laws import TOLERANCE, EmbeddedBackbone, assert_same, fixed_
 from seqkit.testing.process import left_alone, seeded
 
 FLOAT32 = 1e-2
-"""Difference of hidden states in float32, of their size: a fault is larger. Half of the tokens may differ by more,
-where nearest neighbours are looked up and rounding chooses others."""
+"""Median difference of hidden states in float32, as a share of their size, that is no fault. Single tokens may differ
+by more: if nearest neighbours are looked up, rounding may choose others."""
 
 
 def gives_hidden_states_of_its_width(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
@@ -53,7 +53,7 @@ def is_deterministic(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> Non
 
 
 def leaves_input_and_process_alone(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
-    """The input stays as it was, nothing is printed, and the generators and settings of torch and Python are kept."""
+    """The input does not change, nothing is printed, and the generators and settings of torch and Python stay."""
     embedded = model.embed(TokenBatch.collate(examples))
     tensors = {name: getattr(embedded, name) for name in ("hidden", "positions", "valid")}
     before = {name: x.clone() for name, x in tensors.items()}
@@ -144,14 +144,13 @@ MODULE_LAWS = (
     works_in_float32,
     training_mates_change_nothing,
 )
-"""For any spec and examples."""
+"""Laws over any spec and examples."""
 
 
 def builds_and_saves_all_weights(build: Callable[[], Backbone], spec: TokenSpec, examples: Sequence[Tokens]) -> None:
-    """Built from one seed, it has the same weights, and others from another; state_dict holds all that it computes
-    with; no weight comes later.
+    """The seed decides the weights, state_dict holds all of them, and no weight comes later.
 
-    Raises AssertionError like a law; `build` gives a new backbone.
+    build: makes a new backbone.
     """
     with seeded(3), left_alone("building it", imports=True, draws=True):
         build()

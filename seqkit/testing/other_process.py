@@ -1,4 +1,4 @@
-"""Encodes in a new Python whose `hash()` of texts differs from this one's, as on another machine."""
+"""Encoding in a new Python process, in which `hash()` of texts differs, as on another machine."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ TIME_LIMIT = 300
 
 
 def encode_elsewhere(tokenizer: Tokenizer, raws: Sequence[Any]) -> list[Tokens | str] | None:
-    """Tokens of each raw example, or its error in words; None where no other process could have the class or the raws.
+    """Tokens of each raw example, or its error in words; None if the class or the raws exist in this process alone.
 
-    The class of the tokenizer is imported there by its module's name, or from its module's file.
-    Raises AssertionError where the tokenizer does not arrive.
+    The new process imports the class of the tokenizer by its module's name, or from its module's file.
+    Raises AssertionError if the tokenizer does not arrive.
     """
     module = sys.modules[type(tokenizer).__module__]
     file = getattr(module, "__file__", None)
@@ -53,7 +53,7 @@ def encode_elsewhere(tokenizer: Tokenizer, raws: Sequence[Any]) -> list[Tokens |
         return None
     try:
         data = pickle.dumps((tokenizer, list(raws)))
-    except Exception:  # raws of a kind that stays in its process; the tokenizer alone was pickled before
+    except Exception:  # the raws cannot be pickled; the tokenizer alone was pickled before
         return None
     seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
     done = subprocess.run(  # noqa: S603  this Python, with the script above
@@ -65,9 +65,9 @@ def encode_elsewhere(tokenizer: Tokenizer, raws: Sequence[Any]) -> list[Tokens |
         check=False,
     )
     if done.returncode or not done.stdout:
-        last = (done.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"])[-1]
+        last = (done.stderr.decode(errors="replace").strip().splitlines() or ["it printed nothing"])[-1]
         raise AssertionError(f"another process that imports {module.__name__} ended with {done.returncode}: {last}")
-    found = pickle.loads(done.stdout)  # noqa: S301  of our own process
+    found = pickle.loads(done.stdout)  # noqa: S301  written by our own process
     if isinstance(found, str):
         raise AssertionError(f"it does not arrive in another process: {found}")
     return list(found)

@@ -1,4 +1,4 @@
-"""What a component must leave alone: the state of the process in which it runs, and the examples that it is given."""
+"""State that a component must leave alone: of the process in which it runs, and of its examples."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ import torch
 from torch import Tensor
 
 MAX_DEPTH = 8
-"""Levels of a raw example (lists of objects of …) that are compared; cycles end here, too."""
+"""Levels of a raw example (lists of objects of …) that are compared; cycles end here."""
 
 
 def _numpy() -> Any:
-    return sys.modules.get("numpy")  # what nobody imported has no state to lose
+    return sys.modules.get("numpy")  # without an import it has no state
 
 
 STATES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any] | None]] = {
@@ -58,16 +58,16 @@ STATES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any] | None]] = {
     ),
     "Python's garbage collector": (gc.isenabled, lambda enabled: gc.enable() if enabled else gc.disable()),
 }
-"""State of the process: what it is, how it is read, and how it is put back (None: it is left as it was found)."""
+"""State of the process by its description: how it is read, and how it is restored; None: it is not."""
 
 
 @contextlib.contextmanager
 def left_alone(what: str, *, imports: bool = False, draws: bool = False) -> Iterator[None]:
-    """Raise AssertionError, naming `what`, if the code inside prints, ends Python, or changes the state of the process.
+    """Raises AssertionError, naming `what`, if the code inside prints, ends Python, or changes the process.
 
-    imports: True: it may import libraries, which may set environment variables, start threads and configure logging.
-    draws: True: it may draw from the global generators, as weights do when they are initialised.
-    Generators, threads and the other states of torch and Python are put back, so that one fault does not hide another.
+    imports: whether it may import libraries, which may set environment variables, start threads and configure logging.
+    draws: whether it may draw from the global generators, as the initialisation of weights does.
+    The state is restored, so that one fault does not hide another.
     """
     out, err = io.StringIO(), io.StringIO()
     with warnings.catch_warnings(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -101,7 +101,7 @@ def left_alone(what: str, *, imports: bool = False, draws: bool = False) -> Iter
 
 @contextlib.contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """The global generators of torch, Python and NumPy start from `seed` inside, and are put back afterwards."""
+    """Seeds the global generators of torch, Python and NumPy inside, and restores them afterwards."""
     names = [name for name in STATES if "generator" in name]
     before = {name: STATES[name][0]() for name in names}
     torch.default_generator.manual_seed(seed)
@@ -118,9 +118,10 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 def same(before: Any, after: Any, depth: int = 0) -> bool:
-    """Whether two values are equal throughout: tensors and arrays by element (NaN equals NaN), objects by attributes.
+    """Whether two values are equal: tensors and arrays by element (NaN equals NaN), objects by attributes.
 
-    Only what `before` has is compared: an object may fill a cache of its own. What cannot be compared counts as equal.
+    New attributes of `after` do not count: an object may fill a cache of its own. Values that cannot be compared count
+    as equal.
     """
     if before is after or depth > MAX_DEPTH:
         return True

@@ -1,4 +1,4 @@
-"""Laws of every tokenizer, one function each; a broken law raises AssertionError with what was found.
+"""Laws of every tokenizer; a function checks each, and raises AssertionError with the fault if it is broken.
 
 b batch · n tokens · d width
 """
@@ -9,22 +9,33 @@ import copy
 import inspect
 import json
 import pickle
-from collections.abc import Callable, Iterable, Sequence
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from seqkit.errors import DataError
 from seqkit.interfaces import TokenBatch, Tokenizer, Tokens, TokenSpec
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.position.absolute import NoPosition
+from seqkit.raw import GraphData, Waveform
 from seqkit.testing.other_process import encode_elsewhere
 from seqkit.testing.process import left_alone, same, seeded
 
 Law = Callable[[Tokenizer, Sequence[Any]], None]
 
 NUM_IDS = 64
-"""At most this many ids, spread over the vocabulary, are decoded one by one."""
+"""Number of ids, spread over the vocabulary, that are decoded one by one, at most."""
+
+NUM_PLACES = 100
+"""Number of places in the raw examples that are changed, about."""
+
+ALL_READ = 0.75
+"""Share of the places whose change should change the tokens. Every recipe has 1.0; a tokenizer that drops half of its
+input has 0.5."""
 
 LOST = "a run that is loaded, or a loader's worker, would get other tokens than training did"
 
@@ -37,14 +48,14 @@ def check_tokenizer(
     bad: Sequence[Any] = (),
     other_process: bool = True,
 ) -> list[Law]:
-    """Check every law over your own examples, two or more; returns the laws that were checked.
+    """Checks every law over your own examples, two or more; returns the laws that were checked.
 
-    unfitted: one built with the same settings and not fitted, which must do the same once it has loaded the state.
-    None: one is built from the attributes that have the names of the settings; this is refused where there is no such
-    attribute. bad: raws that `encode` must refuse with DataError. other_process: also encode in a new Python (some
-    3 s), as loaders on other machines do; left out for a class that only this process has.
-    Raises AssertionError with class, law, example and what was found; ValueError for fewer than two raws, or where an
-    unfitted one is needed and cannot be built.
+    unfitted: tokenizer with the same settings that is not fitted: with the loaded state, it must encode alike. None: it
+    is built from the attributes that have the names of the settings. bad: raws that `encode` must refuse with
+    DataError. other_process: whether to encode in a new Python, too (some 3 s), as loaders on other machines do; a
+    class that only this process has is left out.
+    Raises AssertionError with class, law, example and fault; ValueError for fewer than two raws, or if an unfitted
+    tokenizer is needed and cannot be built.
     """
     if not isinstance(tokenizer, Tokenizer):
         raise AssertionError(f"{type(tokenizer).__name__}: is_a_tokenizer: derive it from seqkit.Tokenizer")
@@ -175,21 +186,85 @@ def tells_examples_apart(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
             )
 
 
+def reads_all_of_an_example(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
+    """A change anywhere in a text, recording, tensor or graph changes the tokens: no part of the input is dropped."""
+    share = share_read(tokenizer, raws)
+    if share is not None and share < ALL_READ:
+        raise AssertionError(f"a change in {1 - share:.0%} of the places of the examples changes no token; encode all")
+
+
+def share_read(tokenizer: Tokenizer, raws: Sequence[Any]) -> float | None:
+    """Share of the places in raw examples at which every change that `encode` accepts changes the tokens.
+
+    Places are drawn at random, always the same. Returns None if no place can be changed.
+    """
+    generator, num_read, num_tried = random.Random(0), 0, 0  # noqa: S311  draws places, no secrets
+    for raw in raws:
+        tokens = _copied(tokenizer.encode(raw))
+        for changed in _changed_at_places(raw, -(-NUM_PLACES // len(raws)), generator):
+            differs = []
+            for other in changed:
+                try:
+                    differs.append(_difference(tokenizer.encode(other), tokens) is not None)
+                except Exception:  # noqa: S112  the change made it no example, such as an open ring in a SMILES
+                    continue
+            num_tried += bool(differs)
+            num_read += bool(differs) and all(differs)
+    return num_read / num_tried if num_tried else None
+
+
+def _changed_at_places(raw: Any, num_places: int, generator: random.Random) -> Iterator[list[Any]]:
+    """Copies of a raw example that are changed at one place, for each of some places.
+
+    A text loses a character, loses a word, or gets another character of its own: a filter of characters shows by the
+    first, a filter of words by the second, and a rule by position by the third. Numbers change in a twentieth of them.
+    """
+    if isinstance(raw, str):
+        places = [i for i, character in enumerate(raw) if not character.isspace()]
+        for i in generator.sample(places, min(num_places, len(places))):
+            before, after = raw[:i], raw[i + 1 :]
+            letters = sorted({c for c in raw if not c.isspace() and c.casefold() != raw[i].casefold()})
+            start, end = len(before) - len(_first_word(before[::-1])), i + 1 + len(_first_word(after))
+            texts = [before + after, raw[:start] + raw[end:].lstrip()]
+            texts += [before + generator.choice(letters) + after] if letters else []
+            yield [text for text in texts if text.strip()]
+    elif isinstance(raw, Waveform):
+        for changed in _changed_at_places(raw.samples, num_places, generator):
+            yield [raw._replace(samples=samples) for samples in changed]
+    elif isinstance(raw, GraphData):
+        for changed in _changed_at_places(raw.nodes, num_places, generator):
+            yield [replace(raw, nodes=nodes) for nodes in changed]
+    elif isinstance(raw, Tensor) and raw.numel():
+        is_float, numbers = raw.is_floating_point(), raw.flatten()
+        length = max(1, len(numbers) // 20) if is_float else 1
+        for _ in range(num_places):
+            i = generator.randrange(len(numbers) - length + 1)
+            others = numbers[numbers != numbers[i]]
+            if is_float:
+                other = 0.5 * numbers[i : i + length] + 0.2  # stays between 0 and 1, or -1 and 1
+            elif len(others):
+                other = others[generator.randrange(len(others))][None]
+            else:
+                return
+            yield [torch.cat([numbers[:i], other, numbers[i + length :]]).reshape(raw.shape)]
+
+
+def _first_word(text: str) -> str:
+    return "" if text[:1].isspace() else next(iter(text.split(maxsplit=1)), "")
+
+
 def can_be_pickled(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
-    """It can be pickled for a data loader's worker, and what comes back, or a deep copy, encodes alike."""
+    """It can be pickled for a data loader's worker; the unpickled tokenizer and a deep copy encode alike."""
     try:
         back = pickle.loads(pickle.dumps(tokenizer))  # noqa: S301  of bytes made on this line
     except Exception as error:  # whatever a plug-in's own fields raise
         raise AssertionError(f"it cannot be pickled for a data loader's worker: {error}") from None
     for kind, duplicate in (("a pickled copy", back), ("a copy", copy.deepcopy(tokenizer))):
-        _assert_same_spec(duplicate, tokenizer, kind)
-        for i in range(len(raws)):
-            what = f"example {i} encoded by {kind}"
-            _assert_same(_encode(duplicate, raws, i, what), _encode(tokenizer, raws, i), what)
+        _assert_encodes_alike(duplicate, tokenizer, raws, kind, range(len(raws)))
 
 
 def decodes_what_it_encodes(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
-    """Where it has `decode`: decoding and encoding again gives the same tokens; ids are taken as such, too."""
+    """With `decode`: decoding and encoding again gives the same tokens; `decode` also takes ids [n]."""
     for i in range(len(raws)):
         tokens = _encode(tokenizer, raws, i)
         decoded = _decode(tokenizer, tokens, f"example {i}: decode")
@@ -282,10 +357,8 @@ def state_is_json_and_enough(tokenizer: Tokenizer, raws: Sequence[Any], fresh: C
         for again in ("", " a second time"):
             with left_alone("load_state", imports=True):
                 restored.load_state(copy.deepcopy(back))
-            _assert_same_spec(restored, tokenizer, f"a tokenizer that loaded the state{again}")
-            for i in reversed(range(len(raws))) if again else range(len(raws)):
-                what = f"example {i} encoded by a tokenizer that loaded the state{again}"
-                _assert_same(_encode(restored, raws, i, what), _encode(tokenizer, raws, i), what)
+            order = range(len(raws))[::-1] if again else range(len(raws))  # one that learns while it encodes differs
+            _assert_encodes_alike(restored, tokenizer, raws, f"a tokenizer that loaded the state{again}", order)
     except AssertionError:
         raise
     except Exception as error:
@@ -293,7 +366,7 @@ def state_is_json_and_enough(tokenizer: Tokenizer, raws: Sequence[Any], fresh: C
 
 
 def state_is_a_copy(tokenizer: Tokenizer, raws: Sequence[Any], fresh: Callable[[], Tokenizer]) -> None:
-    """Whoever changes what `state` gave, or what `load_state` took, does not change the tokenizer."""
+    """Changes of the dictionary that `state` returned, or `load_state` took, do not change the tokenizer."""
     expected = [_copied(_encode(tokenizer, raws, i)) for i in range(len(raws))]
     for what, owner in (("state() gave", copy.deepcopy(tokenizer)), ("load_state() took", fresh())):
         state = owner.state() if "gave" in what else copy.deepcopy(tokenizer.state())
@@ -343,13 +416,14 @@ ALWAYS: tuple[Law, ...] = (
     keeps_no_buffer,
     can_be_batched,
     tells_examples_apart,
+    reads_all_of_an_example,
     can_be_pickled,
 )
 """Laws of every tokenizer, whatever it has besides `spec` and `encode`."""
 
 
 def _named(tokenizer: Tokenizer, law: Any, *given: Any) -> Any:
-    """Check one law; what it raises names class and law."""
+    """Checks one law; the error that it raises names class and law."""
     try:
         law(tokenizer, *given)
     except AssertionError as error:
@@ -404,7 +478,7 @@ def _assert_same(got: Tokens, expected: Tokens, what: str, *, exact: bool = Fals
 
 
 def _difference(got: Tokens, expected: Tokens, *, exact: bool = True) -> str | None:
-    """What differs, in words; None: nothing."""
+    """The difference in words; None if there is none."""
     for name in ("content", "positions", "features"):
         a, b = getattr(got, name), getattr(expected, name)
         if (a is None) != (b is None):
@@ -430,9 +504,14 @@ def _same_spec(one: TokenSpec, other: TokenSpec) -> bool:
     return all(getattr(one, n) == getattr(other, n) for n in names) and has_embedder[0] == has_embedder[1]
 
 
-def _assert_same_spec(got: Tokenizer, expected: Tokenizer, what: str) -> None:
+def _assert_encodes_alike(
+    got: Tokenizer, expected: Tokenizer, raws: Sequence[Any], kind: str, order: Iterable[int]
+) -> None:
     if not _same_spec(_spec(got), _spec(expected)):
-        raise AssertionError(f"{what} has the spec {got.spec}, not {expected.spec}")
+        raise AssertionError(f"{kind} has the spec {got.spec}, not {expected.spec}")
+    for i in order:
+        what = f"example {i} encoded by {kind}"
+        _assert_same(_encode(got, raws, i, what), _encode(expected, raws, i), what)
 
 
 def _learned(fresh: Tokenizer, fitted: Tokenizer) -> bool:
@@ -444,7 +523,7 @@ def _learned(fresh: Tokenizer, fitted: Tokenizer) -> bool:
 
 
 def _spoil(state: Any) -> None:
-    """Empty a state and what is in it."""
+    """Empties a state and everything in it."""
     for inner in list(state.values() if isinstance(state, dict) else state if isinstance(state, list) else ()):
         _spoil(inner)
     if isinstance(state, dict | list):
@@ -452,7 +531,7 @@ def _spoil(state: Any) -> None:
 
 
 def _unfitted(tokenizer: Tokenizer, unfitted: Tokenizer | None) -> Callable[[], Tokenizer]:
-    """Builds tokenizers with the same settings that are not fitted. Raises ValueError where it does not know how."""
+    """A function that builds unfitted tokenizers with the same settings. Raises ValueError if it does not know how."""
     if unfitted is not None:
         return lambda: copy.deepcopy(unfitted)
     cls = type(tokenizer)
@@ -466,7 +545,7 @@ def _unfitted(tokenizer: Tokenizer, unfitted: Tokenizer | None) -> Callable[[], 
     if not unknown:
         return lambda: cls(**copy.deepcopy(settings))
     if not hasattr(tokenizer, "fit") and not tokenizer.state():
-        return lambda: copy.deepcopy(tokenizer)  # there is nothing to be lost
+        return lambda: copy.deepcopy(tokenizer)  # it has no state
     raise ValueError(
         f"{cls.__name__} has settings that no attribute is named after ({', '.join(unknown)}); give unfitted=, one "
         "with the same settings that is not fitted: it must do the same once it has loaded the state"

@@ -7,11 +7,10 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submod_attrs={
         "audio": ["LogMel"],
         "bpe": ["BPE"],
+        "given": ["Ids", "Series"],
         "graph": ["Graph"],
-        "ids": ["Ids"],
         "image": ["Patches"],
         "molecule": ["Molecule"],
-        "series": ["Series"],
         "text": ["Bytes", "Characters", "Words"],
     },
 )

@@ -32,7 +32,7 @@ def num_adjacency_types(num_edge_types: int, max_distance: int | None, max_hops:
 
 
 def merge_edges(edges: Tensor, types: Tensor | None, num_nodes: int, *, directed: bool) -> tuple[Tensor, Tensor]:
-    """Each edge once: without self-loops (a token always attends to itself), and both ways unless directed.
+    """Edges without repetition and self-loops (a token always attends to itself), both ways unless directed.
 
     edges: [2 e] int64 (source, target). types: [e] int64 or None: all 0. Returns both, by (source, target), for the
     edges that stay.

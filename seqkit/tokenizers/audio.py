@@ -20,9 +20,9 @@ from seqkit.errors import DataError
 from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
 
 RANGE_DB = 30.0
-"""Dynamic range that normalising keeps: whatever is fainter than this below the clip's loudest is lifted to it first.
-How deep a pause is depends more on the recording than on the word, and would otherwise set each band's mean and
-variance. On FSDD's speaker with pauses around his words, held out of training, this is worth 17 points of accuracy
+"""Dynamic range that normalising keeps: energies further below the clip's maximum are raised to this limit first.
+The depth of a pause depends more on the recording than on the word, and would otherwise set each band's mean and
+variance. On the FSDD speaker who pauses around his words, held out of training, this is worth 17 points of accuracy
 (docs/decisions.md)."""
 
 LOG_FLOOR = 1e-6
@@ -37,14 +37,17 @@ _MAX_KERNELS = 8
 class LogMel(Tokenizer):
     """Log-mel frames of a waveform at any sample rate, `window_ms` wide, one every `hop_ms`.
 
-    sample_rate: in Hz, to which other rates are resampled first (torchaudio's windowed sinc); a lower rate is allowed,
-    its upper bands then stay empty. The FFT is as long as the next power of two that holds a window.
-    channels: "mono": more than one channel is an error; "mix": their mean; "first": channel 0.
-    normalize: True: what is more than `RANGE_DB` fainter than the loudest is lifted to that, then each band of each
-    clip gets mean 0 and variance 1 over the frames, which removes loudness, depth of pauses and the recording's
-    spectral colour. Digital silence cannot be normalised and is refused; with False it is accepted.
-    stack: frames in a token: its own and as many on either side (at the ends the last one repeats), as in Peddinti et
-    al. 2015 (time-delay networks). stride: frames from one token to the next; 2 halves the tokens.
+    sample_rate: rate in Hz to which every clip is resampled first (torchaudio's windowed sinc). A clip of a lower rate
+    leaves the upper bands empty.
+    num_mels: number of mel bands. window_ms: length of a frame; the FFT has the next power of two of samples.
+    hop_ms: time from one frame to the next.
+    channels: "mono" refuses more than one channel, "mix" takes their mean, "first" takes channel 0.
+    normalize: True raises energies to at most `RANGE_DB` below the maximum, then scales each band of each clip to mean
+    0 and variance 1 over the frames. That removes loudness, depth of pauses and the recording's spectral colour.
+    Digital silence cannot be normalised and is refused; False accepts it.
+    stack: number of frames in a token, the frame itself and equally many on either side (the first and the last frame
+    are repeated at the ends), as in Peddinti et al. 2015 (time-delay networks).
+    stride: number of frames from one token to the next; 2 halves the tokens.
     When: speech and sound. Raises ValueError for an even stack, or where a band would fall between two frequencies of
     the FFT.
     """
@@ -83,7 +86,7 @@ class LogMel(Tokenizer):
         self._resampler = Resampler(sample_rate)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the filters, which are made when they are needed: equal tokenizers are then equal in bytes."""
+        """State without the filters, which are made again on first use: equal tokenizers then pickle to equal bytes."""
         return self.__dict__ | {"_mel": None, "_resampler": Resampler(self.sample_rate)}
 
     def __repr__(self) -> str:
@@ -158,7 +161,7 @@ class LogMel(Tokenizer):
 
 
 class Resampler:
-    """Resamples to one rate (torchaudio's windowed sinc). sample_rate: in Hz, of what comes out."""
+    """Resamples waveforms to `sample_rate` Hz (torchaudio's windowed sinc)."""
 
     def __init__(self, sample_rate: int):
         self.sample_rate = sample_rate

@@ -18,13 +18,15 @@ from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
 from seqkit.raw import GraphData, describe_tensor
 from seqkit.tokenizers.adjacency import MAX_EDGES, build_adjacency, merge_edges, num_adjacency_types
 
+_SIZES = ("num_features", "num_categories", "num_edge_types")
+
 
 class Graph(Tokenizer):
     """The nodes of a graph as tokens that attend along its edges.
 
     num_features: width of the nodes' feature vectors; or num_categories: number of node categories, one-hot in the
-    content. Neither: nodes differ by their degree alone. num_edge_types: how many types an edge may have. None, for
-    num_features: all three as in the training data, and for directed: as they are there.
+    content. Neither: nodes differ by their degree alone. num_edge_types: number of types that an edge may have.
+    num_features None: all three sizes are those of the training data; directed None: so is the direction.
     max_distance: most hops between nodes that attend to each other; None: any, so every pair that a path joins.
     max_hops: from here on hop counts share one edge type. Edge types of the adjacency: 1 to num_edge_types for direct
     edges by type, then one for 2 hops, for 3, and so on.
@@ -79,11 +81,8 @@ class Graph(Tokenizer):
         if self._learns_sizes:
             widths = {graph.nodes.shape[1] if graph.nodes.ndim == 2 else -1 for graph in graphs}
             if len(widths) > 1:
-                raise DataError(
-                    "the graphs differ in their nodes: "
-                    + ", ".join("categories" if width < 0 else f"{width} features" for width in sorted(widths))
-                    + "; give all of them the same"
-                )
+                kinds = ", ".join("categories" if width < 0 else f"{width} features" for width in sorted(widths))
+                raise DataError(f"the graphs differ in their nodes: {kinds}; give all of them the same")
             self.num_features = max(widths.pop(), 0)
             self.num_categories = max((int(g.nodes.max()) + 1 for g in graphs if g.nodes.ndim == 1), default=0)
             types = [int(g.edge_types.max()) + 1 for g in graphs if g.edge_types is not None and len(g.edge_types)]
@@ -95,18 +94,15 @@ class Graph(Tokenizer):
         self._is_fitted = True
 
     def state(self) -> dict[str, Any]:
-        """What was fitted: sizes and direction; empty where all was given."""
-        names = (
-            *(("num_features", "num_categories", "num_edge_types") if self._learns_sizes else ()),
-            *(("directed",) if self._learns_direction else ()),
-        )
+        """Fitted sizes and direction; empty where all was given."""
+        names = (*(_SIZES if self._learns_sizes else ()), *(("directed",) if self._learns_direction else ()))
         return {name: getattr(self, name) for name in names} if self._is_fitted else {}
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Take back sizes and direction. Raises ValueError where they are something else."""
         if not state:
             return
-        for name in ("num_features", "num_categories", "num_edge_types"):
+        for name in _SIZES:
             value = state.get(name, getattr(self, name))
             if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_EDGES:
                 raise ValueError(f"the state has {name}={value!r}; it is a number from 0 on")
@@ -114,11 +110,14 @@ class Graph(Tokenizer):
         self.directed = bool(state.get("directed", self.directed))
         self._is_fitted = True
 
+    def _check_fitted(self) -> None:
+        if not self._is_fitted:
+            raise ValueError("Graph does not know the sizes of its nodes yet; call fit(graphs), or give num_features")
+
     @property
     def spec(self) -> TokenSpec:
         """Vectors without axes, with an adjacency. Raises ValueError before `fit` where sizes were left open."""
-        if not self._is_fitted:
-            raise ValueError("Graph does not know the sizes of its nodes yet; call fit(graphs), or give num_features")
+        self._check_fitted()
         width = self.num_features + self.num_categories + self.degree * (2 if self.directed else 1)
         return TokenSpec(
             num_features=width,
@@ -133,8 +132,7 @@ class Graph(Tokenizer):
         `x`, `edge_index`, `edge_attr` as PyG's; a tuple (nodes, edges), nodes also as a number; a list of edges.
         Raises DataError where it is none of these or does not fit the tokenizer's settings.
         """
-        if not self._is_fitted:
-            raise ValueError("Graph does not know the sizes of its nodes yet; call fit(graphs), or give num_features")
+        self._check_fitted()
         data = as_graph_data(raw, directed=self.directed)
         if data.directed and not self.directed:
             raise DataError(
@@ -173,17 +171,12 @@ class Graph(Tokenizer):
         )
 
     def _features(self, nodes: Tensor) -> Tensor:
-        if nodes.dtype == torch.int64:
-            if not self.num_categories:
+        if nodes.ndim == 1:
+            highest = int(nodes.max())
+            if highest >= self.num_categories:
                 raise DataError(
-                    f"nodes carry categories (up to {int(nodes.max())}), but the tokenizer has num_categories=0; "
-                    f"set --tokenizer.num_categories {int(nodes.max()) + 1}"
-                )
-            wrong = int(nodes.max())
-            if wrong >= self.num_categories:
-                raise DataError(
-                    f"a node has category {wrong}, but the tokenizer has num_categories={self.num_categories}; "
-                    f"set --tokenizer.num_categories {wrong + 1}, or correct the node"
+                    f"a node has category {highest}, but the tokenizer has num_categories={self.num_categories}; "
+                    f"set --tokenizer.num_categories {highest + 1}, or correct the node"
                 )
             return (rearrange(nodes, "n -> n 1") == torch.arange(self.num_categories)).float()
         if nodes.shape[1] != self.num_features or self.num_categories:

@@ -18,7 +18,7 @@ from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
 from seqkit.raw import describe_tensor
 
 MAX_PATCHES = 2**14
-"""Of an image: 2,048 x 2,048 pixels in patches of 16 x 16. Photographs that nobody resized would fill the memory."""
+"""Most patches of an image (2,048 x 2,048 pixels in patches of 16 x 16): larger photographs would fill the memory."""
 
 _SLACK = 1e-3  # rounding of whoever scaled the pixels
 
@@ -26,12 +26,14 @@ _SLACK = 1e-3  # rounding of whoever scaled the pixels
 class Patches(Tokenizer):
     """p x q patches of a c x H x W image, row by row; a linear layer over them is ViT's patch embedding.
 
-    patch: side in pixels, or (height, width). channels: 1 grey, 3 colour (a grey image then has three that are equal);
-    any other number works too.
-    resize: (height, width) in pixels to which every image is resized first (bilinear, antialiased); None: images keep
-    their size, which patches must tile. crop: True: the aspect ratio is kept, and the largest part of that shape in
-    the middle of an image is resized; False: the whole image, whose aspect ratio then changes.
-    mean, std: pixels in [0, 1] become (pixel - mean) / std; one number, or one per channel.
+    patch: side of a patch in pixels, or (height, width).
+    channels: number of channels: 1 for grey, 3 for colour (a grey image is repeated three times), or any other number.
+    resize: (height, width) in pixels to which every image is resized first (bilinear, antialiased). None keeps the size
+    of the images, which patches must then tile.
+    crop: True resizes the largest part in the middle that has the shape of `resize`; False resizes the whole image,
+    which changes its aspect ratio.
+    mean: subtracted from pixels in [0, 1], one number or one per channel.
+    std: pixels are divided by it afterwards, one number or one per channel.
     When: images of any size they tile. Raises ValueError on sizes below 1 or a std that is not positive.
     Dosovitskiy et al. 2021.
     """
@@ -63,11 +65,11 @@ class Patches(Tokenizer):
             raise ValueError(f"std={std}; give positive numbers, pixels are divided by them")
 
     def __getstate__(self) -> dict[str, Any]:
-        """Numbers for tensors, whose pickled bytes hold addresses: equal tokenizers are then equal in bytes."""
+        """State with numbers in place of tensors, whose pickled bytes vary: equal tokenizers then pickle alike."""
         return self.__dict__ | {"mean": self.mean.flatten().tolist(), "std": self.std.flatten().tolist()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """As it was."""
+        """Restores the tensors."""
         self.__dict__.update(state)
         self.mean, self.std = (_per_channel(name, state[name], self.channels) for name in ("mean", "std"))
 
@@ -157,7 +159,7 @@ def _per_channel(name: str, value: float | Sequence[float], channels: int) -> Te
 
 
 def _untiled(height: int, width: int, p: int, q: int) -> str:
-    """What is wrong and what to do, or nothing."""
+    """Message that names the sizes and a size that fits; empty where patches tile the image."""
     if height % p == 0 and width % q == 0:
         return ""
     return (

@@ -58,7 +58,7 @@ class Molecule(Tokenizer):
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """What each of the f features is."""
+        """Names of the f features."""
         return (
             *(f"element {symbol}" for symbol in (*ELEMENTS, "other")),
             *(f"{i} neighbours" for i in (*range(5), "5 or more")),
@@ -155,7 +155,7 @@ def _molecule(chem: Any, raw: Any) -> Any:
 
 
 def _features(chem: Any, molecule: Any) -> np.ndarray:
-    """What each atom is and adds, float32 [n f], in the order of `Molecule.feature_names`."""
+    """Features of the atoms [n f] float32, in the order of `Molecule.feature_names`."""
     from rdkit.Chem import Lipinski, rdMolDescriptors, rdPartialCharges
 
     n = molecule.GetNumAtoms()

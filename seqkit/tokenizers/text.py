@@ -20,7 +20,7 @@ from seqkit.errors import DataError
 from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
 
 UNKNOWN = "\N{REPLACEMENT CHARACTER}"
-"""The text of the id that all unknown characters or words share, in `decode`."""
+"""Text that `decode` gives for the id of unknown characters or words."""
 
 _WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
 _ASCII, _BEYOND_ASCII = bytes(range(128)), bytes(range(128, 256))
@@ -28,7 +28,7 @@ _CLOSING, _OPENING = frozenset(".,;:!?)]}"), frozenset("([{")
 
 
 class Text(Tokenizer):
-    """Base class of text tokenizers: a `str` to ids and back. unit: what has an id or shares that of the unknown."""
+    """Base class of text tokenizers: a `str` to ids and back. unit: name of what an id stands for, for messages."""
 
     unit: ClassVar[str] = "characters"
 
@@ -44,11 +44,11 @@ class Text(Tokenizer):
 
     @property
     def unknown_id(self) -> int | None:
-        """The id that all unknown characters or words share; None: there is none. Raises ValueError as `spec`."""
+        """Id that all unknown characters or words share; None if there is none. Raises ValueError as `spec`."""
         return None
 
     def reserve_unknown(self) -> None:
-        """Give unknown characters an id, where the tokenizer was told to have one as the data need it."""
+        """Gives unknown characters an id, if the tokenizer was built to have one where the data need it."""
 
     @abstractmethod
     def _ids(self, text: str) -> np.ndarray:
@@ -72,8 +72,7 @@ class Text(Tokenizer):
         return self._ids(_checked(raw)).astype(np.min_scalar_type(self.vocab_size - 1), copy=False)
 
     def missing(self, text: str) -> tuple[Counter[str], int]:
-        """How often each `unit` of a text is met that has no id of its own, whether or not all share one; and how many
-        there are in all."""
+        """Counts of each `unit` of a text that has no id of its own, and the number of units of the text."""
         return Counter(), len(text)
 
     def decode(self, tokens: Tokens | Tensor | Sequence[int]) -> str:
@@ -114,10 +113,10 @@ class Bytes(Text):
 class Characters(Text):
     """One id per character of an alphabet, given or fitted: the sorted set of the characters in the training texts.
 
-    unknown: "error": a character outside the alphabet is a DataError; "unk": all share one more id, the last, which
-    `decode` gives as U+FFFD. None: "unk" where `reserve_unknown` was called before training, as `DataModule` does if
-    held-out text has characters that the training text lacks; "error" otherwise.
-    A given alphabet stays: `fit` then changes nothing.
+    alphabet: characters in the order of their ids; None: `fit` takes them from the training texts.
+    unknown: "error" refuses a character outside the alphabet; "unk" gives all of them one more id, the last, which
+    `decode` gives as U+FFFD. None means "unk" if held-out text has characters that the training text lacks
+    (`DataModule` then calls `reserve_unknown` before training), and "error" otherwise.
     When: small corpora, character models.
     """
 
@@ -144,7 +143,7 @@ class Characters(Text):
 
     @property
     def alphabet(self) -> str:
-        """Its characters in the order of their ids. Raises ValueError before `fit`."""
+        """Characters of the alphabet in the order of their ids. Raises ValueError before `fit`."""
         if self._alphabet is None:
             raise ValueError("Characters has no alphabet yet; call fit(texts), or give it one: Characters(alphabet)")
         return self._alphabet
@@ -162,7 +161,7 @@ class Characters(Text):
         self._is_reserved = self._is_reserved or self.unknown is None
 
     def missing(self, text: str) -> tuple[Counter[str], int]:
-        """How often each character of a text is met that is not in the alphabet, and the length of the text."""
+        """Counts of each character of a text that is not in the alphabet, and the length of the text."""
         unknown = _characters_of(text) - set(self.alphabet)
         return Counter({character: text.count(character) for character in unknown}), len(text)
 
@@ -230,9 +229,12 @@ class Characters(Text):
 class Words(Text):
     """One id per word, punctuation apart, for the `max_words` most frequent; id 0 is every other (unknown) word.
 
-    lowercase: True: case is dropped. split: where words end: "punctuation" or, for texts whose words are tagged one by
-    one, at "spaces" alone. `decode` puts single spaces between words and none before closing punctuation:
-    line breaks, other spacing, dropped case and unknown words (U+FFFD) are lost.
+    max_words: number of words that get an id of their own.
+    lowercase: True drops the case.
+    split: "punctuation" ends words at spaces and punctuation; "spaces" at spaces alone, for texts with a tag for each
+    word.
+    `decode` puts single spaces between words and none before closing punctuation: line breaks, other spacing, dropped
+    case and unknown words (U+FFFD) are lost.
     When: small closed vocabularies, classic baselines.
     """
 
@@ -277,7 +279,7 @@ class Words(Text):
         return 0
 
     def missing(self, text: str) -> tuple[Counter[str], int]:
-        """How often each word of a text is met that is not in the vocabulary, and the number of words."""
+        """Counts of each word of a text that is not in the vocabulary, and the number of words."""
         words = self._split(text)
         return Counter(word for word in words if word not in self._ids_of), len(words)
 
@@ -353,7 +355,7 @@ def _checked(raw: Any) -> str:
 
 
 def _characters_of(text: str) -> set[str]:
-    """Its characters. Those of ASCII are found by deleting what is known, 50 times as fast as by a set of the text."""
+    """Set of its characters. Deleting known ASCII characters finds new ones 50 times as fast as `set(text)`."""
     data = text.encode("utf-8", errors="surrogatepass")
     rest = data.translate(None, _ASCII)
     found = set(rest.decode("utf-8", errors="surrogatepass"))

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from pytorch_lightning import callbacks as lightning
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
 from seqkit.errors import UsageError
-from seqkit.training.checkpoint_files import in_folder
 
 
 class EarlyStopping(lightning.EarlyStopping):
-    """Ends training where a metric has stopped to improve for `patience` validations.
+    """Ends training when a metric has stopped to improve for `patience` validations.
 
     monitor: a column of metrics.csv, such as valid/loss or valid/accuracy. mode: min or max. min_delta: the smallest
     change that counts.
@@ -49,14 +50,14 @@ class ModelCheckpoint(lightning.ModelCheckpoint):
             raise ValueError(" ".join(str(error).split())) from error
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Of a run folder that may have been moved."""
+        """Take the state back in a run folder that may have been moved."""
         super().load_state_dict(in_folder(state_dict, self.dirpath))
 
 
 class EMA(lightning.EMAWeightAveraging):
     """Exponential moving average of the weights, which are validated and become the run's (Polyak and Juditsky 1992).
 
-    decay: of the average in an update. every_n_steps: optimizer steps between updates. start_step: of the first one.
+    decay: decay of the average in an update. every_n_steps: optimizer steps between updates. start_step: first update.
     """
 
     def __init__(self, decay: float = 0.999, *, every_n_steps: int = 1, start_step: int = 0) -> None:
@@ -67,14 +68,14 @@ class EMA(lightning.EMAWeightAveraging):
         super().__init__(decay=decay, update_every_n_steps=every_n_steps, update_starting_at_step=start_step)
 
     def on_validation_epoch_start(self, trainer: Any, pl_module: Any) -> None:
-        """Before the first update there is no average: the weights as they are count, and not the first ones."""
+        """Validate the weights as they are before the first update, when there is no average."""
         average = self._average_model
         if average is not None and int(average.n_averaged) == 0:
             average.module.load_state_dict(pl_module.state_dict())
         super().on_validation_epoch_start(trainer, pl_module)
 
     def check_steps(self, num_steps: int) -> None:
-        """Raise UsageError where no step of so many updates the average: the run's weights would be the first ones."""
+        """Raise UsageError if no step updates the average: the run's weights would be the first ones."""
         first = next((step for step in range(num_steps) if self.should_update(step_idx=step)), None)
         if first is None:
             raise UsageError(
@@ -85,7 +86,7 @@ class EMA(lightning.EMAWeightAveraging):
 
 
 class LearningRateMonitor(lightning.LearningRateMonitor):
-    """The learning rate of every parameter group, also its momentum and weight decay; metrics.csv has `lr` already."""
+    """Logs each parameter group's learning rate, momentum and weight decay; metrics.csv has `lr` already."""
 
     def __init__(self, *, log_momentum: bool = False, log_weight_decay: bool = False) -> None:
         super().__init__(logging_interval="step", log_momentum=log_momentum, log_weight_decay=log_weight_decay)
@@ -98,17 +99,35 @@ class DeviceStatsMonitor(lightning.DeviceStatsMonitor):
         super().__init__(cpu_stats=cpu_stats)
 
 
+def in_folder(state: Mapping[str, Any], folder: str | Path | None) -> dict[str, Any]:
+    """State of a Lightning `ModelCheckpoint` as if its files had always been in `folder`.
+
+    If the run folder was moved, Lightning forgets the best score, so that worse weights replace the best.
+    """
+
+    def here(path: str) -> str:
+        return str(Path(folder or "") / Path(path).name) if path else path
+
+    paths = ("best_model_path", "kth_best_model_path", "last_model_path")
+    return {
+        **state,
+        "dirpath": None if folder is None else str(folder),
+        **{name: here(state[name]) for name in paths if name in state},
+        "best_k_models": {here(path): score for path, score in state.get("best_k_models", {}).items()},
+    }
+
+
 def check_monitors(callbacks: list[Any], known: list[str]) -> None:
-    """Raise UsageError where a callback monitors what no run of these metrics logs."""
+    """Raise UsageError if a callback monitors something other than the known metrics."""
     from seqkit.errors import suggest
 
     for callback in callbacks:
         monitor = getattr(callback, "monitor", None)
         if monitor is not None and monitor not in known:
-            told = f"trainer.callbacks: {type(callback).__name__} monitors {monitor!r}"
+            fault = f"trainer.callbacks: {type(callback).__name__} monitors {monitor!r}"
             if monitor.startswith("valid/") and not any(name.startswith("valid/") for name in known):
-                raise UsageError(f"{told}, but the data has no validation split; give --data.valid_fraction 0.1")
-            raise UsageError(f"{told}; {suggest(monitor, known)}")
+                raise UsageError(f"{fault}, but the data has no validation split; give --data.valid_fraction 0.1")
+            raise UsageError(f"{fault}; {suggest(monitor, known)}")
 
 
 def _check_mode(mode: str) -> None:

@@ -1,4 +1,4 @@
-"""Figures that say whether a training is healthy: gradient norm by layer, attention entropy by head, loss spikes.
+"""Figures of a training's health: gradient norm by layer, attention entropy by head, loss spikes.
 
 `seqkit doctor` takes them before a training, and a callback may take them in one. Nothing here changes a model.
 
@@ -37,8 +37,8 @@ COLLAPSED_AT_START = 0.5
 so the recipes have 0.84 (with QK-norm) to 1.0."""
 
 COLLAPSED = 0.02
-"""The same once trained, where a head may be sharp by right: 40 steps leave the recipes at 0.47 to 1.0, and a head that
-always attends to the token before it is near 0. A model all of whose heads are below has collapsed."""
+"""Share for a trained model, of which a head may be sharp by right: 40 steps leave the recipes at 0.47 to 1.0, and a
+head that always attends to the token before it is near 0. A model all of whose heads are below has collapsed."""
 
 INDIFFERENT = 1e-8
 """Divergence from attention that ignores content (a share of its entropy) below which a head does so. The recipes have
@@ -48,7 +48,7 @@ NOTHING = 1e-12
 """Factor on queries and keys that leaves no score, and yet an order among scores."""
 
 SPIKE_FACTOR, SPIKE_SPREADS, SPIKE_WINDOW = 2.0, 6.0, 16
-"""A loss is a spike where it is this many times the median of the losses before it (a window), and this many spreads
+"""Bounds of a spike: a loss of this many times the median of the losses before it (a window), and this many spreads
 (median absolute deviation, as a standard deviation) above it in logarithms. The first alone would find spikes in
 graph/solubility, whose losses differ by a factor of 10 from batch to batch; with both no recipe has one in 40 steps."""
 
@@ -57,7 +57,7 @@ graph/solubility, whose losses differ by a factor of 10 from batch to batch; wit
 
 
 def layer_of(name: str) -> str:
-    """The layer of a parameter by its name: up to the first number in it, or without its last part.
+    """Layer of a parameter by its name: up to the first number in it, or without its last part.
 
     `backbone.blocks.0.mlp.up_proj.weight` is of `backbone.blocks.0`, `backbone.layers.weight_ih_l1_reverse` (a
     recurrent network of torch) of `backbone.layers.1`, `head.linear.weight` of `head.linear`.
@@ -70,7 +70,7 @@ def layer_of(name: str) -> str:
 
 
 def gradient_norms(model: nn.Module) -> dict[str, float]:
-    """Norm of the gradient of each layer (`layer_of`), after a backward pass; 0 where there is no gradient."""
+    """Norm of the gradient of each layer (`layer_of`), after a backward pass; 0 if there is no gradient."""
     layers: dict[str, list[Tensor]] = {}
     for name, parameter in model.named_parameters():
         own = layers.setdefault(layer_of(name), [])
@@ -82,12 +82,12 @@ def gradient_norms(model: nn.Module) -> dict[str, float]:
 
 
 def _whole(norm: Tensor) -> Tensor:
-    """Of sharded gradients, the norm over all processes, which all take part."""
+    """Norm over all processes of sharded gradients; all take part."""
     return norm.full_tensor() if isinstance(norm, DTensor) else norm
 
 
 def total_norm(norms: Mapping[str, float]) -> float:
-    """Norm of the whole gradient, of the norms by layer."""
+    """Norm of the whole gradient, from the norms by layer."""
     return sum(norm * norm for norm in norms.values()) ** 0.5
 
 
@@ -113,9 +113,9 @@ def vanishing_layers(norms: Mapping[str, float]) -> list[str]:
 class HeadEntropy:
     """Attention entropy of the heads of one module, over the real queries of the forward passes that were recorded.
 
-    name: of the module, such as `backbone.blocks.0.attention`. entropy: [h], as a share of what the same attention has
-    where all scores are equal: 0: one key; 1: the content does not matter. divergence: [h], how far the weights are
-    from those (Kullback-Leibler), as a share of the same; it tells 1 - 1e-6 from 1, which rounding hides in `entropy`.
+    name: name of the module, such as `backbone.blocks.0.attention`. entropy: [h], as a share of what the same attention
+    has if all scores are equal: 0: one key; 1: the content does not matter. divergence: [h], Kullback-Leibler, from the
+    weights of equal scores, as a share of the same; it tells 1 - 1e-6 from 1, which rounding hides in `entropy`.
     """
 
     name: str
@@ -184,7 +184,7 @@ def collapsed_layers(heads: Sequence[HeadEntropy], threshold: float = COLLAPSED)
 
 
 def indifferent_layers(heads: Sequence[HeadEntropy]) -> list[str]:
-    """Modules none of whose heads looks at the content."""
+    """Names of modules of which no head looks at the content."""
     return [one.name for one in heads if bool((one.divergence < INDIFFERENT).all())]
 
 
@@ -192,21 +192,21 @@ def indifferent_layers(heads: Sequence[HeadEntropy]) -> list[str]:
 
 
 def loss_spikes(losses: Sequence[float]) -> list[int]:
-    """Steps at which the loss jumps far above those of the SPIKE_WINDOW steps before; what is not finite is one.
+    """Steps at which the loss jumps far above those of the SPIKE_WINDOW steps before, or is not finite.
 
-    The first half of a window is none, for want of what they could be compared with.
+    None is in the first half of a window, which has nothing to be compared with.
     """
     return [step for step, loss in enumerate(losses) if is_spike(losses[max(0, step - SPIKE_WINDOW) : step], loss)]
 
 
 def is_spike(before: Sequence[float], loss: float) -> bool:
-    """Whether a loss jumps far above those of the steps before it, of which SPIKE_WINDOW / 2 must be finite."""
+    """Whether a loss jumps far above those before it, of which SPIKE_WINDOW / 2 must be finite."""
     finite = [one for one in before if isfinite(one)]
-    return not isfinite(loss) or (len(finite) >= SPIKE_WINDOW // 2 and loss > _highest_usual(finite))
+    return not isfinite(loss) or (len(finite) >= SPIKE_WINDOW // 2 and loss > highest_usual(finite))
 
 
-def _highest_usual(losses: Sequence[float]) -> float:
-    """The largest loss that is no spike after these."""
+def highest_usual(losses: Sequence[float]) -> float:
+    """Largest loss that is no spike after these finite ones."""
     if min(losses) <= 0:  # a log-density may be below zero, where a factor means nothing
         middle = statistics.median(losses)
         spread = 1.4826 * statistics.median(abs(loss - middle) for loss in losses)

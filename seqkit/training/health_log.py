@@ -1,7 +1,7 @@
 """Callbacks that watch a training's health: loss spikes, and the doctor's figures by layer and head.
 
-They change nothing of the training. Their state is in checkpoints, so a resumed run says what an uninterrupted one
-says. In a distributed run every process watches, and the first one speaks.
+They change nothing of the training. Their state is in checkpoints, so a resumed run logs what an uninterrupted one
+logs. In a distributed run every process watches, and the first one logs.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from typing import Any
 from pytorch_lightning import Callback
 
 from seqkit.errors import UsageError
+from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.training.health import (
     EXPLODING_NORM,
     SPIKE_WINDOW,
     HeadEntropy,
     collapsed_layers,
     gradient_norms,
+    highest_usual,
     indifferent_layers,
     is_spike,
     record_attention_entropy,
@@ -32,19 +34,26 @@ from seqkit.training.health import (
 log = logging.getLogger("seqkit")
 
 EVERY = 20
-"""Optimizer steps between two readings of an accelerator's losses, where no rows are logged."""
+"""Optimizer steps between two readings of an accelerator's losses, if no rows are logged."""
+
+RISE = 0.1
+"""Share by which the validation loss rises with a jump of the training loss that is not of a hard batch alone."""
 
 
 class LossSpikes(Callback):
-    """Says in one log line when the training loss jumps (`health.is_spike`), by the losses that are there anyway.
+    """Says in one log line that the training loss jumped (`health.is_spike`), if the training got worse with it.
 
-    On accelerators they are read when a row is logged, since each reading waits for the device. After a line it is
-    silent for SPIKE_WINDOW optimizer steps, and twice as long after each further one, so that an unstable run does not
-    fill its log.
+    A batch may be hard by itself, and is again in every epoch. So the line is said if the next validation loss is
+    higher than the one before, or, in a training without validation, if the losses after the jump stay as high. On
+    accelerators losses are read when a row is logged, since each reading waits for the device. After a line it is
+    silent for SPIKE_WINDOW optimizer steps, and twice as long after each further one.
     """
 
     def __init__(self) -> None:
         self.losses: list[float] = []
+        self.jump: list[float] = []
+        """Step, usual loss, loss, and highest loss that would be usual, of a jump that is not decided yet."""
+        self.valid_loss = math.inf
         self.silent_until, self.silence = 0, SPIKE_WINDOW
         self._unread: list[tuple[int, Any]] = []
 
@@ -58,46 +67,58 @@ class LossSpikes(Callback):
             return
         unread, self._unread = self._unread, []
         for number, loss in unread:
-            self._look(number, float(loss), speaks=trainer.is_global_zero)
+            self._look(trainer, pl_module, number, float(loss))
 
-    def _look(self, step: int, loss: float, *, speaks: bool) -> None:
+    def _look(self, trainer: Any, pl_module: Any, step: int, loss: float) -> None:
         before, self.losses = self.losses, [*self.losses, loss][-SPIKE_WINDOW:]
-        if step < self.silent_until or not is_spike(before, loss) or not math.isfinite(loss):
-            return  # one that is not finite is said by the training module
-        self.silent_until, self.silence = step + self.silence, 2 * self.silence
-        if speaks:
-            log.warning(
-                "step %d: the loss jumps from %.3g to %.3g; if it does not come down again, lower the learning rate, "
-                "clip gradients (trainer.gradient_clip_val) or warm up longer",
-                step,
-                statistics.median(one for one in before if math.isfinite(one)),
-                loss,
-            )
+        finite = [one for one in before if math.isfinite(one)]
+        # a loss that is not finite is said by the training module
+        if not self.jump and step >= self.silent_until and math.isfinite(loss) and is_spike(before, loss):
+            self.jump = [step, statistics.median(finite), loss, highest_usual(finite)]
+        elif self.jump and not trainer.enable_validation and step >= self.jump[0] + SPIKE_WINDOW // 2:
+            after = statistics.median(self.losses[-(SPIKE_WINDOW // 2) :])
+            if after > self.jump[3]:
+                self._say(trainer, pl_module, step, f"stays at {after:.3g}")
+            self.jump = []
+
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        """Say that the loss jumped if the validation loss has risen."""
+        if trainer.sanity_checking or "valid/loss" not in trainer.callback_metrics:
+            return
+        before, self.valid_loss = self.valid_loss, float(trainer.callback_metrics["valid/loss"])
+        if self.jump and self.valid_loss > before + RISE * abs(before):
+            change = f"the validation loss rises from {before:.3g} to {self.valid_loss:.3g}"
+            self._say(trainer, pl_module, trainer.global_step, change)
+        self.jump = []
+
+    def _say(self, trainer: Any, pl_module: Any, now: int, change: str) -> None:
+        step, usual, loss, _ = self.jump
+        self.silent_until, self.silence = now + self.silence, 2 * self.silence
+        if trainer.is_global_zero:
+            told = "step %d: the loss jumps from %.3g to %.3g, and %s; if it does not come down again, %s"
+            log.warning(told, step, usual, loss, change, pl_module.stabilizers())
 
     def state_dict(self) -> dict[str, Any]:
-        """The window, what was not read yet, and how long it is silent."""
-        return {
-            "losses": list(self.losses),
-            "unread": [[step, float(loss)] for step, loss in self._unread],
-            "silent_until": self.silent_until,
-            "silence": self.silence,
+        """Losses, those that were not read yet, an undecided jump, and how long it is silent."""
+        names = ("losses", "jump", "valid_loss", "silent_until", "silence")
+        return {name: getattr(self, name) for name in names} | {
+            "unread": [[step, float(loss)] for step, loss in self._unread]
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take them back."""
-        self.losses = [float(loss) for loss in state_dict["losses"]]
         self._unread = [(int(step), loss) for step, loss in state_dict["unread"]]
-        self.silent_until, self.silence = int(state_dict["silent_until"]), int(state_dict["silence"])
+        for name in ("losses", "jump", "valid_loss", "silent_until", "silence"):
+            setattr(self, name, state_dict[name])
 
 
 class TrainingHealth(Callback):
     """Logs the gradient norm of each layer and the attention entropy of each head; says when they collapse.
 
     every_n_steps: optimizer steps between two rows, and the last step. gradients: columns grad_norm/LAYER, before
-    clipping, and a log line where the whole gradient explodes or a layer's vanishes. attention: columns
+    clipping, and a log line if the whole gradient explodes or a layer's vanishes. attention: columns
     entropy/MODULE/HEAD, as a share of the largest that masks and biases allow, over the first micro-batch of the step
-    on this process, and a log line where no head of a module attends to more than one key, or none looks at the
-    content. Each line is said once for each layer. Thresholds are those of `seqkit doctor`.
+    on this process, and a log line if no head of a module attends to more than one key, or none looks at the content.
+    Each line is logged once for each layer. Thresholds are those of `seqkit doctor`.
     """
 
     def __init__(self, *, every_n_steps: int = 100, gradients: bool = True, attention: bool = True) -> None:
@@ -114,7 +135,7 @@ class TrainingHealth(Callback):
         self._step_begins = True
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
-        """Raise UsageError where attention runs inside compiled blocks, whose hooks torch does not call."""
+        """Raise UsageError if attention runs inside compiled blocks, whose hooks torch does not call."""
         is_compiled = any(module._compiled_call_impl is not None for module in pl_module.modules())
         if self.attention and is_compiled:
             raise UsageError(
@@ -123,7 +144,6 @@ class TrainingHealth(Callback):
             )
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """A training or a resumed one begins with a whole optimizer step."""
         self._step_begins = True
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
@@ -151,37 +171,35 @@ class TrainingHealth(Callback):
             scale = now / whole if whole else 0.0
             norms = {layer: norm * scale for layer, norm in norms.items()}
             row |= {f"grad_norm/{layer}": norm for layer, norm in norms.items()}
-            self._say_gradients(trainer, step, norms)
+            self._say_gradients(trainer, step, norms, pl_module.stabilizers())
         for one in heads:
             row |= {f"entropy/{one.name}/{i}": float(share) for i, share in enumerate(one.entropy)}
-        self._say_attention(trainer, step, heads)
+        self._say_attention(trainer, step, heads, _bounds_scores(pl_module.model))
         if row:
             for logger in trainer.loggers:
                 logger.log_metrics(row, step=step)
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        """Remove the hooks."""
         self._recording.close()
 
     def _is_due(self, trainer: Any, pl_module: Any) -> bool:
-        """Whether the optimizer step that is under way is logged."""
+        """Whether the current optimizer step is logged."""
         step = trainer.global_step + 1
         return step % self.every_n_steps == 0 or step == pl_module.num_steps
 
-    def _say_gradients(self, trainer: Any, step: int, norms: dict[str, float]) -> None:
+    def _say_gradients(self, trainer: Any, step: int, norms: dict[str, float], stabilizers: str) -> None:
         whole = total_norm(norms)
         if whole > EXPLODING_NORM:
             largest = max(norms, key=norms.__getitem__)
-            advice = "lower the learning rate, clip gradients (trainer.gradient_clip_val) or warm up longer"
-            text = f"the norm of the gradient is {whole:.3g}, the largest of {largest}; {advice}"
+            text = f"the norm of the gradient is {whole:.3g}, the largest of {largest}; {stabilizers}"
             self._say(trainer, step, "exploding", text)
         for layer in vanishing_layers(norms):
             advice = "use PreNormBlock, or fewer layers"
             text = f"the gradient of {layer} has vanished (norm {norms[layer]:.1g} of {whole:.3g}); {advice}"
             self._say(trainer, step, f"vanishing {layer}", text)
 
-    def _say_attention(self, trainer: Any, step: int, heads: Sequence[HeadEntropy]) -> None:
-        advice = "lower the learning rate, or bound the scores (qk_norm)"
+    def _say_attention(self, trainer: Any, step: int, heads: Sequence[HeadEntropy], is_bounded: bool) -> None:
+        advice = "lower the learning rate" + ("" if is_bounded else ", or bound the scores (qk_norm)")
         for name in collapsed_layers(heads):
             text = f"the attention of {name} has collapsed: each of its heads attends to one key; {advice}"
             self._say(trainer, step, f"collapsed {name}", text)
@@ -197,9 +215,12 @@ class TrainingHealth(Callback):
             log.warning("step %d (epoch %d): %s", step, trainer.current_epoch, text)
 
     def state_dict(self) -> dict[str, Any]:
-        """What was said."""
         return {"said": list(self.said)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take it back."""
         self.said = [str(key) for key in state_dict["said"]]
+
+
+def _bounds_scores(model: Any) -> bool:
+    """Whether queries and keys are normalised, which bounds the scores of attention."""
+    return any(isinstance(one, MultiHeadAttention) and one.query_norm is not None for one in model.modules())

@@ -1,6 +1,6 @@
 """Signals that ask a run to stop: SIGTERM, SIGINT, SIGHUP, SIGUSR1.
 
-While training they set a flag, which is looked at where a checkpoint can be written; elsewhere they raise Interrupted.
+During training they set a flag, which is read when a checkpoint can be written; else they raise Interrupted.
 A second one ends the process immediately.
 """
 
@@ -20,17 +20,20 @@ from seqkit.errors import Interrupted
 log = logging.getLogger("seqkit")
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1") if hasattr(signal, name))
-"""Windows has SIGTERM and SIGINT alone."""
+"""Signals that stop a run; Windows has SIGTERM and SIGINT alone."""
 
 
 class StopSignals:
-    """What arrived. phase: what the run is doing, for the message. deferred: keep a signal instead of raising."""
+    """Signals that arrived. phase, next_step: what the run is doing, and how it goes on, for the message.
+
+    deferred: keep a signal instead of raising.
+    """
 
     def __init__(self) -> None:
         self.received: int | None = None
         self.phase = "starting"
         self.deferred = False
-        self.going_on = ""
+        self.next_step = ""
 
     @property
     def name(self) -> str:
@@ -38,7 +41,7 @@ class StopSignals:
         return "" if self.received is None else signal.Signals(self.received).name
 
     def interrupted(self, what: str) -> Interrupted:
-        """The error that ends the run; what: where it stood and how it goes on, in one line."""
+        """Error that ends the run. what: where it stood and how it goes on, in one line."""
         assert self.received is not None
         return Interrupted(f"{self.name}: {what}", self.received)
 
@@ -74,7 +77,7 @@ class StopSignals:
             return
         self.received = number
         if not self.deferred:
-            raise self.interrupted(f"stopped while {self.phase}{self.going_on}")
+            raise self.interrupted(f"stopped while {self.phase}{self.next_step}")
         log.warning(
             "%s: a checkpoint is written at the end of this step, then the run stops; a second signal ends it now",
             self.name,

@@ -19,11 +19,11 @@ from seqkit.files import write_atomic
 
 
 class LoggerFactory(ABC):
-    """Builds a logger of Lightning's for a run."""
+    """Builder of a logger."""
 
     @abstractmethod
     def build(self, folder: Path, recipe: str) -> Any:
-        """The logger. Raises UsageError where its package is missing."""
+        """Logger of Lightning's for a run folder. Raises UsageError if its package is missing."""
 
 
 class TensorBoard(LoggerFactory):
@@ -38,7 +38,7 @@ class TensorBoard(LoggerFactory):
 
 
 class WandB(LoggerFactory):
-    """Weights & Biases, offline: `wandb sync` sends the run later. Online where WANDB_MODE=online is set."""
+    """Weights & Biases, offline: `wandb sync` sends the run later. Online if WANDB_MODE=online is set."""
 
     def __init__(self, project: str = "seqkit"):
         self.project = project
@@ -58,7 +58,7 @@ class WandB(LoggerFactory):
 class MLflow(LoggerFactory):
     """MLflow, in a database in the run folder (`mlflow ui --backend-store-uri sqlite:///RUN/mlflow.db`).
 
-    At the server that MLFLOW_TRACKING_URI names, where it is set. experiment: under which the run is listed.
+    If MLFLOW_TRACKING_URI is set, at that server. experiment: experiment under which the run is listed.
     """
 
     def __init__(self, experiment: str = "seqkit"):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,7 +16,7 @@ from lightning_fabric.loggers.logger import rank_zero_experiment
 from pytorch_lightning.loggers import CSVLogger
 from pytorch_lightning.loggers.csv_logs import ExperimentWriter
 
-from seqkit.files import write_atomic
+from seqkit.files import open_to_append, write_atomic
 
 log = logging.getLogger("seqkit")
 
@@ -30,23 +32,40 @@ class MetricsCSV(CSVLogger):
     @property
     @rank_zero_experiment
     def experiment(self) -> ExperimentWriter:
-        """The writer."""
         if self._experiment is None:
             self._experiment = _Writer(log_dir=self.log_dir)
         return cast(ExperimentWriter, self._experiment)
 
+    def synced(self) -> dict[str, Any]:
+        """Write all rows so that they survive a power failure; gives their number and SHA-256, for a checkpoint."""
+        self.save()
+        writer = cast(_Writer, self.experiment)
+        path = Path(writer.metrics_file_path)
+        if path.is_file():
+            with path.open("rb") as file, suppress(OSError):
+                os.fsync(file.fileno())
+        return {"rows": writer.num_rows, "sha256": writer.digest.hexdigest()}
+
 
 class _Writer(ExperimentWriter):
+    """Lightning's writer, which keeps rows that cannot be written. digest: SHA-256 of the values of all rows."""
+
     has_failed = False
 
     def _check_log_dir_exists(self) -> None:
         """Take the columns of an existing file over; Lightning would delete it."""
-        path = Path(self.metrics_file_path)
+        path, self.num_rows, self.digest = Path(self.metrics_file_path), 0, hashlib.sha256()
         if path.is_file():
-            self.metrics_keys = list(_rows(path)[1])
+            rows, self.metrics_keys = _rows(path)
+            self._count(rows)
+
+    def _count(self, rows: Sequence[dict[str, Any]]) -> None:
+        self.num_rows += len(rows)
+        for row in rows:
+            self.digest.update(_as_bytes(row))
 
     def save(self) -> None:
-        """Write the rows since the last time. Where that fails they are kept, and written with those that follow."""
+        """Write the rows since the last time. If that fails, they are kept, and written with those that follow."""
         if not self.metrics:
             return
         path, columns = Path(self.metrics_file_path), list(self.metrics_keys)
@@ -62,28 +81,37 @@ class _Writer(ExperimentWriter):
                 log.error("%s cannot be written (%s); its rows are kept until there is room", path, error.strerror)
             self.has_failed = True
             return
+        self._count(self.metrics)
         self.metrics, self.has_failed = [], False
 
 
-def cut(path: Path, step: int, *, validation_follows: bool) -> None:
-    """Remove the rows of a metrics.csv that come after a checkpoint, since they will be written again.
+def cut(path: Path, step: int, known: Mapping[str, Any]) -> None:
+    """Remove the rows of a metrics.csv that were written after a checkpoint, since they will be written again.
 
-    step: optimizer steps of the checkpoint. validation_follows: the one at its last step is still to come.
+    step: optimizer steps of the checkpoint. known: what `MetricsCSV.synced` gave for it. If the rows of that time are
+    not in the file any more, the log says so, and those of earlier steps stay.
     """
-    if not path.is_file():
-        return
-    rows, columns = _rows(path)
+    rows, columns = _rows(path) if path.is_file() else ([], [])
+    kept, digest = rows[: known["rows"]], hashlib.sha256()
+    for row in kept:
+        digest.update(_as_bytes(row))
+    if digest.hexdigest() != known["sha256"]:
+        kept = [row for row in rows if int(row["step"]) < step]
+        log.warning(
+            "%s is not as it was at the checkpoint after step %d (%d rows then): curves may have gaps", path, step,
+            known["rows"],
+        )  # fmt: skip
+    if path.is_file():
+        _write(path, kept, columns)
 
-    def stays(row: dict[str, str]) -> bool:
-        number = int(row["step"])
-        is_validation = any(value for name, value in row.items() if name.startswith("valid/"))
-        return number < step - 1 or (number == step - 1 and not (is_validation and validation_follows))
 
-    _write(path, [row for row in rows if stays(row)], columns)
+def _as_bytes(row: Mapping[str, Any]) -> bytes:
+    """Content of a row, whatever other columns there are."""
+    return repr(sorted((name, str(value)) for name, value in row.items() if value not in (None, ""))).encode()
 
 
 def _rows(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
-    """Rows and columns. A last line that a kill cut short is left out."""
+    """Rows and columns of a file. A last line that a kill cut short is left out."""
     with path.open(newline="", encoding="utf-8") as file:
         reader = csv.DictReader(file)
         columns = list(reader.fieldnames or [])
@@ -91,13 +119,13 @@ def _rows(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
 
 
 def _write(path: Path, rows: Sequence[dict[str, Any]], columns: list[str]) -> None:
-    """A new file, whole or not at all."""
+    """Write a new file, whole or not at all."""
     write_atomic(path, _as_csv([dict(zip(columns, columns)), *rows], columns))
 
 
 def _append(path: Path, rows: Sequence[dict[str, Any]], columns: list[str]) -> None:
-    """More rows, all or none of them."""
-    with path.open("ab", buffering=0) as file:
+    """Append rows, all or none of them."""
+    with open_to_append(path) as file:
         size = os.fstat(file.fileno()).st_size
         try:
             content = memoryview(_as_csv(rows, columns))

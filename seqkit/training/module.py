@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, cast
 
 import pytorch_lightning as pl
@@ -23,15 +24,24 @@ from seqkit.training.parallel import ShardedStrategy, gather_weights, is_sharded
 log = logging.getLogger("seqkit")
 
 NAMED = 4
-"""Examples of a batch that an error names."""
+"""Number of examples of a batch that an error names."""
 
 LabeledBatch = tuple[TokenBatch, Tensor | None]
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatch:
+    """Sum of the losses of one micro-batch, its number of predictions, and its number in the epoch."""
+
+    loss: Tensor
+    count: Tensor
+    index: int
 
 
 class TrainingModule(pl.LightningModule):
     """Trains a model for an objective.
 
-    num_steps: optimizer steps of the whole training, for the schedule. seed: of the tokens that evaluation masks.
+    num_steps: optimizer steps of the whole training. seed: seed of the tokens that evaluation masks.
     skip_nonfinite: optimizer steps that may be left out because their loss or gradient is not finite.
     The gradient of an optimizer step is that of the sum of losses over all its micro-batches and devices, divided by
     their count of predictions. So micro-batches with unequal numbers of tokens weigh as they would in one big batch.
@@ -66,23 +76,25 @@ class TrainingModule(pl.LightningModule):
         self.stop_agreed = False
         """Whether any rank was asked to stop before the last optimizer step; the same on all of them."""
         self.whole_model: Model | None = None
-        """Of sharded weights: the model that gets all of them when training has ended."""
+        """Model that gets all weights when training has ended, if they are sharded."""
+        self.statistics: dict[str, float] = {}
+        """Means of what the auxiliary losses' modules report of the last step that is logged, by column."""
         self._batches_to_evaluate = 0
         self._num_tokens: Tensor | int = 0
         self.tokens_processed = 0
         """Tokens of the training batches of this process as the model gets them, padding included, since it began."""
-        self._step = StepSums()
+        self._step: list[MicroBatch] = []
         self._auxiliary = [module for module in model.modules() if isinstance(module, AuxiliaryLoss)]
 
     def configure_model(self) -> None:
-        """Shard the model where the strategy says so."""
+        """Shard the model if the strategy says so."""
         strategy = self.trainer.strategy
         if isinstance(strategy, ShardedStrategy) and not is_sharded(self.model):
             self.whole_model = cast(Model, without_weights(self.model))
             shard(self.model, strategy.mesh)
 
     def gather_model(self) -> Model:
-        """The model with all weights; of a sharded one in the first process alone. All processes take part."""
+        """Model with all weights; if they are sharded, in the first process alone. All processes take part."""
         if self.whole_model is None:
             return self.model
         gather_weights(self.model, self.whole_model, keep=self.trainer.is_global_zero)
@@ -93,7 +105,7 @@ class TrainingModule(pl.LightningModule):
         inputs = self.objective.prepare(*batch)
         prediction = self.model(inputs.batch, inputs.masked)
         output = self.objective.loss(prediction, inputs.target, training=True)
-        self._step.add(output.loss.detach(), output.count, index)
+        self._step.append(MicroBatch(output.loss.detach(), output.count, index))
         self._num_tokens = self._num_tokens + inputs.batch.valid.sum()
         self.tokens_processed += inputs.batch.valid.numel()
         return output.loss + output.count * self._aux_loss() if self._auxiliary else output.loss
@@ -112,25 +124,33 @@ class TrainingModule(pl.LightningModule):
         return int(self._num_tokens)
 
     def _aux_loss(self) -> Tensor:
-        """Sum of the auxiliary losses of the model's modules, per prediction; their statistics are logged as means.
+        """Sum of the auxiliary losses of the model's modules, per prediction.
 
         It weighs as the objective's mean does, so accumulation and devices weigh it by their predictions.
         """
         if self.logs_this_step:
-            statistics: dict[str, list[float]] = {}
+            reported: dict[str, list[float]] = {}
             for module in self._auxiliary:
                 for name, value in module.statistics().items():
-                    statistics.setdefault(name, []).append(value)
-            for name, values in statistics.items():
-                self.log(f"train/{name}", sum(values) / len(values))
+                    reported.setdefault(f"train/{name}", []).append(value)
+            self.statistics = {name: sum(values) / len(values) for name, values in reported.items()}
         return torch.stack([module.aux_loss() for module in self._auxiliary]).sum()
 
     @property
     def logs_this_step(self) -> bool:
-        """Whether the optimizer step that is under way is one that is logged; the last one is."""
+        """Whether the current optimizer step is one that is logged; the last one is."""
         every = cast(Any, self.trainer).log_every_n_steps
         step = self.trainer.global_step + 1
         return bool(every > 0 and (step % every == 0 or step == self.num_steps))
+
+    def stabilizers(self) -> str:
+        """Advice for an unstable training: what of the usual remedies is not set yet."""
+        advice = ["lower the learning rate (optimizer.lr)"]
+        if not self.trainer.gradient_clip_val:
+            advice.append("clip gradients (trainer.gradient_clip_val)")
+        if not getattr(self.schedule, "warmup_steps", 0):
+            advice.append("warm up (schedule.warmup_steps)")
+        return " or ".join([", ".join(advice[:-1]), advice[-1]] if advice[1:] else advice)
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Turn the gradient of the summed loss into that of the mean, before clipping, and look whether it is finite.
@@ -138,9 +158,11 @@ class TrainingModule(pl.LightningModule):
         Where loss or gradient are not finite, no weight and no state of the optimizer changes in this step.
         Raises DivergedError where that has happened more often than `skip_nonfinite` times, on all devices alike.
         """
-        trainer, step = self.trainer, self._step
-        self._step = StepSums()
-        sums = step.tensor(self.device, self.stop_requested())
+        trainer, step, self._step = self.trainer, self._step, []
+        losses = torch.stack([one.loss for one in step]).float()
+        counts = [torch.as_tensor(one.count, device=self.device, dtype=torch.float32) for one in step]
+        stops = torch.full((), float(self.stop_requested()), device=self.device)
+        sums = torch.stack([losses.sum(), torch.stack(counts).sum(), (~losses.isfinite()).float().sum(), stops])
         if trainer.world_size > 1:  # one collective for all that the ranks have to agree on
             sums = trainer.strategy.reduce(sums, reduce_op="sum")
         loss, count, num_nonfinite, num_stops = sums.unbind()
@@ -158,8 +180,8 @@ class TrainingModule(pl.LightningModule):
         elif self.logs_this_step:
             self.log("train/loss", self.step_loss, logger=False)
 
-    def _leave_out(self, parameters: list[torch.nn.Parameter], step: StepSums, *, loss_is_finite: bool) -> None:
-        """Make the optimizer step do nothing, or raise DivergedError where the budget is spent."""
+    def _leave_out(self, parameters: list[torch.nn.Parameter], step: list[MicroBatch], *, loss_is_finite: bool) -> None:
+        """Make the optimizer step do nothing, or raise DivergedError if the budget is spent."""
         scaler = getattr(self.trainer.precision_plugin, "scaler", None)
         if scaler is not None and loss_is_finite:
             return  # float16: its scale was too large, and the scaler leaves the step out itself
@@ -171,24 +193,23 @@ class TrainingModule(pl.LightningModule):
         if self.num_skipped > self.skip_nonfinite:
             budget = f", after {self.skip_nonfinite} steps that were left out" if self.skip_nonfinite else ""
             raise DivergedError(
-                f"{what} {where}{budget}; lower the learning rate, clip gradients "
-                "(trainer.gradient_clip_val), look for extreme inputs, or allow trainer.skip_nonfinite steps"
+                f"{what} {where}{budget}; {self.stabilizers()}, look for extreme inputs, "
+                "or allow trainer.skip_nonfinite steps"
             )
         log.warning("%s %s: the step was left out, %d of %d", what, where, self.num_skipped, self.skip_nonfinite)
         for parameter in parameters:
             parameter.grad = None  # torch's optimizers touch neither such a parameter nor its state
 
-    def _batches(self, step: StepSums) -> str:
-        """The batches of an optimizer step, and some examples of those whose loss is not finite, or of all."""
-        bad = [index for index, loss in zip(step.indices, step.losses) if not bool(torch.isfinite(loss))]
-        named = bad or step.indices
-        told = f"batch {', '.join(map(str, named[:NAMED]))}"
+    def _batches(self, step: list[MicroBatch]) -> str:
+        """Batches of an optimizer step, and some examples of those whose loss is not finite, or of all."""
+        named = [one.index for one in step if not bool(torch.isfinite(one.loss))] or [one.index for one in step]
+        numbers = f"batch {', '.join(map(str, named[:NAMED]))}"
         loader = self.trainer.train_dataloader
         if not isinstance(loader, BatchLoader) or not named:
-            return told
+            return numbers
         examples = loader.epoch_batches.own()[named[0]]
         more = f" and {len(examples) - NAMED} more" if len(examples) > NAMED else ""
-        return f"{told}: {', '.join(loader.examples.name(i) for i in examples[:NAMED])}{more}"
+        return f"{numbers}: {', '.join(loader.examples.name(i) for i in examples[:NAMED])}{more}"
 
     def configure_gradient_clipping(
         self,
@@ -198,7 +219,7 @@ class TrainingModule(pl.LightningModule):
     ) -> None:
         """Clip by the norm that was computed already, in every precision.
 
-        Lightning's own refuses under autocast where an optimizer is fused, since that may unscale by itself; here
+        Lightning's own refuses under autocast if an optimizer is fused, since that may unscale by itself; here
         gradients are unscaled when they arrive (`configure_optimizers`).
         """
         if not gradient_clip_val:
@@ -210,11 +231,9 @@ class TrainingModule(pl.LightningModule):
             torch.nn.utils.clip_grads_with_norm_(parameters, gradient_clip_val, self.gradient_norm)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """What the module counts."""
         checkpoint["training"] = {"num_tokens": self.tokens_seen, "num_skipped": self.num_skipped}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Take it back."""
         counted = checkpoint["training"]
         self._num_tokens = counted["num_tokens"] if self.global_rank == 0 else 0  # `tokens_seen` sums over devices
         self.num_skipped = counted["num_skipped"]
@@ -226,7 +245,7 @@ class TrainingModule(pl.LightningModule):
         self._evaluate("test", batch, index)
 
     def on_validation_epoch_start(self) -> None:
-        """Agree on the number of batches of the process that has most, where all take part in each forward pass."""
+        """Agree on the number of batches of the process that has most, if all take part in each forward pass."""
         if is_sharded(self.model):
             trainer = self.trainer
             numbers = trainer.num_sanity_val_batches if trainer.sanity_checking else trainer.num_val_batches
@@ -264,7 +283,7 @@ class TrainingModule(pl.LightningModule):
             metric.reset()
 
     def _updated(self, metric: Any) -> bool:
-        """Whether any device has seen something: `compute` waits for all of them."""
+        """Whether a metric was updated on any device: `compute` waits for all of them."""
         if self.trainer.world_size == 1:
             return bool(metric.update_count)
         count = torch.tensor(metric.update_count, device=self.device)
@@ -275,7 +294,7 @@ class TrainingModule(pl.LightningModule):
         return self.objective.decode(self.objective.predict(self.model, batch[0]))
 
     def configure_optimizers(self) -> Any:
-        """The optimizer, and the scheduler of its learning rate, stepped once an optimizer step."""
+        """Optimizer, and the scheduler of its learning rate, stepped once an optimizer step."""
         if self.optimizer is None:
             raise ValueError("this TrainingModule has no optimizer, so it only evaluates; pass one to train")
         optimizer = self.optimizer.build(self.model)
@@ -288,29 +307,6 @@ class TrainingModule(pl.LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
 
-class StepSums:
-    """What the micro-batches of one optimizer step add up to on this device."""
-
-    def __init__(self) -> None:
-        self.losses: list[Tensor] = []
-        self.counts: list[Tensor] = []
-        self.indices: list[int] = []
-
-    def add(self, loss: Tensor, count: Tensor, index: int) -> None:
-        """loss: sum over the micro-batch's predictions, of which there are `count`. index: of the batch."""
-        self.losses.append(loss)
-        self.counts.append(count)
-        self.indices.append(index)
-
-    def tensor(self, device: torch.device, stop: bool) -> Tensor:
-        """[loss, count, losses that are not finite, requests to stop], float32."""
-        losses = torch.stack(self.losses).float() if self.losses else torch.zeros(1, device=device)
-        counts = [torch.as_tensor(count, device=device, dtype=torch.float32) for count in self.counts]
-        count = torch.stack(counts).sum() if counts else torch.zeros((), device=device)
-        stops = torch.full((), float(stop), device=device)
-        return torch.stack([losses.sum(), count, (~losses.isfinite()).float().sum(), stops])
-
-
 def _unfuse(optimizer: torch.optim.Optimizer) -> None:
     """Make fused optimizers leave unscaling to the scaler, so that clipping sees true gradients."""
     for one in getattr(optimizer, "optimizers", [optimizer]):
@@ -321,7 +317,7 @@ def _unfuse(optimizer: torch.optim.Optimizer) -> None:
 
 
 def _of_split(metrics: torch.nn.ModuleDict, split: str) -> dict[str, Any]:
-    """The metrics of a split by name."""
+    """Metrics of a split by name."""
     chosen = metrics[split]
     assert isinstance(chosen, torch.nn.ModuleDict)
     return dict(chosen.items())

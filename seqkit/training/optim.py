@@ -43,11 +43,11 @@ class AdamW(OptimizerFactory):
         self.lr, self.betas, self.weight_decay = lr, betas, weight_decay
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
-        """Two groups: with decay and without."""
+        """Optimizer with two groups: with decay and without."""
         return self.build_for(_trainable(model))
 
     def build_for(self, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
-        """The same for a list of parameters."""
+        """Optimizer of a list of parameters."""
         groups = [
             {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": self.weight_decay},
             {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
@@ -83,7 +83,7 @@ class Muon(OptimizerFactory):
         self.adamw = adamw or AdamW(lr)
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
-        """Both as one optimizer. Raises ValueError if the backbone has no matrix."""
+        """Both optimizers as one. Raises ValueError if the backbone has no matrix."""
         backbone = getattr(model, "backbone", model)
         # tables of positions and edge types are looked up, not multiplied: like embeddings they go to AdamW
         tables = {
@@ -108,7 +108,7 @@ class Muon(OptimizerFactory):
 class TorchOptimizer(OptimizerFactory):
     """An optimizer class of torch (or with its interface) over all trainable parameters, with its keyword arguments.
 
-    Raises ValueError where the class refuses them, or cannot make a step with them.
+    Raises ValueError if the class refuses them, or cannot make a step with them.
     """
 
     def __init__(self, cls: type[torch.optim.Optimizer], **arguments: Any):
@@ -120,7 +120,6 @@ class TorchOptimizer(OptimizerFactory):
             raise _refused(cls, error) from error
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
-        """One parameter group."""
         return self.cls(_trainable(model), **self.arguments)
 
 
@@ -137,7 +136,7 @@ def _try(build: Callable[[list[nn.Parameter]], torch.optim.Optimizer], *, on_gpu
 
 
 def _check_flags(cls: type, arguments: dict[str, Any]) -> None:
-    """Raise ValueError for a text or number where the class takes true or false: torch looks at its truth alone."""
+    """Raise ValueError for a text or number in place of a boolean: torch looks at its truth alone."""
     for name, parameter in inspect.signature(cls).parameters.items():
         hint = parameter.annotation  # text in some of torch's modules
         is_flag = (hint if isinstance(hint, str) else inspect.formatannotation(hint)) in ("bool", "bool | None")
@@ -146,10 +145,11 @@ def _check_flags(cls: type, arguments: dict[str, Any]) -> None:
 
 
 def _refused(cls: type, error: Exception) -> ValueError:
-    """What to raise, in one line, where a class of torch fails with its arguments."""
+    """Error, in one line, for a class of torch that fails with its arguments."""
     why = " ".join(str(error).split())
-    told = why if isinstance(error, TypeError | ValueError) and why else f"{type(error).__name__}: {why}".strip(": ")
-    return ValueError(f"{cls.__name__} refuses its arguments: {told}")
+    if not isinstance(error, TypeError | ValueError) or not why:
+        why = f"{type(error).__name__}: {why}".strip(": ")
+    return ValueError(f"{cls.__name__} refuses its arguments: {why}")
 
 
 def _trainable(model: nn.Module) -> list[nn.Parameter]:
@@ -182,11 +182,10 @@ class CombinedOptimizer(torch.optim.Optimizer):
         return loss
 
     def state_dict(self) -> dict[str, Any]:
-        """The states of the optimizers, in order."""
+        """States of the optimizers, in order."""
         return {"optimizers": [optimizer.state_dict() for optimizer in self.optimizers]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take back what `state_dict` gave."""
         for optimizer, state in zip(self.optimizers, state_dict["optimizers"], strict=True):
             optimizer.load_state_dict(state)
         self.param_groups = [group for optimizer in self.optimizers for group in optimizer.param_groups]
@@ -197,11 +196,11 @@ class Schedule(ABC):
 
     @abstractmethod
     def build(self, optimizer: torch.optim.Optimizer, num_steps: int) -> LRScheduler:
-        """A scheduler of `optimizer` for a training of `num_steps` optimizer steps."""
+        """Scheduler of `optimizer` for a training of `num_steps` optimizer steps."""
 
 
 class WarmupSchedule(Schedule):
-    """A factor on the learning rate as a function of the step, after linear warm-up.
+    """Factor on the learning rate as a function of the step, after linear warm-up.
 
     warmup_steps: the factor first rises linearly from about 0 to 1.
     """
@@ -212,7 +211,7 @@ class WarmupSchedule(Schedule):
         self.warmup_steps = warmup_steps
 
     def build(self, optimizer: torch.optim.Optimizer, num_steps: int) -> LRScheduler:
-        """A LambdaLR of `factor`. Warns in the log where training ends before warm-up does."""
+        """LambdaLR of `factor`. Warns in the log if training ends before warm-up does."""
         if self.warmup_steps >= num_steps:
             log.warning(
                 "schedule: warmup_steps=%d, but training has %d steps, so it ends before warm-up does; "
@@ -223,14 +222,14 @@ class WarmupSchedule(Schedule):
         return LambdaLR(optimizer, lambda step: self.factor(step, num_steps))
 
     def factor(self, step: int, num_steps: int) -> float:
-        """The factor at `step` (from 0) of `num_steps`."""
+        """Factor at `step` (from 0) of `num_steps`."""
         if step < self.warmup_steps:
             return (step + 1) / self.warmup_steps
         return self.after_warmup(step, num_steps)
 
     @abstractmethod
     def after_warmup(self, step: int, num_steps: int) -> float:
-        """The factor once warm-up is over."""
+        """Factor after warm-up."""
 
 
 class Cosine(WarmupSchedule):
@@ -260,14 +259,13 @@ class Constant(WarmupSchedule):
     """Warm-up, then 1."""
 
     def after_warmup(self, step: int, num_steps: int) -> float:
-        """1."""
         return 1.0
 
 
 class TorchSchedule(Schedule):
-    """A scheduler class of `torch.optim.lr_scheduler`, with its keyword arguments.
+    """Scheduler class of `torch.optim.lr_scheduler`, with its keyword arguments.
 
-    Raises ValueError where the class refuses them, cannot make two steps with them, or needs a metric.
+    Raises ValueError if the class refuses them, cannot make two steps with them, or needs a metric.
     """
 
     def __init__(self, cls: type[LRScheduler], **arguments: Any):
@@ -291,10 +289,7 @@ class TorchSchedule(Schedule):
             raise _refused(self.cls, error) from error
 
     def build(self, optimizer: torch.optim.Optimizer, num_steps: int) -> LRScheduler:
-        """The scheduler; its arguments alone say how long it is.
-
-        Raises ValueError where it refuses them, or to go on for `num_steps`.
-        """
+        """Scheduler, whose arguments alone say how long it is. Raises ValueError if it ends before `num_steps`."""
         scheduler = self._make(optimizer)
         if isinstance(scheduler, OneCycleLR) and scheduler.total_steps < num_steps:
             raise ValueError(

@@ -18,12 +18,12 @@ from pytorch_lightning.strategies import ModelParallelStrategy, Strategy
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.optim import Optimizer
 
 from seqkit.backbones.reversible import Reversible
 from seqkit.errors import UsageError
-from seqkit.training.checkpoint_io import VerifiedCheckpointIO, read_sharded
+from seqkit.training.checkpoint_io import read_checkpoint
 from seqkit.training.optim import AdamW, Muon, OptimizerFactory, TorchOptimizer
 from seqkit.training.recompute import blocks_of
 
@@ -35,12 +35,19 @@ are equal to that precision. Rprop and Adafactor of torch 2.11 raise on a `DTens
 """
 
 
-class ShardedStrategy(ModelParallelStrategy):
-    """`trainer.strategy fsdp`: all processes are one group over which weights are sharded; none is tensor parallel.
+SHARDED_TENSOR = "seqkit.sharded"
+"""Key that marks, in a checkpoint, a tensor that was sharded."""
 
-    A resume point is a folder, to which each process writes its part. Weights alone, such as the best ones, are
-    gathered to one file. `checkpoint_io` is a VerifiedCheckpointIO.
+
+class ShardedStrategy(ModelParallelStrategy):
+    """`trainer.strategy fsdp`: weights are sharded over one group of all processes; none is tensor parallel.
+
+    A checkpoint is one file as without sharding: tensors are gathered one after the other in the memory of the first
+    process's host, which has to hold weights and optimizer state for that time.
     """
+
+    lightning_restore_optimizer = True
+    """`load_checkpoint` returns the optimizer's state, sharded as the optimizer wants it."""
 
     def __init__(self) -> None:
         super().__init__(tensor_parallel_size=1)
@@ -52,48 +59,64 @@ class ShardedStrategy(ModelParallelStrategy):
 
     @property
     def mesh(self) -> DeviceMesh:
-        """The processes over which weights are sharded."""
+        """Processes over which weights are sharded."""
         return self.device_mesh["data_parallel"]
 
-    @property
-    def lightning_restore_optimizer(self) -> bool:
-        """True: `load_checkpoint` returns the optimizer's state, sharded as the optimizer wants it."""
-        return True
-
     def lightning_module_state_dict(self) -> dict[str, Any]:
-        """The weights, sharded."""
         assert self.lightning_module is not None
         return self.lightning_module.state_dict()
 
     def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
-        """The optimizer's state, sharded."""
         return optimizer.state_dict()
 
     def load_model_state_dict(self, checkpoint: Mapping[str, Any], strict: bool = True) -> None:
-        """As for a module that is not sharded: parts are copied to parts."""
+        """Copy parts of weights to parts, as of a module that is not sharded."""
         Strategy.load_model_state_dict(self, checkpoint, strict)
 
     def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
-        """As for an optimizer of weights that are not sharded."""
         Strategy.load_optimizer_state_dict(self, checkpoint)
 
     def save_checkpoint(
         self, checkpoint: dict[str, Any], filepath: str | Path, storage_options: Any | None = None
     ) -> None:
-        """Write a resume point as a folder, and weights alone as one file; all processes take part."""
-        if storage_options is not None:
-            raise TypeError("storage_options are of other strategies; this one takes none")
-        path, io = Path(self.broadcast(str(filepath))), cast(VerifiedCheckpointIO, self.checkpoint_io)
+        """Write one file with whole tensors; all processes take part in gathering them."""
         if "optimizer_states" in checkpoint:
-            io.save_sharded(checkpoint, path)
-            return
-        checkpoint["state_dict"] = gathered(checkpoint["state_dict"], keep=self.is_global_zero)
-        if self.is_global_zero:
-            io.save_checkpoint(checkpoint, path)
+            checkpoint = whole_tensors(checkpoint, keep=self.is_global_zero)
+        else:  # weights alone, which are read as those of any run
+            checkpoint["state_dict"] = gathered(checkpoint["state_dict"], keep=self.is_global_zero)
+        Strategy.save_checkpoint(self, checkpoint, filepath, storage_options)
 
     def load_checkpoint(self, checkpoint_path: str | Path, weights_only: bool | None = None) -> dict[str, Any]:
-        """What `save_checkpoint` wrote as a resume point, each process its part. It was verified when it was chosen."""
-        return read_sharded(Path(self.broadcast(str(checkpoint_path))), self.mesh)
+        """Content of a resume point, of which each process takes its part."""
+        path = Path(self.broadcast(str(checkpoint_path)))
+        return cast("dict[str, Any]", sharded_tensors(read_checkpoint(path, mmap=True), self.mesh))
+
+
+def whole_tensors(value: Any, *, keep: bool) -> Any:
+    """Nested value with each sharded tensor whole, and marked, on the CPU where `keep`. All processes take part."""
+    if isinstance(value, DTensor):
+        (placement,) = value.placements
+        dim = placement.dim if isinstance(placement, Shard) else None
+        whole = value.full_tensor()
+        return {SHARDED_TENSOR: whole.detach().cpu() if keep else None, "dim": dim}
+    if isinstance(value, dict):
+        return {key: whole_tensors(item, keep=keep) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(whole_tensors(item, keep=keep) for item in value)
+    return value
+
+
+def sharded_tensors(value: Any, mesh: DeviceMesh) -> Any:
+    """Nested value with each tensor that `whole_tensors` marked sharded over a mesh; nothing is sent."""
+    if isinstance(value, dict) and SHARDED_TENSOR in value:
+        placement = Replicate() if value["dim"] is None else Shard(value["dim"])
+        part = distribute_tensor(value[SHARDED_TENSOR], mesh, [placement], src_data_rank=None)
+        return part.clone()  # not a view of the file
+    if isinstance(value, dict):
+        return {key: sharded_tensors(item, mesh) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(sharded_tensors(item, mesh) for item in value)
+    return value
 
 
 def shard(model: nn.Module, mesh: DeviceMesh) -> None:
@@ -109,7 +132,7 @@ def is_sharded(model: nn.Module) -> bool:
 
 
 def without_weights(model: nn.Module) -> nn.Module:
-    """A copy whose parameters have no elements yet; weights that are tied in the model are tied in it."""
+    """Copy whose parameters have no elements yet; tied weights stay tied."""
     memo: dict[int, Any] = {
         id(p): nn.Parameter(torch.empty(0, dtype=p.dtype), requires_grad=p.requires_grad) for p in model.parameters()
     }
@@ -117,7 +140,7 @@ def without_weights(model: nn.Module) -> nn.Module:
 
 
 def gather_weights(sharded: nn.Module, whole: nn.Module, *, keep: bool) -> None:
-    """Fill a copy that `without_weights` made, on the CPU. All processes take part; keep: this one gets the weights."""
+    """Fill a copy that `without_weights` made, on the CPU, if `keep`. All processes take part."""
     weights = gathered(dict(sharded.named_parameters()), keep=keep)
     if not keep:
         return
@@ -129,7 +152,7 @@ def gather_weights(sharded: nn.Module, whole: nn.Module, *, keep: bool) -> None:
 
 
 def gathered(tensors: Mapping[str, Tensor], *, keep: bool) -> dict[str, Tensor]:
-    """Whole tensors on the CPU where `keep`, else nothing; gathered one after the other, so one at a time is whole."""
+    """Whole tensors on the CPU if `keep`, else nothing; gathered one after the other, so one at a time is whole."""
     whole: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         full = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
@@ -139,7 +162,7 @@ def gathered(tensors: Mapping[str, Tensor], *, keep: bool) -> dict[str, Tensor]:
 
 
 def local_part(tensor: Tensor) -> Tensor:
-    """The part of a weight that this process holds; the weight itself where it is not sharded."""
+    """Part of a weight that this process holds; the weight itself if it is not sharded."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
@@ -148,7 +171,7 @@ def check_sharding(
 ) -> None:
     """Raise UsageError, with what to use instead, for what is not known to be right with sharded weights.
 
-    generates: validation generates, with a number of forward passes that differs from process to process.
+    generates: whether validation generates, with another number of forward passes in each process.
     """
     name, is_known = type(optimizer).__name__, isinstance(optimizer, AdamW | Muon | None)
     if isinstance(optimizer, TorchOptimizer):

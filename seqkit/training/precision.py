@@ -19,10 +19,10 @@ class BFloat16(Precision):
     precision = "bf16-true"
 
     def convert_module(self, module: torch.nn.Module) -> torch.nn.Module:
-        """The model in bfloat16; metrics stay in float32."""
+        """Convert the model; metrics stay in float32."""
         module.model.to(torch.bfloat16)
         return module
 
     def forward_context(self) -> AbstractContextManager[Any]:
-        """None: the default number type stays float32."""
+        """Context that leaves float32 the default."""
         return nullcontext()

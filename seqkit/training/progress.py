@@ -13,17 +13,14 @@ EVERY = 10
 """Steps between two updates of the bar."""
 
 SLOW_SECONDS = 2.0
-"""It is updated at least as often."""
+"""Seconds after which the bar is updated in any case."""
 
 
 class StepProgress(Callback):
-    """Shows one progress bar for the whole training, and one for the test.
+    """Progress bar for the whole training, and one for the test. title: what is being trained."""
 
-    title: what is being trained. num_steps: optimizer steps until the end.
-    """
-
-    def __init__(self, title: str, num_steps: int):
-        self.title, self.num_steps = title, num_steps
+    def __init__(self, title: str):
+        self.title = title
         self._bar: ProgressBar | None = None
         self._updated = 0.0
 
@@ -42,12 +39,12 @@ class StepProgress(Callback):
         self._bar = None
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        self._start(self.title, self.num_steps)
+        self._start(self.title, pl_module.num_steps)
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         step, now = trainer.global_step, time.monotonic()
         # a step that takes seconds is shown by itself: the loss that is read here waits for an accelerator
-        if step % EVERY == 0 or step == self.num_steps or now - self._updated >= SLOW_SECONDS:
+        if step % EVERY == 0 or step == pl_module.num_steps or now - self._updated >= SLOW_SECONDS:
             self._updated = now
             shown = {k: float(v) for k, v in trainer.callback_metrics.items() if k in ("train/loss", "valid/loss")}
             self._update(trainer.global_step, " ".join(f"{k} {v:.3f}" for k, v in shown.items()))

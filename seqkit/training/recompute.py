@@ -14,8 +14,7 @@ from seqkit.errors import UsageError
 
 
 def blocks_of(model: nn.Module) -> list[nn.Module]:
-    """The blocks of a model's stacks, in order: all lists of modules that are called `blocks`; of an encoder–decoder
-    those of both."""
+    """Blocks of a model's stacks, in order: all lists of modules that are called `blocks`."""
     stacks = (getattr(module, "blocks", None) for module in model.modules())
     return [block for stack in stacks if isinstance(stack, nn.ModuleList) for block in stack]
 
@@ -40,7 +39,7 @@ def activation_checkpointing(model: nn.Module, *, enabled: bool = True) -> Itera
 
 
 def checked_blocks(model: nn.Module) -> list[nn.Module]:
-    """The blocks of a model that can be computed again. Raises UsageError as `activation_checkpointing`."""
+    """Blocks of a model that can be computed again. Raises UsageError as `activation_checkpointing`."""
     name = type(getattr(model, "backbone", model)).__name__
     if any(isinstance(module, Reversible) for module in model.modules()):
         raise UsageError(

@@ -1,7 +1,7 @@
-"""Points of a training that it can go on from, bit for bit.
+"""Checkpoints from which a training goes on, bit for bit.
 
-All are ends of a training batch after which the optimizer stepped. What follows such a point, a validation or the end
-of the epoch, runs again after resuming; Lightning by itself would leave it out.
+Each is written at the end of a training batch after which the optimizer stepped. A validation or the end of the epoch
+that follows it runs again after resuming; Lightning by itself would leave it out (exact in 1 of 8 cases).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import copy
 import random
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -21,43 +21,89 @@ from pytorch_lightning import Callback
 from pytorch_lightning.callbacks import ModelCheckpoint, WeightAveraging
 
 from seqkit.data.batching import fold_seed
-from seqkit.errors import DivergedError
+from seqkit.errors import DataError, DivergedError
 from seqkit.interfaces import Objective, TokenSpec
-from seqkit.training.checkpoint_files import in_folder
-from seqkit.training.checkpoint_io import BEST, RESUME
+from seqkit.training.callbacks import in_folder
+from seqkit.training.checkpoint_files import BEST, RESUME
 from seqkit.training.interrupt import StopSignals
+from seqkit.training.metrics_csv import MetricsCSV
 from seqkit.training.parallel import ShardedStrategy, local_part
 
 KEY = "resume"
-"""Of what this module adds to a checkpoint."""
+"""Key of what this module adds to a checkpoint."""
+
+FORMAT = 2
+"""Number of the format of checkpoints; another one is not resumed."""
+
+REQUIRED = (
+    "state_dict", "optimizer_states", "lr_schedulers", "loops", "callbacks", "global_step", "training", "run", KEY,
+)  # fmt: skip
+"""Keys of a checkpoint without which Lightning would resume with other weights, and say nothing."""
+
+
+def check_complete(content: Mapping[str, Any], path: Path, *, num_schedulers: int) -> None:
+    """Raise DataError if a checkpoint is of another format, or lacks what an exact resume needs."""
+    facts = content.get("run")
+    written = facts.get("format") if isinstance(facts, dict) else None
+    missing = [key for key in REQUIRED if key not in content]
+    numbers = {"optimizer_states": 1, "lr_schedulers": num_schedulers}
+    missing += [key for key, number in numbers.items() if key in content and len(content[key]) != number]
+    missing += [key for key in ("loops", "state_dict") if key in content and not content[key]]
+    if written != FORMAT or missing:
+        what = f"has no {missing[0]}" if missing else f"has format {written}, but this version resumes format {FORMAT}"
+        raise DataError(f"{path} {what}; resume with the version that wrote it, or train again")
 
 
 class ResumeState(Callback):
-    """Adds what Lightning leaves out of a checkpoint: random numbers of every rank, and what was still to be done.
+    """Adds what Lightning leaves out of a checkpoint: random numbers of every rank, what was still to be done, facts.
 
-    num_steps: optimizer steps of the whole training.
+    data_sha256: gives the SHA-256 of the splits, which a resumed run is compared with. seconds_before: seconds that
+    were trained before this process.
     """
 
-    def __init__(self, num_steps: int):
-        self.num_steps = num_steps
+    def __init__(self, data_sha256: Callable[[], dict[str, str]], signals: StopSignals):
+        self.data_sha256, self.signals = data_sha256, signals
+        self.seconds_before = 0.0
+        self._started = time.perf_counter()
         self._loaded: dict[str, Any] | None = None
         self._snapshot: dict[str, Any] | None = None
 
+    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
+        """Let ranks draw different random numbers for dropout."""
+        if trainer.world_size > 1:
+            torch.manual_seed(fold_seed(pl_module.seed, trainer.global_rank))
+        self._started = time.perf_counter()
+
+    def on_sanity_check_start(self, trainer: Any, pl_module: Any) -> None:
+        """Take the signals back from Lightning, which has just set its own handlers."""
+        self.signals.install_again()
+
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
-        """As of the end of the last training batch, also where a validation runs."""
-        for logger in trainer.loggers:
-            logger.save()  # rows up to here must not be lost with the process
+        """Add the state at the end of the last training batch, also during a validation."""
+        metrics: dict[str, Any] = {}
+        for logger in trainer.loggers if trainer.is_global_zero else ():
+            logger.save()
+            if isinstance(logger, MetricsCSV):
+                metrics = logger.synced()  # the rows up to here must not be lost with the process
         if self._snapshot is not None and trainer.validating:
             checkpoint.update(copy.deepcopy(self._snapshot))
-            return
-        checkpoint[KEY] = self._state(trainer)
+        else:
+            checkpoint[KEY] = self._state(trainer)
+        checkpoint[KEY]["metrics"] = metrics
+        checkpoint["run"] = {
+            "format": FORMAT,
+            "num_steps": pl_module.num_steps,
+            "seconds": self.seconds_before + time.perf_counter() - self._started,
+            "data_sha256": self.data_sha256(),
+        }
 
     def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
-        """Keep it until training starts: whatever runs before may draw random numbers."""
-        self._loaded = checkpoint[KEY]
+        """Keep the state until training starts: whatever runs before may draw random numbers."""
+        self._loaded, self.seconds_before = checkpoint[KEY], float(checkpoint["run"]["seconds"])
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Restore random numbers, then do what followed the batch."""
+        self.signals.install_again()  # a resumed run has no sanity check
         if self._loaded is None:
             return
         state, self._loaded = self._loaded, None
@@ -71,18 +117,13 @@ class ResumeState(Callback):
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Remember the point if a validation follows, which may be interrupted."""
         self._snapshot = None
-        if self.is_point(trainer) and _validation_follows(trainer):
-            connector = trainer._checkpoint_connector
-            loops = copy.deepcopy(connector._get_loops_state_dict())
+        if is_point(trainer, pl_module) and _validation_follows(trainer):
+            loops = copy.deepcopy(trainer._checkpoint_connector._get_loops_state_dict())
             callbacks = {c.state_key: copy.deepcopy(c.state_dict()) for c in trainer.callbacks if c.state_dict()}
             self._snapshot = {"loops": loops, "callbacks": callbacks, KEY: self._state(trainer)}
 
-    def is_point(self, trainer: Any) -> bool:
-        """Whether the end of this batch is a point to resume from: the optimizer stepped, and training goes on."""
-        return not trainer.fit_loop.epoch_loop._should_accumulate() and trainer.global_step < self.num_steps
-
     def can_save_in_validation(self, trainer: Any) -> bool:
-        """Whether the state at the last batch's end can be written now; averaged weights are swapped in meanwhile."""
+        """Whether the state before this validation can be written; averaged weights are swapped in meanwhile."""
         averages = any(isinstance(callback, WeightAveraging) for callback in trainer.callbacks)
         return self._snapshot is not None and trainer.world_size == 1 and not averages
 
@@ -96,50 +137,16 @@ class ResumeState(Callback):
         }
 
 
-class RunFacts(Callback):
-    """Puts into every checkpoint what a resumed run is compared with, and takes the signals back from Lightning.
-
-    data_sha256: of the splits.
-    """
-
-    def __init__(self, data_sha256: Callable[[], dict[str, str]], signals: StopSignals):
-        self.data_sha256, self.signals = data_sha256, signals
-        self.num_steps = 0
-        self.seconds_before = 0.0
-        self._started = time.perf_counter()
-
-    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
-        """Ranks draw different random numbers for dropout."""
-        if trainer.world_size > 1:
-            torch.manual_seed(fold_seed(pl_module.seed, trainer.global_rank))
-        self._started = time.perf_counter()
-
-    def on_sanity_check_start(self, trainer: Any, pl_module: Any) -> None:
-        """Lightning has just set its own signal handlers."""
-        self.signals.install_again()
-
-    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """As before a sanity check, which a resumed run has not."""
-        self.signals.install_again()
-
-    def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
-        """Steps planned, seconds so far, SHA-256 of the data."""
-        checkpoint["run"] = {
-            "num_steps": self.num_steps,
-            "seconds": self.seconds_before + time.perf_counter() - self._started,
-            "data_sha256": self.data_sha256(),
-        }
-
-    def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
-        """Seconds that were trained before."""
-        self.seconds_before = float(checkpoint["run"]["seconds"])
+def is_point(trainer: Any, pl_module: Any) -> bool:
+    """Whether the end of this batch is a point to resume from: the optimizer stepped, and training goes on."""
+    return not trainer.fit_loop.epoch_loop._should_accumulate() and trainer.global_step < pl_module.num_steps
 
 
 def best_weights(folder: Path, objective: Objective, spec: TokenSpec, *, averages: bool) -> ModelCheckpoint:
-    """Weights with the best validation metric, the objective's primary one.
+    """Callback that keeps the weights with the best validation metric, the objective's primary one.
 
-    averages: True: a callback validates averaged weights. It puts them into complete checkpoints alone, so weights by
-    themselves would be others than those that were validated.
+    averages: whether a callback validates averaged weights. It puts them into complete checkpoints alone, so weights
+    by themselves would be others than those that were validated.
     """
     name = objective.primary_metric
     metric = (objective.metrics(spec) | objective.generation_metrics()).get(name)
@@ -156,8 +163,10 @@ def best_weights(folder: Path, objective: Objective, spec: TokenSpec, *, average
 
 
 class _BestWeights(ModelCheckpoint):
-    """Of equally good weights the later ones stay: a share of few examples is often the same, and they have learned
-    for longer (FSDD: 270 validation examples, 98.5 % after 8 of 20 epochs and at the end)."""
+    """Keeps the later of equally good weights: a share of few examples is often the same, and they have learned longer.
+
+    FSDD: 270 validation examples, 98.5 % after 8 of 20 epochs and at the end.
+    """
 
     def check_monitor_top_k(self, trainer: Any, current: torch.Tensor | None = None) -> bool:
         """Whether these weights are to be kept."""
@@ -165,30 +174,26 @@ class _BestWeights(ModelCheckpoint):
         return is_as_good or super().check_monitor_top_k(trainer, current)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Of a run folder that may have been moved."""
+        """Take the state back in a run folder that may have been moved."""
         super().load_state_dict(in_folder(state_dict, self.dirpath))
 
 
 class FinalValidation(Callback):
-    """Validates the weights of the last step, too: it need not be one that a validation is due at.
+    """Validates the weights of the last step, at which no validation need be due.
 
-    Without it, training of fewer steps than lie between two validations would have no best weights.
+    Without it, a training of fewer steps than lie between two validations would have no best weights.
     """
 
-    def __init__(self) -> None:
-        self.num_steps = 0
-
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Lightning validates, where it has not just done so, before it stops."""
-        if trainer.global_step >= self.num_steps:
-            trainer.should_stop = True
+        """Ask Lightning to stop, before which it validates if it has not just done so."""
+        trainer.should_stop = trainer.should_stop or trainer.global_step >= pl_module.num_steps
 
 
 class ResumePoints(ModelCheckpoint):
-    """Lightning's ModelCheckpoint, by time and by number of steps, at points of `ResumeState` alone.
+    """Lightning's ModelCheckpoint, by time and by number of steps, at points to resume from (`is_point`) alone.
 
-    It also ends training where a signal asks for it: every rank writes, or takes part in, a last checkpoint.
-    every_n_steps, every_minutes: None: not by this. Which files stay is decided by the CheckpointIO.
+    It also ends training when a signal asks for it: every rank writes, or takes part in, a last checkpoint.
+    every_n_steps, every_minutes: intervals between checkpoints; None: none. The CheckpointIO decides which files stay.
     Raises DivergedError instead of writing weights that are not finite.
     """
 
@@ -211,33 +216,32 @@ class ResumePoints(ModelCheckpoint):
             save_on_train_epoch_end=False,
             enable_version_counter=False,
         )
-        self._every_n_train_steps = (
-            every_n_steps or 0
-        )  # Lightning's constructor takes one trigger; its hook looks at both
+        # Lightning's constructor takes one trigger; its hook looks at both
+        self._every_n_train_steps = every_n_steps or 0
         self.folder, self.state, self.signals = folder, state, signals
 
     def state_dict(self) -> dict[str, Any]:
-        """None: what stays on disk is not decided here."""
+        """Nothing: what stays on disk is not decided here."""
         return {}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Nothing to take back."""
+        """Do nothing."""
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Write a checkpoint where one is due, and stop where a signal was received."""
-        if not self.state.is_point(trainer):
+        """Write a checkpoint if one is due, and stop if a signal was received."""
+        if not is_point(trainer, pl_module):
             return
         if pl_module.stop_agreed:
             self.save_and_stop(trainer)
         super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
 
     def on_validation_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
-        """A signal in a long validation: write the state before it, and stop."""
+        """Stop for a signal in a long validation, with the state before it."""
         if self.signals.received is not None and self.state.can_save_in_validation(trainer):
             self.save_and_stop(trainer)
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
-        """No point: what a validation changes belongs to the batch that comes after."""
+        """Do nothing: what a validation changes belongs to the batch that comes after."""
 
     def save_and_stop(self, trainer: Any) -> None:
         """Write a checkpoint and raise Interrupted."""
@@ -248,12 +252,9 @@ class ResumePoints(ModelCheckpoint):
         if signals.received is None:  # another process was asked to stop
             signals.received = signal.SIGTERM
         failure = trainer.strategy.checkpoint_io.failure
-        told = f"stopped after step {trainer.global_step} of {self.state.num_steps}"
-        raise signals.interrupted(
-            f"{told}; no checkpoint could be written: {failure}"
-            if failure
-            else f"{told}; go on with: seqkit fit --resume {self.folder.parent}"
-        )
+        where = f"stopped after step {trainer.global_step} of {trainer.lightning_module.num_steps}"
+        then = f"go on with: seqkit fit --resume {self.folder.parent}"
+        raise signals.interrupted(f"{where}; {f'no checkpoint could be written: {failure}' if failure else then}")
 
     def _save_checkpoint(self, trainer: Any, filepath: str) -> None:
         check_finite_weights(trainer)
@@ -261,7 +262,7 @@ class ResumePoints(ModelCheckpoint):
 
 
 def check_finite_weights(trainer: Any) -> None:
-    """Raise DivergedError where a weight is not finite; of a sharded one, on all processes where a part is not."""
+    """Raise DivergedError if a weight is not finite; if it is sharded, on all processes."""
     weights = trainer.lightning_module.model.state_dict()
     wrong = [
         name
@@ -305,7 +306,7 @@ def _finish_batch(trainer: Any, pl_module: Any, state: dict[str, Any]) -> None:
 
 
 def _gather(trainer: Any, state: Any) -> list[Any]:
-    """What all ranks have."""
+    """Values of all ranks."""
     if trainer.world_size == 1:
         return [state]
     states: list[Any] = [None] * trainer.world_size
@@ -314,7 +315,7 @@ def _gather(trainer: Any, state: Any) -> list[Any]:
 
 
 def _rng() -> dict[str, Any]:
-    """Random states of this process as plain data and tensors, which `weights_only` loading takes."""
+    """Random states of this process as plain data and tensors, which `weights_only` loads."""
     version, internal, gauss = random.getstate()
     numpy: Any = np.random.get_state(legacy=True)  # noqa: NPY002  (of users' components)
     name, keys, position, has_gauss, cached = numpy

@@ -1,4 +1,4 @@
-"""What is logged of training: loss, gradient norm, learning rate, speed, share of real tokens, FLOP/s."""
+"""Log of a training: loss, gradient norm, learning rate, speed, share of real tokens, FLOP/s."""
 
 from __future__ import annotations
 
@@ -13,26 +13,28 @@ class StepLog(Callback):
     """Writes one row to every logger each `log_every_n_steps` optimizer steps, and one for the last step.
 
     Columns: train/loss (nats, or the objective's unit, per prediction, over all devices), train/grad_norm (before
-    clipping), lr, train/tokens_per_second and train/real_tokens (share of the processed tokens that are no padding) of
-    this process since the row before, train/gflops_per_second where `flops_per_token` is known, and train/utilization
-    where the peak of the device is known, too.
-    flops_per_token: of training, forward and backward, for a processed token. peak_flops: per second, of one device.
+    clipping), lr, what modules such as a mixture of experts report, and of this process since the row before:
+    train/real_tokens (share of the processed tokens that are no padding), train/tokens_per_second,
+    train/gflops_per_second if `flops_per_token` is known, train/utilization if the device's peak is known, too.
+    flops_per_token: FLOPs of training for a processed token, forward and backward. peak_flops: of one device a second.
     Rows are written here and not by `LightningModule.log`, which would write them after the step's checkpoint.
     """
 
     def __init__(self, *, flops_per_token: float | None = None, peak_flops: float | None = None):
         self.flops_per_token, self.peak_flops = flops_per_token, peak_flops
+        self._module: Any = None
         self._real = self._processed = 0
         self._since: float | None = None
         self._rates: dict[str, float] = {}
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """Begin to measure."""
-        self._start()
+        """Begin to measure; tokens since the last row before a resume count."""
+        self._module, self._since = pl_module, None
+        self._real, self._processed = pl_module.tokens_here - self._real, pl_module.tokens_processed - self._processed
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         """Leave a validation out of the speed."""
-        self._start()
+        self._since = None
 
     def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
         """Note the learning rates of this step: the schedule sets the next ones before the batch ends."""
@@ -40,7 +42,7 @@ class StepLog(Callback):
             self._rates = _learning_rates(optimizer)
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Write a row where one is due."""
+        """Write a row if one is due."""
         every, step = trainer.log_every_n_steps, trainer.global_step
         is_due = every > 0 and (step % every == 0 or step == pl_module.num_steps)
         if not is_due or trainer.fit_loop.epoch_loop._should_accumulate():
@@ -49,35 +51,48 @@ class StepLog(Callback):
             "train/loss": float(pl_module.step_loss),
             "train/grad_norm": float(pl_module.gradient_norm),
             **self._rates,
-            **self._speed(pl_module),
+            **pl_module.statistics,
+            **self._tokens(pl_module),
             "epoch": trainer.current_epoch,
         }
         for logger in trainer.loggers:
             logger.log_metrics(row, step=step - 1)
 
-    def _start(self) -> None:
-        self._since = None
-
-    def _speed(self, pl_module: Any) -> dict[str, float]:
-        """Since the last row; nothing for the first one, whose beginning holds warm-up."""
-        now, real, processed = time.perf_counter(), pl_module.tokens_here, pl_module.tokens_processed
+    def _tokens(self, pl_module: Any) -> dict[str, float]:
+        """Share of real tokens since the last row, and the speed; none in the first row, which holds warm-up."""
+        now = time.perf_counter()
         since, self._since = self._since, now
-        real, self._real = real - self._real, real
-        processed, self._processed = processed - self._processed, processed
-        if since is None or not processed:
+        real, processed = self._unlogged()
+        self._real, self._processed = self._real + real, self._processed + processed
+        if not processed:
             return {}
+        found = {"train/real_tokens": real / processed}
+        if since is None:
+            return found
         seconds = max(now - since, 1e-9)
-        speed = {"train/tokens_per_second": real / seconds, "train/real_tokens": real / processed}
+        found["train/tokens_per_second"] = real / seconds
         if self.flops_per_token is not None:
             flops = self.flops_per_token * processed / seconds
-            speed["train/gflops_per_second"] = flops / 1e9
+            found["train/gflops_per_second"] = flops / 1e9
             if self.peak_flops is not None:
-                speed["train/utilization"] = flops / self.peak_flops
-        return speed
+                found["train/utilization"] = flops / self.peak_flops
+        return found
+
+    def _unlogged(self) -> tuple[int, int]:
+        """Real and processed tokens since the last row."""
+        return self._module.tokens_here - self._real, self._module.tokens_processed - self._processed
+
+    def state_dict(self) -> dict[str, Any]:
+        """Tokens since the last row."""
+        return {"unlogged": list(self._unlogged() if self._module else (0, 0))}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take them back, until training starts."""
+        self._real, self._processed = state_dict["unlogged"]
 
 
 def peak_flops(trainer: Any) -> float | None:
-    """Of one device a second, as Lightning's table has it for the GPU and precision; None on other devices."""
+    """FLOPs of one device a second, as Lightning's table has it for the GPU and precision; None on other devices."""
     device = trainer.strategy.root_device
     if device.type != "cuda":
         return None

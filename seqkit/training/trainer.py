@@ -1,23 +1,24 @@
-"""Lightning's Trainer as a run uses it: its settings, the number of steps, and how training ends when interrupted."""
+"""Lightning's Trainer as a run uses it: its settings, the number of steps, its refusals, and its warnings."""
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from seqkit.errors import UsageError
-from seqkit.training.silence import silence_lightning
 
 log = logging.getLogger("seqkit")
 
 PROFILERS = ("simple", "advanced", "pytorch")
 
 SHARDED = "fsdp"
-"""The strategy that shards weights: the word of `torch.distributed.fsdp`."""
+"""Strategy that shards weights: the word of `torch.distributed.fsdp`."""
 
 _OTHER_SHARDING = ("fsdp", "model_parallel")
 """Beginnings of names that ask for it in another way."""
@@ -27,14 +28,14 @@ _CONVERTING = ("16-true", "64-true", "64", "transformer-engine", "transformer-en
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainerSettings:
-    """What a recipe may set of training: arguments of `pytorch_lightning.Trainer`, and a few of our own.
+    """Settings of training in a recipe: arguments of `pytorch_lightning.Trainer`, and a few of our own.
 
     Defaults that differ: max_epochs None (Lightning: 1000 epochs), so that a recipe says when training ends;
-    enable_model_summary False; log_every_n_steps 20. enable_progress_bar: of seqkit's bar, in place of Lightning's.
-    logger: beside metrics.csv, which is always written. profiler: simple, advanced or pytorch, to a file of the run.
-    Our own: checkpoint_every_minutes, checkpoint_every_n_steps: how often a point to resume from is written; null:
-    never by this. checkpoint_keep: how many of them stay. weights: which become the run's: `last`, or `best` by the
-    objective's metric on the validation split. skip_nonfinite: optimizer steps that may be left out because loss or
+    enable_model_summary False; log_every_n_steps 20. enable_progress_bar: seqkit's bar, in place of Lightning's.
+    logger: loggers beside metrics.csv, which is always written. profiler: simple, advanced or pytorch, to a file.
+    Our own: checkpoint_every_minutes, checkpoint_every_n_steps: intervals between points to resume from; null: none.
+    checkpoint_keep: number of them that stay. weights: weights of the run: `last`, or `best` by the objective's metric
+    on the validation split. skip_nonfinite: optimizer steps that may be left out because loss or
     gradient are not finite. compile: torch.compile each block of the backbone. activation_checkpointing: keep only the
     inputs of each block for the backward pass, and compute the rest again. strategy: also `fsdp`, which is FSDP2 (not
     Lightning's class of that name, which is FSDP1): weights, gradients and optimizer state sharded over the devices.
@@ -112,7 +113,7 @@ class TrainerSettings:
 
     @classmethod
     def of(cls, settings: TrainerSettings | Mapping[str, Any]) -> TrainerSettings:
-        """The same, or made of a mapping; missing keys have their defaults. Raises UsageError for a wrong one."""
+        """Settings from a mapping; missing keys have their defaults. Raises UsageError for a wrong one."""
         if isinstance(settings, TrainerSettings):
             return settings
         try:
@@ -129,7 +130,7 @@ OWN = (
 
 
 def make_trainer(settings: TrainerSettings | Mapping[str, Any], **more: Any) -> Any:
-    """Lightning's Trainer, without checkpoints unless they are among `callbacks`. Raises UsageError where it refuses.
+    """Lightning's Trainer, without checkpoints unless they are among `callbacks`. Raises UsageError if it refuses.
 
     more: arguments of Lightning's Trainer that are not a recipe's (logger, callbacks, …).
     """
@@ -189,7 +190,7 @@ def _refused(error: Exception) -> UsageError:
 def count_steps(settings: TrainerSettings | Mapping[str, Any], num_batches: int, world_size: int = 1) -> int:
     """Optimizer steps of the whole training, with `num_batches` an epoch, dealt to `world_size` processes.
 
-    Raises UsageError where there are none, or nothing bounds them.
+    Raises UsageError if there are none, or nothing bounds them.
     """
     given = TrainerSettings.of(settings)
     steps, epochs, every = given.max_steps, given.max_epochs, given.accumulate_grad_batches
@@ -246,7 +247,7 @@ def train(trainer: Any, module: Any, train_loader: Any, val_loader: Any, *, chec
 
 
 def _is_lightnings(error: Exception) -> bool:
-    """Whether Lightning itself raised this about its arguments or what it was given."""
+    """Whether Lightning itself raised an error about its arguments."""
     from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
     trace = error.__traceback__
@@ -255,3 +256,37 @@ def _is_lightnings(error: Exception) -> bool:
     module = "" if trace is None else str(trace.tb_frame.f_globals.get("__name__"))
     is_lightnings = module.split(".")[0] in ("pytorch_lightning", "lightning_fabric")
     return is_lightnings and isinstance(error, MisconfigurationException | ValueError)
+
+
+ADVICE = (
+    "does not have many workers",
+    "isinstance.treespec, LeafSpec",
+    "exists and is not empty",
+    "smaller than the logging interval",
+    "no `val_dataloader`",
+    "Total length of `list`",
+    "sync_dist=True",
+    "overrides the configure_model callback",
+    # of torchmetrics: a class without examples has no ROC curve, and is left out of the mean
+    "Ignoring these classes in macro-average",
+    "No positive samples",
+    "No negative samples",
+)
+"""Parts of the warnings that are silenced: about workers, logs, data loaders, and classes without examples."""
+
+
+@contextmanager
+def silence_lightning() -> Iterator[None]:
+    """Silence ADVICE and Lightning's notes about devices inside this context; errors pass."""
+    loggers = [logging.getLogger(name) for name in ("pytorch_lightning", "pytorch_lightning.utilities.rank_zero")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            for advice in ADVICE:
+                warnings.filterwarnings("ignore", message=f".*{advice}.*")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels):
+            logger.setLevel(level)

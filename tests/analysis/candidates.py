@@ -2,7 +2,7 @@
 
 import torch
 
-from seqkit.analysis.training_step import Candidate
+from seqkit.analysis.speed import Candidate
 from seqkit.interfaces import TokenBatch, Tokens, TokenSpec
 from seqkit.model import Model
 from seqkit.objectives import NextToken

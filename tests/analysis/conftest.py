@@ -9,4 +9,4 @@ import pytest
 def ticks(monkeypatch):
     """A clock that goes on by a second whenever it is looked at: what lies between two looks takes some time."""
     clock = itertools.count()
-    monkeypatch.setattr("seqkit.analysis.training_step.Training.now", lambda self: float(next(clock)))
+    monkeypatch.setattr("seqkit.analysis.speed.Training.now", lambda self: float(next(clock)))

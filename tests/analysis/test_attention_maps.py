@@ -95,7 +95,7 @@ def test_a_backbone_without_attention_is_refused():
     objective = Classify()
     objective.fit([0, 1], None)
     _, batch = model_and_batch()
-    with pytest.raises(ValueError, match="GRU has no attention weights; train a Transformer"):
+    with pytest.raises(ValueError, match="GRU"):
         attention_maps(Model(TokenSpec(vocab_size=11), GRU(24), objective), batch)
 
 
@@ -137,5 +137,5 @@ def test_rollout_is_the_product_written_out():
     got = rollout([AttentionMap(str(i), w, False) for i, w in enumerate(weights)])
     assert_close(got[0], layers[1] @ layers[0])
     assert_close(got.sum(dim=-1), torch.ones(1, 3))
-    with pytest.raises(ValueError, match="rollout follows one sequence"):
+    with pytest.raises(ValueError, match="rollout"):
         rollout([AttentionMap("0", weights[0], True)])

@@ -104,8 +104,8 @@ def test_the_model_is_left_as_it_was():
 
 def test_graphs_and_no_directions_are_refused():
     model = model_of(GRU(DIM, 1))
-    with pytest.raises(ValueError, match="num_projections=0 counts random directions"):
+    with pytest.raises(ValueError, match="num_projections=0"):
         gradient_flow(model, batch_of(4), num_projections=0)
     graph = Model(Graph(3).spec, Transformer(DIM, 1, num_heads=2), Masked())
-    with pytest.raises(ValueError, match="have an adjacency"):
+    with pytest.raises(ValueError, match="adjacency"):
         gradient_flow(graph, batch_of(4))

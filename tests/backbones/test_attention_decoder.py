@@ -65,7 +65,8 @@ def test_it_equals_luongs_equations():
     decoder = AttentionDecoder(GRU(DIM, 1, causal=True))
     x = embedded((3, 5), embedded((5, 2)))
     got, attention = decoder(x), decoder.attention
-    (w_q, w_k, w_v), (b_q, b_k, b_v) = attention.qkv_proj.weight.chunk(3), attention.qkv_proj.bias.chunk(3)
+    w_q, b_q = attention.q_proj.weight, attention.q_proj.bias
+    (w_k, w_v), (b_k, b_v) = attention.kv_proj.weight.chunk(2), attention.kv_proj.bias.chunk(2)
     for i, n in enumerate((3, 5)):
         states, _ = decoder.backbone.layers(x.hidden[i, :n])
         h = x.memory.hidden[i, x.memory.valid[i]]

@@ -1,11 +1,11 @@
-"""Mamba: its parts by their formulas, and how it starts. What it shares with S4D is in test_state_space.py."""
+"""Mamba: its parts by their formulas, and how it starts. What it shares with S4D is in test_sequence.py."""
 
 import math
 
 import pytest
 import torch
 import torch.nn.functional as F
-from backbones.test_state_space import embedded
+from backbones.test_sequence import embedded
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 

@@ -56,7 +56,8 @@ def test_the_cache_is_one_sum_however_long_the_past():
     cache.reorder(rows)
     got = pool(more, cache)
     assert cache.num_tokens == 7
-    assert (cache.total.shape, cache.count.flatten().tolist()) == ((2, 1, DIM), [5, 7])
+    total, count = cache.states[0]
+    assert (total.shape, count.flatten().tolist()) == ((2, 1, DIM), [5, 7])
     for i, row in enumerate(rows.tolist()):
         whole = torch.cat([x.hidden[row, : [5, 3][row]], more.hidden[i]])[None]
         valid = torch.ones(1, whole.shape[1], dtype=torch.bool)

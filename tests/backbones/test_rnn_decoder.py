@@ -46,8 +46,8 @@ def cells(decoder, cls):
 
 def bahdanau_attention(attention, query, memory):
     """softmax(v . tanh(W s + U h)) h of one head, an example at a time (Bahdanau et al. 2015, appendix A.1.2)."""
-    w, u, values = attention.qkv_proj.weight.chunk(3)
-    bias_w, bias_u, bias_values = attention.qkv_proj.bias.chunk(3)
+    w, (u, values) = attention.q_proj.weight, attention.kv_proj.weight.chunk(2)
+    bias_w, (bias_u, bias_values) = attention.q_proj.bias, attention.kv_proj.bias.chunk(2)
     scores = torch.tanh(w @ query + bias_w + memory @ u.T + bias_u) @ attention.mechanism.score_weight[0]
     return attention.out_proj(scores.softmax(dim=0) @ (memory @ values.T + bias_values))
 

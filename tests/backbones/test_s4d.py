@@ -1,7 +1,7 @@
-"""S4D: a block by its formula. What it shares with Mamba is in test_state_space.py, its layer in nn/test_s4d.py."""
+"""S4D: a block by its formula. What it shares with Mamba is in test_sequence.py, its layer in nn/test_s4d.py."""
 
 import torch.nn.functional as F
-from backbones.test_state_space import embedded
+from backbones.test_sequence import embedded
 from torch.testing import assert_close
 
 from seqkit.backbones import S4D

@@ -23,9 +23,9 @@ def by_loops(tcn, x):
     for layer, block in enumerate(tcn.blocks):
         branch, dilation = x, 2**layer
         for convolution, norm in zip(block.convolutions, block.norms):
-            weight, rows = convolution.kernel.weight.reshape(DIM, DIM, tcn.kernel_size), []
+            weight, rows = convolution.kernel["weight"].reshape(DIM, DIM, tcn.kernel_size), []
             for t in range(len(x)):
-                y = convolution.kernel.bias.clone()
+                y = convolution.kernel["bias"].clone()
                 for i in range(tcn.kernel_size):
                     # tap i of torch's kernel is the i-th from the left
                     steps = tcn.kernel_size - 1 - i if tcn.causal else (tcn.kernel_size - 1) // 2 - i
@@ -78,7 +78,7 @@ def test_the_cache_holds_as_many_inputs_as_it_says():
     cache = tcn.init_cache(99)
     for lengths in ([5, 2], [1, 1], [40, 33]):
         tcn(embedded(lengths), cache)
-        assert sum(tail.inputs.shape[1] for tail in cache.tails) == tcn.receptive_field - 1
+        assert sum(tail.shape[1] for tail in cache.states) == tcn.receptive_field - 1
     assert cache.num_tokens == 46
 
 

@@ -1,9 +1,9 @@
 """The comparisons of docs/comparisons: run what is missing of each, and write its page.
 
-    SEQKIT_DATA=FOLDER OMP_NUM_THREADS=1 python tests/benchmarks/comparisons.py --jobs 2 [--only digits] [--pages]
+    SEQKIT_DATA=FOLDER OMP_NUM_THREADS=1 python tests/benchmarks/comparisons.py --jobs 2 [--only solubility] [--pages]
 
-SEQKIT_DATA holds tiny-shakespeare and FSDD. Results are kept in runs/compare, so a repeated command goes on. On 2 busy
-cores digits took 14 minutes, solubility 22 and spoken digits 8, characters and g2p some hours. --pages: write the pages
+SEQKIT_DATA holds tiny-shakespeare. Results are kept in runs/compare, so a repeated command goes on. On 2 busy
+cores solubility took 22 minutes, characters and g2p some hours. --pages: write the pages
 of those that are complete, and run nothing.
 """
 
@@ -22,10 +22,7 @@ NAMES = ("Transformer", "LSTM", "GRU", "TCN", "S4D", "Mamba", "GIN")
 BEGIN, END = "<!-- made by tests/benchmarks/comparisons.py -->", "<!-- until here -->"
 LAST = "--trainer.weights last"
 COMPARISONS = {
-    "digits": f"image/digits {BACKBONES} --trial-share 0.25 --trainer.max_epochs 8 {LAST}",
     "solubility": f"graph/solubility {BACKBONES},GIN --trainer.max_epochs 15 {LAST}",
-    "spoken-digits": f"audio/spoken-digits {BACKBONES} --trial-share 0.25 --data fsdd --data.source.held_out theo "
-    f"--trainer.max_epochs 6 {LAST}",
     "char-lm": f"text/char-lm {BACKBONES} --data tinyshakespeare --preset demo --data.valid_fraction 0.1 {LAST} "
     "--trainer.val_check_interval null --trainer.check_val_every_n_epoch 1 --trainer.limit_val_batches null",
     "g2p": f"text/g2p {BACKBONES} --data.limit 6000 --trainer.max_epochs 8 --trainer.check_val_every_n_epoch 8 {LAST}",

@@ -25,23 +25,22 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.loggers import CSVLogger
+from torch import Tensor, nn
 
-from seqkit.analysis.speed import Cost, measure
-from seqkit.analysis.training_step import Candidate
+from seqkit.analysis.speed import Candidate, Cost, Training, measure
 from seqkit.config import build, complete
 from seqkit.data.module import DataModule
 from seqkit.model import Model
 from seqkit.registry import components
 from seqkit.runs.prepare import untrained
 from seqkit.training.module import TrainingModule
-from seqkit.training.silence import silence_lightning
-from seqkit.training.trainer import make_trainer
+from seqkit.training.trainer import make_trainer, silence_lightning
 
 RECIPES = {
     "text/char-lm": ["--data.source", "tinyshakespeare"],
@@ -111,6 +110,58 @@ class Timer(pl.Callback):
         self._inside += time.process_time() - self._started
 
 
+class Stopwatch:
+    """Times a backbone's forward pass, and its backward pass: from the gradient of its output to that of its input."""
+
+    def __init__(self, backbone: nn.Module, now: Callable[[], float]):
+        self._now, self._handles = now, list[Any]()
+        self._backbone = backbone
+        self._forward_seconds, self._started = 0.0, 0.0
+        self._backward: list[float] = []
+
+    @property
+    def seconds(self) -> float:
+        backward = self._backward[-1] - self._backward[0] if self._backward else 0.0
+        return self._forward_seconds + backward
+
+    def __enter__(self) -> Stopwatch:
+        self._handles = [
+            self._backbone.register_forward_pre_hook(self._before),
+            self._backbone.register_forward_hook(self._after),
+        ]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for handle in self._handles:
+            handle.remove()
+
+    def _before(self, _module: nn.Module, args: Any) -> None:
+        embedded = args[0]
+        for part in (embedded, embedded.source):
+            if part is not None and part.hidden.requires_grad:
+                part.hidden.register_hook(self._reached)
+        self._started = self._now()
+
+    def _after(self, _module: nn.Module, _args: Any, output: Tensor) -> None:
+        self._forward_seconds = self._now() - self._started
+        if output.requires_grad:
+            output.register_hook(self._reached)
+
+    def _reached(self, _gradient: Tensor) -> None:
+        self._backward.append(self._now())
+
+
+def backbone_share(candidate: Candidate) -> float:
+    """Share of a bare step that the backbone takes, the median over steps on the batches."""
+    training, shares = Training(candidate), []
+    for batch in (candidate.batches[0], *candidate.batches):
+        started = training.now()
+        with Stopwatch(training.model.backbone, training.now) as watch:
+            training.step(batch)
+        shares.append(watch.seconds / (training.now() - started))
+    return statistics.median(shares[1:])  # the first step loads what is loaded at first use
+
+
 def in_lightning(config: dict[str, Any], model: Model, data: DataModule, batches: Sequence[Any]) -> tuple[float, float]:
     """Seconds of a step of `Trainer.fit` over batches that are there already, and of that what is around the model."""
     built = build(config)
@@ -153,14 +204,30 @@ def rows(recipe: str, backbones: Sequence[str], seconds: float) -> list[str]:
     }
     costs = measure(candidates, seconds=seconds * len(candidates))
     return [
-        row(recipe, name, costs[name], load, augmented, *in_lightning(config, model, data, batches))
+        row(
+            recipe,
+            name,
+            costs[name],
+            backbone_share(candidates[name]),
+            load,
+            augmented,
+            *in_lightning(config, model, data, batches),
+        )
         for name, (config, model, data) in ready.items()
     ]
 
 
-def row(recipe: str, name: str, cost: Cost, load: float, augmented: float | None, step: float, around: float) -> str:
-    bare = cost.step_seconds.median
-    backbone = cost.shares.backbone / (1 - cost.shares.load)
+def row(
+    recipe: str,
+    name: str,
+    cost: Cost,
+    backbone: float,
+    load: float,
+    augmented: float | None,
+    step: float,
+    around: float,
+) -> str:
+    bare = cost.step_seconds
     glue = around + (load if augmented is None else augmented)
     whole = step + glue - around  # a step of `Trainer.fit` has `around` in it
     cells = [f"{1000 * bare:.2f}", f"{100 * backbone:.0f} %"]

@@ -28,7 +28,7 @@ import seqkit
 from seqkit.data.dataset import collate_targets
 from seqkit.interfaces import TokenBatch
 from seqkit.registry import components
-from seqkit.report.table import headline
+from seqkit.report.headline import headline
 from seqkit.runs import trained_model
 from seqkit.runs.prepare import data_module, evaluate
 

@@ -25,8 +25,9 @@ from rich.table import Table
 
 from seqkit.config import complete
 from seqkit.data.batching import BatchLoader, LengthGroupedBatchSampler
-from seqkit.data.dataset import TextWindows, TokenizedDataset
+from seqkit.data.dataset import TokenizedDataset
 from seqkit.data.packing import PackedDataset
+from seqkit.data.windows import TextWindows
 from seqkit.errors import DataError
 from seqkit.runs.prepare import untrained
 

@@ -19,6 +19,7 @@ GOOD = {
     "torch": "2.11.0", "torchvision": "0.26.0", "torchaudio": "2.11.0", "pytorch-lightning": "2.6.6",
     "pydantic": "2.14.3", "rdkit": "2025.9.1",
 }  # fmt: skip
+NOTHING = Namespace(what=None, preset=None, overrides=[])
 EXACT = {"torchvision": ["numpy", "torch==2.11.0"], "torchaudio": []}
 
 
@@ -72,7 +73,7 @@ def test_a_missing_extra_is_no_problem_but_a_missing_dependency_is():
 
 def test_the_report_says_whats_what_here(capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("SEQKIT_DATA", str(tmp_path / "new"))
-    code = run(Namespace())
+    code = run(NOTHING)
     said = capsys.readouterr().out
     assert code == 0, said  # the constraints file is what the tests run with
     for text in ("torchvision", "pydantic", "cores", "accelerator", "all versions agree", str(tmp_path / "new")):
@@ -84,20 +85,20 @@ def test_the_report_says_whats_what_here(capsys, monkeypatch, tmp_path):
 @pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="no folder at hand that takes no files from anybody")
 def test_a_folder_that_takes_no_files_is_read_only_whoever_asks(capsys, monkeypatch):
     monkeypatch.setenv("SEQKIT_DATA", "/proc")
-    run(Namespace())
+    run(NOTHING)
     assert "/proc ($SEQKIT_DATA), read-only" in capsys.readouterr().out
 
 
 def test_a_disagreement_gives_code_1(capsys, monkeypatch):
     line = doctor.Line("a + b", "1 + 2", "a 2", "a was built for another b: pip install a")
     monkeypatch.setattr(doctor, "check", lambda *_: [line])
-    assert run(Namespace()) == 1
+    assert run(NOTHING) == 1
     assert "all versions agree" not in capsys.readouterr().out
 
 
 def test_a_torch_that_does_not_import_is_named_and_gives_code_1(capsys, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
-    assert run(Namespace()) == 1
+    assert run(NOTHING) == 1
     assert "torch does not import" in capsys.readouterr().out
 
 

@@ -1,10 +1,15 @@
 """`seqkit.fit`: the command from Python, in one line."""
 
+import json
+import shutil
+import sys
+
 import pytest
 
 import seqkit
 from seqkit.cli.main import main
 from seqkit.errors import UsageError
+from seqkit.registry import lookup
 
 QUICK = {"trainer.enable_progress_bar": False, "trainer.accelerator": "cpu"}
 
@@ -42,6 +47,103 @@ def test_what_a_resume_does_not_take_is_named(tmp_path, capsys):
         said = capsys.readouterr().err
         assert named in said
         assert said.count("\n") == 1
+
+
+DOCUMENTED = {
+    "trainer.skip_nonfinite": "10",
+    "trainer.checkpoint_every_minutes": "3",
+    "trainer.checkpoint_every_n_steps": "2",
+    "trainer.checkpoint_keep": "2",
+    "trainer.enable_progress_bar": "false",
+    "data.num_workers": "1",
+}
+"""Keys that a resumed run may be given anew, by docs/training.md, and a value for each."""
+
+
+def stopped(folder):
+    """A run whose end was lost: the last two of its three epochs are to be trained again."""
+    keys = [
+        "--trainer.max_epochs",
+        "3",
+        "--trainer.checkpoint_every_n_steps",
+        "1",
+        "--trainer.enable_progress_bar",
+        "false",
+    ]
+    assert main(["fit", "graph/karate", "--preset", "debug", *keys, "--out", str(folder)]) == 0
+    (folder / "summary.json").unlink()
+    (folder / "checkpoints" / "model.safetensors").unlink()
+    return ["fit", "--resume", str(folder)]
+
+
+@pytest.fixture(scope="module")
+def unfinished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("unfinished") / "run"
+    stopped(folder)
+    return folder
+
+
+@pytest.mark.parametrize("key", DOCUMENTED)
+@pytest.mark.parametrize("spelled", ["--{} {}", "--{}={}"])
+def test_an_unfinished_run_goes_on_with_every_documented_key(unfinished, tmp_path, key, spelled, capsys):
+    from seqkit.runs.run import MAY_CHANGE
+
+    assert set(DOCUMENTED) == set(MAY_CHANGE)
+    shutil.copytree(unfinished, tmp_path / "run")
+    words = spelled.format(key, DOCUMENTED[key]).split()
+    assert main(["fit", *words, "--resume", str(tmp_path / "run")]) == 0, capsys.readouterr().err
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["steps"] == 3
+
+
+@pytest.mark.parametrize("words", [["--seed", "2"], ["--trainer.max_epochs=9"], ["--trainer.skip_nonfinite", "some"]])
+def test_any_other_key_is_refused_by_its_name(unfinished, words, capsys):
+    assert main(["fit", "--resume", str(unfinished), *words]) == 2
+    said = capsys.readouterr().err
+    assert words[0].removeprefix("--").partition("=")[0] in said
+    assert said.count("\n") == 1
+
+
+def test_a_run_that_diverged_goes_on_when_steps_may_be_skipped(tmp_path, capsys):
+    (tmp_path / "nan_once.py").write_text(NAN_ONCE, encoding="utf-8")
+    plugin = ["--plugin", str(tmp_path / "nan_once.py")]
+    keys = ["--trainer.callbacks", "[NanOnce]", "--trainer.enable_progress_bar", "false", "--trainer.max_epochs", "4"]
+    out = tmp_path / "run"
+    fit = [
+        "fit",
+        "graph/karate",
+        "--preset",
+        "debug",
+        *keys,
+        "--trainer.checkpoint_every_n_steps",
+        "1",
+        "--out",
+        str(out),
+    ]
+    try:
+        assert main([*fit, *plugin]) == 1
+        assert json.loads((out / "summary.json").read_text())["state"] == "diverged"
+        assert main(["fit", "--resume", str(out), *plugin]) == 1, "the same again diverges again"
+        assert main(["fit", "--resume", str(out), *plugin, "--trainer.skip_nonfinite", "10"]) == 0
+    finally:
+        sys.modules.pop("nan_once", None)
+        lookup._REGISTERED["callback"].pop("NanOnce", None)
+    summary = json.loads((out / "summary.json").read_text())
+    assert (summary["state"], summary["skipped_steps"]) == ("finished", 1)
+
+
+NAN_ONCE = """
+import torch
+from pytorch_lightning import Callback
+from seqkit import register
+
+@register("callback")
+class NanOnce(Callback):
+    def on_before_optimizer_step(self, trainer, pl_module, optimizer):
+        if trainer.global_step == 2:
+            for weight in pl_module.parameters():
+                if weight.grad is not None:
+                    weight.grad.fill_(float("nan"))
+"""
 
 
 def test_a_run_that_was_ended_before_its_first_checkpoint_begins_anew(tmp_path, capsys, caplog):

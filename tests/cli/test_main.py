@@ -1,5 +1,11 @@
 """The command line: exit codes, and one line for what a user can get wrong."""
 
+import os
+import signal
+import subprocess
+import sys
+import time
+
 import pytest
 
 from seqkit.cli.main import main
@@ -42,6 +48,12 @@ def test_a_plug_in_that_does_not_run_is_said_in_one_line(tmp_path, capsys, name,
         (["fit", "text/char-lm", "--plugin", "seqkit"], "seqkit is a folder"),
         (["fit", "recipes"], "recipes is a folder"),
         (["inspect", "image/digits", "--out", "pyproject.toml"], "--out pyproject.toml is a file"),
+        (["fit", "text/char-lm", "--seed", "1", "--seed=2"], "--seed is given twice, as 1 and as 2"),
+        (["fit", "image/digits", "--data", "digits", "--data", "mnist"], "--data is given twice"),
+        (["fit", "image/digits", "--data", "digits", "--data.source", "mnist"], "--data.source is given twice"),
+        (["fit", "image/digits", "--model.backbone.type", "GRU", "--model.backbone", "LSTM"], "given twice"),
+        (["inspect", "image/digits", "--lr", "1"], "type --optimizer.lr 1"),
+        (["fit", "--seed", "2", "text/charlm"], "did you mean text/char-lm"),
         (["fit", "text/char-lm", "--plugin", "nosuch.py"], "nosuch.py is no file"),
         (["describe", "gpt3"], "there is no preset or recipe called 'gpt3'"),
         (["describe", "gpt2", "--context-length", "0"], "--context-length 0 counts tokens"),
@@ -56,7 +68,9 @@ def test_a_wrong_command_ends_with_2_and_one_line(capsys, words, message):
 
 def test_keys_are_explained_and_printed(capsys):
     assert main(["fit", "image/digits", "--keys"]) == 0
-    assert "--model.backbone.block.mlp.ratio 4.0\n    a number\n" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "--model.backbone.block.mlp.ratio 4.0\n    a number. " in said
+    assert not [line for line in said.splitlines() if line.startswith("    ") and line.endswith(". ")]
     assert main(["fit", "image/digits", "--print_config", "--seed", "7"]) == 0
     assert "seed: 7\n" in capsys.readouterr().out
 
@@ -65,3 +79,23 @@ def test_keys_are_explained_and_printed(capsys):
 def test_lists_name_what_there_is(capsys, what):
     assert main(["list", what]) == 0
     assert capsys.readouterr().out.count("\n") > 3
+
+
+START = """
+import sys
+from seqkit.cli.main import main
+print("ready", flush=True)
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("delay", [0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6])
+def test_ctrl_c_while_it_starts_is_one_line_and_130(delay, tmp_path):
+    command = [sys.executable, "-c", START, "tune", "graph/karate", "--preset", "debug", "--steps", "100000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(delay)
+        os.kill(process.pid, signal.SIGINT)
+        error = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    assert error.count("\n") == 1, error

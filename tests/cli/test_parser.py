@@ -25,6 +25,33 @@ def test_a_whole_number_is_taken():
     assert (args.seed, args.max_new_tokens) == (7, 11)
 
 
+@pytest.mark.parametrize("option", ["--out", "--format", "--top", "--input"])
+def test_an_option_that_is_given_twice_is_refused(capsys, option):
+    values = {"--format": ("csv", "text"), "--top": ("1", "2")}.get(option, ("a", "b"))
+    words = [word for value in values for word in (option, value)]
+    assert f"{option} is given twice" in refused(capsys, "predict", "run", "x", *words)
+    args, _ = parser().parse_known_args(["predict", "run", "x", *words[:2], *words[:2]])
+    assert str(vars(args)[option[2:]]) == values[0], "the same again is no mistake"
+
+
+def test_options_that_are_lists_are_given_as_often_as_you_like():
+    args, _ = parser().parse_known_args(
+        ["compare", "x", "--vary", "a=1,2", "--vary", "b=3", "--plugin", "p", "--plugin", "q"]
+    )
+    assert (args.vary, len(args.plugin)) == (["a=1,2", "b=3"], 2)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--seed", "2", "graph/karate"], ["graph/karate", "--seed", "2"], ["--seed=2", "graph/karate"],
+     ["--trainer.compile", "graph/karate", "--seed", "2"], ["--preset", "debug", "--seed", "2", "mine.yaml"]],
+)  # fmt: skip
+def test_the_recipe_is_told_from_the_values_of_keys(words):
+    args, keys = parser().parse_known_args(["fit", *words])
+    assert args.recipe in ("graph/karate", "mine.yaml")
+    assert "--seed=2" in keys
+
+
 def test_an_unknown_command_shows_the_nearest(capsys):
     assert "there is no command 'fitt'; did you mean fit?" in refused(capsys, "fitt", "run")
 

@@ -17,7 +17,7 @@ import seqkit
 from seqkit.cli.main import main
 from seqkit.data import read_image
 from seqkit.interfaces import TokenBatch
-from seqkit.runs.answers import BATCH_SIZE, embedding
+from seqkit.runs.answers import BATCH_SIZE, hidden_states
 from seqkit.runs.trained_model import load
 
 PREDICT = """
@@ -185,7 +185,7 @@ def test_vectors_are_the_pooled_hidden_states_of_each_example_alone(run, photos,
     good = [i for i in range(NUM) if i != BAD]
     encoded = [trained.tokenizer.encode(read_image(photos / f"{i:02}.png", channels=1)) for i in good]
     with torch.inference_mode():
-        right = [embedding(trained.model, TokenBatch.collate([one]))[0] for one in encoded]
+        right = [hidden_states(trained.model, TokenBatch.collate([one]))[0].mean(dim=0) for one in encoded]
         head = trained.model.head.linear(torch.stack(right))  # what the head makes of them is the prediction
         together = trained.model(TokenBatch.collate(encoded))
     torch.testing.assert_close(head, together, atol=1e-5, rtol=1e-5)

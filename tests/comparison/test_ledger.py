@@ -58,6 +58,16 @@ def test_one_process_at_a_time_has_a_folder(tmp_path):
         pass
 
 
+def test_a_lock_that_is_a_link_is_refused_and_the_file_behind_it_stays(tmp_path):
+    kept = tmp_path / "thesis.tex"
+    kept.write_text("years of work", encoding="utf-8")
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / ".lock").symlink_to(kept)
+    with pytest.raises(UsageError, match=r"\.lock"), locked(tmp_path / "c"):
+        pass
+    assert kept.read_text(encoding="utf-8") == "years of work"
+
+
 # ── shared ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

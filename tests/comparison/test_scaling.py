@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from seqkit.comparison.scaling import comparisons, fit_power_law, with_intervals
+from seqkit.comparison.scaling import comparisons, fit_power_law, scale, with_intervals
 from seqkit.errors import UsageError
 
 SIZES = [1e4, 3e4, 1e5, 3e5, 1e6]
@@ -46,3 +46,23 @@ def test_too_few_sizes_are_refused():
         comparisons({"recipe": "text/char-lm"}, [8, 16], [])
     with pytest.raises(UsageError, match="--data-sizes has 2 values"):
         comparisons({"recipe": "text/char-lm"}, [8, 16, 32], [0.5, 1.0])
+
+
+def test_a_scaling_study_is_written_with_the_minutes_of_all_its_runs(tmp_path, monkeypatch):
+    def trained(settings, folder, *, jobs):
+        widths, shares = settings.vary["width"], settings.vary.get("data.train_share", ["1"])
+        sizes = [(int(width), float(share)) for width in widths for share in shares]
+        candidates = []
+        for width, share in sizes:
+            one = {"error": None, "seed": 1, "train_tokens": 1000 * share, "metrics": {"loss": 1 + 1 / (width * share)}}
+            candidates.append({"name": f"{width} {share}", "parameters": 100 * width, "runs": [one]})
+        rest = {"failures": [], "unmatched": [], "versions": {}, "machine": {}, "started": "2026-11-22T00:30:00"}
+        return {"candidates": candidates, "run_minutes": 2.5, **rest}
+
+    monkeypatch.setattr("seqkit.comparison.scaling.prepare", lambda settings: settings)
+    monkeypatch.setattr("seqkit.comparison.scaling.run", trained)
+    results = scale({"recipe": "text/char-lm"}, [8, 16, 32, 64], [0.25, 0.5, 1.0], tmp_path)
+    assert results["run_minutes"] == 5
+    assert [fit["variable"] for fit in results["fits"]] == ["parameters", "training tokens"]
+    assert "5.0 minutes of runs" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert len((tmp_path / "results.csv").read_text(encoding="utf-8").splitlines()) == 1 + 4 + 3

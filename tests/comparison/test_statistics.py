@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from seqkit.comparison.scores import METRICS, Metric
+from seqkit.comparison.scores import METRICS
 from seqkit.comparison.statistics import Scores, difference, spread
 
 MEAN = METRICS["loss"]
@@ -97,7 +97,3 @@ def test_one_seed_of_one_example_has_no_interval_and_no_winner():
     assert found.interval is None
     assert found.difference == pytest.approx(-0.4)
     assert difference(scores([[0.5], [0.6]]), scores([[0.9], [0.7]]), MEAN).interval is not None
-
-
-def test_a_metric_says_how_it_is_shown():
-    assert Metric("x", "x").as_dict()["scale"] == 1.0

@@ -24,6 +24,7 @@ from seqkit.errors import UsageError
 from seqkit.interfaces import Backbone
 from seqkit.nn.mlp import GatedMLP
 from seqkit.registry import BUILT_IN, KINDS, components, find, lookup, register
+from seqkit.training import available_memory
 from seqkit.training.optim import AdamW, Muon, TorchOptimizer, TorchSchedule
 
 
@@ -208,7 +209,7 @@ def test_a_number_that_is_none_or_larger_than_any_machines_is_refused(value, hin
 def test_a_model_that_no_memory_holds_is_refused_while_it_is_built(monkeypatch):
     config = complete("image/digits", "debug", {"model.backbone.depth": 7})
     assert build(config).model["backbone"] is not None
-    monkeypatch.setattr(builder, "_memory_bytes", lambda: 100_000.0)
+    monkeypatch.setattr(available_memory, "total_memory", lambda: 100_000.0)
     with pytest.raises(UsageError, match=r"more weights than this machine's 0 GB of memory hold.*seqkit describe"):
         build(config)
     with torch.device("meta"):
@@ -222,7 +223,7 @@ def test_a_model_that_no_memory_holds_is_refused_while_it_is_built(monkeypatch):
 
 def test_tied_weights_are_counted_once(monkeypatch):
     weight = torch.nn.Parameter(torch.zeros(100))
-    monkeypatch.setattr(builder, "_memory_bytes", lambda: 400.0)
+    monkeypatch.setattr(available_memory, "total_memory", lambda: 400.0)
     with within_memory():
         first, second = torch.nn.Module(), torch.nn.Module()
         first.weight = second.weight = weight

@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from seqkit.config import load_yaml, read_recipe, to_yaml
+from seqkit.config.recipe import check_name
 from seqkit.errors import UsageError
 
 
@@ -53,7 +54,32 @@ def test_a_file_that_is_no_recipe_by_its_size_is_refused(tmp_path):
 def test_a_recipe_without_a_name_is_called_as_its_file(tmp_path):
     path = tmp_path / "my digits.yaml"
     path.write_text("seed: 2\npresets: {debug: {seed: 3}}\n", encoding="utf-8")
-    assert read_recipe(str(path)) == ({"seed": 2, "recipe": "my digits"}, {"debug": {"seed": 3}})
+    assert read_recipe(str(path)) == ({"seed": 2, "recipe": "my-digits"}, {"debug": {"seed": 3}})
+
+
+@pytest.mark.parametrize(
+    "stem", ["a..b", "-x", ".hidden", "größe", "a\nb", "$(id)", "--out", "...", "a b/../c".replace("/", "_")]
+)
+def test_the_name_from_a_file_is_a_name_that_a_recipe_may_have(tmp_path, stem):
+    path = tmp_path / f"{stem}.yaml"
+    path.write_text("seed: 2\n", encoding="utf-8")
+    check_name(read_recipe(str(path))[0]["recipe"])
+
+
+@pytest.mark.parametrize("name", ["text/mine", "a", "0", "a_b-c.d/e", "v1.2", "_x", "x" * 200])
+def test_a_name_of_letters_digits_and_a_few_marks_is_taken(name):
+    check_name(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", ".", "..", "a..b", "../a", "a/../b", "/a", "a/", "a//b", "-a", "a/-b", "--resume", ".a", "a/.b", "a b", "a\nb",
+     "a\n", "a;b", "$(id)", "`id`", "a'b", 'a"b', "a\\b", "a:b", "a*", "ä", "a\u202eb", "a\0", "x" * 201],
+)  # fmt: skip
+def test_any_other_name_is_refused_in_one_line(name):
+    with pytest.raises(UsageError, match="letters, digits") as caught:
+        check_name(name)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

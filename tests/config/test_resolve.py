@@ -139,7 +139,7 @@ def test_a_block_and_a_position_for_each_layer():
     assert [kind.position for kind in backbone.kinds] == [0, None] * 2
     assert complete(config) == config
     assert "is a list; give the whole of it" in refused(*words, "--model.backbone.block.zero_init", "true")
-    assert any(key == "model.backbone.block" and what == "a list of blocks" for key, _, what in explain(config))
+    assert any(key == "model.backbone.block" and what == "a list of blocks" for key, _, what, _ in explain(config))
 
 
 # ── mistakes ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -185,7 +185,9 @@ def test_a_block_and_a_position_for_each_layer():
         (("--model.backbone", "[" * 99), "model.backbone is '[[[[[["),
         (("--trainer", "!x"), "trainer is '!x', which is not readable as YAML: there is a tag"),
         (("--data", "null"), "data is null; write keys below it, such as data.source, or leave it out"),
-        (("--batch_size", "3"), "there is no key 'batch_size'; did you mean data.batch_size?"),
+        (("--batch_size", "3"), "there is no key 'batch_size'; type --data.batch_size 3"),
+        (("--epochs", "10"), "there is no key 'epochs'; type --trainer.max_epochs 10"),
+        (("--learning-rate=1e-3",), "there is no key 'learning-rate'; type --optimizer.lr 1e-3"),
         (("--tokenizer", "Bytes", "--tokenizer.x", "3"), "tokenizer: Bytes has no argument 'x'; there are none"),
         (("--recipe", "null"), "recipe is null; give a text"),
         *((("--recipe", name), "recipe is ") for name in ("../../evil", "/evil", ".", "", "a//b", "a\\b", "x" * 300)),
@@ -295,7 +297,7 @@ def test_a_number_that_is_wanted_as_a_text_is_a_text():
 
 def test_every_key_is_explained():
     config = completed()
-    rows = {key: (value, what) for key, value, what in explain(config)}
+    rows = {key: (value, what) for key, value, what, _ in explain(config)}
     assert rows["model.backbone"] == ("Transformer", "a backbone (seqkit list backbones)")
     assert rows["model.backbone.block.mlp.ratio"] == ("2.0", "a number")
     assert rows["data.window"] == ("null", "a whole number or null")

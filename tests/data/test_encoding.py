@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from seqkit.data import encoding
+from seqkit.data import dataset, encoding
 from seqkit.data.cache import cache_folder
 from seqkit.data.dataset import TokenizedDataset
-from seqkit.data.encoding import packed, samples_fingerprint, split_fingerprint, tokenizer_fingerprint, unpacked
+from seqkit.data.encoding import Encoder, samples_fingerprint, split_fingerprint, tokenizer_fingerprint
 from seqkit.data.source import Files, Named, Sample, Subset
 from seqkit.errors import DataError
-from seqkit.interfaces import Adjacency, Tokenizer, Tokens, TokenSpec
+from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
 from seqkit.raw import GraphData, Waveform
 from seqkit.tokenizers import Bytes, Graph, Patches
 
@@ -37,12 +37,8 @@ def graphs(number=600):
 
 
 def equal(one, other):
-    same = torch.equal(one.content, other.content) and one.content.dtype == other.content.dtype
-    same = same and torch.equal(one.positions, other.positions)
-    if one.adjacency is None or other.adjacency is None:
-        return same and one.adjacency is other.adjacency
-    edges = torch.equal(one.adjacency.edge_index, other.adjacency.edge_index)
-    return same and edges and torch.equal(one.adjacency.edge_type, other.adjacency.edge_type)
+    ours, theirs = one.tensors(), other.tensors()
+    return list(ours) == list(theirs) and all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
 def test_a_split_from_the_disk_equals_the_one_in_memory(tmp_path, monkeypatch, request):
@@ -71,14 +67,19 @@ def test_a_sample_that_cannot_be_encoded_in_a_worker_is_named_and_nothing_is_kep
     assert list(cache_folder().iterdir()) == []
 
 
+@pytest.mark.parametrize("max_bytes", [1, 25_000, 2**30])
 def test_where_the_folder_cannot_be_written_the_split_is_in_memory_and_that_is_said(
-    on_disk, tmp_path, monkeypatch, caplog
+    on_disk, tmp_path, monkeypatch, caplog, max_bytes
 ):
+    memory = TokenizedDataset(graphs(), Graph(3), "training")
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("SEQKIT_CACHE", str(tmp_path / "file" / "below"))
-    data = TokenizedDataset(graphs(20), Graph(3), "training")
-    assert len(data.encoded([3], 0)[0]) == 5
+    monkeypatch.setattr(dataset, "CACHE_BYTES", max_bytes)
+    data = TokenizedDataset(graphs(), Graph(3), "training")
     assert "encoded data is not kept" in caplog.text
+    assert (data.sha256, data.lengths, data.extents) == (memory.sha256, memory.lengths, memory.extents)
+    everything = range(600)
+    assert all(map(equal, memory.encoded(everything, 0), data.encoded(everything, 0)))
 
 
 def test_small_splits_are_never_written(tmp_path, monkeypatch):
@@ -87,43 +88,26 @@ def test_small_splits_are_never_written(tmp_path, monkeypatch):
     assert not (tmp_path / "cache").exists()
 
 
-@pytest.mark.parametrize("content", [
-    torch.tensor([0, 255]), torch.tensor([256, 0]), torch.tensor([70_000]), torch.tensor([2**40]),
-    torch.tensor([-5, 3]),
-    torch.tensor([[0.0, 1.5], [255.0, -0.0]]), torch.tensor([[1.0, 2.0]]), torch.tensor([[-0.0, 256.0, 1e-30]]),
-    torch.randn(4, 11, generator=torch.Generator().manual_seed(0)),
-])  # fmt: skip
-def test_packing_loses_nothing(content):
-    n = len(content)
-    adjacency = Adjacency(torch.tensor([[0], [n - 1]]), torch.tensor([300]))
-    for tokens in (Tokens(content, torch.rand(n, 2)), Tokens(content, torch.zeros(n, 0), adjacency)):
-        again = unpacked(packed(tokens))
-        assert equal(tokens, again)
-        assert again.content.numpy().tobytes() == content.numpy().tobytes()  # the sign of zero, too
-        assert again.positions.shape == tokens.positions.shape
-
-
-def test_whole_numbers_take_a_byte():
-    ids, ones = torch.randint(200, (1000,)), torch.ones(100, 50)
-    assert len(packed(Tokens(ids, torch.zeros(1000, 0)))) < 1100
-    assert len(packed(Tokens(ones, torch.zeros(100, 0)))) < 5100
-
-
 def test_the_fingerprint_of_a_split_changes_with_samples_labels_and_tokenizer(monkeypatch):
     samples = [Sample("abc", 1), Sample("de", 2)]
-    found = split_fingerprint(samples, Bytes(), [1, 2])
-    assert found == split_fingerprint([Sample("abc", 1), Sample("de", 2)], Bytes(), [1, 2])
+
+    def known(given=samples, tokenizer=None, targets=(1, 2), max_tokens=None):
+        return split_fingerprint(Encoder(given, tokenizer or Bytes(), "training", max_tokens), targets)
+
+    found = known()
+    assert found == known([Sample("abc", 1), Sample("de", 2)])
     image = [Sample(torch.zeros(1, 4, 4), 0)]
     others = [
-        split_fingerprint([Sample("ab", 1), Sample("cde", 2)], Bytes(), [1, 2]),
-        split_fingerprint(samples, Bytes(), [1, 3]),
-        split_fingerprint(samples[::-1], Bytes(), [1, 2]),
-        split_fingerprint(image, Patches(2), [0]),
-        split_fingerprint(image, Patches(4), [0]),
+        known([Sample("ab", 1), Sample("cde", 2)]),
+        known(targets=[1, 3]),
+        known(samples[::-1]),
+        known(image, Patches(2), [0]),
+        known(image, Patches(4), [0]),
+        known(max_tokens=2),
     ]
     monkeypatch.setattr(encoding, "version", lambda name: "another")
-    others.append(split_fingerprint(samples, Bytes(), [1, 2]))
-    assert len({found, *others}) == 7
+    others.append(known())
+    assert len({found, *others}) == 8
 
 
 def test_files_are_known_by_path_size_and_time(tmp_path):

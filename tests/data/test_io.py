@@ -117,7 +117,7 @@ def test_a_picture_of_more_than_fifty_megapixels_is_refused_before_it_is_unpacke
     monkeypatch.setattr("PIL.ImageFile.ImageFile.load", lambda _: pytest.fail("the pixels were unpacked"))
     path = tmp_path / "bomb.png"
     path.write_bytes(_png(*size))
-    with pytest.raises(DataError, match=r"bomb\.png has .* megapixels, and 50 are read at most") as caught:
+    with pytest.raises(DataError, match=r"bomb\.png has more than 50 megapixels") as caught:
         read_image(path)
     assert "\n" not in str(caught.value)
 
@@ -136,7 +136,7 @@ before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:
     read_image({str(path)!r})
 except DataError as error:
-    assert "100 megapixels" in str(error), error
+    assert "50 megapixels" in str(error), error
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -149,7 +149,7 @@ def test_a_picture_of_as_many_pixels_as_allowed_is_read(tmp_path, monkeypatch):
     Image.fromarray(RNG.integers(0, 256, (5, 7), dtype=np.uint8)).save(tmp_path / "a.png")
     assert read_image(tmp_path / "a.png").shape == (3, 5, 7)
     Image.fromarray(RNG.integers(0, 256, (6, 6), dtype=np.uint8)).save(tmp_path / "b.png")
-    with pytest.raises(DataError, match=r"b\.png has 6 x 6"):
+    with pytest.raises(DataError, match=r"b\.png has more than"):
         read_image(tmp_path / "b.png")
 
 
@@ -216,7 +216,7 @@ def test_every_kind_of_image_has_the_values_that_were_written(tmp_path, name):
     image.save(tmp_path / name, format="PNG" if "called" in name else None)
     found = read_image(tmp_path / name)
     torch.testing.assert_close(found, torch.tensor(np.moveaxis(expected, 2, 0), dtype=torch.float32))
-    assert image_header(tmp_path / name) == (5, 7)
+    assert image_header(tmp_path / name) == (5, 7, "alpha" in name)
 
 
 def test_a_cmyk_jpeg_has_its_colours(tmp_path):
@@ -270,10 +270,20 @@ def test_a_drawing_that_only_transparency_shows_is_named(tmp_path):
     assert read_image(tmp_path / "b.png").sum() > 0
 
 
+def test_a_palette_with_transparency_has_its_colours_and_no_warning(tmp_path, recwarn):
+    """PIL warns of each such image that is converted to colours at once."""
+    icon = Image.fromarray(GREY).convert("P")
+    for name, transparent in (("a.png", bytes(range(200))), ("b.png", 3), ("a.gif", 3)):
+        icon.save(tmp_path / name, transparency=transparent)
+        torch.testing.assert_close(read_image(tmp_path / name, 1)[0], torch.tensor(GREY / np.float32(255)))
+        assert image_header(tmp_path / name) == (5, 7, name != "a.gif")  # a GIF says it later than in its header
+    assert not recwarn.list
+
+
 def test_a_header_says_the_size_without_unpacking(tmp_path, monkeypatch):
     Image.fromarray(RGB).save(tmp_path / "a.png")
     monkeypatch.setattr("PIL.ImageFile.ImageFile.load", lambda _: pytest.fail("the pixels were unpacked"))
-    assert image_header(tmp_path / "a.png") == (5, 7)
+    assert image_header(tmp_path / "a.png") == (5, 7, False)
     (tmp_path / "b.png").write_bytes(_png(10_000, 10_000))
     with pytest.raises(DataError, match="megapixels"):
         image_header(tmp_path / "b.png")
@@ -378,8 +388,8 @@ def test_an_mp3_that_does_not_say_its_length_is_read_whole_or_named(tmp_path, mo
     if mode == "CONSTANT":
         assert read_audio(tmp_path / "b.mp3").samples.shape[1] >= 60_011
     else:
-        with pytest.raises(DataError, match=r"b\.mp3 has about .*convert it to WAV or FLAC"):
+        with pytest.raises(DataError, match=r"b\.mp3: .* were not read; convert it to WAV or FLAC"):
             read_audio(tmp_path / "b.mp3")
     (tmp_path / "b.mp3").write_bytes(data[second:-50])
-    with pytest.raises(DataError, match=r"b\.mp3 (is truncated|has about)"):
+    with pytest.raises(DataError, match=r"b\.mp3(: .* were not read| is truncated)"):
         read_audio(tmp_path / "b.mp3")

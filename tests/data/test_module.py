@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader
 from seqkit.data import DataModule, DataSource, Sample, Splits
 from seqkit.data.batching import BatchLoader
 from seqkit.errors import DataError
-from seqkit.interfaces import Objective, Tokenizer, Tokens, TokenSpec
+from seqkit.interfaces import Adjacency, Objective, Tokenizer, Tokens, TokenSpec
 from seqkit.tokenizers import Bytes, Characters
 
 
@@ -396,6 +396,37 @@ def test_splits_have_the_same_sha256_where_tokens_and_labels_are_the_same():
     changed = digests(other_label, LABELLED[:36])
     assert changed["training"] != ours["training"]
     assert changed["test"] != ours["test"]
+
+
+class Everything(Tokenizer):
+    """Tokens with positions, edges and features that the raw list tells."""
+
+    spec = TokenSpec(vocab_sizes=(300,), num_features=1, num_edge_types=2)
+
+    def encode(self, raw, /):
+        content, position, feature, edge_type = raw
+        edges = Adjacency(torch.tensor([[0], [1]]), torch.tensor([edge_type]))
+        return Tokens(
+            torch.tensor([[content], [0]]), torch.tensor([[0.0], [position]]), edges, torch.full((2, 1), feature)
+        )
+
+
+@pytest.mark.parametrize("field", range(4))
+def test_a_split_whose_tokens_differ_in_one_field_is_not_the_recorded_one(field, caplog):
+    def digests(raw):
+        data = set_up(Given([Sample(raw)] * 3, [Sample(raw)]), Everything(), valid_fraction=0)
+        data.train_dataloader(), data.test_dataloader()
+        return data
+
+    raw = [7, 1.5, 0.5, 1]
+    recorded = digests(raw).sha256()
+    assert digests(raw).changed_splits(recorded) == []
+    raw[field] += 1
+    assert digests(raw).changed_splits(recorded) == ["training", "test"]
+    assert not caplog.records
+    older = {split: digest.partition(":")[2] for split, digest in recorded.items()}
+    assert digests(raw).changed_splits(older) == []
+    assert len(caplog.records) == 1
 
 
 # ── the seed ─────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -163,6 +163,45 @@ class SameTokens(Tokenizer):
         return Tokens(torch.tensor([3, 1, 4, 2, 5]), rearrange(torch.arange(5.0), "n -> n 1"))
 
 
+class _DropsHalf(Characters):
+    """Drops characters before it encodes; `kept` gives those that stay."""
+
+    def encode(self, text):
+        return super().encode(self.kept(text) or text[:1])
+
+
+@register("tokenizer")
+class DropsTheSecondHalf(_DropsHalf):
+    def kept(self, text):
+        return text[: len(text) // 2]
+
+
+@register("tokenizer")
+class DropsEveryOther(_DropsHalf):
+    def kept(self, text):
+        return text[::2]
+
+
+@register("tokenizer")
+class DropsHalfOfTheAlphabet(_DropsHalf):
+    def kept(self, text):
+        return "".join(letter for letter in text if ord(letter) % 2)
+
+
+@register("tokenizer")
+class DropsWordsOfEvenLength(_DropsHalf):
+    def kept(self, text):
+        return " ".join(word for word in text.split() if len(word) % 2)
+
+
+@register("tokenizer")
+class DropsHalfOfTheImage(Patches):
+    """Patches in which the lower half of the picture is black."""
+
+    def encode(self, image):
+        return super().encode(torch.cat([image[:, : image.shape[1] // 2], image[:, image.shape[1] // 2 :] * 0], dim=1))
+
+
 @register("tokenizer")
 class Amplified(Patches):
     """Patches whose pixels are a thousand times too bright."""

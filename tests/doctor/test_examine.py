@@ -33,6 +33,7 @@ def findings(recipe, *words, preset="debug"):
         (["image/digits", "--model.backbone", "FreezesALayer"], "trained layers", "--model.backbone", "Transformer"),
         (["image/digits", "--tokenizer", "Amplified"], "inputs", "--tokenizer", "Patches"),
         (["text/char-lm", "--tokenizer", "SameIds"], "tokens", "--tokenizer", "Characters"),
+        (["text/char-lm", "--tokenizer", "DropsEveryOther"], "tokens", "--tokenizer", "Characters"),
     ],
     ids=lambda word: word.removeprefix("--") if isinstance(word, str) else "",
 )
@@ -48,8 +49,9 @@ def test_a_planted_fault_is_named_alone_with_the_key_that_mends_it(words, check,
 
 
 @pytest.mark.slow
-def test_a_learning_rate_a_hundred_times_too_high_is_named_alone_and_its_keys_mend_it():
-    words = ["image/digits", "--optimizer.lr", "1.0", "--optimizer.adamw.lr", "0.3"]
+@pytest.mark.parametrize("rates", [("1.0", "0.3"), ("0.0001", "0.00003")], ids=["too high", "too low"])
+def test_a_learning_rate_a_hundred_times_off_is_named_alone_and_its_keys_mend_it(rates):
+    words = ["image/digits", "--optimizer.lr", rates[0], "--optimizer.adamw.lr", rates[1]]
     found = findings(*words)
     assert list(found) == ["learning rate"]
     keys = found["learning rate"].fix.replace(",", "").split()
@@ -75,9 +77,9 @@ def test_what_a_users_component_raises_is_a_finding(monkeypatch):
     def check_nothing(_):
         raise TypeError("no such thing")
 
-    for name in ("OF_MODEL_AND_DATA", "OF_TRAINING"):
+    for name in ("MODEL_AND_DATA_CHECKS", "TRAINING_CHECKS"):
         monkeypatch.setattr(module, name, ())
-    monkeypatch.setattr(module, "OF_MODEL_AND_DATA", (check_nothing, lambda _: Result("next", "")))
+    monkeypatch.setattr(module, "MODEL_AND_DATA_CHECKS", (check_nothing, lambda _: Result("next", "")))
     results = examine(complete("mechanism/copy", "debug"))
     assert "no such thing" in results[0].finding.problem
     assert [result.name for result in results] == ["nothing", "next"]
@@ -87,6 +89,6 @@ def test_data_that_cannot_be_read_is_no_finding(monkeypatch):
     def check_nothing(_):
         raise DataError("it is broken")
 
-    monkeypatch.setattr(module, "OF_MODEL_AND_DATA", (check_nothing,))
+    monkeypatch.setattr(module, "MODEL_AND_DATA_CHECKS", (check_nothing,))
     with pytest.raises(DataError, match="it is broken"):
         examine(complete("mechanism/copy", "debug"))

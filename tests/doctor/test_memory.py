@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 
-from seqkit.analysis.memory import peak_bytes
+from seqkit.analysis.peak_memory import peak_bytes
 from seqkit.doctor.memory import check_memory
 from seqkit.doctor.trials import Training, Trials
 

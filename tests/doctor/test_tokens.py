@@ -19,6 +19,22 @@ def test_a_tokenizer_that_gives_the_same_for_everything_is_found(subject, recipe
     assert f"--tokenizer (now {words[1]})" in finding.fix
 
 
+@pytest.mark.parametrize(
+    ("recipe", "tokenizer"),
+    [
+        ("text/char-lm", "DropsTheSecondHalf"),
+        ("text/char-lm", "DropsEveryOther"),
+        ("text/char-lm", "DropsHalfOfTheAlphabet"),
+        ("text/classify", "DropsWordsOfEvenLength"),
+        ("image/digits", "DropsHalfOfTheImage"),
+    ],
+)
+def test_a_tokenizer_that_drops_half_of_its_input_is_found(subject, recipe, tokenizer):
+    finding = check_tokens(subject(recipe, "--tokenizer", tokenizer)).finding
+    assert "changes no token" in finding.problem
+    assert f"--tokenizer (now {tokenizer})" in finding.fix
+
+
 def test_an_id_that_nearly_all_targets_have_is_found(subject, monkeypatch):
     made = subject("text/g2p")
     assert check_tokens(made).finding is None

@@ -2,6 +2,7 @@
 
 import pytest
 
+from seqkit.config import complete
 from seqkit.doctor import training
 from seqkit.doctor.training import (
     check_attention,
@@ -13,7 +14,7 @@ from seqkit.doctor.training import (
     check_trained_parameters,
     check_warmup,
 )
-from seqkit.doctor.trials import Trials
+from seqkit.doctor.trials import MIN_RATIO, Trials, rates_in
 
 TEMPERATURE = "--model.backbone.block.attention.mechanism.temperature"
 SLOW = ["--schedule.warmup_steps", "0"]
@@ -28,8 +29,8 @@ POST_NORM = ["--model.backbone.block", "PostNormBlock"]
             "mechanism/copy",
             [*SLOW, "--optimizer.lr", "0.00003"],
             check_learning_rate,
-            "100 times",
-            "--optimizer.lr 0.003",
+            "1 steps are planned",
+            "--optimizer.lr 0.001",
         ),
         ("image/digits", [*POST_NORM, "--schedule.warmup_steps", "0"], check_warmup, "4 post-norm", "warmup_steps 2"),
         ("image/digits", [TEMPERATURE, "0.001"], check_attention, "0.00", f"{TEMPERATURE} null (now 0.001)"),
@@ -52,6 +53,29 @@ def test_a_fault_of_training_is_found(subject, recipe, words, check, problem, fi
     result = check(Trials(subject(recipe, *words)))
     assert problem in result.finding.problem
     assert fix in result.finding.fix
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "recipe", ["graph/karate", "graph/molecules", "image/digits", "mechanism/adding", "mechanism/associative-recall"]
+)
+def test_a_learning_rate_a_hundred_times_too_low_is_found(subject, recipe):
+    rates = rates_in(complete(recipe, "debug")["optimizer"])
+    trials = Trials(subject(recipe, *(word for key, rate in rates for word in (f"--{key}", f"{rate / 100:g}"))))
+    assert "too low" in check_learning_rate(trials).finding.cause
+    assert check_overfitting(trials).finding is None
+
+
+def test_a_low_learning_rate_is_enough_for_a_long_training(subject):
+    words = ["--optimizer.lr", "0.00003", *SLOW, "--trainer.max_epochs", "100000"]
+    assert not Trials(subject("graph/karate", *words)).is_timid
+
+
+def test_a_rate_that_is_low_for_other_optimizers_is_not_called_low_if_a_higher_one_learns_no_better(subject):
+    words = ["--optimizer", "{type: torch.optim.SGD, lr: 0.05}", *SLOW]
+    trials = Trials(subject("graph/karate", *words))
+    assert max(ratio for _, ratio in trials.update_ratios) < MIN_RATIO
+    assert check_learning_rate(trials).finding is None
 
 
 def test_examples_that_cannot_be_told_apart_are_not_overfitted(subject, monkeypatch):

@@ -96,13 +96,18 @@ def test_a_full_context_starts_afresh_from_its_last_half(prompt, use_cache):
         window = torch.cat([window, new[None]])
 
 
-def test_a_table_of_positions_that_is_too_short_is_refused_in_one_line():
+@pytest.mark.parametrize("strategy", [GREEDY, BeamSearch(2)])
+def test_a_table_of_positions_that_is_too_short_is_refused_before_the_first_step(monkeypatch, strategy):
     from seqkit.nn.position.absolute import Learned
 
     m = generating_model(position=lambda dim, num_axes: Learned(dim, num_axes, sizes=[6]))
-    for prompt, steps in ((torch.arange(7), 1), (torch.arange(5), 3)):
-        with pytest.raises(ValueError, match="position 6 on axis 0 is outside the learned table of 6") as error:
-            columns(m, [prompt], steps)
+    fits = {"max_new_tokens": 3, "strategy": strategy}
+    generate(m, [torch.arange(4)], **fits)  # the third new token is not embedded
+    generate(m, [torch.arange(7)], 30, strategy=strategy, context_length=6)
+    monkeypatch.setattr(Model, "forward", lambda *args, **settings: pytest.fail("generation has started"))
+    for prompt, settings in ((torch.arange(5), {}), (torch.arange(7), {"context_length": 7})):
+        with pytest.raises(ValueError, match="table has 6") as error:
+            generate(m, [prompt], **fits, **settings)
         assert "\n" not in str(error.value)
 
 

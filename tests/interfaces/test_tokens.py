@@ -252,8 +252,8 @@ def test_another_process_knows_of_padding_what_this_one_does(make):
 def test_embeddings_know_of_padding_what_their_batch_knows_if_it_is_the_same():
     batch = TokenBatch(torch.zeros(2, 3, 5), ZEROS, FULL).to("meta")
     hidden, positions = torch.zeros(2, 3, 7, device="meta"), ZEROS.to("meta")
-    assert not Embedded(hidden, positions, batch.valid).knowing_padding(batch).is_padded
-    assert Embedded(hidden, positions, batch.valid.clone()).knowing_padding(batch).is_padded
+    assert not Embedded(hidden, positions, batch.valid).with_known_padding(batch).is_padded
+    assert Embedded(hidden, positions, batch.valid.clone()).with_known_padding(batch).is_padded
 
 
 def test_a_source_moves_with_what_it_knows():

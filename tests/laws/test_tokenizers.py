@@ -90,6 +90,11 @@ class ForgetsItsState(Sound):
         self.shift = 0
 
 
+class DropsEveryOtherLetter(Sound):
+    def encode(self, raw):
+        return super().encode(raw[::2] if isinstance(raw, str) else raw)
+
+
 class AcceptsAnything(Sound):
     def encode(self, raw):
         return super().encode(raw or "a")
@@ -146,6 +151,7 @@ def test_settings_that_no_attribute_is_named_after_need_an_unfitted_tokenizer():
         (CannotBePickled, "can_be_pickled: it cannot be pickled"),
         (ForgetsWhenCopied, "can_be_pickled: example 0 encoded by a copy has other content"),
         (DecodesWrongly, "decodes_what_it_encodes: example 0"),
+        (DropsEveryOtherLetter, "reads_all_of_an_example: a change in .* of the places"),
         (StateIsNotJson, r"state_is_json_and_enough: state\(\) is not plain JSON"),
         (StateChangesInJson, "state_is_json_and_enough: state.. comes back from JSON changed"),
         (ForgetsItsState, "state_is_json_and_enough: example 0 encoded by a tokenizer that loaded the state"),

@@ -39,7 +39,9 @@ def as_torch(block, name="gelu"):
     else:
         layer.norm2 = block.mlp_norm
     for theirs, ours in pairs:
-        theirs.in_proj_weight, theirs.in_proj_bias = ours.qkv_proj.weight, ours.qkv_proj.bias
+        projections = [ours.qkv_proj] if ours.qkv_proj is not None else [ours.q_proj, ours.kv_proj]
+        theirs.in_proj_weight = nn.Parameter(torch.cat([each.weight for each in projections]))
+        theirs.in_proj_bias = nn.Parameter(torch.cat([each.bias for each in projections]))
         theirs.out_proj = ours.out_proj
     return layer
 

@@ -34,7 +34,7 @@ def test_a_mask_token_hides_the_numbers_too():
 
 
 def test_a_batch_without_its_numbers_is_refused():
-    with pytest.raises(ValueError, match="the batch has no features, but the spec says 2 a token"):
+    with pytest.raises(ValueError, match="features"):
         Embedder(SPEC, 12)(replace(BATCH, features=None))
 
 
@@ -77,7 +77,7 @@ def test_next_token_does_not_predict_over_the_end_or_see_the_next_numbers():
 
 
 def test_tied_weights_need_one_vocabulary():
-    with pytest.raises(ValueError, match="tokens of several ids have several"):
+    with pytest.raises(ValueError, match="several ids"):
         Model(SPEC, Transformer(12, 1, num_heads=3, causal=True), NextToken(tied=True))
 
 

@@ -129,5 +129,5 @@ def test_in_training_the_loss_is_the_same_and_nothing_is_selected(ids):
 
 @pytest.mark.parametrize("fraction", [0, 1, -0.1, 1.5])
 def test_a_fraction_that_masks_nothing_or_all_is_refused(fraction):
-    with pytest.raises(ValueError, match=f"fraction={fraction} should lie between 0 and 1"):
+    with pytest.raises(ValueError, match=f"fraction={fraction}"):
         Masked(fraction=fraction)

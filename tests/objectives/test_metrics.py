@@ -195,9 +195,9 @@ def test_balanced_weights_of_tokens_count_tokens_and_a_class_without_any_weighs_
 
 
 def test_weights_that_do_not_fit_the_classes_are_refused():
-    with pytest.raises(ValueError, match=r"class_weights is \[1.0, 0.0\]; give finite numbers above 0"):
+    with pytest.raises(ValueError, match=r"class_weights is \[1.0, 0.0\]"):
         Classify(class_weights=[1.0, 0.0])
-    with pytest.raises(DataError, match=r"has 1 numbers, and there are 2 classes \(a, b\)"):
+    with pytest.raises(DataError, match=r"1 numbers.* 2 classes \(a, b\)"):
         Classify(class_weights=[1.0]).fit([0, 1], ["a", "b"])
     with pytest.raises(ValueError, match="1 weights for 2 classes"):
         Classify().load_state({"names": ["a", "b"], "weights": [1.0]})

@@ -100,9 +100,9 @@ def test_labels_that_are_neither_yes_nor_no_are_refused(labels, said):
 
 
 def test_another_number_of_labels_is_refused():
-    with pytest.raises(DataError, match="2 labels; give 3"):
+    with pytest.raises(DataError, match="2 labels"):
         fitted().encode_target([0, 1])
-    with pytest.raises(DataError, match=r"labels are \[2, 2\]"):
+    with pytest.raises(DataError, match=r"\[2, 2\]"):
         fitted().prepare(batch(2), torch.zeros(2, 2))
     with pytest.raises(ValueError, match="call fit"):
         MultiLabel().head(Embedder(SPEC, 8))

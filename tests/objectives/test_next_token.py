@@ -82,13 +82,13 @@ def test_the_head_has_a_bias_by_choice(bias):
 
 
 def test_a_batch_of_single_tokens_is_refused(objective):
-    with pytest.raises(DataError, match="every text is a single token"):
+    with pytest.raises(DataError, match="single token"):
         objective.prepare(texts(1, 1), None)
 
 
 def test_a_head_cannot_be_tied_to_a_tokenizers_own_embedder():
     spec = TokenSpec(vocab_size=7, embedder=lambda dim: torch.nn.EmbeddingBag(7, dim))
-    with pytest.raises(ValueError, match="tied=True shares the lookup table"):
+    with pytest.raises(ValueError, match="tied=True"):
         Model(spec, LSTM(12, causal=True), NextToken(tied=True))
 
 

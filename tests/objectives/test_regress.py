@@ -16,8 +16,7 @@ from seqkit.objectives import Regress
 from seqkit.tokenizers import Bytes
 from seqkit.training.module import TrainingModule
 from seqkit.training.optim import AdamW
-from seqkit.training.silence import silence_lightning
-from seqkit.training.trainer import make_trainer, train
+from seqkit.training.trainer import make_trainer, silence_lightning, train
 
 LABELS = [[3.0, 10.0], [5.0, 30.0], [10.0, math.nan]]  # means 6 and 20, standard deviations sqrt(26/3) and 10
 MEANS, STDS = [6.0, 20.0], [math.sqrt(26 / 3), 10.0]
@@ -169,13 +168,13 @@ def test_constant_targets_keep_their_unit():
 
 
 def test_a_target_without_any_value_is_refused():
-    with pytest.raises(DataError, match="a target has no value in the training data"):
+    with pytest.raises(DataError, match="no value"):
         Regress().fit([torch.tensor([1.0, math.nan]), torch.tensor([2.0, math.nan])], None)
 
 
 @pytest.mark.parametrize("label", [None, torch.zeros(2), torch.zeros(2, 3), torch.zeros(3, 2)])
 def test_labels_of_a_wrong_shape_are_refused(batch, label):
-    with pytest.raises(DataError, match=r"regression of each sequence needs numbers \[2, 2\]"):
+    with pytest.raises(DataError, match=r"\[2, 2\]"):
         fitted().prepare(batch, label)
 
 

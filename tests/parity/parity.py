@@ -56,6 +56,15 @@ def linears(theirs, name):
     return {f"{name}.{kind}": torch.cat([x.state_dict()[kind] for x in theirs]) for kind in kinds}
 
 
+def attention(query, key, value, out, name):
+    """The projections of an attention layer under `name`: as one, or with the queries' apart in cross-attention."""
+    if name.endswith("cross_attention"):
+        projections = linear(query, f"{name}.q_proj") | linears([key, value], f"{name}.kv_proj")
+    else:
+        projections = linears([query, key, value], f"{name}.qkv_proj")
+    return projections | linear(out, f"{name}.out_proj")
+
+
 def transposed(theirs, name):
     """Hugging Face's `Conv1D`, whose weight stands as [i o]."""
     return {f"{name}.weight": rearrange(theirs.weight, "i o -> o i"), f"{name}.bias": theirs.bias}

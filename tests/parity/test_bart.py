@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 import torch
-from parity import linear, linears, randomized, texts
+from parity import attention, linear, randomized, texts
 from torch import nn
 from transformers import BartConfig, BartForConditionalGeneration
 from whole import (
@@ -34,9 +34,8 @@ def theirs():
     return randomized(endless(BartForConditionalGeneration(config)))
 
 
-def attention(theirs, name):
-    qkv = [theirs.q_proj, theirs.k_proj, theirs.v_proj]
-    return linears(qkv, f"{name}.qkv_proj") | linear(theirs.out_proj, f"{name}.out_proj")
+def bart_attention(theirs, name):
+    return attention(theirs.q_proj, theirs.k_proj, theirs.v_proj, theirs.out_proj, name)
 
 
 def weights(theirs):
@@ -51,10 +50,10 @@ def weights(theirs):
         mapped |= linear(stack.layernorm_embedding, f"{side}.input_norm")
         for i, layer in enumerate(stack.layers):
             name = f"{side}.blocks.{i}"
-            mapped |= attention(layer.self_attn, f"{name}.attention")
+            mapped |= bart_attention(layer.self_attn, f"{name}.attention")
             mapped |= linear(layer.self_attn_layer_norm, f"{name}.attention_norm")
             if stack is theirs.model.decoder:
-                mapped |= attention(layer.encoder_attn, f"{name}.cross_attention")
+                mapped |= bart_attention(layer.encoder_attn, f"{name}.cross_attention")
                 mapped |= linear(layer.encoder_attn_layer_norm, f"{name}.cross_norm")
             mapped |= linear(layer.fc1, f"{name}.mlp.up_proj") | linear(layer.fc2, f"{name}.mlp.down_proj")
             mapped |= linear(layer.final_layer_norm, f"{name}.mlp_norm")

@@ -31,7 +31,7 @@ class AttentionPooling(nn.Module):
     def __init__(self):
         super().__init__()
         self.query = nn.Parameter(torch.zeros(1, 1, DIM))
-        self.attention = MultiHeadAttention(DIM, HEADS)
+        self.attention = MultiHeadAttention(DIM, HEADS).for_cross_attention()
         self.norm = nn.LayerNorm(DIM, eps=1e-6)
         self.mlp = MLP(DIM, ratio=3, activation=partial(nn.GELU, approximate="tanh"))
 
@@ -69,7 +69,8 @@ def weights(theirs):
     mapped |= take(left, ["post_layernorm"], "backbone.norm")
     mapped["head.query"] = left.pop("head.probe")
     for kind in ("weight", "bias"):
-        mapped[f"head.attention.qkv_proj.{kind}"] = left.pop(f"head.attention.in_proj_{kind}")
+        joint = left.pop(f"head.attention.in_proj_{kind}")
+        mapped[f"head.attention.q_proj.{kind}"], mapped[f"head.attention.kv_proj.{kind}"] = joint.split([DIM, 2 * DIM])
     names = {"attention.out_proj": "attention.out_proj", "norm": "layernorm", "mlp.up_proj": "mlp.fc1"}
     for ours, name in (names | {"mlp.down_proj": "mlp.fc2"}).items():
         mapped |= take(left, [f"head.{name}"], f"head.{ours}")

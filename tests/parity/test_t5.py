@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 import torch
-from parity import EmbeddedBackbone, assert_equal, linear, linears, randomized, texts
+from parity import EmbeddedBackbone, assert_equal, attention, linear, linears, randomized, texts
 from torch import nn
 from transformers import T5Config, T5ForConditionalGeneration
 from whole import assert_same_logits_from_a_source
@@ -83,12 +83,12 @@ def weights(theirs, gated, tied):
         mapped |= {f"{backbone}.positions.0.table": first.weight} | linear(stack.final_layer_norm, f"{backbone}.norm")
         for i, block in enumerate(stack.block):
             name, (self_attention, *cross_attention, feed_forward) = f"{backbone}.blocks.{i}", block.layer
-            mapped |= attention(self_attention.SelfAttention, f"{name}.attention")
+            mapped |= t5_attention(self_attention.SelfAttention, f"{name}.attention")
             mapped |= linear(self_attention.layer_norm, f"{name}.attention_norm") | linear(
                 feed_forward.layer_norm, f"{name}.mlp_norm"
             )
             for layer in cross_attention:
-                mapped |= attention(layer.EncDecAttention, f"{name}.cross_attention")
+                mapped |= t5_attention(layer.EncDecAttention, f"{name}.cross_attention")
                 mapped |= linear(layer.layer_norm, f"{name}.cross_norm")
             mlp = feed_forward.DenseReluDense
             mapped |= linears(
@@ -99,8 +99,8 @@ def weights(theirs, gated, tied):
     return mapped
 
 
-def attention(theirs, name):
-    return linears([theirs.q, theirs.k, theirs.v], f"{name}.qkv_proj") | linear(theirs.o, f"{name}.out_proj")
+def t5_attention(theirs, name):
+    return attention(theirs.q, theirs.k, theirs.v, theirs.o, name)
 
 
 @pytest.fixture(params=[(False, True), (True, False)], ids=["relu, tied", "gated, untied"])

@@ -4,7 +4,7 @@ Their encoder is the deeper one, since their cache of a deeper decoder fails in 
 
 import pytest
 import torch
-from parity import linear, linears, randomized, texts
+from parity import attention, linear, linears, randomized, texts
 from torch import nn
 from transformers import T5Config, T5ForConditionalGeneration
 from whole import (
@@ -34,8 +34,8 @@ def theirs(std=0.1):
     return randomized(reference, std)
 
 
-def attention(theirs, name):
-    return linears([theirs.q, theirs.k, theirs.v], f"{name}.qkv_proj") | linear(theirs.o, f"{name}.out_proj")
+def t5_attention(theirs, name):
+    return attention(theirs.q, theirs.k, theirs.v, theirs.o, name)
 
 
 def weights(theirs, ours):
@@ -48,10 +48,10 @@ def weights(theirs, ours):
         mapped |= linear(stack.final_layer_norm, f"{side}.norm")
         for i, block in enumerate(stack.block):
             name, (self_attention, *cross_attention, feed_forward) = f"{side}.blocks.{i}", block.layer
-            mapped |= attention(self_attention.SelfAttention, f"{name}.attention")
+            mapped |= t5_attention(self_attention.SelfAttention, f"{name}.attention")
             mapped |= linear(self_attention.layer_norm, f"{name}.attention_norm")
             for layer in cross_attention:
-                mapped |= attention(layer.EncDecAttention, f"{name}.cross_attention")
+                mapped |= t5_attention(layer.EncDecAttention, f"{name}.cross_attention")
                 mapped |= linear(layer.layer_norm, f"{name}.cross_norm")
             mlp = feed_forward.DenseReluDense
             mapped |= linears([mlp.wi_0, mlp.wi_1], f"{name}.mlp.gate_up_proj") | linear(

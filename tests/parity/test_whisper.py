@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from einops import rearrange
-from parity import assert_equal, linear, randomized, texts
+from parity import assert_equal, attention, linear, randomized, texts
 from torch import nn
 from transformers import WhisperConfig, WhisperForConditionalGeneration
 from whole import assert_every_value_is_mapped, assert_same_generation, encoder_decoder, endless, scattered
@@ -45,15 +45,10 @@ def theirs(std=0.1):
     return randomized(endless(WhisperForConditionalGeneration(config)), std)
 
 
-def attention(theirs, name):
-    """Queries, keys and values as one; the keys' bias, which theirs has not, is 0."""
-    three = (theirs.q_proj, theirs.k_proj, theirs.v_proj)
-    biases = [theirs.q_proj.bias, torch.zeros(DIM), theirs.v_proj.bias]
-    mapped = {
-        f"{name}.qkv_proj.weight": torch.cat([x.weight for x in three]),
-        f"{name}.qkv_proj.bias": torch.cat(biases),
-    }
-    return mapped | linear(theirs.out_proj, f"{name}.out_proj")
+def whisper_attention(theirs, name):
+    key = nn.Linear(DIM, DIM)
+    key.weight, key.bias = theirs.k_proj.weight, nn.Parameter(torch.zeros(DIM))  # theirs has no bias
+    return attention(theirs.q_proj, key, theirs.v_proj, theirs.out_proj, name)
 
 
 def weights(theirs):
@@ -70,10 +65,10 @@ def weights(theirs):
         mapped |= linear(stack.layer_norm, f"{side}.norm")
         for i, layer in enumerate(stack.layers):
             name = f"{side}.blocks.{i}"
-            mapped |= attention(layer.self_attn, f"{name}.attention")
+            mapped |= whisper_attention(layer.self_attn, f"{name}.attention")
             mapped |= linear(layer.self_attn_layer_norm, f"{name}.attention_norm")
             if stack is decoder:
-                mapped |= attention(layer.encoder_attn, f"{name}.cross_attention")
+                mapped |= whisper_attention(layer.encoder_attn, f"{name}.cross_attention")
                 mapped |= linear(layer.encoder_attn_layer_norm, f"{name}.cross_norm")
             mapped |= linear(layer.fc1, f"{name}.mlp.up_proj") | linear(layer.fc2, f"{name}.mlp.down_proj")
             mapped |= linear(layer.final_layer_norm, f"{name}.mlp_norm")

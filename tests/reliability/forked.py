@@ -1,6 +1,7 @@
 """Cases of the fault injections, and processes that share the imports of the one that started them."""
 
 import contextlib
+import logging
 import os
 import shutil
 import signal
@@ -80,6 +81,7 @@ def started(work: Callable[[], int | None], said: Path) -> Started:
         descriptor = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(descriptor, 1)
         os.dup2(descriptor, 2)
+        logging.getLogger().handlers.clear()  # a test runner's, which would keep warnings for itself
         # a test runner has put files of its own in their place
         sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
         code = work() or 0

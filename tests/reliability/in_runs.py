@@ -17,7 +17,8 @@ from reliability.forked import CRASHED, Case, Ended, Lost, Silent, command, fit_
 from runs.stopping import Kick, differences, with_callback
 
 from seqkit.files import read_mapping
-from seqkit.training.checkpoint_io import newest_good, read_checkpoint
+from seqkit.training.checkpoint_files import newest_good
+from seqkit.training.checkpoint_io import read_checkpoint
 
 BACKBONES = ("Transformer", "GRU")
 RECIPES = ("text/char-lm", "image/digits", "audio/spoken-digits", "graph/karate")
@@ -35,6 +36,8 @@ def resumes(data: Path, workers: tuple[int, ...] = (0, 2)) -> Iterator[Case]:
             for num_workers in workers:
                 for end in ("steps", "epochs"):
                     yield from _resumes_of(data, recipe, backbone, num_workers, end)
+    for recipe in ("text/char-lm", "image/digits"):
+        yield from _resumes_of(data, recipe, "Transformer of experts", 0, "epochs")
 
 
 def _resumes_of(data: Path, recipe: str, backbone: str, num_workers: int, end: str) -> Iterator[Case]:
@@ -60,6 +63,8 @@ def backbone_words(recipe: str, backbone: str) -> dict[str, Any]:
     """Words that give a recipe this backbone, in the size of the short runs."""
     if backbone == "Transformer":
         return {}
+    if backbone == "Transformer of experts":
+        return {"model__backbone__block__mlp": "{type: MixtureOfExperts, num_experts: 3}"}
     return {
         "model__backbone": f"{{type: {backbone}, dim: 16, depth: 1, dropout: 0.2}}", "model__backbone__dim": 16,
         "model__backbone__depth": 1, **({"model__backbone__causal": "true"} if recipe == "text/char-lm" else {}),

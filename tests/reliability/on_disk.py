@@ -21,8 +21,9 @@ from runs.stopping import Kick, with_callback
 
 import seqkit.files
 from seqkit.errors import DataError
-from seqkit.training import checkpoint_io
-from seqkit.training.checkpoint_io import check_checkpoint, newest_good, read_checkpoint
+from seqkit.training import checkpoint_files, checkpoint_io
+from seqkit.training.checkpoint_files import check_checkpoint, newest_good
+from seqkit.training.checkpoint_io import read_checkpoint
 
 SIZE = 2_500_000
 """Numbers of a checkpoint that is killed while it is written: 10 MB."""
@@ -81,7 +82,7 @@ def _check_newest(where: Path, content: torch.Tensor, stock: bool) -> None:
         if found is None:
             raise Lost("no good checkpoint is left")
         state = read_checkpoint(found.path)
-        checkpoint_io.sweep(where)
+        checkpoint_files.sweep(where)
         if list(where.glob(".*")):
             raise Lost("temporary files are left after the sweep")
     if not torch.equal(state["weights"], content + state["step"]):

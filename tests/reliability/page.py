@@ -26,6 +26,12 @@ was taken for right, and nothing was said.
 
     python -m tests.reliability
 
+What the table does not cover: machines that lose power (a kill is not a power failure: what was not synced survives
+it), file systems of networks, GPUs, runs of more than three processes or of more than one machine, and trainings of
+more than a few seconds (`python -m tests.reliability.soak` kills a long one). Changed modules that a plug-in imports,
+and installed packages, are not noticed: only the file that registers a component is. Rows that were added later say so
+below the table until they are measured.
+
 """
 
 

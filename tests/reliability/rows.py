@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from reliability import hostile_recipes, hostile_runs, in_processes, in_runs, on_disk
+from reliability import around_runs, hostile_recipes, hostile_runs, in_processes, in_runs, on_disk
 from reliability.forked import CRASHED, Case, Lost, command, forked
 from reliability.hostile import Answer, ask, damage, put_recipe
 
@@ -107,6 +107,12 @@ ROWS = {
     "accumulation": Row("two processes, equal to two micro-batches on one", in_processes.accumulations, 0),
     "evaluation": Row("metrics of one, two and three processes are equal", in_processes.evaluations, 1),
     "failing-process": Row("one of two processes fails; both end within 30 s", in_processes.failing_ranks, 1, 3),
+    "links": Row("links in a run folder", around_runs.links, 2, 4),
+    "plugins": Row("plug-ins that are edited between two commands", around_runs.plugins, 2, 1),
+    "caches": Row("damaged caches of encoded text", around_runs.caches, 2, 11),
+    "columns": Row("damaged columnar files", around_runs.columns, 5, 41),
+    "orphans": Row("kill −9 of a run whose workers live on, resumed immediately", around_runs.orphans, 1),
+    "flags": Row("every flag of the commands on a run", around_runs.flags, 3, 7),
     "hostile-recipes": Row("hostile recipes", _hostile_recipes, 1),
     "hostile-runs": Row("hostile run folders", _hostile_runs, 0),
 }

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 from reliability import on_disk
+from reliability.around_runs import RUN_FLAGS
 from reliability.forked import Lost, Silent, forked, write_data
 from reliability.rows import ROWS, quick
+
+from seqkit.cli.parser import parser
 
 pytestmark = [
     pytest.mark.slow,
@@ -38,6 +41,14 @@ def test_a_checkpoint_that_is_taken_though_it_is_damaged_is_no_survival(data, tm
     sound = on_disk.sound_runs(data, tmp_path / "sound")
     with pytest.raises(Silent, match=r"the checkpoint that is taken is resume-step=8\.ckpt"):
         on_disk._newest_damaged(sound, lambda content: content[:-1], tmp_path)
+
+
+def test_the_flags_that_are_tried_are_all_that_there_are():
+    commands = next(action.choices for action in parser()._actions if isinstance(action.choices, dict))
+    for name, tried in RUN_FLAGS.items():
+        options = {option for action in commands[name]._actions for option in action.option_strings[:1]}
+        of_tables_and_plugins = {"-h", "--plugin", "--input"}
+        assert options - of_tables_and_plugins == {word for words in tried for word in words if word.startswith("--")}
 
 
 def test_a_process_that_hangs_is_ended_and_no_survival(tmp_path):

@@ -306,7 +306,7 @@ def test_an_image_of_too_many_patches_is_refused_not_cut(given, tmp_path):
         (["--input", "no.png"], 3, r"'no\.png' is no file; give a file, or the text or SMILES itself"),
         (["--input", "some words"], 3, r"some words: an image is a tensor .*, not str"),
         ([], 2, r"one of the arguments --input --example is required"),
-        (["--input", "digit.png", "--out", "taken"], 2, r"taken is a file; give a folder as --out"),
+        (["--input", "digit.png", "--out", "taken"], 2, r"--out taken is a file; give a folder"),
     ],
 )
 def test_a_mistake_is_one_line_and_its_exit_code(words, code, line, trained, tmp_path, monkeypatch, capsys):

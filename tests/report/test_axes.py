@@ -3,8 +3,7 @@
 import pytest
 from matplotlib import rc_context
 
-from seqkit.report.axes import MAX_TICKS, log_ticks, scale_axis
-from seqkit.report.figures import STYLE, new_figure
+from seqkit.report.figures import MAX_TICKS, STYLE, log_ticks, new_figure, scale_axis
 
 
 @pytest.fixture

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from synthetic_results import comparison
 
-from seqkit.report.candidate_figures import Line, Mark, Spread, lines, mean_line, pair_line, short, spreads
+from seqkit.report.candidate_figures import Line, Mark, lines, mean_line, pair_line, short, spreads
 from seqkit.report.numbers import Metric
 
-ACCURACY = Metric("test accuracy", "%", 100, 2, True)
+ACCURACY = Metric("m", "test accuracy", "%", 100, 2, True)
 
 
 def run(*points, error=None):
@@ -78,8 +78,9 @@ def test_a_long_curve_is_thinned_and_keeps_its_ends():
 
 
 def test_spreads_show_every_seed_the_mean_and_the_interval_in_the_shown_unit():
-    row = Spread("LSTM", Mark.number(1), [0.97, 0.98, 0.99], 0.98, [0.965, 0.995])
-    axes = spreads([Spread("a group"), row], ACCURACY).axes[0]
+    runs = [{"value": value} for value in (0.97, 0.98, 0.99)]
+    row = ("LSTM", Mark.number(1), {"runs": runs, "mean": 0.98, "interval": [0.965, 0.995]})
+    axes = spreads([("a group", None, {}), row], ACCURACY).axes[0]
     interval, seeds, middle = axes.lines
     np.testing.assert_allclose(interval.get_xdata(), [96.5, 99.5])
     np.testing.assert_allclose(seeds.get_xdata(), [97, 98, 99])
@@ -87,9 +88,9 @@ def test_spreads_show_every_seed_the_mean_and_the_interval_in_the_shown_unit():
     assert [name.get_text() for name in axes.get_yticklabels()] == ["a group", "LSTM"]
 
 
-@pytest.mark.parametrize("others", [[], [Spread("LSTM", Mark.number(1), [0.97], 0.97, None)]])
+@pytest.mark.parametrize("others", [[], [("LSTM", Mark.number(1), {"runs": [{"value": 0.97}], "mean": 0.97})]])
 def test_a_candidate_without_values_is_said_to_have_failed(others):
-    axes = spreads([*others, Spread("RNN", Mark.number(0))], ACCURACY).axes[0]
+    axes = spreads([*others, ("RNN", Mark.number(0), {})], ACCURACY).axes[0]
     assert [text.get_text() for text in axes.texts] == ["failed"]
 
 

@@ -1,7 +1,9 @@
 """A comparison as Markdown says what results.json says, and nothing in a name becomes markup."""
 
 import re
+from pathlib import Path
 
+import pytest
 from synthetic_results import comparison, hostile, without_values
 
 from seqkit.report.comparison_markdown import comparison_markdown
@@ -60,3 +62,22 @@ def test_names_and_the_command_hold_no_control_characters():
     assert not re.search("[\x1b\u202e]", text)
     assert r"a\x1b\[31m\u202eb" in text
     assert text.count("\n```") == 2, "the command cannot end its own block"
+
+
+def test_the_length_of_trials_and_of_their_warm_up_is_said():
+    results = comparison(2)
+    results["tuning"]["warmup_steps"] = 50
+    assert "each for 63 steps (25 % of a whole run), 50 of them warm-up" in comparison_markdown(results)
+
+
+PUBLISHED = sorted((Path(__file__).parents[2] / "docs" / "comparisons").glob("*.md"))
+
+
+@pytest.mark.parametrize("page", PUBLISHED, ids=lambda page: page.stem)
+def test_a_published_comparison_says_how_long_its_trials_were_and_rests_on_whole_ones(page):
+    text = page.read_text(encoding="utf-8")
+    length = re.search(r"each for ([\d,]+) steps \((\d+) % of a whole run\), ([\d,]+) of them warm-up", text)
+    assert length is not None
+    steps, share, warmup = (int(number.replace(",", "")) for number in length.groups())
+    assert share == 100 or "**length of trials**" in text
+    assert warmup <= steps / 2

@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from seqkit.report.notebook import run_html
+from seqkit.report.page import run_html
 from seqkit.runs.trained_model import load
 
 SUMMARY = {

@@ -6,8 +6,8 @@ import pytest
 
 from seqkit.report.numbers import Metric, compact, count, finite, percent, plain, significant, times
 
-ACCURACY = Metric("test accuracy", "%", 100, 2, True)
-LOSS = Metric("test loss", "nats per token", 1, 3, False)
+ACCURACY = Metric("m", "test accuracy", "%", 100, 2, True)
+LOSS = Metric("m", "test loss", "nats per token", 1, 3, False)
 
 
 @pytest.mark.parametrize("write", [count, compact, significant, plain, percent, times, LOSS.number, LOSS.signed])

@@ -11,6 +11,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from chromium import Chromium, find_chromium
 from pages import Page
 
 import seqkit
@@ -19,7 +20,7 @@ from seqkit.errors import DataError, UsageError
 from seqkit.report.figures import Series, curves
 from seqkit.report.modality import find_renderer
 from seqkit.report.page import write_overview, write_report
-from seqkit.report.samples import MAX_CLASSES, _by_class
+from seqkit.report.samples import MAX_CLASSES, NUM_SHOWN, _by_class
 from seqkit.tokenizers import Bytes
 
 KINDS = {
@@ -83,6 +84,29 @@ def test_the_confusion_matrix_agrees_with_the_measured_accuracy(trained, reporte
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     assert total == 37
     assert right / total == pytest.approx(summary["metrics"]["accuracy"], abs=1e-6)
+
+
+def test_wrongly_classified_images_have_captions_that_wrap_and_do_not_collide(copy):
+    folder = copy("classify")
+    state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+    state["objective"]["names"] = [f"a class with a name of many words, number {i}" for i in range(10)]
+    change(folder, "state", json.dumps(state))
+    path = write_report(folder)
+    page = Page(path.read_text(encoding="utf-8"))
+    captions = re.findall(r"<figcaption>(.*?)</figcaption>", page.source)
+    assert len(captions) == NUM_SHOWN
+    assert all(re.search(r"number \d, not .* number \d \(\d+ %\)", caption) for caption in captions)
+    if find_chromium() is not None:
+        with Chromium() as browser:
+            browser.show(path, 700)
+            boxes = browser.evaluate(
+                "[...document.querySelectorAll('figcaption')].map(one => {const r = document.createRange();"
+                " r.selectNodeContents(one); const b = r.getBoundingClientRect();"
+                " return [b.left, b.right, b.top, b.bottom]})"
+            )
+        for i, (left, right, top, bottom) in enumerate(boxes):
+            for other_left, other_right, other_top, other_bottom in boxes[:i]:
+                assert left >= other_right or other_left >= right or top >= other_bottom or other_top >= bottom
 
 
 def test_a_report_says_that_a_limit_cut_the_test_split(trained, reported):

@@ -51,7 +51,7 @@ def test_speed_is_relative_to_the_reference(results):
 def test_groups_are_ranked_apart_and_say_whether_the_order_changed():
     results = comparison(3, group="masked pretraining")
     first, second = ranked(results)
-    assert (first.name, second.name) == (None, "masked pretraining")
+    assert (first.title, second.title) == ("without pretraining", "masked pretraining")
     assert first.order == second.order == ["Transformer", "LSTM", "GRU"]
     assert [row.rank for row in second.rows] == [1, 2, 3]
     (sentence,) = ranking_sentences([first, second])

@@ -93,11 +93,7 @@ def rows(folder: Path) -> list[dict[str, str]]:
     """metrics.csv without what depends on the clock."""
     with (folder / "metrics.csv").open(newline="") as file:
         return [
-            {
-                name: value
-                for name, value in row.items()
-                if value and "per_second" not in name and name != "train/real_tokens"
-            }
+            {name: value for name, value in row.items() if value and "per_second" not in name}
             for row in csv.DictReader(file)
         ]
 

@@ -36,8 +36,9 @@ def model_of(classes=("short", "long"), most=10):
     objective.fit([0, 1], list(classes))
     tokenizer = Letters()
     return SimpleNamespace(
-        model=forward, tokenizer=tokenizer, objective=objective, encode=tokenizer.encode, unlike_training=lambda _: ""
-    )
+        model=forward, tokenizer=tokenizer, objective=objective, encode=tokenizer.encode, unlike_training=lambda _: "",
+        device=torch.device("cpu"),
+    )  # fmt: skip
 
 
 def test_a_fault_of_one_example_leaves_the_others_of_its_batch_their_answers():
@@ -48,7 +49,7 @@ def test_a_fault_of_one_example_leaves_the_others_of_its_batch_their_answers():
     assert [one.prediction for one in found] == ["short", "long", None, None, "short", None]
     assert [bool(one.error) for one in found] == [False, False, True, True, False, True]
     assert "11 tokens are more than 10" in found[2].error
-    assert "Letters cannot encode it (KeyError('mine'))" in found[3].error
+    assert "KeyError" in found[3].error
     assert found[5].error == "gone is no file"
 
 

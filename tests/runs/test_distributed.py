@@ -29,6 +29,13 @@ TWO = ["--trainer.devices", "2", "--trainer.strategy", "ddp"]
 SECONDS = 240
 
 
+def without(words, *keys):
+    """Words without some keys and their values; the first is the recipe."""
+    return words[:1] + [
+        word for key, value in zip(words[1::2], words[2::2]) if key not in keys for word in (key, value)
+    ]
+
+
 @pytest.fixture
 def text(tmp_path):
     (tmp_path / "text.txt").write_text("To be, or not to be, that is the question.\n" * 60, encoding="utf-8")
@@ -105,7 +112,8 @@ def test_two_processes_share_one_run_and_take_the_steps_of_as_many_micro_batches
 
 def test_a_stream_that_two_processes_share_goes_on_where_each_of_them_stood(tmp_path):
     (tmp_path / "text.txt").write_text("".join(f"{i} to be, or not\n" for i in range(130_000)), encoding="utf-8")
-    words = [*WORDS, "--data", str(tmp_path / "text.txt"), "--data.limit", "null", "--data.streaming"]
+    words = without(WORDS, "--data.limit", "--data.valid_fraction")
+    words += ["--data", str(tmp_path / "text.txt"), "--data.streaming"]
     words += ["--data.source.batches_per_epoch", "10", "--data.source.test_fraction", "0.0001", "--tokenizer", "Bytes"]
     words += ["--data.valid_fraction", "0.0001", "--trainer.max_steps", "12", *TWO]
     words += ["--trainer.checkpoint_every_n_steps", "7", "--trainer.checkpoint_keep", "9"]

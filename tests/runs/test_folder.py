@@ -1,23 +1,32 @@
 """Run folders: each run has its own, an unfinished one is found again, and none is written by two processes."""
 
 import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from seqkit.errors import UsageError
-from seqkit.files import write_json
+from seqkit.cli.main import main
+from seqkit.errors import DataError, UsageError
+from seqkit.files import open_to_append, write_json
+from seqkit.runs import folder as run_folder
 from seqkit.runs.folder import (
     CONFIG,
     FOLDER_OF_RANKS,
+    STATE,
     SUMMARY,
     check_new,
+    check_no_links,
+    is_held,
     is_unfinished,
+    logging_to,
     new_folder,
     newest_unfinished,
     opened,
     rank,
 )
+from seqkit.runs.run import resume_run, run
 
 
 @pytest.fixture(autouse=True)
@@ -105,7 +114,8 @@ def test_a_folder_that_holds_something_is_never_overwritten(tmp_path):
         check_new(tmp_path / "file")
 
 
-def test_a_folder_in_use_is_refused_and_free_again_afterwards(tmp_path):
+def test_a_folder_in_use_is_refused_and_free_again_afterwards(tmp_path, monkeypatch):
+    monkeypatch.setattr(run_folder, "WAIT_SECONDS", 0.2)
     folder = tmp_path / "run"
     with opened(folder, lambda: True):
         with pytest.raises(UsageError, match="is in use by another process"), opened(folder, lambda: True):
@@ -126,3 +136,80 @@ def test_an_error_removes_what_was_made_unless_training_began(tmp_path, is_start
         raise KeyError
     assert folder.exists() == (is_started or was_there)
     assert (tmp_path / "runs").exists() == (is_started or was_there)
+
+
+def test_a_folder_is_waited_for_while_what_a_killed_run_left_still_holds_it(tmp_path):
+    folder = begun(tmp_path / "run")
+    orphan = subprocess.Popen(
+        [sys.executable, "-c", "import fcntl, sys, time; lock = open(sys.argv[1], 'a'); "
+         "fcntl.flock(lock, fcntl.LOCK_EX); print(flush=True); time.sleep(1)", str(folder / ".lock")],
+        stdout=subprocess.PIPE,
+    )  # fmt: skip
+    orphan.stdout.read(1)
+    assert is_held(folder / ".lock")
+    with opened(folder, lambda: True):
+        assert orphan.poll() is not None or is_held(folder / ".lock")
+    orphan.communicate()
+    assert not is_held(folder / ".lock", seconds=1.0)
+
+
+def test_a_lock_that_is_a_pipe_is_not_waited_on(tmp_path):
+    os.mkfifo(tmp_path / ".lock")
+    assert not is_held(tmp_path / ".lock")
+    with pytest.raises((UsageError, DataError)), opened(tmp_path, lambda: True):
+        pass
+
+
+@pytest.mark.parametrize(
+    "name", [".lock", "log.txt", "metrics.csv", "config.yaml", "checkpoints", "wandb/run/x", "a/b"]
+)
+def test_a_run_folder_with_a_link_is_refused_and_the_file_behind_it_stays(tmp_path, name):
+    outside = tmp_path / "startup"
+    outside.write_text("export A=1\n")
+    folder = tmp_path / "run"
+    begun(folder, steps=[3])
+    write_json(folder / STATE, {})
+    place = folder / name
+    if place.is_dir():
+        place.joinpath("resume-step=3.ckpt").unlink()
+        place.rmdir()
+    place.unlink(missing_ok=True)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.symlink_to(outside)
+    for work in (
+        lambda: opened(folder, lambda: True).__enter__(),
+        lambda: resume_run(folder, {}),
+        lambda: main(["fit", "--resume", str(folder)]) == 3 and check_no_links(folder),
+    ):
+        with pytest.raises((DataError, UsageError)):
+            work()
+    with pytest.raises(DataError, match=place.name):
+        check_no_links(folder)
+    assert outside.read_text() == "export A=1\n"
+
+
+def test_links_of_a_loggers_own_folder_that_stay_inside_are_none_of_ours(tmp_path):
+    (tmp_path / "wandb" / "run-1").mkdir(parents=True)
+    (tmp_path / "wandb" / "latest-run").symlink_to("run-1")
+    check_no_links(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["link", "second name"])
+def test_a_file_that_leads_elsewhere_is_not_appended_to(tmp_path, kind):
+    outside, log = tmp_path / "startup", tmp_path / "log.txt"
+    outside.write_text("export A=1\n")
+    log.symlink_to(outside) if kind == "link" else log.hardlink_to(outside)
+    with pytest.raises(DataError, match=r"log\.txt"):
+        open_to_append(log)
+    with pytest.raises(DataError), logging_to(log):
+        pass
+    assert outside.read_text() == "export A=1\n"
+
+
+@pytest.mark.parametrize(
+    "name", ["$(id)", "a;b", "a`b`", "a\nb", "../a", "/a", "-x", "", "a" * 300, "a\x1b[2J", "a//b"]
+)
+def test_a_recipe_whose_name_is_more_than_words_is_refused(tmp_path, name):
+    with pytest.raises(UsageError, match="give a name of letters"):
+        run({"recipe": name}, tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from seqkit.report.notebook import run_html
+from seqkit.report.page import run_html
 from seqkit.runs.fragment import metrics_fragment, read_fragment
 
 SUMMARY = {

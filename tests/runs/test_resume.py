@@ -2,14 +2,24 @@
 
 import logging
 import signal
+import sys
 
 import pytest
-from runs.stopping import TEXT, WORDS, Kick, config, differences, with_callback
+from runs.stopping import TEXT, WORDS, Kick, config, differences, rows, with_callback
 
+from seqkit.config import complete
+from seqkit.data.module import DataModule
 from seqkit.errors import DataError, Interrupted, UsageError
+from seqkit.files import read_mapping
+from seqkit.registry import lookup
+from seqkit.registry.plugins import import_plugins
 from seqkit.runs import run as run_module
+from seqkit.runs.evaluate import evaluate
 from seqkit.runs.folder import logging_to
 from seqkit.runs.run import resume_run, run
+from seqkit.runs.trained_model import load
+from seqkit.training.checkpoint_files import newest_good
+from seqkit.training.checkpoint_io import read_checkpoint, write_checkpoint
 
 
 @pytest.fixture(autouse=True)
@@ -28,6 +38,8 @@ def stopped(settings, folder, kick):
 
 STREAM = {"data__source__streaming": True, "data__source__batches_per_epoch": 5, "data__limit": None}
 
+EXPERTS = {"model__backbone__block__mlp": {"type": "MixtureOfExperts", "num_experts": 3}}
+
 CASES = [
     ("image/digits", {"trainer__max_epochs": 3}, 2, "train"),  # in the middle of an epoch
     ("image/digits", {"trainer__max_epochs": 3}, 6, "train"),  # at its last step, before the validation
@@ -39,6 +51,9 @@ CASES = [
     ("text/char-lm", {"trainer__max_steps": 12, **STREAM}, 4, "train"),
     ("text/char-lm", {"trainer__max_steps": 12, **STREAM}, 5, "valid"),
     ("graph/karate", {"trainer__max_epochs": 6}, 3, "train"),  # every step is the last of its epoch
+    # rows of the router and of padding, of steps between two rows too
+    ("image/digits", {"trainer__max_epochs": 3, "trainer__log_every_n_steps": 2, **EXPERTS}, 3, "train"),
+    ("image/digits", {"trainer__max_epochs": 3, **EXPERTS}, 4, "train"),
 ]
 
 
@@ -54,6 +69,9 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path, recipe, words
     assert summary["state"] == "finished"
     assert all(summary[name] == whole[name] for name in ("steps", "tokens_seen", "skipped_steps", "data_sha256"))
     assert not differences(tmp_path / "whole", tmp_path / "stopped")
+    columns = {name for row in rows(tmp_path / "stopped") for name in row}
+    assert "train/real_tokens" in columns
+    assert ("train/router_entropy" in columns) == ("model__backbone__block__mlp" in words)
 
 
 def test_a_run_that_was_stopped_at_the_end_of_an_epoch_and_in_the_next_ends_as_one_that_was_not(tmp_path):
@@ -121,3 +139,68 @@ def test_a_run_whose_folder_was_moved_keeps_its_best_weights(tmp_path, recwarn):
     files = [{path.name for path in (tmp_path / name / "checkpoints").glob("[bu]*")} for name in ("whole", "moved")]
     assert files[0] == files[1]
     assert not [warning for warning in recwarn if "dirpath" in str(warning.message)]
+
+
+PLUGIN = """
+from seqkit.backbones import GRU
+from seqkit.registry import register
+
+
+@register("backbone", "Scaled")
+class Scaled(GRU):
+    factor = 1.0
+"""
+
+
+@pytest.fixture
+def plugin(tmp_path):
+    """A backbone in a file of the user's."""
+    file = tmp_path / "scaled_gru.py"
+    file.write_text(PLUGIN)
+    import_plugins([file])
+    yield file
+    del sys.modules["scaled_gru"]
+    del lookup._REGISTERED["backbone"]["Scaled"]
+
+
+def test_a_run_whose_plugin_was_edited_is_not_resumed_and_says_so_when_it_is_used(tmp_path, plugin, caplog):
+    words = {"trainer__max_steps": 6, "model__backbone": {"type": "Scaled", "dim": 16, "depth": 1}}
+    settings = {name: value for name, value in WORDS["text/char-lm"].items() if not name.startswith("model.")}
+    settings |= {name.replace("__", "."): value for name, value in words.items()}
+    made = complete("text/char-lm", "debug", settings | {"trainer.enable_progress_bar": False})
+    run(made, tmp_path / "done")
+    stopped(made, tmp_path / "run", Kick(3))
+    load(tmp_path / "done")
+    assert "scaled_gru" not in caplog.text
+    plugin.write_text(PLUGIN.replace("1.0", "2.0"))
+    with pytest.raises(DataError, match="scaled_gru has changed"):
+        resume_run(tmp_path / "run", {})
+    load(tmp_path / "done")
+    assert "scaled_gru has changed" in caplog.text
+    plugin.write_text(PLUGIN)
+    assert resume_run(tmp_path / "run", {})["state"] == "finished"
+
+
+@pytest.mark.parametrize("key", ["loops", "optimizer_states", "lr_schedulers", "run"])
+def test_a_checkpoint_that_would_resume_with_other_weights_is_refused(tmp_path, key):
+    stopped(config("text/char-lm", trainer__max_steps=8), tmp_path / "run", Kick(3))
+    found = newest_good(tmp_path / "run" / "checkpoints")
+    content = read_checkpoint(found.path)
+    del content[key]
+    write_checkpoint(content, found.path)
+    with pytest.raises(DataError, match=f"has no {key}"):
+        resume_run(tmp_path / "run", {})
+
+
+def test_the_test_split_is_not_encoded_before_it_is_asked_for(tmp_path, monkeypatch):
+    """Whatever is wrong with it leaves the trained run, which `seqkit test` finishes."""
+    calls, loader = [], DataModule.test_dataloader
+    monkeypatch.setattr(DataModule, "test_dataloader", lambda self: calls.append(1) or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        run(config("text/char-lm", trainer__max_steps=2), tmp_path / "run")
+    assert (len(calls), read_mapping(tmp_path / "run" / "summary.json")["state"]) == (1, "trained")
+    monkeypatch.setattr(DataModule, "test_dataloader", loader)
+    assert evaluate(tmp_path / "run", "test")
+    summary = read_mapping(tmp_path / "run" / "summary.json")
+    assert summary["num_test"] > 0
+    assert {"training", "validation", "test"} == set(summary["data_sha256"])

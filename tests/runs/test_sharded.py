@@ -1,4 +1,4 @@
-"""Runs of two processes with sharded weights on the CPU: the numbers of DDP, and resume points in parts."""
+"""Runs of two processes with sharded weights on the CPU: the numbers of DDP, and resume points of whole tensors."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ import sys
 
 import pytest
 import torch
-from runs.test_distributed import WORDS, finished, fitted, logged, start, text, wait_for, weights
+from runs.test_distributed import WORDS, finished, fitted, logged, start, text, wait_for, weights, without
 
 from seqkit.files import read_mapping
 
@@ -49,7 +49,8 @@ def plugin(tmp_path):
 def test_weights_log_and_guard_are_those_of_ddp(text, plugin, tmp_path):
     """With clipping, accumulation, a step left out for a NaN in one process's part, activation checkpointing, and
     three validation batches for two processes."""
-    words = [*WORDS, "--data", text, "--trainer.max_steps", "7", "--trainer.gradient_clip_val", "0.5", *plugin]
+    words = without(WORDS, "--data.batch_size", "--data.valid_fraction", "--model.backbone.depth")
+    words += ["--data", text, "--trainer.max_steps", "7", "--trainer.gradient_clip_val", "0.5", *plugin]
     words += ["--trainer.accumulate_grad_batches", "2", "--data.batch_size", "3", "--model.backbone.depth", "2"]
     words += ["--data.valid_fraction", "0.028", "--optimizer", "torch.optim.SGD", "--optimizer.lr", "0.1"]
     fitted(*words, *DDP, "--out", str(tmp_path / "ddp"))
@@ -69,7 +70,7 @@ def test_weights_log_and_guard_are_those_of_ddp(text, plugin, tmp_path):
     assert summaries[0]["metrics"] == pytest.approx(summaries[1]["metrics"], rel=1e-4)
 
 
-def test_a_stopped_run_goes_on_from_its_parts_and_ends_as_the_whole_one(text, tmp_path):
+def test_a_stopped_run_goes_on_and_ends_as_the_whole_one(text, tmp_path):
     words = [*WORDS, "--data", text, "--trainer.max_steps", "60", "--trainer.checkpoint_every_n_steps", "7", *FSDP]
     words += ["--trainer.weights", "best", "--optimizer", "AdamW"]
     fitted(*words, "--out", str(tmp_path / "whole"))
@@ -80,7 +81,7 @@ def test_a_stopped_run_goes_on_from_its_parts_and_ends_as_the_whole_one(text, tm
     code, said = finished(process)
     assert code == 128 + signal.SIGUSR1, said
     (point,) = stopped.glob("checkpoints/resume-*.ckpt")
-    assert len(list(point.glob("shard-*.safetensors"))) == 2
+    assert point.is_file()
     assert not list(stopped.glob("checkpoints/.*.part"))
     fitted("--resume", str(stopped))
     one, other = weights(tmp_path / "whole"), weights(stopped)

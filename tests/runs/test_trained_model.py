@@ -1,18 +1,30 @@
-"""A trained model predicts every example once, in the order in which they were given."""
+"""A trained model predicts every example once, in the order in which they were given, on the device that it is on."""
 
 from pathlib import Path
 
 import pytest
 import torch
+from runs.other_device import DEVICE, other_device
 
+from seqkit.cli.main import main
+from seqkit.config import complete
+from seqkit.data.inputs import Input
+from seqkit.errors import DataError, UsageError
 from seqkit.interfaces import Tokens
-from seqkit.runs.trained_model import TrainedModel
+from seqkit.runs.answers import predictions, vectors
+from seqkit.runs.run import run
+from seqkit.runs.trained_model import TrainedModel, find_device, load
 
 
-class Echo:
-    """Tokenizer and objective whose prediction is the example."""
+class Echo(torch.nn.Linear):
+    """Model, tokenizer and objective whose prediction is the example; a negative one is refused."""
+
+    def __init__(self):
+        super().__init__(1, 1)
 
     def encode(self, raw):
+        if raw < 0:
+            raise KeyError("mine")
         return Tokens(torch.tensor([raw]), torch.zeros(1, 1))
 
     def predict(self, model, batch):
@@ -22,8 +34,79 @@ class Echo:
         return prediction.tolist()
 
 
+def trained_echo():
+    echo = Echo()
+    return TrainedModel(echo, echo, echo, {}, {}, Path())
+
+
 @pytest.mark.parametrize("batch_size", [1, 3, 7, 32])
 def test_batches_of_any_size_give_each_example_its_own_prediction(batch_size):
-    echo = Echo()
-    trained = TrainedModel(None, echo, echo, {}, {}, Path())
-    assert trained.predict(range(7), batch_size) == list(range(7))
+    assert trained_echo().predict(range(7), batch_size) == list(range(7))
+
+
+def test_an_example_that_cannot_be_encoded_is_named():
+    with pytest.raises(DataError, match=r"second.*mine"):
+        trained_echo().predict([1, -1], names=["first", "second"])
+
+
+def test_a_device_that_this_machine_lacks_is_refused():
+    assert find_device("cpu").type == "cpu"
+    assert find_device("auto").type == (torch.accelerator.current_accelerator(True) or torch.device("cpu")).type
+    for name in ("xpu:3", "no-device", "meta"):
+        with pytest.raises(UsageError, match=name):
+            find_device(name)
+
+
+RAWS = {
+    "image/digits": [torch.rand(1, 8, 8), torch.rand(1, 8, 8)],
+    "text/char-lm": ["To be", "or not to be"],
+    "text/tag": ["to be or not", "to be"],
+    "graph/solubility": ["CCO", "c1ccccc1O"],
+}
+"""Raw examples of recipes whose objectives are a class, the next token, a class for each token, a number."""
+
+
+@pytest.mark.parametrize("recipe", RAWS)
+def test_a_run_answers_on_another_device_as_on_this_one(tmp_path, monkeypatch, recipe):
+    """The other device refuses tensors that were not moved: a batch that stays behind is an error."""
+    monkeypatch.setattr(torch, "inference_mode", torch.no_grad)  # whose tensors the simulation cannot slice
+    words = {"trainer.enable_progress_bar": False, "trainer.max_steps": 1, "trainer.weights": "last", "data.limit": 50}
+    run(complete(recipe, "debug", words | {"model.backbone.dim": 16}), tmp_path / "run")
+    here = answered(load(tmp_path / "run"))
+    with other_device() as device, torch.no_grad():
+        trained = load(tmp_path / "run", DEVICE)
+        moved = device.moves
+        there = answered(trained)
+    assert trained.device == DEVICE
+    assert device.moves > moved >= len(list(trained.model.parameters()))
+    for one, other in zip(here, there, strict=True):
+        if isinstance(one, str):
+            assert one == other
+        else:
+            torch.testing.assert_close(torch.as_tensor(other), torch.as_tensor(one), atol=1e-4, rtol=1e-4)
+
+
+def answered(trained):
+    """Vectors and, where the objective predicts, predictions and probabilities."""
+    raws = RAWS[trained.config["recipe"]]
+    given = [Input(str(i), raw) for i, raw in enumerate(raws)]
+    values = [one.values for one in vectors(trained, given)]
+    if not trained.objective.causal:
+        found = list(predictions(trained, given, probabilities=bool(trained.objective.classes)))
+        values += [one.prediction for one in found] + [one.probabilities for one in found]
+    flat = [item for one in values for item in (one if isinstance(one, list) else [one])]
+    return [one for one in flat if one is not None]
+
+
+@pytest.mark.parametrize(
+    "command", [["predict", "RUN", "x"], ["embed", "RUN", "x", "--out", "x.npz"], ["generate", "RUN"]]
+)
+def test_each_command_that_answers_puts_the_model_on_the_device_that_is_asked_for(tmp_path, monkeypatch, command):
+    asked = []
+    (tmp_path / "config.yaml").touch()
+    (tmp_path / "summary.json").touch()
+    monkeypatch.setattr("seqkit.runs.trained_model.find_device", lambda name: asked.append(name) or 1 / 0)
+    for words in ([], ["--device", "cuda:1"]):
+        with pytest.raises(ZeroDivisionError):
+            main([word.replace("RUN", str(tmp_path)) for word in command] + words)
+    assert asked == ["auto", "cuda:1"]

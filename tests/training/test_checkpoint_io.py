@@ -9,17 +9,16 @@ import torch
 
 from seqkit.errors import DataError, StorageError
 from seqkit.training import checkpoint_io
-from seqkit.training.checkpoint_io import (
+from seqkit.training.checkpoint_files import (
     BEST,
     RESUME,
-    VerifiedCheckpointIO,
     check_room,
     checkpoints,
     manifest_of,
     newest_good,
-    read_checkpoint,
     sweep,
 )
+from seqkit.training.checkpoint_io import VerifiedCheckpointIO, read_checkpoint
 
 
 def state(step):
@@ -124,7 +123,9 @@ def test_temporary_files_of_killed_processes_are_swept_and_nothing_else(tmp_path
 
 
 def test_too_little_room_is_refused_before_training(tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoint_io.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 3 * 2**20})())
+    monkeypatch.setattr(
+        "seqkit.training.checkpoint_files.shutil.disk_usage", lambda _: type("Usage", (), {"free": 3 * 2**20})()
+    )
     check_room(tmp_path, 3 * 2**20)
     with pytest.raises(StorageError, match=r"with 3\.0 MB free, and the run will write about 3\.5 MB; free some"):
         check_room(tmp_path, 7 * 2**19)

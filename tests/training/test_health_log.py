@@ -14,6 +14,7 @@ from seqkit.runs.run import resume_run, run
 from seqkit.runs.trained_model import load
 from seqkit.training.health import SPIKE_WINDOW, HeadEntropy, gradient_norms, total_norm
 from seqkit.training.health_log import LossSpikes, TrainingHealth
+from seqkit.training.module import TrainingModule
 
 WORDS = {
     "data.augment": None, "data.limit": 40, "data.batch_size": 8, "model.backbone.dim": 16, "model.backbone.depth": 2,
@@ -36,70 +37,111 @@ def column(folder, name):
     return [float(row[name]) for row in rows(folder) if row.get(name)]
 
 
-def watched(callback, losses, *, start=0, device="cpu", every=1):
-    """The callback after steps with these losses."""
+def watched(callback, losses, *, start=0, device="cpu", every=1, valid=None, clip=None, warmup=0):
+    """The callback after steps with these losses. valid: validation loss after a step; None: nothing validates."""
     loop = SimpleNamespace(epoch_loop=SimpleNamespace(_should_accumulate=lambda: False))
+    module = SimpleNamespace(device=torch.device(device), num_steps=10**9)
+    module.trainer = SimpleNamespace(gradient_clip_val=clip)
+    module.schedule = SimpleNamespace(warmup_steps=warmup)
+    module.stabilizers = lambda: TrainingModule.stabilizers(module)
     for step, loss in enumerate(losses, start=start):
         trainer = SimpleNamespace(
-            fit_loop=loop, global_step=step + 1, log_every_n_steps=every, is_global_zero=True, current_epoch=0
-        )
-        module = SimpleNamespace(step_loss=torch.tensor(loss), device=torch.device(device), num_steps=10**9)
+            fit_loop=loop, global_step=step + 1, log_every_n_steps=every, is_global_zero=True, current_epoch=0,
+            enable_validation=valid is not None, sanity_checking=False, callback_metrics={},
+        )  # fmt: skip
+        module.step_loss = torch.tensor(loss)
         callback.on_train_batch_end(trainer, module, None, None, 0)
+        if valid is not None and step in valid:
+            trainer.callback_metrics["valid/loss"] = torch.tensor(valid[step])
+            callback.on_validation_end(trainer, module)
     return callback
+
+
+def told(caplog):
+    return [record.getMessage() for record in caplog.records]
 
 
 # ── spikes ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(("device", "every"), [("cpu", 1), ("meta", 5)])
-def test_a_spike_is_said_with_its_step_and_both_losses(caplog, device, every):
+def test_a_jump_with_which_the_validation_loss_rises_is_said_with_its_step_and_losses(caplog, device, every):
     losses = [2.0 + 0.01 * (i % 3) for i in range(40)]
     losses[23] = 9.0
-    watched(LossSpikes(), losses, device=device, every=every)
-    assert [record.getMessage().partition(";")[0] for record in caplog.records] == [
-        "step 23: the loss jumps from 2.01 to 9"
-    ]
+    watched(LossSpikes(), losses, device=device, every=every, valid={19: 2.0, 39: 5.0})
+    (line,) = told(caplog)
+    assert line.startswith("step 23: the loss jumps from 2.01 to 9, and the validation loss rises from 2 to 5;")
+
+
+@pytest.mark.parametrize("valid", [{19: 0.005, 39: 0.0045}, {19: 0.005, 39: 0.0052}, {39: 0.3}, None])
+def test_a_hard_batch_with_which_nothing_gets_worse_is_not_said(caplog, valid):
+    """Batches of long examples come again in every epoch; the losses are of a training that has learned."""
+    losses = [0.0036 + 0.0001 * (i % 3) for i in range(120)]
+    losses[23::20] = [0.138] * len(losses[23::20])
+    watched(LossSpikes(), losses, valid=valid)
+    assert not told(caplog)
+
+
+def test_without_validation_losses_that_stay_high_are_said(caplog):
+    watched(LossSpikes(), [2.0 + 0.01 * (i % 3) for i in range(23)] + [9.0] * 40)
+    (line,) = told(caplog)
+    assert line.startswith("step 23: the loss jumps from 2.01 to 9, and stays at 9;")
+
+
+def test_what_is_set_already_is_not_advised(caplog):
+    losses = [2.0 + 0.01 * (i % 3) for i in range(23)] + [9.0] * 40
+    watched(LossSpikes(), losses)
+    watched(LossSpikes(), losses, clip=1.0, warmup=100)
+    for word in ("gradient_clip_val", "warmup_steps"):
+        assert [word in line for line in told(caplog)] == [True, False]
+    assert all("learning rate" in line for line in told(caplog))
 
 
 def test_an_unstable_training_does_not_fill_the_log(caplog):
-    watched(LossSpikes(), [50.0 if i % 10 == 9 else 2.0 for i in range(2_000)])
-    said = [int(record.getMessage().split()[1].rstrip(":")) for record in caplog.records]
+    losses = [50.0 if i % 10 == 9 else 2.0 for i in range(2_000)]
+    watched(LossSpikes(), losses, valid={i: 2.0 + i for i in range(0, 2_000, 10)})
+    said = [int(line.split()[1].rstrip(":")) for line in told(caplog)]
     assert 2 <= len(said) <= 8
     assert all(later - earlier >= SPIKE_WINDOW for earlier, later in itertools.pairwise(said))
 
 
 @pytest.mark.parametrize(("device", "every"), [("cpu", 1), ("meta", 7)])
-def test_a_resumed_watch_says_what_an_uninterrupted_one_says(caplog, device, every):
+@pytest.mark.parametrize("valid", [{15: 1.0, 31: 2.0, 55: 3.0}, None])
+def test_a_resumed_watch_says_what_an_uninterrupted_one_says(caplog, device, every, valid):
     losses = [2.0 - 0.01 * i for i in range(60)]
-    losses[17], losses[19], losses[45] = 9.0, 9.0, 8.0
-    watched(LossSpikes(), losses, device=device, every=every)
-    whole = [record.getMessage() for record in caplog.records]
-    assert len(whole) == 2
+    losses[17] = losses[52] = 9.0
+    if valid is None:
+        losses[17:29] = [9.0] * 12
+    watched(LossSpikes(), losses, device=device, every=every, valid=valid)
+    whole = told(caplog)
+    assert len(whole) == (1 if valid is None else 2)
     caplog.clear()
     for cut in range(5, 60, 9):
         first, second = LossSpikes(), LossSpikes()
-        watched(first, losses[:cut], device=device, every=every)
+        watched(first, losses[:cut], device=device, every=every, valid=valid)
         second.load_state_dict(first.state_dict())
-        watched(second, losses[cut:], start=cut, device=device, every=every)
-        assert [record.getMessage() for record in caplog.records] == whole
+        watched(second, losses[cut:], start=cut, device=device, every=every, valid=valid)
+        assert told(caplog) == whole
         caplog.clear()
 
 
 def test_other_processes_than_the_first_are_silent(caplog):
-    losses = [2.0] * 20
-    callback = watched(LossSpikes(), losses)
-    callback._look(20, 90.0, speaks=False)
-    assert not caplog.records
-    health = TrainingHealth()
-    health._say(SimpleNamespace(is_global_zero=False, current_epoch=0), 3, "x", "x")
+    spikes = LossSpikes()
+    spikes.jump = [3, 2.0, 9.0, 4.0]
+    other = SimpleNamespace(is_global_zero=False, current_epoch=0)
+    spikes._say(other, SimpleNamespace(stabilizers=str), 5, "stays")
+    TrainingHealth()._say(other, 3, "x", "x")
     assert not caplog.records
 
 
 def test_a_run_watches_its_loss_without_being_asked(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr("seqkit.training.health_log.is_spike", lambda before, loss: len(before) == 3)
+    monkeypatch.setattr("seqkit.training.health_log.is_spike", lambda before, loss: len(before) >= 3)
+    monkeypatch.setattr("seqkit.training.health_log.RISE", -10.0)
     with caplog.at_level(logging.WARNING, logger="seqkit"):
-        run(config(trainer__max_epochs=1), tmp_path / "run")
-    assert "step 3: the loss jumps from" in (tmp_path / "run" / "log.txt").read_text()
+        run(config(trainer__max_epochs=2, trainer__gradient_clip_val=None), tmp_path / "run")
+    line = next(one for one in (tmp_path / "run" / "log.txt").read_text().splitlines() if "the loss jumps from" in one)
+    assert "and the validation loss rises from" in line
+    assert "gradient_clip_val" in line
 
 
 # ── norms and entropy ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -170,11 +212,11 @@ def test_a_resumed_run_logs_what_the_uninterrupted_one_logs(tmp_path, monkeypatc
 )
 def test_gradients_that_explode_or_vanish_are_said_once(caplog, norms, said):
     trainer, callback = SimpleNamespace(is_global_zero=True, current_epoch=2), TrainingHealth()
-    callback._say_gradients(trainer, 7, norms)
-    callback._say_gradients(trainer, 8, norms)
+    callback._say_gradients(trainer, 7, norms, "")
+    callback._say_gradients(trainer, 8, norms, "")
     again = TrainingHealth()
     again.load_state_dict(callback.state_dict())
-    again._say_gradients(trainer, 9, norms)
+    again._say_gradients(trainer, 9, norms, "")
     messages = [record.getMessage() for record in caplog.records]
     assert len(messages) == (said is not None)
     assert all(message.startswith(f"step 7 (epoch 2): {said}") for message in messages)
@@ -187,8 +229,8 @@ def test_gradients_that_explode_or_vanish_are_said_once(caplog, norms, said):
 def test_a_collapse_of_attention_is_said_once(caplog, entropy, divergence, said):
     trainer, callback = SimpleNamespace(is_global_zero=True, current_epoch=0), TrainingHealth()
     heads = [HeadEntropy("blocks.0.attention", torch.tensor([entropy] * 3), torch.tensor([divergence] * 3))]
-    callback._say_attention(trainer, 7, heads)
-    callback._say_attention(trainer, 8, heads)
+    callback._say_attention(trainer, 7, heads, False)
+    callback._say_attention(trainer, 8, heads, False)
     messages = [record.getMessage() for record in caplog.records]
     assert len(messages) == (said is not None)
     assert all(said in message for message in messages)

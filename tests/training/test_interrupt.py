@@ -27,7 +27,7 @@ def _handlers():
 @pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
 def test_a_signal_is_raised_with_what_the_run_was_doing(number):
     signals = StopSignals()
-    signals.phase, signals.going_on = "testing", "; finish it"
+    signals.phase, signals.next_step = "testing", "; finish it"
     with (
         signals.installed(),
         pytest.raises(Interrupted, match=f"{number.name}: stopped while testing; finish it") as stop,

@@ -1,8 +1,10 @@
 """metrics.csv loses no row where the disk is full for a while."""
 
 import csv
+import hashlib
 import logging
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -58,16 +60,41 @@ def test_a_row_that_is_written_in_part_is_taken_back(tmp_path):
     assert path.read_bytes() == b"loss,step\r\n1.0,0\r\n"
 
 
-@pytest.mark.parametrize("validation_follows", [True, False])
-def test_rows_after_a_checkpoint_are_cut_and_the_validation_of_its_last_step_if_it_runs_again(
-    tmp_path, validation_follows
-):
-    """After 4 optimizer steps, which count from 0, the last row that stays is that of step 3."""
-    path = tmp_path / "metrics.csv"
-    lines = ["0,9,", "1,8,", "1,,8.5", "2,7,", "3,6,", "3,,6.5", "4,5,", "5,4,", "5,,4.5"]
-    path.write_text("\n".join(["step,train/loss,valid/loss", *lines, ""]), encoding="utf-8")
-    metrics_csv.cut(path, 4, validation_follows=validation_follows)
-    left = lines[:5] if validation_follows else lines[:6]
-    assert path.read_text(encoding="utf-8").split() == ["step,train/loss,valid/loss", *left]
-    metrics_csv.cut(tmp_path / "missing.csv", 4, validation_follows=True)
+def test_rows_after_a_checkpoint_are_cut_though_columns_were_added(tmp_path):
+    logger = MetricsCSV(tmp_path)
+    for step in range(4):
+        logger.log_metrics({"train/loss": 9.0 - step}, step=step)
+    known = logger.synced()
+    logger.log_metrics({"valid/loss": 6.5}, step=3)
+    logger.log_metrics({"train/loss": 5.0}, step=4)
+    logger.save()
+    again = MetricsCSV(tmp_path).synced()
+    metrics_csv.cut(tmp_path / "metrics.csv", 4, known)
+    assert rows(tmp_path) == [{"train/loss": str(9.0 - step), "step": str(step)} for step in range(4)]
+    assert again["rows"] == known["rows"] + 2
+    assert MetricsCSV(tmp_path).synced() == known
+    metrics_csv.cut(tmp_path / "missing.csv", 4, {"rows": 0, "sha256": hashlib.sha256().hexdigest()})
     assert not (tmp_path / "missing.csv").exists()
+
+
+@pytest.mark.parametrize("harm", [lambda text: text.replace("8.0", "7.5"), lambda text: text[:20], None])
+def test_rows_that_are_lost_or_changed_since_a_checkpoint_are_said(tmp_path, caplog, harm):
+    logger = MetricsCSV(tmp_path)
+    for step in range(4):
+        logger.log_metrics({"train/loss": 9.0 - step}, step=step)
+    known, path = logger.synced(), tmp_path / "metrics.csv"
+    path.unlink() if harm is None else path.write_text(harm(path.read_text()))
+    metrics_csv.cut(path, 4, known)
+    assert "not as it was at the checkpoint after step 4" in caplog.text
+
+
+def test_rows_are_on_the_disk_before_the_checkpoint_that_counts_them(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr("os.fsync", lambda descriptor: synced.append(Path(f"/proc/self/fd/{descriptor}").readlink()))
+    logger = MetricsCSV(tmp_path)
+    logger.log_metrics({"train/loss": 9.0}, step=0)
+    logger.save()
+    synced.clear()
+    logger.log_metrics({"train/loss": 8.0}, step=1)
+    assert logger.synced()["rows"] == 2
+    assert synced == [tmp_path / "metrics.csv"]

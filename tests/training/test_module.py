@@ -245,12 +245,11 @@ def test_the_auxiliary_loss_weighs_as_the_mean_loss():
 def test_statistics_of_several_layers_are_logged_as_their_mean():
     ours, batch = experts(0.7), ragged(7, 3)
     torch.nn.init.normal_(ours.model.backbone.blocks[1].mlp.router.weight, std=3.0)  # it is sure, the first is not
-    runner = trainer()
-    runner.fit(ours, BatchLoader(batch))
+    trainer().fit(ours, BatchLoader(batch))
     layers = [block.mlp.statistics() for block in ours.model.backbone.blocks]
     assert layers[0]["router_entropy"] > layers[1]["router_entropy"] + 0.1
     for name in ("router_load_max", "router_load_min", "router_entropy", "router_balance"):
-        got = float(runner.callback_metrics[f"train/{name}"])
+        got = ours.statistics[f"train/{name}"]
         assert got == pytest.approx((layers[0][name] + layers[1][name]) / 2)
 
 

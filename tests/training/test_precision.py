@@ -8,8 +8,7 @@ from seqkit.errors import DataError
 from seqkit.runs.prepare import prepare
 from seqkit.training.module import TrainingModule
 from seqkit.training.optim import AdamW, Muon, TorchOptimizer
-from seqkit.training.silence import silence_lightning
-from seqkit.training.trainer import make_trainer, train
+from seqkit.training.trainer import make_trainer, silence_lightning, train
 
 OPTIMIZERS = [AdamW(1e-3), Muon(1e-3), TorchOptimizer(torch.optim.SGD, lr=1e-3)]
 PRECISIONS = {"bf16-mixed": torch.float32, "bf16-true": torch.bfloat16}

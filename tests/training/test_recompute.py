@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 import torch
 
-from seqkit.analysis.memory import peak_bytes
+from seqkit.analysis.peak_memory import peak_bytes
 from seqkit.backbones import GRU, TCN, AttentionDecoder, EncoderDecoder, Mamba, Transformer
 from seqkit.backbones.reversible import Reversible
 from seqkit.errors import UsageError

@@ -1,13 +1,16 @@
 """What a checkpoint adds to Lightning's: random numbers of each process, seconds, and where it may be written."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
+from seqkit.errors import DataError
+from seqkit.training import resume
 from seqkit.training.interrupt import StopSignals
-from seqkit.training.resume import KEY, ResumeState, RunFacts, _rng
+from seqkit.training.resume import FORMAT, KEY, REQUIRED, ResumeState, _rng, check_complete
 
 
 def trainer(**settings):
@@ -39,8 +42,9 @@ def test_each_process_goes_on_with_its_own_random_numbers(rank):
         np.random.seed(seed)  # noqa: NPY002
         states.append(_rng())
         right.append(drawn())
-    resumed = ResumeState(9)
-    checkpoint = {KEY: {"rng": states, "validation_follows": False, "epoch_ends": False, "epoch": 0, "step": 3}}
+    resumed = ResumeState(dict, StopSignals())
+    state = {"rng": states, "validation_follows": False, "epoch_ends": False, "epoch": 0, "step": 3}
+    checkpoint = {KEY: state, "run": {"seconds": 0}}
     resumed.on_load_checkpoint(None, None, checkpoint)
     drawn()  # whatever runs before training draws its own
     resumed.on_train_start(trainer(global_rank=rank, world_size=2), None)
@@ -49,7 +53,7 @@ def test_each_process_goes_on_with_its_own_random_numbers(rank):
 
 
 def test_processes_draw_different_numbers_for_dropout_and_one_process_those_of_its_seed():
-    facts, module = RunFacts(dict, StopSignals()), SimpleNamespace(seed=1)
+    facts, module = ResumeState(dict, StopSignals()), SimpleNamespace(seed=1)
     numbers = []
     for rank in range(3):
         torch.manual_seed(1)
@@ -63,14 +67,35 @@ def test_processes_draw_different_numbers_for_dropout_and_one_process_those_of_i
     assert float(torch.rand(())) == right
 
 
-def test_seconds_before_a_resume_are_counted():
-    facts, checkpoint = RunFacts(lambda: {"training": "abc"}, StopSignals()), {}
-    facts.num_steps = 7
-    facts.on_load_checkpoint(None, None, {"run": {"seconds": 1000.0}})
-    facts.on_fit_start(trainer(), None)
-    facts.on_save_checkpoint(None, None, checkpoint)
+def test_seconds_before_a_resume_are_counted(monkeypatch):
+    monkeypatch.setattr(ResumeState, "_state", lambda *_: {})
+    state, checkpoint = ResumeState(lambda: {"training": "abc"}, StopSignals()), {}
+    state.on_load_checkpoint(None, None, {KEY: {}, "run": {"seconds": 1000.0}})
+    state.on_fit_start(trainer(), None)
+    state.on_save_checkpoint(trainer(is_global_zero=False), SimpleNamespace(num_steps=7), checkpoint)
     assert checkpoint["run"].pop("seconds") >= 1000
-    assert checkpoint["run"] == {"num_steps": 7, "data_sha256": {"training": "abc"}}
+    assert checkpoint["run"] == {"format": FORMAT, "num_steps": 7, "data_sha256": {"training": "abc"}}
+
+
+def complete():
+    """What a checkpoint that can be resumed holds at least."""
+    return {key: {} for key in REQUIRED} | {
+        "optimizer_states": [{}], "lr_schedulers": [{}], "run": {"format": FORMAT}, "loops": {"fit_loop": {}},
+        "state_dict": {"weight": 0},
+    }  # fmt: skip
+
+
+def test_a_checkpoint_of_another_format_or_without_what_lightning_would_leave_out_silently_is_refused():
+    path = Path("resume-step=3.ckpt")
+    check_complete(complete(), path, num_schedulers=1)
+    for key in REQUIRED:
+        without = complete()
+        del without[key]
+        with pytest.raises(DataError, match=rf"{path}.*{key}"):
+            check_complete(without, path, num_schedulers=1)
+    for key, value in (("optimizer_states", []), ("lr_schedulers", []), ("loops", {}), ("run", {"format": 1})):
+        with pytest.raises(DataError, match="format" if key == "run" else key):
+            check_complete(complete() | {key: value}, path, num_schedulers=1)
 
 
 @pytest.mark.parametrize(
@@ -78,4 +103,4 @@ def test_seconds_before_a_resume_are_counted():
     [({}, True), ({"accumulates": True}, False), ({"global_step": 9}, False), ({"global_step": 8}, True)],
 )
 def test_a_point_is_after_an_optimizer_step_that_is_not_the_last(settings, is_point):
-    assert ResumeState(9).is_point(trainer(**settings)) is is_point
+    assert resume.is_point(trainer(**settings), SimpleNamespace(num_steps=9)) is is_point

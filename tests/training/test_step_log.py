@@ -86,7 +86,7 @@ def test_the_share_of_real_tokens_is_of_the_tokens_that_the_model_processes(cloc
     """Next-token prediction leaves the last column of a batch out, which is a target alone."""
     batches = [ragged(7, seed=1), ragged(7, 7, seed=2), ragged(9, 5, seed=3), ragged(9, 3, 1, seed=4)]
     shares = [row.get("train/real_tokens") for _, row in sorted(logged(batches).items())]
-    assert shares == [None, 1.0, (8 + 5) / 16, (8 + 3 + 1) / 24]
+    assert shares == [1.0, 1.0, (8 + 5) / 16, (8 + 3 + 1) / 24]
 
 
 def test_speeds_are_of_the_time_since_the_row_before(clock):

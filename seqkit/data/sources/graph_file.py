@@ -9,6 +9,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from torch import Tensor
 
 from seqkit.data.graph_files import RawGraph, read_graph
 from seqkit.data.source import DataSource, Sample, Splits, stratified
+from seqkit.data.sources.table import SPLIT_NAMES
+from seqkit.data.tables.columns import is_missing
 from seqkit.errors import DataError, one_line, suggest
 from seqkit.interfaces import IGNORE
 from seqkit.raw import GraphData
@@ -27,21 +30,17 @@ log = logging.getLogger("seqkit")
 TARGET_NAMES = ("label", "class", "y", "target", "club", "category", "subject", "field", "community", "group")
 """Attributes that are taken for the label, where they hold classes."""
 
-SPLIT_NAMES = ("split", "set", "mask")
-SPLITS = {
-    "train": "train", "training": "train", "test": "test", "testing": "test",
-    "val": "valid", "valid": "valid", "validation": "valid", "dev": "valid",
-}  # fmt: skip
+SPLIT_ATTRIBUTES = ("split", "set", "mask")
 MASK_NAMES = {"train_mask": "train", "val_mask": "valid", "valid_mask": "valid", "test_mask": "test"}
 
 MAX_WORDS = 100
-"""Categories of an attribute that becomes one-hot features."""
+"""Most categories of an attribute that becomes one-hot features, and most edge types."""
 
 MAX_INDEXED = 4_096
-"""Nodes of a graph without features up to which each is told by its index."""
+"""Most nodes of a graph whose index is a feature."""
 
 VALID_FRACTION = 0.1
-"""Of the labelled nodes, for validation, where the file says no split."""
+"""Share of the labelled nodes that is for validation, where the file says no split."""
 
 
 class GraphFile(DataSource):
@@ -50,10 +49,14 @@ class GraphFile(DataSource):
     path: the file, or a folder with edges.csv and nodes.csv. nodes: table of the nodes of an edge list, of which the
     edges go both ways. target: attribute of the nodes that holds their class; None: guessed by name. Nodes without one
     are unlabelled. features: attributes to use; None: all but target and split; []: none. Numbers are standardised,
-    words are categories; without any, a node is told by its index, or by its degree where the graph is large.
+    words are categories. index: True: a node's index is one-hot beside its features, so a model learns where in this
+    graph a node is; False: it is not, and a node without features has its degree alone. None: of a graph with
+    features, whichever is better on the validation nodes (`index_helps`); of one without, True if `features` is None;
+    False beyond `MAX_INDEXED` nodes.
     edge_type: attribute of the edges whose values are their types. split: attribute that names the split of a node;
-    None: masks train_mask, val_mask and test_mask, or an attribute called split, where there are any. Otherwise
-    test_fraction of the labelled nodes are test and a tenth validation, by class, in SHA-256 order of the seed.
+    None: masks train_mask, val_mask and test_mask, or an attribute called split, where there are any. test_fraction:
+    share of the labelled nodes that is test where the file has no split; a tenth is validation then, by class. seed:
+    seed of that split, in SHA-256 order.
     """
 
     def __init__(
@@ -63,6 +66,7 @@ class GraphFile(DataSource):
         nodes: str | None = None,
         target: str | None = None,
         features: list[str] | None = None,
+        index: bool | None = None,
         edge_type: str | None = None,
         split: str | None = None,
         test_fraction: float = 0.2,
@@ -70,7 +74,7 @@ class GraphFile(DataSource):
     ):
         if not 0 < test_fraction < 1 - VALID_FRACTION:
             raise ValueError(f"test_fraction is {test_fraction}; give a number above 0 and below {1 - VALID_FRACTION}")
-        self.path, self.nodes, self.target, self.features = path, nodes, target, features
+        self.path, self.nodes, self.target, self.features, self.index = path, nodes, target, features, index
         self.edge_type, self.split, self.test_fraction, self.seed = edge_type, split, test_fraction, seed
 
     def splits(self) -> Splits:
@@ -81,8 +85,8 @@ class GraphFile(DataSource):
         raw = read_graph(self.path, self.nodes)
         label, names, used = self._labels(raw)
         parts, rule = self._parts(raw, label, used)
-        graph, told, edges_told = self._graph(raw, used)
-        self._say(raw, label, names, [told, edges_told, rule])
+        graph, *said = self._graph(raw, used, label, parts)
+        self._say(raw, label, names, [*said, rule])
         train, valid, test = (parts[name] for name in ("train", "valid", "test"))
         unseen = set(label[test].tolist()) - set(label[train].tolist())
         if unseen:
@@ -94,6 +98,10 @@ class GraphFile(DataSource):
         samples = [Sample(graph, label.masked_fill(~part, IGNORE)) for part in (train, valid, test)]
         return Splits([samples[0]], [samples[2]], [samples[1]] if bool(valid.any()) else None, names)
 
+    def decided(self) -> dict[str, Any]:
+        """Whether nodes have their index beside their features, once `splits` was called."""
+        return {} if self.index is None else {"index": self.index}
+
     def nodes_of(self, path: str) -> tuple[GraphData, list[str]]:
         """A graph as this one is prepared for training, and the names of its nodes.
 
@@ -102,108 +110,94 @@ class GraphFile(DataSource):
         """
         is_own = Path(path).expanduser().resolve() == Path(self.path).expanduser().resolve()
         raw = read_graph(path, self.nodes if is_own else None)
-        used: list[str] = []
+        used = ["y", *MASK_NAMES]
+        parts: dict[str, Tensor] = {}
+        label = torch.full((raw.num_nodes,), IGNORE)
         if is_own:
             label, _, used = self._labels(raw)
-            self._parts(raw, label, used)
-        graph, _, _ = self._graph(raw, used)
-        means_the_same = graph.nodes.ndim == 2 and (graph.nodes.shape[1] == 0 or "x" in raw.arrays)
-        if not is_own and (self.features or not means_the_same):
+            parts, _ = self._parts(raw, label, used)
+        graph, *_ = self._graph(raw, used, label, parts)
+        means_the_same = graph.nodes.ndim == 2 and (graph.nodes.shape[1] == 0 or raw.x is not None)
+        if not is_own and (self.index or self.features or not means_the_same):
             raise DataError(
                 f"{path}: features are made of all nodes of {self.path}, so those of another file would mean "
-                "something else; give that file, or train on a file with numbers x (.npz, .safetensors)"
+                "something else; give that file, or train with --data.index false on a file with numbers x (.npz, "
+                ".safetensors)"
             )
         return graph, raw.ids or [str(i) for i in range(raw.num_nodes)]
 
-    def _graph(self, raw: RawGraph, used: Sequence[str]) -> tuple[GraphData, str, str]:
-        """The graph without labels, and what its features and edge types are, in words."""
-        features, told = self._features(raw, used)
-        types, edges_told = self._edge_types(raw)
+    def _graph(
+        self, raw: RawGraph, used: Sequence[str], label: Tensor, parts: dict[str, Tensor]
+    ) -> tuple[GraphData, str, str, str]:
+        """The graph without labels, and in words its features, their index and its edge types."""
+        features, said = self._features(raw, used)
+        types, edges_said = self._edge_types(raw)
         try:
-            return GraphData(features, torch.from_numpy(raw.edges), types, directed=raw.directed), told, edges_told
+            graph = GraphData(features, torch.from_numpy(raw.edges), types, directed=raw.directed)
         except DataError as error:
             raise DataError(f"{self.path}: {error}") from None
+        nodes, index_said = self._with_index(graph, label, parts)
+        return replace(graph, nodes=nodes), said, index_said, edges_said
 
     # ── labels ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _labels(self, raw: RawGraph) -> tuple[Tensor, list[str], list[str]]:
         """Classes [n] with IGNORE where there is none, their names, and the attributes that are used up by it."""
-        if "y" in raw.arrays and self.target is None:
-            return (*self._label_array(raw), [])
-        if self.target is not None and self.target not in raw.attributes:
-            known = [one_line(name) for name in raw.attributes]
-            raise DataError(
-                f"{self.path}: nodes have no attribute {one_line(self.target)!r}; {suggest(self.target, known)}"
-            )
-        target = self.target or self._guess(raw)
-        values = raw.attributes[target]
+        name = self._attribute(raw.attributes, self.target, "nodes") if self.target else self._guess(raw)
+        values = raw.attributes[name]
         fault = _no_classes(values)
         if fault is not None:
             raise DataError(
-                f"{self.path}: {one_line(target)} {fault}, so it holds no classes; name another with --data.target"
+                f"{self.path}: {one_line(name)} {fault}, so it holds no classes; name another with --data.target"
             )
-        names = sorted({_word(value) for value in values if not _is_missing(value)}, key=_in_order)
-        index = {name: i for i, name in enumerate(names)}
-        label = [IGNORE if _is_missing(value) else index[_word(value)] for value in values]
+        # classes are numbered as they occur: a label of 10^8 is not 10^8 classes
+        names = sorted({_word(value) for value in values if not is_missing(value)}, key=_in_order)
+        number = {name: i for i, name in enumerate(names)}
+        label = [IGNORE if is_missing(value) else number[_word(value)] for value in values]
         if self.target is None:
-            raw.notes.append(f"the label is {one_line(target)!r} by its name; to choose: --data.target")
-        return torch.tensor(label), names, [target]
+            raw.notes.append(f"the label is {one_line(name)!r} by its name; to choose: --data.target")
+        return torch.tensor(label), names, [name, *(name for name in raw.attributes if name in MASK_NAMES)]
+
+    def _attribute(self, attributes: dict[str, list[Any]], name: str, of: str) -> str:
+        """The name of an attribute. Raises DataError where there is none such."""
+        if name not in attributes:
+            near = suggest(name, map(one_line, attributes))
+            raise DataError(f"{self.path}: {of} have no attribute {one_line(name)!r}; {near}")
+        return name
 
     def _guess(self, raw: RawGraph) -> str:
-        fitting = [name for name in raw.attributes if name.lower() in TARGET_NAMES]
-        fitting = [name for name in fitting if _no_classes(raw.attributes[name]) is None]
+        named = [name for name in raw.attributes if name.lower() in TARGET_NAMES]
+        fitting = [name for name in named if _no_classes(raw.attributes[name]) is None] or named
         if len(fitting) == 1:
             return fitting[0]
-        found = ", ".join(one_line(name) for name in list(raw.attributes)[:20]) or "none"
         if not raw.attributes:
             advice = (
                 "give a table of nodes with --data.nodes FILE" if raw.edges.size else "give nodes an attribute label"
             )
             raise DataError(f"{self.path}: nodes have no attributes, so no labels; {advice}")
         fit = "several attributes may be the label" if fitting else "no attribute is named as a label"
-        raise DataError(
-            f"{self.path}: {fit} ({', '.join(map(one_line, fitting)) or found}); name it: --data.target NAME"
-        )
-
-    def _label_array(self, raw: RawGraph) -> tuple[Tensor, list[str]]:
-        y = raw.arrays["y"]
-        y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
-        if y.ndim != 1 or y.dtype.kind not in "iufb":
-            raise DataError(f"{self.path}: y is {list(y.shape)} {y.dtype}; give [n] integers, a class for each node")
-        known = np.isfinite(y) & (y >= 0) if y.dtype.kind == "f" else y >= 0
-        if bool((y[known] % 1 != 0).any()):
-            raise DataError(f"{self.path}: y holds fractions, so it holds no classes; give integers")
-        values: list[Any] = [int(value) if ok else None for value, ok in zip(y, known)]
-        fault = _no_classes(values)
-        if fault is not None:
-            raise DataError(f"{self.path}: y {fault}, so it holds no classes")
-        highest = max(value for value in values if value is not None)
-        return torch.tensor([IGNORE if value is None else value for value in values]), [
-            str(i) for i in range(highest + 1)
-        ]
+        found = ", ".join(map(one_line, fitting or list(raw.attributes)[:20]))
+        raise DataError(f"{self.path}: {fit} ({found}); name it: --data.target NAME")
 
     # ── splits ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _parts(self, raw: RawGraph, label: Tensor, used: list[str]) -> tuple[dict[str, Tensor], str]:
         """The labelled nodes of each split, [n] bool, and the rule in words."""
         known = label != IGNORE
-        given = self._given_parts(raw, used)
-        if given is None:
-            nodes = known.nonzero()[:, 0].tolist()
-            classes = label[known].tolist()
+        parts, rule = self._given_parts(raw, used)
+        if not parts:
+            nodes, classes = known.nonzero()[:, 0], label[known].tolist()
             rest, test = stratified(classes, self.test_fraction, self.seed)
             share = VALID_FRACTION / (1 - self.test_fraction)
             train, valid = stratified([classes[i] for i in rest], share, self.seed)
             chosen = {"train": [rest[i] for i in train], "valid": [rest[i] for i in valid], "test": test}
-            parts = {name: _mask(len(label), [nodes[i] for i in places]) for name, places in chosen.items()}
+            parts = {name: _mask(len(label), nodes[places]) for name, places in chosen.items()}
             rule = f"by class, SHA-256 with seed {self.seed}"
-        else:
-            parts, rule = given
-            parts = {name: part & known for name, part in parts.items()}
-            for one, other in (("train", "test"), ("train", "valid"), ("valid", "test")):
-                both = int((parts[one] & parts[other]).sum())
-                if both:
-                    raise DataError(f"{self.path}: {both:,} nodes are in {one} and in {other}; correct the masks")
+        parts = {name: parts.get(name, torch.zeros_like(known)) & known for name in ("train", "valid", "test")}
+        for one, other in (("train", "test"), ("train", "valid"), ("valid", "test")):
+            both = int((parts[one] & parts[other]).sum())
+            if both:
+                raise DataError(f"{self.path}: {both:,} nodes are in {one} and in {other}; correct the masks")
         for name in ("train", "test"):
             if not bool(parts[name].any()):
                 raise DataError(
@@ -213,39 +207,30 @@ class GraphFile(DataSource):
         counts = ", ".join(f"{int(part.sum()):,} {name}" for name, part in parts.items())
         return parts, f"labelled nodes: {counts}, {rule}"
 
-    def _given_parts(self, raw: RawGraph, used: list[str]) -> tuple[dict[str, Tensor], str] | None:
-        empty = torch.zeros(raw.num_nodes, dtype=torch.bool)
-        masks = {name: raw.arrays[name] for name in ("train", "valid", "test") if name in raw.arrays}
+    def _given_parts(self, raw: RawGraph, used: list[str]) -> tuple[dict[str, Tensor], str]:
+        """Nodes of each split that the file names, [n] bool, and the rule in words; none: the file has no splits."""
+        masks = {MASK_NAMES[name]: name for name in raw.attributes if name in MASK_NAMES}
         if self.split is None and masks:
             if "train" not in masks or "test" not in masks:
                 raise DataError(f"{self.path} has the mask {', '.join(masks)} alone; give train_mask and test_mask")
             return {
-                n: torch.from_numpy(masks[n]) if n in masks else empty for n in ("train", "valid", "test")
-            }, "by masks"
-        by_name = {MASK_NAMES[name]: name for name in raw.attributes if name in MASK_NAMES}
-        if self.split is None and "train" in by_name and "test" in by_name:
-            used += by_name.values()
-            parts = {
                 split: torch.tensor([_word(value) in ("1", "true") for value in raw.attributes[name]])
-                for split, name in by_name.items()
-            }
-            return {"train": empty, "valid": empty, "test": empty} | parts, "by masks"
-        names = [name for name in raw.attributes if name.lower() in SPLIT_NAMES and name not in used]
-        column = self.split or next((name for name in names if _names_splits(raw.attributes[name])), None)
+                for split, name in masks.items()
+            }, "by masks"
+        column = self.split and self._attribute(raw.attributes, self.split, "nodes")
+        for name in raw.attributes if column is None else ():
+            if name.lower() in SPLIT_ATTRIBUTES and name not in used and not _odd_split(raw.attributes[name]):
+                column = name
+                break
         if column is None:
-            return None
-        if column not in raw.attributes:
-            raise DataError(
-                f"{self.path}: nodes have no attribute {one_line(column)!r}; {suggest(column, raw.attributes)}"
-            )
+            return {}, ""
         values = raw.attributes[column]
-        if not _names_splits(values):
-            odd = next(_word(v) for v in values if not _is_missing(v) and str(v).strip().lower() not in SPLITS)
+        if odd := _odd_split(values):
             raise DataError(
                 f"{self.path}: {one_line(column)} is {one_line(odd)!r} at a node; write train, valid, test or nothing"
             )
         used.append(column)
-        split = [SPLITS.get(str(value).strip().lower()) for value in values]
+        split = [SPLIT_NAMES.get(str(value).strip().lower()) for value in values]
         return {
             name: torch.tensor([one == name for one in split]) for name in ("train", "valid", "test")
         }, f"by attribute {one_line(column)}"
@@ -253,49 +238,62 @@ class GraphFile(DataSource):
     # ── features ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _features(self, raw: RawGraph, used: Sequence[str]) -> tuple[Tensor, str]:
-        """Features [n f], or categories [n] where there are none, and what they are, in words."""
-        if "x" in raw.arrays and self.features is None:
-            x = raw.arrays["x"]
-            if x.ndim not in (1, 2) or x.dtype.kind not in "iufb":
-                raise DataError(f"{self.path}: x is {list(x.shape)} {x.dtype}; give [n f] numbers")
-            if x.ndim == 1 and x.dtype.kind in "iu":
-                return torch.from_numpy(x.astype(np.int64)), "x are categories"
-            x = x.reshape(len(x), -1).astype(np.float32)
+        """Features [n f], or categories [n], and what they are, in words."""
+        if raw.x is not None and self.features is None:
+            if raw.x.ndim == 1 and raw.x.dtype.kind in "iu":
+                return torch.from_numpy(raw.x.astype(np.int64)), "x are categories"
+            x = raw.x.reshape(raw.num_nodes, -1).astype(np.float32)
             return torch.from_numpy(x), f"x as it is ({x.shape[1]:,} features)"
         wanted = [name for name in raw.attributes if name not in used] if self.features is None else self.features
         columns: list[np.ndarray] = []
-        told: list[str] = []
+        taken: list[str] = []
         left_out: list[str] = []
         for name in wanted:
-            if name not in raw.attributes:
-                raise DataError(
-                    f"{self.path}: nodes have no attribute {one_line(name)!r}; {suggest(name, raw.attributes)}"
-                )
-            made, what = self._columns(name, raw.attributes[name], is_chosen=self.features is not None)
+            values = raw.attributes[self._attribute(raw.attributes, name, "nodes")]
+            made, what = self._columns(name, values, is_chosen=self.features is not None)
             columns += made
-            (told if made else left_out).append(f"{one_line(name)} ({what})")
-        if columns:
-            words = "features: " + ", ".join(told[:8]) + (", …" if len(told) > 8 else "")
-        elif raw.num_nodes <= MAX_INDEXED and self.features is None:
-            words = "nodes have no features and are told by their index, so that what is learned is of this graph alone"
-        else:
-            words = "nodes have no features and are told by their degree"
+            (taken if made else left_out).append(f"{one_line(name)} ({what})")
+        said = f"features: {_few(taken)}" if taken else "nodes have no features"
         if left_out:
-            words += "; not used: " + ", ".join(left_out[:8]) + (", …" if len(left_out) > 8 else "")
-        if columns:
-            return torch.from_numpy(np.stack(columns, axis=1).astype(np.float32)), words
-        indexed = raw.num_nodes <= MAX_INDEXED and self.features is None
-        return torch.arange(raw.num_nodes) if indexed else torch.zeros(raw.num_nodes, 0), words
+            said += f"; not used: {_few(left_out)}"
+        stacked = np.stack(columns, axis=1) if columns else np.zeros((raw.num_nodes, 0))
+        return torch.from_numpy(stacked.astype(np.float32)), said
+
+    def _with_index(self, graph: GraphData, label: Tensor, parts: dict[str, Tensor]) -> tuple[Tensor, str]:
+        """Features with the nodes' index, where it is wanted or helps, and why, in words."""
+        features, n, said = graph.nodes, len(graph.nodes), ""
+        has_features = features.ndim == 1 or features.shape[1] > 0
+        if self.index is None and n <= MAX_INDEXED and has_features and parts:
+            without, beside = index_helps(graph, label, parts, self.seed)
+            # more than the standard error of the difference: a coin does not cost the use on other graphs
+            num_better, num_worse = int((beside & ~without).sum()), int((without & ~beside).sum())
+            self.index = num_better - num_worse > math.sqrt(num_better + num_worse)
+            said = (
+                f" ({int(beside.sum())} of {len(beside):,} validation nodes right with it and {int(without.sum())} "
+                "without, by a regression over features and neighbours; --data.index)"
+            )
+        elif self.index is None:
+            self.index = n <= MAX_INDEXED and not has_features and self.features is None
+        if self.index and n > MAX_INDEXED:
+            raise DataError(f"{self.path} has {n:,} nodes, and {MAX_INDEXED:,} are the most for an index; leave it out")
+        if not self.index:
+            return features, f"nodes have no index{said}" if has_features else "nodes have their degree alone"
+        alone = " beside their features" if has_features else " alone"
+        said = f"nodes have their index{alone}, so the model learns this graph and no other{said}"
+        if not has_features:
+            return torch.arange(n), said
+        features = torch.nn.functional.one_hot(features).float() if features.ndim == 1 else features
+        return torch.cat([features, torch.eye(n)], dim=1), said
 
     def _columns(self, name: str, values: list[Any], *, is_chosen: bool) -> tuple[list[np.ndarray], str]:
         """Feature columns [n] of an attribute, and what it is; no columns: it cannot be used."""
-        present = [value for value in values if not _is_missing(value)]
-        missing = np.array([_is_missing(value) for value in values])
+        present = [value for value in values if not is_missing(value)]
+        missing = np.array([is_missing(value) for value in values])
         gap = [missing.astype(np.float32)] if missing.any() and present else []
         lacking = f", missing at {int(missing.sum()):,} nodes, which a column says" if gap else ""
         if present and all(isinstance(value, bool | int | float) for value in present):
             try:
-                numbers = np.array([0.0 if _is_missing(value) else float(value) for value in values])
+                numbers = np.array([0.0 if is_missing(value) else float(value) for value in values])
             except OverflowError:
                 numbers = np.array([math.inf])
             if not np.isfinite(numbers).all():
@@ -325,19 +323,14 @@ class GraphFile(DataSource):
         return [*one_hot, *gap], f"{len(words)} categories{lacking}"
 
     def _edge_types(self, raw: RawGraph) -> tuple[Tensor | None, str]:
-        if "edge_type" in raw.arrays and self.edge_type is None:
-            types = raw.arrays["edge_type"]
-            return torch.from_numpy(types), f"{len(np.unique(types))} edge types"
+        if raw.edge_types is not None and self.edge_type is None:
+            return torch.from_numpy(raw.edge_types), f"{len(np.unique(raw.edge_types))} edge types"
         names = [one_line(name) for name in raw.edge_attributes if name != "id"]
         if self.edge_type is None:
             return None, f"attributes of edges are not used ({', '.join(names[:5])}); --data.edge_type" if names else ""
-        if self.edge_type not in raw.edge_attributes:
-            raise DataError(
-                f"{self.path}: edges have no attribute {one_line(self.edge_type)!r}; {suggest(self.edge_type, names)}"
-            )
-        values = raw.edge_attributes[self.edge_type]
-        words = sorted({_word(value) for value in values if not _is_missing(value)}, key=_in_order)
-        if any(_is_missing(value) for value in values) or len(words) > MAX_WORDS:
+        values = raw.edge_attributes[self._attribute(raw.edge_attributes, self.edge_type, "edges")]
+        words = sorted({_word(value) for value in values if not is_missing(value)}, key=_in_order)
+        if any(is_missing(value) for value in values) or len(words) > MAX_WORDS:
             fault = "is missing on some edges" if len(words) <= MAX_WORDS else f"has {len(words):,} values"
             raise DataError(
                 f"{self.path}: {one_line(self.edge_type)} {fault}; a type is one of {MAX_WORDS} on every edge"
@@ -345,7 +338,7 @@ class GraphFile(DataSource):
         index = {word: i for i, word in enumerate(words)}
         return torch.tensor([index[_word(value)] for value in values]), f"{len(words)} edge types"
 
-    def _say(self, raw: RawGraph, label: Tensor, names: list[str], told: Sequence[str]) -> None:
+    def _say(self, raw: RawGraph, label: Tensor, names: list[str], more: Sequence[str]) -> None:
         source, target = raw.edges
         loops = int((source == target).sum())
         low, high = (source, target) if raw.directed else (np.minimum(source, target), np.maximum(source, target))
@@ -364,23 +357,15 @@ class GraphFile(DataSource):
             *([f"{int((label == IGNORE).sum()):,} unlabelled"] if bool((label == IGNORE).any()) else []),
         ]
         log.warning("%s: %s; classes: %s", self.path, ", ".join(what), shown + (", …" if len(counts) > 7 else ""))
-        for line in (*raw.notes, *told):
+        for line in (*raw.notes, *more):
             if line:
                 log.warning("%s: %s", self.path, line)
 
 
-def _mask(n: int, nodes: Sequence[int]) -> Tensor:
+def _mask(n: int, nodes: Tensor) -> Tensor:
     mask = torch.zeros(n, dtype=torch.bool)
-    mask[list(nodes)] = True
+    mask[nodes] = True
     return mask
-
-
-def _is_missing(value: Any) -> bool:
-    return (
-        value is None
-        or (isinstance(value, str) and not value.strip())
-        or (isinstance(value, float) and math.isnan(value))
-    )
 
 
 def _word(value: Any) -> str:
@@ -400,7 +385,7 @@ def _in_order(word: str) -> tuple[int, float, str]:
 
 def _no_classes(values: Sequence[Any]) -> str | None:
     """Why these are no classes; None: they are."""
-    known = [value for value in values if not _is_missing(value)]
+    known = [value for value in values if not is_missing(value)]
     counts = Counter(map(_word, known))
     if len(counts) < 2:
         return f"has {len(counts)} value"
@@ -411,6 +396,51 @@ def _no_classes(values: Sequence[Any]) -> str | None:
     return None
 
 
-def _names_splits(values: Sequence[Any]) -> bool:
-    known = {str(value).strip().lower() for value in values if not _is_missing(value)}
-    return bool(known) and known <= SPLITS.keys()
+def _odd_split(values: Sequence[Any]) -> str | None:
+    """The first value that names no split, or "" where all are missing; None: they name splits."""
+    known = [value for value in values if not is_missing(value)]
+    odd = [_word(value) for value in known if str(value).strip().lower() not in SPLIT_NAMES]
+    return odd[0] if odd else None if known else ""
+
+
+def _few(said: Sequence[str]) -> str:
+    return ", ".join(said[:8]) + (", …" if len(said) > 8 else "")
+
+
+def index_helps(graph: GraphData, label: Tensor, parts: dict[str, Tensor], seed: int) -> tuple[Tensor, Tensor]:
+    """Which validation nodes are classified rightly by features alone, and with the node's index beside them: [v] bool.
+
+    Kernel ridge regression onto the classes: Gaussian kernels of a node's features and of their average over neighbours
+    of neighbours, as in simplified graph convolution (Wu et al. 2019); of an index that average is label propagation.
+    Either has its best ridge. Without validation nodes a fifth of the training nodes stand in.
+    """
+    n, features, edges = len(label), graph.nodes, graph.edges
+    train, valid = (parts[name].nonzero()[:, 0] for name in ("train", "valid"))
+    if len(valid) == 0:
+        kept, held_out = stratified(label[train].tolist(), 0.2, seed)
+        train, valid = train[kept], train[held_out]
+    chosen = torch.cat([train, valid])
+    inputs = torch.nn.functional.one_hot(features).float() if features.ndim == 1 else features
+    pairs = torch.cat([edges, edges.flip(0), torch.arange(n).expand(2, n)], dim=1)
+    scale = torch.zeros(n).index_add_(0, pairs[0], torch.ones(pairs.shape[1])).rsqrt()
+    smooth = torch.zeros(n, n).index_put_((pairs[0], pairs[1]), scale[pairs[0]] * scale[pairs[1]], accumulate=True)
+    shares = (smooth @ (smooth @ torch.eye(n)[:, chosen])).T  # of every node in the average of each chosen one
+    own, averaged = (_gaussian_kernel(rows) for rows in (inputs[chosen], shares @ inputs))
+    propagated = (shares @ shares.T).double()
+    propagated /= propagated.diagonal().mean()
+    classes = torch.nn.functional.one_hot(label[train]).double()
+    mean, num = classes.mean(dim=0), len(train)
+    best = []
+    for kernel in (own + averaged, own + averaged + propagated):
+        right = []
+        for ridge in (0.01, 0.1, 1.0):
+            weights = torch.linalg.solve(kernel[:num, :num] + ridge * torch.eye(num), classes - mean)
+            right.append((kernel[num:, :num] @ weights + mean).argmax(dim=1) == label[valid])
+        best.append(max(right, key=lambda one: int(one.sum())))
+    return best[0], best[1]
+
+
+def _gaussian_kernel(rows: Tensor) -> Tensor:
+    """Gaussian kernel of rows [m f] whose width is their mean distance: [m m] float64."""
+    squared = torch.cdist(rows.double(), rows.double()) ** 2
+    return torch.exp(-squared / squared.mean().clamp(min=1e-12))

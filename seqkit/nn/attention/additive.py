@@ -29,7 +29,6 @@ class AdditiveAttention(DenseScoreAttention):
         self.score_weight = nn.Parameter(torch.randn(num_heads, head_dim) * head_dim**-0.5)
 
     def attention_weights(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
-        """[b h n m]."""
         pairs = rearrange(q, "b h n c -> b h n 1 c") + rearrange(repeat_kv(k, q), "b h m c -> b h 1 m c")
         if context.relative is not None:
             pairs = pairs + rearrange(context.relative.to(q.dtype), "b n m c -> b 1 n m c")

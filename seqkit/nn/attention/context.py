@@ -1,4 +1,4 @@
-"""What attention layers get beside their input (`AttentionContext`), and what each declares to support.
+"""Input of attention layers beside the tokens (`AttentionContext`), and the features that each supports.
 
 b batch · n queries · m keys · h heads · c channels of one head · r channel pairs · d width
 """
@@ -54,7 +54,7 @@ def check_supported(
 ) -> None:
     """Raise ValueError where a required feature is not supported.
 
-    name: of the component. instead: what to do; by default the mechanism that supports every feature.
+    name: name of the component. instead: advice in the error; by default the mechanism that supports every feature.
     """
     missing = [WORDING[feature] for feature in AttentionFeature if feature in required & ~supports]
     if missing:

@@ -24,7 +24,7 @@ class EdgeAttention(AttentionMechanism, InheritedDropout):
 
     The result is that of `ScaledDotProductAttention`. It aggregates along edges as graph attention networks do
     (Velickovic et al. 2018, section 2.2), with scaled dot products and `edge_bias` as scores: the target of an edge
-    attends to its source. dropout: of attention weights; None: the backbone's.
+    attends to its source. dropout: dropout of attention weights; None: the backbone's.
     Time and memory O((n + e) width). On graphs of some hundred tokens ScaledDotProductAttention is as fast
     (docs/efficient.md).
     Raises ValueError for a dropout outside [0, 1), and in `forward` for tokens without adjacency.

@@ -45,7 +45,6 @@ class KVCache(MechanismCache):
         return self.keys[:, :, :end], self.values[:, :, :end]
 
     def reorder(self, rows: Tensor) -> None:
-        """Keep these examples, [b'] indices, in this order."""
         if self.keys is not None and self.values is not None:
             self.keys, self.values = self.keys.index_select(0, rows), self.values.index_select(0, rows)
 
@@ -64,7 +63,6 @@ class LayerCache:
         self.convolution: Tensor | None = None
 
     def reorder(self, rows: Tensor) -> None:
-        """Keep these examples, [b'] indices, in this order."""
         self.self_attention.reorder(rows)
         if self.cross_attention is not None:
             keys, values = self.cross_attention

@@ -31,7 +31,6 @@ class LinearAttentionCache(MechanismCache):
         self.sums: Tensor | None = None
 
     def reorder(self, rows: Tensor) -> None:
-        """Keep these examples, [b'] indices, in this order."""
         if self.sums is not None:
             self.sums = self.sums.index_select(0, rows)
 
@@ -64,7 +63,6 @@ class FeatureMapAttention(AttentionMechanism):
     def forward(
         self, q: Tensor, k: Tensor, v: Tensor, context: AttentionContext, cache: LinearAttentionCache | None = None
     ) -> Tensor:
-        """[b h n c]."""
         with _precise(q):
             queries, keys = self._features(q, k, context)
             values = F.pad(v.to(keys.dtype), [0, 1], value=1.0)  # the last column sums the weights
@@ -80,7 +78,6 @@ class FeatureMapAttention(AttentionMechanism):
             return _normalized(output[..., :-1], output[..., -1:]).to(v.dtype)
 
     def attention_weights(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
-        """[b h n m], in O(n m)."""
         with _precise(q):
             queries, keys = self._features(q, k, context)
             scores = einsum(queries, repeat_kv(keys, q), "b h n f, b h m f -> b h n m")
@@ -89,7 +86,6 @@ class FeatureMapAttention(AttentionMechanism):
             return _normalized(scores, scores.sum(dim=-1, keepdim=True)).to(q.dtype)
 
     def init_cache(self, max_tokens: int) -> LinearAttentionCache:
-        """An empty cache, for any number of tokens."""
         return LinearAttentionCache()
 
     def _features(self, q: Tensor, k: Tensor, context: AttentionContext) -> tuple[Tensor, Tensor]:
@@ -114,11 +110,9 @@ class LinearAttention(FeatureMapAttention):
         self.feature_map = elu_plus_one if feature_map is None else feature_map
 
     def query_features(self, q: Tensor) -> Tensor:
-        """[b h n f]."""
         return self.feature_map(q)
 
     def key_features(self, k: Tensor) -> Tensor:
-        """[b g m f]."""
         return self.feature_map(k)
 
 

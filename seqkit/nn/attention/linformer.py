@@ -20,7 +20,7 @@ class LinformerAttention(AttentionMechanism):
     """Softmax attention over keys and values that a learned projection reduces from m columns to `rank`.
 
     Wang et al. 2020, equation 7, the projections shared by all heads (their section 4). Time and memory O(n rank).
-    max_tokens: columns that have projection weights. rank: projected keys.
+    max_tokens: number of columns that have projection weights. rank: number of projected keys.
     The weights belong to columns, so the output depends on a token's column, whatever `positions` say.
     A projected key mixes early and late tokens, so it cannot be causal.
     Raises ValueError for sizes below 1, and for a sequence longer than max_tokens.
@@ -44,7 +44,6 @@ class LinformerAttention(AttentionMechanism):
         self.value_projection = nn.Parameter(torch.randn(max_tokens, rank) * max_tokens**-0.5)
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, context: AttentionContext, cache: Any = None) -> Tensor:
-        """[b h n c]."""
         assert cache is None
         keys = einsum(self._zero_padded(k, context), self.key_projection[: k.shape[2]], "b g m c, m r -> b g r c")
         values = einsum(self._zero_padded(v, context), self.value_projection[: v.shape[2]], "b g m c, m r -> b g r c")

@@ -31,7 +31,6 @@ class LSHCache(MechanismCache):
         return *self.kv.update(k, v), self.buckets
 
     def reorder(self, rows: Tensor) -> None:
-        """Keep these examples, [b'] indices, in this order."""
         self.kv.reorder(rows)
         if self.buckets is not None:
             self.buckets = self.buckets.index_select(0, rows)
@@ -52,10 +51,10 @@ class Plan(NamedTuple):
 class LSHAttention(AttentionMechanism):
     """Softmax attention to neighbours and to tokens in the same bucket of a random hash (Kitaev et al. 2020, sec. 2).
 
-    bucket_size: of its bucket a token attends to the bucket_size nearest at or before itself (bidirectional: and to one
-    fewer after it). num_buckets: even. num_rounds: hashes; a token attends to the union of what they find (equation 4,
-    multi-round), and to its neighbours, as if all were one more bucket: for up to bucket_size tokens that is exact
-    attention.
+    bucket_size: keys of its bucket that a token attends to, the nearest at or before itself (bidirectional: and one
+    fewer after it). num_buckets: number of buckets, even. num_rounds: number of hashes; a token attends to the union of
+    what they find (equation 4, multi-round), and to its neighbours, as if all were one more bucket: for up to
+    bucket_size tokens that is exact attention.
     Time O(n log n + num_rounds n (bucket_size + num_buckets) c), memory O(num_rounds n (bucket_size + num_buckets));
     a step with a cache O(num_rounds m), as dense attention's.
     Unlike the paper's, buckets are cut by counting a token's own predecessors and not at fixed ranks of the sorted row,
@@ -91,7 +90,6 @@ class LSHAttention(AttentionMechanism):
     def forward(
         self, q: Tensor, k: Tensor, v: Tensor, context: AttentionContext, cache: LSHCache | None = None
     ) -> Tensor:
-        """[b h n c]."""
         valid = context.key_valid
         if valid is not None:  # NaN in padding would pass through a product with zero
             padded = rearrange(~valid[:, -k.shape[2] :], "b m -> b 1 m 1")
@@ -106,11 +104,9 @@ class LSHAttention(AttentionMechanism):
         return self._by_blocks(q, k, v, plan, context.is_causal)
 
     def attention_weights(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
-        """[b h n m], in O(n m)."""
         return self._dense_weights(q, repeat_kv(k, q), self._plan(q, self._hash(k), context))
 
     def init_cache(self, max_tokens: int) -> LSHCache:
-        """An empty cache of keys, values and buckets."""
         return LSHCache(max_tokens)
 
     @torch.no_grad()
@@ -145,7 +141,7 @@ class LSHAttention(AttentionMechanism):
         return softmax(scores.masked_fill(~attn_mask, -torch.inf))
 
     def _by_blocks(self, q: Tensor, k: Tensor, v: Tensor, plan: Plan, causal: bool) -> Tensor:
-        """Rounds one after the other, combined as one softmax would: by their largest scores and sums."""
+        """Attention output, round by round, combined as one softmax would: by their largest scores and sums."""
         peak = q.new_full((*q.shape[:3], 1), torch.finfo(q.dtype).min)
         output = torch.zeros_like(torch.cat([q, peak], dim=-1))
         q = q / q.shape[-1] ** 0.5

@@ -51,7 +51,6 @@ class DenseScoreAttention(AttentionMechanism):
     """Softmax of scores that are all materialised: O(n m) memory for a head."""
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, context: AttentionContext, cache: Any = None) -> Tensor:
-        """[b h n c]."""
         if cache is not None:
             k, v = cache.update(k, v)
         return einsum(self.attention_weights(q, k, context), repeat_kv(v, q), "b h n m, b h m c -> b h n c")
@@ -74,6 +73,21 @@ def softmax(scores: Tensor) -> Tensor:
     """Softmax over the last axis; zeros in rows that are masked entirely, as SDPA gives, gradients too."""
     masked = (scores == -torch.inf).all(dim=-1, keepdim=True)
     return scores.masked_fill(masked, 0.0).softmax(dim=-1).masked_fill(masked, 0.0)
+
+
+def check_positive(**settings: float | None) -> None:
+    """Raise ValueError for a number that is neither None nor above 0."""
+    for name, value in settings.items():
+        if value is not None and not value > 0:
+            raise ValueError(f"{name}={value}; make it larger than 0, or leave it out")
+
+
+def bounded(scores: Tensor, softcap: float | None) -> Tensor:
+    """Scores under the softcap, in single precision at least; without one, as they are."""
+    if softcap is None:
+        return scores
+    wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    return softcap * (wide / softcap).tanh()
 
 
 def repeat_kv(k: Tensor, q: Tensor) -> Tensor:

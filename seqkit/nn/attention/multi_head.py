@@ -6,11 +6,10 @@ b batch · n queries · m keys · d width · h heads · g key/value heads · c c
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import Callable, Mapping
+from typing import Literal, Self
 
 import torch
-import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
@@ -44,6 +43,10 @@ class AttentionLayer(nn.Module, ABC):
     def init_cache(self, max_tokens: int) -> LayerCache:
         """An empty cache."""
 
+    def for_cross_attention(self) -> Self:
+        """This layer, made ready for cross-attention alone; its owner calls it once, when it is built."""
+        return self
+
     def check_supported(self, required: AttentionFeature) -> None:
         """Raise ValueError where a required feature is not supported."""
         check_supported(type(self).__name__, self.supports, required)
@@ -59,7 +62,7 @@ class MultiHeadAttention(AttentionLayer):
     qk_norm: `width -> nn.Module`, normalises queries and keys, so that scores stay bounded (Dehghani et al. 2023,
     section 2, with LayerNorm); None: none. qk_norm_level: "head": each head by itself; "all": all heads together (OLMo
     2; OLMo team 2025, section 2.1).
-    bias: whether the four projections have one. out_bias: whether the last of them does; None: as `bias`.
+    bias: whether the projections have one. out_bias: whether the last of them does; None: as `bias`.
     convolution: `width -> CausalConvolution` over the projected queries, keys and values (So et al. 2021, section 4.2);
     causal sequences only, since it knows neither edges nor segments; None: none.
     Raises ValueError if `dim` is not a multiple of `num_heads` and no `head_dim` is given, if `num_heads` is not one of
@@ -98,7 +101,11 @@ class MultiHeadAttention(AttentionLayer):
                 f"num_heads={num_heads} cannot share num_kv_heads={num_kv_heads} equally; make it a divisor"
             )
         self.num_heads, self.num_kv_heads, self.head_dim = num_heads, num_kv_heads, head_dim
-        self.qkv_proj = nn.Linear(dim, (num_heads + 2 * num_kv_heads) * head_dim, bias=bias)
+        self.qkv_proj: nn.Linear | None = nn.Linear(dim, (num_heads + 2 * num_kv_heads) * head_dim, bias=bias)
+        self.q_proj: nn.Linear | None
+        self.kv_proj: nn.Linear | None
+        self.register_module("q_proj", None)  # cross-attention has these two instead: see `for_cross_attention`
+        self.register_module("kv_proj", None)
         self.convolution = convolution(self.qkv_proj.out_features) if convolution is not None else None
         self.mechanism = mechanism(num_heads, head_dim)
         self.out_proj = nn.Linear(num_heads * head_dim, dim, bias=bias if out_bias is None else out_bias)
@@ -116,8 +123,8 @@ class MultiHeadAttention(AttentionLayer):
     def forward(
         self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None, memory: Tensor | None = None
     ) -> Tensor:
-        """[b n d] from x [b n d]. memory: [b m d], the encoder's output, for cross-attention. cache: of this layer."""
         if memory is None:
+            assert self.qkv_proj is not None
             qkv = self.qkv_proj(x)
             if self.convolution is not None:
                 qkv = self.convolution(qkv, context.query_valid, cache)
@@ -142,19 +149,34 @@ class MultiHeadAttention(AttentionLayer):
 
     def _cross_qkv(self, x: Tensor, memory: Tensor, cache: LayerCache | None) -> tuple[Tensor, Tensor, Tensor]:
         """Queries of x; keys and values of the memory, computed once for all decoding steps."""
-        width, weight, bias = self.num_heads * self.head_dim, self.qkv_proj.weight, self.qkv_proj.bias
-        query = F.linear(x, weight[:width], None if bias is None else bias[:width])
-        q = self._heads(query, self.query_norm)
+        if self.q_proj is None or self.kv_proj is None:
+            raise ValueError("this attention was built for one sequence and got a memory; call its for_cross_attention")
+        q = self._heads(self.q_proj(x), self.query_norm)
         if cache is not None and cache.cross_attention is not None:
             return q, *cache.cross_attention
-        key, value = F.linear(memory, weight[width:], None if bias is None else bias[width:]).chunk(2, dim=-1)
+        key, value = self.kv_proj(memory).chunk(2, dim=-1)
         k, v = self._heads(key, self.key_norm), self._heads(value)
         if cache is not None:
             cache.cross_attention = (k, v)
         return q, k, v
 
+    def for_cross_attention(self) -> Self:
+        """This layer with its projections as two modules: one for the tokens, one for the memory.
+
+        They have the weights that `qkv_proj` was initialised with.
+        """
+        joint = self.qkv_proj
+        assert joint is not None
+        parts = zip(*(p.detach().split(self._cross_sizes) for p in joint.parameters()))
+        self.qkv_proj, (self.q_proj, self.kv_proj) = None, (_linear(*part) for part in parts)
+        return self
+
+    @property
+    def _cross_sizes(self) -> tuple[int, int]:
+        """Output channels of `q_proj` and `kv_proj`."""
+        return self.num_heads * self.head_dim, 2 * self.num_kv_heads * self.head_dim
+
     def init_cache(self, max_tokens: int) -> LayerCache:
-        """An empty cache."""
         return LayerCache(self.mechanism.init_cache(max_tokens))
 
     def check_supported(self, required: AttentionFeature) -> None:
@@ -162,6 +184,27 @@ class MultiHeadAttention(AttentionLayer):
         name = type(self.mechanism).__name__
         check_supported(name, self.mechanism.supports, required)
         check_supported(f"{name} with a convolution", self.supports, required, "leave the convolution out")
+
+
+def _linear(weight: Tensor, bias: Tensor | None = None) -> nn.Linear:
+    """A linear layer with copies of these weights; it draws no random numbers."""
+    as_given = {"device": weight.device, "dtype": weight.dtype}
+    layer = nn.utils.skip_init(nn.Linear, weight.shape[1], weight.shape[0], bias=bias is not None, **as_given)
+    layer.load_state_dict({"weight": weight} if bias is None else {"weight": weight, "bias": bias})
+    return layer
+
+
+def with_separate_projections(weights: Mapping[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
+    """Weights by name as `model` has them: cross-attention used to have `qkv_proj` for `q_proj` and `kv_proj`."""
+    weights = dict(weights)
+    for name, module in model.named_modules():
+        if isinstance(module, MultiHeadAttention) and module.kv_proj is not None:
+            prefix = f"{name}." if name else ""
+            for kind in ("weight", "bias"):
+                if f"{prefix}qkv_proj.{kind}" in weights:
+                    q, kv = weights.pop(f"{prefix}qkv_proj.{kind}").split(module._cross_sizes)
+                    weights |= {f"{prefix}q_proj.{kind}": q, f"{prefix}kv_proj.{kind}": kv}
+    return weights
 
 
 def apply_rotary(x: Tensor, rotary: Tensor) -> Tensor:

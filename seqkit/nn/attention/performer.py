@@ -19,8 +19,8 @@ MAX_EXPONENT = 40.0
 class PerformerAttention(FeatureMapAttention):
     """FAVOR+: linear attention with positive orthogonal random features, of mean product exp(q k / sqrt(c)).
 
-    num_features: the error falls with its square root, and grows with exp(|q + k|^2 / (2 sqrt(c))): large queries and
-    keys need more than there are tokens. Time and memory O(n num_features c).
+    num_features: number of random features; the error falls with its square root, and grows with exp(|q + k|^2 / (2
+    sqrt(c))): large queries and keys need more than there are tokens. Time and memory O(n num_features c).
     Choromanski et al. 2021, equation 5 and section 2.4 (without the constant that they add to features, and without
     drawing anew while training). Directions are drawn once, from torch's global generator, and saved with the weights.
     Rotary: it estimates the softmax of rotated queries and keys, so a shift of all positions changes it by its error.

@@ -13,15 +13,15 @@ from einops import einsum
 from torch import Tensor
 
 from seqkit.nn.attention.context import ALL_FEATURES, AttentionContext
-from seqkit.nn.attention.mechanism import AttentionMechanism, as_bias, repeat_kv, softmax
+from seqkit.nn.attention.mechanism import AttentionMechanism, as_bias, bounded, check_positive, repeat_kv, softmax
 from seqkit.nn.dropout import InheritedDropout
 
 
 class ScaledDotProductAttention(AttentionMechanism, InheritedDropout):
     """softmax(q k / temperature) v (Vaswani et al. 2017, equation 1), by torch's `scaled_dot_product_attention`.
 
-    temperature: None: sqrt(head_dim); towards 0 each query gets the value of its best key. dropout: of attention
-    weights; None: the backbone's.
+    temperature: None: sqrt(head_dim); towards 0 each query gets the value of its best key. dropout: dropout of
+    attention weights; None: the backbone's.
     softcap: scores are bounded by it, softcap * tanh(scores / softcap), before mask and bias are added (Gemma 2; Gemma
     team 2024, section 2); None: they are not. Torch's kernel has no bound, so it costs O(n m) memory for a head.
     Raises ValueError for a temperature or a softcap that is not above 0, or a dropout outside [0, 1).
@@ -39,15 +39,11 @@ class ScaledDotProductAttention(AttentionMechanism, InheritedDropout):
         softcap: float | None = None,
     ):
         super().__init__(dropout)
-        if temperature is not None and not temperature > 0:
-            raise ValueError(f"temperature={temperature} divides the scores; make it larger than 0")
-        if softcap is not None and not softcap > 0:
-            raise ValueError(f"softcap={softcap} bounds the scores; make it larger than 0, or None for no bound")
+        check_positive(temperature=temperature, softcap=softcap)
         self.temperature = head_dim**0.5 if temperature is None else temperature
         self.softcap = softcap
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, context: AttentionContext, cache: Any = None) -> Tensor:
-        """[b h n c]."""
         if cache is not None:
             k, v = cache.update(k, v)
         if self.softcap is not None:
@@ -68,14 +64,10 @@ class ScaledDotProductAttention(AttentionMechanism, InheritedDropout):
         )
 
     def attention_weights(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
-        """[b h n m], without dropout."""
         scores = einsum(q, repeat_kv(k, q), "b h n c, b h m c -> b h n m") / self.temperature
         if context.relative is not None:
             scores = scores + self._relative_scores(q, context.relative)
-        if self.softcap is not None:
-            wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
-            scores = self.softcap * (wide / self.softcap).tanh()
-        return softmax(scores + as_bias(q, k, context)).to(q.dtype)
+        return softmax(bounded(scores, self.softcap) + as_bias(q, k, context)).to(q.dtype)
 
     def _relative_scores(self, q: Tensor, relative: Tensor) -> Tensor:
         """Scores of the relative position embeddings (Shaw et al. 2018, equation 4), [b h n m]."""
@@ -92,8 +84,7 @@ def soft_lookup(
     temperature 0 that is the value of the best key, towards infinity the plain mean. Zeros where all keys are masked.
     Raises ValueError for a temperature that is not above 0.
     """
-    if not temperature > 0:
-        raise ValueError(f"temperature={temperature} divides the scores; make it larger than 0")
+    check_positive(temperature=temperature)
     scores = einsum(query, key, "... n c, ... m c -> ... n m") / temperature
     if attn_mask is not None:
         scores = scores.masked_fill(~attn_mask, -torch.inf)

@@ -14,7 +14,7 @@ from einops import einsum, rearrange, repeat
 from torch import Tensor
 
 from seqkit.nn.attention.context import AttentionContext, AttentionFeature
-from seqkit.nn.attention.mechanism import AttentionMechanism, repeat_kv, softmax
+from seqkit.nn.attention.mechanism import AttentionMechanism, bounded, check_positive, repeat_kv, softmax
 from seqkit.nn.dropout import InheritedDropout
 
 MIN_BLOCK_SIZE = 32
@@ -24,10 +24,11 @@ MIN_BLOCK_SIZE = 32
 class SlidingWindowAttention(AttentionMechanism, InheritedDropout):
     """Token i attends to j if |i - j| < size, or (i - j) mod stride = 0, or one of the two is a global token.
 
-    size: of the window to one side, the token itself included: size - 1 tokens back; if bidirectional, as many ahead.
+    size: width of the window to one side, the token itself included: size - 1 tokens back; if bidirectional, as many
+    ahead.
     stride: 0: none (strided attention; Child et al. 2019, section 4.3; both sets in one head, equation 8).
     num_global: the first tokens attend to all and are attended to by all (Beltagy et al. 2020, section 3.1); if causal,
-    to the past only. dropout: of attention weights; None: the backbone's.
+    to the past only. dropout: dropout of attention weights; None: the backbone's.
     temperature: divides scores; None: sqrt(head_dim). softcap: scores are bounded by it, softcap * tanh(scores /
     softcap), before the mask (Gemma 2; Gemma team 2024, section 2); None: they are not.
     Distances count tokens in their order, not positions. Sequences are padded on the right; with a cache,
@@ -67,17 +68,13 @@ class SlidingWindowAttention(AttentionMechanism, InheritedDropout):
             )
         if num_global < 0:
             raise ValueError(f"num_global={num_global} counts tokens; make it 0 or more")
-        if temperature is not None and not temperature > 0:
-            raise ValueError(f"temperature={temperature} divides the scores; make it larger than 0")
-        if softcap is not None and not softcap > 0:
-            raise ValueError(f"softcap={softcap} bounds the scores; make it larger than 0, or None for no bound")
+        check_positive(temperature=temperature, softcap=softcap)
         self.size, self.stride, self.num_global = size, stride, num_global
         self.temperature = head_dim**0.5 if temperature is None else temperature
         self.scale = head_dim**-0.5 if temperature is None else 1 / temperature
         self.softcap = softcap
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, context: AttentionContext, cache: Any = None) -> Tensor:
-        """[b h n c]."""
         if cache is not None:
             k, v = cache.update(k, v)
         n = q.shape[2]
@@ -96,15 +93,8 @@ class SlidingWindowAttention(AttentionMechanism, InheritedDropout):
         return self._dense_weights(q, k, rearrange(self._dense_mask(q, k, context), "b n m -> b 1 n m"))
 
     def _dense_weights(self, q: Tensor, k: Tensor, attn_mask: Tensor) -> Tensor:
-        scores = self._bounded(einsum(q, repeat_kv(k, q), "b h n c, b h m c -> b h n m") * self.scale)
+        scores = bounded(einsum(q, repeat_kv(k, q), "b h n c, b h m c -> b h n m") * self.scale, self.softcap)
         return softmax(scores.masked_fill(~attn_mask, -torch.inf)).to(q.dtype)
-
-    def _bounded(self, scores: Tensor) -> Tensor:
-        """Scores under the softcap, in single precision at least; without one, as they are."""
-        if self.softcap is None:
-            return scores
-        wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
-        return self.softcap * (wide / self.softcap).tanh()
 
     def _dense_mask(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
         """The attention mask [b n m], True = may attend; queries are the last n of m columns.
@@ -149,13 +139,17 @@ class SlidingWindowAttention(AttentionMechanism, InheritedDropout):
         return _from_blocks(output, len(q), n)
 
     def _attend_with_stride(self, q: Tensor, k: Tensor, v: Tensor, valid: Tensor, causal: bool) -> Tensor:
-        """As by blocks, and every `stride`-th token as a column of its own, all under one softmax."""
+        """Attention by blocks and, under the same softmax, by columns: every `stride`-th token is in one."""
         n = q.shape[2]
         k, v, size = repeat_kv(k, q), repeat_kv(v, q), self._block_size(n)
         near = einsum(_to_blocks(q, size), self._block_keys(k, causal), "bt h i c, bt h w c -> bt h i w") * self.scale
-        near = _from_blocks(self._bounded(near).masked_fill(~self._block_mask(valid, causal), -torch.inf), len(q), n)
+        near = _from_blocks(
+            bounded(near, self.softcap).masked_fill(~self._block_mask(valid, causal), -torch.inf), len(q), n
+        )
         far = einsum(self._to_columns(q), self._to_columns(k), "b s h u c, b s h y c -> b s h u y") * self.scale
-        far = self._from_columns(self._bounded(far).masked_fill(~self._column_mask(valid, causal), -torch.inf), n)
+        far = self._from_columns(
+            bounded(far, self.softcap).masked_fill(~self._column_mask(valid, causal), -torch.inf), n
+        )
         weights = torch.cat([near, far], dim=-1).softmax(dim=-1).to(q.dtype)
         weights = F.dropout(weights, self.dropout, self.training)
         near, far = weights.split([near.shape[-1], far.shape[-1]], dim=-1)

@@ -14,9 +14,10 @@ from seqkit.nn.attention.mechanism import DenseScoreAttention, as_bias, repeat_k
 
 
 class TopKAttention(DenseScoreAttention):
-    """Softmax over the `k` highest scores of each query (Zhao et al. 2019, Explicit Sparse Transformer, section 3).
+    """Softmax over the k highest scores of each query (Zhao et al. 2019, Explicit Sparse Transformer, section 3).
 
-    Scores are scaled dot products. Masked keys do not count among the k; where fewer are left, all of them are used.
+    k: number of keys that a query attends to. Scores are scaled dot products. Masked keys do not count among the k;
+    where fewer are left, all of them are used.
     Keys that tie with the k-th best, up to rounding, are used too: neither order nor padding decides. All scores are
     computed: this sharpens attention and saves nothing, O(n m) memory for a head.
     Raises ValueError for k below 1.

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
+from seqkit.interfaces.tokens import may_read
 from seqkit.nn.position.base import PositionalEncoding
 
 
@@ -26,8 +27,9 @@ class NoPosition(PositionalEncoding):
 class Sinusoidal(PositionalEncoding):
     """Sinusoidal positional encoding, by axis (Vaswani et al. 2017, section 3.5).
 
-    Wavelengths go from 2 pi to 2 pi * max_wavelength. The width is split equally between the axes (half each for
-    images); in each share, channel 2 i holds sin(pos / max_wavelength^(2 i / share)) and channel 2 i + 1 the cosine.
+    max_wavelength: longest wavelength / 2 pi; the shortest is 2 pi. The width is split equally between the axes (half
+    each for images); in each share, channel 2 i holds sin(pos / max_wavelength^(2 i / share)) and channel 2 i + 1 the
+    cosine.
     Any position is allowed, fractions too.
     Raises ValueError if dim is not a multiple of 2 * num_axes.
     """
@@ -63,8 +65,8 @@ class Sinusoidal(PositionalEncoding):
 class SinusoidalConcat(PositionalEncoding):
     """`Sinusoidal` concatenated to the embedded content instead of added, as the last `channels` of the width.
 
-    Content keeps the first dim - channels, so a head cannot share its table (tied=True). For tokens without axes
-    content has all of the width.
+    channels: channels of the positions. max_wavelength: as in `Sinusoidal`. Content keeps the first dim - channels, so
+    a head cannot share its table (tied=True). For tokens without axes content has all of the width.
     Raises ValueError if channels leave content nothing, or are not a multiple of 2 * num_axes.
     """
 
@@ -101,13 +103,13 @@ class Learned(PositionalEncoding):
             raise ValueError(
                 f"Learned(sizes={list(sizes)}) has {len(sizes)} axes, the tokens have {num_axes}; give one size each"
             )
-        self.sizes = sizes
+        self.sizes, self.num_positions = sizes, min(sizes)
         self.tables = nn.ParameterList([nn.Parameter(torch.randn(size, dim) * self.std) for size in sizes])
 
     def forward(self, positions: Tensor) -> Tensor:
         """Vectors [b n d] for positions [b n p]."""
         index = positions.long()
-        if index.device.type == "cpu":
+        if may_read(index):
             self._check_in_table(positions, index)
         vectors = [F.embedding(index[..., axis], table) for axis, table in enumerate(self.tables)]
         if len(vectors) == 1:

@@ -22,7 +22,8 @@ class PositionalEncoding(nn.Module, ABC):
 
     std: about the standard deviation of its entries; the Embedder initialises its lookup table alike, so that neither
     drowns the other. num_position_channels: the last channels, which hold positions alone: the content is embedded
-    narrower and zero-padded, so that adding is concatenating.
+    narrower and zero-padded, so that adding is concatenating. num_positions: positions of an axis that it has vectors
+    for, from 0 on; None: any position.
 
     The vectors have the dtype that the module was moved to (`dtype`), whatever that of the positions is: a model in
     half precision would otherwise become float32 here.
@@ -31,6 +32,7 @@ class PositionalEncoding(nn.Module, ABC):
     _moved: Tensor
     std: float = 0.02
     num_position_channels: int = 0
+    num_positions: int | None = None
 
     def __init__(self, dim: int, num_axes: int):
         super().__init__()
@@ -39,7 +41,7 @@ class PositionalEncoding(nn.Module, ABC):
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of the vectors."""
+        """Dtype of the vectors."""
         return self._moved.dtype
 
     @abstractmethod

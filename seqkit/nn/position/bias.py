@@ -50,6 +50,7 @@ def alibi_slopes(num_heads: int) -> list[float]:
 class T5Bias(RelativePosition):
     """A learned bias for each head and bucket of distances (Raffel et al. 2020, section 2.1).
 
+    num_buckets: rows of the table. max_distance: distance from which on all share the last bucket.
     The first half of the buckets holds one whole distance each, the rest widen in a logarithm up to `max_distance`; the
     last takes all beyond it. causal: True: all buckets are for the past, and what comes after counts as distance 0;
     False: half of them for each side. On two axes or more distances are Euclidean, without a side, and all buckets hold
@@ -84,7 +85,6 @@ class T5Bias(RelativePosition):
             raise ValueError("T5Bias needs positions, which these tokens do not have; leave it out")
 
     def bias(self, query_positions: Tensor, key_positions: Tensor, num_heads: int) -> Tensor | None:
-        """[b h n m]."""
         self.check_axes(query_positions.shape[-1], 0)
         return rearrange(F.embedding(self.buckets(query_positions, key_positions), self.table), "b n m h -> b h n m")
 

@@ -16,8 +16,9 @@ from seqkit.nn.position.base import RelativePosition, distances, offsets
 class RelativeEmbedding(RelativePosition):
     """A learned vector for each clipped distance, added to the keys in the scores (Shaw et al. 2018, equation 4).
 
-    Keys only, which the paper found to be enough (its table 3). On one axis distances are signed, and -max_distance to
-    max_distance have a vector each; on more they are Euclidean, and 0 to max_distance have. Fractions are rounded.
+    max_distance: distance at which others are clipped. Keys only, which the paper found to be enough (its table 3). On
+    one axis distances are signed, and -max_distance to max_distance have a vector each; on more they are Euclidean, and
+    0 to max_distance have. Fractions are rounded.
     Costs O(n m c) memory for an example: for short sequences.
     Raises ValueError for a table without rows, or tokens with another number of axes.
     """
@@ -45,7 +46,6 @@ class RelativeEmbedding(RelativePosition):
             raise ValueError(f"RelativeEmbedding(num_axes={self.num_axes}) got positions of {num_axes} axes; {instead}")
 
     def relative(self, query_positions: Tensor, key_positions: Tensor) -> Tensor | None:
-        """[b n m c]."""
         self.check_axes(query_positions.shape[-1], 0)
         if self.num_axes == 1:
             offset = offsets(query_positions, key_positions)

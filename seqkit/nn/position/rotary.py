@@ -25,9 +25,9 @@ class RotaryScaling(ABC):
 
 
 class LinearScaling(RotaryScaling):
-    """All frequencies divided by `factor`, which is positions divided by it (Chen et al. 2023, equation 4).
+    """All frequencies divided by a factor, which is positions divided by it (Chen et al. 2023, equation 4).
 
-    Raises ValueError for a factor that is not above 0.
+    factor: how many times longer sequences may be. Raises ValueError for a factor that is not above 0.
     """
 
     def __init__(self, factor: float):
@@ -36,7 +36,6 @@ class LinearScaling(RotaryScaling):
         self.factor = factor
 
     def __call__(self, frequencies: Tensor) -> Tensor:
-        """[r]."""
         return frequencies / self.factor
 
 
@@ -44,8 +43,9 @@ class LLaMA3Scaling(RotaryScaling):
     """Low frequencies divided by `factor`, high ones kept, those between interpolated (LLaMA 3.1; Grattafiori et al.
     2024).
 
-    What counts is how often a pair turns in the context that the model was trained with, of `original_max_tokens`:
-    below `low_freq_factor` times it is a low frequency, above `high_freq_factor` times a high one. Equals Hugging
+    What counts is how often a pair turns in the context that the model was trained with.
+    factor: divisor of low frequencies. low_freq_factor: turns below which a frequency is low. high_freq_factor: turns
+    above which it is high. original_max_tokens: tokens of the context in training. Equals Hugging
     Face's `rope_type="llama3"` (transformers 5.23; there `original_max_position_embeddings`).
     Raises ValueError for a factor that is not above 0, or a low factor that is not below the high one.
     """
@@ -69,7 +69,6 @@ class LLaMA3Scaling(RotaryScaling):
         self.low_freq_factor, self.high_freq_factor = low_freq_factor, high_freq_factor
 
     def __call__(self, frequencies: Tensor) -> Tensor:
-        """[r]."""
         turns = self.original_max_tokens * frequencies / (2 * math.pi)
         kept = ((turns - self.low_freq_factor) / (self.high_freq_factor - self.low_freq_factor)).clamp(0, 1)
         return (1 - kept) * frequencies / self.factor + kept * frequencies
@@ -80,8 +79,9 @@ class Rotary(RelativePosition):
 
     The channel pairs of a head are split equally between the axes (axial; leftover pairs are not rotated);
     of r pairs of an axis, pair i is rotated by position * base^(-i / r).
-    share: of a head's channels, from the first on, that are rotated at all, rounded down (GPT-NeoX, Phi; Black et al.
-    2022, section 2.1). scaling: of the frequencies, for longer sequences than in training; None: none.
+    base: ratio of the frequencies of the first and the last pair, about. share: share of a head's channels, from the
+    first on, that are rotated at all, rounded down (GPT-NeoX, Phi; Black et al. 2022, section 2.1). scaling: scaling
+    of the frequencies, for longer sequences than in training; None: none.
     Raises ValueError for a base that is not above 0 or a share outside (0, 1].
     """
 

@@ -18,8 +18,8 @@ RENDERERS = {
     "seqkit.tokenizers.audio:LogMel": "seqkit.report.modality.audio:AudioRenderer",
     "seqkit.tokenizers.graph:Graph": "seqkit.report.modality.graph:GraphRenderer",
     "seqkit.tokenizers.molecule:Molecule": "seqkit.report.modality.graph:MoleculeRenderer",
-    "seqkit.tokenizers.ids:Ids": "seqkit.report.modality.base:Renderer",
-    "seqkit.tokenizers.series:Series": "seqkit.report.modality.base:Renderer",
+    "seqkit.tokenizers.given:Ids": "seqkit.report.modality.base:Renderer",
+    "seqkit.tokenizers.given:Series": "seqkit.report.modality.base:Renderer",
 }
 """Renderer of each tokenizer class and its subclasses, imported when it is needed."""
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from einops import rearrange, repeat
 from matplotlib import rc_context
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
@@ -54,6 +55,12 @@ class AudioRenderer(Renderer):
             factors = "" if stack == 1 else f" = {stack} frames × {m}"
             frame.set_title(f"token {chosen}: f = {stack * m}{factors}", color=VERMILION)
         return figure
+
+    def thumbnail(self, tokens: Tokens, axes: Axes) -> None:
+        """The spectrogram, each frame once: of the frames stacked in a token, the one at its position."""
+        own, (low, high) = self._own_frames(tokens)
+        axes.imshow(own, aspect="auto", origin="lower", cmap="cividis", vmin=low, vmax=high, interpolation="nearest")
+        axes.set(xticks=[], yticks=[])
 
     def overlay(self, raw: Any, tokens: Tokens, summary: AttentionSummary) -> Figure:
         """The spectrogram tinted by rollout, rollout as bars, and a strip for each head, on one time axis."""

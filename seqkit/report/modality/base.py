@@ -76,10 +76,10 @@ class AttentionSummary:
 
 
 class Renderer:
-    """How tokens of one tokenizer are drawn and named. This one knows no modality: it draws content and positions.
+    """Draws and names the tokens of one tokenizer. This base class knows no modality: it draws content and positions.
 
     is_text: True: reports write tokens as text (`pieces`); False: they draw thumbnails.
-    overlay_note: what else there is to say about an overlay.
+    overlay_note: further explanation of an overlay.
     """
 
     is_text: ClassVar[bool] = False
@@ -89,7 +89,7 @@ class Renderer:
         self.tokenizer = tokenizer
 
     def picture(self, raw: Any, tokens: Tokens) -> Figure:
-        """How the raw example became `tokens`, for `seqkit inspect`. Here: content, and beside it the positions."""
+        """Picture of how the raw example became `tokens`, for `seqkit inspect`. Here: content beside positions."""
         with rc_context(STYLE):
             axes: list[Axes]
             figure, axes = new_figure(8.6, 3.6, columns=2, width_ratios=[3, 1])

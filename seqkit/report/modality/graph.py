@@ -24,23 +24,13 @@ from seqkit.tokenizers.graph import Graph
 from seqkit.tokenizers.molecule import BONDS, Molecule
 
 MAX_NODES = 40
-"""Of a graph at most this many nodes are drawn, those around the first."""
+"""At most this many nodes of a graph are drawn, from around the first."""
 
 FEW_NODES = 20
 """An overlay of at most this many nodes is drawn small."""
 
 _GREY = "#8795a3"
-_ELEMENTS = {
-    "C": INK,
-    "N": BLUE,
-    "O": VERMILION,
-    "S": ORANGE,
-    "F": GREEN,
-    "Cl": GREEN,
-    "Br": PURPLE,
-    "I": PURPLE,
-    "P": SKY,
-}
+_ELEMENTS = {"N": BLUE, "O": VERMILION, "S": ORANGE, "F": GREEN, "Cl": GREEN, "Br": PURPLE, "I": PURPLE, "P": SKY}
 
 
 class Layout(NamedTuple):
@@ -57,7 +47,7 @@ class Layout(NamedTuple):
 
 
 class NodeRenderer(Renderer, ABC):
-    """What graphs and molecules share: nodes coloured by the attention that they receive.
+    """Base of graphs and molecules: nodes coloured by the attention that they receive.
 
     numbered: True: each node's index is printed beside its name.
     """
@@ -67,7 +57,7 @@ class NodeRenderer(Renderer, ABC):
 
     @abstractmethod
     def layout(self, raw: Any, tokens: Tokens) -> Layout:
-        """Which nodes are drawn, and where."""
+        """The nodes that are drawn, and their places."""
 
     def overlay(self, raw: Any, tokens: Tokens, summary: AttentionSummary) -> Figure:
         """The graph for rollout and each layer: nodes coloured, edges as wide as the attention along them."""
@@ -88,19 +78,11 @@ class NodeRenderer(Renderer, ABC):
             for ax, (title, received), weights in zip(axes, summary.rows.items(), matrices):
                 both_ways = (weights[target, source] + weights[source, target]) / 2
                 widths = 0.3 + 4 * np.sqrt(both_ways)
-                ax.add_collection(
-                    LineCollection(list(coordinates[layout.edge_index.T]), colors=_GREY, linewidths=widths)
-                )
-                heat = scale(received[nodes])
-                ax.scatter(
-                    coordinates[:, 0],
-                    coordinates[:, 1],
-                    s=120 if few else 140,
-                    c=HEAT(heat),
-                    edgecolors=_GREY,
-                    linewidths=0.5,
-                    zorder=2,
-                )
+                lines = list(coordinates[layout.edge_index.T])
+                ax.add_collection(LineCollection(lines, colors=_GREY, linewidths=widths))
+                heat, size = scale(received[nodes]), 120 if few else 140
+                xs, ys = coordinates.T
+                ax.scatter(xs, ys, s=size, c=HEAT(heat), edgecolors=_GREY, linewidths=0.5, zorder=2)
                 for i, ((x, y), name) in enumerate(zip(coordinates, layout.names)):
                     ax.text(x, y, name, ha="center", va="center", fontsize=6.5, color=text_color(heat[i]), zorder=3)
                     if self.numbered:
@@ -123,21 +105,19 @@ class GraphRenderer(NodeRenderer):
     def picture(self, raw: Any, tokens: Tokens) -> Figure:
         """The graph beside its adjacency matrix."""
         layout, num_direct = self.layout(raw, tokens), self.tokenizer.num_edge_types
-        edge_index, edge_type = _subgraph(tokens, layout.nodes)
-        direct = edge_type[edge_type <= num_direct]
-        types = ["edge"] if num_direct == 1 else [f"edge type {i}" for i in range(num_direct)]
+        direct = ["edge"] if num_direct == 1 else [f"edge type {i}" for i in range(num_direct)]
         drawn = f" ({len(layout.nodes)} of {len(tokens)} drawn)" if len(layout.nodes) < len(tokens) else ""
         with rc_context(STYLE):
             figure, (left, right) = new_figure(9.6, 4.6, columns=2)
-            _draw_edges(left, layout.coordinates, layout.edge_index, direct, num_direct)
+            _draw_edges(left, tokens, layout, num_direct)
             xs, ys = layout.coordinates.T
             left.scatter(xs, ys, s=130 if len(tokens) < 100 else 280, color=BLUE, zorder=2)
             for (x, y), name in zip(layout.coordinates, layout.names):
                 left.text(x, y, name, ha="center", va="center", color="#ffffff", fontsize=6.5)
             left.set_axis_off()
             left.set_title(f"{len(tokens)} nodes = tokens of {tokens.content.shape[1]} features{drawn}")
-            types += _hop_types(self.tokenizer, num_direct, "hops")
-            _adjacency_matrix(figure, right, edge_index, edge_type, layout.names, types)
+            types = [*direct, *_hop_types(self.tokenizer, num_direct, "hops")]
+            _adjacency_matrix(figure, right, tokens, layout.nodes, layout.names, types)
         return figure
 
     def layout(self, raw: Any, tokens: Tokens) -> Layout:
@@ -164,11 +144,9 @@ class MoleculeRenderer(NodeRenderer):
     def picture(self, raw: Any, tokens: Tokens) -> Figure:
         """The structural formula beside the adjacency matrix of its first MAX_NODES atoms."""
         layout, shown = self.layout(raw, tokens), np.arange(min(len(tokens), MAX_NODES))
-        _, edge_type = _subgraph(tokens, layout.nodes)
-        bonds = edge_type[edge_type <= len(BONDS)]
         with rc_context(STYLE):
             figure, (left, right) = new_figure(9.6, 4.4, columns=2)
-            _draw_edges(left, layout.coordinates, layout.edge_index, bonds, len(BONDS))
+            _draw_edges(left, tokens, layout, len(BONDS))
             xs, ys = layout.coordinates.T
             left.scatter(xs, ys, s=150, color="#ffffff", edgecolors="#9aa5b1", linewidths=0.6, zorder=2)
             for i, ((x, y), symbol) in enumerate(zip(layout.coordinates, layout.names)):
@@ -181,7 +159,7 @@ class MoleculeRenderer(NodeRenderer):
             left.set_title(f"{len(tokens)} atoms = tokens of {tokens.content.shape[1]} features")
             labels = [f"{layout.names[i]}{i}" for i in shown]
             types = [*BONDS, *_hop_types(self.tokenizer, len(BONDS), "bonds")]
-            _adjacency_matrix(figure, right, *_subgraph(tokens, shown), labels, types)
+            _adjacency_matrix(figure, right, tokens, shown, labels, types)
         return figure
 
     def token_names(self, raw: Any, tokens: Tokens) -> list[str]:
@@ -210,33 +188,27 @@ def _depiction(raw: Any) -> tuple[np.ndarray, list[str]]:
 # ── adjacency ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _adjacency(tokens: Tokens) -> tuple[np.ndarray, np.ndarray]:
-    """edge_index [2 e] (source, target) and edge_type [e]."""
-    if tokens.adjacency is None:
-        return np.zeros((2, 0), np.int64), np.zeros(0, np.int64)
-    return tokens.adjacency.edge_index.numpy(), tokens.adjacency.edge_type.numpy()
-
-
 def _nearby(tokens: Tokens, num_direct: int) -> np.ndarray:
     """Up to MAX_NODES nodes, sorted: breadth first along direct edges from node 0, then from the next one not found."""
-    edge_index, edge_type = _adjacency(tokens)
-    source, target = edge_index[:, edge_type <= num_direct]
+    (source, target), edge_type = _subgraph(tokens, np.arange(len(tokens)))
+    source, target = source[edge_type <= num_direct], target[edge_type <= num_direct]
     found: list[int] = []
+    queue: list[int] = []
     for start in range(len(tokens)):
-        queue = [start]
+        queue.append(start)
         while queue and len(found) < MAX_NODES:
             node = queue.pop(0)
             if node not in found:
                 found.append(node)
                 queue += source[target == node].tolist()
-        if len(found) >= MAX_NODES:
-            break
     return np.sort(found)
 
 
 def _subgraph(tokens: Tokens, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The adjacency among the given nodes only, counted as these are."""
-    edge_index, edge_type = _adjacency(tokens)
+    """Edges among the given nodes, counted as these are: edge_index [2 e] (source, target) and edge_type [e]."""
+    if tokens.adjacency is None:
+        return np.zeros((2, 0), np.int64), np.zeros(0, np.int64)
+    edge_index, edge_type = tokens.adjacency.edge_index.numpy(), tokens.adjacency.edge_type.numpy()
     place = np.full(len(tokens), -1)
     place[nodes] = np.arange(len(nodes))
     inside = (place[edge_index] >= 0).all(axis=0)
@@ -261,26 +233,22 @@ def _type_colors(count: int) -> list[Any]:
     return [*few, *colormaps["Greys"](np.linspace(0.75, 0.25, count - len(few)))]
 
 
-def _draw_edges(
-    axes: Axes, coordinates: np.ndarray, edge_index: np.ndarray, edge_type: np.ndarray, num_types: int
-) -> None:
+def _draw_edges(axes: Axes, tokens: Tokens, layout: Layout, num_types: int) -> None:
     """Lines between nodes, coloured by edge type where there are several."""
-    colors, lines = _type_colors(num_types), list(coordinates[edge_index.T])
+    colors, lines = _type_colors(num_types), list(layout.coordinates[layout.edge_index.T])
     if len(colors) > 1:
-        axes.add_collection(LineCollection(lines, colors=[colors[i - 1] for i in edge_type], linewidths=1.6))
+        _, types = _subgraph(tokens, layout.nodes)
+        drawn = [colors[i - 1] for i in types[types <= num_types]]
+        axes.add_collection(LineCollection(lines, colors=drawn, linewidths=1.6))
     else:
         axes.add_collection(LineCollection(lines, colors="#9aa5b1", linewidths=0.9))
 
 
 def _adjacency_matrix(
-    figure: Figure,
-    axes: Axes,
-    edge_index: np.ndarray,
-    edge_type: np.ndarray,
-    labels: Sequence[str],
-    types: Sequence[str],
+    figure: Figure, axes: Axes, tokens: Tokens, nodes: np.ndarray, labels: Sequence[str], types: Sequence[str]
 ) -> None:
     """Edge type of each query (row) and key (column): white is masked, pale blue the token itself."""
+    edge_index, edge_type = _subgraph(tokens, nodes)
     n = len(labels)
     source, target = edge_index
     table = np.zeros((n, n), np.int64)

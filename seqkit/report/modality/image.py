@@ -86,11 +86,10 @@ class ImageRenderer(Renderer):
             axes[0].set_title("the image", fontsize=7.5, loc="center")
             self._tinted(axes[columns], image, tokens, summary.by_rollout, summary)
             axes[columns].set_title("all layers (rollout)", fontsize=7.5, loc="center")
-            for layer in range(layers):
-                for head in range(heads):
-                    ax = axes[layer * columns + head + 1]
-                    self._tinted(ax, image, tokens, summary.by_head[layer, head], summary)
-                    ax.set_title(f"layer {layer} · head {head}", fontsize=7, loc="center")
+            for layer, head in np.ndindex(layers, heads):
+                ax = axes[layer * columns + head + 1]
+                self._tinted(ax, image, tokens, summary.by_head[layer, head], summary)
+                ax.set_title(f"layer {layer} · head {head}", fontsize=7, loc="center")
             color_bar(figure, axes, summary, height=(side * shape + 0.2) * rows, colors=TINT)
         return figure
 

@@ -23,7 +23,7 @@ MAX_NAME = 16
 """Characters of a token's name."""
 
 LINE_WIDTH = 64.0
-"""Of a picture, in characters."""
+"""Width of a picture in characters."""
 
 _TINTS = ("#cfe3f3", "#fbe3c0", "#cdeadf", "#f3dbe8")
 _VISIBLE = str.maketrans({"\n": "↵", " ": "␣", "\t": "⇥", "\r": "␍"})
@@ -47,15 +47,8 @@ class TextRenderer(Renderer):
             for line, members in enumerate(lines):
                 left = 0.0
                 for i in members:
-                    box = Rectangle(
-                        (left + 0.06, -line - 0.44),
-                        widths[i] - 0.12,
-                        0.44,
-                        facecolor=_TINTS[i % 4],
-                        edgecolor=INK,
-                        linewidth=0.5,
-                    )
-                    axes.add_patch(box)
+                    style: dict[str, Any] = {"facecolor": _TINTS[i % 4], "edgecolor": INK, "linewidth": 0.5}
+                    axes.add_patch(Rectangle((left + 0.06, -line - 0.44), widths[i] - 0.12, 0.44, **style))
                     middle = left + widths[i] / 2
                     axes.text(middle, -line - 0.23, texts[i], ha="center", va="center", family="monospace", fontsize=11)
                     axes.text(middle, -line - 0.55, ids[i], ha="center", va="center", fontsize=7.5, color=BLUE)
@@ -87,11 +80,15 @@ class TextRenderer(Renderer):
                     axes.text(-0.5, y - 0.5, str(line[0]), ha="right", va="center", fontsize=6)
                     for token in line:
                         heat = float(scale(received[token]))
-                        axes.add_patch(
-                            Rectangle((left, y - 0.94), widths[token], 0.88, facecolor=HEAT(heat), linewidth=0)
-                        )
-                        axes.text(left + widths[token] / 2, y - 0.5, texts[token], ha="center", va="center",
-                                  family="monospace", fontsize=8, color=text_color(heat))  # fmt: skip
+                        box = Rectangle((left, y - 0.94), widths[token], 0.88, facecolor=HEAT(heat), linewidth=0)
+                        axes.add_patch(box)
+                        style: dict[str, Any] = {
+                            "ha": "center",
+                            "va": "center",
+                            "family": "monospace",
+                            "color": text_color(heat),
+                        }
+                        axes.text(left + widths[token] / 2, y - 0.5, texts[token], fontsize=8, **style)
                         left += widths[token]
                     y -= 1.0
                 y -= 0.4
@@ -101,7 +98,7 @@ class TextRenderer(Renderer):
         return figure
 
     def token_names(self, raw: Any, tokens: Tokens) -> list[str]:
-        """Its piece of text."""
+        """The piece of text of each token."""
         return [text if len(text) <= MAX_NAME else f"{text[: MAX_NAME - 1]}…" for text in self.pieces(tokens)]
 
     def pieces(self, tokens: Tokens) -> list[str]:

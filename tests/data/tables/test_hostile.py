@@ -1,5 +1,6 @@
 """Tables as people have them: each is refused, or its oddity counted, in one line that names file, line and flag."""
 
+import gzip
 import json
 import logging
 import math
@@ -46,6 +47,25 @@ REFUSED = {
     "no Parquet": ("t.parquet", csv(*ROWS), {}, r"t\.parquet cannot be read as Parquet"),
     "no Arrow": ("t.arrow", csv(*ROWS), {}, r"t\.arrow cannot be read as Arrow"),
     # ── rows and cells of CSV ──
+    "a compressed file that is cut": (
+        "t.csv.gz",
+        gzip.compress(csv(*ROWS).encode())[:-9],
+        {},
+        r"t\.csv\.gz is damaged",
+    ),
+    "text that calls itself compressed": ("t.csv.gz", csv(*ROWS), {}, r"t\.csv\.gz is damaged"),
+    "Latin 1, compressed": (
+        "t.csv.gz",
+        gzip.compress(csv(*ROWS, "caf\xe9,odd").encode("latin1")),
+        {},
+        r"t\.csv\.gz is not UTF-8: .* line 14",
+    ),
+    "more broken rows than allowed": (csv(*ROWS, "one", "two"), {"skip_bad": 1}, r"line 14 .*2 rows"),
+    "more unusable rows than allowed": (
+        csv(*NUMBERS, "the text,high", "the text,low"),
+        {"target_kind": "numbers", "skip_bad": 1},
+        r"line 14: .*2 of 14 rows .*--data\.skip_bad 2",
+    ),
     "a row that is too long": (
         csv(*ROWS, "one, two,odd"),
         {},
@@ -66,7 +86,7 @@ REFUSED = {
     "two columns of one name": (
         csv(*ROWS, head="text,text"),
         {},
-        r"two columns called 'text'; rename one .*--data\.columns",
+        r"two columns called 'text'; .*--data\.columns",
     ),
     "as many commas as semicolons": (
         csv(*ROWS, head="a,b;c"),
@@ -216,7 +236,7 @@ REFUSED = {
         "t.jsonl",
         jsonl({"words": ["a", "b"], "tags": ["X"]}),
         {"target_kind": "tags"},
-        r"line 1 has 2 words in words and 1 tags; give a tag for each word",
+        r"line 1: words has 2 words and tags 1; ",
     ),
     "a word without a tag": (
         "t.conll",
@@ -285,12 +305,12 @@ SAID = {
     "equal inputs, other targets": (
         csv(*ROWS, ROWS[0].replace("even", "odd")),
         {},
-        r"1 rows have the input of another row, and another target \(first: line",
+        r"t\.csv: 1 rows of the \w+ split have the input of another row.* \(first: .*t\.csv, line",
     ),
     "test rows that are in training": (
         csv(*ROWS),
         {"test": csv(ROWS[3], "new,odd")},
-        r"1 of 2 test inputs are in training, too \(first: line 2\), .*--data\.group text",
+        r"test\.csv: 1 of 2 test inputs are in training, too \(first: .*test\.csv, line 2\), .*--data\.group text",
     ),
     "a class of one row": (
         csv(*ROWS, "lonely,none"),
@@ -308,6 +328,43 @@ SAID = {
         {},
         r"columns are separated by tabs",
     ),
+    "NaN among classes": (
+        csv(*ROWS, "first,NaN", "second,nan", "third,N/A", "fourth,null"),
+        {},
+        r"4 of 16 rows are left out \(no label: 4, the first in line 14\)",
+    ),
+    "NaN among zeros and ones": (
+        csv(*(f"{row.split(',')[0]},{i % 2}" for i, row in enumerate(ROWS)), "last,nan"),
+        {},
+        r"the target 'label' \(classes\)",
+    ),
+    "a class that may mean none": (csv(*ROWS, "x,NA", "y,NA"), {}, r"NA counts as a class of label"),
+    "columns that are not used": (
+        csv(*(f"{i},{row},red,{i}" for i, row in enumerate(ROWS)), head="id,text,label,colour,price"),
+        {"target": "label"},
+        r"t\.csv: the columns 'id', 'colour', 'price' are not used",
+    ),
+    "an input of training with another target in a file of its own": (
+        csv(*ROWS),
+        {"test": csv("new,odd", ROWS[3].replace("odd", "even"))},
+        r"test\.csv: 1 rows of the test split have the input of another row.* \(first: .*test\.csv, line 3\)",
+    ),
+    "a broken row, allowed": (
+        csv(*ROWS, "one, two,odd"),
+        {"skip_bad": 1},
+        r"1 of 13 rows are left out .*line 14 has 3",
+    ),
+    "a broken object, allowed": (
+        "t.jsonl",
+        jsonl(*OBJECTS, '{"text": '),
+        {"skip_bad": 2},
+        r"1 of 13 rows are left out .*line 13 is no JSON",
+    ),
+    "a word among numbers, allowed": (
+        csv(*NUMBERS, "the text,high"),
+        {"target_kind": "numbers", "skip_bad": 1},
+        r"1 of 13 rows are left out .*label is 'high'",
+    ),
     "zeros and ones": (
         csv(*(f"{row.split(',')[0]},{i % 2}" for i, row in enumerate(ROWS))),
         {},
@@ -323,6 +380,15 @@ READ = {
     "blank lines between": (csv(*ROWS[:5], "", "  ", *ROWS[5:]), {}),
     "a cell of 200,000 characters": (csv(*ROWS[:-1], "x" * 200_000 + ",odd"), {}),
     "spaces around names and classes": (csv(*(f"{row} " for row in ROWS), head=" text , label"), {}),
+    "quoted classes behind a space": (csv(*ROWS[:6], *(row.replace(",", ', "') + '"' for row in ROWS[6:])), {}),
+    "quoted names behind a space": (csv(*ROWS, head='text, "label"'), {}),
+    "compressed CSV": ("t.csv.gz", gzip.compress(csv(*ROWS).encode()), {}),
+    "compressed JSON Lines": ("t.jsonl.gz", gzip.compress(jsonl(*OBJECTS).encode()), {}),
+    "a compressed table of tabs": (
+        "t.tsv.gz",
+        gzip.compress(csv(*ROWS).replace(",", "\t").encode()),
+        {},
+    ),
     "single quotes in a table of tabs": (
         "t.tsv",
         csv(*('"' + row.replace(",", "\t") for row in ROWS), head="text\tlabel"),
@@ -341,7 +407,7 @@ READ = {
 
 def place(tmp_path, case):
     """The table of a case, written, and its arguments."""
-    name = case[0] if isinstance(case[0], str) and re.fullmatch(r"t\.\w+", case[0]) else "t.csv"
+    name = case[0] if isinstance(case[0], str) and re.fullmatch(r"t\.[\w.]+", case[0]) else "t.csv"
     content, arguments = case[len(case) - (3 if len(case) > 2 and isinstance(case[-1], str) else 2) :][:2]
     written = {name: content, "test.csv": arguments.get("test")}
     for file, text in written.items():
@@ -424,6 +490,7 @@ def test_shards_of_other_columns_are_refused(tmp_path):
         ({"target": ["a", "a"]}, "give one column or several different ones"),
         ({"target": []}, "give one column or several different ones"),
         ({"separator": ""}, "separator is empty"),
+        ({"skip_bad": -1}, "skip_bad is -1"),
     ],
 )
 def test_arguments_that_contradict_each_other_are_refused(arguments, message):

@@ -25,6 +25,7 @@ def test_additive_attention_is_bahdanaus():
     scores = [additive.mechanism.score_weight[0] @ torch.tanh(w @ state + b + u @ x + a) for x in memory]
     weights = torch.stack(scores).softmax(dim=0)
     right = additive.out_proj(sum(weight * (values @ x + c) for weight, x in zip(weights, memory)))
+    additive.for_cross_attention()
     assert_close(additive(state[None, None], AttentionContext(), memory=memory[None])[0, 0], right)
 
 

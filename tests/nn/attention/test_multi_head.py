@@ -10,7 +10,7 @@ from torch.testing import assert_close
 
 from seqkit.backbones import Transformer
 from seqkit.nn.attention.context import AttentionContext
-from seqkit.nn.attention.multi_head import MultiHeadAttention
+from seqkit.nn.attention.multi_head import MultiHeadAttention, with_separate_projections
 from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention
 from seqkit.nn.block import PreNormBlock
 from seqkit.nn.position.rotary import Rotary
@@ -208,6 +208,7 @@ def test_key_value_heads_that_do_not_divide_the_heads_are_refused(num_kv_heads):
 
 
 def torchs(attention):
+    """Torch's attention with the weights of a layer for self-attention."""
     theirs = nn.MultiheadAttention(attention.out_proj.in_features, attention.num_heads, batch_first=True)
     theirs.in_proj_weight, theirs.in_proj_bias = attention.qkv_proj.weight, attention.qkv_proj.bias
     theirs.out_proj = attention.out_proj
@@ -218,8 +219,9 @@ def test_cross_attention_is_torchs(x):
     attention, memory = MultiHeadAttention(21, 3), torch.randn(2, 7, 21)
     nn.init.normal_(attention.qkv_proj.bias)
     valid = torch.arange(7) < torch.tensor([[7], [3]])
-    got = attention(x, AttentionContext(valid[:, None, None]), memory=memory)
     right, _ = torchs(attention)(x, memory, memory, key_padding_mask=~valid, need_weights=False)
+    attention.for_cross_attention()
+    got = attention(x, AttentionContext(valid[:, None, None]), memory=memory)
     assert_close(got, right)
     hostile = memory.masked_fill(~valid[..., None], 5.0)
     assert_close(attention(x, AttentionContext(valid[:, None, None]), memory=hostile), right)
@@ -243,12 +245,16 @@ def test_cross_attention_to_the_tokens_themselves_is_self_attention(x, settings)
     if attention.qkv_proj.bias is not None:
         nn.init.normal_(attention.qkv_proj.bias)
     context = AttentionContext((torch.rand(2, 1, 5, 5) < 0.5) | torch.eye(5, dtype=torch.bool))
-    assert_close(attention(x, context, memory=x), attention(x, context))
+    right = attention(x, context)
+    with pytest.raises(ValueError, match="for_cross_attention"):
+        attention(x, context, memory=x)
+    assert_close(attention.for_cross_attention()(x, context, memory=x), right)
 
 
 @OPTIONS
 def test_keys_and_values_of_the_memory_are_computed_once(x, settings):
-    attention, memory = shaken(MultiHeadAttention(21, 3, **settings)), torch.randn(2, 7, 21)
+    attention = shaken(MultiHeadAttention(21, 3, **settings).for_cross_attention())
+    memory = torch.randn(2, 7, 21)
     cache = attention.init_cache(5)
     with torch.no_grad():
         right = attention(x, AttentionContext(), memory=memory)
@@ -266,3 +272,20 @@ def test_a_transformer_with_heads_of_another_width_keeps_the_laws(level):
     check_backbone(
         lambda dim, causal: Transformer(dim, 2, num_heads=3, causal=causal, block=block, position=Rotary(share=0.8))
     )
+
+
+@OPTIONS
+def test_layers_of_cross_attention_start_as_parts_of_one_and_read_its_weights(settings):
+    """No random number is drawn for them, and weights that were saved while they were one are theirs."""
+    torch.manual_seed(7)
+    joint, number = MultiHeadAttention(21, 3, **settings), torch.rand(())
+    torch.manual_seed(7)
+    attention = MultiHeadAttention(21, 3, **settings).for_cross_attention()
+    assert torch.rand(()) == number
+    for kind, rows in joint.qkv_proj.state_dict().items():
+        assert torch.cat([attention.q_proj.get_parameter(kind), attention.kv_proj.get_parameter(kind)]).equal(rows)
+    other = MultiHeadAttention(21, 3, **settings).for_cross_attention()
+    other.load_state_dict(with_separate_projections(joint.state_dict(), other))
+    for one, same in zip(attention.parameters(), other.parameters(), strict=True):
+        assert one.equal(same)
+    assert list(with_separate_projections(joint.state_dict(), joint)) == list(joint.state_dict())

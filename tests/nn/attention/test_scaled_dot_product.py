@@ -39,7 +39,7 @@ def test_between_a_query_gets_the_weighted_mean_of_its_unmasked_values():
 
 
 def test_a_temperature_of_0_is_refused():
-    with pytest.raises(ValueError, match="temperature=0 divides the scores; make it larger than 0"):
+    with pytest.raises(ValueError, match="temperature=0"):
         soft_lookup(torch.zeros(1, 3), torch.zeros(1, 3), torch.zeros(1, 3), temperature=0)
 
 
@@ -143,9 +143,9 @@ def test_dropout_zeroes_weights_and_scales_the_rest_while_training():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"temperature": 0.0}, r"temperature=0.0 divides the scores; make it larger than 0"),
-        ({"temperature": math.nan}, "temperature=nan divides the scores"),
-        ({"softcap": 0.0}, r"softcap=0.0 bounds the scores; make it larger than 0, or None for no bound"),
+        ({"temperature": 0.0}, r"temperature=0.0"),
+        ({"temperature": math.nan}, "temperature=nan"),
+        ({"softcap": 0.0}, r"softcap=0.0"),
         ({"dropout": 1.0}, r"dropout=1.0 is a probability; make it at least 0 and below 1"),
     ],
 )

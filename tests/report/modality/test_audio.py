@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from matplotlib.figure import Figure
 
 from seqkit.raw import Waveform
 from seqkit.report.modality.audio import AudioRenderer
@@ -38,3 +39,12 @@ def test_the_picture_shows_the_frames_at_the_tokens_positions(stack, stride):
     spectrogram = AudioRenderer(mel).picture(wave, mel.encode(wave)).axes[2]
     alone = LogMel(8000, num_mels=13, stride=stride).encode(wave)
     np.testing.assert_allclose(spectrogram.images[0].get_array(), alone.content.T, atol=1e-6)
+
+
+def test_a_thumbnail_shows_the_sound_once_and_not_once_for_each_stacked_frame():
+    mel = LogMel(8000, num_mels=13, stack=5, stride=2)
+    wave = Waveform(torch.rand(2999, generator=torch.Generator().manual_seed(0)) - 0.5, 8000)
+    axes = Figure().subplots()
+    AudioRenderer(mel).thumbnail(mel.encode(wave), axes)
+    alone = LogMel(8000, num_mels=13, stride=2).encode(wave)
+    np.testing.assert_allclose(axes.images[0].get_array(), alone.content.T, atol=1e-6)

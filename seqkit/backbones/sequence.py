@@ -1,0 +1,85 @@
+"""Backbones that run over the columns of plain sequences: what RNNs, S4D, Mamba, TCN and MeanPool share.
+
+b batch · n tokens · d width
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+from einops import rearrange
+from torch import Tensor, nn
+
+from seqkit.interfaces import Backbone, Cache, Embedded
+
+
+class StateCache(Cache):
+    """State of each layer after the last real token of each example: a tensor [b …], several, or None at the start."""
+
+    def __init__(self, num_states: int):
+        self.num_tokens = 0
+        self.states: list[Any] = [None] * num_states
+
+    def reorder(self, rows: Tensor) -> None:
+        self.states = [_rows_of(state, rows) for state in self.states]
+
+
+def _rows_of(state: Any, rows: Tensor) -> Any:
+    if isinstance(state, tuple):
+        return tuple(_rows_of(part, rows) for part in state)
+    return None if state is None else state.index_select(0, rows)
+
+
+class SequenceBackbone(Backbone):
+    """Base class of backbones that support neither adjacency nor segments, and have a cache if they are causal."""
+
+    @abstractmethod
+    def run(self, embedded: Embedded, cache: Any) -> Tensor:
+        """Hidden states [b n d], of any value where padded. cache: as `new_cache` makes it, or None."""
+
+    @abstractmethod
+    def new_cache(self) -> Cache:
+        """An empty cache, for any number of tokens."""
+
+    def forward(self, embedded: Embedded, cache: Cache | None = None) -> Tensor:
+        """Hidden states [b n d], zero where padded. Raises ValueError for adjacency, segments or another cache."""
+        name = type(self).__name__
+        if embedded.adjacency is not None or embedded.segments is not None:
+            raise ValueError(f"{name} does not support adjacency or segments; it runs over the tokens in order")
+        if cache is not None and type(cache) is not type(self.new_cache()):
+            raise ValueError(f"{name} was given a {type(cache).__name__}; make its cache with init_cache")
+        hidden = self.run(embedded, cache)
+        if cache is not None:
+            cache.num_tokens += hidden.shape[1]
+        if not embedded.is_padded:
+            return hidden
+        return hidden.masked_fill(~rearrange(embedded.valid, "b n -> b n 1"), 0.0)
+
+    def init_cache(self, max_tokens: int) -> Cache:
+        """An empty cache. Raises ValueError if not causal: later tokens would change earlier ones."""
+        if not self.causal:
+            raise ValueError(f"this {type(self).__name__} is not causal, so it has no cache; build it with causal=True")
+        return self.new_cache()
+
+
+class LayerStack(SequenceBackbone):
+    """Layers that carry a state from token to token, then a norm. A subclass makes `blocks` and `norm`.
+
+    A block takes (x [b n d], valid or None, cache or None, its index), and has `states_per_block` states in the cache.
+    """
+
+    is_recurrent = True
+    states_per_block = 1
+    blocks: nn.ModuleList
+    norm: nn.Module
+
+    def run(self, embedded: Embedded, cache: StateCache | None) -> Tensor:
+        x, valid = embedded.hidden, embedded.valid if embedded.is_padded else None
+        for index, block in enumerate(self.blocks):
+            x = block(x, valid, cache, index)
+        hidden: Tensor = self.norm(x)
+        return hidden
+
+    def new_cache(self) -> StateCache:
+        return StateCache(self.states_per_block * len(self.blocks))

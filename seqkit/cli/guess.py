@@ -1,0 +1,89 @@
+"""`seqkit fit FILE`: the recipe that fits a user's own file or folder."""
+
+from __future__ import annotations
+
+import logging
+import shlex
+import sys
+from argparse import Namespace
+from itertools import islice
+from pathlib import Path
+
+from seqkit.errors import UsageError, one_line
+
+RECIPES = {
+    "TextFiles": ("text/char-lm", "text"),
+    "ImageFolder": ("image/classify", "images"),
+    "AudioFolder": ("audio/classify", "recordings"),
+    "GraphFile": ("graph/nodes", "a graph"),
+}
+"""For a data source of files, its recipe and what the files hold; for tables, see `TABLES`."""
+
+TABLES = {
+    "text": {"text": "text/translate", "tags": "text/tag", "none": "text/char-lm", "": "text/classify"},
+    "image": {"": "image/classify"},
+    "audio": {"": "audio/classify"},
+    "smiles": {"": "graph/molecules"},
+}
+"""The recipe for a table by the kind of its input column, then by that of its target ("": any other)."""
+
+
+def take_data_as_recipe(args: Namespace) -> None:
+    """If a command's recipe is a user's own file or folder, put the recipe that fits in its place, and say so.
+
+    Raises UsageError where no recipe reads it, or where the command names other data, too.
+    """
+    from seqkit.cli.parser import is_recipe
+
+    path = Path(args.recipe)
+    if is_recipe(args.recipe) or not path.exists() or _holds_recipes(path):
+        return
+    if any(word.partition("=")[0] in ("--data", "--data.source") for word in args.overrides):
+        raise UsageError(f"{path} is data, and --data names other data; give a recipe (seqkit list recipes)")
+    recipe, words, what = _recipe_for(path)
+    args.recipe, args.overrides = recipe, [f"--data={path}", *words, *args.overrides]
+    given = [part for word in args.overrides for part in (word.split("=", 1) if word.startswith("--") else [word])]
+    preset = ["--preset", args.preset] if args.preset else []
+    command = shlex.join(["seqkit", args.command, recipe, *preset, *given])
+    print(one_line(f"{path} holds {what}; this runs: {command}"), file=sys.stderr)
+
+
+def _holds_recipes(path: Path) -> bool:
+    """Whether it is a folder with YAML files, such as a run."""
+    return path.is_dir() and any(any(path.glob(pattern)) for pattern in ("*.yaml", "*/*.yaml"))
+
+
+def _recipe_for(path: Path) -> tuple[str, list[str], str]:
+    """The recipe that reads a file or folder, keys that it needs beside `--data`, and what the file or folder holds."""
+    from seqkit.data.formats import source_for
+
+    source, arguments = source_for(path)
+    if source != "Table":
+        recipe, what = RECIPES[source]
+        return recipe, [], what
+    from seqkit.data.sources.table import Table
+
+    log = logging.getLogger("seqkit")
+    log.disabled = True  # the command says the same about the columns once more
+    try:
+        columns = Table(**arguments).settled()
+    finally:
+        log.disabled = False
+    by_target, target_kind, words = TABLES[columns.kind], columns.target_kind, []
+    if (columns.kind, target_kind) == ("text", "classes") and _are_texts(path, columns.targets[0]):
+        target_kind = "text"
+    if target_kind == "numbers" and columns.kind != "smiles":
+        words = ["--model.objective=Regress"]
+    kinds = {"image": "images", "audio": "recordings", "smiles": "molecules"}
+    what = f"{kinds.get(columns.kind, columns.kind)} ({columns.input})"
+    if columns.targets:
+        what += f" with {target_kind} ({', '.join(columns.targets)})"
+    return by_target.get(target_kind, by_target[""]), words, what
+
+
+def _are_texts(path: Path, column: str) -> bool:
+    """Whether a column of words holds a text in each row, since its values seldom come again, as classes do."""
+    from seqkit.data.tables.files import read_tables
+
+    values = list(islice(read_tables(str(path)).column(column), 1000))
+    return len(set(values)) > len(values) / 2

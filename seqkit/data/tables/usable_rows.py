@@ -1,0 +1,252 @@
+"""Samples of a table: its rows that have an input and a target, checked one by one, and counted where left out."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from seqkit.data.source import Sample
+from seqkit.data.tables.columns import Columns, is_missing, number
+from seqkit.data.tables.files import Rows
+from seqkit.data.tables.text_formats import bare_name
+from seqkit.errors import DataError, one_line
+
+MAX_NUMBER = 1e18
+"""Largest measurement: the square of a larger one, as a loss takes it, is too near the end of float32 (3e38)."""
+
+MISSING_CLASSES = {"nan", "n/a", "#n/a", "<na>", "nat", "null"}
+"""Words of programs, in lower case, for a class that is missing."""
+
+AMBIGUOUS_CLASSES = {"na", "none", "-", "?"}
+"""Words, in lower case, that may name a class or say that it is missing; they count as classes, and a line says so."""
+
+
+class UsableRows(Sequence[Sample]):
+    """Samples of the rows that have input and target; an input is read on access.
+
+    folder: folder of the files that the input names. say: gets the sentence that counts the other rows. encode: is
+    tried on each molecule where rows may be left out; None: any text passes. skip_bad: number of rows that may be left
+    out because a cell is not what its column should hold, or a file cannot be read.
+    indices: places of the rows in the table, in its order. codes: class of each row, by its place in `texts`.
+    numbers: measurements of each row, one after the other; NaN: there is none.
+    Raises DataError, with file and line, where more rows than `skip_bad` cannot be used, or none is left.
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        columns: Columns,
+        folder: Path,
+        *,
+        say: Callable[[str], None],
+        encode: Callable[[str], Any] | None = None,
+        skip_bad: int = 0,
+    ):
+        self.rows, self.columns, self.folder = rows, columns, folder
+        self.indices, self.codes, self.numbers = array("q"), array("q"), array("d")
+        self._inputs = rows.column(columns.input)
+        self._targets = [rows.column(column) for column in columns.targets]
+        self._code_of: dict[str, int] = {}
+        self._first_type: tuple[str, int] | None = None
+        self._read(say, encode if columns.kind == "smiles" else None, skip_bad)
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __getitem__(self, index: Any) -> Any:
+        return Sample(self._raw(self.cell(index)), self.label(index))
+
+    @property
+    def labels(self) -> list[Any]:
+        """Labels without reading an input."""
+        return [self.label(index) for index in range(len(self))]
+
+    @property
+    def texts(self) -> list[str]:
+        """The different classes or tags, by their codes; in the order in which they appear, until they are numbered."""
+        return list(self._code_of)
+
+    def sample_name(self, index: int) -> str:
+        """File and line of a sample, for messages."""
+        return self.rows.place(self.indices[index])
+
+    def cell(self, index: int) -> Any:
+        """Cell of the input column."""
+        return self._inputs[self.indices[index]]
+
+    def label(self, index: int) -> Any:
+        """Target of a sample: a class, a number or several, a text or several, or classes [n] of its words."""
+        kind, k = self.columns.target_kind, len(self._targets)
+        if kind == "classes":
+            return self.codes[index]
+        if kind == "numbers":
+            found = self.numbers[index * k : index * k + k]
+            return found[0] if k == 1 else list(found)
+        if kind == "none":
+            return None
+        value = self._targets[0][self.indices[index]]
+        if kind == "text":
+            return value
+        import torch  # slow to import, and a mistake is answered without it
+
+        return torch.tensor([self._code_of[str(tag).strip()] for tag in words_of(value)])
+
+    def _raw(self, cell: Any) -> Any:
+        """The raw example that a cell holds, or names. Raises DataError where a file cannot be read."""
+        if self.columns.target_kind == "tags":
+            return " ".join(words_of(cell))
+        if self.columns.kind in ("image", "audio"):
+            from seqkit.data.io import read_audio, read_image  # brings torch
+
+            return (read_image if self.columns.kind == "image" else read_audio)(self.folder / cell)
+        return cell.strip() if self.columns.kind == "smiles" else cell
+
+    def use_classes(self, names: Sequence[str], split: str) -> None:
+        """Number classes or tags by their place in `names`. Raises DataError for one that training lacks."""
+        known = {name: i for i, name in enumerate(names)}
+        for text, code in self._code_of.items():
+            if text in known:
+                continue
+            place, what = self.rows.name, f"tag {_short(text)}"
+            if self.columns.target_kind == "classes":
+                place = self.sample_name(self.codes.index(code))
+                what = f"class {_short(text)} ({self.codes.count(code):,} rows)"
+            raise DataError(
+                f"{place}: the {split} split has the {what}, which training lacks; add rows of it to training, or take "
+                "them out"
+            )
+        texts = self.texts
+        self.codes = array("q", (known[texts[code]] for code in self.codes))
+        self._code_of = known
+
+    def _read(self, say: Callable[[str], None], encode: Callable[[str], Any] | None, skip_bad: int) -> None:
+        keep = getattr(self, f"_keep_{self.columns.target_kind}")
+        bad = list(self.rows.faults[:1])
+        num_bad = len(self.rows.faults)
+        empty: dict[str, list[int]] = {}
+        for i, (value, *labels) in enumerate(zip(self._inputs, *self._targets)):
+            if is_missing(value):
+                empty.setdefault(self.columns.input, []).append(i)
+                continue
+            try:
+                self._check_input(value)
+                if skip_bad > 0:  # each input is read once, to find those that cannot be
+                    raw = self._raw(value)
+                    if encode is not None:
+                        encode(raw)
+                has_target = keep(i, value, labels)
+            except (ValueError, OSError) as error:
+                bad = bad or [f"{self.rows.place(i)}: {error}"]
+                num_bad += 1
+                continue
+            if has_target:
+                self.indices.append(i)
+            else:
+                empty.setdefault(" or ".join(self.columns.targets), []).append(i)
+        total = len(self.rows) + len(self.rows.faults)
+        if num_bad > skip_bad:
+            advice = f"; --data.skip_bad {num_bad} leaves them out" if len(self) else ""
+            raise DataError(f"{bad[0]} ({num_bad:,} of {total:,} rows cannot be used{advice})")
+        why = [f"no {what}: {len(rows):,}, the first in {self._line(rows[0])}" for what, rows in empty.items()]
+        why += [f"cannot be used: {num_bad:,}, the first: {bad[0]}"] if bad else []
+        if not len(self):
+            raise DataError(
+                f"{self.rows.name}: none of the {total:,} rows has both input and target ({', '.join(why)}); "
+                "choose columns with --data.input and --data.target"
+            )
+        if why:
+            say(f"{self.rows.name}: {total - len(self):,} of {total:,} rows are left out ({', '.join(why)})")
+
+    def _line(self, row: int) -> str:
+        return self.rows.place(row).rpartition(", ")[2]
+
+    def _check_input(self, value: Any) -> None:
+        if self.columns.target_kind != "tags":
+            if not isinstance(value, str):
+                raise ValueError(f"{self.columns.input} is {_short(value)}, which is no text; write it in quotes")
+            if self.columns.kind in ("image", "audio") and not (self.folder / value).is_file():
+                where = f"does not exist in {self.folder}; name files relative to the table"
+                raise ValueError(f"{one_line(value)} {where}, or choose another column with --data.input")
+        elif not all(isinstance(word, str) and len(word.split()) == 1 for word in words_of(value)):
+            raise ValueError(f"{self.columns.input} is {_short(value)}, which is no list of words without spaces")
+
+    # ── targets: each method keeps those of a row; it returns False where the row has none ───────────────────────────
+
+    def _keep_none(self, _row: int, _value: Any, _labels: list[Any]) -> bool:
+        return True
+
+    def _keep_classes(self, row: int, _value: Any, labels: list[Any]) -> bool:
+        (column,), (label,) = self.columns.targets, labels
+        if is_missing(label) or (isinstance(label, str) and label.strip().lower() in MISSING_CLASSES):
+            return False
+        if isinstance(label, list | dict):
+            raise ValueError(
+                f"{column} is {_short(label)}, which is no class; for a class each word give --data.target_kind tags"
+            )
+        kind = "texts" if isinstance(label, str) else "true and false" if isinstance(label, bool) else "numbers"
+        self._first_type = self._first_type or (kind, row)
+        if self._first_type[0] != kind:
+            raise ValueError(
+                f"{column} is {_short(label)}, and from {self._line(self._first_type[1])} on it held "
+                f"{self._first_type[0]}; write all in one type, or name another column with --data.target"
+            )
+        self.codes.append(self._code(str(label).lower() if isinstance(label, bool) else bare_name(str(label))))
+        return True
+
+    def _keep_numbers(self, row: int, _value: Any, labels: list[Any]) -> bool:
+        found = [number(label) for label in labels]
+        for column, label, x in zip(self.columns.targets, labels, found):
+            if x is None or abs(x) > MAX_NUMBER:
+                is_finite = x is not None and not math.isinf(x)
+                raise ValueError(
+                    f"{column} is {_short(label)}, "
+                    + (f"beyond {MAX_NUMBER:g}, where float32 has no squares" if is_finite else "not a finite number")
+                    + "; correct it or take the line out, or name another column with --data.target (words: "
+                    "--data.target_kind classes)"
+                )
+        values = [x for x in found if x is not None]
+        has_one = not all(map(math.isnan, values))
+        if has_one:
+            self.numbers.extend(values)
+        return has_one
+
+    def _keep_tags(self, row: int, value: Any, labels: list[Any]) -> bool:
+        (column,), (label,) = self.columns.targets, labels
+        if is_missing(label):
+            return False
+        tags, words = words_of(label), words_of(value)
+        for tag in tags:
+            if is_missing(tag) or isinstance(tag, list | dict):
+                raise ValueError(f"{column} is {_short(label)}, and {_short(tag)} in it is no tag")
+        if len(tags) != len(words):
+            raise ValueError(
+                f"{self.columns.input} has {len(words)} words and {column} {len(tags)}; give a tag for each word, or "
+                "other columns with --data.input and --data.target"
+            )
+        for tag in tags:
+            self._code(str(tag).strip())
+        return True
+
+    def _keep_text(self, row: int, _value: Any, labels: list[Any]) -> bool:
+        (column,), (label,) = self.columns.targets, labels
+        if is_missing(label):
+            return False
+        if not all(isinstance(text, str) and text.strip() for text in (label if isinstance(label, list) else [label])):
+            raise ValueError(f"{column} is {_short(label)}, which is no text; choose another column with --data.target")
+        return True
+
+    def _code(self, text: str) -> int:
+        return self._code_of.setdefault(text, len(self._code_of))
+
+
+def words_of(value: Any) -> list[Any]:
+    """Words or tags of a cell: a list, or a text with spaces between them."""
+    return value.split() if isinstance(value, str) else list(value) if isinstance(value, list) else [value]
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return one_line(text if len(text) <= 60 else f"{text[:57]}…")

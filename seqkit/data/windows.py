@@ -1,0 +1,184 @@
+"""Windows of long documents as batches of tokens. The key is (epoch, indices), and the same key gives the same batch.
+
+b windows of a batch · n tokens of a window · m documents
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from itertools import repeat
+
+import numpy as np
+import torch
+from einops import rearrange
+from torch import Tensor
+
+from seqkit.data.batching import Batch, Key, Lengths, fold_seed
+from seqkit.data.encoding import Encoded, held
+from seqkit.data.token_rows import Stored, is_counted
+from seqkit.errors import DataError
+from seqkit.interfaces import TokenBatch, Tokens
+
+Arrays = Mapping[str, np.ndarray]
+"""Every tensor of some tokens by name, as an array of one row a token; without positions where they count from 0."""
+
+_WIDE = {"u": np.int64, "i": np.int64}
+"""Types of tensors by the kind of an array; others stay as they are."""
+
+
+class TextWindows:
+    """Long documents cut into windows of `window` + 1 tokens; the last token of one is the first of the next.
+
+    split: its name, for messages. shuffle True (training): window k of a document starts at k * window + shift, and
+    the shift is drawn anew in every epoch. False (evaluation): windows start at multiples of `window` and the last is
+    shorter, so that every token of a document but the first is predicted exactly once.
+    limit: at most this many windows. Positions: see `windows_of`.
+    Raises DataError where no document has two tokens, or tokens have an adjacency; ValueError for a window below 1, or,
+    in training, one that no document fills: attention over whole documents may be huge.
+    """
+
+    def __init__(
+        self,
+        documents: Encoded | Sequence[Tokens],
+        window: int,
+        split: str,
+        *,
+        shuffle: bool,
+        seed: int = 0,
+        limit: int | None = None,
+    ):
+        if window < 1:
+            raise ValueError(f"window is {window}; give the number of tokens to predict at a time, at least 1")
+        found = documents if isinstance(documents, Encoded) else held(documents, repeat(None))
+        if "edge_index" in found.tokens[0].tensors():
+            raise DataError(f"{split} data: tokens with an adjacency cannot be cut into windows; set window to null")
+        sizes = torch.tensor(found.lengths)
+        longest = int(sizes.max())
+        if longest < 2:
+            raise DataError(f"{split} data has no document of two tokens or more: there is nothing to predict")
+        if shuffle and window >= longest:
+            raise ValueError(
+                f"window is {window}, but the longest document of the {split} data has {longest} tokens; "
+                f"give a window of at most {longest - 1}, or a longer text"
+            )
+        self.window, self.shuffle, self.seed = window, shuffle, seed
+        self._blocks, self._block, self._first_tokens = _blocks_of(found, sizes)
+        firsts = zip(self._block.tolist(), self._first_tokens.tolist())
+        self._origins = torch.tensor([_position(self._blocks[block], first) for block, first in firsts])
+        # windows of a document: full ones at any shift in training, all there are in evaluation
+        counts = num_windows(sizes, window, shuffle=shuffle)
+        self._sizes, self._counts, self._ends = sizes, counts, counts.cumsum(0)
+        total = int(self._ends[-1])
+        self._num_windows = total if limit is None else min(total, limit)
+        self._shifts: tuple[int, Tensor] = (-1, torch.zeros_like(sizes))
+        self.sha256 = sha256(f"{found.sha256} {window} {self._num_windows}".encode()).hexdigest()
+
+    @property
+    def lengths(self) -> Lengths:
+        """Tokens of every window."""
+        full, known = self.window + 1, self._counts > 0
+        last = (self._sizes - (self._counts - 1) * self.window).clamp(max=full)[known]  # of the last of each document
+        if bool((last == full).all()):
+            return Lengths(torch.tensor(full).expand(self._num_windows))
+        lengths = torch.full((int(self._ends[-1]),), full, dtype=torch.int32)
+        lengths[self._ends[known] - 1] = last.int()
+        return Lengths(lengths[: self._num_windows])
+
+    def __len__(self) -> int:
+        return self._num_windows
+
+    def __getitem__(self, key: Key) -> Batch:
+        epoch, indices = key
+        document, inside, sizes = self._located(torch.tensor(indices))
+        starts = self._first_tokens[document] + inside + self._shift(epoch)[document]
+        blocks = [self._blocks[i] for i in self._block[document].tolist()]
+        return windows_of(blocks, starts, sizes, self._origins[document]), None
+
+    def name(self, index: int) -> str:
+        """Place of the window, without the shift of an epoch."""
+        return f"window {index} (document {int(self._located(torch.tensor([index]))[0])})"
+
+    def count(self, token: int) -> tuple[int, int]:
+        """Number of tokens of all documents that have that id, and number of all their tokens."""
+        found = sum(
+            int((block["content"][i : i + 2**24] == token).sum())
+            for block in self._blocks
+            for i in range(0, len(block["content"]), 2**24)
+        )
+        return found, int(self._sizes.sum())
+
+    def _located(self, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Document of each window, its first token there (without a shift), and its number of tokens."""
+        document = torch.searchsorted(self._ends, index, right=True)
+        inside = (index - self._ends[document] + self._counts[document]) * self.window
+        return document, inside, (self._sizes[document] - inside).clamp(max=self.window + 1)
+
+    def _shift(self, epoch: int) -> Tensor:
+        """Tokens that are left out at the beginning of each document in that epoch."""
+        if self.shuffle and self._shifts[0] != epoch:
+            # the last tokens of a document are predicted in some epochs, too
+            share = shift_shares(len(self._sizes), fold_seed(self.seed, epoch, 1))
+            self._shifts = (epoch, (share * (self._sizes - self._counts * self.window).clamp(min=1)).long())
+        return self._shifts[1]
+
+
+def num_windows(sizes: Tensor, window: int, *, shuffle: bool) -> Tensor:
+    """Windows of documents of these sizes: full ones at any shift in training, all there are in evaluation."""
+    counts = (sizes // window - 1).clamp(min=1) if shuffle else -(-(sizes - 1) // window)
+    return counts.masked_fill(sizes < 2, 0)
+
+
+def shift_shares(num_documents: int, seed: int) -> Tensor:
+    """A number in [0, 1) for each document: how far its windows are shifted, as a share of the tokens left over."""
+    return torch.rand(num_documents, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def windows_of(blocks: Sequence[Arrays], starts: Tensor, sizes: Tensor, origins: Tensor) -> TokenBatch:
+    """A batch of windows, for each of which is given: its block of tokens, the token there at which it begins, its
+    number of tokens, and the position at which its document begins.
+
+    Positions are the tokenizer's own, moved along the first axis (time, row) so that the window begins where its
+    document does: a model trained on beginnings alone knows no others. Distances and the other axes stay as measured.
+    """
+    n = int(sizes.max())
+    valid = torch.arange(n) < sizes[:, None]
+    spans = [slice(start, start + size) for start, size in zip(starts.tolist(), sizes.tolist())]
+    fields: dict[str, Tensor] = {}
+    for name, first in blocks[0].items():
+        rows = np.zeros((len(blocks), n, *first.shape[1:]), _WIDE.get(first.dtype.kind, first.dtype))
+        for row, block, span in zip(rows, blocks, spans):
+            row[: span.stop - span.start] = block[name][span]
+        fields[name] = torch.from_numpy(rows)
+    if "positions" not in fields:
+        fields["positions"] = rearrange(torch.arange(n) * valid, "b n -> b n 1").float()
+    elif fields["positions"].shape[-1]:
+        time = fields["positions"][..., 0]
+        time -= time.masked_fill(~valid, torch.inf).amin(dim=1, keepdim=True) - origins[:, None]
+        time.masked_fill_(~valid, 0)
+    return TokenBatch(valid=valid, **fields)  # type: ignore[arg-type]
+
+
+def _blocks_of(documents: Encoded, sizes: Tensor) -> tuple[list[Arrays], Tensor, Tensor]:
+    """Blocks of tokens; of each document its block, and its first token there.
+
+    Documents in memory are one block, joined; those on disk are a block each.
+    """
+    number, stored = len(sizes), documents.tokens
+    if isinstance(stored, Stored):
+        blocks = [stored.arrays(i) for i in range(number)]
+        if any("positions" in block for block in blocks):
+            for block, size in zip(blocks, sizes.tolist()):
+                block.setdefault("positions", np.arange(size, dtype=np.float32)[:, None])
+        return list(blocks), torch.arange(number), torch.zeros(number, dtype=torch.int64)
+    tensors = [tokens.tensors() for tokens in stored.values()]
+    names = set(tensors[0])
+    if all(is_counted(each["positions"].numpy()) for each in tensors):
+        names.remove("positions")
+    block = {name: torch.cat([each[name] for each in tensors]).numpy() for name in names}
+    return [block], torch.zeros(number, dtype=torch.int64), sizes.cumsum(0) - sizes
+
+
+def _position(block: Arrays, token: int) -> float:
+    """Position of a token on the first axis."""
+    return float(block["positions"][token, 0]) if "positions" in block and block["positions"].shape[1] else 0.0

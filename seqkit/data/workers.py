@@ -1,0 +1,67 @@
+"""Processes and threads that prepare data beside the training."""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+MAX_WORKERS = 16
+
+_PR_SET_PDEATHSIG = 1
+
+
+def num_workers() -> int:
+    """Processes that encode beside this one: a core each; 0 where there is one, or this process may start none."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return 0 if cores == 1 or multiprocessing.current_process().daemon else min(cores, MAX_WORKERS)
+
+
+def loader_options(number: int) -> dict[str, Any]:
+    """Arguments of a torch DataLoader with so many worker processes that yields the items of its data set unchanged."""
+    return {
+        "batch_size": None,
+        "num_workers": number,
+        "collate_fn": _unchanged,
+        "worker_init_fn": die_with_parent if number else None,
+        "generator": torch.Generator(),  # torch draws a seed for workers in each pass: not from dropout's numbers
+    }
+
+
+def die_with_parent(_: int = 0) -> None:
+    """Let the system kill this worker process as soon as its parent ends, even by kill -9 (on Linux).
+
+    A worker that outlives its run keeps the lock on the run's folder, which it has inherited.
+    """
+    if sys.platform != "linux":
+        return
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    parent = multiprocessing.parent_process()
+    if parent is not None and parent.pid != os.getppid():  # it ended before it could be watched
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Inside, torch's CPU operations use one thread; afterwards as many as before.
+
+    Encoding a clip of 4,000 samples takes 0.2 ms with one thread; with two, on a busy machine of two cores, 14 ms: the
+    threads wait for each other.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _unchanged(item: Any) -> Any:
+    return item

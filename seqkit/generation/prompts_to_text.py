@@ -1,0 +1,214 @@
+"""Text from a trained model and raw prompts: streamed in pieces, or whole texts of a batch.
+
+n tokens
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch import Tensor
+
+from seqkit.generation.beam_search import BeamSearch
+from seqkit.generation.sampling import Sampling
+from seqkit.generation.stream import generate, stream
+from seqkit.interfaces import IGNORE, TokenBatch
+
+if TYPE_CHECKING:
+    from seqkit.objectives.seq2seq import Seq2Seq
+    from seqkit.runs.trained_model import TrainedModel
+
+MAX_NEW_TOKENS = 500
+"""The default where neither the user nor the run limits the length of a text."""
+
+INCOMPLETE = "\N{REPLACEMENT CHARACTER}"
+"""Character that stands for incomplete bytes in decoded text."""
+
+
+def stream_text(
+    trained: TrainedModel,
+    prompt: Any,
+    max_new_tokens: int | None = None,
+    *,
+    sampling: Sampling | None = None,
+    stop: Sequence[str] = (),
+) -> Iterator[str]:
+    """Yield the text that a trained model generates, piece by piece as it can be decoded.
+
+    prompt: the text that a language model continues, or the raw source of a sequence-to-sequence model (`Seq2Seq`).
+    max_new_tokens: None: the longest training label, or MAX_NEW_TOKENS. sampling: None: `Sampling()`.
+    stop: strings before which the text ends. Raises DataError if the prompt cannot be encoded; ValueError if the run
+    generates no text.
+    """
+    request = _Request.of(trained, [prompt])
+    for pieces in _pieces(trained, request, max_new_tokens, sampling, stop):
+        if pieces[0]:
+            yield pieces[0]
+
+
+def generate_texts(
+    trained: TrainedModel,
+    prompts: Sequence[Any],
+    max_new_tokens: int | None = None,
+    *,
+    strategy: Sampling | BeamSearch | None = None,
+    stop: Sequence[str] = (),
+) -> list[str]:
+    """The text generated for each prompt, in one batch; the prompt is not part of it.
+
+    As `stream_text`, but a beam search stops at ids, so for it a string in `stop` must be a single token.
+    Raises ValueError where it is not.
+    """
+    request = _Request.of(trained, prompts)
+    if not isinstance(strategy, BeamSearch):
+        texts = [""] * len(prompts)
+        for pieces in _pieces(trained, request, max_new_tokens, strategy, stop):
+            texts = [text + piece for text, piece in zip(texts, pieces)]
+        return texts
+    sequences = generate(
+        trained.model,
+        request.prompts,
+        request.max_new_tokens if max_new_tokens is None else max_new_tokens,
+        strategy=strategy,
+        source=request.source,
+        stop=[*request.stop, *(request.stop_id(text) for text in stop)],
+        context_length=request.context_length,
+    )
+    return [
+        request.decode(torch.cat([prefix, ids.cpu()]))[len(request.decode(prefix)) :]
+        for prefix, ids in zip(request.prefixes, sequences)
+    ]
+
+
+@dataclass(frozen=True)
+class _Request:
+    """Raw prompts as model input, and the tokenizer of the generated text.
+
+    prompts: ids that each sequence starts with. prefixes: those of them that are text (a bos id is not).
+    source: batch for the encoder. stop: ids that end a sequence. encode, decode: methods of the tokenizer of the
+    generated text.
+    max_new_tokens: the default.
+    """
+
+    prompts: list[Tensor]
+    prefixes: list[Tensor]
+    source: TokenBatch | None
+    stop: list[int]
+    encode: Callable[[str], Any]
+    decode: Callable[[Tensor], str]
+    max_new_tokens: int
+    context_length: int | None
+
+    @classmethod
+    def of(cls, trained: TrainedModel, raws: Sequence[Any]) -> _Request:
+        """The request for raw prompts, or sources. Raises ValueError if the run generates no text."""
+        tokenizer: Any = trained.tokenizer
+        if trained.objective.target_spec is not None:
+            objective = cast("Seq2Seq", trained.objective)
+            device = next(trained.model.parameters()).device
+            source = TokenBatch.collate([tokenizer.encode(raw) for raw in raws]).to(device)
+            bos, target = torch.tensor([objective.bos_id]), objective.target
+            return cls(
+                [bos] * len(raws),
+                [bos[:0]] * len(raws),
+                source,
+                [objective.eos_id],
+                target.encode,
+                lambda ids: target.decode(ids[ids < objective.bos_id]),
+                objective.longest + 1,
+                None,
+            )
+        if not hasattr(tokenizer, "decode") or not trained.model.spec.ids:
+            raise ValueError(
+                f"{type(tokenizer).__name__} does not decode ids to text; generate from a text recipe's run"
+            )
+        tokens = [tokenizer.encode(raw) for raw in raws]
+        for prompt in tokens:
+            if prompt.positions.shape[1] and not prompt.positions[:, 0].equal(torch.arange(float(len(prompt)))):
+                raise ValueError(
+                    f"{type(tokenizer).__name__} gives positions other than 0, 1, 2, …, so those of generated tokens "
+                    "are not known; count tokens, or generate with positions of your own"
+                )
+        prompts = [prompt.content for prompt in tokens]
+        window = trained.config["data"].get("window")
+        return cls(prompts, prompts, None, [], tokenizer.encode, tokenizer.decode, MAX_NEW_TOKENS, window)
+
+    def stop_id(self, text: str) -> int:
+        """The id of a string at which a beam search stops. Raises ValueError if it is several tokens."""
+        ids = self.encode(text).content.tolist()
+        if len(ids) != 1:
+            raise ValueError(f"stop text {text!r} is {len(ids)} tokens; a beam search stops at one: give a single one")
+        return int(ids[0])
+
+
+def _pieces(
+    trained: TrainedModel,
+    request: _Request,
+    max_new_tokens: int | None,
+    sampling: Sampling | None,
+    stop: Sequence[str],
+) -> Iterator[list[str]]:
+    """Yield the new piece of each text, step by step."""
+    if not all(stop):
+        raise ValueError("a stop text is empty, which every text contains; give at least one character")
+    detokenizers = [IncrementalDetokenizer(prefix.tolist(), request.decode, stop) for prefix in request.prefixes]
+    steps = stream(
+        trained.model,
+        request.prompts,
+        request.max_new_tokens if max_new_tokens is None else max_new_tokens,
+        sampling=sampling,
+        source=request.source,
+        stop=request.stop,
+        context_length=request.context_length,
+    )
+    for new in steps:
+        yield [
+            detokenizer.add(i) if i != IGNORE and i not in request.stop else ""
+            for detokenizer, i in zip(detokenizers, new.tolist())
+        ]
+        if all(detokenizer.done for detokenizer in detokenizers):
+            return
+    yield [detokenizer.flush() for detokenizer in detokenizers]
+
+
+class IncrementalDetokenizer:
+    """Decodes ids that come one by one to pieces of text; holds back what may still change or be cut off.
+
+    ids: ids of the prompt, whose text is in no piece. stop: strings before which the text ends.
+    """
+
+    def __init__(self, ids: list[int], decode: Callable[[Tensor], str], stop: Sequence[str]):
+        self.done = False
+        self._ids, self._decode, self._stop = ids, decode, stop
+        self._start = self._num_shown = len(self._text())
+
+    def _text(self) -> str:
+        return self._decode(torch.tensor(self._ids, dtype=torch.int64))
+
+    def add(self, new: int) -> str:
+        """The text that is final with one more id."""
+        if self.done:
+            return ""
+        self._ids.append(new)
+        text = self._text()
+        found = [at for at in (text.find(stop, self._start) for stop in self._stop) if at >= 0]
+        if found:
+            self.done = True
+            return self._until(text, min(found))
+        # an incomplete character waits for its other bytes, and the first characters of a stop string for the others
+        complete = len(text) - 1 if text.endswith(INCOMPLETE) else len(text)
+        partial_stops = [n for stop in self._stop for n in range(1, len(stop)) if text.endswith(stop[:n])]
+        return self._until(text, min(complete, len(text) - max(partial_stops, default=0)))
+
+    def flush(self) -> str:
+        """The text that was held back."""
+        text = self._text()
+        return "" if self.done else self._until(text, len(text))
+
+    def _until(self, text: str, end: int) -> str:
+        piece = text[self._num_shown : max(end, self._num_shown)]
+        self._num_shown += len(piece)
+        return piece

@@ -1,0 +1,163 @@
+"""The main metric of a run, what to know about it, and the table of runs for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from rich import box
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from seqkit.errors import one_line
+
+_UNITS = {
+    ("NextToken", "loss"): "nats",
+    ("Masked", "loss"): "nats",
+}
+_BY_OBJECTIVE = {
+    "Classify": ("accuracy",),
+    "MultiLabel": ("auroc",),
+    "Regress": ("rmse",),
+    "NextToken": ("loss",),
+    "Masked": ("explained", "loss"),
+    "Seq2Seq": ("sequence_error", "loss"),
+}
+_ANY = ("rmse", "explained", "accuracy", "loss")
+
+SHARES = {
+    "accuracy", "balanced_accuracy", "macro_f1", "precision", "recall", "explained", "token_error", "sequence_error",
+    "calibration_error",
+}  # fmt: skip
+"""Metrics that are shown in percent."""
+
+LOWER_IS_BETTER = {
+    "loss", "rmse", "mae", "perplexity", "bits_per_byte", "token_error", "sequence_error", "calibration_error",
+}  # fmt: skip
+"""Metrics of which less is better; of all others more is."""
+
+FEW_STEPS, FEW_EXAMPLES = 50, 1000
+"""A run of fewer optimizer steps, or whose splits are limited to fewer examples, is a trial."""
+
+NARROW = 70
+"""Columns of a terminal below which a run is a list of facts instead of a row, so that no number is cut."""
+
+
+class Headline(NamedTuple):
+    """The main metric of a run. baseline: its value for the best constant prediction; None: not measured.
+
+    unit: empty for shares, which are shown in percent.
+    """
+
+    name: str
+    value: float
+    baseline: float | None
+    unit: str
+
+    @property
+    def label(self) -> str:
+        """Name and unit."""
+        name = "variance explained" if self.name == "explained" else self.name
+        return f"{name} ({self.unit})" if self.unit else name
+
+    @property
+    def is_worse_than_constant(self) -> bool:
+        """True if the best constant prediction does better."""
+        if self.baseline is None:
+            return False
+        return self.value < self.baseline if is_higher_better(self.name) else self.value > self.baseline
+
+
+def is_higher_better(name: str) -> bool:
+    """True if a higher value of the metric is better."""
+    return name not in LOWER_IS_BETTER
+
+
+def headline(summary: dict[str, Any]) -> Headline:
+    """Accuracy of classification, RMSE of regression, nats per token of ids, explained variance of vectors.
+
+    summary: content of `summary.json`; its key `objective` decides, or without it the metrics that there are.
+    Raises ValueError if the run has no metrics.
+    """
+    metrics = summary["metrics"]
+    objective = summary.get("objective", "")
+    for name in (*_BY_OBJECTIVE.get(objective, ()), *_ANY, *metrics):
+        if name in metrics:
+            return Headline(
+                name, metrics[name], summary.get("baseline", {}).get(name), _UNITS.get((objective, name), "")
+            )
+    raise ValueError(f"the run of {summary.get('recipe')} has no metrics; train it again")
+
+
+def cautions(summary: dict[str, Any]) -> list[str]:
+    """Sentences that a reader of the result should know: it is worse than a constant, or a trial."""
+    found = []
+    metric = headline(summary)
+    if metric.is_worse_than_constant:
+        own, baseline = (format_metric(metric.name, value) for value in (metric.value, metric.baseline))
+        found.append(
+            f"This is worse than the best constant prediction ({metric.label}: {own} against {baseline}); "
+            "train longer (--trainer.max_epochs), change the learning rate (seqkit tune), or look for the cause with "
+            "seqkit doctor."
+        )
+    steps, limit = summary.get("steps"), summary.get("limit")
+    if (steps is not None and steps < FEW_STEPS) or (limit is not None and limit < FEW_EXAMPLES):
+        known = [] if steps is None else ["1 optimizer step" if steps == 1 else f"{steps:,} optimizer steps"]
+        what = "held-out windows" if summary.get("streamed") else "examples of each split"
+        known += [] if limit is None else [f"at most {limit:,} {what} (data.limit)"]
+        found.append(f"This is a trial run, with {' and '.join(known)}: its figures say nothing of the model.")
+    return found
+
+
+def format_metric(name: str, value: float | None) -> str:
+    """A metric as text: shares in percent, others with three decimals; a dash for none."""
+    if value is None:
+        return "–"
+    if name in SHARES:
+        return f"{100 * value:.2f} %"
+    return f"{value:.3f}"
+
+
+class ResultTable:
+    """One row per run, 80 columns wide: metric, baseline, parameters, seconds of training; below it what to know.
+
+    On a narrower terminal each run is a list of facts.
+    """
+
+    def __init__(self, summaries: Sequence[dict[str, Any]]):
+        self.summaries = summaries
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        rows = [_cells(summary) for summary in self.summaries]
+        if options.max_width < NARROW:
+            for row in rows:
+                facts = Table(box=None, show_header=False, padding=(0, 1, 0, 0), pad_edge=False)
+                facts.add_column(no_wrap=True)
+                facts.add_column(overflow="fold")
+                for name, text in row.items():
+                    facts.add_row(name, text)
+                yield facts
+        else:
+            table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=0, collapse_padding=True, pad_edge=False)
+            for name in COLUMNS:
+                table.add_column(name, justify="left" if name in COLUMNS[:3] else "right", no_wrap=True)
+            for row in rows:
+                table.add_row(*row.values())
+            yield table
+        yield Text("baseline: the best constant prediction, on the same test split", style="dim italic")
+        for summary in self.summaries:
+            name = f"{one_line(summary['recipe'])}: " if len(self.summaries) > 1 else ""
+            for caution in cautions(summary):
+                yield Text(f"{name}{caution}")
+
+
+COLUMNS = ("recipe", "backbone", "metric", "test", "baseline", "parameters", "seconds")
+
+
+def _cells(summary: dict[str, Any]) -> dict[str, Text]:
+    metric = headline(summary)
+    test, baseline = (format_metric(metric.name, value) for value in (metric.value, metric.baseline))
+    known = (summary["recipe"], summary["backbone"], metric.label, test, baseline)
+    texts = (*known, f"{summary['num_parameters']:,}", f"{summary['wall_seconds']:.0f}")
+    return dict(zip(COLUMNS, map(Text, map(one_line, texts))))

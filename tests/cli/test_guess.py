@@ -1,0 +1,104 @@
+"""`seqkit fit FILE`: the recipe that fits is said with the whole command, and run."""
+
+import json
+import shlex
+import wave
+from argparse import Namespace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from seqkit.cli.guess import take_data_as_recipe
+from seqkit.cli.main import main
+from seqkit.config import complete
+from seqkit.errors import UsageError
+
+
+def photos(folder):
+    for name in ("cat", "dog"):
+        (folder / name).mkdir(parents=True)
+        for i in range(12):
+            pixels = np.random.default_rng(i).integers(0, 256, (8, 8, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(folder / name / f"{i}.png")
+
+
+def recordings(folder):
+    for name in ("yes", "no"):
+        (folder / name).mkdir(parents=True)
+        with wave.open(str(folder / name / "0.wav"), "wb") as file:
+            file.setparams((1, 2, 8000, 0, "NONE", ""))
+            file.writeframes(bytes(4000))
+
+
+def table(head, *rows):
+    return lambda path: path.write_text("\n".join([head, *(row for _ in range(20) for row in rows)]), encoding="utf-8")
+
+
+CASES = {
+    "notes.txt": (lambda path: path.write_text("to be or not to be " * 50, encoding="utf-8"), "text/char-lm", []),
+    "my photos": (photos, "image/classify", []),
+    "recordings": (recordings, "audio/classify", []),
+    "molecules.csv": (table("smiles,solubility", "CCO,1.5", "CCCO,2.5", "CO,0.25"), "graph/molecules", []),
+    "reviews.csv": (table("text,label", "good and fine,yes", "bad or worse,no"), "text/classify", []),
+    "ratings.csv": (
+        table("text,score", "good and fine,1.5", "bad or worse,2.75"),
+        "text/classify",
+        ["--model.objective"],
+    ),
+    "pairs.tsv": (
+        lambda path: path.write_text(
+            "source\ttarget\n" + "".join(f"one {i} two\tzwei {i} eins\n" for i in range(40)), "utf-8"
+        ),
+        "text/translate",
+        [],
+    ),
+    "tags.jsonl": (
+        lambda path: path.write_text(
+            "\n".join([json.dumps({"tokens": ["a", "cat"], "tags": ["D", "N"]})] * 20), "utf-8"
+        ),
+        "text/tag",
+        [],
+    ),
+    "edges.csv": (table("source,target", "a,b", "b,c"), "graph/nodes", []),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_recipe_that_fits_is_said_with_the_whole_command(tmp_path, monkeypatch, capsys, name):
+    write, recipe, words = CASES[name]
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / name)
+    args = Namespace(command="fit", recipe=name, preset="debug", overrides=["--seed=3"])
+    take_data_as_recipe(args)
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    command = shlex.split(said.partition("this runs: ")[2])
+    assert command[:7] == ["seqkit", "fit", recipe, "--preset", "debug", "--data", name]
+    assert command[-2:] == ["--seed", "3"]
+    assert [word for word in command[7:-2] if word.startswith("--")] == words
+    config = complete(args.recipe, args.preset, args.overrides)
+    assert config == complete(recipe, "debug", command[5:])
+    assert config["recipe"] == recipe
+
+
+def test_it_runs(tmp_path, monkeypatch, capsys):
+    CASES["reviews.csv"][0](tmp_path / "reviews.csv")
+    monkeypatch.chdir(tmp_path)
+    words = ["--preset", "debug", "--trainer.enable_progress_bar", "false", "--out", "run"]
+    assert main(["fit", "reviews.csv", *words]) == 0
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["recipe"] == "text/classify"
+    assert "seqkit fit text/classify --preset debug --data reviews.csv" in capsys.readouterr().err
+
+
+def test_a_run_is_no_data_and_two_data_are_refused(tmp_path):
+    (tmp_path / "config.yaml").write_text("seed: 1", encoding="utf-8")
+    args = Namespace(command="fit", recipe=str(tmp_path), preset=None, overrides=[])
+    take_data_as_recipe(args)
+    assert args.recipe == str(tmp_path)
+    (tmp_path / "notes.txt").write_text("words", encoding="utf-8")
+    with pytest.raises(UsageError, match="--data"):
+        take_data_as_recipe(Namespace(command="fit", recipe=str(tmp_path / "notes.txt"), overrides=["--data=x"]))
+    (tmp_path / "a.bin").write_bytes(bytes(9))
+    with pytest.raises(UsageError, match=r"a\.bin"):
+        take_data_as_recipe(Namespace(command="fit", recipe=str(tmp_path / "a.bin"), overrides=[]))

@@ -1,0 +1,172 @@
+"""`--out` never replaces an input or a file of the user's; `--force` replaces what seqkit wrote, and nothing else."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import seqkit
+from seqkit.cli.main import main
+
+QUICK = {"trainer.enable_progress_bar": False, "trainer.accelerator": "cpu"}
+TABLE = "text,label\n" + "ab ab,x\nba ba,y\n" * 20
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """The folder of a run on a table, which stands beside it as mine.csv."""
+    place = tmp_path_factory.mktemp("text")
+    (place / "mine.csv").write_text(TABLE, encoding="utf-8")
+    keys = {
+        **QUICK,
+        "data": str(place / "mine.csv"),
+        "tokenizer": "Bytes",
+        "model.backbone": {"type": "Transformer", "depth": 1, "num_heads": 2},
+    }
+    return seqkit.fit("text/classify", keys, preset="debug", out=place / "run").folder
+
+
+@pytest.fixture
+def here(run, tmp_path, monkeypatch):
+    """A folder with a table and a text of the user's, from which the commands are run."""
+    (tmp_path / "mine.csv").write_text(TABLE, encoding="utf-8")
+    (tmp_path / "notes.txt").write_text("ab", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def refused(capsys, *words):
+    assert main([str(word) for word in words]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    return said
+
+
+def test_a_table_is_not_replaced_by_its_predictions(run, here, capsys):
+    assert "mine.csv is an input" in refused(capsys, "predict", run, "mine.csv", "--out", "mine.csv")
+    assert "mine.csv is an input" in refused(capsys, "predict", run, "mine.csv", "--out", "mine.csv", "--force")
+    assert (here / "mine.csv").read_text(encoding="utf-8") == TABLE
+
+
+@pytest.mark.parametrize("given", ["mine.csv", "m*.csv", ".", "{here}", "notes.txt"])
+@pytest.mark.parametrize(
+    "spelled", ["./mine.csv", "{here}/mine.csv", "../{here.name}/mine.csv", "soft.csv", "hard.csv"]
+)
+def test_an_input_is_recognised_through_links_and_other_spellings(run, here, capsys, given, spelled):
+    """The table looks like an output of ours, so that nothing but being an input protects it."""
+    (here / "mine.csv").write_text("name,prediction,error\nab,x,\n", encoding="utf-8")
+    (here / "soft.csv").symlink_to("mine.csv")
+    os.link(here / "mine.csv", here / "hard.csv")
+    words = ["predict", run, given.format(here=here), "--out", spelled.format(here=here), "--force"]
+    if given == "notes.txt":  # the table is no input
+        assert main([str(word) for word in words]) == 0
+        assert (here / spelled.format(here=here)).read_text(encoding="utf-8").splitlines()[1].startswith("notes.txt,")
+    else:
+        assert "is an input" in refused(capsys, *words)
+        assert (here / "mine.csv").read_text(encoding="utf-8").endswith("ab,x,\n")
+
+
+def test_standard_input_is_an_input(run, here):
+    (here / "mine.csv").write_text("name,prediction,error\nab,x,\n", encoding="utf-8")
+    words = [sys.executable, "-m", "seqkit", "predict", str(run), "-", "--out", "mine.csv", "--force"]
+    with (here / "mine.csv").open() as file:
+        done = subprocess.run(words, stdin=file, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "is an input" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["new.csv", "new.jsonl", "new.parquet", "new.npz"])
+def test_force_replaces_an_output_of_ours_and_without_it_nothing(run, here, capsys, name):
+    words = [
+        "predict" if name.endswith(("csv", "jsonl")) else "embed",
+        run,
+        "mine.csv",
+        "--input",
+        "text",
+        "--out",
+        name,
+    ]
+    assert main([str(word) for word in words]) == 0
+    first = (here / name).read_bytes()
+    assert "add --force" in refused(capsys, *words)
+    assert (here / name).read_bytes() == first
+    shutil.copy(here / name, here / f"other{(here / name).suffix}")
+    assert main([str(word) for word in [*words, "--force"]]) == 0
+    assert sorted(path.name for path in here.iterdir()) == sorted({"mine.csv", "notes.txt", name, f"other.{name[4:]}"})
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("kept.csv", b"name,prediction\n"),
+        ("kept.jsonl", b'{"name": "x", "text": "y"}\n'),
+        ("kept.jsonl", b'{"prediction": 1}\n'),
+        ("kept.txt", b"a\tb\n"),
+        ("kept.npz", b"PK"),
+        ("kept.parquet", b"PAR1"),
+        ("kept.html", b"<!doctype html><title>mine</title>"),
+        ("kept.bin", bytes(range(64))),
+    ],
+)
+@pytest.mark.parametrize("force", [[], ["--force"]])
+def test_a_file_of_the_users_is_kept(run, here, capsys, name, content, force):
+    (here / name).write_bytes(content)
+    command = "embed" if name.endswith((".npz", ".parquet")) else "report" if name.endswith(".html") else "predict"
+    inputs = [] if command == "report" else ["notes.txt"]
+    assert name in refused(capsys, command, run, *inputs, "--out", name, *force)
+    assert (here / name).read_bytes() == content
+
+
+def test_files_of_a_run_are_kept(run, here, capsys):
+    for name in ("config.yaml", "summary.json", "checkpoints/model.safetensors", "metrics.csv"):
+        before = (run / name).read_bytes()
+        for command in (["predict", run, "notes.txt"], ["report", run]):
+            refused(capsys, *command, "--out", run / name, "--force")
+        assert (run / name).read_bytes() == before
+
+
+def test_a_report_replaces_its_own_page_alone(run, here, capsys):
+    assert main(["report", str(run), "--out", "new/page.html"]) == 0
+    assert "add --force" in refused(capsys, "report", run, "--out", "new/page.html")
+    assert main(["report", str(run), "--out", "new/page.html", "--force"]) == 0
+    assert main(["report", str(run)]) == 0, "the run's own page is written again without a flag"
+
+
+def test_pictures_go_to_an_empty_folder_or_beside_pictures_of_ours(run, here, capsys):
+    commands = {
+        "inspect": ["inspect", "image/digits", "--preset", "debug"],
+        "attention": ["attention", run, "--input", "notes.txt"],
+        "tune": ["tune", "graph/karate", "--preset", "debug", "--lr", "--steps", "20"],
+    }
+    picture = np.random.default_rng(0).integers(0, 256, (8, 8), dtype=np.uint8)
+    for name, words in commands.items():
+        (here / name).mkdir()
+        assert main([str(word) for word in [*words, "--out", name]]) in (0, 1)
+        pictures = sorted(path.name for path in (here / name).glob("*.png"))
+        assert pictures
+        assert "not empty" in refused(capsys, *words, "--out", name)
+        assert main([str(word) for word in [*words, "--out", name, "--force"]]) in (0, 1)
+        Image.fromarray(picture).save(here / name / pictures[0])
+        mine = (here / name / pictures[0]).read_bytes()
+        assert pictures[0] in refused(capsys, *words, "--out", name, "--force")
+        assert (here / name / pictures[0]).read_bytes() == mine
+        assert "notes.txt is a file" in refused(capsys, *words, "--out", "notes.txt", "--force")
+
+
+def test_a_file_that_another_program_creates_meanwhile_is_kept(run, here, capsys, monkeypatch):
+    from seqkit.cli import predict
+
+    each = predict.each
+
+    def beside(*args):
+        (here / "new.csv").write_text("mine", encoding="utf-8")
+        return each(*args)
+
+    monkeypatch.setattr(predict, "each", beside)
+    assert "in the meantime" in refused(capsys, "predict", run, "notes.txt", "--out", "new.csv")
+    assert (here / "new.csv").read_text(encoding="utf-8") == "mine"
+    assert len(list(here.iterdir())) == 3

@@ -1,0 +1,43 @@
+"""Keys as other toolkits spell them are answered with keys that exist."""
+
+import pytest
+
+from seqkit.cli.parser import parser
+from seqkit.config import complete, explain
+from seqkit.config.resolve import root
+from seqkit.config.spellings import SPELLINGS, check_spelling
+from seqkit.errors import UsageError
+
+
+def test_every_answer_is_a_key_or_an_option_and_no_spelling_is_a_key():
+    config = complete("image/classify", "debug", {"model.backbone": "Transformer"})
+    keys = {key for key, *_ in explain(config)} | {"data"}
+    table = {f"data.{name}" for name in ("target", "input")}  # of a table
+    options = {action.dest for action in parser()._subparsers._group_actions[0].choices["fit"]._actions}
+    assert set(SPELLINGS) <= keys | table | options
+    others = [word for words in SPELLINGS.values() for word in words.split()]
+    assert len(others) == len(set(others))
+    assert not set(others) & set(root())
+
+
+@pytest.mark.parametrize(
+    ("spelled", "key"),
+    [
+        ("epochs", "trainer.max_epochs"),
+        ("lr", "optimizer.lr"),
+        ("batch-size", "data.batch_size"),
+        ("learning_rate", "optimizer.lr"),
+        ("dim", "model.backbone.dim"),
+        ("random_seed", "seed"),
+    ],
+)
+def test_a_spelling_is_answered_with_what_to_type(spelled, key):
+    with pytest.raises(UsageError, match=f"--{key} 7"):
+        check_spelling(spelled, "7")
+
+
+def test_a_key_at_the_top_of_a_recipe_is_answered_too():
+    with pytest.raises(UsageError, match=r"trainer\.max_epochs"):
+        complete({"data": "digits", "epochs": 3})
+    with pytest.raises(UsageError, match=r"optimizer\.lr 0\.5"):
+        complete("image/digits", "debug", {"lr": 0.5})

@@ -1,0 +1,64 @@
+"""Worker processes end with their parent, however it ends."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+STUCK = """
+import os, sys, time
+from pathlib import Path
+from torch.utils.data import Dataset
+from seqkit.data.batching import BatchLoader, LengthGroupedBatchSampler
+from seqkit.data import encoding
+
+class Stuck(Dataset):
+    samples, split, lengths = [0] * 700, "training", [1] * 8
+    def __len__(self): return 8
+    def __getitem__(self, key): return self(key)
+    def __call__(self, index):
+        (Path(sys.argv[1]) / str(os.getpid())).touch()
+        time.sleep(600)
+
+stuck = Stuck()
+if sys.argv[2] == "encoder":
+    encoding.num_workers = lambda: 2
+    next(encoding._chunks(stuck))
+next(iter(BatchLoader(stuck, LengthGroupedBatchSampler(stuck.lengths, 2, shuffle=False), 2)))
+"""
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def wait(for_what, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not for_what():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
+@pytest.mark.parametrize("of", ["encoder", "loader"])
+def test_workers_of_a_killed_parent_end_at_once(tmp_path, of):
+    parent = subprocess.Popen([sys.executable, "-c", STUCK, str(tmp_path), of], start_new_session=True)
+    try:
+        wait(lambda: len(list(tmp_path.iterdir())) == 2)
+        pids = [int(path.name) for path in tmp_path.iterdir()]
+        assert all(map(alive, pids))
+        parent.send_signal(signal.SIGKILL)
+        parent.wait()
+        wait(lambda: not any(map(alive, pids)), seconds=3)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(parent.pid, signal.SIGKILL)
+        parent.wait()

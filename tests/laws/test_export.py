@@ -1,0 +1,80 @@
+"""A model as one graph, by torch.export and torch.compile, gives what it gives without: other sizes, padded too."""
+
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from seqkit.backbones import Transformer
+from seqkit.interfaces import TokenBatch, TokenSpec
+from seqkit.model import Model
+from seqkit.nn.position.absolute import Learned
+from seqkit.nn.position.bias import ALiBi
+from seqkit.nn.position.rotary import Rotary
+from seqkit.objectives import Classify, NextToken
+
+VOCAB = 13
+
+
+class OfTensors(nn.Module):
+    """The model as a function of tensors."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, content, positions, valid):
+        return self.model(TokenBatch(content, positions, valid))
+
+
+def language_model(inside=None, added=None):
+    backbone = Transformer(24, 1, num_heads=3, causal=True, position=inside)
+    return Model(TokenSpec(vocab_size=VOCAB), backbone, NextToken(), position=added)
+
+
+def classifier():
+    objective = Classify()
+    objective.fit([0, 1, 2], None)
+    return Model(TokenSpec(num_features=5), Transformer(24, 1, num_heads=3), objective)
+
+
+MODELS = {
+    "sinusoidal": language_model,
+    "learned": lambda: language_model(added=partial(Learned, sizes=[31])),
+    "rotary": lambda: language_model(Rotary()),
+    "alibi": lambda: language_model(ALiBi()),
+    "vectors": classifier,
+}
+
+
+def batch(spec, b, n, padded):
+    lengths = torch.randint(1, n + 1, (b,)) if padded else torch.full((b,), n)
+    lengths[0] = n
+    valid = torch.arange(n) < lengths[:, None]
+    content = torch.randint(VOCAB, (b, n)) * valid if spec.ids else torch.randn(b, n, 5) * valid[..., None]
+    return content, torch.arange(float(n)).expand(b, n)[..., None].contiguous(), valid
+
+
+@pytest.fixture(params=MODELS)
+def model(request):
+    return OfTensors(MODELS[request.param]()).eval()
+
+
+def assert_same(graph, model):
+    for b, n, padded in ((2, 7, False), (3, 5, True), (1, 11, False)):
+        given = batch(model.model.spec, b, n, padded)
+        with torch.no_grad():
+            assert_close(graph(*given), model(*given))
+
+
+def test_an_exported_model_gives_the_same_at_every_size(model):
+    sizes = {0: torch.export.Dim("b", min=1, max=64), 1: torch.export.Dim("n", min=1, max=31)}
+    given = batch(model.model.spec, 2, 7, True)
+    assert_same(torch.export.export(model, given, dynamic_shapes=(sizes,) * 3).module(), model)
+
+
+def test_a_model_compiles_as_one_graph(model):
+    torch.compiler.reset()
+    assert_same(torch.compile(model, fullgraph=True, dynamic=True, backend="eager"), model)

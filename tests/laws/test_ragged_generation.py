@@ -1,0 +1,47 @@
+"""A ragged batch generates what each of its sequences generates alone: every causal backbone, by every strategy."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from conftest import backbones
+from generating import RAGGED, TWO, generating_model, sharpened, sources
+
+from seqkit.generation import BeamSearch, Sampling, generate
+from seqkit.interfaces import TokenSpec
+from seqkit.model import Model
+from seqkit.objectives import NextToken
+
+VOCAB = 13
+PROMPTS, ROWS = [torch.arange(8), *RAGGED], [0, 1, 2, 0]
+STRATEGIES = {"greedy": Sampling(temperature=0), "sampling": Sampling(seed=3), "beams": BeamSearch(3)}
+
+
+def causal_model(name: str) -> Model:
+    if name in TWO:
+        return generating_model(name)
+    torch.manual_seed(0)
+    return sharpened(Model(TokenSpec(vocab_size=VOCAB), backbones()[name](24, causal=True), NextToken()))
+
+
+def assert_as_alone(name, strategy, steps, **settings):
+    model = causal_model(name)
+    together = generate(model, PROMPTS, steps, strategy=strategy, source=sources(name, ROWS), **settings)
+    for i, (prompt, row) in enumerate(zip(PROMPTS, ROWS)):
+        own = replace(strategy, seed=strategy.seed + i) if isinstance(strategy, Sampling) else strategy
+        (alone,) = generate(model, [prompt], steps, strategy=own, source=sources(name, [row]), **settings)
+        assert together[i].equal(alone), f"prompt {i}"
+
+
+@pytest.mark.parametrize("context_length", [None, 12])
+@pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
+@pytest.mark.parametrize("name", [*sorted(backbones()), *TWO])
+def test_the_rest_of_a_batch_changes_no_sequence(name, strategy, context_length):
+    assert_as_alone(name, strategy, 14, context_length=context_length)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
+def test_nor_do_sequences_that_end_before_the_others(strategy):
+    """Columns of the longest stay in the cache where it ends first."""
+    for stop in range(0, VOCAB, 3):
+        assert_as_alone("Transformer", strategy, 30, stop=[stop], context_length=12)

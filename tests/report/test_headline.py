@@ -1,0 +1,98 @@
+"""Which metric is a run's headline, and the table of results."""
+
+import pytest
+from rich.console import Console
+
+from seqkit.report.headline import ResultTable, cautions, format_metric, headline
+
+
+def summary(objective="Classify", metrics=None, baseline=None, **others):
+    return {
+        "recipe": "audio/spoken-digits", "backbone": "Transformer", "objective": objective,
+        "metrics": metrics or {"loss": 0.5, "accuracy": 0.75},
+        "baseline": baseline or {"loss": 2.25, "accuracy": 0.125},
+        "num_parameters": 1_234_567, "wall_seconds": 101.6,
+    } | others  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("objective", "metrics", "name"),
+    [
+        ("Classify", {"loss": 1.0, "accuracy": 0.5}, "accuracy"),
+        ("NextToken", {"loss": 1.0, "accuracy": 0.5}, "loss"),
+        ("Masked", {"loss": 1.0, "accuracy": 0.5}, "loss"),
+        ("Masked", {"loss": 1.0, "explained": 0.5}, "explained"),
+        ("Regress", {"loss": 1.0, "mae": 3.0, "rmse": 0.5}, "rmse"),
+        ("Yours", {"loss": 1.0, "accuracy": 0.5}, "accuracy"),
+        ("Yours", {"f1": 0.5}, "f1"),
+    ],
+)
+def test_each_objective_has_its_headline_and_the_baseline_of_the_same_name(objective, metrics, name):
+    found = headline(summary(objective, metrics, {key: value / 2 for key, value in metrics.items()}))
+    assert (found.name, found.value, found.baseline) == (name, metrics[name], metrics[name] / 2)
+
+
+def test_a_run_without_a_baseline_shows_a_dash():
+    found = headline(summary(baseline={"mae": 1.0}))
+    assert found.baseline is None
+    assert format_metric(found.name, found.baseline) == "–"
+
+
+def test_a_run_without_metrics_is_refused():
+    with pytest.raises(ValueError, match="has no metrics"):
+        headline(summary() | {"metrics": {}})
+
+
+def test_the_table_shows_everything_in_80_columns():
+    console = Console(width=80, record=True, file=None)
+    with console.capture() as captured:
+        console.print(ResultTable([summary(), summary("NextToken")]))
+    text = captured.get()
+    for part in (
+        "audio/spoken-digits", "Transformer", "75.00 %", "12.50 %", "1,234,567", "102", "seconds",
+        "loss (nats)", "0.500", "2.250", "baseline",
+    ):  # fmt: skip
+        assert part in text
+    assert "…" not in text
+
+
+def test_names_in_the_table_are_neither_markup_nor_control_characters():
+    console = Console(width=200)  # with rich's markup, as it is by default
+    with console.capture() as captured:
+        console.print(ResultTable([summary(recipe="[red]a[/blue]\n\x1b[31m", backbone=":smile: [b]")]))
+    assert r"[red]a[/blue]\n\x1b[31m" in captured.get()
+    assert ":smile: [b]" in captured.get()
+
+
+def test_a_narrow_terminal_gets_facts_in_place_of_a_row_and_no_number_is_cut():
+    console = Console(width=40)
+    with console.capture() as captured:
+        console.print(ResultTable([summary()]))
+    text = captured.get()
+    for part in ("audio/spoken-digits", "Transformer", "75.00 %", "12.50 %", "1,234,567", "102"):
+        assert part in text
+    assert "…" not in text
+    assert all(len(line) <= 40 for line in text.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("objective", "metrics", "baseline", "is_worse"),
+    [
+        ("Classify", {"accuracy": 0.1}, {"accuracy": 0.2}, True),
+        ("Classify", {"accuracy": 0.2}, {"accuracy": 0.2}, False),
+        ("Regress", {"rmse": 2.0}, {"rmse": 1.0}, True),
+        ("Regress", {"rmse": 1.0}, {"rmse": 2.0}, False),
+        ("Seq2Seq", {"sequence_error": 1.0}, {"loss": 1.0}, False),
+    ],
+)
+def test_a_run_worse_than_the_constant_prediction_says_so_below_the_table(objective, metrics, baseline, is_worse):
+    console = Console(width=300)
+    with console.capture() as captured:
+        console.print(ResultTable([summary(objective, metrics, baseline, steps=5000)]))
+    assert ("worse than the best constant prediction" in captured.get()) == is_worse
+
+
+def test_a_run_of_few_steps_or_few_examples_is_called_a_trial():
+    assert "2 optimizer steps" in cautions(summary(steps=2))[0]
+    assert "at most 37 examples" in cautions(summary(steps=5000, limit=37))[0]
+    assert cautions(summary(steps=5000, limit=5000)) == []

@@ -1,0 +1,90 @@
+"""Given ids and vectors: what goes in comes out, whatever holds it; anything else is refused with the reason."""
+
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+from seqkit.errors import DataError
+from seqkit.tokenizers import Ids, Series
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8])
+def test_ids_of_lists_tuples_arrays_and_tensors_are_alike(dtype):
+    ids = [3, 0, 10, 10, 7]
+    for raw in (ids, tuple(ids), np.array(ids), torch.tensor(ids, dtype=dtype)):
+        tokens = Ids(11).encode(raw)
+        assert tokens.content.tolist() == ids
+        assert tokens.content.dtype == torch.int64
+        assert tokens.positions.tolist() == [[0.0], [1.0], [2.0], [3.0], [4.0]]
+    assert Ids(11).decode(Ids(11).encode(ids)) == ids
+    assert Ids(11).decode(torch.tensor(ids)) == ids
+
+
+def test_the_vocabulary_is_what_was_given():
+    assert Ids(11).spec.vocab_size == 11
+    assert Ids(11).encode([10]).content.tolist() == [10]
+    with pytest.raises(DataError, match="id 11 is outside"):
+        Ids(11).encode([3, 11])
+    with pytest.raises(ValueError, match="vocab_size=0"):
+        Ids(0)
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        ([], "one sequence"),
+        ([[1, 2], [3, 4]], r"\[2, 2\] int64"),
+        (torch.tensor(3), "one sequence"),
+        ([-1, 2], "id -1 is outside"),
+        ([0.0, 1.0], r"\[2\] float32"),
+        ([True, False], "bool"),
+        ("12", "str is not a sequence"),
+        (7, "int is not a sequence"),
+        ([1, "a"], "are not numbers"),
+        ([1, None], "are not numbers"),
+        ([2**70], "are not numbers"),
+        (np.array(["a"]), "are not numbers"),
+    ],
+)
+def test_what_is_no_sequence_of_ids_is_refused(raw, message):
+    with pytest.raises(DataError, match=message):
+        Ids(11).encode(raw)
+
+
+def test_series_of_lists_arrays_and_tensors_are_alike():
+    rows = [[0.5, -1.0, 2.0], [3.0, 0.0, 0.25]]
+    for raw in (rows, np.array(rows), np.array(rows, np.float32), torch.tensor(rows, dtype=torch.float64)):
+        tokens = Series(3).encode(raw)
+        assert_close(tokens.content, torch.tensor(rows))
+        assert tokens.positions.tolist() == [[0.0], [1.0]]
+        assert_close(Series(3).decode(tokens), torch.tensor(rows))
+
+
+def test_one_number_a_step_needs_no_second_axis():
+    for raw in ([5, 7, 11], [[5], [7], [11]], torch.tensor([5.0, 7.0, 11.0])):
+        assert Series().encode(raw).content.tolist() == [[5.0], [7.0], [11.0]]
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        ([], r"the series is \[0\] float32.*num_features=3: give \[n 3\], time first"),
+        (torch.zeros(0, 3), "no tokens"),
+        ([[1.0, 2.0]], r"the series is \[1, 2\] float32"),
+        ([1.0, 2.0, 3.0], r"the series is \[3\] float32"),
+        ([[1.0, 2.0, float("inf")]], "content of token 0 is not finite"),
+        (torch.zeros(2, 3, dtype=torch.bool), "bool; give real numbers"),
+        ([[1.0, 2.0, 3.0], [1.0]], "are not numbers"),
+        ([["a", "b", "c"]], "are not numbers"),
+        ("1 2 3", "str is not a sequence"),
+    ],
+)
+def test_what_is_no_series_of_that_width_is_refused(raw, message):
+    with pytest.raises(DataError, match=message):
+        Series(3).encode(raw)
+
+
+def test_a_width_of_none_is_refused():
+    with pytest.raises(ValueError, match="num_features=0"):
+        Series(0)

@@ -1,0 +1,87 @@
+"""Weights and the small files of a run are loaded as they were saved, or refused."""
+
+import pytest
+import torch
+from torch import nn
+
+from seqkit.config import complete
+from seqkit.errors import DataError
+from seqkit.files import read_mapping, write_json
+from seqkit.runs.prepare import untrained
+from seqkit.runs.run import run
+from seqkit.runs.trained_model import load
+from seqkit.training.weights import load_body, load_weights, save_weights
+
+
+def test_weights_are_loaded_as_saved_and_a_changed_bit_is_refused(tmp_path):
+    path, ours, theirs = tmp_path / "weights", nn.Linear(3, 5), nn.Linear(3, 5)
+    digest = save_weights(ours, path)
+    load_weights(theirs, path, digest)
+    assert torch.equal(ours.weight, theirs.weight)
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(DataError, match="is damaged: its SHA-256"):
+        load_weights(theirs, path, digest)
+
+
+def test_a_save_that_fails_leaves_the_old_weights(tmp_path, monkeypatch):
+    path, model = tmp_path / "weights", nn.Linear(3, 5)
+    digest = save_weights(model, path)
+
+    def fail(descriptor):
+        raise OSError("disk full")
+
+    monkeypatch.setattr("seqkit.files.os.fsync", fail)
+    with pytest.raises(OSError, match="disk full"):
+        save_weights(nn.Linear(3, 5), path)
+    load_weights(nn.Linear(3, 5), path, digest)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_weights_of_another_model_are_refused(tmp_path):
+    path = tmp_path / "weights"
+    digest = save_weights(nn.Linear(3, 5), path)
+    for other in (nn.Linear(3, 7), nn.Linear(3, 5, bias=False), nn.Bilinear(3, 2, 5)):
+        with pytest.raises(DataError, match="does not fit the model"):
+            load_weights(other, path, digest)
+
+
+def test_a_mapping_is_read_with_its_keys(tmp_path):
+    write_json(tmp_path / "a.json", {"sha256": "ü"})
+    assert read_mapping(tmp_path / "a.json", "sha256") == {"sha256": "ü"}
+    with pytest.raises(DataError, match=r"a\.json is damaged: it has no seed"):
+        read_mapping(tmp_path / "a.json", "sha256", "seed")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("a.json", b"{oops"), ("a.json", b""), ("a.json", b"[1]"), ("a.json", b"\xff"), ("a.yaml", b"a: [b")],
+)  # fmt: skip
+def test_a_damaged_mapping_is_refused_in_one_line(tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match="is damaged") as caught:
+        read_mapping(tmp_path / name, "seed")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_mapping_is_refused(tmp_path):
+    with pytest.raises(DataError, match="is missing"):
+        read_mapping(tmp_path / "a.json", "seed")
+
+
+def test_the_body_of_a_run_is_taken_and_the_head_stays(tmp_path):
+    quiet = {"trainer.enable_progress_bar": False, "data.limit": 20}
+    pretrained = complete("image/digits", "debug", {**quiet, "model.objective": {"type": "Masked"}})
+    run(pretrained, tmp_path / "run")
+    trained = load(tmp_path / "run").model.state_dict()
+    model, _ = untrained(complete("image/digits", "debug", quiet))
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    load_body(model, tmp_path / "run")
+    for name, value in model.state_dict().items():
+        expected = before[name] if name.startswith("head.") else trained[name]
+        torch.testing.assert_close(value, expected)
+    assert any(not torch.equal(before[name], value) for name, value in model.state_dict().items())
+    wider, _ = untrained(complete("image/digits", "debug", {**quiet, "model.backbone.dim": 72}))
+    with pytest.raises(DataError, match="do not fit this model"):
+        load_body(wider, tmp_path / "run")
