@@ -63,7 +63,7 @@ def _run(words: list[str]) -> int:
     """Parse the words and run their command; an error that a user can cause is printed in one line."""
     import logging
 
-    from seqkit.cli.parser import COMMANDS, TAKE_KEYS, parser
+    from seqkit.cli.parser import COMMANDS, TAKE_KEYS, as_typed, parser
     from seqkit.errors import Interrupted, LogFormatter, UsageError, is_out_of_memory, one_line
 
     args, overrides = parser().parse_known_args(words)
@@ -77,8 +77,7 @@ def _run(words: list[str]) -> int:
         if overrides and args.command not in TAKE_KEYS:
             raise UsageError(f"it takes no {overrides[0]}; see {name} --help")
         _check_given_once(overrides)
-        # as they were typed: the folder of a comparison is named by them
-        args.overrides = [part for word in overrides for part in ([word] if word in words else word.split("=", 1))]
+        args.overrides = as_typed(overrides, words)
         if args.plugin:
             from seqkit.registry.plugins import import_plugins
 

@@ -171,6 +171,11 @@ def add_device(command: argparse.ArgumentParser) -> None:
     )
 
 
+def as_typed(overrides: list[str], words: list[str]) -> list[str]:
+    """Keys and values as they were typed, `--key=value` or `--key value`: the folder of a comparison is named by them."""
+    return [part for word in overrides for part in ([word] if word in words else word.split("=", 1))]
+
+
 def parser() -> argparse.ArgumentParser:
     """The parser of the whole command line; `command` is None if none was given."""
     top = Parser(

@@ -5,7 +5,7 @@ import shlex
 import pytest
 
 from seqkit.cli.compare import _settings
-from seqkit.cli.parser import parser
+from seqkit.cli.parser import as_typed, parser
 from seqkit.comparison.settings import Settings, read_vary
 from seqkit.config import complete
 from seqkit.errors import UsageError
@@ -42,7 +42,7 @@ def test_the_command_on_the_page_asks_for_the_same_comparison():
     )
     words = shlex.split(settings.command())
     args, overrides = parser().parse_known_args(words[1:])
-    args.overrides = overrides
+    args.overrides = as_typed(overrides, words)
     assert _settings(args) == settings
 
 
