@@ -172,7 +172,7 @@ def add_device(command: argparse.ArgumentParser) -> None:
 
 
 def as_typed(overrides: list[str], words: list[str]) -> list[str]:
-    """Keys and values as they were typed, `--key=value` or `--key value`: the folder of a comparison is named by them."""
+    """Keys and values as they were typed, `--key=value` or `--key value`, by which a comparison's folder is named."""
     return [part for word in overrides for part in ([word] if word in words else word.split("=", 1))]
 
 

@@ -94,10 +94,10 @@ def test_unsupported_input_is_refused(name, change, message):
 @BOTH
 @pytest.mark.parametrize("other", [GRU(8, causal=True), Transformer(8, 1, causal=True)], ids=["GRU", "Transformer"])
 def test_a_cache_of_another_backbone_is_refused(name, other):
-    with pytest.raises(ValueError, match=rf"{name} was given a \w+; make its cache with init_cache"):
+    with pytest.raises(ValueError, match=rf"{name} was given a \w+"):
         DECODERS[name]()(pair(), other.init_cache(3))
 
 
 def test_a_cache_of_a_decoder_of_another_kind_is_refused():
-    with pytest.raises(ValueError, match="RNNDecoder was given a DecoderCache; make its cache with init_cache"):
+    with pytest.raises(ValueError, match="RNNDecoder was given a DecoderCache"):
         DECODERS["RNNDecoder"]()(pair(), DECODERS["AttentionDecoder"]().init_cache(3))

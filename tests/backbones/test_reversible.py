@@ -227,11 +227,11 @@ class Balanced(MLP, AuxiliaryLoss):
 def test_what_it_does_not_support_is_refused():
     build = partial(Reversible, 24, 1, num_heads=3)
     for block in (PostNormBlock, ParallelBlock):
-        with pytest.raises(ValueError, match=f"was given {block.__name__}; pass PreNormBlock"):
+        with pytest.raises(ValueError, match=f"was given {block.__name__}"):
             build(block=block)
-    with pytest.raises(ValueError, match="Reversible does not support cross-attention; use a Transformer"):
+    with pytest.raises(ValueError, match="Reversible does not support cross-attention"):
         build(block=partial(PreNormBlock, cross_attention=True))
-    with pytest.raises(ValueError, match="Scaled is not reversible; use the residual Residual"):
+    with pytest.raises(ValueError, match="Scaled is not reversible"):
         build(block=partial(PreNormBlock, residual=Scaled))
     with pytest.raises(ValueError, match="does not support the auxiliary loss of Balanced"):
         build(block=partial(PreNormBlock, mlp=Balanced))
@@ -242,7 +242,7 @@ def test_what_it_does_not_support_is_refused():
     x = embedded([5, 3], dtype=torch.float32)
     with pytest.raises(ValueError, match="Reversible was given a RNNCache"):
         build(causal=True)(x, LSTM(24, causal=True).init_cache(5))
-    with pytest.raises(ValueError, match="does not support cross-attention, and was given a source"):
+    with pytest.raises(ValueError, match="does not support cross-attention"):
         build()(Embedded(x.hidden, x.positions, x.valid, memory=x))
 
 

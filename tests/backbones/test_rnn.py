@@ -72,5 +72,5 @@ def test_invalid_arguments_and_unsupported_input_are_refused(cls):
         cls(14)(embedded([3, 0], 14))
     with pytest.raises(ValueError, match=f"this {name} is not causal"):
         cls(14).init_cache(5)
-    with pytest.raises(ValueError, match=f"{name} was given a TransformerCache; make its cache with init_cache"):
+    with pytest.raises(ValueError, match=f"{name} was given a TransformerCache"):
         cls(16, causal=True)(embedded([3], 16), Transformer(16, 1, causal=True).init_cache(3))

@@ -181,7 +181,7 @@ def test_a_function_that_another_package_offers_as_a_component_is_refused(monkey
     point = EntryPoint("Trojan", "os:system", f"seqkit.{kind}s")
     monkeypatch.setattr(lookup, "entry_points", lambda group: [point] if group == f"seqkit.{kind}s" else [])
     monkeypatch.setattr(lookup, "_installed", lookup._installed.__wrapped__)
-    with pytest.raises(UsageError, match="x: Trojan at os:system is no class; register a class"):
+    with pytest.raises(UsageError, match="x: Trojan at os:system is no class"):
         Field("x", kind=kind).keys_below("Trojan", "x")
 
 
@@ -216,7 +216,7 @@ def test_a_model_that_no_memory_holds_is_refused_while_it_is_built(monkeypatch):
         build({"model": config["model"]})
     monkeypatch.undo()
     monkeypatch.setattr(builder, "MAX_MODULES", 50)
-    with pytest.raises(UsageError, match=r"more than 50 modules; give it fewer layers"):
+    with pytest.raises(UsageError, match=r"more than 50 modules"):
         build(config)
     assert not torch.nn.modules.module._global_parameter_registration_hooks
 

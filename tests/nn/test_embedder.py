@@ -103,7 +103,7 @@ class MeanOfTwo(nn.Linear):
 
 def test_an_embedder_that_changes_the_number_of_tokens_is_refused():
     embedder = Embedder(replace(VECTORS, embedder=partial(MeanOfTwo, 3)), 12)
-    with pytest.raises(ValueError, match=r"own embedder made \[2, 2\] tokens of \[2, 4\]; it must keep their number"):
+    with pytest.raises(ValueError, match=r"own embedder made \[2, 2\] tokens of \[2, 4\]"):
         embedder(vectors(4, 3))
 
 
@@ -171,11 +171,9 @@ def test_tokens_without_positions_leave_content_all_channels():
 def test_a_head_may_share_the_table_where_it_is_as_wide_as_hidden_states():
     embedder = Embedder(IDS, 14)
     assert embedder.table is embedder.content
-    with pytest.raises(
-        ValueError, match=r"SinusoidalConcat makes narrower than the hidden states \(9 of 13\); use tied"
-    ):
+    with pytest.raises(ValueError, match=r"SinusoidalConcat makes narrower than the hidden states \(9 of 13\)"):
         _ = Embedder(IDS, 13, position=BESIDE).table
-    with pytest.raises(ValueError, match="which this tokenizer's own embedder does not have; use tied=False"):
+    with pytest.raises(ValueError, match="which this tokenizer's own embedder does not have"):
         _ = Embedder(VECTORS, 12).table
 
 
@@ -204,12 +202,12 @@ def test_embeddings_are_projected_only_where_they_are_narrower():
         assert embedder.norm is None
         assert [name for name, _ in embedder.named_parameters()] == ["content.weight"]
     assert Embedder(IDS, 14, embedding_dim=6).dim == 14
-    with pytest.raises(ValueError, match="embedding_dim=0 counts channels; make it 1 or more"):
+    with pytest.raises(ValueError, match="embedding_dim=0 counts channels"):
         Embedder(IDS, 14, embedding_dim=0)
 
 
 def test_a_table_narrower_than_hidden_states_is_not_shared_with_a_head():
-    with pytest.raises(ValueError, match=r"narrower than the hidden states \(6 of 14\); use tied=False"):
+    with pytest.raises(ValueError, match=r"narrower than the hidden states \(6 of 14\)"):
         _ = Embedder(IDS, 14, embedding_dim=6).table
 
 

@@ -113,14 +113,14 @@ def test_dropout_of_the_inner_width_acts_while_training_only(kind):
 
 @pytest.mark.parametrize("kind", [MLP, ConvMLP])
 def test_a_ratio_that_leaves_no_inner_width_is_refused(kind):
-    with pytest.raises(ValueError, match=r"ratio=0.01 makes an inner width of 0 out of dim=5; it should be at least 1"):
+    with pytest.raises(ValueError, match=r"ratio=0.01 makes an inner width of 0 out of dim=5"):
         kind(5, ratio=0.01)
     assert isinstance(kind(5, activation=nn.SiLU).activation, nn.SiLU)
 
 
 @pytest.mark.parametrize("wrong", [{"width": 0}, {"width": 5, "multiple_of": 0}])
 def test_a_gated_mlp_without_inner_width_is_refused(wrong):
-    with pytest.raises(ValueError, match="make no inner width; both are at least 1"):
+    with pytest.raises(ValueError, match="make no inner width"):
         GatedMLP(5, **wrong)
 
 

@@ -237,12 +237,12 @@ def test_on_meta_every_expert_gets_an_equal_share(x):
 
 @pytest.mark.parametrize(("num_experts", "top_k"), [(1, 2), (3, 0), (0, 0)])
 def test_fewer_experts_than_top_k_are_refused(num_experts, top_k):
-    with pytest.raises(ValueError, match=rf"^num_experts={num_experts} with top_k={top_k}; a token uses"):
+    with pytest.raises(ValueError, match=rf"^num_experts={num_experts} with top_k={top_k}"):
         MixtureOfExperts(7, num_experts=num_experts, top_k=top_k)
 
 
 def test_a_negative_weight_and_experts_that_fail_on_no_tokens_are_refused():
-    with pytest.raises(ValueError, match="aux_loss_weight=-1 weighs a loss; make it 0 or more"):
+    with pytest.raises(ValueError, match="aux_loss_weight=-1 weighs a loss"):
         MixtureOfExperts(7, num_experts=3, aux_loss_weight=-1)
     with pytest.raises(ValueError, match="ConvMLP fails on no tokens"):
         MixtureOfExperts(7, num_experts=3, expert=ConvMLP)

@@ -143,7 +143,7 @@ def test_a_graph_of_the_runs_own_data(trained, tmp_path):
     page = view_example(trained("nodes"), 0, tmp_path / "view").read_text(encoding="utf-8")
     assert files_in(tmp_path / "view") == ONE_STACK
     assert "Input: test data, " in page
-    with pytest.raises(UsageError, match="there is no test example 1; the run's data has 1, numbered from 0"):
+    with pytest.raises(UsageError, match="there is no test example 1"):
         view_example(trained("nodes"), 1, tmp_path / "view")
 
 
@@ -274,7 +274,7 @@ def test_an_earlier_view_stays_where_the_new_one_is_refused(given, tmp_path, qui
 
 def test_a_run_without_attention_says_so(given, tmp_path):
     given(classifier(LSTM(8)))
-    with pytest.raises(UsageError, match="LSTM has no attention weights; train a Transformer"):
+    with pytest.raises(UsageError, match="LSTM has no attention weights"):
         view_attention(tmp_path, "abc", "abc", tmp_path / "view")
     assert not (tmp_path / "view").exists()
 

@@ -78,5 +78,5 @@ def test_objectives_without_an_answer_or_without_classes_are_refused_before_anyt
         with pytest.raises(UsageError, match="predicts nothing for a raw example"):
             next(predictions(trained, never()))
     trained.objective = Regress()
-    with pytest.raises(UsageError, match="Regress predicts no classes; leave out --probabilities"):
+    with pytest.raises(UsageError, match="Regress predicts no classes"):
         next(predictions(trained, never(), probabilities=True))

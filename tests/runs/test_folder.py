@@ -103,11 +103,9 @@ def test_a_folder_that_holds_something_is_never_overwritten(tmp_path):
     check_new(tmp_path / "new")
     check_new(tmp_path)
     run = begun(tmp_path / "run", steps=[3, 20])
-    with pytest.raises(
-        UsageError, match=r"unfinished run \(a checkpoint after step 20\); go on with: seqkit fit --resume"
-    ):
+    with pytest.raises(UsageError, match=r"unfinished run \(a checkpoint after step 20\)"):
         check_new(run)
-    with pytest.raises(UsageError, match="exists already, and a run is never overwritten; give another --out"):
+    with pytest.raises(UsageError, match="exists already"):
         check_new(begun(tmp_path / "done", state="finished"))
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="exists already"):

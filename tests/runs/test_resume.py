@@ -108,7 +108,7 @@ def test_a_run_that_would_have_another_length_is_not_resumed(tmp_path, monkeypat
     """As where the number of devices is left to the machine, and this one has more."""
     stopped(config("text/char-lm", trainer__max_steps=8), tmp_path / "run", Kick(3))
     monkeypatch.setattr(run_module, "count_steps", lambda *_: 4)
-    with pytest.raises(UsageError, match="was planned for 8 steps, and would have 4 now; resume with as many devices"):
+    with pytest.raises(UsageError, match="was planned for 8 steps"):
         resume_run(tmp_path / "run", {})
 
 

@@ -78,7 +78,7 @@ def test_channels_are_mixed_or_chosen_only_if_asked():
     for channels, mono in (("mix", stereo.mean(dim=0)), ("first", stereo[0])):
         tokens = LogMel(8000, channels=channels).encode(Waveform(stereo, 8000))
         assert_close(tokens.content, LogMel(8000).encode(Waveform(mono, 8000)).content)
-    with pytest.raises(DataError, match="2 channels; set channels='mix'"):
+    with pytest.raises(DataError, match="2 channels"):
         LogMel(8000).encode(Waveform(stereo, 8000))
 
 

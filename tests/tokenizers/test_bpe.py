@@ -119,7 +119,7 @@ def test_what_is_not_text_is_refused(bpe, raw, reason):
 def test_wrong_use_is_refused_with_its_reason(bpe):
     with pytest.raises(ValueError, match="starts from the 256 bytes"):
         BPE(255)
-    with pytest.raises(ValueError, match="outside the vocabulary; ids go from 0 to 282"):
+    with pytest.raises(ValueError, match="outside the vocabulary"):
         bpe.decode([283])
     with pytest.raises(ValueError, match="not the JSON of a tokenizer"):
         BPE().load_state({"model": {"type": "BPE"}})
@@ -138,7 +138,7 @@ def test_wrong_use_is_refused_with_its_reason(bpe):
     ],
 )  # fmt: skip
 def test_what_another_tokenizer_has_is_refused_before_the_library_makes_it(bpe, change):
-    with pytest.raises(ValueError, match=f"state has {next(iter(change))}; BPE loads only what its own"):
+    with pytest.raises(ValueError, match=f"state has {next(iter(change))}"):
         BPE().load_state({**bpe.state(), **change})
 
 
@@ -149,7 +149,7 @@ def test_a_model_of_another_kind_is_refused_before_the_library_makes_it(bpe, cha
     """The library ends with a stack on standard error where a prefix is longer than a token."""
     state = bpe.state()
     state["model"] |= change
-    with pytest.raises(ValueError, match=f"state has {next(iter(change))}; BPE loads only what its own"):
+    with pytest.raises(ValueError, match=f"state has {next(iter(change))}"):
         BPE().load_state(state)
     assert capfd.readouterr().err == ""
 

@@ -267,7 +267,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_leaves_the_weights():
     batch = TokenBatch.collate([Tokens(torch.randn(3, 2), torch.zeros(3, 1))])
     good, bad = (batch, torch.tensor([1.0])), (batch, torch.tensor([math.inf]))
     runner = trainer()
-    with pytest.raises(DivergedError, match=r"the loss is inf in step 1 \(epoch 0, batch 1\); lower"):
+    with pytest.raises(DivergedError, match=r"the loss is inf in step 1 \(epoch 0, batch 1\)"):
         runner.fit(ours, BatchLoader(good, bad, good))
     assert runner.global_step == 1
     assert all(bool(p.isfinite().all()) for p in model.parameters())
@@ -445,7 +445,7 @@ def test_generated_sequences_are_measured_and_predicted():
 
 
 def test_training_without_an_optimizer_is_refused():
-    with pytest.raises(ValueError, match="has no optimizer, so it only evaluates"):
+    with pytest.raises(ValueError, match="has no optimizer"):
         training_module(optimizer=None).configure_optimizers()
     assert isinstance(training_module(schedule=None).configure_optimizers(), torch.optim.SGD)
     assert set(training_module(schedule=Constant()).configure_optimizers()) == {"optimizer", "lr_scheduler"}

@@ -164,7 +164,7 @@ def test_the_least_and_the_most_of_a_setting_are_taken(settings):
 def test_there_may_be_a_device_for_each_core_and_no_more(monkeypatch):
     monkeypatch.setattr("os.cpu_count", lambda: 3)
     assert make_trainer(QUIET | {"devices": 3}, logger=False).num_devices == 3
-    with pytest.raises(UsageError, match=r"trainer\.devices is 4, but this machine has 3 cores; give 3 or fewer"):
+    with pytest.raises(UsageError, match=r"trainer\.devices is 4"):
         make_trainer(QUIET | {"devices": 4}, logger=False)
 
 

@@ -18,7 +18,7 @@ def test_fsdd_official_split_tests_the_first_five_takes(shared_data):
 
 @pytest.mark.parametrize("takes", [0, -1, 1001, 10**12])
 def test_takes_that_nobody_could_wait_for_are_refused(takes):
-    with pytest.raises(ValueError, match=f"takes is {takes}; give the number of recordings .* 1 to 1000"):
+    with pytest.raises(ValueError, match=f"takes is {takes}"):
         SpokenDigits(takes=takes)
 
 
@@ -47,7 +47,7 @@ def test_fsdd_names_what_is_wrong(tmp_path, own_folder):
     folder = write_fsdd(own_folder / "fsdd" / "recordings")
     with pytest.raises(DataError, match="holds 28 recordings, not FSDD's 3,000"):
         Fsdd().splits()
-    with pytest.raises(ValueError, match=r"no speaker 'bobb' to hold out; did you mean bob\?"):
+    with pytest.raises(ValueError, match=r"no speaker 'bobb' to hold out"):
         Fsdd("bobb", folder=folder).splits()
     soundfile.write(own_folder / "fsdd" / "recordings" / "ten_bob_1.wav", np.full(9, 0.1), 8000)
     with pytest.raises(DataError, match=r"ten_bob_1\.wav is not named"):

@@ -141,7 +141,7 @@ def test_files_of_a_folder_that_are_called_train_and_test_are_these(tmp_path):
     assert [sample.raw for sample in splits.test] == [row["text"] for row in rows[20:25]]
     assert [sample.raw for sample in splits.valid] == [row["text"] for row in rows[25:]]
     (tmp_path / "own" / "other.jsonl").write_text('{"text": "a", "label": "b"}\n')
-    with pytest.raises(DataError, match=r"of which the split is not clear; name the files: --data .*--data\.test FILE"):
+    with pytest.raises(DataError, match=r"of which the split is not clear"):
         Table(str(tmp_path / "own")).splits()
 
 
@@ -229,9 +229,7 @@ def test_a_hub_that_cannot_be_reached_is_said_in_one_line(own_folder, monkeypatc
         raise ConnectionError("no route\nto host")
 
     monkeypatch.setattr(datasets, "load_dataset", fail)
-    with pytest.raises(
-        DataError, match=r"^hf://owner/name cannot be read \(no route to host\); check the name, and that"
-    ):
+    with pytest.raises(DataError, match=r"^hf://owner/name cannot be read \(no route to host\)"):
         Table("hf://owner/name").splits()
 
 

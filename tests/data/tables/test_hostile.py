@@ -473,7 +473,7 @@ def test_what_is_no_file_is_refused(tmp_path):
 def test_shards_of_other_columns_are_refused(tmp_path):
     (tmp_path / "a.csv").write_text(csv(*ROWS))
     (tmp_path / "b.csv").write_text(csv(*ROWS, head="text,tone"))
-    with pytest.raises(DataError, match=r"b\.csv has the columns text, tone, and .*a\.csv has text, label"):
+    with pytest.raises(DataError, match=r"b\.csv has the columns text, tone"):
         Table(str(tmp_path / "*.csv")).splits()
     (tmp_path / "c.jsonl").write_text(jsonl(*OBJECTS))
     with pytest.raises(DataError, match=r"holds tables of several formats \(\.csv, \.jsonl\)"):

@@ -115,14 +115,12 @@ def test_a_transformer_with_it_keeps_the_laws():
 
 def test_too_long_sequences_settings_out_of_range_and_causality_are_refused():
     backbone = transformer()
-    with pytest.raises(
-        ValueError, match=r"a sequence has 14 tokens, and LinformerAttention weights for max_tokens=13; shorten"
-    ):
+    with pytest.raises(ValueError, match=r"a sequence has 14 tokens"):
         backbone(embedded([14, 3], 17))
-    with pytest.raises(ValueError, match="max_tokens=0, rank=5; both count something"):
+    with pytest.raises(ValueError, match="max_tokens=0, rank=5"):
         transformer(max_tokens=0)
     mechanism = partial(LinformerAttention, max_tokens=13, rank=5)
-    with pytest.raises(ValueError, match=r"LinformerAttention does not support causal attention \(causal=True\); use"):
+    with pytest.raises(ValueError, match=r"LinformerAttention does not support causal attention \(causal=True\)"):
         Transformer(
             24, 1, causal=True, block=partial(PreNormBlock, attention=partial(MultiHeadAttention, mechanism=mechanism))
         )

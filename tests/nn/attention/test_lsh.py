@@ -231,7 +231,7 @@ def test_directions_are_saved_and_drawn_by_torchs_seed():
 def test_settings_out_of_range_and_a_full_cache_are_refused():
     with pytest.raises(ValueError, match="num_buckets=5; a direction has two ends"):
         lsh(num_buckets=5)
-    with pytest.raises(ValueError, match="bucket_size=1, num_rounds=2; make it at least 2"):
+    with pytest.raises(ValueError, match="bucket_size=1, num_rounds=2"):
         lsh(bucket_size=1)
     with pytest.raises(ValueError, match="bucket_size=2, num_rounds=0"):
         lsh(num_rounds=0)

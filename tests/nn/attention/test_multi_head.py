@@ -141,7 +141,7 @@ def test_a_width_that_does_not_split_is_refused():
 
 @pytest.mark.parametrize(("dim", "num_heads"), [(21, 0), (21, -3), (0, 3)])
 def test_no_heads_and_no_width_are_refused(dim, num_heads):
-    with pytest.raises(ValueError, match=f"dim={dim} and num_heads={num_heads} count .*; make both 1 or more"):
+    with pytest.raises(ValueError, match=f"dim={dim} and num_heads={num_heads} count .*"):
         MultiHeadAttention(dim, num_heads)
 
 
@@ -203,7 +203,7 @@ def test_shared_keys_and_values_are_cached_once(dim, level):
 
 @pytest.mark.parametrize("num_kv_heads", [0, 4, 12])
 def test_key_value_heads_that_do_not_divide_the_heads_are_refused(num_kv_heads):
-    with pytest.raises(ValueError, match=f"num_heads=6 cannot share num_kv_heads={num_kv_heads} equally; make it a"):
+    with pytest.raises(ValueError, match=f"num_heads=6 cannot share num_kv_heads={num_kv_heads} equally"):
         MultiHeadAttention(30, 6, num_kv_heads=num_kv_heads)
 
 

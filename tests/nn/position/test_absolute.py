@@ -33,9 +33,7 @@ def test_integer_positions_give_the_original_transformers_encoding():
 
 @pytest.mark.parametrize(("dim", "num_axes", "multiple"), [(7, 1, 2), (18, 2, 4), (8, 3, 6)])
 def test_a_width_that_does_not_split_between_the_axes_is_refused(dim, num_axes, multiple):
-    with pytest.raises(
-        ValueError, match=f"dim={dim} does not split into .* of {num_axes} axes equally; .* multiple of {multiple}"
-    ):
+    with pytest.raises(ValueError, match=f"dim={dim} does not split into .* of {num_axes} axes equally"):
         Sinusoidal(dim, num_axes)
 
 
@@ -89,12 +87,12 @@ def test_a_position_outside_the_table_is_refused(positions, message):
 
 @pytest.mark.parametrize(("num_axes", "sizes"), [(2, [3]), (0, [])])
 def test_a_table_that_does_not_fit_the_axes_is_refused(num_axes, sizes):
-    with pytest.raises(ValueError, match=f"the tokens have {num_axes}; give one size each"):
+    with pytest.raises(ValueError, match=f"the tokens have {num_axes}"):
         Learned(5, num_axes, sizes=sizes)
 
 
 def test_a_table_without_entries_is_refused():
-    with pytest.raises(ValueError, match=r"sizes=\[0\]\) counts entries of tables; make each 1 or more"):
+    with pytest.raises(ValueError, match=r"sizes=\[0\]\) counts entries of tables"):
         Learned(5, 1, sizes=[0])
 
 
@@ -140,7 +138,7 @@ def test_a_grid_may_be_unlike_a_square_and_have_no_or_several_rows_before_it():
 
 @pytest.mark.parametrize(("sizes", "grid"), [([3, 7], (3, 7)), ([17], (5, 4)), ([17], (0, 4))])
 def test_a_grid_that_a_table_does_not_hold_is_refused(sizes, grid):
-    with pytest.raises(ValueError, match=f"has no grid of {grid[0]}x{grid[1]} in one table; give the grid that it was"):
+    with pytest.raises(ValueError, match=f"has no grid of {grid[0]}x{grid[1]} in one table"):
         Learned(5, len(sizes), sizes=sizes).resampled_grid(grid, (2, 2))
 
 

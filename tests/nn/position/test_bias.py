@@ -123,7 +123,7 @@ def test_an_edge_bias_is_a_number_per_edge_type_and_head_that_starts_at_zero():
 
 @pytest.mark.parametrize(("num_edge_types", "num_heads"), [(0, 2), (3, 0)])
 def test_an_edge_bias_of_nothing_is_refused(num_edge_types, num_heads):
-    with pytest.raises(ValueError, match="has nothing to add to; both are 1 or more"):
+    with pytest.raises(ValueError, match="has nothing to add to"):
         EdgeBias(num_edge_types, num_heads)
 
 
@@ -153,11 +153,11 @@ def test_a_bias_depends_on_differences_only(position):
 
 
 def test_another_number_of_heads_is_refused_when_a_backbone_is_built():
-    with pytest.raises(ValueError, match=r"T5Bias\(num_heads=2\) does not fit 3 heads; make them equal"):
+    with pytest.raises(ValueError, match=r"T5Bias\(num_heads=2\) does not fit 3 heads"):
         Transformer(24, 2, num_heads=3, position=T5Bias(2))
 
 
 def test_tokens_without_positions_are_refused():
     spec, _ = synthetic()["graph"]
-    with pytest.raises(ValueError, match="T5Bias needs positions, which these tokens do not have; leave it out"):
+    with pytest.raises(ValueError, match="T5Bias needs positions"):
         Transformer(24, 2, num_heads=3, position=T5Bias(3)).check_supported(spec)
