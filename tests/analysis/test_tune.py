@@ -17,6 +17,8 @@ from seqkit.training.module import TrainingModule
 
 RECIPES = ["text/char-lm", "image/digits", "audio/spoken-digits", "graph/solubility"]
 SMALL = ["--data.limit", "24", "--data.batch_size", "8", "--trainer.accelerator", "cpu"]
+for size in ("dim 16", "depth 1", "num_heads 2"):
+    SMALL += f"--model.backbone.{size}".split()
 OPTIMIZERS = ["AdamW", "Muon", "{type: torch.optim.SGD, lr: 0.01, momentum: 0.9}", "{type: torch.optim.Adafactor}"]
 
 
