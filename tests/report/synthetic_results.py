@@ -16,7 +16,7 @@ NAMES = (
     "Mamba",
     "RNN",
     "TCN",
-    "Reversible",
+    "MinLSTM",
     "MeanPool",
     "RetNet",
     "S4D",
