@@ -163,10 +163,7 @@ def palm_mini() -> Transformer:
     For long generation: all heads share one key/value head (multi-query attention), so the cache is a quarter as large.
     Attention and MLP are parallel; the source has one norm a layer for both, here each has its own.
     """
-    norm = partial(nn.LayerNorm, bias=False)
-    attention = partial(MultiHeadAttention, num_kv_heads=1, bias=False)
-    block = partial(ParallelBlock, attention=attention, mlp=partial(GatedMLP, width=4 * 256), norm=norm)
-    return Transformer(256, 6, num_heads=4, causal=True, block=block, norm=norm, position=Rotary())
+    return _palm(256, 6, num_heads=4)
 
 
 def moe_mini() -> Transformer:
@@ -247,6 +244,13 @@ class Published:
     context_length: int
     position: Callable[[int, int], PositionalEncoding] = NoPosition
     head: Head | None = None
+
+
+def _palm(dim: int, depth: int, *, num_heads: int) -> Transformer:
+    norm = partial(nn.LayerNorm, bias=False)
+    attention = partial(MultiHeadAttention, num_kv_heads=1, bias=False)
+    block = partial(ParallelBlock, attention=attention, mlp=partial(GatedMLP, width=4 * dim), norm=norm)
+    return Transformer(dim, depth, num_heads=num_heads, causal=True, block=block, norm=norm, position=Rotary())
 
 
 def _tied(embedder: Embedder) -> nn.Module:
