@@ -159,6 +159,8 @@ from seqkit.nn.attention.performer
   PerformerAttention | softmax by random features, O(n) | long sequences, small scores
 from seqkit.nn.attention.linformer
   LinformerAttention | low-rank keys and values, O(n rank) | encoders of bounded length
+from seqkit.nn.attention.lsh
+  LSHAttention | softmax in hashed buckets, O(n log n) | very long, with few close matches
 == mlp
 from seqkit.nn.mlp
   MLP | two linear layers with an activation | the default

@@ -101,6 +101,7 @@ ROWS = {
     "Linear, causal": Row("LinearAttention", 1, 1, context=causal),
     "Performer, 128 features": Row("PerformerAttention", 1, 1, lambda n: {"num_features": 128}),
     "Linformer, rank 128": Row("LinformerAttention", 1, 1, lambda n: {"max_tokens": n, "rank": 128}),
+    "LSH, buckets of 32": Row("LSHAttention", 1, 1, lambda n: {"bucket_size": 32}),  # n log n: 1 up to the sorting
 }
 
 

@@ -57,6 +57,7 @@ REQUIRED = {
     "TopKAttention": {"k": 3},
     "SlidingWindowAttention": {"size": 2},
     "LinformerAttention": {"max_tokens": 29, "rank": 5},
+    "LSHAttention": {"bucket_size": 4},
 }
 """Arguments that some of them require."""
 

@@ -19,6 +19,7 @@ SETTINGS = {
     "SlidingWindowAttention": {"size": 3},
     "LinformerAttention": {"max_tokens": 16, "rank": 5},
     "PerformerAttention": {"num_features": 7},
+    "LSHAttention": {"bucket_size": 4, "num_rounds": 2},
 }
 """Arguments of mechanisms; most of them are required."""
 POSITIONS = {

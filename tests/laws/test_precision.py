@@ -17,10 +17,12 @@ from seqkit.nn.moe import MixtureOfExperts
 from seqkit.nn.position.absolute import Sinusoidal, SinusoidalConcat
 from seqkit.registry import components
 
+HASHED = {"LSHAttention"}
+"""Its buckets depend on the sign of a sum, so a last digit may change them; its own test compares the same pairs."""
 CELLS = [
     (name, position, causal)
     for name, position, causal in itertools.product(sorted(components("mechanism")), POSITIONS, (False, True))
-    if required(position, causal, "text") in supports(name)
+    if name not in HASHED and required(position, causal, "text") in supports(name)
 ]
 
 

@@ -202,6 +202,7 @@ SETTINGS = {
     "TopKAttention": {"k": 3},
     "SlidingWindowAttention": {"size": 2},
     "LinformerAttention": {"max_tokens": 11, "rank": 3},
+    "LSHAttention": {"bucket_size": 2},
 }
 
 
