@@ -11,6 +11,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "mamba": ["Mamba"],
         "mean_pool": ["MeanPool"],
         "message_passing": ["GCN", "GIN"],
+        "reversible": ["Reversible"],
         "rnn": ["GRU", "LSTM", "RNN"],
         "rnn_decoder": ["RNNDecoder"],
         "s4d": ["S4D"],

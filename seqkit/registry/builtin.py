@@ -85,6 +85,8 @@ from seqkit.backbones.rnn_decoder
   RNNDecoder | GRU or LSTM over an encoder's output | the decoder of an EncoderDecoder
 from seqkit.backbones.attention_decoder
   AttentionDecoder | any causal backbone, attending to an encoder's output | other decoders of an EncoderDecoder
+from seqkit.backbones.reversible
+  Reversible | a transformer that stores no activations | deep stacks in little memory; a third slower
 from seqkit.backbones.encoder_decoder
   EncoderDecoder | an encoder and a decoder | one sequence generated from another
 == preset

@@ -21,6 +21,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.optim import Optimizer
 
+from seqkit.backbones.reversible import Reversible
 from seqkit.errors import UsageError
 from seqkit.training.checkpoint_io import read_checkpoint
 from seqkit.training.optim import AdamW, Muon, OptimizerFactory, TorchOptimizer
@@ -185,6 +186,9 @@ def check_sharding(
         ),
         "the validation generates, which takes each process another number of forward passes; "
         "give --trainer.limit_val_batches 0, or --trainer.strategy ddp": generates,
+        "Reversible calls the parts of its blocks; use Transformer with --trainer.activation_checkpointing true": any(
+            isinstance(module, Reversible) for module in model.modules()
+        ),
         "a weight without axes cannot be sharded; give --trainer.strategy ddp": any(
             p.ndim == 0 for p in model.parameters()
         ),

@@ -9,6 +9,7 @@ from functools import partial
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from seqkit.backbones.reversible import Reversible
 from seqkit.errors import UsageError
 
 
@@ -24,7 +25,7 @@ def activation_checkpointing(model: nn.Module, *, enabled: bool = True) -> Itera
 
     The rest is computed again, with the same random numbers, when the backward pass arrives at the block: gradients
     are equal to the bit, and a training step computes the forward pass of its blocks twice.
-    Raises UsageError for a model without blocks.
+    Raises UsageError for a model without blocks, or one that computes its activations again already.
     """
     blocks = checked_blocks(model) if enabled else []
     for block in blocks:
@@ -40,6 +41,10 @@ def activation_checkpointing(model: nn.Module, *, enabled: bool = True) -> Itera
 def checked_blocks(model: nn.Module) -> list[nn.Module]:
     """Blocks of a model that can be computed again. Raises UsageError as `activation_checkpointing`."""
     name = type(getattr(model, "backbone", model)).__name__
+    if any(isinstance(module, Reversible) for module in model.modules()):
+        raise UsageError(
+            f"trainer.activation_checkpointing: {name} computes its activations again already; leave it out"
+        )
     if not (blocks := blocks_of(model)):
         raise UsageError(
             f"trainer.activation_checkpointing: {name} has no blocks to compute again; leave it out, or use Transformer"

@@ -67,9 +67,9 @@ def test_the_same_type_named_again_changes_nothing():
 
 def test_a_component_of_another_kind_under_the_same_key_is_not_kept():
     recipe = copy.deepcopy(RECIPE)
-    recipe["model"]["backbone"]["norm"] = "RMSNorm"
-    config = complete({**recipe, "data": {"source": "digits"}}, None, ["--model.backbone", "MeanPool"])
-    assert config["model"]["backbone"]["norm"]["type"] == "RMSNorm"
+    recipe["model"]["backbone"]["position"] = "Rotary"
+    config = complete({**recipe, "data": {"source": "digits"}}, None, ["--model.backbone", "Reversible"])
+    assert config["model"]["backbone"]["position"]["type"] == "Rotary"
     assert "input_norm" not in config["model"]["backbone"]
 
 

@@ -16,7 +16,7 @@ NAMES = (
     "Mamba",
     "RNN",
     "TCN",
-    "MinLSTM",
+    "Reversible",
     "MeanPool",
     "RetNet",
     "S4D",

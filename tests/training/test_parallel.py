@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from seqkit.backbones import EncoderDecoder, Transformer
+from seqkit.backbones.reversible import Reversible
 from seqkit.errors import UsageError
 from seqkit.nn.block import PreNormBlock
 from seqkit.training.callbacks import EMA
@@ -77,6 +78,8 @@ def test_what_is_not_known_to_be_right_with_sharded_weights_is_refused_with_what
         refusal(compile=True)
     with pytest.raises(UsageError, match="limit_val_batches 0"):
         refusal(generates=True)
+    with pytest.raises(UsageError, match=r"use Transformer with --trainer.activation_checkpointing"):
+        refusal(Reversible(12, 2, num_heads=2))
     scalar = model()
     scalar.eps = nn.Parameter(torch.zeros(()))
     with pytest.raises(UsageError, match="a weight without axes"):

@@ -7,6 +7,7 @@ import torch
 
 from seqkit.analysis.peak_memory import peak_bytes
 from seqkit.backbones import GRU, TCN, AttentionDecoder, EncoderDecoder, Mamba, Transformer
+from seqkit.backbones.reversible import Reversible
 from seqkit.errors import UsageError
 from seqkit.interfaces import TokenBatch, Tokens, TokenSpec
 from seqkit.model import Model
@@ -82,7 +83,14 @@ def test_blocks_are_those_of_encoder_and_decoder():
     assert len(blocks_of(EncoderDecoder(GRU(12, 2), AttentionDecoder(TCN(12, 3, causal=True))))) == 3
 
 
-def test_a_model_without_blocks_is_refused():
-    model, _ = model_and_input(GRU(12, 2, causal=True))
-    with pytest.raises(UsageError, match="GRU has no blocks"), activation_checkpointing(model):
+@pytest.mark.parametrize(
+    ("backbone", "why"),
+    [
+        (lambda: GRU(12, 2, causal=True), "GRU has no blocks"),
+        (lambda: Reversible(12, 2, num_heads=2, causal=True), "Reversible computes its activations again already"),
+    ],
+)
+def test_what_has_no_blocks_or_does_it_itself_is_refused(backbone, why):
+    model, _ = model_and_input(backbone())
+    with pytest.raises(UsageError, match=why), activation_checkpointing(model):
         pass
