@@ -19,6 +19,7 @@ import torch
 from einops import rearrange
 from torch import Tensor
 
+from seqkit.data.tables.text_formats import not_utf8
 from seqkit.errors import DataError
 from seqkit.files import read_regular
 
@@ -52,13 +53,8 @@ def read_text(path: str | Path) -> str:
         raise DataError(f"{path} is empty; give a file with text in it")
     try:
         text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        is_utf16 = data[:2] in (b"\xff\xfe", b"\xfe\xff")
-        kind, encoding = ("it looks like UTF-16; ", "utf-16") if is_utf16 else ("", "latin1")
-        raise DataError(
-            f"{path} is not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start}; {kind}"
-            f"save it as UTF-8 (for instance: iconv -f {encoding} -t utf-8 {path.name} > new.txt)"
-        ) from None
+    except UnicodeDecodeError:
+        raise not_utf8(path) from None
     return text.removeprefix("\ufeff")
 
 

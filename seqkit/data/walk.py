@@ -6,7 +6,10 @@ import os
 import stat
 from collections import Counter
 from dataclasses import dataclass, field
+from glob import glob
 from pathlib import Path
+
+from seqkit.errors import DataError
 
 SYSTEM_FOLDERS = ("__MACOSX", "@eaDir")
 """Folders of macOS archives and network storage that hold previews under the names of the files themselves."""
@@ -68,6 +71,20 @@ def walk(root: Path, *, limit: int | None = None, hidden: bool = False) -> Walke
         if limit is not None and len(files) >= limit:
             break
     return Walked(sorted(files[:limit], key=_parts), sorted(folders, key=_parts), num_hidden, skipped)
+
+
+def matching(path: str) -> list[str]:
+    """Files that a pattern such as `notes/**/*.txt` matches; what is no pattern, or exists, is itself.
+
+    Raises DataError where none matches.
+    """
+    if not any(mark in path for mark in "*?[") or Path(path).exists():
+        return [path]
+    # glob, as the pattern may be absolute, which Path.glob refuses
+    found = sorted(file for file in glob(path, recursive=True) if Path(file).is_file())  # noqa: PTH207
+    if not found:
+        raise DataError(f"no file matches {path}; check the pattern (it is relative to {Path.cwd()})")
+    return found
 
 
 def suffix_of(name: str) -> str:

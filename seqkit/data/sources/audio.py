@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from seqkit.data.download import find, missing
 from seqkit.data.formats import AUDIO
@@ -14,10 +13,7 @@ from seqkit.data.io import audio_header, read_audio
 from seqkit.data.source import DataSource, Sample, Splits
 from seqkit.data.sources.folder import ClassNames, FileKind, class_folder
 from seqkit.data.sources.speech import spoken_digits
-from seqkit.errors import DataError, UsageError, suggest
-
-if TYPE_CHECKING:
-    from seqkit.raw import Waveform
+from seqkit.errors import DataError, suggest
 
 DIGITS = [str(d) for d in range(10)]
 
@@ -93,10 +89,9 @@ class SpokenDigits(DataSource):
 class AudioFolder(DataSource):
     """Your own recordings: `<path>/<class>/*.wav|flac|ogg|mp3`, or `<path>/train/<class>/` and `<path>/test/<class>/`.
 
-    sample_rate: rate in Hz to which every recording is resampled when it is read (torchaudio's windowed sinc); None:
-    each keeps its own, and the tokenizer resamples.
-    classes: folder whose name is the class of a file: "last", the one that it is in; "first", the one at the top; or
-    "none". path: the folder. test_fraction: share of each class that is test where no folders name the splits.
+    Recordings keep their rates, and the tokenizer resamples. classes: folder whose name is the class of a file: "last",
+    the one that it is in; "first", the one at the top; or "none". path: the folder. test_fraction: share of each class
+    that is test where no folders name the splits.
     skip_bad: most files to leave out because they cannot be read; above 0, each is read once beforehand.
     """
 
@@ -104,73 +99,36 @@ class AudioFolder(DataSource):
         self,
         path: str,
         *,
-        sample_rate: int | None = None,
         test_fraction: float = 0.2,
         classes: ClassNames = "last",
         skip_bad: int = 0,
     ):
-        if sample_rate is not None and sample_rate < 1:
-            raise ValueError(f"sample_rate is {sample_rate}; give a positive number of Hz, such as 16000")
-        self.path, self.sample_rate, self.test_fraction = path, sample_rate, test_fraction
-        self.classes, self.skip_bad = classes, skip_bad
+        self.path, self.test_fraction, self.classes, self.skip_bad = path, test_fraction, classes, skip_bad
         self._tokenizer_rate: int | None = None
 
     def splits(self) -> Splits:
         """Files are read on access; their headers are looked at now. Raises DataError for a faulty folder or file."""
-        read = read_audio if self.sample_rate is None else _Resampled(self.sample_rate)
-        kind = FileKind(AUDIO.suffixes, read, audio_header, self._described, "recordings")
+        kind = FileKind(AUDIO.suffixes, read_audio, audio_header, self._described, "recordings")
         return class_folder(
             self.path, kind, test_fraction=self.test_fraction, classes=self.classes, skip_bad=self.skip_bad
         )
 
     def read_for(self, tokenizer: Any) -> None:
-        """Raises UsageError where recordings are resampled to another rate than the tokenizer's.
-
-        `predict` has the tokenizer alone, and the frequencies above half the lower rate would be there all at once.
-        """
+        """Keeps the tokenizer's rate, which the log names."""
         self._tokenizer_rate = getattr(tokenizer, "sample_rate", None)
-        if self.sample_rate is not None and self._tokenizer_rate not in (None, self.sample_rate):
-            raise UsageError(
-                f"sample_rate is {self.sample_rate} and the tokenizer's is {self._tokenizer_rate}; give "
-                f"--tokenizer.sample_rate {self.sample_rate}, too"
-            )
 
     def _described(self, headers: Sequence[tuple[int, int, int]]) -> str:
         """Lengths, sample rates and channels of the recordings, in words."""
         seconds = sorted(samples / rate for samples, rate, _ in headers)
         rates, channels = ({header[i] for header in headers} for i in (1, 2))
-        wanted = self.sample_rate or self._tokenizer_rate
-        resampled = f", resampled to {wanted} Hz" if wanted is not None and rates != {wanted} else ""
-        flag = "--data.sample_rate" if self.sample_rate is not None else "--tokenizer.sample_rate"
+        wanted = self._tokenizer_rate
+        is_resampled = wanted is not None and rates != {wanted}
         return (
             f"{seconds[0]:.3g} to {seconds[-1]:.3g} s, median {seconds[len(seconds) // 2]:.3g} s, "
             f"{' and '.join(_CHANNELS.get(c, f'{c} channels') for c in sorted(channels))}, "
             f"at {', '.join(map(str, sorted(rates)[:6]))}{', …' if len(rates) > 6 else ''} Hz"
-            f"{resampled}{f' ({flag})' if resampled else ''}"
+            f"{f', resampled to {wanted} Hz (--tokenizer.sample_rate)' if is_resampled else ''}"
         )
 
 
 _CHANNELS = {1: "mono", 2: "stereo"}
-
-
-@dataclass
-class _Resampled:
-    """Reads an audio file at one rate. Raises DataError as `read_audio`, and for a rate without a common divisor."""
-
-    sample_rate: int
-    _resampler: Any = field(default=None, init=False, repr=False, compare=False)
-
-    def __call__(self, path: Path) -> Waveform:
-        from seqkit.raw import Waveform
-        from seqkit.tokenizers.audio import Resampler  # brings torchaudio
-
-        if self._resampler is None:
-            self._resampler = Resampler(self.sample_rate)
-        wave = read_audio(path)
-        try:
-            return Waveform(self._resampler(wave.samples, wave.sample_rate), self.sample_rate)
-        except DataError as error:
-            raise DataError(f"{path}: {error}") from error
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_resampler": None}

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import torch
 from torch.utils.data import DataLoader, Dataset
 
 from seqkit.data.source import Files, Splits, stratified
-from seqkit.data.sources.table import SPLIT_NAMES
+from seqkit.data.sources.table import SPLIT_NAMES, few, tell_alike
 from seqkit.data.walk import Walked, suffix_of, walk
-from seqkit.data.workers import num_workers
+from seqkit.data.workers import loader_options, num_workers
 from seqkit.errors import DataError, one_line
 from seqkit.progress import track
 
@@ -190,7 +189,9 @@ def _readable(root: Path, splits: _Splits, kind: FileKind, skip_bad: int) -> tup
     """
     num_files = sum(map(len, splits.values()))
     trials = _Trials([root / file.name for files in splits.values() for file in files], kind, whole=skip_bad > 0)
-    results = list(track(_tried(trials), f"checking {kind.plural}", num_files))
+    number = num_workers() if trials.whole and num_files >= _PARALLEL else 0
+    loader = DataLoader(trials, **loader_options(number))
+    results = list(track(loader, f"checking {kind.plural}", num_files))
     reasons = [result for result in results if isinstance(result, str)]
     if len(reasons) > skip_bad:
         raise DataError(
@@ -210,20 +211,6 @@ def _readable(root: Path, splits: _Splits, kind: FileKind, skip_bad: int) -> tup
     return kept, [result for result in results if not isinstance(result, str)]
 
 
-def _tried(trials: _Trials) -> Iterator[Any]:
-    """Results in their order: of headers in this process, of whole files in several."""
-    if not trials.whole or len(trials) < _PARALLEL:
-        yield from (trials[i] for i in range(len(trials)))
-        return
-    own = torch.Generator()  # torch draws a seed for workers: not from dropout's numbers
-    for batch in DataLoader(trials, batch_size=16, num_workers=num_workers(), collate_fn=_as_is, generator=own):
-        yield from batch
-
-
-def _as_is(batch: Any) -> Any:
-    return batch
-
-
 # ── classes and splits ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -241,9 +228,7 @@ def _class_names(root: Path, splits: _Splits) -> list[str]:
                 f"{root} has class {one_line(label)!r}, which the training split does not have; it has: "
                 f"{one_line(', '.join(names[:20]))}{', …' if len(names) > 20 else ''}"
             )
-    folded = Counter(name.casefold() for name in names)
-    if alike := [name for name in names if folded[name.casefold()] > 1]:
-        log.warning("%s: classes differ by capital letters alone: %s; they count as different", root, _few(alike))
+    tell_alike(names, root, log.warning)
     return names
 
 
@@ -261,7 +246,7 @@ def _divided(root: Path, files: Sequence[_File], names: Sequence[str], fraction:
     if single:
         log.warning(
             "%s: %d of %d classes have one file alone, which stays in training (%s)",
-            root, len(single), len(names), _few(single),
+            root, len(single), len(names), few(single),
         )  # fmt: skip
     rule = f"{fraction:.0%} {'of each class ' if names else ''}are test, SHA-256 with seed 0"
     return {"train": [files[i] for i in train], "test": [files[i] for i in test]}, rule
@@ -286,7 +271,3 @@ def _counted(skipped: Mapping[str, int]) -> str:
     """The number of files of each kind, in words; nothing where there are none."""
     found = [f"{count:,} {one_line(what)}" for what, count in Counter(skipped).most_common() if count]
     return ", ".join(found[:8]) + (f", and {len(found) - 8} more kinds" if len(found) > 8 else "")
-
-
-def _few(names: Sequence[str]) -> str:
-    return ", ".join(one_line(name) for name in sorted(names)[:5]) + (", …" if len(names) > 5 else "")

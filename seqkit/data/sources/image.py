@@ -135,8 +135,8 @@ class Cifar10(DataSource):
 class ImageFolder(DataSource):
     """Your own images: `<path>/<class>/*.png|jpg|…`, or `<path>/train/<class>/` and `<path>/test/<class>/`.
 
-    channels: 1 grey or 3 colours; None: the tokenizer's number. size: (h, w) to which every image is resized, whatever
-    its aspect ratio; None: the tokenizer's size, so that augmentations work on small images.
+    channels: 1 grey or 3 colours; None: the tokenizer's number. Images are resized when they are read, as the tokenizer
+    does, so that augmentations work on small ones.
     classes: folder whose name is the class of a file: "last", the one that it is in; "first", the one at the top; or
     "none". path: the folder. test_fraction: share of each class that is test where no folders name the splits.
     skip_bad: most files to leave out because they cannot be read; above 0, each is read once beforehand.
@@ -147,12 +147,11 @@ class ImageFolder(DataSource):
         path: str,
         *,
         channels: int | None = None,
-        size: tuple[int, int] | None = None,
         test_fraction: float = 0.2,
         classes: ClassNames = "last",
         skip_bad: int = 0,
     ):
-        self.path, self.channels, self.size, self.test_fraction = path, channels, size, test_fraction
+        self.path, self.channels, self.test_fraction = path, channels, test_fraction
         self.classes, self.skip_bad = classes, skip_bad
         self._num_channels = 3 if channels is None else channels
         self._resized: Callable[[Tensor], Tensor] | None = None
@@ -160,8 +159,7 @@ class ImageFolder(DataSource):
 
     def splits(self) -> Splits:
         """Files are read on access; their headers are looked at now. Raises DataError for a faulty folder or file."""
-        size = None if self.size is None else (int(self.size[0]), int(self.size[1]))
-        read = partial(_sized, channels=self._num_channels, size=size, resized=self._resized)
+        read = partial(_read_resized, channels=self._num_channels, resized=self._resized)
         kind = FileKind(IMAGE.suffixes, read, image_header, self._described, "images")
         return class_folder(
             self.path, kind, test_fraction=self.test_fraction, classes=self.classes, skip_bad=self.skip_bad
@@ -193,9 +191,8 @@ class ImageFolder(DataSource):
         sizes = small if len(set(found)) == 1 else f"from {small} to {large}"
         num_transparent = sum(is_transparent for *_, is_transparent in headers)
         dropped = f"; the transparency of {num_transparent:,} is dropped" if num_transparent else ""
-        size = "" if self.size is None else f"; they are resized to {self.size[0]} x {self.size[1]} (--data.size)"
         colour = "in grey" if self._num_channels == 1 else "in colour"
-        return f"{sizes} pixels, read {colour}{size}{self._rule}{dropped}"
+        return f"{sizes} pixels, read {colour}{self._rule}{dropped}"
 
 
 def cifar_records(data: bytes) -> Pixels:
@@ -226,12 +223,6 @@ def _split_digits(pixels: Tensor, labels: Any, white: int) -> Splits:
     return Splits(Subset(samples, train), Subset(samples, test), None, DIGITS)
 
 
-def _sized(
-    path: Path, channels: int, size: tuple[int, int] | None, resized: Callable[[Tensor], Tensor] | None
-) -> Tensor:
+def _read_resized(path: Path, channels: int, resized: Callable[[Tensor], Tensor] | None) -> Tensor:
     image = read_image(path, channels)
-    if size is not None:
-        from torchvision.transforms.v2.functional import resize
-
-        image = resize(image, list(size), antialias=True).clamp(0, 1)
     return image if resized is None else resized(image)

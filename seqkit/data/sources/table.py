@@ -298,21 +298,27 @@ def _class_names(train: UsableRows, table: str, say: Callable[[str], None]) -> l
         if single := [names[code] for code, count in counts.items() if count == 1]:
             say(
                 f"{table}: {len(single)} of {len(names)} classes of {target} have one row alone, which stays in "
-                f"training ({_few(single)})"
+                f"training ({few(single)})"
             )
         if unclear := [text for text in names if text.lower() in AMBIGUOUS_CLASSES]:
-            say(f"{table}: {_few(unclear)} counts as a class of {target}; leave the cell empty where none is known")
-    folded = Counter(text.casefold() for text in names)
-    if alike := [text for text in names if folded[text.casefold()] > 1]:
-        say(f"{table}: classes differ by capital letters alone: {_few(alike)}; they count as different")
+            say(f"{table}: {few(unclear)} counts as a class of {target}; leave the cell empty where none is known")
+    tell_alike(names, table, say)
     values = [number(text) for text in names]
     if all(value is not None and math.isfinite(value) for value in values):
         return [text for _, text in sorted(zip(values, names))]  # type: ignore[type-var]
     return sorted(names)
 
 
-def _few(names: Sequence[str]) -> str:
+def few(names: Sequence[str]) -> str:
+    """The first five names in their order."""
     return ", ".join(one_line(text) for text in sorted(names)[:5]) + (", …" if len(names) > 5 else "")
+
+
+def tell_alike(names: Sequence[str], data: object, say: Callable[[str], None]) -> None:
+    """Say which classes differ by capital letters alone."""
+    folded = Counter(text.casefold() for text in names)
+    if alike := [text for text in names if folded[text.casefold()] > 1]:
+        say(f"{data}: classes differ by capital letters alone: {few(alike)}; they count as different")
 
 
 def _check_learnable(found: dict[str, Subset], train: UsableRows, names: list[str] | None) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import codecs
 import logging
 import re
-from glob import glob
 from pathlib import Path
 
 from seqkit.data.documents import TextDocuments, scanned, unread
 from seqkit.data.download import Wheel, fetch
 from seqkit.data.io import read_text
 from seqkit.data.source import DataSource, Named, Sample, Splits
+from seqkit.data.walk import matching
 from seqkit.errors import DataError
 from seqkit.progress import track
 
@@ -102,17 +102,10 @@ class TextFiles(DataSource):
         return Splits(train=train, test=test, rule=rule)
 
     def _paths(self) -> list[str]:
-        paths: list[str] = []
-        for path in [self.path] if isinstance(self.path, str) else self.path:
-            wild = any(c in path for c in "*?[") and not Path(path).exists()
-            # glob, as the pattern may be absolute, which Path.glob refuses
-            matches = sorted(p for p in glob(path, recursive=True) if Path(p).is_file()) if wild else [path]  # noqa: PTH207
-            if not matches:
-                raise DataError(f"no file matches {path}; check the pattern (it is relative to {Path.cwd()})")
-            paths += matches
+        paths = [self.path] if isinstance(self.path, str) else self.path
         if not paths:
             raise ValueError("path is an empty list; give at least one text file")
-        return paths
+        return [file for path in paths for file in matching(path)]
 
 
 class Shakespeare(DataSource):

@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from glob import glob
 from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 from seqkit.data.formats import TABLE
 from seqkit.data.source import import_optional
 from seqkit.data.tables.text_formats import ENCODED, LINE, Row, format_suffix, text_table
+from seqkit.data.walk import matching
 from seqkit.errors import DataError, one_line
 from seqkit.files import load_json, read_regular
 
@@ -140,13 +140,7 @@ def files_of(path: str) -> list[str]:
                 f"{path} holds tables of several formats ({', '.join(kinds)}); give one, as {path}/*{kinds[0]}"
             )
         return found
-    if any(c in path for c in "*?[") and not file.exists():
-        # glob, as the pattern may be absolute, which Path.glob refuses
-        found = sorted(f for f in glob(str(file), recursive=True) if Path(f).is_file())  # noqa: PTH207
-        if not found:
-            raise DataError(f"no file matches {path}; check the pattern (it is relative to {Path.cwd()})")
-        return found
-    return [str(file)]
+    return matching(str(file))
 
 
 def read_tables(

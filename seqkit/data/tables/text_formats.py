@@ -274,7 +274,7 @@ def _opened(file: Path) -> Iterator[Iterator[str]]:
         with _bytes_of(file) as data, TextIOWrapper(data, encoding="utf-8-sig", newline="") as text:
             yield _bounded(file, text) if file.suffix.lower() == ".gz" else text
     except UnicodeDecodeError:
-        raise DataError(_not_utf8(file)) from None
+        raise not_utf8(file) from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DataError(f"{file} is damaged ({one_line(str(error))}); compress it again") from error
 
@@ -293,7 +293,7 @@ def _bounded(file: Path, text: IO[str]) -> Iterator[str]:
         yield line
 
 
-def _not_utf8(file: Path) -> str:
+def not_utf8(file: Path) -> DataError:
     """An error with the place of the first byte that is not UTF-8."""
     place, head, before = "", b"", 0
     with _bytes_of(file) as data:
@@ -307,7 +307,7 @@ def _not_utf8(file: Path) -> str:
             before += len(line)
     is_utf16 = head in (b"\xff\xfe", b"\xfe\xff")
     kind, encoding = ("it looks like UTF-16; ", "utf-16") if is_utf16 else ("", "latin1")
-    return (
+    return DataError(
         f"{file} is not UTF-8: {place}; {kind}save it as UTF-8 "
         f"(for instance: iconv -f {encoding} -t utf-8 {file.name} > new{file.suffix})"
     )
