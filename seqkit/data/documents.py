@@ -21,27 +21,20 @@ from seqkit.errors import DataError
 PIECE_BYTES = 2**22
 """Size of the samples into which longer documents are cut: a tokenizer encodes one whole, in a process of its own."""
 
-STREAMED_PIECE_BYTES = 2**20
-"""Size of the samples of a streamed text: a few are encoded before the first step."""
-
 MAX_HELD_OUT = 1_000_000
 """Most characters that are held out: a larger test split tells the loss no better."""
 
 MAX_SHARE = 1 / 3
 """Largest share of all text that whole documents may take when they are held out."""
 
-HASHED_BYTES = 2**28
-"""Bytes of a streamed text that its fingerprint reads, in about a second; a longer text is known by a sample."""
-
-_CHUNK, _HASHED_BLOCK = 2**22, 2**16
+_CHUNK = 2**22
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
     """A document: bytes `start` to `end` of a file.
 
-    sha256: digest of the file's text; of its name and size where the text was not read. num_characters: number of
-    characters; of bytes where the text was not read.
+    sha256: digest of the file's text. num_characters: number of characters of the document.
     """
 
     path: str
@@ -74,29 +67,14 @@ def scanned(path: str | Path) -> Span:
     return Span(str(path), start, path.stat().st_size, num_characters, digest.hexdigest())
 
 
-def unread(path: str | Path) -> Span:
-    """A file as one document, known by its name and size alone. Raises DataError if it is empty or no file."""
-    path = Path(path)
-    if not path.is_file() or path.stat().st_size == 0:
-        read_text(path)  # says what is wrong
-    size = path.stat().st_size
-    name = f"{path.name}\0{size}".encode(errors="surrogatepass")
-    return Span(str(path), 0, size, size, sha256(name).hexdigest())
-
-
 class TextDocuments(Samples):
-    """Documents in files as samples, each piece read when it is asked for.
+    """Documents in files as samples, each piece read when it is asked for."""
 
-    streamed: True: training reads them in passes over the files, without encoding them beforehand, in epochs of
-    `batches_per_epoch` batches.
-    """
-
-    def __init__(self, spans: Sequence[Span], *, streamed: bool = False, batches_per_epoch: int = 1000):
-        self.spans, self.streamed, self.batches_per_epoch = list(spans), streamed, batches_per_epoch
+    def __init__(self, spans: Sequence[Span]):
+        self.spans = list(spans)
         self._pieces: list[tuple[Span, int, int]] = []
-        most = STREAMED_PIECE_BYTES if streamed else PIECE_BYTES
         for span in self.spans:
-            number = max(1, -(-span.num_bytes // most))
+            number = max(1, -(-span.num_bytes // PIECE_BYTES))
             cuts = [_begin(span, span.start + span.num_bytes * k // number) for k in range(number + 1)]
             self._pieces += [(span, start, end) for start, end in pairwise(cuts)]
 
@@ -120,7 +98,7 @@ class TextDocuments(Samples):
 
     @cached_property
     def num_characters(self) -> int:
-        """Characters of all documents; bytes where the text was not read."""
+        """Characters of all documents."""
         return sum(span.num_characters for span in self.spans)
 
     @property
@@ -134,18 +112,8 @@ class TextDocuments(Samples):
         return span.path if start == span.start else f"{span.path} from byte {start:,} on"
 
     def fingerprint(self) -> str:
-        """Fingerprint of the content. If `streamed`, of `HASHED_BYTES` at most, in blocks from all over the text."""
-        if not self.streamed:
-            return fingerprint(len(self), *(f"{span.sha256} {span.start} {span.end}" for span in self.spans))
-        digest = sha256()
-        step = _HASHED_BLOCK * max(1, -(-self.num_bytes // HASHED_BYTES))
-        for span in self.spans:
-            digest.update(b"%d " % span.num_bytes)
-            with _opened(span) as file:
-                for start in range(span.start, span.end, step):
-                    file.seek(start)
-                    digest.update(file.read(min(_HASHED_BLOCK, span.end - start)))
-        return digest.hexdigest()
+        """Fingerprint of the content."""
+        return fingerprint(len(self), *(f"{span.sha256} {span.start} {span.end}" for span in self.spans))
 
     def held_out(self, fraction: float, seed: int) -> tuple[TextDocuments, TextDocuments | None, str]:
         """Split the documents: those that stay, those held out (None: nothing is), and the rule in words.
@@ -173,28 +141,19 @@ class TextDocuments(Samples):
             rest = [span for span in self.spans if span.sha256 not in chosen]
             out = [span for span in self.spans if span.sha256 in chosen]
             number = f"{len(out)} of {len(self.spans)} whole documents" if len(out) > 1 else "a whole document"
-            return self._of(rest), self._of(out), f"{number}, by SHA-256 of the text"
+            return TextDocuments(rest), TextDocuments(out), f"{number}, by SHA-256 of the text"
         share = min(fraction, MAX_HELD_OUT / max(1, self.num_characters))
         cuts = [int(span.num_characters * (1 - share)) for span in self.spans]
         parts = [_cut(span, cut) for span, cut in zip(self.spans, cuts)]
         back = [part for _, part in parts if part.num_bytes]
         where = "the end" if len(self.spans) == 1 else "the end of each document"
-        return self._of([part for part, _ in parts if part.num_bytes]), self._of(back) if back else None, where
+        front = TextDocuments([part for part, _ in parts if part.num_bytes])
+        return front, TextDocuments(back) if back else None, where
 
     def beginnings(self, share: float) -> TextDocuments:
         """The beginning of each document, of that share of its characters."""
         cuts = [max(1, round(span.num_characters * share)) for span in self.spans]
-        return self._of([_cut(span, cut)[0] for span, cut in zip(self.spans, cuts)])
-
-    def sampled(self, num_bytes: int) -> TextDocuments:
-        """Pieces from all over the text, with about that many bytes together."""
-        step = max(1, self.num_bytes // num_bytes)
-        chosen = TextDocuments([], streamed=self.streamed, batches_per_epoch=self.batches_per_epoch)
-        chosen._pieces = self._pieces[::step]
-        return chosen
-
-    def _of(self, spans: Sequence[Span]) -> TextDocuments:
-        return TextDocuments(spans, streamed=self.streamed, batches_per_epoch=self.batches_per_epoch)
+        return TextDocuments([_cut(span, cut)[0] for span, cut in zip(self.spans, cuts)])
 
 
 class Raws(Sequence[str]):
@@ -261,7 +220,7 @@ def _cut(span: Span, num_characters: int) -> tuple[Span, Span]:
 
 
 def _offset(span: Span, num_characters: int) -> int:
-    """The byte at which a character begins, counted in the document; in text that was not read, near that byte."""
-    if span.num_characters == span.num_bytes:  # ASCII, or not read
-        return _begin(span, span.start + num_characters)
+    """The byte at which a character begins, counted in the document."""
+    if span.num_characters == span.num_bytes:  # ASCII
+        return span.start + num_characters
     return span.start + sum(len(text.encode()) for text in _chunks(Path(span.path), num_characters, span.start))

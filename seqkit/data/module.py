@@ -18,17 +18,13 @@ from seqkit.data.documents import TextDocuments
 from seqkit.data.encoding import Encoder, encode_split
 from seqkit.data.packing import PackedDataset
 from seqkit.data.source import DataSource, Named, Sample, Splits, Subset, labels_of, sample_name, shuffled, stratified
-from seqkit.data.text_stream import StreamLoader, WindowStream
 from seqkit.data.windows import TextWindows
-from seqkit.errors import DataError, UsageError
+from seqkit.errors import DataError
 from seqkit.interfaces import Backbone, Objective, Tokenizer
 from seqkit.progress import track
 from seqkit.tokenizers.text import Text
 
 log = logging.getLogger("seqkit")
-
-STREAM_SAMPLE_BYTES = 2**26
-"""Bytes of a stream on which a tokenizer is fitted."""
 
 DIGEST_VERSION = 2
 """Version of the digest of a split. 1 had no prefix, and left positions, features and edges out."""
@@ -98,7 +94,7 @@ class DataModule(LightningDataModule):
         source.read_for(tokenizer)
         self._is_set_up = False
         self._splits: Splits | None = None
-        self._datasets: dict[str, TokenizedDataset | TextWindows | PackedDataset | WindowStream] = {}
+        self._datasets: dict[str, TokenizedDataset | TextWindows | PackedDataset] = {}
 
     def splits(self) -> Splits:
         """The samples of each split as they are used: validation taken out, limited. Read once.
@@ -143,14 +139,8 @@ class DataModule(LightningDataModule):
             self.objective.fit(labels_of(splits.train), splits.names)
         self._is_set_up = True
 
-    def train_dataloader(self) -> Any:
-        """Batches of the training split, shuffled by (seed, epoch): a `BatchLoader`, or a `StreamLoader` of a stream.
-
-        Raises ValueError before `setup`, as all three.
-        """
-        samples = self._ready_splits()["training"]
-        if isinstance(samples, TextDocuments) and samples.streamed:
-            return self._stream_loader(samples)
+    def train_dataloader(self) -> BatchLoader:
+        """Batches of the training split, shuffled by (seed, epoch). Raises ValueError before `setup`, as all three."""
         return self._loader("training", shuffle=True)
 
     def val_dataloader(self) -> BatchLoader | list[Any]:
@@ -201,22 +191,16 @@ class DataModule(LightningDataModule):
             )
 
     def _fit_tokenizer(self, splits: Splits) -> None:
-        """Fit it on the training split (of a stream, on a part of it), and count what only held-out text has."""
+        """Fit it on the training split, and count what only held-out text has."""
         samples = splits.train
         raws: Any
         if isinstance(samples, TextDocuments):
             raws = samples.raws
-            if samples.streamed and samples.num_bytes > STREAM_SAMPLE_BYTES:
-                raws = samples.sampled(STREAM_SAMPLE_BYTES).raws
-                size = f"{STREAM_SAMPLE_BYTES / 1e6:,.0f} of {samples.num_bytes / 1e6:,.0f} MB"
-                log.warning("%s", f"{type(self.tokenizer).__name__} is fitted on {size} of the stream")
         else:
             raws = [sample.raw for sample in track(samples, "reading training data", len(samples))]
         self.tokenizer.fit(raws)  # type: ignore[attr-defined]
         if not isinstance(self.tokenizer, Text):
             return
-        if isinstance(samples, TextDocuments) and samples.streamed:
-            self.tokenizer.reserve_unknown()
         for split, held_out in (("validation", splits.valid or []), ("test", splits.test)):
             self._count_unknown(split, held_out, self.tokenizer)
 
@@ -240,22 +224,6 @@ class DataModule(LightningDataModule):
             f"{split} data: {missing.total():,} of {num_all:,} {unit} ({len(missing):,} kinds, such as {most}) are not "
             "in the vocabulary; they share one id",
         )
-
-    def _stream_loader(self, documents: TextDocuments) -> StreamLoader:
-        """Batches of a stream. Raises UsageError for settings that need to know all examples beforehand."""
-        tokenizer = self.tokenizer
-        if self.window is None or not isinstance(tokenizer, Text) or type(tokenizer).encode is not Text.encode:
-            raise UsageError("streaming cuts text into windows; give data.window and a text tokenizer such as Bytes")
-        if self.tokens_per_batch is not None:
-            raise UsageError(
-                "tokens_per_batch counts examples beforehand, which a stream does not; leave one of them out"
-            )
-        if self.limit is not None:
-            log.warning("limit is of held-out windows alone; a stream ends by trainer.max_steps")
-        readers = max(1, self.num_workers)
-        stream = WindowStream(documents, tokenizer, self.window, self.batch_size, num_readers=readers, seed=self.seed)
-        self._datasets["training"] = stream
-        return StreamLoader(stream, documents.batches_per_epoch, self.num_workers)
 
     def _samples(self) -> dict[str, Sequence[Sample]]:
         splits = self.splits()

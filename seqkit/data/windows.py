@@ -67,7 +67,8 @@ class TextWindows:
         firsts = zip(self._block.tolist(), self._first_tokens.tolist())
         self._origins = torch.tensor([_position(self._blocks[block], first) for block, first in firsts])
         # windows of a document: full ones at any shift in training, all there are in evaluation
-        counts = num_windows(sizes, window, shuffle=shuffle)
+        counts = (sizes // window - 1).clamp(min=1) if shuffle else -(-(sizes - 1) // window)
+        counts = counts.masked_fill(sizes < 2, 0)
         self._sizes, self._counts, self._ends = sizes, counts, counts.cumsum(0)
         total = int(self._ends[-1])
         self._num_windows = total if limit is None else min(total, limit)
@@ -118,20 +119,10 @@ class TextWindows:
         """Tokens that are left out at the beginning of each document in that epoch."""
         if self.shuffle and self._shifts[0] != epoch:
             # the last tokens of a document are predicted in some epochs, too
-            share = shift_shares(len(self._sizes), fold_seed(self.seed, epoch, 1))
+            generator = torch.Generator().manual_seed(fold_seed(self.seed, epoch, 1))
+            share = torch.rand(len(self._sizes), generator=generator, dtype=torch.float64)
             self._shifts = (epoch, (share * (self._sizes - self._counts * self.window).clamp(min=1)).long())
         return self._shifts[1]
-
-
-def num_windows(sizes: Tensor, window: int, *, shuffle: bool) -> Tensor:
-    """Windows of documents of these sizes: full ones at any shift in training, all there are in evaluation."""
-    counts = (sizes // window - 1).clamp(min=1) if shuffle else -(-(sizes - 1) // window)
-    return counts.masked_fill(sizes < 2, 0)
-
-
-def shift_shares(num_documents: int, seed: int) -> Tensor:
-    """A number in [0, 1) for each document: how far its windows are shifted, as a share of the tokens left over."""
-    return torch.rand(num_documents, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def windows_of(blocks: Sequence[Arrays], starts: Tensor, sizes: Tensor, origins: Tensor) -> TokenBatch:

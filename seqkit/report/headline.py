@@ -104,8 +104,7 @@ def cautions(summary: dict[str, Any]) -> list[str]:
     steps, limit = summary.get("steps"), summary.get("limit")
     if (steps is not None and steps < FEW_STEPS) or (limit is not None and limit < FEW_EXAMPLES):
         known = [] if steps is None else ["1 optimizer step" if steps == 1 else f"{steps:,} optimizer steps"]
-        what = "held-out windows" if summary.get("streamed") else "examples of each split"
-        known += [] if limit is None else [f"at most {limit:,} {what} (data.limit)"]
+        known += [] if limit is None else [f"at most {limit:,} examples of each split (data.limit)"]
         found.append(f"This is a trial run, with {' and '.join(known)}: its figures say nothing of the model.")
     return found
 

@@ -24,7 +24,6 @@ import torch
 from seqkit.config import to_yaml
 from seqkit.config.recipe import check_name
 from seqkit.data.module import DataModule
-from seqkit.data.text_stream import WindowStream
 from seqkit.errors import DataError, DivergedError, Interrupted, StorageError, UsageError
 from seqkit.files import read_mapping, write_atomic, write_json
 from seqkit.interfaces import TokenBatch
@@ -325,8 +324,6 @@ class Attempt:
         """Write the weights, then the summary. Raises StorageError if there is no room."""
         folder, prepared, data = self.folder, self.prepared, self.prepared.data
         model, path = prepared.model, folder / FOLDER / "model.safetensors"
-        is_stream = isinstance(examples, WindowStream)  # whose end nobody waits for
-        counts = {"num_train": len(examples), "train_tokens": sum(examples.lengths)} if not is_stream else {}
         try:
             digest = save_weights(model, path)
             summary = {
@@ -335,7 +332,8 @@ class Attempt:
                 "backbone": type(model.backbone).__name__,
                 "objective": type(data.objective).__name__,
                 "metrics": {},
-                **({"streamed": True} if is_stream else counts),
+                "num_train": len(examples),
+                "train_tokens": sum(examples.lengths),
                 **({} if data.limit is None else {"limit": data.limit}),
                 "unknown": data.unknown(),
                 "baseline": {},

@@ -31,7 +31,6 @@ OPTIONAL: dict[str, Any] = {
     "num_test": int,
     "limit": int,
     "unknown": dict[str, list[int]],
-    "streamed": bool,
     "config_sha256": str,
     "state_sha256": str,
     "data_sha256": dict[str, str],

@@ -54,9 +54,9 @@ def first_step(path: str, tokenizer: str, words: list[str]) -> None:
     print(json.dumps({"vocab_size": prepared.model.spec.vocab_size}))
 
 
-def measure(path: Path, tokenizer: str, cache: Path, words: list[str]) -> dict[str, float]:
+def measure(path: Path, tokenizer: str, cache: Path) -> dict[str, float]:
     """Seconds and peak megabytes of one start."""
-    command = [sys.executable, "-m", "tests.benchmarks.large_text", "--first-step", str(path), tokenizer, *words]
+    command = [sys.executable, "-m", "tests.benchmarks.large_text", "--first-step", str(path), tokenizer]
     environment = {**os.environ, "SEQKIT_CACHE": str(cache), "OMP_NUM_THREADS": "1"}
     started, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
@@ -100,13 +100,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--megabytes", type=int, nargs="+", default=[50, 1000])
     parser.add_argument("--tokenizer", nargs="+", default=["Bytes", "Characters"])
-    parser.add_argument("--streaming", action="store_true")
     parser.add_argument("--first-step", nargs="+", help=argparse.SUPPRESS)
     args, words = parser.parse_known_args()
     if args.first_step:
         first_step(args.first_step[0], args.first_step[1], [*args.first_step[2:], *words])
         return
-    words = ["--data.streaming", "true"] if args.streaming else []
     with tempfile.TemporaryDirectory() as folder:
         for megabytes in args.megabytes:
             path = Path(folder) / f"{megabytes}.txt"
@@ -114,7 +112,7 @@ def main() -> None:
             for tokenizer in args.tokenizer:
                 cache = Path(folder) / f"cache-{tokenizer}-{megabytes}"
                 for time_of in ("first", "second"):
-                    found = measure(path, tokenizer, cache, words)
+                    found = measure(path, tokenizer, cache)
                     print(
                         f"{megabytes:5} MB  {tokenizer:10}  {time_of:6}  {found['seconds']:6.1f} s to step 1, of which "
                         f"{found['cpu_seconds']:.1f} s of processors  {found['peak_mb']:6.0f} MB  "

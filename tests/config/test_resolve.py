@@ -221,12 +221,11 @@ def test_a_mistake_is_said_with_its_key_and_what_is_right(words, message):
         assert refused(*words).startswith(message)
 
 
-def test_a_key_that_is_true_or_false_is_switched_on_without_a_value(tmp_path):
-    (tmp_path / "notes.txt").write_text("some text", encoding="utf-8")
-    for words in (["--data.streaming", "--data.window", "9"], ["--data.window", "9", "--data.streaming"]):
-        config = completed("--data", str(tmp_path / "notes.txt"), *words)
-        assert config["data"]["source"]["streaming"] is True
-        assert config["data"]["window"] == 9
+def test_a_key_that_is_true_or_false_is_switched_on_without_a_value():
+    for words in (["--data.stress", "--data.limit", "9"], ["--data.limit", "9", "--data.stress"]):
+        config = completed("--data", "cmudict", *words)
+        assert config["data"]["source"]["stress"] is True
+        assert config["data"]["limit"] == 9
 
 
 def test_what_is_missing_is_named():

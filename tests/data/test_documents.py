@@ -4,14 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqkit.data.documents import TextDocuments, scanned, unread
+from seqkit.data.documents import TextDocuments, scanned
 from seqkit.errors import DataError
 
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
     monkeypatch.setattr("seqkit.data.documents.PIECE_BYTES", 7)
-    monkeypatch.setattr("seqkit.data.documents.STREAMED_PIECE_BYTES", 7)
     monkeypatch.setattr("seqkit.data.documents._CHUNK", 11)
 
 
@@ -35,8 +34,6 @@ def test_pieces_and_parts_join_to_the_text(tmp_path_factory, text, cut):
     front, back, _ = TextDocuments([span]).held_out(cut, seed=0)
     assert text_of(front) == text[: int(len(text) * (1 - cut))]
     assert text_of(front) + text_of(back) == text
-    streamed, end, _ = TextDocuments([unread(path)], streamed=True).held_out(cut, seed=0)
-    assert text_of(streamed) + (text_of(end) if end else "") == text
 
 
 def test_whole_documents_are_held_out_and_equal_ones_together(tmp_path):
@@ -94,17 +91,3 @@ def test_a_file_that_has_gone_is_named(tmp_path):
     (tmp_path / "a").unlink()
     with pytest.raises(DataError, match="cannot be read any more"):
         documents[0]
-
-
-@pytest.mark.parametrize("hashed", [2**28, 16])
-def test_a_streamed_file_that_is_rewritten_at_the_same_size_has_another_fingerprint(tmp_path, monkeypatch, hashed):
-    monkeypatch.setattr("seqkit.data.documents.HASHED_BYTES", hashed)
-    monkeypatch.setattr("seqkit.data.documents._HASHED_BLOCK", 8)
-    path = tmp_path / "a.txt"
-    prints = []
-    for text in ("some text " * 9, "some text " * 9, "other text" * 9):
-        path.write_text(text, encoding="utf-8")
-        documents = TextDocuments([unread(path)], streamed=True)
-        prints.append([part.fingerprint() for part in (documents, *documents.held_out(0.2, seed=0)[:2])])
-    assert prints[0] == prints[1]
-    assert not set(prints[0]) & set(prints[2])

@@ -2,7 +2,6 @@
 
 import csv
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -108,21 +107,6 @@ def test_two_processes_share_one_run_and_take_the_steps_of_as_many_micro_batches
     assert two_log.keys() == one_log.keys()
     assert any(name == "valid/loss" for _, name in one_log)
     assert two_log == pytest.approx(one_log, rel=1e-4)
-
-
-def test_a_stream_that_two_processes_share_goes_on_where_each_of_them_stood(tmp_path):
-    (tmp_path / "text.txt").write_text("".join(f"{i} to be, or not\n" for i in range(130_000)), encoding="utf-8")
-    words = without(WORDS, "--data.limit", "--data.valid_fraction")
-    words += ["--data", str(tmp_path / "text.txt"), "--data.streaming"]
-    words += ["--data.source.batches_per_epoch", "10", "--data.source.test_fraction", "0.0001", "--tokenizer", "Bytes"]
-    words += ["--data.valid_fraction", "0.0001", "--trainer.max_steps", "12", *TWO]
-    words += ["--trainer.checkpoint_every_n_steps", "7", "--trainer.checkpoint_keep", "9"]
-    fitted(*words, "--out", str(tmp_path / "whole"))
-    shutil.copytree(tmp_path / "whole", tmp_path / "stopped")
-    (tmp_path / "stopped" / "summary.json").unlink()
-    fitted("--resume", str(tmp_path / "stopped"))
-    whole, resumed = weights(tmp_path / "whole"), weights(tmp_path / "stopped")
-    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
 
 
 def test_a_signal_to_either_stops_both_processes_and_the_resumed_run_ends_as_the_whole_one(text, tmp_path):

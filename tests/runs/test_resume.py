@@ -36,8 +36,6 @@ def stopped(settings, folder, kick):
     return stop.value
 
 
-STREAM = {"data__source__streaming": True, "data__source__batches_per_epoch": 5, "data__limit": None}
-
 EXPERTS = {"model__backbone__block__mlp": {"type": "MixtureOfExperts", "num_experts": 3}}
 
 CASES = [
@@ -48,8 +46,6 @@ CASES = [
     ("image/digits", {"trainer__max_epochs": 3, "data__num_workers": 2}, 6, "train"),
     ("image/digits", {"trainer__max_epochs": 4, "trainer__accumulate_grad_batches": 2}, 4, "train"),
     ("text/char-lm", {"trainer__max_steps": 12, "model__backbone__type": "GRU", "model__dropout": 0.2}, 4, "train"),
-    ("text/char-lm", {"trainer__max_steps": 12, **STREAM}, 4, "train"),
-    ("text/char-lm", {"trainer__max_steps": 12, **STREAM}, 5, "valid"),
     ("graph/karate", {"trainer__max_epochs": 6}, 3, "train"),  # every step is the last of its epoch
     # rows of the router and of padding, of steps between two rows too
     ("image/digits", {"trainer__max_epochs": 3, "trainer__log_every_n_steps": 2, **EXPERTS}, 3, "train"),

@@ -7,7 +7,7 @@ import logging
 import re
 from pathlib import Path
 
-from seqkit.data.documents import TextDocuments, scanned, unread
+from seqkit.data.documents import TextDocuments, scanned
 from seqkit.data.download import Wheel, fetch
 from seqkit.data.io import read_text
 from seqkit.data.source import DataSource, Named, Sample, Splits
@@ -49,21 +49,10 @@ class TextFiles(DataSource):
     path: one file, a list of files, or a pattern such as `notes/**/*.txt`. test_fraction: share of all characters that
     is test, at most `MAX_HELD_OUT` of them: of several documents whole ones, chosen by SHA-256 of their text; of one
     its end.
-    streaming: True: training reads the files in passes, without reading or encoding all of them first; a file is then
-    known by its name and size, and `limit` counts held-out windows alone. batches_per_epoch: number of batches of a
-    stream on all devices together.
     """
 
-    def __init__(
-        self,
-        path: str | list[str],
-        *,
-        test_fraction: float = 0.1,
-        streaming: bool = False,
-        batches_per_epoch: int = 1000,
-    ):
+    def __init__(self, path: str | list[str], *, test_fraction: float = 0.1):
         self.path, self.test_fraction = path, test_fraction
-        self.streaming, self.batches_per_epoch = streaming, batches_per_epoch
 
     def splits(self) -> Splits:
         """Raises DataError where a file is missing, empty, too short to be cut in two or not UTF-8, or none matches.
@@ -72,8 +61,6 @@ class TextFiles(DataSource):
         """
         if not 0 < self.test_fraction < 1:
             raise ValueError(f"test_fraction is {self.test_fraction}; give a number between 0 and 1, such as 0.1")
-        if self.batches_per_epoch < 1:
-            raise ValueError(f"batches_per_epoch is {self.batches_per_epoch}; give at least 1")
         paths = self._paths()
         if len(paths) > 1:
             filled = [path for path in paths if not Path(path).is_file() or _has_text(path)]
@@ -81,9 +68,8 @@ class TextFiles(DataSource):
                 empty = next(path for path in paths if path not in set(filled))
                 log.warning("%s", f"{len(paths) - len(filled):,} of {len(paths):,} files are empty (such as {empty})")
                 paths = filled
-        read = unread if self.streaming else scanned
-        spans = [read(path) for path in track(paths, "reading text", len(paths))]
-        documents = TextDocuments(spans, streamed=self.streaming, batches_per_epoch=self.batches_per_epoch)
+        spans = [scanned(path) for path in track(paths, "reading text", len(paths))]
+        documents = TextDocuments(spans)
         train, test, rule = documents.held_out(self.test_fraction, seed=0)
         kept = {span.path for span in train.spans}
         for span in spans if rule.startswith("the end") else []:
@@ -95,9 +81,8 @@ class TextFiles(DataSource):
                 )
         assert test is not None
         log.warning(
-            "%d document%s, %s %s: %s are held out for the test (%s)",
-            len(spans), "s" * (len(spans) > 1), f"{documents.num_characters:,}",
-            "bytes" if self.streaming else "characters", f"{test.num_characters:,}", rule,
+            "%d document%s, %s characters: %s are held out for the test (%s)",
+            len(spans), "s" * (len(spans) > 1), f"{documents.num_characters:,}", f"{test.num_characters:,}", rule,
         )  # fmt: skip
         return Splits(train=train, test=test, rule=rule)
 
