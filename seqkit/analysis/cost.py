@@ -115,9 +115,7 @@ def describe(preset: str, *, context_length: int | None = None) -> Description:
     context_length = published.context_length if context_length is None else context_length
     position = model.embedder.position
     if isinstance(position, Learned) and context_length > position.sizes[0]:
-        raise ValueError(
-            f"{preset} has positions for {position.sizes[0]} tokens; context_length={context_length} is more"
-        )
+        raise ValueError(f"{preset} has {position.sizes[0]} positions; context_length={context_length} is more")
     return describe_model(model, context_length, name=preset)
 
 

@@ -101,9 +101,7 @@ def find_learning_rate(
     Raises UsageError for a range or a number of steps that cannot be tried, or an optimizer without a learning rate.
     """
     if not 0 < low < high < math.inf:
-        raise UsageError(
-            f"the learning rates go from {low:g} to {high:g}; give two numbers above 0, the lower one first"
-        )
+        raise UsageError(f"the learning rates go from {low:g} to {high:g}; give two numbers above 0, lower one first")
     if num_steps < 20:
         raise UsageError(f"{num_steps} steps are too few to see where the loss falls; give 20 or more")
     rates = [low * (high / low) ** (step / (num_steps - 1)) for step in range(num_steps)]
@@ -405,9 +403,7 @@ def _settings(prepared: Prepared) -> dict[str, Any]:
     """Trainer settings of the recipe for a short training with the same steps, on one device, that writes nothing."""
     given = prepared.built.trainer
     if given["strategy"] == SHARDED:
-        raise UsageError(
-            f"tuning runs on one device, without sharded weights; give --trainer.strategy auto, not {SHARDED}"
-        )
+        raise UsageError(f"tuning runs on one device, with whole weights; give --trainer.strategy auto, not {SHARDED}")
     world_size = make_trainer(given, logger=False, callbacks=[]).world_size
     return {
         **given,

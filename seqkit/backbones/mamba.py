@@ -9,11 +9,11 @@ import math
 
 import torch
 import torch.nn.functional as F
-from einops import rearrange, repeat
+from einops import rearrange
 from torch import Tensor, nn
 
 from seqkit.backbones.sequence import LayerStack, StateCache
-from seqkit.nn.convolution import CausalConvolution
+from seqkit.nn.convolution import CausalConvolution, inputs_before_next
 from seqkit.nn.dropout import check_probability
 from seqkit.nn.residual import Residual
 from seqkit.nn.selective_scan import scan_flops, selective_scan
@@ -66,7 +66,7 @@ class SelectiveSSM(nn.Module):
         if hidden is None and torch.is_grad_enabled():  # the published kernel gives its last state no gradient
             hidden = x.new_zeros(x.shape[0], self.width, self.num_states)
         y, hidden = self._scan(self.convolution(joined)[:, past:], valid, hidden)
-        return y, (self._tail(joined, valid), hidden)
+        return y, (inputs_before_next(joined, past, valid), hidden)
 
     def _scan(self, convolved: Tensor, valid: Tensor | None, state: Tensor | None) -> tuple[Tensor, Tensor]:
         u = F.silu(convolved + self.convolution_bias)
@@ -78,14 +78,6 @@ class SelectiveSSM(nn.Module):
         A = -rearrange(self.A_log.to(exact), "(e s) -> e s", s=self.num_states).exp()
         y, last = selective_scan(u, dt, A, B, C, state)
         return torch.addcmul(y, u, self.D.to(u.dtype)), last
-
-    def _tail(self, joined: Tensor, valid: Tensor | None) -> Tensor:
-        """The last inputs before the next token, which follows the last real one."""
-        past = self.convolution.kernel_size - 1
-        if valid is None:
-            return joined[:, joined.shape[1] - past :]
-        index = rearrange(valid.sum(dim=1), "b -> b 1") + torch.arange(past, device=joined.device)
-        return joined.gather(1, repeat(index, "b k -> b k e", e=joined.shape[2]))
 
     def uncounted_flops(self, x: Tensor) -> int:
         """FLOPs of one call that torch's counter does not see: b n e (5 s + 1) of the scan, b n e (2 k + 1) of the

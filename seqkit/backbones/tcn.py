@@ -9,10 +9,11 @@ from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
-from einops import rearrange, repeat
+from einops import rearrange
 from torch import Tensor, nn
 
 from seqkit.backbones.sequence import LayerStack, StateCache
+from seqkit.nn.convolution import inputs_before_next
 from seqkit.nn.dropout import check_probability
 
 
@@ -51,13 +52,8 @@ class DilatedConvolution(nn.Module):
 
     def _continued(self, x: Tensor, valid: Tensor | None, tail: Tensor | None) -> tuple[Tensor, Tensor]:
         """x after the tail [b l d], as [b l+n d], and the tail that follows on."""
-        n, past = x.shape[1], self.num_past
-        both = torch.cat([x.new_zeros(x.shape[0], past, x.shape[2]) if tail is None else tail, x], dim=1)
-        if valid is None:
-            return both, both[:, n:]
-        # sequences are padded on the right: the next tokens of an example follow its last real one
-        index = rearrange(valid.sum(dim=1), "b -> b 1") + torch.arange(past, device=x.device)
-        return both, both.gather(1, repeat(index, "b l -> b l d", d=x.shape[2]))
+        both = torch.cat([x.new_zeros(x.shape[0], self.num_past, x.shape[2]) if tail is None else tail, x], dim=1)
+        return both, inputs_before_next(both, self.num_past, valid)
 
 
 class TCNBlock(nn.Module):

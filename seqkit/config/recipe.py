@@ -47,9 +47,7 @@ def find_recipe(name: str) -> tuple[str, Path]:
     path = Path(name)
     if path.suffix in (".yaml", ".yml"):
         if not path.exists():
-            raise UsageError(
-                f"there is no recipe file {name}; give a path to a YAML file or one of: {', '.join(recipe_names())}"
-            )
+            raise UsageError(f"there is no recipe file {name}; give a YAML file or one of: {', '.join(recipe_names())}")
         name = re.sub(r"[^A-Za-z0-9_.-]+|^[.-]+|\.(?=\.)", "-", path.stem).lstrip("-")
         return name or "mine", path
     if name in recipe_names():

@@ -219,9 +219,7 @@ def check_gradients(trials: Trials) -> Result:
         least = min(short.gradients[-1][layer] for layer in vanished)
         problem = f"the gradient of {listed(vanished)} has norm {least:.1g}, elsewhere up to {largest:.1g}"
         cause = "gradients vanish on their way through the layers, which are hardly trained"
-        fix = (
-            "--model.backbone.block PreNormBlock (residual connections, norms first), a smaller --model.backbone.depth"
-        )
+        fix = "--model.backbone.block PreNormBlock (residual connections, norms first), smaller --model.backbone.depth"
         return Result("gradients", problem, Finding(problem, cause, fix))
     return Result("gradients", measured)
 

@@ -122,9 +122,7 @@ class _Request:
                 None,
             )
         if not hasattr(tokenizer, "decode") or not trained.model.spec.ids:
-            raise ValueError(
-                f"{type(tokenizer).__name__} does not decode ids to text; generate from a text recipe's run"
-            )
+            raise ValueError(f"{type(tokenizer).__name__} does not decode ids to text; generate from a run on text")
         tokens = [tokenizer.encode(raw) for raw in raws]
         for prompt in tokens:
             if prompt.positions.shape[1] and not prompt.positions[:, 0].equal(torch.arange(float(len(prompt)))):

@@ -47,9 +47,7 @@ class Sampling:
         if not 0 <= self.min_p <= 1:
             raise ValueError(f"min_p={self.min_p} is a share of the largest probability; make it 0 to 1")
         if not 0 < self.repetition_penalty < math.inf:
-            raise ValueError(
-                f"repetition_penalty={self.repetition_penalty} divides logits; make it above 0 and finite (1: none)"
-            )
+            raise ValueError(f"repetition_penalty={self.repetition_penalty} divides logits; make it above 0 and finite")
         if not isinstance(self.seed, int) or not 0 <= self.seed < 2**32:
             raise ValueError(f"seed={self.seed}; give an integer from 0 to {2**32 - 1}")
 

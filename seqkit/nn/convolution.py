@@ -46,14 +46,20 @@ class CausalConvolution(nn.Module):
         step."""
         if cache is None:
             return _Convolve.apply(x, self.weight)
-        past, n = self.kernel_size - 1, x.shape[1]
+        past = self.kernel_size - 1
         tail = x.new_zeros(x.shape[0], past, x.shape[2]) if cache.convolution is None else cache.convolution
         both = torch.cat([tail, x], dim=1)
-        # sequences are padded on the right: the next tokens of an example follow its last real one
-        lengths = x.new_full((x.shape[0],), n, dtype=torch.int64) if valid is None else valid.sum(dim=1)
-        index = rearrange(lengths, "b -> b 1") + torch.arange(past, device=x.device)
-        cache.convolution = both.gather(1, repeat(index, "b k -> b k d", d=x.shape[2]))
+        cache.convolution = inputs_before_next(both, past, valid)
         return _Convolve.apply(both, self.weight)[:, past:]
+
+
+def inputs_before_next(both: Tensor, past: int, valid: Tensor | None) -> Tensor:
+    """The last `past` inputs before the next token, of [b past+n d]; valid: [b n], of the last n; None: all real."""
+    if valid is None:
+        return both[:, both.shape[1] - past :]
+    # sequences are padded on the right: the next tokens of an example follow its last real one
+    index = rearrange(valid.sum(dim=1), "b -> b 1") + torch.arange(past, device=both.device)
+    return both.gather(1, repeat(index, "b k -> b k d", d=both.shape[2]))
 
 
 class _Convolve(torch.autograd.Function):

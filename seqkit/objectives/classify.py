@@ -98,9 +98,7 @@ class Classify(Objective):
         """Logits [b k] or [b n k]."""
         assert isinstance(embedder, Embedder)
         if not self.names:
-            raise ValueError(
-                "Classify does not know its classes yet; call fit(labels, names) before building the model"
-            )
+            raise ValueError("Classify does not know its classes yet; call fit(labels, names) before building a model")
         if self.level == "token":
             return TokenHead(embedder.dim, len(self.names))
         return SequenceHead(embedder.dim, len(self.names), pool=self.pool)

@@ -64,9 +64,7 @@ class MultiLabel(Objective):
         """Logits [b k]."""
         assert isinstance(embedder, Embedder)
         if not self.shares:
-            raise ValueError(
-                "MultiLabel does not know its labels yet; call fit(labels, names) before building the model"
-            )
+            raise ValueError("MultiLabel does not know its labels yet; call fit(labels, names) before building a model")
         return SequenceHead(embedder.dim, len(self.shares), pool=self.pool)
 
     def prepare(self, batch: TokenBatch, label: Tensor | None) -> ModelInput:

@@ -53,9 +53,7 @@ class Seq2Seq(Objective):
         metrics: list[TextMetric] | None = None,
     ):
         if not hasattr(target, "decode"):
-            raise ValueError(
-                f"{type(target).__name__} has no decode, so generated ids could not become text; use Words"
-            )
+            raise ValueError(f"{type(target).__name__} has no decode, so ids could not become text; use Words")
         self.target: Any = target
         self.label_smoothing, self.tied = checked_smoothing(label_smoothing), tied
         self.chosen_metrics: list[str] = [*(["TokenErrorRate"] if metrics is None else metrics), "SequenceErrorRate"]
@@ -113,9 +111,7 @@ class Seq2Seq(Objective):
         """Input: bos and the first reference, beside the source; target: that reference and eos, [b 1 + t]."""
         if label is None or label.ndim != 3 or label.is_floating_point() or len(label) != len(batch):
             got = "none" if label is None else f"{list(label.shape)} {label.dtype}"
-            raise DataError(
-                f"labels are {got}; Seq2Seq needs ids [{len(batch)} a t], which encode_target makes of texts"
-            )
+            raise DataError(f"labels are {got}; Seq2Seq needs ids [{len(batch)} a t], as encode_target makes of texts")
         first = label[:, 0]
         lengths = (first != IGNORE).sum(dim=1)
         if first.device.type == "cpu":  # an accelerator would wait for the length

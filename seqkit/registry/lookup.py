@@ -85,9 +85,7 @@ def register(kind: str, name: str | None = None, *, what: str = "", when: str = 
         component = Component(name or cls.__name__, f"{cls.__module__}:{cls.__qualname__}", what, when)
         taken = {known.lower(): other for known, other in components(kind).items()}.get(component.name.lower())
         if taken is not None and taken.path != component.path:
-            raise ValueError(
-                f"{kind} {component.name!r} is already {taken.path}; pick another name for {component.path}"
-            )
+            raise ValueError(f"{kind} {component.name!r} is already {taken.path}; rename {component.path}")
         _REGISTERED[kind][component.name] = component
         return cls
 

@@ -190,9 +190,7 @@ class Resampler:
 def _checked_samples(raw: Any) -> Tensor:
     """Samples [c t] float32 of a waveform. Raises DataError where it cannot be used."""
     if not isinstance(raw, tuple) or len(raw) != 2:
-        raise DataError(
-            f"audio is a Waveform(samples, sample_rate), not {type(raw).__name__}; give its sample rate in Hz"
-        )
+        raise DataError(f"audio is a Waveform(samples, sample_rate), not {type(raw).__name__}; give its rate in Hz")
     samples, rate = raw
     if isinstance(rate, bool) or not isinstance(rate, (int, np.integer)) or rate < 1:
         raise DataError(f"sample_rate is {rate!r}; give a positive integer, in Hz")

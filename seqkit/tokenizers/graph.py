@@ -135,9 +135,7 @@ class Graph(Tokenizer):
         self._check_fitted()
         data = as_graph_data(raw, directed=self.directed)
         if data.directed and not self.directed:
-            raise DataError(
-                "the graph is directed, the tokenizer is not; set --tokenizer.directed true, or make it undirected"
-            )
+            raise DataError("the graph is directed, the tokenizer is not; set --tokenizer.directed true")
         if data.edge_types is not None and len(data.edge_types) and int(data.edge_types.max()) >= self.num_edge_types:
             wrong = int(data.edge_types.max())
             raise DataError(

@@ -99,9 +99,7 @@ class Patches(Tokenizer):
             raise DataError(f"image is {list(image.shape)} [c H W]; it has no pixels")
         low, high = float(image.min()), float(image.max())  # NaN if any pixel is
         if not (low >= -_SLACK and high <= 1 + _SLACK):
-            raise DataError(
-                f"pixels go from {low:.4g} to {high:.4g}; give floats in [0, 1] without NaN, or uint8 from 0 to 255"
-            )
+            raise DataError(f"pixels go from {low:.4g} to {high:.4g}; give floats in [0, 1] without NaN, or uint8")
         image = self.resized(image)
         (p, q), (_, height, width) = self.patch, image.shape
         untiled = _untiled(height, width, p, q)
@@ -142,9 +140,7 @@ class Patches(Tokenizer):
         index = cells[:, 0] * w + cells[:, 1]
         order = index.argsort()
         if len(index) != h * w or not torch.equal(index[order], torch.arange(h * w, device=index.device)):
-            raise ValueError(
-                f"{len(index)} patches do not fill a grid of {h}x{w} once each; give all patches of one image"
-            )
+            raise ValueError(f"{len(index)} patches do not fill a grid of {h}x{w} once each; give all of one image")
         content = rearrange(
             tokens.content[order], "(h w) (c p q) -> c (h p) (w q)", h=h, w=w, c=self.channels, p=p, q=q
         )

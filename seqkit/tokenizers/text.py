@@ -122,9 +122,7 @@ class Characters(Text):
 
     def __init__(self, alphabet: str | None = None, unknown: Literal["error", "unk"] | None = None) -> None:
         if unknown not in ("error", "unk", None):
-            raise ValueError(
-                f"unknown={unknown!r}; choose 'error' (refuse the text), 'unk' (one id for all) or None (as needed)"
-            )
+            raise ValueError(f"unknown={unknown!r}; choose 'error' (refuse the text), 'unk' (one id for all) or None")
         self.unknown = unknown
         self._is_reserved = unknown == "unk"
         self._alphabet: str | None = None

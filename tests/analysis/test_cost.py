@@ -362,7 +362,7 @@ def test_the_model_is_not_changed():
     ("name", "context_length", "message"),
     [
         ("gpt_nan", None, "no preset called 'gpt_nan'; did you mean gpt_nano"),
-        ("gpt2", 1025, "gpt2 has positions for 1024 tokens; context_length=1025"),
+        ("gpt2", 1025, "gpt2 has 1024 positions; context_length=1025"),
         ("llama_nano", 0, "context_length=0 counts tokens"),
     ],
 )

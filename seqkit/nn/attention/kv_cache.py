@@ -37,9 +37,7 @@ class KVCache(MechanismCache):
             self.values = values.new_empty(b, g, self.max_tokens, values.shape[-1])
         start, end = self.num_tokens, self.num_tokens + keys.shape[2]
         if end > self.max_tokens:
-            raise ValueError(
-                f"the cache holds at most {self.max_tokens} tokens, got {end}; make it with a larger max_tokens"
-            )
+            raise ValueError(f"the cache holds at most {self.max_tokens} tokens, got {end}; make max_tokens larger")
         self.keys[:, :, start:end], self.values[:, :, start:end] = keys, values
         self.num_tokens = end
         return self.keys[:, :, :end], self.values[:, :, :end]

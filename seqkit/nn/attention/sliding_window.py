@@ -63,9 +63,7 @@ class SlidingWindowAttention(AttentionMechanism, InheritedDropout):
         if size < 2:
             raise ValueError(f"size={size} counts the token itself, so it attends to no other; make it 2 or more")
         if stride < 0 or stride == 1:
-            raise ValueError(
-                f"stride={stride}; make it 2 or more, or 0 for none (1 is every token: ScaledDotProductAttention)"
-            )
+            raise ValueError(f"stride={stride}; make it 2 or more, or 0 for none (1: use ScaledDotProductAttention)")
         if num_global < 0:
             raise ValueError(f"num_global={num_global} counts tokens; make it 0 or more")
         check_positive(temperature=temperature, softcap=softcap)
