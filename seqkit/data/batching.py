@@ -39,11 +39,6 @@ class Lengths(Sequence[int]):
         for chunk in self.values.split(2**16):
             yield from chunk.tolist()
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and list(self) == list(other)
-
-    __hash__ = None  # type: ignore[assignment]
-
 
 class Batches(Sequence[list[int]]):
     """Indices of the examples of each batch, made when asked for.
@@ -64,11 +59,6 @@ class Batches(Sequence[list[int]]):
             return Batches(self.order, self.bounds, self.picked[torch.arange(first, max(first, last), step)])
         start, end = self.bounds[self.picked[index]], self.bounds[self.picked[index] + 1]
         return self.order[start:end].tolist()
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and list(self) == list(other)
-
-    __hash__ = None  # type: ignore[assignment]
 
 
 class BatchDataset(Protocol):

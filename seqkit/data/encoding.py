@@ -13,7 +13,7 @@ from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from inspect import getfile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -187,10 +187,10 @@ def _encode_in_workers(encoder: Encoder, targets: Sequence[Any], key: str | None
 
     def batches(summary: _Summary) -> Iterator[pa.RecordBatch]:
         labels = iter(targets)
-        for chunk in _chunks(encoder):
-            for length, ends, digest in zip(chunk.rows["length"].to_pylist(), chunk.ends, chunk.digests):
+        for rows, each_ends, digests in _chunks(encoder):
+            for length, ends, digest in zip(rows["length"].to_pylist(), each_ends, digests):
                 summary.add(length, ends, digest, next(labels))
-            yield chunk.rows
+            yield rows
 
     summary = _Summary()
     if key is not None:
@@ -229,12 +229,8 @@ def _seconds(encoder: Encoder) -> float:
 # ── worker processes ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class _Chunk(NamedTuple):
-    """Several encoded samples: rows for the disk; last positions and digest of each."""
-
-    rows: pa.RecordBatch
-    ends: list[np.ndarray]
-    digests: list[bytes]
+_Chunk = tuple[pa.RecordBatch, list[np.ndarray], list[bytes]]
+"""Several encoded samples: rows for the disk; last positions and digest of each."""
 
 
 class _Chunks(Dataset[Any]):
@@ -257,7 +253,7 @@ class _Chunks(Dataset[Any]):
             rows.append(row_of(tokens))
             lengths.append(len(tokens))
             ends.append(_ends(tokens))
-        return _Chunk(batch_of(rows, lengths), ends, [digest_of(row) for row in rows])
+        return batch_of(rows, lengths), ends, [digest_of(row) for row in rows]
 
 
 def _chunks(encoder: Encoder) -> Iterator[_Chunk]:

@@ -326,17 +326,13 @@ def _check_packing(packing: int, objective: Objective, window: int | None, augme
 
 def _cut(samples: Sequence[Sample], cuts: Sequence[int]) -> tuple[Named, Named]:
     """Texts before and behind so many characters, as far as there are any."""
-    front: list[tuple[Sample, str]] = []
-    back: list[tuple[Sample, str]] = []
+    front, back = Named([], []), Named([], [])
     for i, (sample, cut) in enumerate(zip(samples, cuts)):
-        for parts, text in ((front, sample.raw[:cut]), (back, sample.raw[cut:])):
+        for part, text in ((front, sample.raw[:cut]), (back, sample.raw[cut:])):
             if text:
-                parts.append((Sample(text, sample.label), sample_name(samples, i)))
-    return _named(front), _named(back)
-
-
-def _named(pairs: Sequence[tuple[Sample, str]]) -> Named:
-    return Named([sample for sample, _ in pairs], [name for _, name in pairs])
+                part.samples.append(Sample(text, sample.label))
+                part.names.append(sample_name(samples, i))
+    return front, back
 
 
 def _some(samples: Sequence[Sample], number: int, seed: int) -> Subset:

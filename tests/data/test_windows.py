@@ -196,7 +196,7 @@ def test_windows_from_the_disk_equal_those_from_memory(long_text, make):
     documents = [made.tokenizer.encode(sample.raw) for sample in made.splits().train]
     assert len(documents) > 5
     windows = TextWindows(documents, 17, "training", shuffle=True, seed=3)
-    assert (found.examples.lengths, found.examples.sha256) == (windows.lengths, windows.sha256)
+    assert (list(found.examples.lengths), found.examples.sha256) == (list(windows.lengths), windows.sha256)
     assert found.examples.count(7) == windows.count(7)
     for epoch in (0, 2):
         for batch in list(found.epoch_batches.all())[:7]:

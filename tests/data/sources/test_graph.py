@@ -93,11 +93,14 @@ def test_cora_says_what_to_put_where(own_folder):
     path = own_folder / "cora" / "cora.npz"
     path.parent.mkdir(parents=True)
     np.savez(path, x=np.zeros((3, 2)))
-    with pytest.raises(DataError, match=r"cora\.npz cannot be read"):
+    with pytest.raises(DataError, match=r"cora\.npz has no edge_index"):
+        Cora().splits()
+    np.savez(path, x=np.zeros((3, 2)), edge_index=np.zeros((2, 1), int), y=np.zeros(3, int))
+    with pytest.raises(DataError, match=r"cora\.npz is not complete"):
         Cora().splits()
     path.write_bytes(b"PK no archive")
     with pytest.raises(DataError, match=r"cora\.npz cannot be read"):
         Cora().splits()
-    np.savez(path, **{name: np.array([{}], dtype=object) for name in Cora.NAMES}, allow_pickle=True)
+    np.savez(path, **{name: np.array([{}], dtype=object) for name in ("x", "edge_index", "y")}, allow_pickle=True)
     with pytest.raises(DataError, match=r"cora\.npz cannot be read"):
         Cora().splits()
