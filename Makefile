@@ -9,11 +9,18 @@ BIN := .venv/bin
 # one thread a process: two test processes share two cores, and two threads that wait for each other
 # on a busy machine can be ten times as slow as one
 THREADS := OMP_NUM_THREADS=1
+DEMO := text/char-lm image/digits audio/spoken-digits graph/solubility
 
 .PHONY: demo test lint wheel clean
 
 demo: .venv/.demo
-	$(THREADS) $(BIN)/python -m seqkit.report.demo
+	@folder=runs/demo/$$(date +%Y-%m-%d-%H%M%S); failed=0; \
+	for recipe in $(DEMO); do \
+	  $(THREADS) $(BIN)/seqkit fit $$recipe --preset demo --out $$folder/$$recipe || failed=1; \
+	done; \
+	$(BIN)/seqkit runs $$folder --sort recipe; \
+	$(BIN)/seqkit report $$(dirname $$folder/*/*/summary.json) --out $$folder/report.html; \
+	exit $$failed
 
 test: .venv/.dev
 	$(THREADS) $(BIN)/python -m pytest -n 2

@@ -37,14 +37,14 @@ def run(args: Namespace) -> int:
 
     settings = _settings(args)
     check_jobs(args.jobs)
-    folder = args.out or default_folder(settings, shared=args.storage is not None)
+    folder = args.out or default_folder(settings)
     console = Console(markup=False, emoji=False)
     with console.status(Text(f"building the candidates of {one_line(settings.recipe)}")):
         prepared = prepare(settings)
     _print_grid(console, prepared, folder, args.jobs)
     if args.dry_run:
         return 0
-    results = compare(prepared, folder, jobs=args.jobs, storage=args.storage)
+    results = compare(prepared, folder, jobs=args.jobs)
     _print_results(console, folder, results)
     return 0 if any(row["mean"] is not None for row in results["candidates"]) else 1
 
@@ -58,7 +58,6 @@ def compare(
     preset: str | None = None,
     out: str | Path | None = None,
     jobs: int = 1,
-    storage: str | None = None,
     **settings: Any,
 ) -> dict[str, Any]:
     """Compare backbones, or values of any key, on a recipe; the content of results.json.
@@ -79,8 +78,8 @@ def compare(
         vary={key: [_word(value) for value in values] for key, values in (vary or {}).items()},
         **settings,
     )
-    folder = Path(out) if out else default_folder(asked, shared=storage is not None)
-    return execute(prepare(asked), folder, jobs=jobs, storage=storage)
+    folder = Path(out) if out else default_folder(asked)
+    return execute(prepare(asked), folder, jobs=jobs)
 
 
 def _word(value: Any) -> str:

@@ -133,7 +133,6 @@ def add_compare(command: argparse.ArgumentParser) -> None:
     add("--pretrain", help="masked or next: train without labels first, and report both rankings")
     add("--no-measure", action="store_true", help="leave out speed, latency and memory")
     add("--threads", type=_whole, help="threads of each run (default: the cores, shared by the jobs)")
-    add("--storage", metavar="URL", help="a database that other workers share, such as sqlite:///study.db")
 
 
 def add_tune(command: argparse.ArgumentParser) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import platform
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -17,7 +16,7 @@ import torch
 
 from seqkit.comparison.candidates import candidates
 from seqkit.comparison.duration import Estimate, estimate, minutes
-from seqkit.comparison.ledger import FolderLedger, Ledger, SharedLedger, locked
+from seqkit.comparison.ledger import Ledger, locked
 from seqkit.comparison.plan import Plan, slug_of
 from seqkit.comparison.results import gather, write_results
 from seqkit.comparison.scores import metric_of
@@ -49,13 +48,9 @@ class Prepared:
         return digest.hexdigest()
 
 
-def default_folder(settings: Settings, root: Path = Path("runs/compare"), *, shared: bool = False) -> Path:
-    """Folder of a comparison: the same for the same settings, so that a repeated command goes on after a kill.
-
-    shared: True: results are in a database, and every worker has a folder of its own.
-    """
-    folder = root / f"{slug_of(Path(settings.recipe).with_suffix('').as_posix())}-{settings.digest}"
-    return folder / f"worker-{slug_of(platform.node())}-{os.getpid()}" if shared else folder
+def default_folder(settings: Settings, root: Path = Path("runs/compare")) -> Path:
+    """Folder of a comparison: the same for the same settings, so that a repeated command goes on or shares the work."""
+    return root / f"{slug_of(Path(settings.recipe).with_suffix('').as_posix())}-{settings.digest}"
 
 
 def prepare(settings: Settings) -> Prepared:
@@ -87,32 +82,27 @@ def _check_one_device(settings: Mapping[str, Any]) -> None:
     if several or settings["num_nodes"] != 1:
         raise UsageError(
             f"trainer.devices is {devices} and trainer.num_nodes {settings['num_nodes']}; "
-            "a run of a comparison takes one device: give --trainer.devices 1, and use --jobs or --storage"
+            "a run of a comparison takes one device: give --trainer.devices 1, and use --jobs"
         )
 
 
-def run(prepared: Prepared, folder: Path, *, jobs: int = 1, storage: str | None = None) -> dict[str, Any]:
+def run(prepared: Prepared, folder: Path, *, jobs: int = 1) -> dict[str, Any]:
     """Run the cells that have no result yet, write results and page into `folder`, and return the results.
 
-    jobs: cells at a time. storage: an SQLAlchemy URL that other processes and machines share; None: the folder alone.
-    Raises UsageError where the folder holds another comparison, or another process works on it.
+    Other processes that do the same in the same folder share the cells. jobs: cells at a time in this one.
+    Raises UsageError where the folder holds another comparison.
     """
     check_jobs(jobs)
     settings = prepared.settings
-    if storage is not None and settings.pretrain is not None:
-        raise UsageError("--pretrain hands weights from run to run, which --storage does not share; leave one out")
     with locked(folder):
         first = check_folder(folder, settings, prepared.fingerprint)
-        _remove_unfinished(folder)
-        ledger: Ledger = FolderLedger(folder / "cells")
-        if storage is not None:
-            ledger = SharedLedger(storage, f"{settings.recipe} {settings.digest} {prepared.fingerprint[:8]}")
-        threads = settings.threads or max(1, (os.cpu_count() or 1) // jobs)
-        ended = execute(prepared.plan, ledger, folder, jobs=jobs, threads=threads, title=f"compare {settings.recipe}")
-        _remove_unfinished(folder)
-        results = gather(prepared.plan, ended, started=first["started"])
-        results["jobs"] = jobs
-        write_results(folder, results)
+    threads = settings.threads or max(1, (os.cpu_count() or 1) // jobs)
+    title = f"compare {settings.recipe}"
+    ended = execute(prepared.plan, Ledger(folder / "cells"), folder, jobs=jobs, threads=threads, title=title)
+    for unfinished in folder.glob("runs/*/.*"):  # of processes that were killed
+        shutil.rmtree(unfinished, ignore_errors=True)
+    results = {**gather(prepared.plan, ended, started=first["started"]), "jobs": jobs}
+    write_results(folder, results)
     write_comparison(folder)
     return results
 
@@ -121,12 +111,6 @@ def check_jobs(jobs: int) -> None:
     """Raise UsageError below one."""
     if jobs < 1:
         raise UsageError(f"--jobs is {jobs}; give 1 or more")
-
-
-def _remove_unfinished(folder: Path) -> None:
-    """Remove folders of runs whose process was killed."""
-    for unfinished in folder.glob("runs/*/.*"):
-        shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def check_folder(folder: Path, settings: Settings, fingerprint: str) -> dict[str, Any]:
@@ -163,6 +147,5 @@ def check_folder(folder: Path, settings: Settings, fingerprint: str) -> dict[str
 
 def remaining_minutes(prepared: Prepared, folder: Path, jobs: int) -> tuple[float, int]:
     """Minutes expected, and how many cells have a result already."""
-    done = [] if not folder.exists() else list(FolderLedger(folder / "cells").results())
-    known = [key for key in done if key in prepared.plan.steps]
+    known = [key for key in Ledger(folder / "cells").results() if key in prepared.plan.steps]
     return minutes(prepared.plan, prepared.estimates, known, jobs), len(known)

@@ -7,7 +7,6 @@ import os
 import platform
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,62 +15,35 @@ import torch
 from seqkit.config import complete
 from seqkit.data.module import DataModule
 from seqkit.files import write_atomic
-from seqkit.report.headline import Headline, cautions, headline
+from seqkit.report.headline import cautions, headline
 from seqkit.report.learning_curves import loss_curve, metric_curve
-from seqkit.report.samples import MAX_EXAMPLES, Section, samples
-from seqkit.report.templates import fill, write_page
+from seqkit.report.samples import MAX_EXAMPLES, samples
+from seqkit.report.templates import write_page
 from seqkit.runs.listing import data_name
 from seqkit.runs.prepare import data_module
-from seqkit.runs.trained_model import TrainedModel, load
-
-
-@dataclass
-class RunReport:
-    """Content of a run's page.
-
-    folder: path of the run as it was given. data: name of the data. facts: recipe, date, counts and rule of the split.
-    curves: SVG elements. warnings: sentences on the result, and on what is missing and why.
-    """
-
-    folder: str
-    summary: dict[str, Any]
-    metric: Headline
-    data: str
-    facts: str
-    config: str
-    environment: dict[str, str]
-    curves: list[str]
-    sections: list[Section]
-    warnings: list[str]
+from seqkit.runs.trained_model import CURVE, TrainedModel, load
 
 
 def write_report(folder: Path) -> Path:
     """Write `report.html` into a run's folder: metrics beside the baseline, learning curves, samples, configuration.
 
-    `summary.html`, which the trained model shows in a notebook, is written beside it. Returns the report's path.
+    The learning curve, which the trained model shows in a notebook, is written beside it. Returns the report's path.
     The data set may be absent: the page then says so and goes without samples of it.
     Raises UsageError if the folder is no finished run; DataError if its weights are damaged.
     """
     run = _collect(folder)
-    write_atomic(folder / "summary.html", run_html(folder, run.summary).encode())
-    return _write(folder / "report.html", f"{run.data} · {run.summary['backbone']}", [run], [], run.facts)
+    if curve := loss_curve(folder, run["summary"]):
+        write_atomic(folder / CURVE, curve.encode())
+    return _write(folder / "report.html", f"{run['data']} · {run['summary']['backbone']}", [run], run["facts"])
 
 
-def run_html(folder: Path, summary: dict[str, Any]) -> str:
-    """The run as a trained model shows it in a notebook: an HTML fragment of its metrics and, if it has one, its curve.
-
-    folder: the run's folder. summary: content of `summary.json`.
-    """
-    summary = {"baseline": {}, "state": "finished"} | summary
-    return fill("notebook.html", summary=summary, curve=loss_curve(folder, summary))
+def write_overview(folders: Sequence[Path], path: Path, *, title: str) -> Path:
+    """Write several runs into one page: a table, then each run's report."""
+    return _write(path, title, [_collect(folder) for folder in folders])
 
 
-def write_overview(folders: Sequence[Path], path: Path, *, title: str, failures: Sequence[str] = ()) -> Path:
-    """Write several runs into one page: a table, then each run's report. failures: messages of other runs."""
-    return _write(path, title, [_collect(folder) for folder in folders], failures)
-
-
-def _collect(folder: Path) -> RunReport:
+def _collect(folder: Path) -> dict[str, Any]:
+    """Values of a run in the template of the page; warnings are of the result, and of what is missing and why."""
     with torch.random.fork_rng(devices=[]):  # building a model draws weights
         trained = load(folder)
         summary = trained.summary | {"objective": type(trained.objective).__name__}
@@ -81,18 +53,18 @@ def _collect(folder: Path) -> RunReport:
             warnings.append(f"Measured on {limit:,} examples only: data.limit={limit}.")
         for split, (unknown, num_tokens) in summary.get("unknown", {}).items():
             warnings.append(f"{unknown:,} of {num_tokens:,} {split} tokens are unknown, and share one id.")
-        return RunReport(
-            str(folder),
-            trained.summary,
-            headline(summary),
-            data_name(trained.config),
-            _facts(summary),
-            (folder / "config.yaml").read_text(encoding="utf-8"),
-            _environment(summary),
-            [curve for curve in (loss_curve(folder, summary), metric_curve(folder, summary)) if curve],
-            samples(trained.objective, trained, _data(trained, warnings)),
-            warnings,
-        )
+        return {
+            "folder": str(folder),
+            "summary": trained.summary,
+            "metric": headline(summary),
+            "data": data_name(trained.config),
+            "facts": _facts(summary),
+            "config": (folder / "config.yaml").read_text(encoding="utf-8"),
+            "environment": _environment(summary),
+            "curves": [curve for curve in (loss_curve(folder, summary), metric_curve(folder, summary)) if curve],
+            "sections": samples(trained.objective, trained, _data(trained, warnings)),
+            "warnings": warnings,
+        }
 
 
 def _data(trained: TrainedModel, warnings: list[str]) -> DataModule | None:
@@ -142,7 +114,6 @@ def _environment(summary: dict[str, Any]) -> dict[str, str]:
     return {**summary["versions"], "seed": str(summary["seed"]), **{f"{k} (of this page)": v for k, v in here.items()}}
 
 
-def _write(path: Path, title: str, runs: Sequence[RunReport], failures: Sequence[str], facts: str = "") -> Path:
-    version = f"seqkit {runs[0].summary['versions']['seqkit']}" if runs else "no run finished"
-    subtitle = " · ".join(filter(None, (facts, version)))
-    return write_page("page.html", path, title=title, subtitle=subtitle, runs=runs, failures=failures)
+def _write(path: Path, title: str, runs: Sequence[dict[str, Any]], facts: str = "") -> Path:
+    subtitle = " · ".join(filter(None, (facts, f"seqkit {runs[0]['summary']['versions']['seqkit']}")))
+    return write_page("page.html", path, title=title, subtitle=subtitle, runs=runs)

@@ -5,7 +5,7 @@ b batch · n tokens · k classes · m predictions · f features
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import singledispatch
 from typing import Any, NamedTuple
@@ -232,31 +232,25 @@ def _text(tokenizer: Any, tokens: Tokens) -> str:
 def _(objective: Regress, trained: TrainedModel, data: DataModule | None) -> list[Section]:
     if data is None:
         return []
-    outputs = [
-        objective.loss(prediction, objective.prepare(batch, label).target)
-        for _, batch, label, prediction in _predictions(trained, data)
-    ]
-    target = torch.cat([output.target for output in outputs if output.target is not None]).numpy()
-    preds = torch.cat([output.preds for output in outputs if output.preds is not None]).numpy()
+    targets, predicted, errors = list[Tensor](), list[Tensor](), list[Error]()
+    has_one_target = objective.level == "sequence" and len(objective.mean) == 1
+    for indices, batch, label, prediction in _predictions(trained, data):
+        output = objective.loss(prediction, objective.prepare(batch, label).target)
+        assert output.target is not None
+        assert output.preds is not None
+        targets.append(output.target)
+        predicted.append(output.preds)
+        answers = zip(objective.decode(prediction), label.reshape(-1).tolist()) if has_one_target else ()
+        for i, (found, right) in enumerate(answers):
+            if right == right:  # NaN: unknown
+                errors.append(Error(abs(found - right), f"{found:.3g}, not {right:.3g}", example(batch, i), indices[i]))
+        errors = _largest(errors)
+    target, preds = torch.cat(targets).numpy(), torch.cat(predicted).numpy()
     rmse = float(np.sqrt(np.mean((target - preds) ** 2)))
     largest = float(np.abs(target - preds).max())
     note = f"{len(target):,} test targets; the largest error is {largest:.3g}."
     sections = [Section("Predictions and targets", note, [svg(scatter(target, preds, rmse=rmse))])]
-    return [*sections, *_largest_errors(objective, trained, data)]
-
-
-def _largest_errors(objective: Regress, trained: TrainedModel, data: DataModule) -> Iterable[Section]:
-    """The test examples that are farthest off, where an example has a single target."""
-    if objective.level != "sequence" or len(objective.mean) != 1:
-        return []
-    errors: list[Error] = []
-    for indices, batch, label, prediction in _predictions(trained, data):
-        for i, (found, right) in enumerate(zip(objective.decode(prediction), label.reshape(-1).tolist())):
-            if right == right:  # NaN: unknown
-                caption = f"{found:.3g}, not {right:.3g}"
-                errors.append(Error(abs(found - right), caption, example(batch, i), indices[i]))
-        errors = _largest(errors)
-    return _gallery("Largest errors", "Prediction and target.", trained, data, errors)
+    return [*sections, *_gallery("Largest errors", "Prediction and target.", trained, data, errors)]
 
 
 # ── masked ───────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,6 +1,6 @@
 """Run of a complete configuration: trains it, tests it, and fills a folder.
 
-config.yaml  state.json  metrics.csv  checkpoints/  summary.json  log.txt  (report.html and summary.html: seqkit.report)
+config.yaml  state.json  metrics.csv  checkpoints/  summary.json  log.txt  (report.html and curve.svg: seqkit.report)
 checkpoints/ holds points to resume from, the best weights and, once trained, model.safetensors: the run's weights.
 """
 

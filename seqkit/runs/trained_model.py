@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +15,18 @@ import torch
 from seqkit.config import Built, build, build_model, complete
 from seqkit.data.inputs import Input
 from seqkit.errors import DataError, UsageError, one_line
-from seqkit.files import read_mapping
+from seqkit.files import read_mapping, read_small
 from seqkit.interfaces import Objective, Tokenizer, Tokens
 from seqkit.model import Model
 from seqkit.runs.answers import predictions
 from seqkit.runs.folder import CONFIG, STATE, SUMMARY, changed_plugins, check_no_links, sha256
-from seqkit.runs.fragment import metrics_fragment, read_fragment
 from seqkit.runs.summary import check_trained, read_summary
 from seqkit.training.weights import load_weights
 
 log = logging.getLogger("seqkit")
+
+CURVE = "curve.svg"
+"""The learning curve in a run's folder, which the report draws."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +82,21 @@ class TrainedModel:
         )
 
     def _repr_html_(self) -> str:
-        """Table of the run with curves, for notebooks: the fragment that the report wrote, else its metrics."""
-        return read_fragment(self.folder / "summary.html") or metrics_fragment(self.summary.get("metrics", {}))
+        """The run in a notebook: its metrics beside the baseline's, and the learning curve.
+
+        A notebook runs the scripts in what it shows, but none in a picture: the folder may be somebody else's.
+        """
+        baseline = self.summary.get("baseline", {})
+        rows = [("test metric", self.summary["backbone"], "baseline")]
+        for name, value in self.summary["metrics"].items():
+            rows.append((name, f"{value:.4f}", f"{baseline[name]:.4f}" if name in baseline else "–"))
+        cells = ("".join(f"<td>{escape(one_line(cell))}</td>" for cell in row) for row in rows)
+        html = f"<p>{escape(one_line(self.summary['recipe']))}</p><table><tr>{'</tr><tr>'.join(cells)}</tr></table>"
+        try:
+            curve = b64encode(read_small(self.folder / CURVE, 2**24)).decode()
+        except (OSError, DataError):
+            return html
+        return f'{html}<img style="background: white" src="data:image/svg+xml;base64,{curve}">'
 
 
 def load(folder: str | Path, device: str | torch.device = "cpu") -> TrainedModel:

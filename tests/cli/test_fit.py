@@ -20,9 +20,9 @@ def test_a_recipe_is_trained_from_python_and_shows_itself(tmp_path):
     assert type(run.model.backbone).__name__ == "LSTM"
     assert run.summary["metrics"]["accuracy"] >= 0
     assert (out / "report.html").is_file()
-    assert run._repr_html_() == (out / "summary.html").read_text(encoding="utf-8")
-    (out / "summary.html").unlink()
-    assert "<td>accuracy</td>" in seqkit.load(out)._repr_html_()
+    assert 'src="data:image/svg+xml;base64,' in run._repr_html_()
+    (out / "curve.svg").unlink()
+    assert seqkit.load(out)._repr_html_().endswith("</table>")
 
 
 def test_a_mistake_is_an_error_with_one_line(tmp_path):

@@ -167,21 +167,15 @@ def test_damaged_weights_are_refused(copy):
         write_report(folder)
 
 
-def test_an_overview_holds_each_run_and_the_failures(trained, tmp_path):
+def test_an_overview_holds_each_run(trained, tmp_path):
     folders = [trained("classify"), trained("regress")]
-    path = write_overview(folders, tmp_path / "new" / "all.html", title="All of it", failures=["text/x: <no> data"])
+    path = write_overview(folders, tmp_path / "new" / "all.html", title="All of it")
     page = Page(path.read_text(encoding="utf-8"))
     assert not page.open
     named = {f"test/{name} · {folder}" for name, folder in zip(("classify", "regress"), folders)}
     assert {"All of it", *named, "Confusion matrix", "Predictions and targets"} <= set(page.headings)
-    assert "text/x: <no> data" in page.text
     assert {"#run1", "#run2"} <= set(page.addresses)
     assert all(address.startswith(("#", "data:")) for address in page.addresses)
-
-
-def test_an_overview_of_failures_alone_is_still_a_page(tmp_path):
-    page = Page(write_overview([], tmp_path / "all.html", title="t", failures=["it broke"]).read_text(encoding="utf-8"))
-    assert "it broke" in page.text
 
 
 def test_curves_follow_metrics_csv(copy):

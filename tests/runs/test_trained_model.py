@@ -1,5 +1,6 @@
 """A trained model predicts every example once, in the order in which they were given, on the device that it is on."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -110,3 +111,20 @@ def test_each_command_that_answers_puts_the_model_on_the_device_that_is_asked_fo
         with pytest.raises(ZeroDivisionError):
             main([word.replace("RUN", str(tmp_path)) for word in command] + words)
     assert asked == ["auto", "cuda:1"]
+
+
+def test_a_notebook_shows_names_as_text_and_the_curve_as_a_picture(tmp_path):
+    metrics = {"<i>loss\x1b": 0.5, "accuracy": 0.25}
+    summary = {"recipe": "<b>mine", "backbone": "LSTM", "metrics": metrics, "baseline": {"accuracy": 0.125}}
+    run = TrainedModel(None, None, None, {}, summary, tmp_path)
+    shown = run._repr_html_()
+    assert "<p>&lt;b&gt;mine</p>" in shown
+    assert "<tr><td>&lt;i&gt;loss\\x1b</td><td>0.5000</td><td>–</td></tr>" in shown
+    assert "<tr><td>accuracy</td><td>0.2500</td><td>0.1250</td></tr>" in shown
+    (tmp_path / "curve.svg").write_text('<svg onload="alert(1)"></svg>"><script>alert(1)</script>')
+    head, picture = run._repr_html_().split("<img ")
+    assert head == shown
+    assert re.fullmatch(r'style="background: white" src="data:image/svg\+xml;base64,[\w+/=]+">', picture)
+    (tmp_path / "curve.svg").unlink()
+    (tmp_path / "curve.svg").mkdir()
+    assert run._repr_html_() == shown
