@@ -57,18 +57,15 @@ def run_cell(cell: Cell, root: Path) -> dict[str, Any]:
     from seqkit.runs.run import trial
 
     started = time.perf_counter()
+    initial = None if cell.initial is None else root / cell.initial
     if cell.kind == "trial":
-        result = trial(cell.config, initial=_initial(cell, root))
+        result = trial(cell.config, initial=initial)
     else:
-        result = _measure(cell) if cell.kind == "measure" else _run(cell, root)
+        result = _measure(cell) if cell.kind == "measure" else _run(cell, root, initial)
     return {**result, "seconds": round(time.perf_counter() - started, 2), **_surroundings()}
 
 
-def _initial(cell: Cell, root: Path) -> Path | None:
-    return None if cell.initial is None else root / cell.initial
-
-
-def _run(cell: Cell, root: Path) -> dict[str, Any]:
+def _run(cell: Cell, root: Path, initial: Path | None) -> dict[str, Any]:
     """A run in a folder with another name, which gets its own when it is complete."""
     from seqkit.report.page import write_report
     from seqkit.runs.run import run
@@ -90,7 +87,7 @@ def _run(cell: Cell, root: Path) -> dict[str, Any]:
         return {"scores": scores, "gradient_flow": _gradient_flow(model, data) if cell.gradient_flow else None}
 
     try:
-        summary = run(cell.config, unfinished, initial=_initial(cell, root), examine=examine)
+        summary = run(cell.config, unfinished, initial=initial, examine=examine)
         write_report(unfinished)
         curve = read_curve(unfinished, summary)
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""results.json, results.csv and results.md of a comparison, from the results of its cells."""
+"""results.json and results.csv of a comparison, from the results of its cells."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from seqkit.comparison.statistics import Scores, difference, spread
 from seqkit.comparison.unmatched import unmatched
 from seqkit.config import complete, to_yaml
 from seqkit.files import write_atomic, write_json
-from seqkit.report.comparison_markdown import comparison_markdown
 from seqkit.report.numbers import Metric
 
 MAX_LENGTHS = 20
@@ -88,7 +87,7 @@ def complete_results(
 
 
 def write_results(folder: Path, results: Mapping[str, Any]) -> None:
-    """results.json; results.csv with a line for every run; results.md, the table and what was not matched."""
+    """results.json, and results.csv with a line for every run."""
     write_json(folder / "results.json", dict(results))
     names = ("candidate", "group", "parameters", "training_flops", "width", "depth", "seed", "value", "steps", "tokens")
     text = io.StringIO(newline="")
@@ -101,7 +100,6 @@ def write_results(folder: Path, results: Mapping[str, Any]) -> None:
             own = [run[key] for key in ("seed", "value", "steps", "tokens", "seconds")]
             table.writerow([*shared, *own, results["metric"]["name"], chosen, run["error"]])
     write_atomic(folder / "results.csv", text.getvalue().encode())
-    write_atomic(folder / "results.md", comparison_markdown(results).encode())
 
 
 def _row(plan: Plan, candidate: Candidate, results: Mapping[str, Any], metric: Metric) -> tuple[Row, Scores | None]:

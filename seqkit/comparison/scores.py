@@ -12,6 +12,7 @@ from seqkit.errors import DataError
 from seqkit.interfaces import Objective, TokenBatch
 from seqkit.model import Model
 from seqkit.report.numbers import Metric
+from seqkit.runs.evaluate import bytes_of_test_split
 
 METRICS = {
     "accuracy": Metric("accuracy", "test accuracy", "%", 100, 2, True),
@@ -95,7 +96,7 @@ def comparable_scores(model: Model, data: DataModule, metric: Metric, seed: int)
     if metric.name != "bits_per_byte":
         return scores
     num_bytes = bytes_of_test_split(data)
-    if num_bytes is None:
+    if num_bytes == 0:
         raise DataError("bits per byte need the whole text of the test split; leave data.limit out")
     return per_byte(scores, num_bytes)
 
@@ -111,11 +112,3 @@ def per_byte(scores: dict[str, list[float]], num_bytes: int) -> dict[str, list[f
         "numerator": [value / math.log(2) for value in scores["numerator"]],
         "denominator": [count * num_bytes / total for count in scores["denominator"]],
     }
-
-
-def bytes_of_test_split(data: DataModule) -> int | None:
-    """UTF-8 bytes of the test split where its examples are texts; None: they are not, or only a part is used."""
-    if data.limit is not None:
-        return None
-    raws = [sample.raw for sample in data.splits().test]
-    return sum(len(raw.encode()) for raw in raws) if all(isinstance(raw, str) for raw in raws) else None

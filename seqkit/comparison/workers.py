@@ -67,7 +67,7 @@ def _submit(plan: Plan, ledger: Ledger, workers: Workers, results: dict[str, Any
     for step in plan.ready(results):
         if not workers.num_idle:
             return
-        if step.id in workers.running or (step.kind == "measure" and workers.num_busy):
+        if step.id in workers.running or (step.kind == "measure" and workers.running):
             continue
         if ledger.claim(step.id):
             workers.submit(plan.cell(step, results))
@@ -90,11 +90,6 @@ class Workers:
     def num_idle(self) -> int:
         """Number of workers that could take a cell."""
         return len(self._idle)
-
-    @property
-    def num_busy(self) -> int:
-        """Number of workers that run a cell."""
-        return len(self._busy)
 
     @property
     def running(self) -> list[str]:

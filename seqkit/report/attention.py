@@ -19,7 +19,7 @@ from seqkit.data.source import sample_name
 from seqkit.errors import DataError, UsageError
 from seqkit.interfaces import IGNORE, TokenBatch, Tokens, TokenSpec
 from seqkit.objectives.seq2seq import Seq2Seq
-from seqkit.report.attention_heatmaps import entropy_table, heatmaps, uniform_entropy
+from seqkit.report.attention_heatmaps import heatmaps, uniform_entropy
 from seqkit.report.figures import png, svg
 from seqkit.report.inspect import shorten
 from seqkit.report.modality import AttentionSummary, Renderer, find_renderer
@@ -130,7 +130,7 @@ def _view(folder: Path, trained: TrainedModel, name: str, raw: Any, notes: list[
     last_query = "" in names and trained.model.backbone.causal
     views = list(_views(renderer, raw, tokens, maps, names, last_query=last_query))
     # no picture of an earlier example stays beside the new page
-    for name in (_PAGE, *(f"{name}{more}.png" for name in _PICTURES.values() for more in ("", "-entropy"))):
+    for name in (_PAGE, *(f"{name}.png" for name in _PICTURES.values())):
         (out / name).unlink(missing_ok=True)
     sections = []
     for view in views:
@@ -186,7 +186,7 @@ def _views(
     *,
     last_query: bool,
 ) -> Iterator[View]:
-    """For each stack of the model: heatmaps of all heads, their entropies, and rollout on the example itself.
+    """For each stack of the model: heatmaps of all heads with their entropies, and rollout on the example itself.
 
     names: names of queries and keys, by stack. last_query: True: the next token is predicted from the last query alone.
     """
@@ -203,12 +203,6 @@ def _views(
         uniform = uniform_entropy(weights)
         note = _heatmap_note(stack, uniform, signed=signed) + ("" if signed else uniform_heads(nats, uniform))
         yield View(name, title, note, heatmaps(weights, *names[stack], nats))
-        if nats.size > 1 and not signed:
-            note = (
-                "Entropy of each head's attention in nats, the mean over queries: 0 where each query attends to one "
-                f"key, {uniform:.2f} for uniform attention."
-            )
-            yield View(f"{name}-entropy", f"{title}: entropy", note, entropy_table(nats, uniform))
         if stack in ("", "encoder") and not signed:
             layers = np.stack(weights)
             summary = AttentionSummary(layers, rollout(own)[0].float().numpy(), last_query)

@@ -1,4 +1,4 @@
-"""Attention weights as heatmaps: all heads of all layers at a glance, and the entropy of each head.
+"""Attention weights as heatmaps: all heads of all layers at a glance.
 
 n queries · m keys · h heads · l layers
 """
@@ -64,25 +64,6 @@ def heatmaps(weights: Sequence[np.ndarray], queries: Sequence[str], keys: Sequen
     bar = figure.colorbar(image, ax=axes, label="attention weight", ticks=ticks, aspect=25, shrink=shrink, pad=0.01)
     bar.ax.set_yticks(ticks, [f"{tick:g}" for tick in ticks], fontsize=6.5)
     bar.ax.minorticks_off()
-    return figure
-
-
-@rc_context(STYLE)
-def entropy_table(entropy: np.ndarray, highest: float) -> Figure:
-    """A coloured table of entropies [l h] in nats, from 0 to `highest`, that of uniform attention."""
-    depth, h = entropy.shape
-    figure, (axes,) = new_figure(max(3.2, 0.55 * h + 1.8), 0.42 * depth + 1.0)
-    top = max(highest, 1e-6)
-    image = axes.imshow(entropy, cmap="cividis", vmin=0, vmax=top, aspect="auto")
-    for (layer, head), value in np.ndenumerate(entropy):
-        color = "#000000" if value > 0.55 * top else "#ffffff"
-        axes.text(head, layer, f"{value:.2f}", ha="center", va="center", color=color, fontsize=7.5)
-    axes.set_xticks(range(h))
-    axes.set_yticks(range(depth))
-    axes.tick_params(length=0)
-    axes.set(xlabel="head", ylabel="layer")
-    bar = figure.colorbar(image, ax=axes, label="nats", ticks=[0, highest / 2, highest])
-    bar.ax.set_yticks([0, highest / 2, highest], ["0", f"{highest / 2:.2f}", f"{highest:.2f}"])
     return figure
 
 

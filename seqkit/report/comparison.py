@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from seqkit.errors import DataError
-from seqkit.files import read_mapping
+from markupsafe import Markup
+
+from seqkit.errors import DataError, one_line
+from seqkit.files import read_mapping, write_atomic
 from seqkit.report.candidate_figures import Line, Mark, lines, mean_line, pair_line, spreads
 from seqkit.report.figures import svg
 from seqkit.report.learning_rates import edge_remarks, rate_lines, trial_table, tuning_sentence
@@ -19,12 +22,12 @@ from seqkit.report.ranking import (
     comparison_table,
     difference_lines,
     difference_of,
-    labels,
     ranked,
     ranking_sentences,
+    value_lines,
 )
 from seqkit.report.scaling import scaling_sections
-from seqkit.report.templates import write_page
+from seqkit.report.templates import fill, write_page
 
 __all__ = ["comparison_table", "write_comparison"]
 
@@ -49,7 +52,7 @@ class Cell(NamedTuple):
 
 
 def write_comparison(folder: Path) -> Path:
-    """Write `report.html` beside `results.json` of a comparison or of a scaling study, whole or not at all.
+    """Write `report.html` beside `results.json` of a comparison or of a scaling study, and a comparison's `results.md`.
 
     Returns the path of the page. Raises DataError where results.json is missing, damaged or of another kind.
     """
@@ -59,7 +62,9 @@ def write_comparison(folder: Path) -> Path:
     if kind not in KEYS:
         raise DataError(f"{path} has the kind {plain(kind)!r}; give a folder of `seqkit compare` or `seqkit scale`")
     read_mapping(path, *KEYS[kind])
-    sections = _comparison_sections(results) if kind == "comparison" else scaling_sections(results)
+    sections = comparison_sections(results) if kind == "comparison" else scaling_sections(results)
+    if kind == "comparison":
+        write_atomic(folder / "results.md", comparison_markdown(results, sections).encode())
     return write_page(
         f"{kind}.html",
         folder / "report.html",
@@ -68,12 +73,19 @@ def write_comparison(folder: Path) -> Path:
         results=results,
         warnings=[entry for entry in results.get("unmatched") or [] if entry["kind"] == "warning"],
         notes=[entry for entry in results.get("unmatched") or [] if entry["kind"] != "warning"],
-        overrides=_overrides(results.get("overrides")),
+        overrides=" ".join(results.get("overrides") or []),
         **sections,
     )
 
 
-def _comparison_sections(results: Mapping[str, Any]) -> dict[str, Any]:
+def comparison_markdown(results: Mapping[str, Any], sections: Mapping[str, Any]) -> str:
+    """A comparison as Markdown: for a page of documentation, a pull request, a notebook."""
+    command, machine = Markup(one_line(results["command"])), results.get("machine") or {}  # noqa: S704 - in a code block
+    text = fill("comparison.md", results=results, command=command, machine=machine, **sections)
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+def comparison_sections(results: Mapping[str, Any]) -> dict[str, Any]:
     """Values of a comparison's template, beside the results themselves."""
     metric, groups = Metric.of(results), ranked(results)
     rows = [row for group in groups for row in group.rows]
@@ -96,6 +108,7 @@ def _comparison_sections(results: Mapping[str, Any]) -> dict[str, Any]:
         "edges": edge_remarks(rows),
         "rates": _rates(rows),
         "difference_lines": lambda row: difference_lines(row, metric),
+        "value_lines": lambda row: value_lines(row, metric),
         "count": count,
         "compact": compact,
         "percent": percent,
@@ -112,13 +125,6 @@ def _titles(keys: Iterable[str]) -> dict[str, str]:
         key: ("learning rate" if word == "lr" else word) if last.count(word) == 1 else key.removeprefix("optimizer.")
         for key, word in zip(known, last)
     }
-
-
-def _overrides(overrides: Mapping[str, Any] | Sequence[str] | None) -> str:
-    """Overrides of the command line in one line: data.limit=200, or the words themselves where they are a list."""
-    if isinstance(overrides, Mapping):
-        return " ".join(f"{name}={plain(value)}" for name, value in overrides.items())
-    return " ".join(overrides or ())
 
 
 def _subtitle(results: Mapping[str, Any]) -> str:
@@ -225,8 +231,7 @@ def _differences(results: Mapping[str, Any], rows: Sequence[Row], metric: Metric
     """Row minus column for all pairs, of the candidates that have a difference to any other; and what was paired."""
     if not results["differences"]:
         return None
-    known = labels(results)
-    paired = {known.get(entry[side], entry[side]) for entry in results["differences"] for side in ("a", "b")}
+    paired = {entry[side] for entry in results["differences"] for side in ("a", "b")}
     chosen = [row for row in rows if row.label in paired]
     cells = [[_cell(results, a, b, metric) for b in chosen] for a in chosen]
     pairs = list(dict.fromkeys(entry["pairs"] for entry in results["differences"] if entry.get("pairs")))
@@ -237,9 +242,9 @@ def _cell(results: Mapping[str, Any], a: Row, b: Row, metric: Metric) -> Cell:
     entry = None if a is b else difference_of(results, a.label, b.label)
     if entry is None:
         return Cell([] if a is b else [DASH])
-    better = labels(results).get(entry.get("better") or "")
     written = [metric.signed(entry["difference"]), metric.interval(entry["interval"], signed=True)]
-    return Cell([line for line in written if line], {a.label: "row", b.label: "column"}.get(better or "", ""))
+    better = {a.label: "row", b.label: "column"}.get(entry.get("better") or "", "")
+    return Cell([line for line in written if line], better)
 
 
 def _matched(results: Mapping[str, Any], rows: Sequence[Row]) -> str:

@@ -11,13 +11,13 @@ from rich.text import Text
 
 from seqkit.errors import one_line, printable
 from seqkit.report.candidate_figures import Mark
-from seqkit.report.numbers import DASH, MINUS, Metric, count, times
+from seqkit.report.numbers import DASH, Metric, count, times
 
 
 class Row(NamedTuple):
     """A candidate with its rank and its difference to the reference. result: the candidate's entry in results.json.
 
-    label: name and group, which no other candidate has. own_name: the name without the group. rank: 1 is best, within
+    label: name, which no other candidate has. own_name: the name without the group. rank: 1 is best, within
     the group; None: it failed. difference, interval: to the reference, raw; None where they are not known. speed:
     tokens/s over the reference's. error: why it has no value; None where it has one.
     """
@@ -62,13 +62,6 @@ def ranked(results: Mapping[str, Any]) -> list[Group]:
             rows.append(_row(results, member, mark, place if _has_value(member) else None))
         found.append(Group(group or "without pretraining", rows))
     return found
-
-
-def labels(results: Mapping[str, Any]) -> dict[str, str]:
-    """Labels of candidates by what the differences may call them; a name that two groups share is left out."""
-    names = [candidate["name"] for candidate in results["candidates"]]
-    unique = {c["name"]: _label(c) for c in results["candidates"] if names.count(c["name"]) == 1}
-    return unique | {_label(candidate): _label(candidate) for candidate in results["candidates"]}
 
 
 def ranking_sentences(groups: Sequence[Group]) -> list[str]:
@@ -136,13 +129,11 @@ def difference_lines(row: Row, metric: Metric) -> list[str]:
 
 
 def difference_of(results: Mapping[str, Any], a: str, b: str) -> Mapping[str, Any] | None:
-    """The difference a − b of two labels, turned round where the results have b − a; None where they have neither."""
-    known = labels(results)
+    """The difference a − b of two candidates, turned round where the results have b − a; None if they have neither."""
     for entry in results["differences"]:
-        pair = known.get(entry["a"], entry["a"]), known.get(entry["b"], entry["b"])
-        if pair == (a, b):
+        if (entry["a"], entry["b"]) == (a, b):
             return entry
-        if pair == (b, a):
+        if (entry["a"], entry["b"]) == (b, a):
             value, interval = entry.get("difference"), entry.get("interval")
             turned = None if interval is None or None in interval else [-interval[1], -interval[0]]
             return {**entry, "difference": None if value is None else -value, "interval": turned}
@@ -150,17 +141,17 @@ def difference_of(results: Mapping[str, Any], a: str, b: str) -> Mapping[str, An
 
 
 def _row(results: Mapping[str, Any], candidate: Mapping[str, Any], mark: Mark, rank: int | None) -> Row:
-    label, reference = _label(candidate), labels(results).get(results.get("reference") or "")
-    entry = (difference_of(results, label, reference) if reference and reference != label else None) or {}
-    base: Mapping[str, Any] = next((c for c in results["candidates"] if _label(c) == reference), {})
+    name, reference = candidate["name"], results.get("reference")
+    entry = (difference_of(results, name, reference) if reference else None) or {}
+    base: Mapping[str, Any] = next((c for c in results["candidates"] if c["name"] == reference), {})
     own, other = ((c.get("cost") or {}).get("tokens_per_second") for c in (candidate, base))
     return Row(
         candidate,
-        label,
+        name,
         _own_name(candidate),
         mark,
         rank,
-        label == reference,
+        name == reference,
         entry.get("difference"),
         entry.get("interval"),
         own / other if own is not None and other else None,
@@ -172,12 +163,6 @@ def _has_value(candidate: Mapping[str, Any]) -> bool:
     return candidate.get("mean") is not None
 
 
-def _label(candidate: Mapping[str, Any]) -> str:
-    name, group = candidate["name"], candidate.get("group")
-    return name if not group or group in name else f"{name} · {group}"
-
-
 def _own_name(candidate: Mapping[str, Any]) -> str:
-    """The name without the group's, where the group is part of it: `LSTM (pretrained)` is LSTM."""
-    name, group = candidate["name"], candidate.get("group")
-    return name.replace(group, "").strip(f" ()+,·/-{MINUS}") or name if group else name
+    """The name without the group's: `LSTM + masked pretraining` is LSTM."""
+    return str(candidate["name"]).removesuffix(f" + {candidate.get('group')}")

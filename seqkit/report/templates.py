@@ -1,7 +1,8 @@
-"""HTML from the templates of this package. Values are printable text, never markup, unless a template says `safe`."""
+"""HTML and Markdown from this package's templates. Values are printable text, never markup, unless one says `safe`."""
 
 from __future__ import annotations
 
+import re
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,13 @@ from seqkit.report.headline import format_metric
 def fill(template: str, **values: Any) -> str:
     """A template with these values."""
     loader = PackageLoader("seqkit.report", ".")
+    is_html = template.endswith(".html")
     environment = Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, finalize=_text
+        loader=loader,
+        autoescape=is_html,  # noqa: S701 - `_markdown` escapes
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        finalize=_text if is_html else _markdown,
     )
     return environment.get_template(template).render(format_metric=format_metric, **values)
 
@@ -26,6 +32,13 @@ def fill(template: str, **values: Any) -> str:
 def _text(value: Any) -> Any:
     """A value as a template shows it: text without control characters; markup and numbers as they are."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _markdown(value: Any) -> Any:
+    """A value as a Markdown template shows it: text in one line, with all marks of Markdown escaped."""
+    if not isinstance(value, str) or isinstance(value, Markup):
+        return value
+    return printable(" ".join(re.sub(r"[\\`*_\[\]<>|#]", r"\\\g<0>", value).split()))
 
 
 def write_page(template: str, path: Path, **values: Any) -> Path:

@@ -63,7 +63,7 @@ def finish(
     write_json(folder / SUMMARY, {**summary, "num_test": num_test, "data_sha256": data.sha256()})
     metrics = evaluate_model(model, data, config, "test", title=config["trainer"]["enable_progress_bar"] is not False)
     constant, num_predictions = baseline(data.objective, model.spec, data)
-    if num_bytes := _bytes_of_test_split(data):
+    if isinstance(data.objective, NextToken) and (num_bytes := bytes_of_test_split(data)):
         for found in (metrics, constant):
             found["bits_per_byte"] = found["loss"] / math.log(2) * num_predictions / num_bytes
     splits = data.splits()
@@ -144,12 +144,10 @@ def baseline(objective: Objective, spec: TokenSpec, data: DataModule) -> tuple[d
     return found, int(metrics["loss"].count)
 
 
-def _bytes_of_test_split(data: DataModule) -> int:
-    """UTF-8 bytes of the test split of a language model; 0 if its examples are no texts, or only a part is used."""
-    if not isinstance(data.objective, NextToken) or data.limit is not None:
-        return 0
+def bytes_of_test_split(data: DataModule) -> int:
+    """UTF-8 bytes of the test split; 0 if its examples are no texts, or only a part of it is used."""
     total = 0
-    for sample in data.splits().test:
+    for sample in data.splits().test if data.limit is None else ():
         if not isinstance(sample.raw, str):
             return 0
         total += len(sample.raw.encode("utf-8", errors="surrogatepass"))

@@ -53,10 +53,7 @@ class StopSignals:
             return
         before = {number: signal.getsignal(number) for number in SIGNALS}
         try:
-            for number in SIGNALS:
-                # a SIGHUP that nohup had ignored stays ignored
-                if before[number] is not signal.SIG_IGN:
-                    signal.signal(number, self._handle)
+            self.install_again()
             yield self
         finally:
             for number, handler in before.items():
@@ -64,10 +61,10 @@ class StopSignals:
                     signal.signal(number, handler)
 
     def install_again(self) -> None:
-        """Take the signals back from Lightning, which handles SIGTERM itself once a loop begins."""
+        """Take the signals, also back from Lightning, which handles SIGTERM itself once a loop begins."""
         if threading.current_thread() is threading.main_thread():
             for number in SIGNALS:
-                if signal.getsignal(number) is not signal.SIG_IGN:
+                if signal.getsignal(number) is not signal.SIG_IGN:  # a SIGHUP that nohup had ignored stays ignored
                     signal.signal(number, self._handle)
 
     def _handle(self, number: int, frame: FrameType | None) -> Any:

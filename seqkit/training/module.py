@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import pytorch_lightning as pl
 import torch
@@ -29,13 +28,12 @@ NAMED = 4
 LabeledBatch = tuple[TokenBatch, Tensor | None]
 
 
-@dataclass(frozen=True, slots=True)
-class MicroBatch:
+class MicroBatch(NamedTuple):
     """Sum of the losses of one micro-batch, its number of predictions, and its number in the epoch."""
 
     loss: Tensor
     count: Tensor
-    index: int
+    number: int
 
 
 class TrainingModule(pl.LightningModule):
@@ -202,7 +200,7 @@ class TrainingModule(pl.LightningModule):
 
     def _batches(self, step: list[MicroBatch]) -> str:
         """Batches of an optimizer step, and some examples of those whose loss is not finite, or of all."""
-        named = [one.index for one in step if not bool(torch.isfinite(one.loss))] or [one.index for one in step]
+        named = [one.number for one in step if not bool(torch.isfinite(one.loss))] or [one.number for one in step]
         numbers = f"batch {', '.join(map(str, named[:NAMED]))}"
         loader = self.trainer.train_dataloader
         if not isinstance(loader, BatchLoader) or not named:
@@ -288,10 +286,6 @@ class TrainingModule(pl.LightningModule):
             return bool(metric.update_count)
         count = torch.tensor(metric.update_count, device=self.device)
         return bool(self.trainer.strategy.reduce(count, reduce_op="sum"))
-
-    def predict_step(self, batch: LabeledBatch, index: int) -> list[Any]:
-        """Predictions in the user's terms, one per example."""
-        return self.objective.decode(self.objective.predict(self.model, batch[0]))
 
     def configure_optimizers(self) -> Any:
         """Optimizer, and the scheduler of its learning rate, stepped once an optimizer step."""

@@ -114,25 +114,21 @@ class TorchOptimizer(OptimizerFactory):
     def __init__(self, cls: type[torch.optim.Optimizer], **arguments: Any):
         _check_flags(cls, arguments)
         self.cls, self.arguments = cls, arguments
-        try:  # on a parameter that stands for all, so that a wrong argument is refused before any data is read
-            _try(lambda parameters: cls(parameters, **arguments), on_gpu=bool(arguments.get("capturable")))
+        # on a parameter that stands for all, so that a wrong argument is refused before any data is read
+        on_gpu = arguments.get("capturable") and torch.cuda.is_available()
+        parameter = nn.Parameter(torch.ones(1, 1, device="cuda" if on_gpu else "cpu"))
+
+        def closure() -> float:
+            parameter.grad = torch.ones_like(parameter)
+            return 1.0
+
+        try:
+            cls([parameter], **arguments).step(closure)
         except Exception as error:  # torch checks little: a wrong argument fails wherever it is used first
             raise _refused(cls, error) from error
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         return self.cls(_trainable(model), **self.arguments)
-
-
-def _try(build: Callable[[list[nn.Parameter]], torch.optim.Optimizer], *, on_gpu: bool = False) -> None:
-    """Make one step on a parameter that stands for all."""
-    parameter = nn.Parameter(torch.ones(1, 1, device="cuda" if on_gpu and torch.cuda.is_available() else "cpu"))
-    optimizer = build([parameter])
-
-    def closure() -> float:
-        parameter.grad = torch.ones_like(parameter)
-        return 1.0
-
-    optimizer.step(closure)
 
 
 def _check_flags(cls: type, arguments: dict[str, Any]) -> None:

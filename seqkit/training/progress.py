@@ -53,32 +53,25 @@ class StepProgress(Callback):
         self._stop()
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
-        if trainer.state.fn == "validate":  # a validation by itself, not one of a training
+        if trainer.state.fn != "fit":  # a validation by itself, not one of a training
             self._start("validation", sum(trainer.num_val_batches))
-
-    def on_validation_batch_end(
-        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
-    ) -> None:
-        if trainer.state.fn == "validate":
-            self._update(batch_idx + 1)
-        else:
-            self._update(trainer.global_step, "validating")
-
-    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
-        if trainer.state.fn == "validate":
-            self._stop()
 
     def on_test_start(self, trainer: Any, pl_module: Any) -> None:
         self._start("test", sum(trainer.num_test_batches))
 
-    def on_test_batch_end(
+    def on_validation_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
-        self._update(batch_idx + 1)
+        if trainer.state.fn == "fit":
+            self._update(trainer.global_step, "validating")
+        else:
+            self._update(batch_idx + 1)
 
-    def on_test_end(self, trainer: Any, pl_module: Any) -> None:
-        self._update(sum(trainer.num_test_batches))
-        self._stop()
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        if trainer.state.fn != "fit":
+            self._stop()
+
+    on_test_batch_end, on_test_end = on_validation_batch_end, on_validation_end
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         self._stop()

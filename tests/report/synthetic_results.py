@@ -118,7 +118,7 @@ def comparison(num=4, *, seeds=(1, 2, 3), group=None, failed=()):
         "answer": "GRU is better than Transformer by 0.8 points of accuracy (95 % interval 0.1 to 1.4) at equal "
         "parameters; it trains 1.3 times as fast.",
         "answers": ["LSTM and Transformer cannot be told apart (difference 0.1 points, 95 % interval −0.5 to 0.7)."],
-        "recipe": "image/digits", "preset": "debug", "overrides": {"data.limit": 200},
+        "recipe": "image/digits", "preset": "debug", "overrides": ["data.limit=200"],
         "command": "seqkit compare image/digits --backbones Transformer,LSTM,GRU,Mamba --seeds 3",
         "match": "parameters", "reference": "Transformer",
         "metric": {"name": "accuracy", "label": "test accuracy", "unit": "%", "scale": 100, "digits": 2,
@@ -158,7 +158,7 @@ def without_values():
     }  # fmt: skip
     half["trials"] = [{"values": {"optimizer.lr": 0.001}, "loss": None, "error": None}]
     return {
-        **comparison(0), "preset": None, "overrides": {}, "answer": "", "answers": [], "seeds": [], "num_test": 0,
+        **comparison(0), "preset": None, "overrides": [], "answer": "", "answers": [], "seeds": [], "num_test": 0,
         "candidates": [bare, idle, half], "reference": "Idle", "unmatched": [], "failures": [], "versions": {},
         "machine": {}, "match": "none", "command": "",
         "tuning": {"lr_trials": 0, "dropout_trials": 0, "fraction_of_steps": 0.25, "split": "valid"},

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from seqkit.report.attention_heatmaps import MAX_NAMED, entropy_table, heatmaps, uniform_entropy
+from seqkit.report.attention_heatmaps import MAX_NAMED, heatmaps, uniform_entropy
 from seqkit.report.figures import svg
 
 
@@ -73,14 +73,6 @@ def test_a_name_is_never_markup_nor_mathematics():
     assert "&lt;script&gt;" in page
     assert "<script" not in page
     assert "$x$" in page
-
-
-def test_entropies_are_written_and_coloured_up_to_that_of_uniform_attention():
-    figure = entropy_table(np.array([[0.25, 1.0], [1.5, 0.0]]), highest=math.log(7))
-    (ax, bar) = figure.axes
-    assert [text.get_text() for text in ax.texts] == ["0.25", "1.00", "1.50", "0.00"]
-    assert ax.images[0].norm.vmax == math.log(7)
-    assert bar.get_yticklabels()[-1].get_text() == "1.95"
 
 
 def test_uniform_entropy_is_that_of_equal_weights_under_the_mask():

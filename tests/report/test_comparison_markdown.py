@@ -6,7 +6,13 @@ from pathlib import Path
 import pytest
 from synthetic_results import comparison, hostile, without_values
 
-from seqkit.report.comparison_markdown import comparison_markdown
+from seqkit.report import comparison as page
+from seqkit.report.numbers import finite
+
+
+def comparison_markdown(results):
+    results = finite(results)
+    return page.comparison_markdown(results, page.comparison_sections(results))
 
 
 def rows_of(text, first):

@@ -1,7 +1,5 @@
 """Candidates in their order, differences in either direction, and the table of the terminal."""
 
-import copy
-
 import pytest
 from rich.console import Console
 from synthetic_results import HOSTILE, comparison, hostile, without_values
@@ -62,17 +60,6 @@ def test_groups_are_ranked_apart_and_say_whether_the_order_changed():
         "The ranking by means changes with masked pretraining: GRU, Transformer, LSTM; "
         "without pretraining it is Transformer, LSTM, GRU."
     )
-
-
-def test_a_name_that_two_groups_share_never_takes_the_other_ones_difference():
-    results = comparison(2)
-    results["candidates"].append(copy.deepcopy(results["candidates"][1]) | {"group": "next pretraining"})
-    _, other = ranked(results)
-    assert other.rows[0].label == "LSTM · next pretraining"
-    assert other.rows[0].difference is None
-    results["candidates"][1]["group"] = "masked pretraining"
-    _, *others = ranked(results)
-    assert [group.rows[0].difference for group in others] == [None, None]  # whose it is cannot be known
 
 
 def test_the_terminal_shows_ranks_values_differences_and_failures(results):
