@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from dataclasses import dataclass
+from typing import Any, cast
 
 import pytorch_lightning as pl
 import torch
@@ -28,12 +29,13 @@ NAMED = 4
 LabeledBatch = tuple[TokenBatch, Tensor | None]
 
 
-class MicroBatch(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class MicroBatch:
     """Sum of the losses of one micro-batch, its number of predictions, and its number in the epoch."""
 
     loss: Tensor
     count: Tensor
-    number: int
+    index: int
 
 
 class TrainingModule(pl.LightningModule):
@@ -200,7 +202,7 @@ class TrainingModule(pl.LightningModule):
 
     def _batches(self, step: list[MicroBatch]) -> str:
         """Batches of an optimizer step, and some examples of those whose loss is not finite, or of all."""
-        named = [one.number for one in step if not bool(torch.isfinite(one.loss))] or [one.number for one in step]
+        named = [one.index for one in step if not bool(torch.isfinite(one.loss))] or [one.index for one in step]
         numbers = f"batch {', '.join(map(str, named[:NAMED]))}"
         loader = self.trainer.train_dataloader
         if not isinstance(loader, BatchLoader) or not named:
