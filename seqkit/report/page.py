@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import platform
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,13 +68,14 @@ def _collect(folder: Path) -> dict[str, Any]:
 
 def _data(trained: TrainedModel, warnings: list[str]) -> DataModule | None:
     """The run's data, limited; None, with a warning, where it cannot be read."""
+    log = logging.getLogger("seqkit")
+    log.disabled = True  # the training has logged already what the data sources say
     try:
         config = complete(trained.config)
         limit = config["data"]["limit"]
         limited = limit is None or limit > MAX_EXAMPLES
         config["data"] = config["data"] | {"limit": MAX_EXAMPLES if limited else limit}
-        with _without_log():
-            data = data_module(config, trained.tokenizer, trained.objective)
+        data = data_module(config, trained.tokenizer, trained.objective)
         if limited and data.window is None and len(data.splits().test) == MAX_EXAMPLES:
             warnings.append(
                 f"Figures and examples below are of {MAX_EXAMPLES:,} test examples, drawn at random; "
@@ -85,18 +85,8 @@ def _data(trained: TrainedModel, warnings: list[str]) -> DataModule | None:
     except (ValueError, OSError) as error:  # DataError and UsageError are ValueErrors
         warnings.append(f"No samples of the data: {error}")
         return None
-
-
-@contextmanager
-def _without_log() -> Iterator[None]:
-    """Silence of the log: the training has logged already what the data sources say."""
-    log = logging.getLogger("seqkit")
-    level = log.level
-    log.setLevel(logging.ERROR)
-    try:
-        yield
     finally:
-        log.setLevel(level)
+        log.disabled = False
 
 
 def _facts(summary: dict[str, Any]) -> str:

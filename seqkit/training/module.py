@@ -289,6 +289,10 @@ class TrainingModule(pl.LightningModule):
         count = torch.tensor(metric.update_count, device=self.device)
         return bool(self.trainer.strategy.reduce(count, reduce_op="sum"))
 
+    def predict_step(self, batch: LabeledBatch, index: int) -> list[Any]:
+        """Predictions in the user's terms, one per example."""
+        return self.objective.decode(self.objective.predict(self.model, batch[0]))
+
     def configure_optimizers(self) -> Any:
         """Optimizer, and the scheduler of its learning rate, stepped once an optimizer step."""
         if self.optimizer is None:

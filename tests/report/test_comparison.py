@@ -214,7 +214,7 @@ def test_the_page_is_the_same_each_time_and_nothing_is_left_beside_it(tmp_path):
     path = write_comparison(tmp_path)
     first = path.read_bytes()
     assert write_comparison(tmp_path).read_bytes() == first
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["report.html", "results.json"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["report.html", "results.json", "results.md"]
 
 
 def test_other_files_are_refused_in_one_line(tmp_path):
