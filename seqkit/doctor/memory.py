@@ -34,7 +34,9 @@ def check_memory(subject: Subject, available: int | None = None) -> Result:
     where, left = "memory", available
     if left is None:
         where, left = available_memory(subject.config["trainer"]["accelerator"])
-    what = f"a step on {batch_size:,} examples of {longest:,} tokens takes {size(needed)}, {where} has {size(left)}"
+    what = (
+        f"a step on {batch_size:,} examples of {longest:,} tokens takes about {size(needed)}, {where} has {size(left)}"
+    )
     if needed <= left:
         return Result("memory", what)
     fitting = int((left - description.weights_and_adam) / max(each, 1.0))

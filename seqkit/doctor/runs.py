@@ -65,7 +65,9 @@ def check_trained_weights(subject: Subject) -> Result:
     if not heads:
         return Result("trained weights", "finite; there are no attention weights")
     entropy = torch.cat([one.entropy for one in heads])
-    measured = f"finite; attention entropy {float(entropy.min()):.2f} to {float(entropy.max()):.2f} of the largest"
+    measured = (
+        f"finite; attention entropy {float(entropy.min()):.2f} to {float(entropy.max()):.2f} of the largest possible"
+    )
     if len(collapsed_layers(heads)) < len(heads):
         return Result("trained weights", measured)
     cause = "attention has collapsed: every head of every layer attends to a single key"
