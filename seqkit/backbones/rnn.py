@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
@@ -73,7 +74,8 @@ def run_rnn(layers: nn.RNNBase, x: Tensor, embedded: Embedded, state: Any) -> tu
     Raises ValueError for an example without tokens.
     """
     valid = embedded.valid
-    if valid.is_meta or not embedded.is_padded:  # tensors without data are taken to have no padding
+    is_whole = not embedded.is_padded and not _needs_packing(x)
+    if valid.is_meta or is_whole:  # tensors without data are taken to have no padding
         outputs: tuple[Tensor, Any] = layers(x, state)
         return outputs
     n, lengths = valid.shape[1], valid.sum(dim=1).cpu()
@@ -83,6 +85,13 @@ def run_rnn(layers: nn.RNNBase, x: Tensor, embedded: Embedded, state: Any) -> tu
     packed, state = layers(packed, state)
     hidden, _ = pad_packed_sequence(packed, batch_first=True, total_length=n)
     return hidden, state
+
+
+def _needs_packing(x: Tensor) -> bool:
+    """Whether torch's fused LSTM, which takes unpacked sequences, fails: in bfloat16 on a CPU that has none."""
+    if x.device.type != "cpu" or not (x.dtype == torch.bfloat16 or torch.is_autocast_enabled("cpu")):
+        return False
+    return not bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 class LSTM(_Recurrent):

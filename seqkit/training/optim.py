@@ -18,6 +18,7 @@ from torch.optim.lr_scheduler import LambdaLR, LRScheduler, OneCycleLR, ReduceLR
 
 from seqkit.nn.position.base import RelativePosition
 from seqkit.nn.position.bias import EdgeBias
+from seqkit.training import muon
 
 log = logging.getLogger("seqkit")
 
@@ -56,8 +57,9 @@ class AdamW(OptimizerFactory):
 
 
 class Muon(OptimizerFactory):
-    """Muon for the backbone's matrices (`torch.optim.Muon`), AdamW for the rest: tables, head, biases, norms.
+    """Muon for the backbone's matrices, AdamW for the rest: tables, head, biases, norms.
 
+    It is `torch.optim.Muon`, but in float32 on a CPU (`seqkit.training.muon`).
     lr: of Muon, whose updates have the size that AdamW's would (its `match_rms_adamw`). adamw: for the rest.
     ns_steps: Newton-Schulz iterations that make an update nearly orthogonal; fewer are faster and less exact.
     """
@@ -94,7 +96,7 @@ class Muon(OptimizerFactory):
             raise ValueError("Muon found no matrix in the backbone; use AdamW")
         taken = set(map(id, matrices))
         rest = [p for p in _trainable(model) if id(p) not in taken]
-        muon = torch.optim.Muon(
+        optimizer = muon.Muon(
             matrices,
             lr=self.lr,
             momentum=self.momentum,
@@ -102,7 +104,7 @@ class Muon(OptimizerFactory):
             ns_steps=self.ns_steps,
             adjust_lr_fn="match_rms_adamw",
         )
-        return CombinedOptimizer([muon, self.adamw.build_for(rest)] if rest else [muon])
+        return CombinedOptimizer([optimizer, self.adamw.build_for(rest)] if rest else [optimizer])
 
 
 class TorchOptimizer(OptimizerFactory):

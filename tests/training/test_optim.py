@@ -66,7 +66,8 @@ def test_muon_takes_the_backbones_matrices_and_adamw_the_rest(backbone):
     assert names(muon, m) == right
     others = set().union(*(names(group, m) for group in rest))
     assert others == {name for name, _ in m.named_parameters()} - right
-    assert [type(optimizer) for optimizer in both.optimizers] == [torch.optim.Muon, torch.optim.AdamW]
+    assert isinstance(both.optimizers[0], torch.optim.Muon)
+    assert type(both.optimizers[1]) is torch.optim.AdamW
     assert (muon["lr"], rest[0]["lr"]) == (1e-2, 1e-3)
 
 
@@ -111,6 +112,35 @@ def test_the_size_of_muons_updates_does_not_depend_on_the_shape_of_a_matrix(shap
     optimizer.step()
     size = float((layer.weight.detach() - before).square().mean().sqrt())
     assert size == pytest.approx(0.2 * 1e-2, rel=0.35)
+
+
+@pytest.mark.parametrize("shape", [(31, 7), (7, 31), (23, 23)])
+def test_muons_steps_are_those_of_torch_to_the_precision_of_its_bfloat16(shape):
+    ours, theirs = nn.Linear(*shape, bias=False), nn.Linear(*shape, bias=False)
+    theirs.load_state_dict(ours.state_dict())
+    before = ours.weight.detach().clone()
+    settings = {"lr": 0.02, "momentum": 0.9, "weight_decay": 0.3, "ns_steps": 4}
+    optimizers = [Muon(**settings).build(ours)]
+    optimizers.append(torch.optim.Muon(theirs.parameters(), adjust_lr_fn="match_rms_adamw", **settings))
+    for step in range(5):
+        gradient = torch.randn(before.shape, generator=torch.Generator().manual_seed(step))
+        for layer, optimizer in zip((ours, theirs), optimizers):
+            layer.weight.grad = gradient.clone()
+            optimizer.step()
+    assert (ours.weight - theirs.weight).norm() < 0.02 * (theirs.weight - before).norm()
+
+
+def test_muon_makes_singular_values_alike_in_float32():
+    from seqkit.training.muon import orthogonalized
+
+    x = torch.randn(19, 29, generator=torch.Generator().manual_seed(0))
+    made = orthogonalized(x, (3.4445, -4.775, 2.0315), 5, 1e-7)
+    assert made.dtype == torch.float32
+    left, _, right = torch.linalg.svd(x, full_matrices=False)
+    diagonal = left.T @ made @ right.T
+    values = diagonal.diagonal()
+    assert 0.6 < float(values.min()) <= float(values.max()) < 1.3
+    torch.testing.assert_close(diagonal, values.diag(), atol=1e-5, rtol=0)
 
 
 def test_muon_has_the_settings_that_it_was_given():

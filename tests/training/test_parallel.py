@@ -43,9 +43,9 @@ class TestTwoProcesses:
     def test_five_steps_on_parts_of_weights_are_those_on_weights(self, found, name):
         assert found[name] < 1e-5
 
-    def test_five_steps_of_muon_are_those_on_whole_matrices_to_bfloat16(self, found):
-        """bfloat16 has 8 bits; an update of a part made orthogonal by itself differs by half of it."""
-        assert found["Muon"] < 0.1
+    def test_five_steps_of_muon_are_those_on_whole_matrices(self, found):
+        """An update of a part that is made orthogonal by itself differs by half of it."""
+        assert found["Muon"] < 1e-3
 
     def test_gathered_weights_are_the_models_and_tied_where_they_were(self, found):
         assert found["gathered"]
