@@ -30,8 +30,8 @@ from seqkit.training.recompute import blocks_of
 ELEMENTWISE = ("ASGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "SGD")
 """Optimizers of torch whose step on a part of a weight is that part of the step on the weight.
 
-Of the others, Muon multiplies whole matrices, which `DTensor` gathers for it; its steps are equal to the precision in which
-it does: float32 on a CPU, bfloat16 elsewhere. Rprop and Adafactor of torch 2.11 raise on a `DTensor`.
+Of the others, Muon multiplies whole matrices, which `DTensor` gathers for it; its steps are equal to the precision of
+these products: float32 on a CPU, bfloat16 elsewhere. Rprop and Adafactor of torch 2.11 raise on a `DTensor`.
 """
 
 
