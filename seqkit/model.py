@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 from torch import Tensor, nn
 
 from seqkit.backbones.transformer import Transformer
-from seqkit.interfaces import Backbone, Cache, Objective, TokenBatch, TokenSpec
+from seqkit.interfaces import Backbone, Cache, LabeledBatch, Objective, TokenBatch, TokenSpec
 from seqkit.nn.embedder import Embedder, default_position
 from seqkit.nn.position.base import PositionalEncoding
 
@@ -92,7 +92,7 @@ class Model(nn.Module):
                 raise ValueError("this model takes one sequence; a batch with a source is for the objective Seq2Seq")
             embedded = embedded.replace(source=self.source_embedder(source))
         hidden = self.backbone(embedded, cache)
-        return self.head(hidden, embedded.valid)
+        return self.head(hidden, embedded)
 
     def _share_embeddings(self) -> None:
         source = self.source_embedder
@@ -109,6 +109,29 @@ class Model(nn.Module):
     def num_parameters(self) -> int:
         """Number of trainable parameters; shared ones count once."""
         return sum(p.numel() for p in self.parameters() if p.requires_grad)
+
+
+def first_call(objective: Objective, model: nn.Module, batch: LabeledBatch) -> tuple[TokenBatch, Tensor | None]:
+    """What a training step calls the model with first: the batch, and the masked tokens. The model does not run."""
+
+    class Called(Exception):
+        pass
+
+    calls: list[tuple[TokenBatch, Tensor | None]] = []
+
+    def note(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        given = dict(zip(("batch", "masked"), args)) | kwargs
+        calls.append((given["batch"], given.get("masked")))
+        raise Called
+
+    hook = model.register_forward_pre_hook(note, with_kwargs=True, prepend=True)
+    try:
+        objective.step(model, batch, training=True)
+    except Called:
+        return calls[0]
+    finally:
+        hook.remove()
+    raise ValueError(f"a step of {type(objective).__name__} does not call the model; Objective.step gets it")
 
 
 def check_compatible(spec: TokenSpec, backbone: Backbone, objective: Objective) -> None:

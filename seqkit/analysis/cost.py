@@ -20,8 +20,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from seqkit.backbones.presets import PUBLISHED, Published
 from seqkit.errors import UsageError, suggest
-from seqkit.generation.decode import select_examples
-from seqkit.interfaces import Adjacency, Backbone, Cache, TokenBatch, TokenSpec
+from seqkit.interfaces import Adjacency, Backbone, Cache, LabeledBatch, Objective, TokenBatch, TokenSpec
+from seqkit.model import first_call
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.moe import MixtureOfExperts
 from seqkit.nn.position.absolute import Learned
@@ -134,7 +134,7 @@ class PresetModel(nn.Module):
         if batch.source is not None:
             embedded = embedded.replace(source=self.embedder(batch.source))
         hidden = self.backbone(embedded, cache)
-        return hidden if self.head is None else self.head(hidden, embedded.valid)
+        return hidden if self.head is None else self.head(hidden, embedded)
 
 
 def describe_model(
@@ -187,19 +187,39 @@ def describe_recipe(config: Mapping[str, Any], *, context_length: int | None = N
     batch, _ = next(iter(data.train_dataloader()))
     adjacency = None
     if batch.adjacency is not None and not model.ignores_adjacency and context_length is None:
-        longest = select_examples(batch, batch.valid.sum(dim=1).argmax()[None])
+        longest = batch.select(batch.valid.sum(dim=1).argmax()[None])
         adjacency = longest.adjacency
     return describe_model(model, context_length or batch.valid.shape[1], adjacency=adjacency, name=config["recipe"])
 
 
-def training_flops(model: nn.Module, batch: TokenBatch) -> int:
+def training_flops(model: nn.Module, objective: Objective, batch: LabeledBatch) -> int:
     """FLOPs of one training step of a `seqkit.model.Model` on a given batch, by a copy on device meta.
 
-    batch: batch as the objective prepares it (`ModelInput.batch`). Its padded shape counts, and its edges.
+    All passes of the step count. The batch's padded shape counts, and its edges.
     A step takes three times the forward pass, as `Description.flops` counts it: the backward pass has two products for
     each (Kaplan et al. 2020, section 2.1). Loss, optimizer and activation checkpointing are left out.
     """
-    return 3 * _forward_pass(copy.deepcopy(model).to("meta"), batch.to("meta")).flops
+    counted = _Counted(model)
+    objective.step(counted, batch, training=True)
+    return 3 * counted.flops
+
+
+class _Counted(nn.Module):
+    """Stands in for a model in a step: it counts the FLOPs of each pass on device meta, and predicts zeros.
+
+    head: the model's own, for a step that uses its parameters.
+    """
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.head, self.spec = model.head, model.spec
+        self._on_meta, self.flops = copy.deepcopy(model).to("meta"), 0
+
+    def forward(self, batch: TokenBatch, masked: Tensor | None = None) -> Tensor:
+        on_meta = None if masked is None else masked.to("meta")
+        self.flops += _forward_pass(self._on_meta, batch.to("meta"), on_meta).flops
+        with torch.no_grad():
+            return torch.zeros_like(self._on_meta(batch.to("meta"), on_meta), device=batch.valid.device)
 
 
 def _batch(spec: TokenSpec, context_length: int, adjacency: Adjacency | None = None) -> TokenBatch:
@@ -476,10 +496,8 @@ def recipe_memory(config: Mapping[str, Any], *, num_devices: int, strategy: str)
         model = build_model(parts, rest.tokenizer.spec)
     if str(config["trainer"]["precision"]) == "bf16-true":
         model = model.to(torch.bfloat16)
-    inputs = objective.prepare(*next(iter(data.train_dataloader())))
-    return device_memory(
-        model, inputs.batch, rest.optimizer, masked=inputs.masked, num_devices=num_devices, strategy=strategy
-    )
+    batch, masked = first_call(objective, model, next(iter(data.train_dataloader())))
+    return device_memory(model, batch, rest.optimizer, masked=masked, num_devices=num_devices, strategy=strategy)
 
 
 def optimizer_bytes(model: nn.Module, optimizer: OptimizerFactory) -> int:

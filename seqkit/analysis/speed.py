@@ -24,8 +24,8 @@ from torch import Tensor, nn
 
 from seqkit.analysis.peak_memory import peak_bytes
 from seqkit.generation.decode import DecodingState
-from seqkit.interfaces import ModelInput, Objective, TokenBatch, TokenSpec
-from seqkit.model import Model
+from seqkit.interfaces import LabeledBatch, Objective, TokenBatch, TokenSpec
+from seqkit.model import Model, first_call
 from seqkit.nn.moe import AuxiliaryLoss
 from seqkit.training.optim import OptimizerFactory
 
@@ -37,8 +37,6 @@ TOKENS_TIMED = 9
 
 MIN_CONTEXT = 3
 """Tokens of the shortest context at which latency is measured: a prompt, one to warm up, one to be timed."""
-
-LabeledBatch = tuple[TokenBatch, Tensor | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +133,8 @@ class Training:
         self.objective, self.clip = candidate.objective, candidate.clip
         self.optimizer = candidate.optimizer.build(self.model)
         self.batches = [self.on_device(batch) for batch in candidate.batches]
-        num_tokens = [int(self.objective.prepare(*batch).batch.valid.sum()) for batch in self.batches]
-        self.tokens_per_batch = statistics.fmean(num_tokens)
+        called = [first_call(self.objective, self.model, batch)[0] for batch in self.batches]
+        self.tokens_per_batch = statistics.fmean(one.num_tokens for one in called)
         self._auxiliary = [module for module in self.model.modules() if isinstance(module, AuxiliaryLoss)]
         self._stream: Iterator[LabeledBatch] | None = None
         if candidate.loader is not None:
@@ -155,10 +153,7 @@ class Training:
 
     def step(self, batch: LabeledBatch) -> None:
         """One optimizer step."""
-        self._update(self.objective.prepare(*batch))
-
-    def _update(self, inputs: ModelInput) -> None:
-        output = self.objective.loss(self.model(inputs.batch, inputs.masked), inputs.target, training=True)
+        output = self.objective.step(self.model, batch, training=True)
         loss = output.loss
         if self.device.type == "cpu":
             bool(torch.isfinite(loss.detach()))  # looked at in every step, as training does
@@ -176,10 +171,11 @@ class Training:
         """Share of one step, with loading its batch, that is over when the model gets its input."""
         started = self.now()
         batch = self.batches[0] if self._stream is None else self.on_device(next(self._stream))
-        inputs = self.objective.prepare(*batch)
-        prepared = self.now()
-        self._update(inputs)
-        return (prepared - started) / (self.now() - started)
+        called: list[float] = []
+        hook = self.model.register_forward_pre_hook(lambda *_: called.append(self.now()), prepend=True)
+        self.step(batch)
+        hook.remove()
+        return (called[0] - started) / (self.now() - started)
 
     def held(self, batch: LabeledBatch) -> list[Tensor]:
         """All tensors that exist between steps: weights, buffers, state of the optimizer, the batch."""
@@ -238,10 +234,9 @@ def _by_length(trainings: Mapping[str, Training], lengths: Sequence[int]) -> dic
 
 def _accepts(training: Training, batch: LabeledBatch) -> bool:
     """Whether the model takes that many tokens; a learned table of positions may be too short."""
-    inputs = training.objective.prepare(*batch)
     try:
         with torch.no_grad():
-            training.model(inputs.batch, inputs.masked)
+            training.objective.step(training.model, batch, training=True)
     except ValueError:
         return False
     return True

@@ -181,7 +181,7 @@ class _Fitted:
         """FLOPs of training on one batch. Raises ValueError where the model is refused."""
         tokenizer, objective, batch = self._of(config)
         model = meta_model(config, tokenizer, objective)  # first: it refuses what the objective could not prepare
-        return training_flops(model, objective.prepare(*batch).batch)
+        return training_flops(model, objective, batch)
 
     def _of(self, config: Mapping[str, Any]) -> tuple[Tokenizer, Objective, Batch]:
         key = json.dumps([config["data"], config["tokenizer"], config["model"]["objective"]], sort_keys=True)

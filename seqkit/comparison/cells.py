@@ -104,11 +104,12 @@ def _gradient_flow(model: Any, data: Any) -> list[list[float]] | None:
     import torch
 
     from seqkit.analysis.gradient_flow import gradient_flow
+    from seqkit.model import first_call
 
-    batch, label = next(iter(data.test_dataloader()))
+    batch, _ = first_call(data.objective, model, next(iter(data.test_dataloader())))
     try:
         with torch.enable_grad():
-            flow = gradient_flow(model, data.objective.prepare(batch, label).batch)
+            flow = gradient_flow(model, batch)
     except ValueError:
         return None
     return [[float(distance), float(norm)] for distance, norm in flow]

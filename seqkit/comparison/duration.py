@@ -56,9 +56,7 @@ def _estimate(config: Mapping[str, Any]) -> Estimate:
     batches = iter(loader)
     for _ in range(min(TIMED_STEPS + 1, len(loader))):
         started = time.perf_counter()
-        batch = next(batches)
-        inputs = objective.prepare(*batch)
-        output = objective.loss(model(inputs.batch, inputs.masked), inputs.target, training=True)
+        output = objective.step(model, next(batches), training=True)
         (output.loss / output.count.clamp(min=1)).backward()
         optimizer.step()
         optimizer.zero_grad()

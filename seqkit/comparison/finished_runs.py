@@ -111,8 +111,7 @@ def _names(groups: Sequence[Sequence[_Run]]) -> list[str]:
 
 def _row(name: str, group: Sequence[_Run], metric: Metric) -> tuple[Row, Scores | None]:
     first = group[0]
-    batch, label = next(iter(first.data.train_dataloader()))
-    flops = training_flops(first.trained.model, first.trained.objective.prepare(batch, label).batch)
+    flops = training_flops(first.trained.model, first.trained.objective, next(iter(first.data.train_dataloader())))
     runs, scores = [], {}
     for run in group:
         seed, summary = run.config["seed"], {"data_sha256": run.data.sha256(), **run.trained.summary}

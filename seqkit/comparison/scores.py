@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
 from seqkit.data.module import DataModule
 from seqkit.errors import DataError
-from seqkit.interfaces import Objective, TokenBatch
+from seqkit.interfaces import LabeledBatch, LossOutput, Objective, PredictionObjective, TokenBatch
 from seqkit.model import Model
 from seqkit.report.numbers import Metric
 from seqkit.runs.evaluate import bytes_of_test_split
@@ -39,23 +40,23 @@ def metric_of(objective: Objective, num_tokenizers: int = 1) -> Metric:
 def example_scores(model: Model, data: DataModule, metric: Metric, seed: int) -> dict[str, list[float]]:
     """Numerator, denominator and number of tokens of every test example, in the order of the test split.
 
+    Of an objective that is not separable, of every batch, by its first example.
     seed: seed of the masks of evaluation, as in `TrainingModule`.
     """
+    from seqkit.training.module import evaluation_rng
+
     model.eval()
     objective, loader = data.objective, data.test_dataloader()
     rows: list[tuple[int, float, float, int]] = []
     for index, (order, (batch, label)) in enumerate(zip(loader.batch_indices(), loader)):
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed * 1_000_003 + index)
-            inputs = objective.prepare(batch, label)
-        if metric.name == "sequence_error":
-            values = _sequence_errors(objective, model, batch, label)
-        else:
-            prediction = model(inputs.batch, inputs.masked)
-            values = [
-                _score(metric, objective, prediction[i : i + 1], inputs.target[i : i + 1]) for i in range(len(order))
-            ]
+        with evaluation_rng(seed, index):
+            if metric.name == "sequence_error":
+                values = _sequence_errors(objective, model, batch, label)
+            else:
+                values = _scores(metric, objective, model, (batch, label))
         tokens = batch.valid.sum(dim=1).tolist()
+        if not objective.separable:  # the examples of a batch depend on each other, so it is the unit
+            order, tokens = [min(order)], [sum(tokens)]
         rows += [(i, *value, n) for i, value, n in zip(order, values, tokens)]
     rows.sort()
     return {name: [row[i] for row in rows] for i, name in ((1, "numerator"), (2, "denominator"), (3, "tokens"))}
@@ -75,9 +76,33 @@ def _sequence_errors(
     return found
 
 
-def _score(metric: Metric, objective: Objective, prediction: Tensor, target: Tensor) -> tuple[float, float]:
-    """Numerator and denominator of one example."""
-    output = objective.loss(prediction, target)
+def _scores(metric: Metric, objective: Objective, model: Model, batch: LabeledBatch) -> list[tuple[float, float]]:
+    """Numerator and denominator of each example of a batch, or of the batch where the objective is not separable."""
+    if isinstance(objective, PredictionObjective):
+        found = objective.step(model, batch)
+        assert found.inputs is not None
+        assert found.prediction is not None
+        prediction, target = found.prediction, found.inputs.target
+        each = [objective.loss(prediction[i : i + 1], target[i : i + 1]) for i in range(len(target))]
+    elif objective.separable:
+        each = [objective.step(model, one) for one in _one_by_one(batch)]
+    else:
+        each = [objective.step(model, batch)]
+    return [_score(metric, output) for output in each]
+
+
+def _one_by_one(batch: LabeledBatch) -> Iterator[LabeledBatch]:
+    """A batch of each example, without its padding."""
+    tokens, label = batch
+    for i in range(len(tokens)):
+        one = None if label is None else label[i : i + 1]
+        if one is not None and one.ndim > 1 and one.shape[1] == tokens.valid.shape[1]:  # a label for each token
+            one = one[:, tokens.valid[i]]
+        yield TokenBatch.collate([tokens.example(i)]), one
+
+
+def _score(metric: Metric, output: LossOutput) -> tuple[float, float]:
+    """Numerator and denominator of one output."""
     if metric.name in ("loss", "bits_per_byte"):
         return float(output.loss), float(output.count)
     assert output.preds is not None

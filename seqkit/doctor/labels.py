@@ -135,8 +135,12 @@ def _label(subject: Subject, label: Tensor) -> Tensor | None:
     return None if int(label) == IGNORE else F.one_hot(label, _num_classes(subject))
 
 
+def _highest_class(subject: Subject) -> int:
+    return max(int(label.max()) for _, label in subject.batches if label is not None)
+
+
 def _num_classes(subject: Subject) -> int:
-    return len(getattr(subject.objective, "names", ())) or int(subject.inputs[0].target.max()) + 1
+    return len(getattr(subject.objective, "names", ())) or _highest_class(subject) + 1
 
 
 def _by_token(subject: Subject, batch: LabeledBatch) -> Iterator[tuple[Tensor, Tensor]]:

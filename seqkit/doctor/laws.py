@@ -38,12 +38,17 @@ CUTS = 4
 """Number of places in a sequence after which the future is changed."""
 
 
+OWN_STEP = "the objective has a step of its own, so it is not known what it predicts from which tokens"
+"""Reason why a check of predictions is left out."""
+
+
 class _Probe:
     """A copy of the model with noise on its weights, and the handful as its input."""
 
     def __init__(self, subject: Subject):
         self.model = _with_noise(subject.model)
-        self.inputs = replace(subject.handful, batch=_double(subject.handful.batch))
+        assert subject.inputs is not None
+        self.inputs = replace(subject.inputs, batch=_double(subject.inputs.batch))
         self.expected = self.predict(self.inputs)
 
     @torch.no_grad()
@@ -105,6 +110,8 @@ def _difference(got: Tensor, expected: Tensor) -> float:
 
 def check_padding(subject: Subject) -> Result:
     """Does padding leave the predictions unchanged?"""
+    if subject.inputs is None:
+        return not_applicable("padding", OWN_STEP)
     probe = _Probe(subject)
     batch, masked = probe.inputs.batch, probe.inputs.masked
     longer = pad(batch, 3)
@@ -131,7 +138,9 @@ def check_padding(subject: Subject) -> Result:
 def check_future(subject: Subject) -> Result:
     """Is the future hidden from tokens of a causal backbone, or from tokens that predict the next one?"""
     name, backbone = type(subject.model.backbone).__name__, subject.model.backbone
-    if not backbone.causal and not _predicts_next(subject.handful):
+    if subject.inputs is None:
+        return not_applicable("future", OWN_STEP)
+    if not backbone.causal and not _predicts_next(subject.inputs):
         return not_applicable("future", "the backbone is bidirectional, and nothing after a token is predicted")
     probe = _Probe(subject)
     expected = probe.hidden(probe.inputs.batch)
@@ -187,8 +196,10 @@ def check_target(subject: Subject) -> Result:
     goal = type(subject.objective).__name__
     if subject.objective.needs_labels:
         return not_applicable("target", f"{goal} predicts labels, not tokens")
-    if subject.handful.masked is None:
-        if not _is_input(subject.handful):
+    if subject.inputs is None:
+        return not_applicable("target", OWN_STEP)
+    if subject.inputs.masked is None:
+        if not _is_input(subject.inputs):
             return Result("target", "no token is its own target")
         problem = "the target of each token is the token itself, which is the input of the model"
         cause = "the objective neither shifts nor masks what it predicts"
@@ -224,6 +235,8 @@ def _is_input(inputs: ModelInput) -> bool:
 
 def check_positions(subject: Subject) -> Result:
     """Do positions matter where tokens have an order?"""
+    if subject.inputs is None:
+        return not_applicable("positions", OWN_STEP)
     probe, model = _Probe(subject), subject.model
     sides: list[tuple[str, Backbone | None, TokenBatch]] = [("", model.backbone, probe.inputs.batch)]
     if (source := probe.inputs.batch.source) is not None:

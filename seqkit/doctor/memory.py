@@ -52,8 +52,10 @@ def check_memory(subject: Subject, available: int | None = None) -> Result:
 @torch.no_grad()
 def _loss_bytes(subject: Subject, num_tokens: int) -> float:
     """Bytes of the loss of one example: predictions in float32, their log-softmax or error, and the gradient."""
-    inputs = subject.handful
-    prediction = subject.fresh().eval()(inputs.batch, inputs.masked)
-    columns = inputs.batch.valid.shape[1]
+    output = subject.step(subject.fresh().eval(), subject.handful)
+    if output.inputs is None or output.prediction is None:
+        return 0.0
+    prediction, batch = output.prediction, output.inputs.batch
+    columns = batch.valid.shape[1]
     by_token = prediction.ndim == 3 and prediction.shape[1] == columns
-    return 3 * 4 * prediction.numel() / len(inputs.batch) * (num_tokens / columns if by_token else 1.0)
+    return 3 * 4 * prediction.numel() / len(batch) * (num_tokens / columns if by_token else 1.0)

@@ -61,7 +61,7 @@ def check_trained_weights(subject: Subject) -> Result:
     if bad:
         problem = f"{listed(bad)} are not finite"
         return Result("trained weights", problem, Finding(problem, "training diverged", "a lower --optimizer.lr"))
-    heads = attention_entropy(model, subject.handful)
+    heads = attention_entropy(subject, model)
     if not heads:
         return Result("trained weights", "finite; there are no attention weights")
     entropy = torch.cat([one.entropy for one in heads])

@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import nn
 
 from seqkit.config import complete
 from seqkit.data.module import DataModule
 from seqkit.errors import UsageError
-from seqkit.generation.decode import select_examples
-from seqkit.interfaces import ModelInput, Objective, TokenBatch, TokenSpec
-from seqkit.model import Model
+from seqkit.interfaces import LabeledBatch, LossOutput, ModelInput, Objective, TokenSpec
+from seqkit.model import Model, first_call
 from seqkit.runs.prepare import Prepared, prepare
 from seqkit.runs.trained_model import TrainedModel, load
+from seqkit.training.module import evaluation_rng
 from seqkit.training.trainer import count_steps
 
 NUM_BATCHES = 40
@@ -34,8 +34,6 @@ MAX_BATCH = 256
 
 STEP_FLOPS = 2e10
 """FLOPs of a training step, at most: a third of a second on one core. Batches that cost more get fewer examples."""
-
-LabeledBatch = tuple[TokenBatch, Tensor | None]
 
 
 @dataclass
@@ -85,10 +83,11 @@ class Subject:
         """A copy of the model with its initial weights."""
         return copy.deepcopy(self.model).train()
 
-    def flops(self, inputs: ModelInput) -> float:
+    def flops(self, batch: LabeledBatch) -> float:
         """FLOPs of a training step on a batch: 6 per parameter and token (Kaplan et al. 2020, section 2.1)."""
-        source = inputs.batch.source
-        num_tokens = inputs.batch.valid.numel() + (0 if source is None else source.valid.numel())
+        called, _ = first_call(self.objective, self.model, batch)
+        source = called.source
+        num_tokens = called.valid.numel() + (0 if source is None else source.valid.numel())
         return 6.0 * self.model.num_parameters * num_tokens
 
     @cached_property
@@ -104,21 +103,21 @@ class Subject:
         return max(1, min(len(batch[0]), int(flops / each)))
 
     @cached_property
-    def inputs(self) -> list[ModelInput]:
-        """The batches as the objective prepares them."""
-        return [self.prepare(batch, i) for i, batch in enumerate(self.batches)]
+    def handful(self) -> LabeledBatch:
+        """A few examples of the first batch."""
+        number = min(HANDFUL, self._affordable(self.batches[0], STEP_FLOPS / 16))
+        return first_examples(self.batches[0], number)
 
     @cached_property
-    def handful(self) -> ModelInput:
-        """A few examples of the first batch, prepared once, so that masked tokens stay the same."""
-        number = min(HANDFUL, self._affordable(self.batches[0], STEP_FLOPS / 16))
-        return self.prepare(first_examples(self.batches[0], number), 0)
+    def inputs(self) -> ModelInput | None:
+        """The handful as the objective prepares it; None: it prepares more or other than one input."""
+        with torch.no_grad():
+            return self.step(self.fresh().eval(), self.handful).inputs
 
-    def prepare(self, batch: LabeledBatch, seed: int = 0) -> ModelInput:
-        """A batch as the objective prepares it, with the same random numbers (masked tokens) every time."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.seed * 1_000_003 + seed)
-            return self.objective.prepare(*batch)
+    def step(self, model: nn.Module, batch: LabeledBatch, seed: int = 0, *, training: bool = False) -> LossOutput:
+        """The objective's step, with the same random numbers (masked tokens, dropout) every time."""
+        with evaluation_rng(self.seed, seed):
+            return self.objective.step(model, batch, training=training)
 
 
 def first_examples(batch: LabeledBatch, number: int) -> LabeledBatch:
@@ -127,7 +126,7 @@ def first_examples(batch: LabeledBatch, number: int) -> LabeledBatch:
     if number >= len(tokens):
         return batch
     rows = torch.arange(number)
-    return select_examples(tokens, rows), None if label is None else label[rows]
+    return tokens.select(rows), None if label is None else label[rows]
 
 
 def subject_of(config: Mapping[str, Any], run: Path | None = None) -> Subject:

@@ -114,8 +114,8 @@ def _target_ids(subject: Subject) -> Tensor:
     """Target ids of a decoder, without the one that ends a sequence; empty if there is no decoder."""
     if subject.objective.target_spec is None:
         return torch.empty(0, dtype=torch.int64)
-    ids = torch.cat([inputs.target.flatten() for inputs in subject.inputs])
-    return ids[(ids != IGNORE) & (ids < subject.model.spec.vocab_size - 1)]
+    ids = torch.cat([label[:, 0].flatten() for _, label in subject.batches if label is not None])
+    return ids[ids != IGNORE]
 
 
 def check_inputs(subject: Subject) -> Result:

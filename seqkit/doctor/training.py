@@ -9,7 +9,17 @@ import torch
 from torch import nn
 
 from seqkit.doctor.findings import Finding, Result, key_of_type, keys_named, listed, not_applicable
-from seqkit.doctor.trials import HEALTHY_RATIO, HIGHER, MAX_RATIO, Trials, attention_entropy, evaluate, rates_in
+from seqkit.doctor.trials import (
+    HEALTHY_RATIO,
+    HIGHER,
+    MAX_RATIO,
+    Trials,
+    attention_entropy,
+    evaluate,
+    guessed,
+    mean_loss,
+    rates_in,
+)
 from seqkit.nn.block import PostNormBlock
 from seqkit.training.health import (
     COLLAPSED,
@@ -52,15 +62,16 @@ FIRST_BATCHES = 8
 def check_start(trials: Trials) -> Result:
     """Is the initial loss that of guessing?"""
     subject = trials.subject
-    inputs, objective = subject.inputs[:FIRST_BATCHES], subject.objective
-    loss = evaluate(subject, subject.model, inputs)
-    constant = objective.baseline([one.target for one in inputs], subject.model.spec)
-    outputs = [objective.loss(constant(one.target), one.target) for one in inputs]
-    guess = sum(float(one.loss) for one in outputs) / max(1.0, sum(float(one.count) for one in outputs))
+    batches = subject.batches[:FIRST_BATCHES]
+    loss, outputs = evaluate(subject, subject.model, dict(enumerate(batches))), guessed(subject, batches)
+    if outputs is None:
+        return not_applicable("initial loss", f"{type(subject.objective).__name__} has no constant prediction")
+    guess = mean_loss(outputs)
     measured = f"the initial loss is {loss:.3g}, the best constant prediction's {guess:.3g}"
     lowest, highest = LOW_START * guess, HIGH_START_SQUARED * guess
-    if not inputs[0].target.is_floating_point():
-        num_classes = constant(inputs[0].target).shape[-1]
+    inputs, constant = outputs[0].inputs, outputs[0].prediction
+    if inputs is not None and constant is not None and not inputs.target.is_floating_point():
+        num_classes = constant.shape[-1]
         highest = HIGH_START * max(guess, math.log(num_classes))
     head = type(subject.model.head).__name__
     if not loss <= highest:
@@ -183,7 +194,7 @@ def check_overfitting(trials: Trials) -> Result:
     overfit = trials.overfit
     if overfit is None:
         return not_applicable("overfitting", TOO_LARGE)
-    number = len(trials.subject.handful.batch)
+    number = len(trials.subject.handful[0])
     if overfit.guess <= 1e-6:
         return not_applicable("overfitting", f"{number} examples have the same target")
     lowest = min(overfit.losses.values())
@@ -234,7 +245,7 @@ def check_attention(trials: Trials) -> Result:
     collapsed = collapsed_layers(start, COLLAPSED_AT_START)
     after: list[HeadEntropy] = []
     if not collapsed and trials.num_steps and trials.short.is_finite:
-        after = attention_entropy(trials.short.model, trials.subject.handful)
+        after = attention_entropy(trials.subject, trials.short.model)
         heads = torch.cat([one.entropy for one in after])
         steps = len(trials.short.losses)
         measured += f", {float(heads.min()):.2f} to {float(heads.max()):.2f} after {steps} steps"
@@ -278,7 +289,7 @@ def check_stability(trials: Trials) -> Result:
         return not_applicable("stability", TOO_LARGE)
     subject, losses = trials.subject, trials.short.losses
     last = range(len(losses) - max(1, len(losses) // 5), len(losses))
-    first = [evaluate(subject, subject.model, [subject.inputs[i]]) for i in last]  # on the same batches
+    first = [evaluate(subject, subject.model, {i: subject.batches[i]}) for i in last]  # on the same batches
     start, end = statistics.median(first), statistics.median(losses[i] for i in last)
     rise = statistics.median(losses[i] - before for i, before in zip(last, first))
     spikes = loss_spikes(losses)

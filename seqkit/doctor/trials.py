@@ -18,9 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from seqkit.doctor.subject import NUM_BATCHES, STEP_FLOPS, Subject
-from seqkit.interfaces import ModelInput
+from seqkit.interfaces import LabeledBatch, LossOutput
 from seqkit.nn.moe import AuxiliaryLoss
 from seqkit.training.health import HeadEntropy, gradient_norms, record_attention_entropy, total_norm
+from seqkit.training.module import evaluation_rng
 
 RAMP = 10
 """Steps of warm-up before a handful of examples is learned, whatever the recipe has."""
@@ -120,7 +121,7 @@ class Trials:
     def num_steps(self) -> int:
         """Number of steps of a short training, fewer if single examples cost much; 0: the model is too large to try."""
         subject = self.subject
-        affordable = int(NUM_BATCHES * STEP_FLOPS / subject.flops(subject.inputs[0]))
+        affordable = int(NUM_BATCHES * STEP_FLOPS / subject.flops(subject.batches[0]))
         return min(NUM_BATCHES, affordable) if affordable >= MIN_STEPS else 0
 
     @cached_property
@@ -141,12 +142,12 @@ class Trials:
     @cached_property
     def short(self) -> Trajectory:
         """The first steps of the recipe's training."""
-        return self.train(self.subject.inputs[: self.num_steps], ramp=min(self.plan.warmup_steps, NUM_BATCHES))
+        return self.train(self.subject.batches[: self.num_steps], ramp=min(self.plan.warmup_steps, NUM_BATCHES))
 
     @cached_property
     def entropy_at_start(self) -> list[HeadEntropy]:
         """Attention entropy with the initial weights."""
-        return attention_entropy(self.subject.model, self.subject.handful)
+        return attention_entropy(self.subject, self.subject.model)
 
     @cached_property
     def overfit(self) -> Overfit | None:
@@ -155,9 +156,10 @@ class Trials:
         handful = subject.handful
         if OVERFIT_STEPS * subject.flops(handful) > NUM_BATCHES * STEP_FLOPS:
             return None
-        constant = subject.objective.baseline([handful.target], subject.model.spec)
-        guessed = subject.objective.loss(constant(handful.target), handful.target)
-        guess, losses = float(guessed.loss / guessed.count.clamp(min=1)), dict[float, float]()
+        outputs = guessed(subject, [handful])
+        if outputs is None:
+            return None
+        guess, losses = mean_loss(outputs), dict[float, float]()
         for factor in FACTORS:
             if factor < 1 and self.has_small_updates:
                 continue
@@ -166,23 +168,23 @@ class Trials:
                 return Overfit(factor, guess, losses)
         return Overfit(None, guess, losses)
 
-    def _overfitted(self, handful: ModelInput, factor: float, enough: float) -> float:
+    def _overfitted(self, handful: LabeledBatch, factor: float, enough: float) -> float:
         """The lowest loss that training on a handful reaches; it ends once that is low enough."""
         lowest, training = math.inf, Training(self, factor, RAMP)
         for step in range(OVERFIT_STEPS if factor == 1 else OTHER_STEPS):
-            if not training.step(handful):
+            if not training.step(handful, 0):
                 break
             if step % 10 == 9:
-                lowest = min(lowest, evaluate(self.subject, training.model, [handful]))
+                lowest = min(lowest, evaluate(self.subject, training.model, {0: handful}))
                 if lowest <= enough:
                     break
         return lowest
 
-    def train(self, inputs: Sequence[ModelInput], *, factor: float = 1.0, ramp: int = RAMP) -> Trajectory:
+    def train(self, batches: Sequence[LabeledBatch], *, factor: float = 1.0, ramp: int = RAMP) -> Trajectory:
         """A step on each batch, up to the first whose loss or gradient is not finite."""
         training = Training(self, factor, ramp)
-        for one in inputs:
-            if not training.step(one):
+        for seed, batch in enumerate(batches):
+            if not training.step(batch, seed):
                 break
         return training.trajectory
 
@@ -201,7 +203,7 @@ class Trials:
                     parameter.normal_(std=USUAL_STD)
         before = {id(parameter): parameter.detach().clone() for parameter in model.parameters()}
         training = Training(self, 1.0, 1, model)
-        training.step(self.subject.inputs[0])
+        training.step(self.subject.batches[0], 0)
         found = []
         for group, peak in zip(training.optimizer.param_groups, self.plan.peaks):
             ratios = [
@@ -251,15 +253,16 @@ class Training:
         self.trajectory = Trajectory(self.model)
         self._auxiliary = [module for module in self.model.modules() if isinstance(module, AuxiliaryLoss)]
 
-    def step(self, inputs: ModelInput) -> bool:
-        """One optimizer step; returns False if it was left out because loss or gradient are not finite."""
+    def step(self, batch: LabeledBatch, seed: int) -> bool:
+        """One optimizer step; returns False if it was left out because loss or gradient are not finite.
+
+        seed: of the masked tokens and of dropout, so that a batch which is trained on again is the same.
+        """
         made = self.trajectory
         share = min(1.0, (len(made.losses) + 1) / max(1, self.ramp))
         for group, rate in zip(self.optimizer.param_groups, self.rates):
             group["lr"] = rate * share
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.subject.seed * 1_000_003 + len(made.losses))  # for dropout
-            loss = self._loss(inputs)
+        loss = self._loss(batch, seed)
         self.optimizer.zero_grad()
         loss.backward()
         gradients = gradient_norms(self.model)
@@ -276,31 +279,40 @@ class Training:
         self.optimizer.step()
         return True
 
-    def _loss(self, inputs: ModelInput) -> Tensor:
-        prediction = self.model(inputs.batch, inputs.masked)
-        output = self.subject.objective.loss(prediction, inputs.target, training=True)
+    def _loss(self, batch: LabeledBatch, seed: int) -> Tensor:
+        output = self.subject.step(self.model, batch, seed, training=True)
         loss = output.loss / output.count.clamp(min=1)
         return loss + torch.stack([module.aux_loss() for module in self._auxiliary]).sum() if self._auxiliary else loss
 
 
 @torch.no_grad()
-def evaluate(subject: Subject, model: nn.Module, inputs: Sequence[ModelInput]) -> float:
-    """Mean loss over the predictions of batches, in evaluation mode."""
-    was_training, total, count = model.training, 0.0, 0.0
+def evaluate(subject: Subject, model: nn.Module, batches: Mapping[int, LabeledBatch]) -> float:
+    """Mean loss over the predictions of batches, in evaluation mode. batches: by their seeds."""
+    was_training = model.training
     model.eval()
-    for one in inputs:
-        output = subject.objective.loss(model(one.batch, one.masked), one.target)
-        total, count = total + float(output.loss), count + float(output.count)
+    outputs = [subject.step(model, batch, seed) for seed, batch in batches.items()]
     model.train(was_training)
-    return total / max(count, 1.0)
+    return mean_loss(outputs)
+
+
+def mean_loss(outputs: Sequence[LossOutput]) -> float:
+    """Mean over the predictions of several outputs."""
+    return sum(float(one.loss) for one in outputs) / max(1.0, sum(float(one.count) for one in outputs))
+
+
+def guessed(subject: Subject, batches: Sequence[LabeledBatch]) -> list[LossOutput] | None:
+    """Outputs of the best constant prediction, fitted on these batches; None: the objective knows none."""
+    with evaluation_rng(subject.seed, 0):
+        step = subject.objective.baseline_step(batches, subject.model.spec)
+        return None if step is None else [step(batch) for batch in batches]
 
 
 @torch.no_grad()
-def attention_entropy(model: nn.Module, inputs: ModelInput) -> list[HeadEntropy]:
-    """Attention entropy of a copy of the model, in evaluation mode."""
+def attention_entropy(subject: Subject, model: nn.Module) -> list[HeadEntropy]:
+    """Attention entropy of a copy of the model on the handful, in evaluation mode."""
     model = copy.deepcopy(model).eval()
     with record_attention_entropy(model) as heads:
-        model(inputs.batch, inputs.masked)
+        subject.step(model, subject.handful)
     return heads
 
 

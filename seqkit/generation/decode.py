@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 
 import torch
 from einops import rearrange, repeat
 from torch import Tensor
 
 from seqkit.generation.packed import MIN_STEPS, PackedCache, PackedDecoder, packed_decoder
-from seqkit.interfaces import Adjacency, Cache, TokenBatch
+from seqkit.interfaces import Cache, TokenBatch
 from seqkit.model import Model
 
 
@@ -104,7 +103,7 @@ class DecodingState:
         content = torch.nn.utils.rnn.pad_sequence(contexts, batch_first=True)
         index = torch.arange(content.shape[1], device=self.device)
         positions = repeat(index.float(), "n -> b n p", b=len(contexts), p=self._model.spec.num_axes)
-        source = None if self._source is None else select_examples(self._source, self._prompt_index)
+        source = None if self._source is None else self._source.select(self._prompt_index)
         batch = TokenBatch(content, positions, index < rearrange(lengths, "b -> b 1"), source=source)
         self._last_position = lengths - 1
         self._cache = self._model.backbone.init_cache(self._max_columns) if self._has_cache else None
@@ -130,20 +129,6 @@ class DecodingState:
             if self._max_new_tokens - self.num_new_tokens >= MIN_STEPS:
                 self._packed = packed_decoder(self._model, len(self._new_ids), self._max_columns)
         return self._packed
-
-
-def select_examples(batch: TokenBatch, rows: Tensor) -> TokenBatch:
-    """These examples of a batch, [b'] indices, in this order, each as often as it is named."""
-    if rows.equal(torch.arange(len(batch), device=rows.device)):
-        return batch
-    adjacency = batch.adjacency
-    if adjacency is not None:
-        n = batch.valid.shape[1]
-        new, old = (rearrange(rows, "new -> new 1") == adjacency.edge_index[0] // n).nonzero(as_tuple=True)
-        adjacency = Adjacency(adjacency.edge_index[:, old] % n + new * n, adjacency.edge_type[old])
-    by_row = {name: getattr(batch, name) for name in ("content", "positions", "valid", "segments", "features")}
-    chosen = {name: tensor[rows] for name, tensor in by_row.items() if tensor is not None}
-    return replace(batch, adjacency=adjacency, **chosen)
 
 
 @contextmanager

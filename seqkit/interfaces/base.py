@@ -6,8 +6,8 @@ b batch · n tokens · d width · a references
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any, ClassVar
 
@@ -17,6 +17,9 @@ from seqkit.interfaces.tokens import Embedded, TokenBatch, Tokens, TokenSpec
 
 IGNORE = -100
 """Target of a token that has none: the default `ignore_index` of `torch.nn.functional.cross_entropy`."""
+
+LabeledBatch = tuple[TokenBatch, Tensor | None]
+"""Tokens of a batch and their labels; None where the data has none."""
 
 
 # ── tokenizer and objective: no weights ──────────────────────────────────────────────────────────────────────────────
@@ -85,7 +88,7 @@ def _noting(method: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(frozen=True, slots=True)
 class ModelInput:
-    """One batch as an objective prepares it: model input, masked tokens, target.
+    """One batch as a `PredictionObjective` prepares it: model input, masked tokens, target.
 
     batch: input of the model. masked: [b n] bool, True: the learned mask token replaces the content; None: none.
     target: the tensor that the objective's `loss` takes.
@@ -100,9 +103,11 @@ class ModelInput:
 class LossOutput:
     """Loss as a sum and a count, so that accumulation and several devices give the weights of one big batch.
 
-    loss: scalar, summed over predictions. count: number of predictions. preds, target: the predictions that count,
-    flattened, and their targets, for torchmetrics; None in training.
+    loss: scalar, summed over predictions. count: number of predictions; of a loss that is no such sum, the number by
+    which it weighs beside other batches (such as of examples), and `loss` is the mean times it.
+    preds, target: the predictions that count, flattened, and their targets, for torchmetrics; None in training.
     probabilities: [m k] of the classes that `preds` [m] were chosen from, for metrics of these; None: none needs them.
+    inputs: what the model got; None: more or other than one prepared batch. prediction: the head's, in evaluation.
     """
 
     loss: Tensor
@@ -110,20 +115,27 @@ class LossOutput:
     preds: Tensor | None = None
     target: Tensor | None = None
     probabilities: Tensor | None = None
+    inputs: ModelInput | None = None
+    prediction: Tensor | None = None
 
 
 class Objective(Stateful, ABC):
-    """Training objective: which tokens are masked, what is predicted, and the loss.
+    """Training objective: `step` gives the loss of a batch. Most are a `PredictionObjective`.
 
+    separable: True: the loss is a sum over predictions, each of one example, so an example alone has the loss that it
+    adds to any batch. False: examples of a batch depend on each other (a contrastive loss), so models are compared on
+    whole batches.
     causal: the causality that it needs of the backbone; None: either. needs_labels: True: samples must have labels.
     uses_mask_token: True: it masks tokens, so the Embedder gets a mask token.
     supports_segments: True: it predicts per token and keeps packed sequences apart; False: they are refused.
     primary_metric: the name of the metric by which models are compared: "loss", or one of its metrics.
-    An objective holds what was fitted on the labels and nothing of a model, so one may serve several.
+    An objective holds what was fitted on the labels and nothing of a model, so one may serve several: parameters of
+    the loss, such as a temperature, belong to the head (`model.head`).
     target_spec: spec of the tokens that a decoder generates, where those are not the tokenizer's (the batch that it
     prepares has the tokenizer's batch as `source`); None: there is one sequence. Raises ValueError before `fit`.
     """
 
+    separable: bool = False
     causal: bool | None = None
     needs_labels: bool = False
     uses_mask_token: bool = False
@@ -147,29 +159,28 @@ class Objective(Stateful, ABC):
 
     @abstractmethod
     def head(self, embedder: nn.Module) -> nn.Module:
-        """Module from hidden [b n d] and valid [b n] to the prediction; sizes come from `embedder.spec` and `.dim`."""
+        """Module from (hidden [b n d], `Embedded`) to the prediction; sizes come from `embedder.spec` and `.dim`."""
 
     @abstractmethod
-    def prepare(self, batch: TokenBatch, label: Tensor | None) -> ModelInput:
-        """Model input, masked tokens and target of a batch."""
-
-    @abstractmethod
-    def loss(self, prediction: Tensor, target: Tensor, *, training: bool = False) -> LossOutput:
-        """Loss of a prediction.
+    def step(self, model: nn.Module, batch: LabeledBatch, *, training: bool = False) -> LossOutput:
+        """Loss of a model on a batch: the one place that prepares it and calls the model, once or more often.
 
         training: True: with what is for training alone, such as label smoothing, and without `preds`, whose selection
         would make an accelerator wait.
+        Raises DataError for a batch that does not fit the objective.
         """
 
-    @abstractmethod
-    def baseline(self, targets: Sequence[Tensor], spec: TokenSpec) -> Callable[[Tensor], Tensor]:
-        """The best constant prediction, fitted on training targets; a function from a target to its prediction.
+    def baseline_step(
+        self, batches: Iterable[LabeledBatch], spec: TokenSpec
+    ) -> Callable[[LabeledBatch], LossOutput] | None:
+        """The step of the best constant prediction, fitted on training batches; None: none is known.
 
         spec: shape of the tokens that the model embeds (`Model.spec`).
         """
+        return None
 
     def metrics(self, spec: TokenSpec) -> dict[str, Any]:
-        """torchmetrics over (preds, target), by name; the loss is always reported. spec: as in `baseline`."""
+        """torchmetrics over (preds, target), by name; the loss is always reported. spec: as in `baseline_step`."""
         return {}
 
     def generation_metrics(self) -> dict[str, Any]:
@@ -197,6 +208,50 @@ class Objective(Stateful, ABC):
         raise ValueError(
             f"{type(self).__name__} predicts nothing for a raw example; to continue a text use `seqkit generate`"
         )
+
+
+class PredictionObjective(Objective):
+    """Objective of predictions, one for each example or token, from one pass of the model."""
+
+    separable = True
+
+    @abstractmethod
+    def prepare(self, batch: TokenBatch, label: Tensor | None) -> ModelInput:
+        """Model input, masked tokens and target of a batch."""
+
+    @abstractmethod
+    def loss(self, prediction: Tensor, target: Tensor, *, training: bool = False) -> LossOutput:
+        """Loss of a prediction; training: as in `step`."""
+
+    def baseline(self, targets: Sequence[Tensor], spec: TokenSpec) -> Callable[[Tensor], Tensor] | None:
+        """The best constant prediction, fitted on training targets; a function from a target to its prediction.
+
+        None: none is known. spec: as in `baseline_step`.
+        """
+        return None
+
+    def step(self, model: nn.Module, batch: LabeledBatch, *, training: bool = False) -> LossOutput:
+        """Loss of the model's prediction."""
+        inputs = self.prepare(*batch)
+        return self._output(inputs, model(inputs.batch, inputs.masked), training=training)
+
+    def baseline_step(
+        self, batches: Iterable[LabeledBatch], spec: TokenSpec
+    ) -> Callable[[LabeledBatch], LossOutput] | None:
+        """Loss of the best constant prediction."""
+        constant = self.baseline([self.prepare(*batch).target for batch in batches], spec)
+        if constant is None:
+            return None
+
+        def step(batch: LabeledBatch) -> LossOutput:
+            inputs = self.prepare(*batch)
+            return self._output(inputs, constant(inputs.target), training=False)
+
+        return step
+
+    def _output(self, inputs: ModelInput, prediction: Tensor, *, training: bool) -> LossOutput:
+        output = self.loss(prediction, inputs.target, training=training)
+        return replace(output, inputs=inputs, prediction=None if training else prediction)
 
 
 # ── the backbone: weights, no modality ───────────────────────────────────────────────────────────────────────────────

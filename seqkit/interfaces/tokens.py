@@ -342,6 +342,33 @@ class TokenBatch(_Padded):
             adjacency = Adjacency(edge_index, torch.cat([graph.edge_type for _, graph in graphs]))
         return cls(content, positions, valid, adjacency, features=features)
 
+    def select(self, rows: Tensor) -> TokenBatch:
+        """These examples, [b'] indices, in this order, each as often as it is named, as padded as they are."""
+        if rows.equal(torch.arange(len(self), device=rows.device)):
+            return self
+        adjacency = self.adjacency
+        if adjacency is not None:
+            n = self.valid.shape[1]
+            new, old = (rows[:, None] == adjacency.edge_index[0] // n).nonzero(as_tuple=True)
+            adjacency = Adjacency(adjacency.edge_index[:, old] % n + new * n, adjacency.edge_type[old])
+        source = None if self.source is None else self.source.select(rows)
+        given = {x.name: getattr(self, x.name) for x in fields(self) if x.init}
+        chosen = {name: value[rows] for name, value in given.items() if isinstance(value, Tensor)}
+        return replace(self, adjacency=adjacency, source=source, **chosen)
+
+    def columns(self, kept: slice) -> TokenBatch:
+        """These columns of every example, without edges: tokens of a sequence."""
+        given = {x.name: getattr(self, x.name) for x in fields(self) if x.init}
+        chosen: dict[str, Any] = {name: value[:, kept] for name, value in given.items() if isinstance(value, Tensor)}
+        return replace(self, **chosen)
+
+    def example(self, i: int) -> Tokens:
+        """The tokens of example i, without padding."""
+        one, real = self.select(torch.tensor([i], device=self.valid.device)), self.valid[i]
+        given = {x.name: getattr(one, x.name) for x in fields(Tokens)}
+        own: dict[str, Any] = {name: x[0, real] if isinstance(x, Tensor) else x for name, x in given.items()}
+        return Tokens(**own)
+
     def __len__(self) -> int:
         return self.valid.shape[0]
 

@@ -13,6 +13,8 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
+from seqkit.interfaces import Embedded
+
 Pool = Literal["mean", "sum", "max", "last", "first"]
 
 
@@ -31,7 +33,7 @@ class TokenHead(nn.Module):
         super().__init__()
         self.linear = _linear(dim, num_outputs, bias=bias)
 
-    def forward(self, hidden: Tensor, valid: Tensor) -> Tensor:
+    def forward(self, hidden: Tensor, embedded: Embedded) -> Tensor:
         """Predictions [b n k]; those of padded tokens mean nothing."""
         return self.linear(hidden)
 
@@ -47,7 +49,7 @@ class FieldHead(nn.Module):
         self.vocab_sizes = tuple(vocab_sizes)
         self.linear = _linear(dim, sum(self.vocab_sizes), bias=bias)
 
-    def forward(self, hidden: Tensor, valid: Tensor) -> Tensor:
+    def forward(self, hidden: Tensor, embedded: Embedded) -> Tensor:
         """Logits [b n k v]; those of padded tokens mean nothing."""
         most, parts = max(self.vocab_sizes), self.linear(hidden).split(self.vocab_sizes, dim=-1)
         return torch.stack([F.pad(part, [0, most - part.shape[-1]], value=float("-inf")) for part in parts], dim=-2)
@@ -65,7 +67,7 @@ class TiedHead(nn.Module):
         self.table, self.scale = table, scale
         self.bias = nn.Parameter(torch.zeros(table.num_embeddings)) if bias else None
 
-    def forward(self, hidden: Tensor, valid: Tensor) -> Tensor:
+    def forward(self, hidden: Tensor, embedded: Embedded) -> Tensor:
         """Logits [b n vocabulary]; those of padded tokens mean nothing."""
         return F.linear(hidden if self.scale == 1 else hidden * self.scale, self.table.weight, self.bias)
 
@@ -82,9 +84,9 @@ class SequenceHead(nn.Module):
         self.pool = pool
         self.linear = _linear(dim, num_outputs)
 
-    def forward(self, hidden: Tensor, valid: Tensor) -> Tensor:
+    def forward(self, hidden: Tensor, embedded: Embedded) -> Tensor:
         """Predictions [b k] from hidden [b n d]."""
-        return self.linear(pooled(hidden, valid, self.pool))
+        return self.linear(pooled(hidden, embedded.valid, self.pool))
 
 
 def pooled(hidden: Tensor, valid: Tensor, pool: Pool) -> Tensor:

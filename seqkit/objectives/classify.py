@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from seqkit.errors import DataError
-from seqkit.interfaces import IGNORE, LossOutput, ModelInput, Objective, TokenBatch, TokenSpec
+from seqkit.interfaces import IGNORE, LossOutput, ModelInput, PredictionObjective, TokenBatch, TokenSpec
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.heads import Pool, SequenceHead, TokenHead
 from seqkit.objectives.losses import checked_smoothing, cross_entropy, frequencies
@@ -28,7 +28,7 @@ NEED_PROBABILITIES = {"AUROC", "AveragePrecision", "CalibrationError"}
 """Names of the metrics that need the probabilities of all classes, not the likeliest class alone."""
 
 
-class Classify(Objective):
+class Classify(PredictionObjective):
     """Classification: cross-entropy of class labels, in nats; tokens labelled IGNORE (-100) are left out.
 
     level: what is classified: the whole "sequence" or each "token".

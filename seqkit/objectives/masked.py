@@ -13,13 +13,13 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
-from seqkit.interfaces import IGNORE, LossOutput, ModelInput, Objective, TokenBatch, TokenSpec
+from seqkit.interfaces import IGNORE, LossOutput, ModelInput, PredictionObjective, TokenBatch, TokenSpec
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.heads import FieldHead, TokenHead
 from seqkit.objectives.losses import cross_entropy, id_frequencies, like
 
 
-class Masked(Objective):
+class Masked(PredictionObjective):
     """Masked modelling: a share of each example's tokens is replaced by the mask token and predicted.
 
     fraction: share of each example's tokens that are masked; at least one is.

@@ -13,12 +13,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqkit.errors import DataError
-from seqkit.interfaces import LossOutput, ModelInput, Objective, TokenBatch, TokenSpec
+from seqkit.interfaces import LossOutput, ModelInput, PredictionObjective, TokenBatch, TokenSpec
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.heads import Pool, SequenceHead
 
 
-class MultiLabel(Objective):
+class MultiLabel(PredictionObjective):
     """Multi-label classification: binary cross-entropy of k yes-or-no labels, in nats; a label that is NaN is left out.
 
     Labels are 0, 1 or NaN (unknown), a list of k for each example, such as twelve assays of which a molecule went

@@ -6,13 +6,12 @@ b batch · n tokens · k fields · v vocabulary
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, Literal
 
 from torch import Tensor, nn
 
 from seqkit.errors import DataError
-from seqkit.interfaces import IGNORE, LossOutput, ModelInput, Objective, TokenBatch, TokenSpec
+from seqkit.interfaces import IGNORE, LossOutput, ModelInput, PredictionObjective, TokenBatch, TokenSpec
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.heads import FieldHead, TiedHead, TokenHead
 from seqkit.objectives.losses import cross_entropy, id_frequencies, like
@@ -21,7 +20,7 @@ TokenMetric = Literal["Accuracy", "Perplexity"]
 """Names of metrics, as in torchmetrics: `seqkit.objectives.metrics.of_ids`."""
 
 
-class NextToken(Objective):
+class NextToken(PredictionObjective):
     """Causal language modelling: cross-entropy in nats per token, over all but the first of each example.
 
     Tokens of several ids (`TokenSpec.vocab_sizes`): a linear layer for each field, all from the same hidden state, and
@@ -59,20 +58,10 @@ class NextToken(Objective):
         if batch.content.shape[1] < 2:
             raise DataError("every text is a single token, so there is no next one to predict; give longer text")
         known = batch.valid[:, 1:]
-        segments = None
         if batch.segments is not None:  # the first token of a packed sequence does not continue the sequence before it
             known = known & (batch.segments[:, 1:] == batch.segments[:, :-1])
-            segments = batch.segments[:, :-1]
-        inputs = replace(
-            batch,
-            content=batch.content[:, :-1],
-            positions=batch.positions[:, :-1],
-            valid=batch.valid[:, :-1],
-            segments=segments,
-            features=None if batch.features is None else batch.features[:, :-1],
-        )
         target = batch.content[:, 1:]
-        return ModelInput(inputs, None, target.masked_fill(~like(known, target), IGNORE))
+        return ModelInput(batch.columns(slice(-1)), None, target.masked_fill(~like(known, target), IGNORE))
 
     def loss(self, prediction: Tensor, target: Tensor, *, training: bool = False) -> LossOutput:
         """Cross-entropy of logits [b n (k) v], summed over the targets [b n (k)] that are not IGNORE."""

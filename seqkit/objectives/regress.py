@@ -14,7 +14,7 @@ from einops import rearrange
 from torch import Tensor, nn
 
 from seqkit.errors import DataError
-from seqkit.interfaces import LossOutput, ModelInput, Objective, TokenBatch, TokenSpec
+from seqkit.interfaces import LossOutput, ModelInput, PredictionObjective, TokenBatch, TokenSpec
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.heads import Pool, SequenceHead, TokenHead
 
@@ -22,7 +22,7 @@ NumberMetric = Literal["RMSE", "MAE", "R2Score", "SpearmanCorrCoef", "PearsonCor
 """Names of metrics, as in torchmetrics: `seqkit.objectives.metrics.of_numbers`."""
 
 
-class Regress(Objective):
+class Regress(PredictionObjective):
     """Regression: squared or Huber error of standardised targets; metrics are in the target's own unit.
 
     Mean and standard deviation of the targets are fitted on the training labels. A target that is NaN is left out.

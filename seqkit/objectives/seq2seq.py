@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from seqkit.errors import DataError
 from seqkit.generation.stream import greedy
-from seqkit.interfaces import IGNORE, LossOutput, ModelInput, Objective, TokenBatch, Tokenizer, TokenSpec
+from seqkit.interfaces import IGNORE, LossOutput, ModelInput, PredictionObjective, TokenBatch, Tokenizer, TokenSpec
 from seqkit.model import Model
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.heads import TiedHead, TokenHead
@@ -27,7 +27,7 @@ TextMetric = Literal["TokenErrorRate", "SequenceErrorRate", "CHRFScore"]
 """Names of metrics, as in torchmetrics: `seqkit.objectives.metrics.of_texts`."""
 
 
-class Seq2Seq(Objective):
+class Seq2Seq(PredictionObjective):
     """Sequence to sequence: the decoder gets [bos, y_1 … y_t] and is trained on [y_1 … y_t, eos].
 
     The loss is cross-entropy in nats per target token, eos included. A label is a text, or several references of which

@@ -18,6 +18,7 @@ from seqkit.data.inputs import read_inputs
 from seqkit.data.source import sample_name
 from seqkit.errors import DataError, UsageError
 from seqkit.interfaces import IGNORE, TokenBatch, Tokens, TokenSpec
+from seqkit.model import first_call
 from seqkit.objectives.seq2seq import Seq2Seq
 from seqkit.report.attention_heatmaps import heatmaps, uniform_entropy
 from seqkit.report.figures import png, svg
@@ -163,7 +164,7 @@ def _generate(trained: TrainedModel, objective: Seq2Seq, source: TokenBatch) -> 
     prediction = objective.predict(trained.model, source)
     ids = prediction[0][prediction[0] != IGNORE]
     label = ids[None, None] if len(ids) else torch.full((1, 1, 1), IGNORE)
-    batch = objective.prepare(source, label).batch
+    batch, _ = first_call(objective, trained.model, (source, label))
     texts = [_target_name(objective, i) for i in ids.tolist()]
     return batch, texts, "eos" if len(ids) < objective.longest else "…"
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from seqkit.data.module import DataModule
 from seqkit.generation import Sampling, stream_text
-from seqkit.interfaces import IGNORE, Objective, TokenBatch, Tokens
+from seqkit.interfaces import IGNORE, LossOutput, Objective, TokenBatch, Tokens
 from seqkit.objectives.classify import Classify
 from seqkit.objectives.masked import Masked
 from seqkit.objectives.multi_label import MultiLabel
@@ -234,8 +234,9 @@ def _(objective: Regress, trained: TrainedModel, data: DataModule | None) -> lis
         return []
     targets, predicted, errors = list[Tensor](), list[Tensor](), list[Error]()
     has_one_target = objective.level == "sequence" and len(objective.mean) == 1
-    for indices, batch, label, prediction in _predictions(trained, data):
-        output = objective.loss(prediction, objective.prepare(batch, label).target)
+    for indices, batch, label, output in _outputs(trained, data):
+        prediction = output.prediction
+        assert prediction is not None
         assert output.target is not None
         assert output.preds is not None
         targets.append(output.target)
@@ -263,9 +264,10 @@ def _(objective: Masked, trained: TrainedModel, data: DataModule | None) -> list
     batch, label = _first_examples(data, NUM_SHOWN)
     with torch.random.fork_rng(devices=[]), torch.inference_mode():
         torch.manual_seed(1)
-        model_input = objective.prepare(batch, label)
-        prediction = trained.model(model_input.batch, model_input.masked)
-    masked = model_input.masked
+        output = objective.step(trained.model, (batch, label))
+    assert output.inputs is not None
+    prediction, masked = output.prediction, output.inputs.masked
+    assert prediction is not None
     assert masked is not None
     title = "Masked and predicted"
     note = (
@@ -316,9 +318,7 @@ def _masked_pictures(renderer: Renderer, batch: TokenBatch, masked: Tensor, pred
 
 def example(batch: TokenBatch, index: int) -> Tokens:
     """One example of a batch, without padding and without adjacency."""
-    valid = batch.valid[index]
-    features = None if batch.features is None else batch.features[index][valid]
-    return Tokens(batch.content[index][valid], batch.positions[index][valid], features=features)
+    return batch.replace(adjacency=None).example(index)
 
 
 def _first_examples(data: DataModule, count: int) -> tuple[TokenBatch, Tensor | None]:
@@ -328,12 +328,19 @@ def _first_examples(data: DataModule, count: int) -> tuple[TokenBatch, Tensor | 
 
 
 @torch.inference_mode()
-def _predictions(trained: TrainedModel, data: DataModule) -> Iterator[tuple[list[int], TokenBatch, Tensor, Tensor]]:
-    """Batches of the test split: places of their examples in it, tokens, labels and the model's predictions."""
+def _outputs(trained: TrainedModel, data: DataModule) -> Iterator[tuple[list[int], TokenBatch, Tensor, LossOutput]]:
+    """Batches of the test split: places of their examples in it, tokens, labels and the step's output."""
     loader = data.test_dataloader()
     for indices, (batch, label) in zip(loader.batch_indices(), loader):
         assert label is not None
-        yield indices, batch, label, trained.model(batch)
+        yield indices, batch, label, trained.objective.step(trained.model, (batch, label))
+
+
+def _predictions(trained: TrainedModel, data: DataModule) -> Iterator[tuple[list[int], TokenBatch, Tensor, Tensor]]:
+    """As `_outputs`, with the model's predictions."""
+    for indices, batch, label, output in _outputs(trained, data):
+        assert output.prediction is not None
+        yield indices, batch, label, output.prediction
 
 
 class Error(NamedTuple):

@@ -122,7 +122,10 @@ BASELINE_BATCHES = 100_000
 
 
 def baseline(objective: Objective, spec: TokenSpec, data: DataModule) -> tuple[dict[str, float], int]:
-    """Metrics of the best constant prediction, fitted on the training targets, on the test split; and their number."""
+    """Metrics of the best constant prediction, fitted on the training split, on the test split; and their number.
+
+    Both are empty, and 0, where the objective knows none.
+    """
     from seqkit.objectives.metrics import MeanLoss, update
 
     with torch.random.fork_rng(devices=[]):
@@ -132,11 +135,12 @@ def baseline(objective: Objective, spec: TokenSpec, data: DataModule) -> tuple[d
         if number < len(loader):
             log.info("baseline: the best constant of %d of %d training batches, drawn at random", number, len(loader))
         batches = track(islice(loader, number), "baseline, on training data", number)
-        constant = objective.baseline([objective.prepare(*batch).target for batch in batches], spec)
+        step = objective.baseline_step(batches, spec)
+        if step is None:
+            return {}, 0
         metrics: dict[str, Any] = {"loss": MeanLoss(), **objective.metrics(spec)}
         for batch in track(data.test_dataloader(), "baseline, on test data", len(data.test_dataloader())):
-            target = objective.prepare(*batch).target
-            output = objective.loss(constant(target), target)
+            output = step(batch)
             for metric in metrics.values():
                 update(metric, output)
         with silence_lightning():

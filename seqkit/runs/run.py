@@ -26,8 +26,8 @@ from seqkit.config.recipe import check_name
 from seqkit.data.module import DataModule
 from seqkit.errors import DataError, DivergedError, Interrupted, StorageError, UsageError
 from seqkit.files import read_mapping, write_atomic, write_json
-from seqkit.interfaces import TokenBatch
-from seqkit.model import Model
+from seqkit.interfaces import LabeledBatch, Objective
+from seqkit.model import Model, first_call
 from seqkit.runs.evaluate import check_data, evaluate_model, finish
 from seqkit.runs.folder import (
     CONFIG,
@@ -56,6 +56,9 @@ from seqkit.training.weights import save_weights
 
 log = logging.getLogger("seqkit")
 
+CountFlops = Callable[[Model, Objective, LabeledBatch], int]
+"""FLOPs of a training step: `seqkit.analysis.cost.training_flops`."""
+
 PACKAGES = ("seqkit", "torch", "torchvision", "torchaudio", "timm", "pytorch-lightning", "einops", "numpy")
 
 
@@ -65,7 +68,7 @@ def run(
     *,
     initial: Path | None = None,
     examine: Callable[[Model, DataModule], dict[str, Any]] | None = None,
-    count_flops: Callable[[Model, TokenBatch], int] | None = None,
+    count_flops: CountFlops | None = None,
     resume: bool = False,
 ) -> dict[str, Any]:
     """Train what a complete configuration describes, test it, and fill `folder`, which holds no run yet.
@@ -111,9 +114,7 @@ def run(
                 return summary | ({} if examine is None else examine(prepared.model, prepared.data))
 
 
-def resume_run(
-    folder: Path, changes: Mapping[str, Any], count_flops: Callable[[Model, TokenBatch], int] | None = None
-) -> dict[str, Any]:
+def resume_run(folder: Path, changes: Mapping[str, Any], count_flops: CountFlops | None = None) -> dict[str, Any]:
     """Resume an unfinished run. changes: values by dotted key that do not change what is learned.
 
     Returns the summary. Raises UsageError if there is nothing to resume, else as `run`.
@@ -206,7 +207,7 @@ class Attempt:
         prepared: Prepared,
         folder: Path,
         signals: StopSignals,
-        count_flops: Callable[[Model, TokenBatch], int] | None = None,
+        count_flops: CountFlops | None = None,
     ):
         self.prepared, self.folder, self.signals, self.count_flops = prepared, folder, signals, count_flops
         self.has_stepped = False
@@ -312,11 +313,12 @@ class Attempt:
         generates = validates and bool(prepared.data.objective.generation_metrics())
         check_sharding(prepared.model, prepared.built.optimizer, prepared.built.trainer, generates=generates)
 
-    def _flops_per_token(self, examples: Any, count: Callable[[Model, TokenBatch], int]) -> float:
+    def _flops_per_token(self, examples: Any, count: CountFlops) -> float:
         """FLOPs of training for a token of the first batch, padding included; random numbers stay as they were."""
         with torch.random.fork_rng(devices=[]):
-            batch = self.prepared.data.objective.prepare(*examples[0, [0]]).batch
-            return count(self.prepared.model, batch) / batch.valid.numel()
+            model, objective, batch = self.prepared.model, self.prepared.data.objective, examples[0, [0]]
+            called, _ = first_call(objective, model, batch)
+            return count(model, objective, batch) / called.valid.numel()
 
     def _write(
         self, trainer: Any, module: Any, examples: Any, state: str, weights: str, tokens_seen: int

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -14,7 +15,7 @@ from torch.distributed.tensor import DTensor
 
 from seqkit.data.batching import BatchLoader
 from seqkit.errors import DivergedError
-from seqkit.interfaces import Objective, TokenBatch
+from seqkit.interfaces import LabeledBatch, Objective
 from seqkit.model import Model
 from seqkit.nn.moe import AuxiliaryLoss
 from seqkit.objectives.metrics import MeanLoss, update
@@ -23,10 +24,10 @@ from seqkit.training.parallel import ShardedStrategy, gather_weights, is_sharded
 
 log = logging.getLogger("seqkit")
 
+CPU = torch.device("cpu")
+
 NAMED = 4
 """Number of examples of a batch that an error names."""
-
-LabeledBatch = tuple[TokenBatch, Tensor | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +103,11 @@ class TrainingModule(pl.LightningModule):
 
     def training_step(self, batch: LabeledBatch, index: int) -> Tensor:
         """Sum of the losses of a micro-batch."""
-        inputs = self.objective.prepare(*batch)
-        prediction = self.model(inputs.batch, inputs.masked)
-        output = self.objective.loss(prediction, inputs.target, training=True)
+        output = self.objective.step(self.model, batch, training=True)
         self._step.append(MicroBatch(output.loss.detach(), output.count, index))
-        self._num_tokens = self._num_tokens + inputs.batch.valid.sum()
-        self.tokens_processed += inputs.batch.valid.numel()
+        valid = (batch[0] if output.inputs is None else output.inputs.batch).valid
+        self._num_tokens = self._num_tokens + valid.sum()
+        self.tokens_processed += valid.numel()
         return output.loss + output.count * self._aux_loss() if self._auxiliary else output.loss
 
     @property
@@ -254,7 +254,7 @@ class TrainingModule(pl.LightningModule):
 
     def on_validation_epoch_end(self) -> None:
         for _ in range(self._batches_to_evaluate):  # the others need this process's part of the weights
-            self.model(*self._last_inputs)
+            self.objective.step(self.model, self._last_batch)
         self._report("valid")
 
     def on_test_epoch_end(self) -> None:
@@ -263,12 +263,10 @@ class TrainingModule(pl.LightningModule):
     def _evaluate(self, split: str, batch: LabeledBatch, index: int) -> None:
         if self.trainer.world_size > 1:  # the batch's number as one device would count it
             index = index * self.trainer.world_size + self.trainer.global_rank
-        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
-            torch.manual_seed(self.seed * 1_000_003 + index)  # the same tokens are masked in every evaluation
-            inputs = self.objective.prepare(*batch)
+        with evaluation_rng(self.seed, index, self.device):
+            output = self.objective.step(self.model, batch)
         if is_sharded(self.model):
-            self._last_inputs = (inputs.batch, inputs.masked)
-        output = self.objective.loss(self.model(inputs.batch, inputs.masked), inputs.target)
+            self._last_batch = batch
         for metric in _of_split(self.metrics, split).values():
             update(metric, output)
         if generation_metrics := _of_split(self.generation_metrics, split):
@@ -305,6 +303,14 @@ class TrainingModule(pl.LightningModule):
             return optimizer
         scheduler = self.schedule.build(optimizer, self.num_steps)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+
+@contextmanager
+def evaluation_rng(seed: int, index: int, device: torch.device = CPU) -> Iterator[None]:
+    """Context with the random numbers of batch `index`, so that every evaluation masks the same tokens."""
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(seed * 1_000_003 + index)
+        yield
 
 
 def _unfuse(optimizer: torch.optim.Optimizer) -> None:

@@ -266,10 +266,11 @@ def graphs():
 def test_flops_of_message_passing_count_the_edges_that_are_given():
     spec, batch = graphs()
     dim, n, e = 24, 7, len(batch.adjacency)
-    model = Model(spec, GIN(dim, 2), Masked())
+    objective = Masked()
+    model = Model(spec, GIN(dim, 2), objective)
     ends = 2 * (spec.num_features * dim + dim * spec.num_features)  # embedding, prediction of the features
     layers = 2 * (2 * 2 * dim * 2 * dim)
-    assert training_flops(model, batch) == 3 * (3 * n * (ends + layers) + 2 * e * dim)
+    assert training_flops(model, objective, (batch, None)) == 3 * (3 * n * (ends + layers) + 2 * e * dim)
     assert describe_model(model, n).flops == n * (ends + layers) + 2 * 2 * (n - 1) * dim, "a path"
     one = Adjacency(torch.tensor([[0], [1]]), torch.tensor([1]))
     assert describe_model(model, n, adjacency=one).flops == n * (ends + layers) + 2 * dim
@@ -278,9 +279,22 @@ def test_flops_of_message_passing_count_the_edges_that_are_given():
 
 
 def test_training_takes_three_forward_passes_of_the_padded_shape():
-    model = Model(TokenSpec(vocab_size=29), Transformer(24, 2, num_heads=3), Masked())
+    objective = Masked()
+    model = Model(TokenSpec(vocab_size=29), Transformer(24, 2, num_heads=3), objective)
     tokens = [Tokens(torch.zeros(n, dtype=torch.int64), torch.zeros(n, 1)) for n in (7, 3, 5)]
-    assert training_flops(model, TokenBatch.collate(tokens)) == 3 * 3 * describe_model(model, 7).flops
+    batch = TokenBatch.collate(tokens)
+    assert training_flops(model, objective, (batch, None)) == 3 * 3 * describe_model(model, 7).flops
+
+
+def test_every_pass_of_a_step_counts():
+    class Twice(Masked):
+        def step(self, model, batch, *, training=False):
+            super().step(model, batch, training=training)
+            return super().step(model, batch, training=training)
+
+    model = Model(TokenSpec(vocab_size=29), Transformer(24, 2, num_heads=3), Masked())
+    batch = TokenBatch.collate([Tokens(torch.zeros(7, dtype=torch.int64), torch.zeros(7, 1))]), None
+    assert training_flops(model, Twice(), batch) == 2 * training_flops(model, Masked(), batch)
 
 
 def test_a_model_is_measured_after_training_too():
@@ -288,9 +302,10 @@ def test_a_model_is_measured_after_training_too():
     block = partial(PreNormBlock, mlp=partial(MixtureOfExperts, num_experts=3))
     model = Model(TokenSpec(vocab_size=29), Transformer(24, 1, num_heads=3, block=block), Masked())
     batch = TokenBatch.collate([Tokens(torch.zeros(6, dtype=torch.int64), torch.zeros(6, 1))])
-    before = training_flops(model, batch)
+    objective = Masked()
+    before = training_flops(model, objective, (batch, None))
     model.train()(batch).sum().backward()
-    assert training_flops(model, batch) == before
+    assert training_flops(model, objective, (batch, None)) == before
     assert all(not p.is_meta for p in model.parameters())
 
 

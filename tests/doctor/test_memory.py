@@ -41,11 +41,11 @@ def test_tokens_per_batch_bound_the_batch(subject):
 def test_the_estimate_is_what_a_step_of_a_transformer_takes_within_a_third(subject, recipe):
     made = subject(recipe, "--optimizer", "{type: AdamW, lr: 0.001}")  # whose two moments the estimate counts
     training = Training(Trials(made), 1.0, 1)
-    inputs = max(made.inputs, key=lambda one: len(one.batch))
-    training.step(inputs)
+    batch = max(made.batches, key=lambda one: len(one[0]))
+    training.step(batch, 0)
     training.optimizer.zero_grad()
     state = [t for one in training.optimizer.state.values() for t in one.values() if torch.is_tensor(t)]
-    peak = peak_bytes(lambda: training.step(inputs), [*training.model.parameters(), *state])
-    made.batch_size, made.lengths = len(inputs.batch), [inputs.batch.valid.shape[1]] * len(inputs.batch)
+    peak = peak_bytes(lambda: training.step(batch, 0), [*training.model.parameters(), *state])
+    made.batch_size, made.lengths = len(batch[0]), [batch[0].valid.shape[1]] * len(batch[0])
     assert check_memory(made, int(1.34 * peak)).finding is None
     assert check_memory(made, int(0.66 * peak)).finding is not None

@@ -14,7 +14,7 @@ def test_the_planned_batch_counts_and_a_small_one_is_made(subject):
     assert (made.batch_size, made.num_steps) == (1000, 3 * 2)
     assert len(made.batches) == NUM_BATCHES
     assert max(len(tokens) for tokens, _ in made.batches) == MAX_BATCH
-    assert len(made.handful.batch) == HANDFUL
+    assert len(made.handful[0]) == HANDFUL
 
 
 def test_steps_are_those_of_fit(subject):

@@ -38,8 +38,8 @@ def test_a_tokenizer_that_drops_half_of_its_input_is_found(subject, recipe, toke
 def test_an_id_that_nearly_all_targets_have_is_found(subject, monkeypatch):
     made = subject("text/g2p")
     assert check_tokens(made).finding is None
-    for inputs in made.inputs:
-        inputs.target[inputs.target > 0] = 1
+    for _, label in made.batches:
+        label[label > 0] = 1
     assert "target ids" in check_tokens(made).finding.problem
 
 

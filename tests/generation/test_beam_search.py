@@ -8,7 +8,6 @@ from generating import ONE, RAGGED, TWO, VOCAB, columns, generating_model, last_
 from torch.testing import assert_close
 
 from seqkit.generation import BeamSearch, Sampling, beam_search, generate
-from seqkit.generation.decode import select_examples
 from seqkit.interfaces import Adjacency, Backbone, TokenBatch, TokenSpec
 from seqkit.model import Model
 from seqkit.nn.attention.kv_cache import LayerCache
@@ -197,7 +196,7 @@ def hugging_face(model, source=None):
 
         def forward(self, input_ids, attention_mask=None, **kwargs):
             b, n = input_ids.shape
-            repeated = None if source is None else select_examples(source, torch.zeros(b, dtype=torch.int64))
+            repeated = None if source is None else source.select(torch.zeros(b, dtype=torch.int64))
             positions = torch.arange(float(n))[None, :, None].expand(b, n, 1)
             batch = TokenBatch(input_ids, positions, torch.ones(b, n, dtype=torch.bool), source=repeated)
             return CausalLMOutput(logits=self.model(batch))
@@ -259,7 +258,7 @@ def test_examples_of_a_batch_are_selected_with_their_adjacency():
     batch = TokenBatch(
         torch.arange(10).reshape(2, 5), torch.zeros(2, 5, 0), torch.ones(2, 5).bool(), Adjacency(edge_index, edge_type)
     )
-    selected = select_examples(batch, torch.tensor([1, 0, 1]))
+    selected = batch.select(torch.tensor([1, 0, 1]))
     assert selected.content.tolist() == [[5, 6, 7, 8, 9], [0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
     pairs = set(zip(*selected.adjacency.edge_index.tolist(), selected.adjacency.edge_type.tolist()))
     first = {(1, 0, 3), (2, 0, 4), (0, 1, 5)}
@@ -270,7 +269,7 @@ def test_examples_of_a_batch_are_selected_with_their_adjacency():
 def test_examples_of_a_batch_are_selected_with_the_numbers_beside_their_fields(rows):
     ids, numbers = torch.arange(12).reshape(2, 3, 2), torch.randn(2, 3, 5)
     batch = TokenBatch(ids, torch.zeros(2, 3, 0), torch.ones(2, 3).bool(), features=numbers)
-    selected = select_examples(batch, torch.tensor(rows))
+    selected = batch.select(torch.tensor(rows))
     assert selected.content.equal(ids[rows])
     assert selected.features.equal(numbers[rows])
 

@@ -9,7 +9,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from seqkit.backbones import LSTM, Transformer
-from seqkit.interfaces import Adjacency, TokenBatch, Tokens, TokenSpec
+from seqkit.interfaces import Adjacency, Embedded, TokenBatch, Tokens, TokenSpec
 from seqkit.nn.embedder import Embedder, default_position
 from seqkit.nn.position.absolute import Learned, NoPosition, Sinusoidal, SinusoidalConcat
 from seqkit.nn.position.rotary import Rotary
@@ -221,7 +221,8 @@ def test_logits_of_a_tied_head_are_scaled_only_where_the_tables_entries_are_abou
     embedder = Embedder(IDS, dim, position=position)
     assert embedder.logit_scale == (dim**-0.5 if scaled else 1.0)
     hidden = torch.randn(2, 3, dim)
-    logits = NextToken(tied=True).head(embedder)(hidden, torch.ones(2, 3, dtype=torch.bool))
+    embedded = Embedded(hidden, torch.zeros(2, 3, 1), torch.ones(2, 3, dtype=torch.bool))
+    logits = NextToken(tied=True).head(embedder)(hidden, embedded)
     right = hidden @ embedder.table.weight.T
     assert_close(logits, right * dim**-0.5 if scaled else right, rtol=1e-4, atol=1e-4)
     if not scaled:

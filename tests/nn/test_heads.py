@@ -5,6 +5,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
+from seqkit.interfaces import Embedded
 from seqkit.nn.heads import SequenceHead, TiedHead, TokenHead, pooled
 
 LENGTHS = [5, 1, 3]
@@ -22,6 +23,10 @@ def valid():
     return torch.arange(5) < torch.tensor(LENGTHS)[:, None]
 
 
+def embedded(valid):
+    return Embedded(torch.zeros(3, 5, 7), torch.zeros(3, 5, 1), valid)
+
+
 @pytest.mark.parametrize("pool", DEFINITION)
 @pytest.mark.parametrize("padding", [0.0, 1e9, torch.nan])
 def test_pooling_is_over_the_real_tokens_of_each_example(valid, pool, padding):
@@ -29,7 +34,7 @@ def test_pooling_is_over_the_real_tokens_of_each_example(valid, pool, padding):
     right = torch.stack([DEFINITION[pool](hidden[i, :n]) for i, n in enumerate(LENGTHS)])
     assert_close(pooled(hidden, valid, pool), right)
     head = SequenceHead(7, 2, pool=pool)
-    assert_close(head(hidden, valid), right @ head.linear.weight.T + head.linear.bias)
+    assert_close(head(hidden, embedded(valid)), right @ head.linear.weight.T + head.linear.bias)
 
 
 def test_an_unknown_pooling_is_refused(valid):
@@ -41,8 +46,8 @@ def test_an_unknown_pooling_is_refused(valid):
 def test_a_token_head_is_a_linear_layer_on_every_token(valid, bias):
     head, hidden = TokenHead(7, 2, bias=bias), torch.randn(3, 5, 7)
     assert (head.linear.bias is not None) == bias
-    assert_close(head(hidden, valid)[1, 0], head.linear(hidden[1, 0]))
-    assert head(hidden, valid).shape == (3, 5, 2)
+    assert_close(head(hidden, embedded(valid))[1, 0], head.linear(hidden[1, 0]))
+    assert head(hidden, embedded(valid)).shape == (3, 5, 2)
 
 
 @pytest.mark.parametrize("scale", [1 / 7**0.5, 1.0, 3.0])
@@ -55,7 +60,7 @@ def test_tied_logits_are_products_with_the_table(valid, scale, bias):
         assert not head.bias.any()
         nn.init.normal_(head.bias)
         right = right + head.bias
-    assert_close(head(hidden, valid), right)
+    assert_close(head(hidden, embedded(valid)), right)
     assert [id(p) for p in head.parameters()] == [*([id(head.bias)] if bias else []), id(table.weight)]
 
 

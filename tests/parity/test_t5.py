@@ -67,8 +67,8 @@ class Translator(nn.Module):
     def forward(self, batch, cache=None):
         embed = self.model.embedder
         source = None if batch.source is None else embed(batch.source)
-        hidden = self.model.backbone(replace(embed(batch), source=source), cache)
-        return self.head(hidden, batch.valid)
+        embedded = replace(embed(batch), source=source)
+        return self.head(self.model.backbone(embedded, cache), embedded)
 
 
 def weights(theirs, gated, tied):

@@ -10,7 +10,6 @@ from torch.testing import assert_close
 
 from seqkit.analysis.attention_maps import attention_maps, entropy
 from seqkit.backbones import Transformer
-from seqkit.generation.decode import select_examples
 from seqkit.interfaces import TokenBatch, Tokens, TokenSpec
 from seqkit.model import Model
 from seqkit.nn.attention.additive import AdditiveAttention
@@ -120,7 +119,7 @@ def test_padding_changes_no_entropy():
     model = model_of()
     short, long = batch_of(5), batch_of(5, 9)
     alone = recorded(model, TokenBatch.collate([Tokens(short.content[0], short.positions[0])]))
-    padded = recorded(model, select_examples(long, torch.tensor([0])))
+    padded = recorded(model, long.select(torch.tensor([0])))
     for a, b in zip(alone, padded, strict=True):
         assert_close(a.entropy, b.entropy, rtol=1e-4, atol=1e-6)
 
