@@ -112,7 +112,7 @@ class Model(nn.Module):
 
 
 def first_call(objective: Objective, model: nn.Module, batch: LabeledBatch) -> tuple[TokenBatch, Tensor | None]:
-    """What a training step calls the model with first: the batch, and the masked tokens. The model does not run."""
+    """The batch and the masked tokens with which a training step calls the model first; the model does not run."""
 
     class Called(Exception):
         pass

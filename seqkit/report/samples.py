@@ -337,7 +337,7 @@ def _outputs(trained: TrainedModel, data: DataModule) -> Iterator[tuple[list[int
 
 
 def _predictions(trained: TrainedModel, data: DataModule) -> Iterator[tuple[list[int], TokenBatch, Tensor, Tensor]]:
-    """As `_outputs`, with the model's predictions."""
+    """Batches of the test split with the model's predictions in place of the output."""
     for indices, batch, label, output in _outputs(trained, data):
         assert output.prediction is not None
         yield indices, batch, label, output.prediction

@@ -33,9 +33,9 @@ def test_examples_that_cost_too_much_are_left_out_of_a_batch(subject, monkeypatc
 
 def test_masked_tokens_of_a_subject_repeat(subject):
     made = subject("text/masked-lm")
-    first, second = (made.prepare(made.batches[0]).masked for _ in range(2))
+    first, second = (made.step(made.model, made.batches[0]).inputs.masked for _ in range(2))
     assert first.equal(second)
-    assert not first.equal(made.prepare(made.batches[0], 1).masked)
+    assert not first.equal(made.step(made.model, made.batches[0], 1).inputs.masked)
 
 
 def test_a_run_is_told_from_a_recipe_and_takes_no_keys(tmp_path):

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from seqkit.errors import DataError
-from seqkit.interfaces import TokenBatch, Tokens, TokenSpec
+from seqkit.interfaces import Embedded, TokenBatch, Tokens, TokenSpec
 from seqkit.nn.embedder import Embedder
 from seqkit.objectives import MultiLabel
 
@@ -78,7 +78,8 @@ def test_the_constant_prediction_is_the_best_of_all_constants_up_to_half_an_exam
 def test_head_and_answers_have_a_column_a_label():
     objective = fitted()
     head = objective.head(Embedder(SPEC, 8))
-    logits = head(torch.randn(2, 3, 8), torch.ones(2, 3, dtype=torch.bool))
+    hidden = torch.randn(2, 3, 8)
+    logits = head(hidden, Embedded(hidden, torch.zeros(2, 3, 1), torch.ones(2, 3, dtype=torch.bool)))
     assert logits.shape == (2, 3)
     answers = objective.decode(logits)
     assert torch.allclose(torch.tensor(answers), logits.sigmoid())
