@@ -217,9 +217,10 @@ class _Counted(nn.Module):
 
     def forward(self, batch: TokenBatch, masked: Tensor | None = None) -> Tensor:
         on_meta = None if masked is None else masked.to("meta")
-        self.flops += _forward_pass(self._on_meta, batch.to("meta"), on_meta).flops
         with torch.no_grad():
-            return torch.zeros_like(self._on_meta(batch.to("meta"), on_meta), device=batch.valid.device)
+            counted = _forward_pass(self._on_meta, batch.to("meta"), on_meta)
+        self.flops += counted.flops
+        return torch.zeros_like(counted.prediction, device=batch.valid.device)
 
 
 def _batch(spec: TokenSpec, context_length: int, adjacency: Adjacency | None = None) -> TokenBatch:
@@ -252,13 +253,13 @@ class _ForwardPass:
     """Figures of a training step's forward pass; bytes are of the storages that autograd saves, each once.
 
     recomputed: bytes if blocks are computed again: the inputs of all blocks, what is saved outside of them, and what
-    the largest block saves; None: the model has no blocks that can be. prediction: bytes of the prediction.
+    the largest block saves; None: the model has no blocks that can be. prediction: on device meta.
     """
 
     flops: int
     activations: int
     recomputed: int | None
-    prediction: int
+    prediction: Tensor
 
 
 def _forward_pass(model: nn.Module, batch: TokenBatch, masked: Tensor | None = None) -> _ForwardPass:
@@ -314,7 +315,7 @@ def _forward_pass(model: nn.Module, batch: TokenBatch, masked: Tensor | None = N
         int(counter.get_total_flops()) + attention.flops + sum(uncounted),
         _bytes(t for t, _ in saved.values()),
         _bytes(inputs.values()) + max(in_block.values()) if blocks else None,
-        prediction.nbytes,
+        prediction.detach(),
     )
 
 
@@ -462,7 +463,7 @@ def device_memory(
     weights = sum(p.nbytes for p in model.parameters())
     state = optimizer_bytes(model, optimizer)
     forward = _forward_pass(model, batch, None if masked is None else masked.to("meta"))
-    loss = 3 * forward.prediction
+    loss = 3 * forward.prediction.nbytes
     shares, transfers = num_devices if strategy == "fsdp" else 1, 0
     if num_devices > 1:
         by_block = [sum(p.nbytes for p in block.parameters()) for block in blocks_of(model)]

@@ -42,13 +42,15 @@ def test_a_backbone_of_which_no_width_can_be_built_is_refused():
 @pytest.mark.parametrize(
     ("recipe", "names", "words"),
     [
-        ("text/char-lm", SEQUENCES, ["--data.limit=24"]),
+        ("text/char-lm", SEQUENCES, ["--data.limit=24", "--data.window=16"]),
         ("image/digits", SEQUENCES, []),
         ("audio/spoken-digits", SEQUENCES, ["--data.limit=50"]),
         ("graph/solubility", [*SEQUENCES, "GIN", "GCN"], ["--data.limit=50"]),
     ],
 )
 def test_every_backbone_gets_the_budget_of_the_transformer_in_every_modality(recipe, names, words, match):
+    if match == "flops":  # LSTM stands for all of torch's recurrent networks, whose loops take most of the time
+        names = [name for name in names if name not in ("GRU", "RNN")]
     settings = Settings(recipe=recipe, overrides=words, backbones=names, match=match)
     found = candidates(settings)
     assert [candidate.name for candidate in found] == names
