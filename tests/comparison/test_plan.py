@@ -74,6 +74,15 @@ def test_a_trial_is_short_has_one_seed_and_its_rate_and_the_best_one_trains():
     assert final.config["trainer"]["val_check_interval"] == 5
 
 
+def test_every_trial_has_the_first_seed_and_each_run_its_own_whatever_the_recipe_says():
+    config = complete("image/digits", "debug", {"seed": 7})
+    plan = plan_of([Candidate("LSTM", config), Candidate("GRU", config)], dropout_trials=2, seeds=3)
+    results = ended(plan)
+    seeds = {kind: [plan.cell(s, results).config["seed"] for s in plan.steps.values() if s.kind == kind]
+             for kind in ("trial", "seed")}  # fmt: skip
+    assert seeds == {"trial": [1] * 10, "seed": [1, 2, 3] * 2}
+
+
 def test_failed_trials_are_passed_over_and_without_any_the_recipes_rate_stays():
     plan = plan_of()
     results = ended(plan)

@@ -1,15 +1,21 @@
 """Scores of single examples add up to the metric that the run itself reports."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
+from seqkit.backbones import GRU
 from seqkit.comparison.scores import METRICS, bytes_of_test_split, example_scores, metric_of, per_byte
 from seqkit.comparison.statistics import Scores
 from seqkit.config import complete
+from seqkit.interfaces import TokenBatch, Tokens, TokenSpec
+from seqkit.model import Model
 from seqkit.objectives.classify import Classify
 from seqkit.objectives.masked import Masked
 from seqkit.runs.prepare import untrained
 from seqkit.runs.run import run
+from seqkit.training.module import evaluation_rng
 
 CASES = {
     "image/digits": "accuracy",
@@ -71,3 +77,26 @@ def test_the_bytes_of_a_split_that_is_cut_are_not_known():
 def test_an_objective_says_by_what_it_is_compared():
     assert metric_of(Classify()) is METRICS["accuracy"]
     assert metric_of(Masked()) is METRICS["loss"]
+
+
+class Batches(list):
+    """Batches of two examples each, in the order of the split."""
+
+    def batch_indices(self):
+        return [[2 * i, 2 * i + 1] for i in range(len(self))]
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_scores_are_of_the_masks_that_the_run_evaluates(seed):
+    """Each batch has its own, and each seed; the batches are equal, so that only the masks differ."""
+    batch = TokenBatch.collate([Tokens(torch.arange(19) % 7, torch.arange(19.0)[:, None])] * 2)
+    objective = Masked(fraction=0.4)
+    model = Model(TokenSpec(vocab_size=7), GRU(12, 1), objective).eval()
+    data = SimpleNamespace(objective=objective, test_dataloader=lambda: Batches([(batch, None)] * 3))
+    right = []
+    for index in range(3):
+        with evaluation_rng(seed, index), torch.no_grad():
+            right.append(float(objective.step(model, (batch, None)).loss))
+    assert len(set(right)) == 3
+    losses = example_scores(model, data, METRICS["loss"], seed)["numerator"]
+    assert [sum(losses[i : i + 2]) for i in (0, 2, 4)] == pytest.approx(right)

@@ -91,3 +91,17 @@ def test_another_epoch_begins_at_its_first_batch():
     batches.set_epoch(3)
     straight.set_epoch(3)
     assert list(batches) == list(straight)
+
+
+def test_a_second_stop_in_one_epoch_is_counted_from_its_first_batch():
+    batches, once, twice = loader(), loader(), loader()
+    batches.set_epoch(1)
+    whole = list(batches)
+    once.load_state_dict({"epoch": 1, "yielded": 2})
+    assert once.state_dict() == {"epoch": 1, "yielded": 2}  # a stop before the first batch
+    assert next(iter(once)) == whole[2]
+    assert once.state_dict() == {"epoch": 1, "yielded": 3}
+    twice.load_state_dict(once.state_dict())
+    assert list(twice) == whole[3:]
+    assert len(list(twice)) == 5
+    assert twice.state_dict() == {"epoch": 2, "yielded": 5}

@@ -1,5 +1,6 @@
 """Tokens from the disk equal those from memory in every bit; what changes the tokens changes the fingerprint."""
 
+import importlib
 import os
 
 import numpy as np
@@ -153,3 +154,23 @@ def test_a_tokenizer_that_cannot_be_pickled_has_no_fingerprint_and_works(on_disk
     assert tokenizer_fingerprint(Unpicklable()) is None
     assert len(TokenizedDataset([Sample("a", 1)], Unpicklable(), "training").lengths) == 1
     assert not cache_folder().exists()
+
+
+def test_the_fingerprint_of_a_tokenizer_changes_with_its_code_and_that_of_its_bases(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    codes = [tmp_path / f"{name}_of_a_plug_in.py" for name in ("base", "own")]
+    codes[0].write_text("from seqkit.tokenizers import Bytes\nclass Base(Bytes): pass\n")
+    codes[1].write_text("from base_of_a_plug_in import Base\nclass Own(Base): pass\n")
+    tokenizer = importlib.import_module("own_of_a_plug_in").Own()
+    prints = [tokenizer_fingerprint(tokenizer)]
+    assert prints == [tokenizer_fingerprint(tokenizer)]
+    for code in codes:
+        code.write_text(code.read_text() + "# another encoding\n")
+        prints.append(tokenizer_fingerprint(tokenizer))
+    assert None not in prints
+    assert len(set(prints)) == 3
+
+
+def test_the_most_tokens_of_an_example_are_part_of_a_splits_fingerprint():
+    samples = [Sample("abc", 1)]
+    assert len({split_fingerprint(Encoder(samples, Bytes(), "training", most), [1]) for most in (None, 1, 2, 3)}) == 4

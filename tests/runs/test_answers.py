@@ -5,11 +5,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from seqkit.backbones import GRU
 from seqkit.data.inputs import Input
 from seqkit.errors import UsageError
-from seqkit.interfaces import Tokens, TokenSpec
+from seqkit.interfaces import TokenBatch, Tokens, TokenSpec
+from seqkit.model import Model
 from seqkit.objectives import Classify, Masked, NextToken, Regress
-from seqkit.runs.answers import BATCH_SIZE, predictions
+from seqkit.runs.answers import BATCH_SIZE, pool_of, predictions, vectors
 
 
 class Letters:
@@ -80,3 +82,37 @@ def test_objectives_without_an_answer_or_without_classes_are_refused_before_anyt
     trained.objective = Regress()
     with pytest.raises(UsageError, match="Regress predicts no classes"):
         next(predictions(trained, never(), probabilities=True))
+
+
+@pytest.mark.parametrize("pool", ["mean", "sum", "max", "last", "first"])
+def test_a_vector_is_pooled_as_the_models_head_pools_and_without_padding(pool):
+    trained = model_of()
+    torch.manual_seed(0)
+    objective = Classify(pool=pool)
+    objective.fit([0, 1], None)
+    trained.model = Model(Letters.spec, GRU(6, 1), objective).eval()
+    for one, n in zip(vectors(trained, [Input(word, word) for word in ("abcdefg", "ab", "a")]), (7, 2, 1)):
+        with torch.no_grad():
+            hidden = trained.model.backbone(trained.model.embedder(TokenBatch.collate([Letters().encode("x" * n)])))[0]
+        right = {"mean": hidden.mean(0), "sum": hidden.sum(0), "max": hidden.amax(0), "last": hidden[-1]}
+        torch.testing.assert_close(one.values, right.get(pool, hidden[0]))
+
+
+def test_a_head_that_does_not_pool_leaves_the_mean():
+    objective = Classify(level="token")
+    objective.fit([torch.tensor([0, 1])], None)
+    assert pool_of(Model(Letters.spec, GRU(6, 1), objective)) == "mean"
+
+
+def test_tokens_have_predictions_and_probabilities_and_padding_has_none():
+    trained = model_of()
+    trained.objective = Classify(level="token")
+    trained.objective.fit([torch.tensor([0, 1])], ["no", "yes"])
+    trained.model = lambda batch, masked=None: torch.stack([batch.positions[..., 0], torch.ones(batch.valid.shape)], -1)
+    words = ["abcde", "ab"]
+    for chosen in (True, False):
+        found = list(predictions(trained, [Input(word, word) for word in words], probabilities=chosen))
+        assert [one.prediction for one in found] == [["yes", "no", "no", "no", "no"], ["yes", "no"]]
+        assert [None if one.probabilities is None else one.probabilities.shape for one in found] == (
+            [(5, 2), (2, 2)] if chosen else [None, None]
+        )

@@ -353,6 +353,13 @@ def test_evaluation_repeats_exactly_and_leaves_the_random_numbers_alone():
     assert trainer().validate(ours, batches, verbose=False) == first
 
 
+def test_every_evaluation_begins_anew():
+    ours, runner, batches = training_module(), trainer(), [BatchLoader(ragged(11, 2, seed=i)) for i in range(2)]
+    for evaluate in (runner.validate, runner.test):
+        first, second = (evaluate(ours, one, verbose=False) for one in batches)
+        assert second == evaluate(training_module(), batches[1], verbose=False) != first
+
+
 class KeepsMasks(Masked):
     """Keeps what it masked, batch by batch."""
 
