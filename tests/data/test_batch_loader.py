@@ -105,3 +105,14 @@ def test_a_second_stop_in_one_epoch_is_counted_from_its_first_batch():
     assert list(twice) == whole[3:]
     assert len(list(twice)) == 5
     assert twice.state_dict() == {"epoch": 2, "yielded": 5}
+
+
+def test_every_pass_is_the_next_epoch_in_its_own_order():
+    batches, sampler = loader(seed=3), LengthGroupedBatchSampler([7] * 23, 5, shuffle=True, seed=3)
+    orders = []
+    for epoch in range(3):
+        passed = list(batches)
+        assert [number for number, _ in passed] == [epoch] * 5
+        assert [indices for _, indices in passed] == list(sampler.batches(epoch)) == list(batches.batch_indices())
+        orders.append(passed[0][1])
+    assert orders[0] != orders[1] != orders[2] != orders[0]

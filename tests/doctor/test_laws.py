@@ -1,8 +1,10 @@
 """Masks that leak, targets that are given and positions that are dropped are found, each by its own check."""
 
 import pytest
+import torch
 
-from seqkit.doctor.laws import check_future, check_padding, check_positions, check_target
+from seqkit.doctor.laws import _cuts, check_future, check_padding, check_positions, check_target
+from seqkit.interfaces import TokenBatch, Tokens
 
 LAWS = [check_padding, check_future, check_target, check_positions]
 BIDIRECTIONAL = ["--model.backbone.causal", "false", "--model.backbone.block.attention.convolution", "null"]
@@ -86,3 +88,11 @@ def test_a_law_that_says_nothing_here_says_why(subject, recipe, check, why):
     result = check(subject(recipe))
     assert not result.applies
     assert why in result.measured
+
+
+@pytest.mark.parametrize(
+    ("lengths", "cuts"), [([3, 11], [0, 3, 6, 9]), ([5], [0, 1, 2, 3]), ([3], [0, 1]), ([2, 1], [0]), ([1], [])]
+)
+def test_the_future_is_changed_after_four_columns_from_the_first_to_the_last_but_one(lengths, cuts):
+    tokens = [Tokens(torch.zeros(n, dtype=torch.int64), torch.zeros(n, 1)) for n in lengths]
+    assert _cuts(TokenBatch.collate(tokens)) == cuts

@@ -157,6 +157,17 @@ def test_the_packed_step_gives_the_logits_of_the_modules(name, use_cache, num_pa
                 assert_close(got, right, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("layer_scale", [None, 0.7])
+@pytest.mark.parametrize("norm", [nn.LayerNorm, nn.Identity])
+def test_layer_scale_and_the_last_norm_are_packed_each_by_itself(layer_scale, norm, num_packed):
+    torch.manual_seed(0)
+    block = partial(PreNormBlock, residual=partial(Residual, layer_scale=layer_scale))
+    model = sharpened(Model(TokenSpec(vocab_size=VOCAB), stack(block, norm=norm), NextToken()))
+    for got, right in logits_side_by_side(model, without_packing(model), RAGGED, steps=MIN_STEPS + 2):
+        assert_close(got, right, rtol=1e-4, atol=1e-4)
+    assert num_packed
+
+
 @pytest.mark.parametrize("name", SUPPORTED)
 @pytest.mark.parametrize("strategy", [GREEDY, Sampling(seed=3, top_k=7), BeamSearch(3)])
 def test_the_packed_step_changes_no_id(name, strategy, num_packed):

@@ -249,3 +249,11 @@ def test_a_test_of_data_that_have_changed_since_the_run_says_so(reviewed, caplog
     reviews(file, "song")
     evaluate(folder, "test")
     assert f"the test data of {folder} has changed since the run" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "state.json"])
+def test_a_file_that_was_changed_since_training_is_named(digits, tmp_path, name):
+    folder = Path(shutil.copytree(digits, tmp_path / "run"))
+    (folder / name).write_bytes((folder / name).read_bytes() + b"\n")
+    with pytest.raises(DataError, match=rf"{name} has changed since training"):
+        load(folder)

@@ -31,6 +31,12 @@ def test_relative_embeddings_on_two_axes_have_no_side():
     assert_close(shaw.relative(torch.zeros(1, 1, 2), keys)[0, 0], shaw.table[[0, 1, 1, 2, 3]])
 
 
+def test_distances_on_two_axes_are_rounded():
+    shaw = RelativeEmbedding(5, max_distance=4, num_axes=2)
+    keys = torch.tensor([[[0.4, 0], [0.6, 0], [-2, 2], [-1.2, -2.6], [0, 4.4]]])  # 0.4, 0.6, 2.8, 2.9 and 4.4 away
+    assert_close(shaw.relative(torch.zeros(1, 1, 2), keys)[0, 0], shaw.table[[0, 1, 3, 3, 4]])
+
+
 def test_attention_with_relative_embeddings_equals_equation_4():
     attention, shaw, x = MultiHeadAttention(14, 2), RelativeEmbedding(7, max_distance=1), torch.randn(1, 5, 14)
     got = attention(x, AttentionContext(relative=shaw.relative(row(5), row(5))))
