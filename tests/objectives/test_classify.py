@@ -126,3 +126,14 @@ def test_the_baseline_predicts_the_class_frequencies():
 def test_smoothing_by_more_than_the_target_is_refused(share):
     with pytest.raises(ValueError, match=f"label_smoothing={share}"):
         Classify(label_smoothing=share)
+
+
+@pytest.mark.parametrize(("given", "weights"), [("balanced", [2.0, 2 / 3]), ([3.0, 0.5], [3.0, 0.5]), (None, None)])
+def test_class_weights_are_factors_of_the_loss_in_training_alone(given, weights):
+    objective = Classify(class_weights=given)
+    objective.fit([0, 1, 1, 1], None)
+    logits, target = torch.tensor([[0.3, 1.0], [2.0, -0.5], [0.1, 0.2]]), torch.tensor([0, 1, 1])
+    each = torch.nn.functional.cross_entropy(logits, target, reduction="none")
+    factors = torch.ones(3) if weights is None else torch.tensor(weights)[target]
+    assert_close(objective.loss(logits, target, training=True).loss, (each * factors).sum())
+    assert_close(objective.loss(logits, target).loss, each.sum())
