@@ -11,10 +11,10 @@ from seqkit.errors import one_line
 def run(args: Namespace) -> int:
     """Draw a run's attention on one example; print where the page is."""
     given = args.input is not None
-    check_folder(args.out, [args.input] if given else [], force=args.force)
+    out = args.out or args.run / "attention"
+    check_folder(out, [args.input] if given else [], force=args.force or args.out is None)
     from seqkit.report.attention import view_example, view_input
 
-    out = args.out or args.run / "attention"
     page = view_input(args.run, args.input, out) if given else view_example(args.run, args.example, out)
     print(one_line(page))
     return 0

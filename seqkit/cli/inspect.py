@@ -12,8 +12,8 @@ from seqkit.errors import one_line
 
 def run(args: Namespace) -> int:
     """Draw how one real example of a recipe's data becomes tokens; print where the picture is."""
-    check_folder(args.out, [args.input] if args.input is not None else [], force=args.force)
     folder = args.out or Path("runs") / "inspect"
+    check_folder(folder, [args.input] if args.input is not None else [], force=args.force or args.out is None)
     config = complete(args.recipe, args.preset, args.overrides)
     from seqkit.report.inspect import inspect
 

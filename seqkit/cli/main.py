@@ -86,6 +86,7 @@ def _run(words: list[str]) -> int:
             from seqkit.cli.guess import take_data_as_recipe
 
             take_data_as_recipe(args)
+        _check_one_path(args.overrides)
         code: int = import_module(f"seqkit.cli.{COMMANDS[args.command]}").run(args)
         sys.stdout.flush()
         return code
@@ -113,6 +114,24 @@ def _check_given_once(overrides: Sequence[str]) -> None:
         known = "--data" if key == "--data.source" else key.removesuffix(".type")
         if word.startswith("--") and given.setdefault(known, value) != value:
             raise UsageError(f"{key} is given twice, as {given[known]} and as {value}; give it once")
+
+
+def _check_one_path(overrides: Sequence[str]) -> None:
+    """Raise UsageError if two keys name the data, `--data FILE` and `--data.path`, of which one would be ignored."""
+    from pathlib import Path
+
+    from seqkit.errors import UsageError
+
+    paths = ("data.path", "data.source.path")
+    if not any(word.startswith(tuple(f"--{key}" for key in paths)) for word in overrides):
+        return
+    from seqkit.config.resolve import dotted
+
+    given = {key: str(value) for key, value in dotted(overrides)}
+    named = given.get("data", given.get("data.source", ""))
+    for key in paths:
+        if key in given and named not in ("", given[key]) and Path(named).exists():
+            raise UsageError(f"--data {named} and --{key} {given[key]} both name the data; give one of them")
 
 
 def _exit_code(error: Exception) -> int | None:

@@ -11,7 +11,8 @@ from seqkit.errors import UsageError, one_line
 
 def run(args: Namespace) -> int:
     """Write a run's page again, or one page of several runs."""
-    check_file(args.out, force=args.force, makes_folder=True)
+    several = Path("runs") / "report.html" if args.out is None and args.runs[1:] else None
+    check_file(args.out or several, force=args.force or several is not None, makes_folder=True)
     from seqkit.report.page import write_overview, write_report
 
     if len(args.runs) == 1 and args.out is None:
@@ -19,7 +20,8 @@ def run(args: Namespace) -> int:
     else:
         if len({folder.resolve() for folder in args.runs}) < len(args.runs):
             raise UsageError("a run is given twice; give each folder once")
-        out = Path("runs") / "report.html" if args.out is None else args.out
+        out = args.out or several
+        assert out is not None
         path = write_overview(args.runs, out, title=f"{len(args.runs)} runs" if len(args.runs) > 1 else "A run")
     print(f"report  {one_line(path)}")
     return 0

@@ -26,8 +26,8 @@ OWN_RATES = {"OneCycleLR": "max_lr", "CyclicLR": "max_lr"}
 
 def run(args: Namespace) -> int:
     """Print what was measured, the suggestions and the keys to use them; write the pictures. 1: nothing to suggest."""
-    check_folder(args.out, force=args.force)
     folder = args.out or Path("runs") / "tune"
+    check_folder(folder, force=args.force or args.out is None)
     config = complete(args.recipe, args.preset, args.overrides)
     from seqkit.training.interrupt import StopSignals
 

@@ -1,4 +1,4 @@
-"""Muon's step on a CPU."""
+"""Muon with a float32 step on CPUs."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from torch import Tensor
 
 
 class Muon(torch.optim.Muon):
-    """`torch.optim.Muon` (torch 2.11) whose iteration is in float32 on a CPU, where torch has bfloat16.
+    """`torch.optim.Muon` (torch 2.11) that computes its iteration in float32 on a CPU; torch computes it in bfloat16.
 
-    A CPU without instructions for bfloat16 takes 13 to 35 times as long in it, and CPUs of two makers would train to
-    other weights. On accelerators the step is torch's. The rate is torch's for `adjust_lr_fn="match_rms_adamw"`.
+    A CPU without bfloat16 instructions needs 13 to 35 times as long for it, and different CPUs would end with different
+    weights. On accelerators the step is torch's. The learning rate is scaled as with `adjust_lr_fn="match_rms_adamw"`.
     """
 
     @torch.no_grad()

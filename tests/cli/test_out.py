@@ -129,6 +129,20 @@ def test_files_of_a_run_are_kept(run, here, capsys):
         assert (run / name).read_bytes() == before
 
 
+def test_a_default_place_with_a_file_of_the_users_is_refused(run, here, capsys):
+    (here / "runs").mkdir(exist_ok=True)
+    for name, words in (
+        ("report.html", ["report", str(run), str(run / "..")]),
+        ("inspect", ["inspect", "image/digits"]),
+    ):
+        path = here / "runs" / name if name.endswith(".html") else here / "runs" / name / "image-digits.png"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("mine")
+        assert main(words) == 2
+        assert "seqkit" in capsys.readouterr().err
+        assert path.read_text() == "mine"
+
+
 def test_a_report_replaces_its_own_page_alone(run, here, capsys):
     assert main(["report", str(run), "--out", "new/page.html"]) == 0
     assert "add --force" in refused(capsys, "report", run, "--out", "new/page.html")

@@ -80,6 +80,8 @@ def overwrite(path, where):
     lambda rows, meta: meta.write_text("{"),
     lambda rows, meta: meta.write_text("[1]"),
     lambda rows, meta: meta.write_text("{}"),
+    lambda rows, meta: meta.write_text(meta.read_text().replace('"so"', '"no"')),
+    lambda rows, meta: meta.write_text(meta.read_text().replace('"said": "so", ', "")),
 ])  # fmt: skip
 def test_a_damaged_entry_is_deleted_which_is_said_and_written_anew(damage, caplog):
     keep(A, rows(*range(4000)))

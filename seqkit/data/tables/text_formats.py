@@ -305,9 +305,11 @@ def not_utf8(file: Path) -> DataError:
                 place = f"byte 0x{line[error.start]:02x} at offset {before + error.start}, line {number}"
                 break
             before += len(line)
+    if head == b"\x1f\x8b":
+        return DataError(f"{file} is compressed; call it {file.name}.gz, or unpack it if it is that already")
     is_utf16 = head in (b"\xff\xfe", b"\xfe\xff")
     kind, encoding = ("it looks like UTF-16; ", "utf-16") if is_utf16 else ("", "latin1")
-    return DataError(
-        f"{file} is not UTF-8: {place}; {kind}save it as UTF-8 "
-        f"(for instance: iconv -f {encoding} -t utf-8 {file.name} > new{file.suffix})"
-    )
+    command = f"iconv -f {encoding} -t utf-8 {file.name} > new{file.suffix}"
+    if file.suffix == ".gz":
+        command = f"gzip -dc {file.name} | iconv -f {encoding} -t utf-8 | gzip > new{''.join(file.suffixes[-2:])}"
+    return DataError(f"{file} is not UTF-8: {place}; {kind}save it as UTF-8 (for instance: {command})")
