@@ -41,7 +41,7 @@ from seqkit.testing.long_laws import (
     refused_when_long,
     reorder_keeps_the_rows,
 )
-from seqkit.testing.module_laws import MODULE_LAWS, builds_and_saves_all_weights
+from seqkit.testing.module_laws import LATE_LAWS, MODULE_LAWS, builds_and_saves_all_weights
 
 Law = Callable[[EmbeddedBackbone, Sequence[Tokens]], None]
 
@@ -108,10 +108,12 @@ def check_backbone(
             except ValueError:
                 continue
             try:
-                laws: list[Callable[..., None]] = [*_check_module(spec, backbone, examples)]
+                untouched = copy.deepcopy(backbone)
+                laws: list[Callable[..., None]] = [*_check_module(MODULE_LAWS, spec, backbone, examples)]
                 laws += check_embedded_backbone(spec, backbone, examples)
                 if name == "text":
                     laws += _check_long_texts(build, dim, is_causal)
+                laws += _check_module(LATE_LAWS, spec, untouched, examples)
             except AssertionError as error:
                 raise AssertionError(f"{error} [{name}]") from error.__cause__
             num_checked += len(laws)
@@ -132,11 +134,13 @@ def _embedded(
         return EmbeddedBackbone(spec, backbone), examples
 
 
-def _check_module(spec: TokenSpec, backbone: Backbone, examples: Sequence[Tokens]) -> Sequence[Law]:
+def _check_module(
+    laws: Sequence[Law], spec: TokenSpec, backbone: Backbone, examples: Sequence[Tokens]
+) -> Sequence[Law]:
     model, examples = _embedded(spec, copy.deepcopy(backbone), examples)
-    for law in MODULE_LAWS:
+    for law in laws:
         _check(model.backbone, law, model, examples)
-    return MODULE_LAWS
+    return laws
 
 
 def _check_long_texts(build: Callable[..., Backbone], dim: int, is_causal: bool) -> list[Callable[..., None]]:

@@ -12,13 +12,19 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from seqkit.interfaces import Backbone, TokenBatch, Tokens, TokenSpec
+from seqkit.interfaces import Adjacency, Backbone, TokenBatch, Tokens, TokenSpec
 from seqkit.testing.laws import TOLERANCE, EmbeddedBackbone, assert_same, fixed_generator
 from seqkit.testing.process import left_alone, seeded
 
 FLOAT32 = 1e-2
 """Median difference of hidden states in float32, as a share of their size, that is no fault. Single tokens may differ
 by more: if nearest neighbours are looked up, rounding may choose others."""
+
+STEP = 1e-5
+"""Length of the step of finite differences, in float64; their error is about its square."""
+
+SLOPE = 1e-4
+"""Difference of a gradient and a finite difference, as a share of the larger, that is no fault."""
 
 
 def gives_hidden_states_of_its_width(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
@@ -90,6 +96,11 @@ def uses_positions_as_it_says(model: EmbeddedBackbone, examples: Sequence[Tokens
             knows_columns |= float((mixed - hidden[:, order]).detach().abs().max()) > TOLERANCE
     if backbone.uses_positions and not differs:
         raise AssertionError("uses_positions is True, but other positions give the same hidden states: none are added")
+    for axis in range(model.spec.num_axes) if backbone.uses_positions and model.spec.num_axes > 1 else ():
+        if not any(_axis_matters(model, x, axis) for x in long):
+            raise AssertionError(
+                f"uses_positions is True, but other positions on axis {axis} give the same hidden states: add each axis"
+            )
     if backbone.causal or backbone.uses_positions or long[0].adjacency is not None:
         return
     if backbone.is_recurrent and not backbone.ignores_order and not knows_columns:
@@ -136,15 +147,119 @@ def training_mates_change_nothing(model: EmbeddedBackbone, examples: Sequence[To
         assert_same(together[i, : len(x)], alone, f"in training mode, batch mates change example {i}")
 
 
+def _axis_matters(model: EmbeddedBackbone, x: Tokens, axis: int) -> bool:
+    """Whether other positions on one axis change the hidden states."""
+    order = torch.randperm(len(x), generator=fixed_generator())
+    embedded = model.embed(TokenBatch.collate([x]))
+    positions = embedded.positions.clone()
+    positions[..., axis] = positions[:, order, axis]
+    moved = model.backbone(replace(embedded, positions=positions))
+    return float((moved - model.backbone(embedded)).detach().abs().max()) > TOLERANCE
+
+
+def edges_matter(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+    """Backbones that support adjacency: another type of an edge gives its target another hidden state."""
+    num_types = model.spec.num_edge_types
+    if num_types < 2 or not model.backbone.supports_adjacency:
+        return
+    for i, x in enumerate(examples):
+        if x.adjacency is None or not len(x.adjacency.edge_type):
+            continue
+        batch = TokenBatch.collate([x])
+        assert batch.adjacency is not None
+        expected = model(batch)
+        edge_index, edge_type = batch.adjacency.edge_index, batch.adjacency.edge_type
+        for edge in range(len(edge_type)):
+            source, target = edge_index[:, edge].tolist()
+            if model.backbone.causal and source > target:
+                continue
+            other = edge_type.clone()
+            other[edge] = other[edge] % num_types + 1
+            got = model(replace(batch, adjacency=Adjacency(edge_index, other)))
+            if float((got - expected)[0, target].detach().abs().max()) <= TOLERANCE:
+                raise AssertionError(
+                    f"another type of the edge {source} → {target} of example {i} gives its target the same hidden "
+                    "state; add what add_edge_bias learns, or refuse edges of several types in check_supported"
+                )
+
+
+def one_seed_trains_alike(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+    """In training mode, the seed of the global generators decides everything that is drawn, as dropout does."""
+    batch, hidden = TokenBatch.collate(examples), []
+    for _ in range(2):
+        copied = copy.deepcopy(model).train()
+        with seeded(1):
+            hidden.append(copied(batch))
+    fault = "in training mode, one seed gives other hidden states a second time; draw by torch's global generator"
+    assert_same(hidden[1], hidden[0], fault)
+
+
+def training_equals_eval(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+    """Without dropout, training mode gives the hidden states of eval mode, if nothing is random."""
+    batch, training = TokenBatch.collate(examples), copy.deepcopy(model).train()
+    with seeded(1):
+        hidden = training(batch)
+    with seeded(2):
+        if not torch.allclose(training(batch), hidden, rtol=TOLERANCE, atol=TOLERANCE):
+            return
+    assert_same(hidden, model(batch), "nothing is random, but training mode gives other hidden states than eval mode")
+
+
+def gradients_are_right(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+    """Gradients equal finite differences along a random direction, of the embeddings and of each parameter."""
+    generator, backbone = fixed_generator(), copy.deepcopy(model.backbone)
+    embedded = model.embed(TokenBatch.collate(examples))
+    leaf = embedded.hidden.detach().clone().requires_grad_()
+    embedded = replace(embedded, hidden=leaf)
+    values = {"the embeddings": leaf} | {name: p for name, p in backbone.named_parameters() if p.requires_grad}
+    steps = {name: torch.randn(p.shape, generator=generator, dtype=p.dtype) for name, p in values.items()}
+    steps["the embeddings"] = steps["the embeddings"].masked_fill(~embedded.valid[..., None], 0.0)
+    mixture = torch.randn(leaf.shape, generator=generator, dtype=leaf.dtype)
+    found = torch.autograd.grad((backbone(embedded) * mixture).sum(), list(values.values()), allow_unused=True)
+    slopes = {n: 0.0 if g is None else float((g * steps[n]).sum()) for n, g in zip(values, found, strict=True)}
+
+    def difference(names: Sequence[str], step: float = STEP) -> float:
+        ends = []
+        with torch.no_grad():
+            for sign in (1.0, -2.0, 1.0):  # there, to the other side, and back
+                for name in names:
+                    values[name] += sign * step * steps[name]
+                ends.append((backbone(embedded) * mixture).sum())
+        return float(ends[0] - ends[1]) / (2 * step)
+
+    def is_right(names: Sequence[str]) -> bool:
+        got, right = sum(slopes[name] for name in names), difference(names)
+        if abs(got - right) <= SLOPE * max(abs(got), abs(right), 1.0):
+            return True
+        shorter = difference(names, STEP / 8)  # where it jumps, as the choice of an expert does, there is no slope
+        return abs(shorter - right) > 10 * SLOPE * max(abs(shorter), abs(right), 1.0)
+
+    embeddings, *parameters = values
+    if is_right([embeddings]) and is_right(parameters):
+        return
+    for name in values:
+        if not is_right([name]):
+            raise AssertionError(
+                f"the gradient of {name} is {slopes[name]:.4g} along a random direction, and finite differences are "
+                f"{difference([name]):.4g}; is something detached, or a backward of its own wrong?"
+            )
+
+
 MODULE_LAWS = (
     gives_hidden_states_of_its_width,
     is_deterministic,
     leaves_input_and_process_alone,
     uses_positions_as_it_says,
     works_in_float32,
+    one_seed_trains_alike,
     training_mates_change_nothing,
+    training_equals_eval,
+    gradients_are_right,
 )
 """Laws over any spec and examples."""
+
+LATE_LAWS = (edges_matter,)
+"""Laws that are checked after all others, which say more exactly what is wrong."""
 
 
 def builds_and_saves_all_weights(build: Callable[[], Backbone], spec: TokenSpec, examples: Sequence[Tokens]) -> None:
@@ -159,6 +274,10 @@ def builds_and_saves_all_weights(build: Callable[[], Backbone], spec: TokenSpec,
     for seed in (0, 0, 1):
         with seeded(seed):
             models.append(build())
+    names = {value.untyped_storage().data_ptr(): name for name, value in _saved(models[0]).items()}
+    for name, value in _saved(models[1]).items():
+        if value.untyped_storage().data_ptr() in names:
+            raise AssertionError(f"two that are built have one storage for {name}: training one changes the other")
     embedders = []
     for backbone in models:
         with seeded(5):
@@ -182,3 +301,8 @@ def builds_and_saves_all_weights(build: Callable[[], Backbone], spec: TokenSpec,
     other.backbone.load_state_dict(one.backbone.state_dict())
     fault = "another one that loaded its state_dict gives other hidden states: weights are outside of it; register them"
     assert_same(other(batch), expected, fault)
+
+
+def _saved(backbone: Backbone) -> dict[str, Tensor]:
+    """Its parameters and saved buffers that hold numbers."""
+    return {name: x for name, x in backbone.state_dict().items() if isinstance(x, Tensor) and x.numel()}

@@ -8,11 +8,12 @@ import random
 import time
 from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import nn
 
 from seqkit.backbones import LSTM, Transformer
-from seqkit.interfaces import Backbone, Cache
+from seqkit.interfaces import Adjacency, Backbone, Cache
 from seqkit.nn.position.rotary import Rotary
 
 
@@ -380,6 +381,86 @@ class DrawsFromPython(Faulty):
         return super().forward(embedded, cache) * (1 + 1e-3 * random.random())
 
 
+class ScalesInTraining(Faulty):
+    def forward(self, embedded, cache=None):
+        return super().forward(embedded, cache) * (1.1 if self.training else 1.0)
+
+
+class DropsOutByItsOwnGenerator(Faulty):
+    """No seed of torch, Python or NumPy decides what it draws."""
+
+    def forward(self, embedded, cache=None):
+        hidden = super().forward(embedded, cache)
+        return hidden * float(np.random.default_rng().uniform(0.9, 1.1)) if self.training else hidden
+
+
+class ClipsItsGradients(Faulty):
+    def forward(self, embedded, cache=None):
+        hidden = super().forward(embedded, cache)
+        if hidden.requires_grad:
+            hidden.register_hook(lambda gradient: gradient.clamp(-0.5, 0.5))
+        return hidden
+
+
+class DetachesItsScale(Faulty):
+    """Each parameter has a gradient, and some have a wrong one."""
+
+    def __init__(self, dim, causal=False):
+        super().__init__(dim, causal)
+        self.linear = nn.Linear(dim, dim)
+
+    def forward(self, embedded, cache=None):
+        hidden = self.linear(super().forward(embedded, cache))
+        return _zero(hidden / hidden.norm(dim=-1, keepdim=True).detach(), embedded)
+
+
+class ReadsTheFirstAxisOnly(Faulty):
+    def sound(self, dim, causal):
+        return Transformer(dim, 1, num_heads=3, causal=causal, position=Rotary())
+
+    def forward(self, embedded, cache=None):
+        positions = embedded.positions.clone()
+        positions[..., 1:] = 0.0
+        return super().forward(replace(embedded, positions=positions), cache)
+
+
+class SharesAWeight(Faulty):
+    """A default argument that all of its class have in common."""
+
+    def __init__(self, dim, causal=False, norm=nn.LayerNorm(24)):  # noqa: B008
+        super().__init__(dim, causal)
+        self.norm = norm
+
+    def forward(self, embedded, cache=None):
+        return _zero(self.norm(super().forward(embedded, cache)), embedded)
+
+
+class ReadsAdjacency(Backbone):
+    """A sound backbone along edges, whose edges a fault overrides."""
+
+    supports_adjacency, supports_segments, causal = True, True, False
+
+    def __init__(self, dim, causal=False):
+        super().__init__()
+        self.dim = dim
+        self.inner = Transformer(dim, 2, num_heads=3)
+
+    def add_edge_bias(self, num_edge_types):
+        self.inner.add_edge_bias(num_edge_types)
+
+    def forward(self, embedded, cache=None):
+        if embedded.adjacency is not None:
+            embedded = replace(embedded, adjacency=self.edges(embedded.adjacency))
+        return self.inner(embedded, cache)
+
+
+class SeesOneEdgeType(ReadsAdjacency):
+    """Edges of the second type are taken for the first."""
+
+    def edges(self, adjacency):
+        return Adjacency(adjacency.edge_index, adjacency.edge_type.clamp(max=1))
+
+
 INVENTED = [
     (ReadsPositionsUnsaid, False, "uses_positions_as_it_says: positions change .* but uses_positions is False"),
     (KnowsNoOrder, False, "uses_positions_as_it_says: is_recurrent is True, but tokens in another order give the same"),
@@ -411,4 +492,11 @@ INVENTED = [
     (TiesRowsInTraining, False, "training_mates_change_nothing: in training mode, batch mates change example"),
     (MixesHalvesOfLargeBatches, False, "any_batch_gives_the_same: in a batch of 9, the others change example"),
     (DrawsFromPython, False, "is_deterministic: the same batch gives other hidden states a second time"),
+    (ScalesInTraining, False, "training_equals_eval: nothing is random, but training mode gives other hidden states"),
+    (DropsOutByItsOwnGenerator, False, "one_seed_trains_alike: in training mode, one seed gives other hidden states"),
+    (ClipsItsGradients, False, "gradients_are_right: the gradient of"),
+    (DetachesItsScale, False, "gradients_are_right: the gradient of"),
+    (ReadsTheFirstAxisOnly, False, "uses_positions_as_it_says: .* other positions on axis 1 give the same .*image"),
+    (SharesAWeight, False, "builds_and_saves_all_weights: two that are built have one storage for norm.weight"),
+    (SeesOneEdgeType, False, "edges_matter: another type of the edge"),
 ]

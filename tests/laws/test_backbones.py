@@ -449,7 +449,7 @@ def test_every_law_of_backbones_has_a_planted_fault():
         own = [
             name for name, law in inspect.getmembers(module, inspect.isfunction) if law.__module__ == module.__name__
         ]
-        for name in own:
+        for name in (each for each in own if not each.startswith("_")):
             assert name in (*HELPERS, *sentences.replace(":", " ").replace("|", " ").split()), f"{name} has no fault"
 
 
