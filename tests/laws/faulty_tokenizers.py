@@ -459,6 +459,49 @@ class StateOfNan(Scaled):
         return super().state() | {"spread": float("nan")}
 
 
+class LearnsInTheOrderOfReading(Learned):
+    """Ids by first sight, with a state that holds only those of `fit`; its vocabulary is full after that order."""
+
+    spec = property(lambda self: TokenSpec(vocab_size=4))
+
+    def __init__(self):
+        self.letters, self.seen = [], {}
+
+    def encode(self, raw):
+        ids = torch.tensor([self.seen.setdefault(letter, len(self.seen)) for letter in raw])
+        return Tokens(ids, torch.arange(float(len(raw)))[:, None])
+
+    def decode(self, tokens):
+        letters = [*self.seen, "x", "y", "z", "w"]
+        return "".join(letters[int(i)] for i in getattr(tokens, "content", tokens))
+
+
+class ChangesItsInputOnce(Scaled):
+    """It centres a recording in place, so that a second time nothing changes."""
+
+    def encode(self, raw):
+        raw -= raw[0].clone()
+        return super().encode(raw)
+
+
+class DecodesByWhatFitSaw(Learned):
+    """What decode needs is not in the state."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = "abcdef"
+
+    def fit(self, raws):
+        super().fit(raws)
+        self.names = "".join(self.letters).upper()
+
+    def encode(self, raw):
+        return super().encode(raw.lower())
+
+    def decode(self, tokens):
+        return "".join(self.names[int(i)] for i in getattr(tokens, "content", tokens))
+
+
 INVENTED = [
     (DrawsNoise, "changes the state of Python's global generator"),
     (DrawsFromNumPy, "changes the state of NumPy's global generator"),
@@ -493,4 +536,7 @@ INVENTED = [
     (ReadsTheClock, "is_deterministic: example 1 encoded again has other content"),
     (RoundsToNothing, "state_is_json_and_enough: example 0 encoded by a tokenizer that loaded the state"),
     (StateOfNan, r"state_is_json_and_enough: state\(\) is not plain JSON"),
+    (LearnsInTheOrderOfReading, "state_is_json_and_enough: example 1 encoded by a fresh one in reverse order"),
+    (ChangesItsInputOnce, "leaves_raw_examples_alone: example 0: encode changes the raw example"),
+    (DecodesByWhatFitSaw, "state_is_json_and_enough: example 0 decoded by a tokenizer that loaded the state"),
 ]

@@ -9,6 +9,10 @@ from seqkit.registry import components
 from seqkit.testing import check_tokenizer
 
 
+class DecodesNothing(Sound):
+    decode = None
+
+
 class DeclaresAWrongVocabulary(Sound):
     @property
     def spec(self):
@@ -113,6 +117,12 @@ def test_a_sound_tokenizer_passes():
 @pytest.mark.parametrize("sound", [Scaled, Learned])
 def test_a_sound_tokenizer_that_is_fitted_passes_without_an_unfitted_one(sound):
     assert "fit_learns_what_state_saves" in {law.__name__ for law in check(sound)}
+
+
+def test_a_tokenizer_whose_decode_is_none_passes_without_the_laws_of_decode():
+    checked = {law.__name__ for law in check_tokenizer(DecodesNothing(), RAWS, other_process=False)}
+    assert "can_be_pickled" in checked
+    assert not checked & {"decodes_what_it_encodes", "decodes_any_id"}
 
 
 def check(cls):
