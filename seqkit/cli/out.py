@@ -1,4 +1,4 @@
-"""`--out`: a command never replaces its own input, and other files only with `--force` if seqkit wrote them."""
+"""`--out`: an output never replaces an input; with `--force` it replaces a file that seqkit wrote, and nothing else."""
 
 from __future__ import annotations
 
@@ -35,8 +35,10 @@ def check_file(
     """
     if out is None:
         return
-    if out.is_dir() or not (makes_folder or out.absolute().parent.is_dir()):
-        raise UsageError(f"--out {out} is a folder, or is in a folder that does not exist; give a file")
+    if out.is_dir():
+        raise UsageError(f"--out {out} is a folder; give a file")
+    if not (makes_folder or out.absolute().parent.is_dir()):
+        raise UsageError(f"--out {out} is in a folder that does not exist; make {out.absolute().parent}")
     if not os.path.lexists(out):
         return
     if _is_input(out, inputs):
@@ -62,7 +64,7 @@ def check_folder(out: Path | None, inputs: Sequence[str | Path] = (), *, force: 
     for path in sorted(out.iterdir()):
         if path.suffix in (".png", ".html") and (_is_input(path, inputs) or not is_output(path)):
             raise UsageError(
-                f"--out {out} holds {path.name}, which seqkit did not write or is to read; give another folder"
+                f"--out {out} holds {path.name}, which is an input or which seqkit did not write; give another folder"
             )
 
 

@@ -1,4 +1,4 @@
-"""Results of cells on disk, which any number of processes that see the folder share."""
+"""Results of a comparison's trainings (cells): a file for each, shared by all processes that see the folder."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Ledger:
         return dict(self._results)
 
     def claim(self, cell_id: str) -> bool:
-        """True if the cell has no result, and is this process's now."""
+        """Lock a cell for this process. False if it has a result, or if another process runs it."""
         path = self.folder / f"{cell_id}.lock"
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = open_to_append(path)

@@ -118,7 +118,7 @@ def _check_early(config: Mapping[str, Any], pairs: Sequence[tuple[str, Any]]) ->
 def _overridden(top: _Node, config: Mapping[str, Any], pairs: Sequence[tuple[str, Any]]) -> Mapping[str, Any]:
     """A configuration with overrides, by dotted key, on top.
 
-    The nearer to the top, the earlier: a type comes before its arguments; of the same key the later counts.
+    Keys with fewer dots come first, so a type comes before its arguments. Of two equal keys the last counts.
     """
     of_data = top.fields["data"].keys_below(None, "data") if "data" in top.fields else {}
 

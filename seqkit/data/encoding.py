@@ -35,7 +35,7 @@ MIN_SAMPLES = 5_000
 """Splits of fewer samples are encoded in this process, and in memory."""
 
 MIN_SECONDS = 10.0
-"""Splits that one process encodes faster, too."""
+"""Seconds for encoding; a split that takes one process less is held in memory, too."""
 
 MIN_TEXT_BYTES = 2**23
 """Long texts from that size on are kept on disk however fast they are encoded: it saves memory."""
@@ -52,7 +52,7 @@ log = logging.getLogger("seqkit")
 
 @dataclass(frozen=True)
 class Encoded:
-    """Tokens of a split by index, as far as they are kept, and what is known of all of them.
+    """An encoded split: the tokens that are kept, by index, and sizes and digest of all its samples.
 
     lengths: number of tokens of each sample. extents: smallest and largest last position on each axis. sha256: digest
     of the labels and of every field of the tokens.
@@ -111,7 +111,7 @@ def encode_split(
 ) -> Encoded:
     """Tokens of a whole split: from the disk where they were encoded before, else encoded and, if that is slow, kept.
 
-    max_bytes: size of the tokens held in memory; further ones are encoded for their sizes alone. watch: called with
+    max_bytes: size of the tokens held in memory; tokens beyond it are encoded, counted and dropped. watch: called with
     each raw sample, which it returns; the split is then encoded in this process, and not kept on disk.
     Raises DataError, with split and sample, where one cannot be encoded.
     """
@@ -263,7 +263,9 @@ def _chunks(encoder: Encoder) -> Iterator[_Chunk]:
     for chunk in track(loader, f"encoding {encoder.split} data", len(chunks)):
         if isinstance(chunk, int):
             encoder(chunk)
-            raise DataError(f"sample {chunk} could not be encoded in a worker process, and could be here; start again")
+            raise DataError(
+                f"a worker process failed on sample {chunk}, which this process can encode; run the command again"
+            )
         yield chunk
 
 

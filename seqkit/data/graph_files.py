@@ -204,7 +204,7 @@ def _plain(value: Any) -> Any:
 
 
 def _read_tables(path: Path, nodes: Path | None) -> RawGraph:
-    """An edge list; without a table of nodes, they are those that edges name."""
+    """An edge list; without a table of nodes, the nodes are those that its edges name."""
     index, attributes = ({}, {}) if nodes is None else _node_table(nodes)
     rows = list(_rows(path))
     first = rows[0][1]
@@ -245,9 +245,7 @@ def _node_table(path: Path) -> tuple[dict[str, int], dict[str, list[Any]]]:
     index: dict[str, int] = {}
     for line, cells in rows:
         if cells[identity] in index:
-            raise DataError(
-                f"{path}, line {line}: node {one_line(cells[identity])!r} is there a second time; take one out"
-            )
+            raise DataError(f"{path}, line {line}: node {one_line(cells[identity])!r} has two lines; delete one")
         index[cells[identity]] = len(index)
     if not index:
         raise DataError(f"{path} has a header and no nodes; give a node a line")
@@ -281,11 +279,11 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     except csv.Error as error:
         raise DataError(f"{path}, line {reader.line_num + 1}: {error}; give a table of text") from error
     if width is None:
-        raise DataError(f"{path} holds comments alone; give an edge or a node a line")
+        raise DataError(f"{path} holds only comments; give an edge or a node a line")
 
 
 def _number(cell: str) -> Any:
-    """A cell as None, a number, or the text that it is."""
+    """Value of a cell: None if it is empty, a number if it is one, else its text."""
     if cell == "" or cell.lower() in ("na", "nan", "null", "none"):
         return None
     for kind in (int, float):

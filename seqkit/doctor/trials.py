@@ -1,7 +1,7 @@
 """Short trainings of a recipe's model: a few dozen steps on its data, and a handful of examples overfitted.
 
-They are plain loops over the recipe's own optimizer, objective and clipping, on the CPU in float32. A longer warm-up is
-shortened to their forty steps; after it the learning rate stays at its peak.
+They are plain loops over the recipe's own optimizer, objective and clipping, on the CPU in float32. A warm-up that
+is longer than their forty steps takes all of them; after it the learning rate stays at its peak.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ def _(objective: Classify, trained: TrainedModel, data: DataModule | None) -> li
 
 
 def _by_class(counts: np.ndarray, names: Sequence[str]) -> Section:
-    """Support, precision, recall and F1 of each class from counts [k k] of (target, predicted); of many the worst."""
+    """Support, precision, recall and F1 of each class from counts [k k] of (target, predicted); of many, the worst."""
     right, support, predicted = np.diag(counts), counts.sum(axis=1), counts.sum(axis=0)
     known = np.flatnonzero(support + predicted)  # F1 is not defined for the others
     f1 = np.zeros(len(names))
@@ -216,7 +216,7 @@ def _(objective: Seq2Seq, trained: TrainedModel, data: DataModule | None) -> lis
         if not is_right:
             spans.append((f"\n{' | '.join(references)[:MAX_CHARACTERS]}", ""))
         passages.append(Passage(f"test example {i + 1}", spans))
-    note = "The first test examples: source, what was generated and, where that is none of them, the references."
+    note = "The first test examples: the source, the generated text and, if it matches no reference, the references."
     return [Section("Generated", note, passages=passages)]
 
 

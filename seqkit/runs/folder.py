@@ -1,4 +1,4 @@
-"""Run folders: new ones, unfinished ones, and what stands in the way of either."""
+"""Run folders: make them, find unfinished ones, lock them."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def check_no_links(folder: Path) -> None:
             is_inside = "wandb" in path.relative_to(folder).parts[:1] and path.resolve().is_relative_to(top)
             if path.is_symlink() and not is_inside:
                 raise DataError(
-                    f"{path} is a link, of which a run folder holds none: it could lead to any file; "
+                    f"{path} is a link, and links in run folders are refused: they could lead to any file; "
                     "put a copy of what it points to in its place"
                 )
 
@@ -138,7 +138,7 @@ def _strings(config: Any) -> Iterator[str]:
 def opened(folder: Path, is_started: Callable[[], bool]) -> Iterator[None]:
     """Hold a run's folder, which is made if it is missing, against other processes.
 
-    What was made is removed if an error comes before `is_started()`. Raises UsageError if another process has it for
+    A new folder is removed if an error comes before `is_started()`. Raises UsageError if another process has it for
     more than WAIT_SECONDS, or it cannot be made, DataError if it holds a link.
     """
     parents = [path for path in folder.parents if not path.exists()]
@@ -180,7 +180,7 @@ def _locked(folder: Path) -> FileIO:
 
 
 def is_held(lock: Path, *, seconds: float = 0.0) -> bool:
-    """Whether a process holds the lock of a run's folder, and keeps it for these seconds."""
+    """Whether a process still holds the lock of a run's folder after these seconds."""
     deadline = time.monotonic() + seconds
     while lock.is_file():  # to open a FIFO would wait
         try:

@@ -402,7 +402,7 @@ def test_labels_are_the_values_that_occur(tmp_path):
         ("source,target\na,b\n", None, "give a table of nodes with --data.nodes"),
         ("source,target\na,z\n", "id,label\na,x\nb,y\n", "line 2: an edge names node 'z'"),
         ("source,target\na\n", "id,label\na,x\nb,y\n", "line 2 has 1 cells and the first 2"),
-        ("source,target\na,b\n", "id,label\na,x\na,y\n", "line 3: node 'a' is there a second time"),
+        ("source,target\na,b\n", "id,label\na,x\na,y\n", "line 3: node 'a' has two lines"),
         ("source,target\na,b\n", "id,label\na,x,y\n", "line 2 has 3 cells and the first 2"),
         ("source,target\na,b\n", "id,label\n", "a header and no nodes"),
         ("source,target\na,b\n", "id,label,label\na,x,y\n", "same name in the header"),
