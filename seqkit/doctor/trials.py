@@ -256,7 +256,7 @@ class Training:
     def step(self, batch: LabeledBatch, seed: int) -> bool:
         """One optimizer step; returns False if it was left out because loss or gradient are not finite.
 
-        seed: of the masked tokens and of dropout, so that a batch which is trained on again is the same.
+        seed: of the masked tokens, so that a batch which is trained on again has the same. Dropout differs by step.
         """
         made = self.trajectory
         share = min(1.0, (len(made.losses) + 1) / max(1, self.ramp))
@@ -280,7 +280,14 @@ class Training:
         return True
 
     def _loss(self, batch: LabeledBatch, seed: int) -> Tensor:
+        step = len(self.trajectory.losses)
+
+        def drop_others(*_: Any) -> None:
+            torch.manual_seed(self.subject.seed * 1_000_003 + step)
+
+        hook = self.model.register_forward_pre_hook(drop_others)
         output = self.subject.step(self.model, batch, seed, training=True)
+        hook.remove()
         loss = output.loss / output.count.clamp(min=1)
         return loss + torch.stack([module.aux_loss() for module in self._auxiliary]).sum() if self._auxiliary else loss
 

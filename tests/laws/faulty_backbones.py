@@ -498,5 +498,5 @@ INVENTED = [
     (DetachesItsScale, False, "gradients_are_right: the gradient of"),
     (ReadsTheFirstAxisOnly, False, "uses_positions_as_it_says: .* other positions on axis 1 give the same .*image"),
     (SharesAWeight, False, "builds_and_saves_all_weights: two that are built have one storage for norm.weight"),
-    (SeesOneEdgeType, False, "edges_matter: another type of the edge"),
+    (SeesOneEdgeType, False, "edges_matter: edges of type 2 in place of 1"),
 ]
