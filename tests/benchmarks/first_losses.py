@@ -34,8 +34,7 @@ def measure(recipe: str, preset: str | None) -> dict[str, object]:
     torch.manual_seed(0)
     loader = prepared.data.train_dataloader()
     for _, batch in zip(range(NUM_BATCHES), loader):
-        inputs = objective.prepare(*batch)
-        output = objective.loss(prepared.model(inputs.batch, inputs.masked), inputs.target, training=True)
+        output = objective.step(prepared.model, batch, training=True)
         losses.append((float(output.loss).hex(), int(output.count)))
     return {"weights": weights.hexdigest(), "losses": losses}
 
