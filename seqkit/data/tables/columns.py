@@ -101,6 +101,17 @@ def number(value: Any) -> float | None:
         return None
 
 
+def exact_number(text: str) -> int | float | None:
+    """A finite number, an integer with all its digits; None: the text is something else, or missing."""
+    value = number(text)
+    if value is None or not math.isfinite(value):
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        return value
+
+
 def settle(
     rows: Rows,
     *,

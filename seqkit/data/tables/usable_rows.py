@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from seqkit.data.source import Sample
-from seqkit.data.tables.columns import Columns, is_missing, number
+from seqkit.data.tables.columns import Columns, exact_number, is_missing, number
 from seqkit.data.tables.files import Rows
 from seqkit.data.tables.text_formats import bare_name
 from seqkit.errors import DataError, one_line
@@ -50,6 +50,7 @@ class UsableRows(Sequence[Sample]):
         self._inputs = rows.column(columns.input)
         self._targets = [rows.column(column) for column in columns.targets]
         self._code_of: dict[str, int] = {}
+        self._first_spelling: dict[float, tuple[str, int]] = {}
         self._first_type: tuple[str, int] | None = None
         self._read(say, encode if columns.kind == "smiles" else None, skip_bad)
 
@@ -193,7 +194,15 @@ class UsableRows(Sequence[Sample]):
                 f"{column} is {_short(label)}, and from {self._line(self._first_type[1])} on it held "
                 f"{self._first_type[0]}; write all in one type, or name another column with --data.target"
             )
-        self.codes.append(self._code(str(label).lower() if isinstance(label, bool) else bare_name(str(label))))
+        name = str(label).lower() if isinstance(label, bool) else bare_name(str(label))
+        if name not in self._code_of and (value := exact_number(name)) is not None:
+            spelling, first = self._first_spelling.setdefault(value, (name, row))
+            if spelling != name:
+                raise ValueError(
+                    f"{column} is {_short(label)}, and in {self._line(first)} it is {spelling!r}, the same number; "
+                    f"write both alike, or with a letter if they are two classes (v{spelling}, v{name})"
+                )
+        self.codes.append(self._code(name))
         return True
 
     def _keep_numbers(self, row: int, _value: Any, labels: list[Any]) -> bool:

@@ -325,6 +325,13 @@ def test_classes_that_are_numbers_are_in_their_order(tmp_path):
     assert Table(written(tmp_path, rows, ".jsonl"), target_kind="classes").splits().names == ["1", "2", "10"]
 
 
+@pytest.mark.parametrize("names", [["0.0", "1.0"], ["1.0", "v1.0"], ["10000000000000001", "10000000000000002"]])
+def test_classes_that_look_like_numbers_keep_their_spelling(names, tmp_path):
+    """Labels with gaps are floats in pandas; identifiers of 17 digits are one float."""
+    rows = [{"text": f"a {i}", "label": names[i % 2]} for i in range(20)]
+    assert Table(written(tmp_path, rows, ".csv"), target_kind="classes").splits().names == names
+
+
 def test_names_of_a_hubs_classes_are_kept(tmp_path):
     """As `datasets` writes them: numbers in the column, names in the metadata of the file."""
     import datasets

@@ -27,6 +27,7 @@ def jsonl(*records):
 
 OBJECTS = [{"text": row.split(",")[0], "label": row.split(",")[1]} for row in ROWS]
 NUMBERS = [f"the text {word},{i * 0.5}" for i, word in enumerate(WORDS)]
+BITS = [f"{row.split(',')[0]},{i % 2}" for i, row in enumerate(ROWS)]
 
 WRONG = f"at offset {len(csv(*ROWS)) + len('caf')}, line 14"
 REFUSED = {
@@ -214,6 +215,23 @@ REFUSED = {
         {"target_kind": "classes"},
         r"line 13: label is 1, and from line 1 on it held true and false",
     ),
+    "a class that is a number in two spellings": (
+        csv(*BITS, "the text,1.0", "a text,1.0"),
+        {},
+        r"line 14: label is '1\.0', and in line 3 it is '1', the same number; .* \(2 of 14 rows",
+    ),
+    "versions that are one number": (
+        csv(*(f"{row.split(',')[0]},{('1.0', '2.1')[i % 2]}" for i, row in enumerate(ROWS)), "the text,1.00"),
+        {"target_kind": "classes"},
+        r"line 14: label is '1\.00', and in line 2 it is '1\.0', .*v1\.00",
+    ),
+    "a zero before a class": (csv(*BITS, "the text,01"), {"target_kind": "classes"}, r"label is '01', and in line 3"),
+    "an integer and a float in JSON": (
+        "t.jsonl",
+        jsonl(*(o | {"label": i % 2} for i, o in enumerate(OBJECTS)), {"text": "the text", "label": 1.0}),
+        {"target_kind": "classes"},
+        r"line 13: label is 1\.0, and in line 2 it is '1', the same number",
+    ),
     # ── JSON Lines ──
     "a broken line": ("t.jsonl", jsonl(*OBJECTS, '{"text": "a", '), {}, r"t\.jsonl, line 13 is no JSON \("),
     "a list of objects": ("t.jsonl", json.dumps(OBJECTS), {}, r"t\.jsonl, line 1 holds no object"),
@@ -334,7 +352,7 @@ SAID = {
         r"4 of 16 rows are left out \(no label: 4, the first in line 14\)",
     ),
     "NaN among zeros and ones": (
-        csv(*(f"{row.split(',')[0]},{i % 2}" for i, row in enumerate(ROWS)), "last,nan"),
+        csv(*BITS, "last,nan"),
         {},
         r"the target 'label' \(classes\)",
     ),
@@ -366,7 +384,7 @@ SAID = {
         r"1 of 13 rows are left out .*label is 'high'",
     ),
     "zeros and ones": (
-        csv(*(f"{row.split(',')[0]},{i % 2}" for i, row in enumerate(ROWS))),
+        csv(*BITS),
         {},
         r"the target 'label' \(classes\); .*--data\.target_kind",
     ),
