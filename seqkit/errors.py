@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import logging
 import re
+import signal
 from collections.abc import Iterable
 
 
@@ -22,6 +23,10 @@ class DivergedError(RuntimeError):
 
 class StorageError(RuntimeError):
     """A file cannot be written. Exit code 3."""
+
+
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1") if hasattr(signal, name))
+"""Signals that stop a run; Windows has SIGTERM and SIGINT alone."""
 
 
 class Interrupted(BaseException):

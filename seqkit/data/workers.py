@@ -7,11 +7,14 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
+
+from seqkit.errors import SIGNALS
 
 MAX_WORKERS = 16
 
@@ -36,16 +39,29 @@ def loader_options(number: int) -> dict[str, Any]:
 
 
 def die_with_parent(_: int = 0) -> None:
-    """Let the system kill this worker process as soon as its parent ends, even by kill -9 (on Linux).
+    """Let this worker process end when its parent ends, even by kill -9 (on Linux), or ends it, and at no other signal.
 
-    A worker that outlives its run keeps the lock on the run's folder, which it has inherited.
+    A worker that outlives its run keeps the lock on the run's folder, which it has inherited. One that ends before it,
+    at a signal to the whole group, makes torch raise in the middle of the run's last step.
     """
+    for number in SIGNALS:
+        if number != signal.SIGTERM:
+            signal.signal(number, signal.SIG_IGN)
     if sys.platform != "linux":
         return
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    threading.Thread(target=_end_at_parents_word, daemon=True).start()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     parent = multiprocessing.parent_process()
     if parent is not None and parent.pid != os.getppid():  # it ended before it could be watched
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _end_at_parents_word() -> None:
+    """Wait for a SIGTERM from the parent, as torch sends to a worker that does not end by itself."""
+    while signal.sigwaitinfo({signal.SIGTERM}).si_pid != os.getppid():
+        pass
+    os._exit(0)
 
 
 @contextmanager

@@ -15,12 +15,9 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from seqkit.errors import Interrupted
+from seqkit.errors import SIGNALS, Interrupted
 
 log = logging.getLogger("seqkit")
-
-SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1") if hasattr(signal, name))
-"""Signals that stop a run; Windows has SIGTERM and SIGINT alone."""
 
 
 class StopSignals:

@@ -1,5 +1,6 @@
 """Worker processes end with their parent, however it ends."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -9,6 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+
+from seqkit.data.workers import die_with_parent
+from seqkit.errors import SIGNALS
 
 STUCK = """
 import os, sys, time
@@ -62,3 +66,28 @@ def test_workers_of_a_killed_parent_end_at_once(tmp_path, of):
         with suppress(ProcessLookupError):
             os.killpg(parent.pid, signal.SIGKILL)
         parent.wait()
+
+
+def busy(ready):
+    die_with_parent()
+    ready.set()
+    time.sleep(600)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the sender of a signal is known on Linux")
+def test_a_worker_ends_when_its_parent_asks_and_for_nobody_else():
+    context = multiprocessing.get_context("fork")
+    ready = context.Event()
+    worker = context.Process(target=busy, args=(ready,), daemon=True)
+    worker.start()
+    try:
+        assert ready.wait(60)
+        for number in SIGNALS:
+            subprocess.run(["kill", f"-{int(number)}", str(worker.pid)], check=True)
+        worker.join(0.5)
+        assert worker.is_alive()
+        worker.terminate()
+        worker.join(10)
+        assert not worker.is_alive()
+    finally:
+        worker.kill()
