@@ -24,6 +24,9 @@ MAX_MESSAGE = 4000
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; gives the exit code: 0, 1 (diverged), 2 (usage), 3 (data) or 128 + a signal's number."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # closed, as by `<&-`: the next file that is opened would take its place
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115
     try:
         with _stopped_in_imports():
             return _run(words)
@@ -87,6 +90,10 @@ def _run(words: list[str]) -> int:
 
             take_data_as_recipe(args)
         _check_one_path(args.overrides)
+        if getattr(args, "out", None) is not None:
+            from seqkit.cli.out import check_kind
+
+            check_kind(args.out, is_file=args.command in ("predict", "embed", "report"))
         code: int = import_module(f"seqkit.cli.{COMMANDS[args.command]}").run(args)
         sys.stdout.flush()
         return code

@@ -25,6 +25,16 @@ BEGINNINGS = (
 """Beginnings of the CSV and JSON Lines of `seqkit predict`, of pages, and of pictures."""
 
 
+def check_kind(out: Path, *, is_file: bool) -> None:
+    """Raise UsageError if `out` is a link that leads nowhere, or a folder and not a file, or the other way round."""
+    if out.is_symlink() and not out.exists():
+        raise UsageError(
+            f"--out {out} is a link to {out.readlink()}, which does not exist; remove the link, or give another --out"
+        )
+    if out.exists() and out.is_dir() == is_file:
+        raise UsageError(f"--out {out} is a {'folder; give a file' if is_file else 'file; give a folder'}")
+
+
 def check_file(
     out: Path | None, inputs: Sequence[str | Path] = (), *, force: bool = False, makes_folder: bool = False
 ) -> None:
@@ -35,8 +45,7 @@ def check_file(
     """
     if out is None:
         return
-    if out.is_dir():
-        raise UsageError(f"--out {out} is a folder; give a file")
+    check_kind(out, is_file=True)
     if not (makes_folder or out.absolute().parent.is_dir()):
         raise UsageError(f"--out {out} is in a folder that does not exist; make {out.absolute().parent}")
     if not os.path.lexists(out):
@@ -57,8 +66,7 @@ def check_folder(out: Path | None, inputs: Sequence[str | Path] = (), *, force: 
     """
     if out is None or not os.path.lexists(out):
         return
-    if not out.is_dir():
-        raise UsageError(f"--out {out} is a file; give a folder")
+    check_kind(out, is_file=False)
     if not force and any(out.iterdir()):
         raise UsageError(f"--out {out} exists already and is not empty; give another folder, or add --force")
     for path in sorted(out.iterdir()):

@@ -69,6 +69,36 @@ def test_a_wrong_command_ends_with_2_and_one_line(capsys, words, message):
     assert error.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    "words",
+    [["fit", "graph/karate"], ["compare", "graph/karate"], ["new", "tokenizer", "HeartBeats"],
+     ["inspect", "graph/karate"], ["predict", "nosuch", "-", "--force"], ["embed", "nosuch", "x"]],
+    ids=lambda words: words[0],
+)  # fmt: skip
+def test_an_output_at_a_link_that_leads_nowhere_is_refused(tmp_path, capsys, words):
+    link, target = tmp_path / "link.csv", tmp_path / "gone" / "there.csv"
+    link.symlink_to(target)
+    assert main([*words, "--out", str(link)]) == 2
+    error = capsys.readouterr().err
+    assert f"--out {link} is a link to {target}, which does not exist; remove the link" in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [["compare", "graph/karate"], ["new", "tokenizer", "HeartBeats"]])
+def test_a_folder_of_outputs_is_no_file(tmp_path, capsys, words):
+    (tmp_path / "mine.csv").touch()
+    assert main([*words, "--out", str(tmp_path / "mine.csv")]) == 2
+    assert f"--out {tmp_path / 'mine.csv'} is a file; give a folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_closed_standard_stream_is_an_empty_one(tmp_path, closed):
+    script = f'"{sys.executable}" -m seqkit list backbones {closed}'
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert ("Transformer" in done.stdout) == (">&-" not in closed.split())
+
+
 def test_keys_are_explained_and_printed(capsys):
     assert main(["fit", "image/digits", "--keys"]) == 0
     said = capsys.readouterr().out

@@ -79,6 +79,15 @@ def test_standard_input_is_an_input(run, here):
     assert "is an input" in done.stderr
 
 
+@pytest.mark.parametrize("out", ["", "--out new.csv", "--out kept.csv --force"])
+def test_a_closed_standard_input_is_an_empty_one(run, here, out):
+    (here / "kept.csv").write_text("name,prediction,error\nab,x,\n", encoding="utf-8")
+    script = f'"{sys.executable}" -m seqkit predict "{run}" - {out} <&-'
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert done.stderr == "seqkit predict: -: standard input is empty; give a line for each example\n"
+
+
 @pytest.mark.parametrize("name", ["new.csv", "new.jsonl", "new.parquet", "new.npz"])
 def test_force_replaces_an_output_of_ours_and_without_it_nothing(run, here, capsys, name):
     words = [
