@@ -21,6 +21,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from seqkit.data.source import import_optional
+from seqkit.data.tables.columns import is_missing
 from seqkit.errors import DataError, one_line
 from seqkit.files import decoded, read_small
 
@@ -283,8 +284,8 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _number(cell: str) -> Any:
-    """Value of a cell: None if it is empty, a number if it is one, else its text."""
-    if cell == "" or cell.lower() in ("na", "nan", "null", "none"):
+    """Value of a cell: None if it is missing, a number if it is one, else its text."""
+    if is_missing(cell) or cell.lower() in ("na", "none"):
         return None
     for kind in (int, float):
         try:

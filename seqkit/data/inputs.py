@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from seqkit.data.formats import AUDIO, FORMATS, IMAGE, MAX_FILES, TABLE, FileFormat, format_of, readable_suffixes
-from seqkit.data.tables.columns import check_column, is_missing, settle
+from seqkit.data.tables.columns import check_column, is_blank, is_missing, settle
 from seqkit.data.tables.files import Rows, read_tables
 from seqkit.data.tables.usable_rows import words_of
 from seqkit.data.walk import walk
@@ -238,7 +238,7 @@ class _TableRows:
     def input(self, row: int, read: Callable[[Path], Any]) -> Input:
         """The example of a row; its name is file and line."""
         name, value = self.rows.place(row), self.values[row]
-        if is_missing(value):
+        if (is_blank if self.kind == "text" else is_missing)(value):
             return Input(name, error=f"{name}: {self.column} is empty")
         if self.kind in ("image", "audio"):
             try:

@@ -13,6 +13,7 @@ from typing import Any, cast
 from seqkit.data.download import find, missing
 from seqkit.data.source import DataSource, Splits, Subset, shuffled, stratified
 from seqkit.data.tables.columns import (
+    AMBIGUOUS,
     LOOKED_AT,
     Columns,
     Kind,
@@ -24,7 +25,7 @@ from seqkit.data.tables.columns import (
     settle,
 )
 from seqkit.data.tables.files import Rows, files_of, is_remote, read_tables
-from seqkit.data.tables.usable_rows import AMBIGUOUS_CLASSES, UsableRows
+from seqkit.data.tables.usable_rows import UsableRows
 from seqkit.errors import DataError, one_line
 
 log = logging.getLogger("seqkit")
@@ -237,7 +238,7 @@ class Table(DataSource):
         members: dict[str, list[int]] = {}
         for i, row in enumerate(train.indices):
             value = column[row]
-            if is_missing(value):
+            if name != train.columns.input and is_missing(value):
                 raise DataError(f"{train.sample_name(i)} has no {name}; fill it in, or give another --data.group")
             members.setdefault(repr(value), []).append(i)
         if len(members) < 2:
@@ -300,8 +301,8 @@ def _class_names(train: UsableRows, table: str, say: Callable[[str], None]) -> l
                 f"{table}: {len(single)} of {len(names)} classes of {target} have one row alone, which stays in "
                 f"training ({few(single)})"
             )
-        if unclear := [text for text in names if text.lower() in AMBIGUOUS_CLASSES]:
-            say(f"{table}: {few(unclear)} counts as a class of {target}; leave the cell empty where none is known")
+    if unclear := [text for text in names if is_missing(text) or text.lower() in AMBIGUOUS]:
+        say(f"{table}: {few(unclear)} counts as a class of {target}; leave the cell empty where none is known")
     tell_alike(names, table, say)
     values = [number(text) for text in names]
     if all(value is not None and math.isfinite(value) for value in values):

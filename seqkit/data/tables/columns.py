@@ -42,8 +42,15 @@ NUMBERING = ("id", "idx", "index", "row", "uuid", "key")
 LOOKED_AT = 2_000
 """Number of rows by which columns are guessed."""
 
-MISSING_NUMBERS = {"na", "n/a", "nan", "null", "none", "-", "?"}
-"""Words, in lower case, for a number that is missing."""
+MISSING = {
+    "nan", "-nan", "+nan", "nan(ind)", "-nan(ind)", "1.#qnan", "-1.#qnan", "1.#ind", "-1.#ind", "n/a", "#n/a",
+    "#n/a n/a", "#na", "<na>", "nat", "null", "(null)", "<null>", "[null]", r"\n",
+}  # fmt: skip
+"""Words, in lower case, that programs write where nothing is known: those of pandas.read_csv, C, SQL and Excel."""
+
+AMBIGUOUS = {"na", "none", "-", "?"}
+"""Words, in lower case, that may name a class or say that it is missing: they are classes, and a line says so. No
+number is called so: among numbers they are missing."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +82,12 @@ class Profile:
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a cell holds nothing: null, blank, NaN, an empty list."""
+    """Whether a cell is blank, or a word for it."""
+    return is_blank(value) or (isinstance(value, str) and value.strip().lower() in MISSING)
+
+
+def is_blank(value: Any) -> bool:
+    """Whether a cell holds nothing: null, blank, NaN, an empty list. Of texts nothing else is missing."""
     if isinstance(value, str):
         return not value.strip()
     if isinstance(value, float):
@@ -92,7 +104,7 @@ def number(value: Any) -> float | None:
     if not isinstance(value, str):
         return None
     word = value.strip()
-    if not word or word.lower() in MISSING_NUMBERS:
+    if is_missing(word) or word.lower() in AMBIGUOUS:
         return math.nan
     try:
         # float() reads 1_000, which is a name in a table

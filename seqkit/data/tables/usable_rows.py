@@ -9,19 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from seqkit.data.source import Sample
-from seqkit.data.tables.columns import Columns, exact_number, is_missing, number
+from seqkit.data.tables.columns import Columns, exact_number, is_blank, is_missing, number
 from seqkit.data.tables.files import Rows
 from seqkit.data.tables.text_formats import bare_name
 from seqkit.errors import DataError, one_line
 
 MAX_NUMBER = 1e18
 """Largest measurement: the square of a larger one, as a loss takes it, is too near the end of float32 (3e38)."""
-
-MISSING_CLASSES = {"nan", "n/a", "#n/a", "<na>", "nat", "null"}
-"""Words of programs, in lower case, for a class that is missing."""
-
-AMBIGUOUS_CLASSES = {"na", "none", "-", "?"}
-"""Words, in lower case, that may name a class or say that it is missing; they count as classes, and a line says so."""
 
 
 class UsableRows(Sequence[Sample]):
@@ -128,8 +122,11 @@ class UsableRows(Sequence[Sample]):
         bad = list(self.rows.faults[:1])
         num_bad = len(self.rows.faults)
         empty: dict[str, list[int]] = {}
+        kinds = {self.columns.input: self.columns.kind} | dict.fromkeys(self.columns.targets, self.columns.target_kind)
+        words: dict[str, list[int]] = {column: [] for column, kind in kinds.items() if kind == "text"}
+        has_no_input = is_blank if self.columns.input in words else is_missing
         for i, (value, *labels) in enumerate(zip(self._inputs, *self._targets)):
-            if is_missing(value):
+            if has_no_input(value):
                 empty.setdefault(self.columns.input, []).append(i)
                 continue
             try:
@@ -145,6 +142,9 @@ class UsableRows(Sequence[Sample]):
                 continue
             if has_target:
                 self.indices.append(i)
+                for column, cell in zip(kinds, (value, *labels)):
+                    if column in words and is_missing(cell):
+                        words[column].append(i)
             else:
                 empty.setdefault(" or ".join(self.columns.targets), []).append(i)
         total = len(self.rows) + len(self.rows.faults)
@@ -158,6 +158,12 @@ class UsableRows(Sequence[Sample]):
                 f"{self.rows.name}: none of the {total:,} rows has both input and target ({', '.join(why)}); "
                 "choose columns with --data.input and --data.target"
             )
+        for column, found in words.items():
+            if found:
+                say(
+                    f"{self.rows.name}: in {len(found):,} rows {column} is a word for a missing value (first: "
+                    f"{self._line(found[0])}), which counts as a text; leave the cell empty where there is none"
+                )
         if why:
             say(f"{self.rows.name}: {total - len(self):,} of {total:,} rows are left out ({', '.join(why)})")
 
@@ -181,7 +187,7 @@ class UsableRows(Sequence[Sample]):
 
     def _keep_classes(self, row: int, _value: Any, labels: list[Any]) -> bool:
         (column,), (label,) = self.columns.targets, labels
-        if is_missing(label) or (isinstance(label, str) and label.strip().lower() in MISSING_CLASSES):
+        if is_missing(label):
             return False
         if isinstance(label, list | dict):
             raise ValueError(
@@ -228,7 +234,7 @@ class UsableRows(Sequence[Sample]):
             return False
         tags, words = words_of(label), words_of(value)
         for tag in tags:
-            if is_missing(tag) or isinstance(tag, list | dict):
+            if is_blank(tag) or isinstance(tag, list | dict):
                 raise ValueError(f"{column} is {_short(label)}, and {_short(tag)} in it is no tag")
         if len(tags) != len(words):
             raise ValueError(
@@ -241,7 +247,7 @@ class UsableRows(Sequence[Sample]):
 
     def _keep_text(self, row: int, _value: Any, labels: list[Any]) -> bool:
         (column,), (label,) = self.columns.targets, labels
-        if is_missing(label):
+        if is_blank(label):
             return False
         if not all(isinstance(text, str) and text.strip() for text in (label if isinstance(label, list) else [label])):
             raise ValueError(f"{column} is {_short(label)}, which is no text; choose another column with --data.target")
