@@ -21,7 +21,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from seqkit.data.source import import_optional
-from seqkit.data.tables.columns import is_missing
+from seqkit.data.tables.columns import exact_number, is_missing
 from seqkit.errors import DataError, one_line
 from seqkit.files import decoded, read_small
 
@@ -231,7 +231,7 @@ def _read_tables(path: Path, nodes: Path | None) -> RawGraph:
                 )
             pairs.append(index[name])
     edges = np.array(pairs, np.int64).reshape(-1, 2).T
-    others = {name: [_number(cells[i]) for _, cells in rows] for i, name in enumerate(header) if i not in ends}
+    others = {name: [_value(cells[i]) for _, cells in rows] for i, name in enumerate(header) if i not in ends}
     return RawGraph(
         len(index), np.ascontiguousarray(edges), attributes=attributes, edge_attributes=others, ids=list(index)
     )
@@ -250,7 +250,7 @@ def _node_table(path: Path) -> tuple[dict[str, int], dict[str, list[Any]]]:
         index[cells[identity]] = len(index)
     if not index:
         raise DataError(f"{path} has a header and no nodes; give a node a line")
-    return index, {name: [_number(c[i]) for _, c in rows] for i, name in enumerate(header) if i != identity}
+    return index, {name: [_value(c[i]) for _, c in rows] for i, name in enumerate(header) if i != identity}
 
 
 def _check_header(path: Path, header: Sequence[str]) -> None:
@@ -283,16 +283,12 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
         raise DataError(f"{path} holds only comments; give an edge or a node a line")
 
 
-def _number(cell: str) -> Any:
-    """Value of a cell: None if it is missing, a number if it is one, else its text."""
-    if is_missing(cell) or cell.lower() in ("na", "none"):
+def _value(cell: str) -> Any:
+    """Value of a cell: None if it is missing, a number if it is one, else its text. 007 and 1_000 are texts."""
+    if is_missing(cell):
         return None
-    for kind in (int, float):
-        try:
-            return kind(cell)
-        except ValueError:
-            continue
-    return cell
+    value = exact_number(cell)
+    return cell if value is None or re.fullmatch(r"[-+]?0\d+", cell) else value
 
 
 # ── tensors ──────────────────────────────────────────────────────────────────────────────────────────────────────────

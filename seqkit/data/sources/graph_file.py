@@ -19,8 +19,8 @@ from torch import Tensor
 
 from seqkit.data.graph_files import RawGraph, read_graph
 from seqkit.data.source import DataSource, Sample, Splits, stratified
-from seqkit.data.sources.table import SPLIT_NAMES
-from seqkit.data.tables.columns import is_missing
+from seqkit.data.sources.table import SPLIT_NAMES, unclear_classes
+from seqkit.data.tables.columns import AMBIGUOUS, exact_number, is_missing, number
 from seqkit.errors import DataError, one_line, suggest
 from seqkit.interfaces import IGNORE
 from seqkit.raw import GraphData
@@ -152,8 +152,9 @@ class GraphFile(DataSource):
             )
         # classes are numbered as they occur: a label of 10^8 is not 10^8 classes
         names = sorted({_word(value) for value in values if not is_missing(value)}, key=_in_order)
-        number = {name: i for i, name in enumerate(names)}
-        label = [IGNORE if is_missing(value) else number[_word(value)] for value in values]
+        codes = {name: i for i, name in enumerate(names)}
+        label = [IGNORE if is_missing(value) else codes[_word(value)] for value in values]
+        raw.notes.append(unclear_classes(names, one_line(name)))
         if self.target is None:
             raw.notes.append(f"the label is {one_line(name)!r} by its name; to choose: --data.target")
         return torch.tensor(label), names, [name, *(name for name in raw.attributes if name in MASK_NAMES)]
@@ -214,7 +215,7 @@ class GraphFile(DataSource):
             if "train" not in masks or "test" not in masks:
                 raise DataError(f"{self.path} has the mask {', '.join(masks)} alone; give train_mask and test_mask")
             return {
-                split: torch.tensor([_word(value) in ("1", "true") for value in raw.attributes[name]])
+                split: torch.tensor([_word(value).lower() in ("1", "true") for value in raw.attributes[name]])
                 for split, name in masks.items()
             }, "by masks"
         column = self.split and self._attribute(raw.attributes, self.split, "nodes")
@@ -288,14 +289,12 @@ class GraphFile(DataSource):
     def _columns(self, name: str, values: list[Any], *, is_chosen: bool) -> tuple[list[np.ndarray], str]:
         """Feature columns [n] of an attribute, and what it is; no columns: it cannot be used."""
         present = [value for value in values if not is_missing(value)]
-        missing = np.array([is_missing(value) for value in values])
+        parsed = _numbers(values) if present else None
+        missing = np.array([is_missing(value) for value in values]) if parsed is None else np.isnan(parsed)
         gap = [missing.astype(np.float32)] if missing.any() and present else []
         lacking = f", missing at {int(missing.sum()):,} nodes, which a column says" if gap else ""
-        if present and all(isinstance(value, bool | int | float) for value in present):
-            try:
-                numbers = np.array([0.0 if is_missing(value) else float(value) for value in values])
-            except OverflowError:
-                numbers = np.array([math.inf])
+        if parsed is not None:
+            numbers = np.where(missing, 0.0, parsed)
             if not np.isfinite(numbers).all():
                 raise DataError(f"{self.path}: {one_line(name)} of a node is infinite; correct it, or leave it empty")
             distinct = np.unique(numbers[~missing])
@@ -335,6 +334,7 @@ class GraphFile(DataSource):
             raise DataError(
                 f"{self.path}: {one_line(self.edge_type)} {fault}; a type is one of {MAX_WORDS} on every edge"
             )
+        raw.notes.append(unclear_classes(words, one_line(self.edge_type)))
         index = {word: i for i, word in enumerate(words)}
         return torch.tensor([index[_word(value)] for value in values]), f"{len(words)} edge types"
 
@@ -375,12 +375,21 @@ def _word(value: Any) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value).strip()
 
 
+def _numbers(values: Sequence[Any]) -> np.ndarray | None:
+    """Values [n] as numbers, NaN where they are missing; None: they are words. Beside numbers, 007 is a number, too."""
+    if all(value is None or isinstance(value, str) for value in values):
+        return None
+    try:
+        found = [float(value) if isinstance(value, bool) else number(value) for value in values]
+    except OverflowError:
+        return np.array([math.inf])
+    return None if None in found else np.array(found, float)
+
+
 def _in_order(word: str) -> tuple[int, float, str]:
     """Numbers by size, before words by letter."""
-    try:
-        return 0, float(word), word
-    except ValueError:
-        return 1, 0.0, word
+    value = exact_number(word)
+    return (1, 0, word) if value is None else (0, value, word)
 
 
 def _no_classes(values: Sequence[Any]) -> str | None:
@@ -399,7 +408,7 @@ def _no_classes(values: Sequence[Any]) -> str | None:
 def _odd_split(values: Sequence[Any]) -> str | None:
     """The first value that names no split, or "" where all are missing; None: they name splits."""
     known = [value for value in values if not is_missing(value)]
-    odd = [_word(value) for value in known if str(value).strip().lower() not in SPLIT_NAMES]
+    odd = [_word(value) for value in known if str(value).strip().lower() not in {*SPLIT_NAMES, *AMBIGUOUS}]
     return odd[0] if odd else None if known else ""
 
 

@@ -301,8 +301,8 @@ def _class_names(train: UsableRows, table: str, say: Callable[[str], None]) -> l
                 f"{table}: {len(single)} of {len(names)} classes of {target} have one row alone, which stays in "
                 f"training ({few(single)})"
             )
-    if unclear := [text for text in names if is_missing(text) or text.lower() in AMBIGUOUS]:
-        say(f"{table}: {few(unclear)} counts as a class of {target}; leave the cell empty where none is known")
+    if unclear := unclear_classes(names, target):
+        say(f"{table}: {unclear}")
     tell_alike(names, table, say)
     values = [number(text) for text in names]
     if all(value is not None and math.isfinite(value) for value in values):
@@ -313,6 +313,13 @@ def _class_names(train: UsableRows, table: str, say: Callable[[str], None]) -> l
 def few(names: Sequence[str]) -> str:
     """The first five names in their order."""
     return ", ".join(one_line(text) for text in sorted(names)[:5]) + (", …" if len(names) > 5 else "")
+
+
+def unclear_classes(names: Sequence[str], target: str) -> str:
+    """A sentence on classes whose names may say that there is none; empty: there are no such classes."""
+    unclear = [text for text in names if is_missing(text) or text.lower() in AMBIGUOUS]
+    what = f"{few(unclear)} counts as a class of {target}; leave the cell empty where none is known"
+    return what if unclear else ""
 
 
 def tell_alike(names: Sequence[str], data: object, say: Callable[[str], None]) -> None:

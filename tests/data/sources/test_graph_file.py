@@ -85,6 +85,63 @@ def test_an_edge_list_with_nodes_is_the_graph_that_its_graphml_is(tmp_path):
     assert torch.equal(named.train[0].raw.nodes, by_xml.train[0].raw.nodes)
 
 
+def node_table(tmp_path, **columns):
+    """A folder with a ring of nodes; each column's cells are repeated."""
+    (tmp_path / "edges.csv").write_text("source,target\n" + "".join(f"{i},{(i + 1) % 24}\n" for i in range(24)))
+    rows = [",".join([str(i), *(cells[i % len(cells)] for cells in columns.values())]) for i in range(24)]
+    (tmp_path / "nodes.csv").write_text("\n".join([",".join(["id", *columns]), *rows]) + "\n")
+    return str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("cells", "names"),
+    [
+        (["007", "12"], ["007", "12"]),
+        (["00", "01"], ["00", "01"]),
+        (["1_000", "999"], ["999", "1_000"]),
+        (["1.0", "0.0", ""], ["0", "1"]),
+        (["10000000000000001", "10000000000000002"], ["10000000000000001", "10000000000000002"]),
+    ],
+)
+def test_labels_of_a_table_are_numbers_as_tables_read_them(tmp_path, cells, names):
+    assert GraphFile(node_table(tmp_path, label=cells)).splits().names == names
+
+
+def test_attributes_of_a_table_are_numbers_as_tables_read_them(tmp_path, caplog):
+    table = node_table(tmp_path, label="ab", age=["007", "12", "-", "9"], code=["1_000", "2000"], zip=["01", "02"])
+    data = GraphFile(table, features=["age"], index=False).splits().train[0].raw
+    age = np.array([7, 12, np.nan, 9])
+    assert data.nodes[:4, 1].tolist() == [0, 0, 1, 0]
+    np.testing.assert_allclose(data.nodes[:4, 0], np.nan_to_num((age - np.nanmean(age)) / np.nanstd(age)), atol=1e-6)
+    with caplog.at_level(logging.WARNING, "seqkit"):
+        GraphFile(table, index=False).splits()
+    assert "code (2 categories), zip (2 categories)" in caplog.text
+
+
+@pytest.mark.parametrize("word", ["NA", "None", "-", "?"])
+@pytest.mark.parametrize("is_xml", [True, False])
+def test_a_label_that_may_mean_none_is_a_class_and_is_named(tmp_path, caplog, word, is_xml):
+    path = node_table(tmp_path, label=["a", word])
+    if is_xml:
+        graph = two_groups()
+        networkx.set_node_attributes(graph, {f"p{i}": ("a", word)[i % 2] for i in range(20)}, "club")
+        path = written(tmp_path, graph, ".graphml")
+    assert sorted(GraphFile(path).splits().names) == sorted(["a", word])
+    assert f"{word} counts as a class of {'club' if is_xml else 'label'}" in caplog.text
+
+
+def test_masks_of_a_table_are_words_or_numbers(tmp_path):
+    masks = {"train_mask": ["True", "False"], "test_mask": ["False", "True"]}
+    splits = GraphFile(node_table(tmp_path, label=["a", "a", "b", "b"], **masks)).splits()
+    assert (splits.train[0].label != IGNORE).tolist() == [True, False] * 12
+
+
+def test_a_node_in_no_split_may_say_so(tmp_path):
+    table = node_table(tmp_path, label=["a", "b"], split=["train", "train", "test", "test", "NA"])
+    splits = GraphFile(table).splits()
+    assert (splits.train[0].label != IGNORE).tolist() == [i % 5 < 2 for i in range(24)]
+
+
 def tensors(n=12):
     g = np.random.default_rng(0)
     edges = np.array([(i, (i + 1) % n) for i in range(n)]).T
