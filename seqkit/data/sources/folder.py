@@ -12,7 +12,8 @@ from typing import Any, Literal, NamedTuple
 from torch.utils.data import DataLoader, Dataset
 
 from seqkit.data.source import Files, Splits, stratified
-from seqkit.data.sources.table import SPLIT_NAMES, few, tell_alike
+from seqkit.data.sources.table import SPLIT_NAMES, alike_classes, few
+from seqkit.data.tables.columns import lookalike
 from seqkit.data.walk import Walked, suffix_of, walk
 from seqkit.data.workers import loader_options, num_workers
 from seqkit.errors import DataError, one_line
@@ -216,8 +217,9 @@ def _readable(root: Path, splits: _Splits, kind: FileKind, skip_bad: int) -> tup
 
 def _class_names(root: Path, splits: _Splits) -> list[str]:
     """The classes of training. Raises DataError where another split has more, or a name is not UTF-8."""
-    known = {file.label for file in splits["train"]}
-    names = sorted(name for name in known if name is not None)
+    known = Counter(file.label for file in splits["train"])
+    counts = {name: count for name, count in known.items() if name is not None}
+    names = sorted(counts)
     if undecodable := [name for name in names if any("\ud800" <= letter <= "\udfff" for letter in name)]:
         raise DataError(f"{root} has a class folder whose name is not UTF-8, {one_line(undecodable[0])}; rename it")
     for name, _, label in (file for files in splits.values() for file in files):
@@ -225,10 +227,12 @@ def _class_names(root: Path, splits: _Splits) -> list[str]:
             raise DataError(f"{root / name} is in {'no' if label is None else 'a'} class folder, unlike training")
         if label not in known:
             raise DataError(
-                f"{root} has class {one_line(label)!r}, which the training split does not have; it has: "
+                f"{root} has class {one_line(label)!r}, which the training split does not have"
+                f"{lookalike(str(label), names)}; it has: "
                 f"{one_line(', '.join(names[:20]))}{', …' if len(names) > 20 else ''}"
             )
-    tell_alike(names, root, log.warning)
+    if alike := alike_classes(counts):
+        log.warning("%s: %s", root, alike)
     return names
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from seqkit.data.graph_files import RawGraph, read_graph
 from seqkit.data.source import DataSource, Sample, Splits, stratified
-from seqkit.data.sources.table import SPLIT_NAMES, unclear_classes
+from seqkit.data.sources.table import SPLIT_NAMES, alike_classes, unclear_classes
 from seqkit.data.tables.columns import AMBIGUOUS, exact_number, is_missing, number
 from seqkit.errors import DataError, one_line, suggest
 from seqkit.interfaces import IGNORE
@@ -151,10 +151,11 @@ class GraphFile(DataSource):
                 f"{self.path}: {one_line(name)} {fault}, so it holds no classes; name another with --data.target"
             )
         # classes are numbered as they occur: a label of 10^8 is not 10^8 classes
-        names = sorted({_word(value) for value in values if not is_missing(value)}, key=_in_order)
+        counts = Counter(_word(value) for value in values if not is_missing(value))
+        names = sorted(counts, key=_in_order)
         codes = {name: i for i, name in enumerate(names)}
         label = [IGNORE if is_missing(value) else codes[_word(value)] for value in values]
-        raw.notes.append(unclear_classes(names, one_line(name)))
+        raw.notes += [unclear_classes(names, one_line(name)), alike_classes(counts)]
         if self.target is None:
             raw.notes.append(f"the label is {one_line(name)!r} by its name; to choose: --data.target")
         return torch.tensor(label), names, [name, *(name for name in raw.attributes if name in MASK_NAMES)]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import math
 import re
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
+from unicodedata import normalize
 
 from seqkit.data.download import find, missing
 from seqkit.data.source import DataSource, Splits, Subset, shuffled, stratified
@@ -19,6 +19,7 @@ from seqkit.data.tables.columns import (
     Kind,
     TargetKind,
     check_column,
+    folded,
     is_missing,
     is_nameless,
     number,
@@ -284,7 +285,6 @@ def _class_names(train: UsableRows, table: str, say: Callable[[str], None]) -> l
     """Classes in the order of their numbers or names. Raises DataError where there are too few or too many."""
     names, target = train.texts, train.columns.targets[0]
     if train.columns.target_kind == "classes":
-        counts = Counter(train.codes)
         if len(names) < 2:
             raise DataError(
                 f"{table}: {target} is {one_line(repr(names[0]))} in all {len(train):,} rows, and a classifier needs "
@@ -296,14 +296,14 @@ def _class_names(train: UsableRows, table: str, say: Callable[[str], None]) -> l
                 f"{table}: {target} has {len(names):,} different values in {len(train):,} rows, which are no classes; "
                 f"did you mean --data.target_kind {kind}, or another column (--data.target)?"
             )
-        if single := [names[code] for code, count in counts.items() if count == 1]:
+        if single := [text for text, count in train.counts.items() if count == 1]:
             say(
                 f"{table}: {len(single)} of {len(names)} classes of {target} have one row alone, which stays in "
                 f"training ({few(single)})"
             )
-    if unclear := unclear_classes(names, target):
-        say(f"{table}: {unclear}")
-    tell_alike(names, table, say)
+    for line in (unclear_classes(names, target), alike_classes(train.counts)):
+        if line:
+            say(f"{table}: {line}")
     values = [number(text) for text in names]
     if all(value is not None and math.isfinite(value) for value in values):
         return [text for _, text in sorted(zip(values, names))]  # type: ignore[type-var]
@@ -322,11 +322,18 @@ def unclear_classes(names: Sequence[str], target: str) -> str:
     return what if unclear else ""
 
 
-def tell_alike(names: Sequence[str], data: object, say: Callable[[str], None]) -> None:
-    """Say which classes differ by capital letters alone."""
-    folded = Counter(text.casefold() for text in names)
-    if alike := [text for text in names if folded[text.casefold()] > 1]:
-        say(f"{data}: classes differ by capital letters alone: {few(alike)}; they count as different")
+def alike_classes(counts: Mapping[str, int]) -> str:
+    """A sentence on classes that look alike, each with its spelling and count; empty: there are no such classes."""
+    groups: dict[str | float, list[str]] = {}
+    for name in sorted(counts):
+        groups.setdefault(folded(name), []).append(name)
+    found = []
+    for group in groups.values():
+        # repr escapes what is invisible; of two Unicode forms of a letter it shows the same
+        show = repr if len({normalize("NFC", name) for name in group}) == len(group) else ascii
+        found += [" and ".join(f"{show(name)} ({counts[name]:,})" for name in group)] if len(group) > 1 else []
+    more = "; …" if len(found) > 5 else ""
+    return f"classes look alike: {'; '.join(found[:5])}{more}; they count as different" if found else ""
 
 
 def _check_learnable(found: dict[str, Subset], train: UsableRows, names: list[str] | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -51,6 +52,9 @@ MISSING = {
 AMBIGUOUS = {"na", "none", "-", "?"}
 """Words, in lower case, that may name a class or say that it is missing: they are classes, and a line says so. No
 number is called so: among numbers they are missing."""
+
+QUOTES = "\"'`\u00b4\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u00ab\u00bb\u2039\u203a"
+"""Quotation marks, in which spreadsheets and people put names."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +126,21 @@ def exact_number(text: str) -> int | float | None:
         return int(text)
     except ValueError:
         return value
+
+
+def folded(name: str) -> str | float:
+    """A class name as it looks: without case, spaces, quotes around it, invisible characters; a number as its value."""
+    text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    text = "".join(c for c in text if not c.isspace() and unicodedata.category(c) not in ("Cc", "Cf"))
+    text = text.strip(QUOTES) or text
+    value = exact_number(text)
+    return text if value is None else value
+
+
+def lookalike(name: str, names: Iterable[str]) -> str:
+    """A remark on that of `names` that looks like `name`; empty: none does."""
+    found = next((one for one in names if folded(one) == folded(name)), None)
+    return "" if found is None else f" (it has {found!a}, and this is {name!a})"
 
 
 def settle(

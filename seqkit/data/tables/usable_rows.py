@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from array import array
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from seqkit.data.source import Sample
-from seqkit.data.tables.columns import Columns, exact_number, is_blank, is_missing, number
+from seqkit.data.tables.columns import Columns, exact_number, is_blank, is_missing, lookalike, number
 from seqkit.data.tables.files import Rows
 from seqkit.data.tables.text_formats import bare_name
 from seqkit.errors import DataError, one_line
@@ -25,7 +26,7 @@ class UsableRows(Sequence[Sample]):
     tried on each molecule where rows may be left out; None: any text passes. skip_bad: number of rows that may be left
     out because a cell is not what its column should hold, or a file cannot be read.
     indices: places of the rows in the table, in its order. codes: class of each row, by its place in `texts`.
-    numbers: measurements of each row, one after the other; NaN: there is none.
+    counts: number of each class or tag. numbers: measurements of each row, one after the other; NaN: there is none.
     Raises DataError, with file and line, where more rows than `skip_bad` cannot be used, or none is left.
     """
 
@@ -43,6 +44,7 @@ class UsableRows(Sequence[Sample]):
         self.indices, self.codes, self.numbers = array("q"), array("q"), array("d")
         self._inputs = rows.column(columns.input)
         self._targets = [rows.column(column) for column in columns.targets]
+        self.counts: Counter[str] = Counter()
         self._code_of: dict[str, int] = {}
         self._first_spelling: dict[float, tuple[str, int]] = {}
         self._first_type: tuple[str, int] | None = None
@@ -110,8 +112,8 @@ class UsableRows(Sequence[Sample]):
                 place = self.sample_name(self.codes.index(code))
                 what = f"class {_short(text)} ({self.codes.count(code):,} rows)"
             raise DataError(
-                f"{place}: the {split} split has the {what}, which training lacks; add rows of it to training, or take "
-                "them out"
+                f"{place}: the {split} split has the {what}, which training lacks{lookalike(text, names)}; add rows of "
+                "it to training, or take them out"
             )
         texts = self.texts
         self.codes = array("q", (known[texts[code]] for code in self.codes))
@@ -254,6 +256,7 @@ class UsableRows(Sequence[Sample]):
         return True
 
     def _code(self, text: str) -> int:
+        self.counts[text] += 1
         return self._code_of.setdefault(text, len(self._code_of))
 
 

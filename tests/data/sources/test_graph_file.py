@@ -130,6 +130,12 @@ def test_a_label_that_may_mean_none_is_a_class_and_is_named(tmp_path, caplog, wo
     assert f"{word} counts as a class of {'club' if is_xml else 'label'}" in caplog.text
 
 
+def test_labels_that_look_alike_are_named(tmp_path, caplog):
+    splits = GraphFile(node_table(tmp_path, label=["7", "007", "a", "A"])).splits()
+    assert set(splits.names) == {"7", "007", "a", "A"}
+    assert "'007' (6) and '7' (6); 'A' (6) and 'a' (6); they count as different" in caplog.text
+
+
 def test_masks_of_a_table_are_words_or_numbers(tmp_path):
     masks = {"train_mask": ["True", "False"], "test_mask": ["False", "True"]}
     splits = GraphFile(node_table(tmp_path, label=["a", "a", "b", "b"], **masks)).splits()

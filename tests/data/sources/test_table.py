@@ -17,6 +17,7 @@ import torch
 
 from seqkit.data import SmsSpam, Table
 from seqkit.data.sources.punctuation import TAGS, Punctuation, SentenceEnds, sentences, tagged
+from seqkit.data.sources.table import alike_classes
 from seqkit.data.tables.files import read_tables
 from seqkit.errors import DataError
 
@@ -330,6 +331,48 @@ def test_classes_that_look_like_numbers_keep_their_spelling(names, tmp_path):
     """Labels with gaps are floats in pandas; identifiers of 17 digits are one float."""
     rows = [{"text": f"a {i}", "label": names[i % 2]} for i in range(20)]
     assert Table(written(tmp_path, rows, ".csv"), target_kind="classes").splits().names == names
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "shown"),
+    [
+        ("ham", "Ham", "'Ham' (2) and 'ham' (1)"),
+        ("stra\xdfe", "STRASSE", "'STRASSE' (2) and 'stra\xdfe' (1)"),
+        ("new york", "new  york", "'new  york' (2) and 'new york' (1)"),
+        ("new york", "new\xa0york", r"'new york' (1) and 'new\xa0york' (2)"),
+        ("ham", "ham\u200b", r"'ham' (1) and 'ham\u200b' (2)"),
+        ("ham", "\ufeffham", r"'ham' (1) and '\ufeffham' (2)"),
+        ("caf\xe9", "cafe\u0301", r"'cafe\u0301' (2) and 'caf\xe9' (1)"),
+        ("\uff21", "A", "'A' (2) and '\uff21' (1)"),
+        ("ham", "'ham'", """"'ham'" (2) and 'ham' (1)"""),
+        ("\u201cham\u201d", "ham", "'ham' (2) and '\u201cham\u201d' (1)"),
+        ("1", "1.0", "'1' (1) and '1.0' (2)"),
+        ("1000", "1\u202f000", r"'1000' (1) and '1\u202f000' (2)"),
+    ],
+)
+def test_classes_that_look_alike_are_named_so_that_one_sees_the_difference(one, other, shown):
+    assert shown in alike_classes({one: 1, other: 2, "else": 3})
+    assert "else" not in alike_classes({one: 1, other: 2, "else": 3})
+
+
+def test_other_classes_do_not_look_alike():
+    names = [
+        "'",
+        '"',
+        "``",
+        "''",
+        ".",
+        "...",
+        "a",
+        "\xe4",
+        "b",
+        "-1",
+        "1",
+        "10000000000000001",
+        "10000000000000002",
+        "",
+    ]
+    assert alike_classes(dict.fromkeys(names, 1)) == ""
 
 
 def test_names_of_a_hubs_classes_are_kept(tmp_path):

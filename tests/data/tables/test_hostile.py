@@ -294,6 +294,16 @@ REFUSED = {
         {"test": csv("a,odd", "b,none", "c,none")},
         r"test\.csv, line 3: the test split has the class 'none' \(2 rows\), which training lacks",
     ),
+    "a class of test in another Unicode form": (
+        csv(*(row.replace("odd", "caf\xe9") for row in ROWS)),
+        {"test": csv("a,cafe\u0301")},
+        r"which training lacks \(it has 'caf\\xe9', and this is 'cafe\\u0301'\); add",
+    ),
+    "a number of test in another spelling": (
+        csv(*BITS),
+        {"test": csv("a,1.0")},
+        r"'1\.0' \(1 rows\), which training lacks \(it has '1', and this is '1\.0'\); add",
+    ),
     "other columns in test": (
         csv(*ROWS),
         {"test": csv("a,odd", head="body,label")},
@@ -335,7 +345,17 @@ SAID = {
         {},
         r"1 of 3 classes of label have one row alone, which stays in training \(none\)",
     ),
-    "classes by case": (csv(*ROWS, "x,Odd", "y,Odd"), {}, r"classes differ by capital letters alone: Odd, odd"),
+    "classes by case": (
+        csv(*ROWS, "x,Odd", "y,Odd"),
+        {},
+        r"classes look alike: 'Odd' \(2\) and 'odd' \(6\); they count",
+    ),
+    "tags by case": (
+        "t.jsonl",
+        jsonl(*({"words": ["a", "b", word], "tags": ["X", "y", "xY"[i % 2]]} for i, word in enumerate(WORDS))),
+        {"target_kind": "tags"},
+        r"classes look alike: 'X' \(12\) and 'x' \(6\); 'Y' \(6\) and 'y' \(12\); they count",
+    ),
     "semicolons": (
         csv(*(row.replace(",", ";") for row in ROWS), head="text;label"),
         {},
