@@ -25,6 +25,8 @@ def run(args: Namespace) -> int:
     """Train, test, write the run folder with its report, print the result."""
     if args.recipe is None and (args.resume is None or args.resume == AUTO):
         raise UsageError("give a recipe (seqkit list recipes), or --resume with the folder of an unfinished run")
+    if args.resume == "":
+        raise UsageError("--resume names no run; give the folder of an unfinished run, or auto")
     if args.resume is not None and (args.keys or args.print_config):
         flag = "--keys" if args.keys else "--print_config"
         raise UsageError(f"{flag} shows the keys of a new run; an unfinished run has its own in RUN/config.yaml")

@@ -79,7 +79,6 @@ def _run(words: list[str]) -> int:
     try:
         if overrides and args.command not in TAKE_KEYS:
             raise UsageError(f"it takes no {overrides[0]}; see {name} --help")
-        _check_given_once(overrides)
         args.overrides = as_typed(overrides, words)
         if args.plugin:
             from seqkit.registry.plugins import import_plugins
@@ -89,7 +88,10 @@ def _run(words: list[str]) -> int:
             from seqkit.cli.guess import take_data_as_recipe
 
             take_data_as_recipe(args)
-        _check_one_path(args.overrides)
+        if args.overrides:
+            from seqkit.config.resolve import check_given_once
+
+            check_given_once(args.overrides)
         if getattr(args, "out", None) is not None:
             from seqkit.cli.out import check_kind
 
@@ -109,36 +111,6 @@ def _run(words: list[str]) -> int:
         advice = "there is not enough memory; make model, batch or data smaller: " if is_out_of_memory(error) else ""
         print(f"{name}: {one_line(f'{advice}{error}')[:MAX_MESSAGE]}", file=sys.stderr)
         return expected
-
-
-def _check_given_once(overrides: Sequence[str]) -> None:
-    """Raise UsageError if a key is given twice with different values, of which one would be ignored."""
-    from seqkit.errors import UsageError
-
-    given: dict[str, str] = {}
-    for word in overrides:
-        key, _, value = word.partition("=")
-        known = "--data" if key == "--data.source" else key.removesuffix(".type")
-        if word.startswith("--") and given.setdefault(known, value) != value:
-            raise UsageError(f"{key} is given twice, as {given[known]} and as {value}; give it once")
-
-
-def _check_one_path(overrides: Sequence[str]) -> None:
-    """Raise UsageError if two keys name the data, `--data FILE` and `--data.path`, of which one would be ignored."""
-    from pathlib import Path
-
-    from seqkit.errors import UsageError
-
-    paths = ("data.path", "data.source.path")
-    if not any(word.startswith(tuple(f"--{key}" for key in paths)) for word in overrides):
-        return
-    from seqkit.config.resolve import dotted
-
-    given = {key: str(value) for key, value in dotted(overrides)}
-    named = given.get("data", given.get("data.source", ""))
-    for key in paths:
-        if key in given and named not in ("", given[key]) and Path(named).exists():
-            raise UsageError(f"--data {named} and --{key} {given[key]} both name the data; give one of them")
 
 
 def _exit_code(error: Exception) -> int | None:

@@ -51,7 +51,7 @@ class Parser(argparse.ArgumentParser):
         """Words in which a key and its value are one, `--key=value`, so that the value is not taken for the recipe."""
         while words:
             word = words.pop(0)
-            is_key = word.startswith("--") and "=" not in word and word not in self._option_string_actions
+            is_key = re.match(r"--|-[A-Za-z]", word) and "=" not in word and word not in self._option_string_actions
             if is_key and words and not words[0].startswith("--") and not is_recipe(words[0]):
                 word = f"{word}={words.pop(0)}"
             yield word

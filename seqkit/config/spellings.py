@@ -16,7 +16,7 @@ SPELLINGS = {
     "model.backbone": "backbone arch architecture model_name model_type",
     "model.backbone.depth": "depth layers num_layers n_layer n_layers num_hidden_layers",
     "model.backbone.dim": "dim width d_model hidden_dim hidden_size n_embd embed_dim",
-    "model.backbone.num_heads": "heads num_heads n_head n_heads num_attention_heads nhead",
+    "model.backbone.num_heads": "heads num_heads n_head n_heads num_attention_heads",
     "model.dropout": "dropout",
     "model.objective": "objective loss task",
     "optimizer": "optim",
@@ -26,6 +26,8 @@ SPELLINGS = {
     "schedule.warmup_steps": "warmup warmup_steps num_warmup_steps",
     "seed": "random_seed random_state manual_seed rng_seed",
     "trainer.accelerator": "device accelerator",
+    "trainer.accelerator gpu": "gpu cuda",
+    "trainer.callbacks '[{type: EarlyStopping, patience: VALUE}]'": "patience early_stopping_patience",
     "trainer.accumulate_grad_batches": "accumulate_grad_batches gradient_accumulation_steps grad_accum",
     "trainer.devices": "devices gpus num_gpus",
     "trainer.gradient_clip_val": "gradient_clip_val grad_clip clip clip_grad max_grad_norm",
@@ -35,12 +37,13 @@ SPELLINGS = {
     "out": "output output_dir out_dir save_dir logdir",
     "resume": "resume_from resume_from_checkpoint ckpt_path checkpoint",
 }
-"""For each key, or option of `fit`, the spellings that are answered with it."""
+"""For each key, or option of `fit`, maybe with its value, the spellings that are answered with it."""
 
 
 def check_spelling(key: str, value: str = "VALUE") -> None:
-    """Raise UsageError, with what to type, if a key at the top is spelled as in another toolkit."""
-    spelled = key.lower().replace("-", "_")
+    """Raise UsageError, with what to type, if a key at the top is spelled as elsewhere, with or without `_`."""
+    spelled = key.lower().replace("-", "").replace("_", "")
     for known, others in SPELLINGS.items():
-        if spelled in others.split():
-            raise UsageError(f"there is no key {key!r}; type --{known} {value}")
+        if spelled in others.replace("_", "").split():
+            words = known if " " in known else f"{known} VALUE"
+            raise UsageError(f"there is no key {key!r}; type --{words.replace('VALUE', value)}")

@@ -128,14 +128,14 @@ def resume_run(folder: Path, changes: Mapping[str, Any], count_flops: CountFlops
         state = read_mapping(folder / SUMMARY).get("state")
         then = f"; it was not tested yet: seqkit test {folder}" if state == "trained" else ""
         raise UsageError(f"{folder} has trained to its end, so there is nothing to resume{then}")
+    _check_unchanged(folder)
+    config = complete(folder / CONFIG, None, dict(changes))  # a mistyped key is answered with the nearest
     for key in changes:
         if key not in MAY_CHANGE:
             raise UsageError(
                 f"--{key} would change what a run learns, so it cannot be resumed with it; "
                 f"these may change: {', '.join(MAY_CHANGE)}"
             )
-    _check_unchanged(folder)
-    config = complete(folder / CONFIG, None, dict(changes))
     if changed := changed_plugins(folder, config):
         raise DataError(
             f"the plug-in {changed} has changed since {folder} began (its SHA-256 differs); "

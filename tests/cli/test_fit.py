@@ -103,6 +103,11 @@ def test_any_other_key_is_refused_by_its_name(unfinished, words, capsys):
     assert said.count("\n") == 1
 
 
+def test_a_mistyped_key_of_a_resumed_run_is_answered_with_the_nearest(unfinished, capsys):
+    assert main(["fit", "--resume", str(unfinished), "--trainer.max_stpes", "5"]) == 2
+    assert "there is no key 'trainer.max_stpes'; did you mean trainer.max_steps" in capsys.readouterr().err
+
+
 def test_a_run_that_diverged_goes_on_when_steps_may_be_skipped(tmp_path, capsys):
     (tmp_path / "nan_once.py").write_text(NAN_ONCE, encoding="utf-8")
     plugin = ["--plugin", str(tmp_path / "nan_once.py")]

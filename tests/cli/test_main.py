@@ -51,8 +51,26 @@ def test_a_plug_in_that_does_not_run_is_said_in_one_line(tmp_path, capsys, name,
         (["fit", "text/char-lm", "--seed", "1", "--seed=2"], "--seed is given twice, as 1 and as 2"),
         (["fit", "image/digits", "--data", "digits", "--data", "mnist"], "--data is given twice"),
         (["fit", "image/digits", "--data", "digits", "--data.source", "mnist"], "--data.source is given twice"),
-        (["fit", "text/classify", "--data", "README.md", "--data.path", "x.csv"], "both name the data"),
-        (["fit", "text/classify", "--data.source.path=x.csv", "--data=README.md"], "both name the data"),
+        (["fit", "text/classify", "--data", "README.md", "--data.path", "x.csv"], "both set data.path"),
+        (["fit", "text/classify", "--data.source.path=x.csv", "--data=README.md"], "both set data.path"),
+        (["fit", "image/digits", "--data.input", "a", "--data.source.input=b"], "--data.source.input is given twice"),
+        (
+            ["fit", "image/digits", "--optimizer.lr", "0.1", "--optimizer={type: AdamW, lr: 0.2}"],
+            "--optimizer.lr 0.1 and --optimizer {type: AdamW, lr: 0.2} both set optimizer.lr; give one of them",
+        ),
+        (
+            ["tune", "image/digits", "--model={backbone: {type: GRU}}", "--model.backbone", "LSTM"],
+            "both set model.backbone",
+        ),
+        (
+            ["fit", "image/digits", "--schedule", "null", "--schedule.warmup_steps", "3"],
+            "--schedule null and --schedule.warmup_steps 3 both set schedule",
+        ),
+        (["fit", "image/digits", "-lr", "0.1"], "there is no key 'lr'; type --optimizer.lr 0.1"),
+        (["fit", "-lr", "0.1", "image/digits"], "there is no key 'lr'; type --optimizer.lr 0.1"),
+        (["fit", "image/digits", "--gpu"], "there is no key 'gpu'; type --trainer.accelerator gpu"),
+        (["fit", "--resume="], "--resume names no run; give the folder of an unfinished run"),
+        (["fit", "image/digits", "--resume", ""], "--resume names no run; give the folder of an unfinished run"),
         (["fit", "--resume", "nosuch", "--print_config"], "--print_config shows the keys of a new run"),
         (["fit", "image/digits", "--model.backbone.type", "GRU", "--model.backbone", "LSTM"], "given twice"),
         (["inspect", "image/digits", "--lr", "1"], "type --optimizer.lr 1"),
@@ -97,6 +115,14 @@ def test_a_closed_standard_stream_is_an_empty_one(tmp_path, closed):
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, cwd=tmp_path, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert ("Transformer" in done.stdout) == (">&-" not in closed.split())
+
+
+def test_two_keys_that_agree_or_set_different_values_are_no_mistake(capsys):
+    words = ["--optimizer.lr", "0.5", "--optimizer={lr: .5}", "--optimizer.weight_decay=0.25"]
+    assert main(["fit", "image/digits", "--print_config", *words]) == 0
+    said = capsys.readouterr().out
+    assert "lr: 0.5\n" in said
+    assert "weight_decay: 0.25\n" in said
 
 
 def test_keys_are_explained_and_printed(capsys):

@@ -14,8 +14,8 @@ def test_every_answer_is_a_key_or_an_option_and_no_spelling_is_a_key():
     keys = {key for key, *_ in explain(config)} | {"data"}
     table = {f"data.{name}" for name in ("target", "input")}  # of a table
     options = {action.dest for action in parser()._subparsers._group_actions[0].choices["fit"]._actions}
-    assert set(SPELLINGS) <= keys | table | options
-    others = [word for words in SPELLINGS.values() for word in words.split()]
+    assert {known.split()[0] for known in SPELLINGS} <= keys | table | options
+    others = [word.replace("_", "") for words in SPELLINGS.values() for word in words.split()]
     assert len(others) == len(set(others))
     assert not set(others) & set(root())
 
@@ -29,6 +29,12 @@ def test_every_answer_is_a_key_or_an_option_and_no_spelling_is_a_key():
         ("learning_rate", "optimizer.lr"),
         ("dim", "model.backbone.dim"),
         ("random_seed", "seed"),
+        ("learningrate", "optimizer.lr"),
+        ("LearningRate", "optimizer.lr"),
+        ("batchsize", "data.batch_size"),
+        ("workers", "data.num_workers"),
+        ("device", "trainer.accelerator"),
+        ("patience", r"trainer.callbacks '\[\{type: EarlyStopping, patience:"),
     ],
 )
 def test_a_spelling_is_answered_with_what_to_type(spelled, key):

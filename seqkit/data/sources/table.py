@@ -122,11 +122,13 @@ class Table(DataSource):
             rows[split] = self._rows(path)
             for column, flag in ((columns.input, "input"), *((target, "target") for target in columns.targets)):
                 check_column(rows[split], column, f"--data.{flag}")
-        used = (columns.input, *columns.targets, self.split, self.group)
-        named = [column for column in rows["train"].names if not is_nameless(column)]
-        if unused := [repr(column) for column in named if column not in used]:
-            more = f", … ({len(unused)} in all)" if len(unused) > 8 else ""
-            say(f"{rows['train'].name}: the columns {', '.join(unused[:8])}{more} are not used")
+        known = {columns.input, *columns.targets, self.split, self.group}
+        for table in rows.values():  # a column of several files is named once
+            unused = [column for column in table.names if not is_nameless(column) and column not in known]
+            if unused:
+                more = f", … ({len(unused)} in all)" if len(unused) > 8 else ""
+                say(f"{table.name}: the columns {', '.join(map(repr, unused[:8]))}{more} are not used")
+            known.update(unused)
         encode = None if self._tokenizer is None else self._tokenizer.encode
         read = {
             split: UsableRows(part, columns, self._folder(), say=say, encode=encode, skip_bad=self.skip_bad)

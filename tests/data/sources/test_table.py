@@ -499,3 +499,16 @@ def test_punctuation_has_a_tag_for_each_word_and_no_marks():
     for sample in splits.test[:200]:
         assert len(sample.raw.split()) == len(sample.label) <= 64
         assert not set(sample.raw) & set(",.?!:;ABC")
+
+
+def test_columns_of_a_test_file_that_are_not_used_are_named_too(tmp_path):
+    (tmp_path / "train.csv").write_text("text,label,colour\n" + "ab ab,x,red\nba ba,y,red\n" * 9, encoding="utf-8")
+    (tmp_path / "test.csv").write_text("text,label,colour,rank\nab,x,red,1\nba,y,red,2\n", encoding="utf-8")
+    said = []
+    Table(str(tmp_path / "train.csv"), test=str(tmp_path / "test.csv"), input="text", target="label").divided(
+        said.append
+    )
+    assert [line.partition(": ")[2] for line in said if "not used" in line] == [
+        "the columns 'colour' are not used",
+        "the columns 'rank' are not used",
+    ]
