@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -20,10 +21,10 @@ FLOAT32 = 1e-2
 """Median difference of hidden states in float32, as a share of their size, that is no fault. Single tokens may differ
 by more: if nearest neighbours are looked up, rounding may choose others."""
 
-STEP = 1e-5
-"""Length of the step of finite differences, in float64; their error is about its square."""
+STEPS = (1e-5, 1e-6, 1e-7)
+"""Lengths of the steps of finite differences, in float64; their error is about the square."""
 
-SLOPE = 1e-2
+SLOPE = 1e-4
 """Difference of a gradient and a finite difference, as a share of the larger, that is no fault."""
 
 
@@ -233,7 +234,7 @@ def gradients_are_right(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> 
     found = torch.autograd.grad((backbone(embedded) * mixture).sum(), list(values.values()), allow_unused=True)
     slopes = {n: 0.0 if g is None else float((g * steps[n]).sum()) for n, g in zip(values, found, strict=True)}
 
-    def difference(names: Sequence[str], step: float = STEP) -> float:
+    def difference(names: Sequence[str], step: float) -> float:
         ends = []
         with torch.no_grad():
             for sign in (1.0, -2.0, 1.0):  # there, to the other side, and back
@@ -242,13 +243,14 @@ def gradients_are_right(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> 
                 ends.append((backbone(embedded) * mixture).sum())
         return float(ends[0] - ends[1]) / (2 * step)
 
+    def slope(names: Sequence[str]) -> float | None:
+        """Slope on which two lengths of step agree; None at a jump, such as the choice of an expert."""
+        found = [difference(names, step) for step in STEPS]
+        return next((shorter for longer, shorter in pairwise(found) if _is_near(longer, shorter)), None)
+
     def is_right(names: Sequence[str]) -> bool:
-        got, right = sum(slopes[name] for name in names), difference(names)
-        if _is_near(got, right):
-            return True
-        shorter = difference(names, STEP / 8)  # where it bends sharply, this one is nearer
-        jumps = abs(shorter - right) > 10 * SLOPE * max(abs(shorter), abs(right), 1.0)
-        return _is_near(got, shorter) or jumps  # where it jumps, as the choice of an expert does, there is no slope
+        right = slope(names)
+        return right is None or _is_near(sum(slopes[name] for name in names), right)
 
     embeddings, *parameters = values
     if is_right([embeddings]) and is_right(parameters):
@@ -257,7 +259,7 @@ def gradients_are_right(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> 
         if not is_right([name]):
             raise AssertionError(
                 f"the gradient of {name} is {slopes[name]:.4g} along a random direction, and finite differences are "
-                f"{difference([name]):.4g}; is something detached, or a backward of its own wrong?"
+                f"{slope([name]):.4g}; is something detached, or a backward of its own wrong?"
             )
 
 
