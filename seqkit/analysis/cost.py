@@ -9,7 +9,7 @@ import copy
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import torch
@@ -225,21 +225,11 @@ class _Counted(nn.Module):
 
 def _batch(spec: TokenSpec, context_length: int, adjacency: Adjacency | None = None) -> TokenBatch:
     """One example on device meta. adjacency: edges of the example; None: a path, if the spec has edges."""
-    fields = [len(spec.vocab_sizes)] if spec.vocab_sizes else []
-    content = (
-        torch.zeros(1, context_length, *fields, dtype=torch.int64, device="meta")
-        if spec.is_categorical
-        else torch.zeros(1, context_length, spec.num_features, device="meta")
-    )
-    has_features = bool(fields) and spec.num_features > 0
-    features = torch.zeros(1, context_length, spec.num_features, device="meta") if has_features else None
-    positions = torch.zeros(1, context_length, spec.num_axes, device="meta")
-    valid = torch.ones(1, context_length, dtype=torch.bool, device="meta")
     if spec.num_edge_types and adjacency is None:
         both_ways = 2 * (context_length - 1)
         adjacency = Adjacency(torch.zeros(2, both_ways, dtype=torch.int64), torch.ones(both_ways, dtype=torch.int64))
-    on_meta = None if adjacency is None else adjacency.to("meta")
-    return TokenBatch(content, positions, valid, on_meta, features=features)
+    tokens = replace(spec, num_edge_types=0).random(context_length, torch.Generator().manual_seed(0))
+    return TokenBatch.collate([tokens]).replace(adjacency=adjacency).to("meta")
 
 
 def _inactive(experts: MixtureOfExperts) -> int:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-import math
 import statistics
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,7 +18,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
-from einops import repeat
 from torch import Tensor, nn
 
 from seqkit.analysis.peak_memory import peak_bytes
@@ -181,8 +179,8 @@ class Training:
         """All tensors that exist between steps: weights, buffers, state of the optimizer, the batch."""
         state = [t for one in self.optimizer.state.values() for t in one.values() if isinstance(t, Tensor)]
         tokens, label = batch
-        parts = [tokens.content, tokens.positions, tokens.valid, *([] if label is None else [label])]
-        return [*self.model.parameters(), *self.model.buffers(), *state, *parts]
+        labels = [] if label is None else [label]
+        return [*self.model.parameters(), *self.model.buffers(), *state, *tokens.tensors().values(), *labels]
 
 
 def _step_seconds(
@@ -261,24 +259,8 @@ def _repeated(x: Tensor, axis: int, n: int) -> Tensor:
 
 
 def synthetic_batch(spec: TokenSpec, n: int, *, seed: int = 0) -> TokenBatch:
-    """One example of n random tokens: ids or standard normal vectors [1 n f].
-
-    Positions [1 n p] count from 0; with several axes they fill a cube row by row, with as many steps on every axis.
-    Raises ValueError for tokens that have an adjacency.
-    """
-    if spec.num_edge_types:
-        raise ValueError("these tokens have an adjacency, and random tokens have no edges; give a real batch")
-    generator = torch.Generator().manual_seed(seed)
-    content = (
-        torch.randint(spec.vocab_size, (1, n), generator=generator)
-        if spec.ids
-        else torch.randn(1, n, spec.num_features, generator=generator)
-    )
-    side = math.ceil(round(n ** (1 / spec.num_axes), 6)) if spec.num_axes > 1 else n
-    index = torch.arange(n)
-    axes = [index // side**axis % side for axis in reversed(range(spec.num_axes))]
-    positions = torch.stack(axes, dim=-1).float() if axes else torch.zeros(n, 0)
-    return TokenBatch(content, repeat(positions, "n p -> 1 n p"), torch.ones(1, n, dtype=torch.bool))
+    """One example of n tokens drawn at random, as `TokenSpec.random`."""
+    return TokenBatch.collate([spec.random(n, torch.Generator().manual_seed(seed))])
 
 
 def _input_spec(model: Model) -> TokenSpec:

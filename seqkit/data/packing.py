@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Sequence
-from itertools import accumulate
 
 import torch
 from torch import Tensor
 
 from seqkit.data.batching import Batch, Key, fold_seed
 from seqkit.data.dataset import TokenizedDataset
-from seqkit.data.token_rows import tokens_of
 from seqkit.interfaces import TokenBatch, Tokens
 
 NAMED = 3
@@ -84,7 +82,7 @@ class PackedDataset:
     def __getitem__(self, key: Key) -> Batch:
         epoch, indices = key
         rows = [self.examples.encoded(self.rows[i], epoch) for i in indices]
-        batch = TokenBatch.collate([_joined(row) for row in rows])
+        batch = TokenBatch.collate([Tokens.join(row) for row in rows])
         return batch.replace(segments=_segments(rows, batch.valid)), None
 
     def name(self, index: int) -> str:
@@ -92,16 +90,6 @@ class PackedDataset:
         row = self.rows[index]
         more = f" and {len(row) - NAMED} more" if len(row) > NAMED else ""
         return f"row {index} ({', '.join(self.examples.name(i) for i in row[:NAMED])}{more})"
-
-
-def _joined(examples: Sequence[Tokens]) -> Tokens:
-    """Tokens of several examples, one after the other; an edge stays within its example."""
-    given = [tokens.tensors() for tokens in examples]
-    for tensors, start in zip(given, accumulate(map(len, examples), initial=0)):
-        if "edge_index" in tensors:
-            tensors["edge_index"] = tensors["edge_index"] + start
-    axis = {"edge_index": 1}
-    return tokens_of({name: torch.cat([each[name] for each in given], axis.get(name, 0)) for name in given[0]})
 
 
 def _segments(rows: Sequence[Sequence[Tokens]], valid: Tensor) -> Tensor:

@@ -6,16 +6,15 @@ Each tensor is compressed by itself: of a compressed record batch, hundreds of s
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import torch
-from torch import Tensor
 
-from seqkit.interfaces import Adjacency, Tokens
+from seqkit.interfaces import Tokens
 
 COUNTED = "count"
 """How an array is stored that is 0, 1, 2, …, as most positions are: it takes no bytes."""
@@ -46,13 +45,6 @@ def digest_of(row: Row) -> bytes:
         digest.update(f"{name} {field['dtype']} {field['stored']} {field['shape']} ".encode())
         digest.update(field["values"])
     return digest.digest()
-
-
-def tokens_of(tensors: Mapping[str, Tensor]) -> Tokens:
-    """Tokens of what `Tokens.tensors` gave."""
-    rest: dict[str, Any] = dict(tensors)
-    edges = [rest.pop(name) for name in ("edge_index", "edge_type") if name in rest]
-    return Tokens(**rest, adjacency=Adjacency(*edges) if edges else None)
 
 
 def is_counted(array: np.ndarray) -> bool:
@@ -107,7 +99,7 @@ class Stored:
     def __getitem__(self, index: int) -> Tokens:
         """Tokens of a sample, equal in every bit to what was stored."""
         # astype copies: what a reader writes into stays his own
-        return tokens_of({name: torch.from_numpy(array.astype(dtype)) for name, array, dtype in self._row(index)})
+        return Tokens.of({name: torch.from_numpy(array.astype(dtype)) for name, array, dtype in self._row(index)})
 
     def arrays(self, index: int) -> dict[str, np.ndarray]:
         """Arrays of a sample by name, read-only, in the small types in which they are stored; long ones memory-mapped.

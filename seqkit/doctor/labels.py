@@ -17,7 +17,7 @@ from torch import Tensor
 
 from seqkit.doctor.findings import Finding, Result, not_applicable
 from seqkit.doctor.subject import LabeledBatch, Subject
-from seqkit.interfaces import IGNORE, Adjacency, TokenSpec
+from seqkit.interfaces import IGNORE, Adjacency, TokenBatch, TokenSpec
 
 NUM_EXAMPLES = 300
 """Number of examples that are compared, each with each."""
@@ -118,11 +118,11 @@ def _by_sequence(subject: Subject, batch: LabeledBatch) -> Iterator[tuple[Tensor
     """(features, label) of each example whose label is known."""
     tokens, labels = batch
     assert labels is not None
-    for i, label in enumerate(labels):
+    vectors = _vectors(tokens, subject.content_spec)
+    for label, each, real in zip(labels, vectors, tokens.valid, strict=True):
         described = _label(subject, label)
         if described is not None:
-            real = tokens.valid[i]
-            yield _summary(_vectors(tokens.content[i, real], subject.content_spec)), described
+            yield _summary(each[real]), described
 
 
 def _label(subject: Subject, label: Tensor) -> Tensor | None:
@@ -148,11 +148,11 @@ def _by_token(subject: Subject, batch: LabeledBatch) -> Iterator[tuple[Tensor, T
     tokens, labels = batch
     assert labels is not None
     neighbours = _neighbours(tokens.adjacency, tokens.valid.numel())
-    n = tokens.valid.shape[1]
+    n, all_vectors = tokens.valid.shape[1], _vectors(tokens, subject.content_spec)
     for i, label in enumerate(labels):
         known = ~label.isnan().any(dim=-1) if label.is_floating_point() and label.ndim > 1 else label != IGNORE
         columns = (known & tokens.valid[i]).nonzero()[:, 0].tolist()
-        vectors = _vectors(tokens.content[i], subject.content_spec)
+        vectors = all_vectors[i]
         for t in columns if len(labels) == 1 else sorted({columns[0], columns[-1]}) if columns else []:
             near = [j - i * n for j in neighbours.get(i * n + t, [])] or list(range(max(0, t - 2), min(n, t + 3)))
             whole = vectors[tokens.valid[i]].mean(dim=0)
@@ -174,15 +174,11 @@ def _neighbours(adjacency: Adjacency | None, number: int) -> dict[int, list[int]
     return found
 
 
-def _vectors(content: Tensor, spec: TokenSpec) -> Tensor:
-    """Content [n], [n k] or [n f] as vectors: ids one-hot, modulo MAX_IDS."""
-    if spec.vocab_sizes:
-        fields = zip(content.unbind(-1), spec.vocab_sizes, strict=True)
-        tables = [F.one_hot(ids % MAX_IDS, min(size, MAX_IDS)) for ids, size in fields]
-        return torch.cat(tables, dim=-1).double()
-    if not spec.ids:
-        return content.double()
-    return F.one_hot(content % MAX_IDS, min(spec.vocab_size, MAX_IDS)).double()
+def _vectors(tokens: TokenBatch, spec: TokenSpec) -> Tensor:
+    """Content as vectors [b n f]: ids one-hot, modulo MAX_IDS, then the numbers."""
+    fields = zip(spec.ids_of(tokens).unbind(-1), spec.id_sizes, strict=True)
+    tables = [F.one_hot(ids % MAX_IDS, min(size, MAX_IDS)).double() for ids, size in fields]
+    return torch.cat([*tables, spec.numbers_of(tokens).double()], dim=-1)
 
 
 def _summary(vectors: Tensor) -> Tensor:

@@ -13,14 +13,14 @@ from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
-from einops import rearrange, repeat
+from einops import repeat
 from torch import Tensor
 
 from seqkit.doctor.findings import Finding, Result, not_applicable
 from seqkit.doctor.subject import Subject
-from seqkit.interfaces import IGNORE, Backbone, ModelInput, TokenBatch, TokenSpec
+from seqkit.interfaces import IGNORE, Backbone, ModelInput, TokenBatch
 from seqkit.model import Model
-from seqkit.testing.laws import other_content, pad
+from seqkit.testing.laws import other_content
 
 NOISE = 0.05
 """Standard deviation of the noise that is added to every weight; the weights are about as large."""
@@ -48,7 +48,7 @@ class _Probe:
     def __init__(self, subject: Subject):
         self.model = _with_noise(subject.model)
         assert subject.inputs is not None
-        self.inputs = replace(subject.inputs, batch=_double(subject.inputs.batch))
+        self.inputs = replace(subject.inputs, batch=subject.inputs.batch.with_dtype(torch.float64))
         self.expected = self.predict(self.inputs)
 
     @torch.no_grad()
@@ -94,12 +94,6 @@ def _with_noise(model: Model) -> Model:
     return noisy
 
 
-def _double(batch: TokenBatch) -> TokenBatch:
-    content = batch.content.double() if batch.content.is_floating_point() else batch.content
-    source = None if batch.source is None else _double(batch.source)
-    return batch.replace(content=content, positions=batch.positions.double(), source=source)
-
-
 def _difference(got: Tensor, expected: Tensor) -> float:
     size = float(expected.abs().mean()) if expected.numel() else 0.0
     return float((got - expected).abs().max()) / (size or 1.0) if expected.numel() else 0.0
@@ -114,11 +108,9 @@ def check_padding(subject: Subject) -> Result:
         return not_applicable("padding", OWN_STEP)
     probe = _Probe(subject)
     batch, masked = probe.inputs.batch, probe.inputs.masked
-    longer = pad(batch, 3)
-    if batch.segments is not None:
-        longer = longer.replace(segments=F.pad(batch.segments, [0, 3]))
+    longer = batch.pad(3)
     if batch.source is not None:
-        longer = longer.replace(source=pad(batch.source, 2))
+        longer = longer.replace(source=batch.source.pad(2))
     got = probe.predict(ModelInput(longer, None if masked is None else F.pad(masked, [0, 3]), probe.inputs.target))
     if probe.is_by_token:
         got = got[:, : batch.valid.shape[1]]
@@ -176,16 +168,9 @@ def _future_difference(probe: _Probe, expected: Tensor, cut: int) -> float:
     """Change of the hidden states up to column `cut` if all tokens after it change. expected: [b n d]."""
     batch, columns = probe.inputs.batch, torch.arange(probe.inputs.batch.valid.shape[1])
     after = repeat(columns > cut, "n -> b n", b=len(batch))
-    content = _other_content(batch.content, after, probe.model.spec)
     positions = _shuffled(batch.positions, batch.valid & after)  # new values might lie outside a learned table
-    kept = batch.valid & ~after
-    return _difference(probe.hidden(batch.replace(content=content, positions=positions))[kept], expected[kept])
-
-
-def _other_content(content: Tensor, where: Tensor, spec: TokenSpec) -> Tensor:
-    """Content with other ids, or vectors, at some tokens. where: [b n]."""
-    where = where if content.ndim == 2 else rearrange(where, "b n -> b n 1")
-    return torch.where(where, other_content(content, spec), content)
+    other, kept = other_content(batch, after, probe.model.spec).replace(positions=positions), batch.valid & ~after
+    return _difference(probe.hidden(other)[kept], expected[kept])
 
 
 # ── the target ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -207,8 +192,8 @@ def check_target(subject: Subject) -> Result:
         return Result("target", problem, Finding(problem, cause, fix))
     probe = _Probe(subject)
     assert probe.inputs.masked is not None
-    content = _other_content(probe.inputs.batch.content, probe.inputs.masked, probe.model.spec)
-    got = probe.predict(replace(probe.inputs, batch=probe.inputs.batch.replace(content=content)))
+    other = other_content(probe.inputs.batch, probe.inputs.masked, probe.model.spec)
+    got = probe.predict(replace(probe.inputs, batch=other))
     difference = probe.difference(got)
     measured = f"other content under the mask changes the predictions by {difference:.1g} of their size"
     if difference <= TOLERANCE:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from seqkit.doctor.findings import Finding, Result, not_applicable
 from seqkit.doctor.subject import Subject
-from seqkit.interfaces import IGNORE
+from seqkit.interfaces import IGNORE, Tokens
 from seqkit.raw import GraphData, Waveform
 from seqkit.testing.tokenizers import ALL_READ, share_read
 
@@ -55,8 +55,8 @@ synthetic digits have 0.0002 to 0.0004; amplified threefold and clipped, 0.11 to
 def check_tokens(subject: Subject) -> Result:
     """Do different samples have different tokens, and does the tokenizer read all of a sample?"""
     raws = list(_raws(subject))
-    encoded = [subject.data.tokenizer.encode(raw).content for raw in raws]
-    num_raws, num_encoded = len({_key(raw) for raw in raws}), len({_key(content) for content in encoded})
+    encoded = [subject.data.tokenizer.encode(raw) for raw in raws]
+    num_raws, num_encoded = len({_key(raw) for raw in raws}), len({_key(tokens) for tokens in encoded})
     share = num_encoded / num_raws
     measured = f"{num_encoded:,} of {num_raws:,} different samples differ as tokens"
     if num_raws > 1 and share < DISTINCT:
@@ -98,6 +98,8 @@ def _key(value: Any) -> Any:
     """A value that two samples share only if they are equal."""
     if isinstance(value, Tensor):
         return tuple(value.shape), value.contiguous().numpy().tobytes()
+    if isinstance(value, Tokens):
+        return tuple((name, _key(tensor)) for name, tensor in value.tensors().items())
     if isinstance(value, Waveform):
         return _key(value.samples)
     if isinstance(value, GraphData):
@@ -105,9 +107,10 @@ def _key(value: Any) -> Any:
     return value if isinstance(value, str) else repr(value)
 
 
-def _ids(encoded: list[Tensor]) -> Tensor:
-    """All ids in one tensor; empty if the content is vectors."""
-    return torch.cat([content for content in encoded if content.ndim == 1] or [torch.empty(0, dtype=torch.int64)])
+def _ids(encoded: list[Tokens]) -> Tensor:
+    """All ids in one tensor; empty if the content is vectors, or several ids a token."""
+    ids = [tokens.content for tokens in encoded if tokens.content.ndim == 1]
+    return torch.cat(ids or [torch.empty(0, dtype=torch.int64)])
 
 
 def _target_ids(subject: Subject) -> Tensor:
@@ -127,9 +130,10 @@ def check_inputs(subject: Subject) -> Result:
             "the recordings are clipped: they were amplified beyond the range of their format",
             "--data.source: recordings that are not overdriven, or --data.augment without amplification",
         )
-    if subject.content_spec.is_categorical:
+    spec = subject.content_spec
+    if not spec.num_features:
         return not_applicable("inputs", "the content is ids")
-    content = torch.cat([batch.content[batch.valid] for batch, _ in subject.batches]).double()
+    content = torch.cat([spec.numbers_of(batch)[batch.valid] for batch, _ in subject.batches]).double()
     rms, features = float(content.square().mean().sqrt()), content.square().mean(dim=0).sqrt()
     spread, largest = float(content.std(dim=0, correction=0).max()), int(features.argmax())
     measured = f"content of size {rms:.2g} (root mean square), most variable feature {spread:.2g}"

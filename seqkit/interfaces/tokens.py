@@ -5,11 +5,14 @@ b batch · n tokens · k fields · f features · p position axes · e edges · d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import accumulate
 from typing import Any, Self
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
@@ -74,6 +77,41 @@ class TokenSpec:
     def is_categorical(self) -> bool:
         """True: content is int64, one id a token or several; False: content is float vectors."""
         return self.vocab_size > 0 or bool(self.vocab_sizes)
+
+    @property
+    def id_sizes(self) -> tuple[int, ...]:
+        """Number of ids of each field of a token: one of plain ids, k of several, none of vectors."""
+        return self.vocab_sizes or ((self.vocab_size,) if self.vocab_size else ())
+
+    def ids_of(self, tokens: Tokens | TokenBatch) -> Tensor:
+        """The ids of each token, [... n k] int64: of no field where content is vectors."""
+        content = tokens.content
+        return content if self.vocab_sizes else content[..., None] if self.ids else content[..., :0].long()
+
+    def numbers_of(self, tokens: Tokens | TokenBatch) -> Tensor:
+        """The numbers of each token, [... n f] float: its vector, or what stands beside its ids, which may be none."""
+        if not self.is_categorical:
+            return tokens.content
+        return tokens.positions[..., :0] if tokens.features is None else tokens.features
+
+    def random(self, n: int, generator: torch.Generator | None = None) -> Tokens:
+        """n tokens drawn at random, to measure or try a model: any ids, standard normal numbers, no edges.
+
+        Positions count from 0; on several axes they fill a cube row by row, with as many steps on every axis.
+        Raises DataError for tokens with an adjacency.
+        """
+        if self.num_edge_types:
+            raise DataError("these tokens have an adjacency, and random tokens have no edges; give a real example")
+        numbers = torch.randn(n, self.num_features, generator=generator)
+        ids = [torch.randint(size, (n,), generator=generator) for size in self.id_sizes]
+        side = math.ceil(round(n ** (1 / self.num_axes), 6)) if self.num_axes > 1 else n
+        index = torch.arange(n)
+        axes = [(index // side**axis % side).float() for axis in reversed(range(self.num_axes))]
+        positions = torch.stack(axes, dim=-1) if axes else torch.zeros(n, 0)
+        if not ids:
+            return Tokens(numbers, positions)
+        content = torch.stack(ids, dim=-1) if self.vocab_sizes else ids[0]
+        return Tokens(content, positions, features=numbers if self.num_features else None)
 
     def check(self, tokens: Tokens) -> None:
         """Raise DataError if `tokens` differ from this spec in width, range of ids, axes or edge types."""
@@ -149,6 +187,11 @@ class Adjacency:
     def to(self, *args: Any, **kwargs: Any) -> Adjacency:
         return Adjacency(self.edge_index.to(*args, **kwargs), self.edge_type.to(*args, **kwargs))
 
+    def moved(self, edge_index: Tensor) -> Adjacency:
+        """The same edges between other tokens, [2 e]; without those of which an end is below 0."""
+        kept = (edge_index >= 0).all(dim=0)
+        return Adjacency(edge_index[:, kept], self.edge_type[kept])
+
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
@@ -203,16 +246,41 @@ class Tokens:
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor by name, those of the adjacency too; a field that is None has none.
 
-        Caches, windows and digests go by this list, so a new field is in all of them.
+        Batches, caches, windows and digests go by this list, so a new field is in all of them.
         """
-        found: dict[str, Tensor] = {}
-        for name in (x.name for x in fields(self)):
-            value = getattr(self, name)
-            if isinstance(value, Tensor):
-                found[name] = value
-            elif value is not None:
-                found |= {x.name: getattr(value, x.name) for x in fields(value)}
-        return found
+        return _tensors(self)
+
+    @classmethod
+    def of(cls, tensors: Mapping[str, Tensor]) -> Self:
+        """Tokens of what `tensors` gave."""
+        rest: dict[str, Any] = dict(tensors)
+        edges = [rest.pop(x.name) for x in fields(Adjacency) if x.name in rest]
+        return cls(**rest, adjacency=Adjacency(*edges) if edges else None)
+
+    @classmethod
+    def join(cls, examples: Sequence[Tokens]) -> Self:
+        """Tokens of several examples of one tokenizer, one after the other; an edge stays within its example."""
+        given = [x.tensors() for x in examples]
+        for tensors, start in zip(given, accumulate(map(len, examples), initial=0)):
+            if "edge_index" in tensors:
+                tensors["edge_index"] = tensors["edge_index"] + start
+        axis = {"edge_index": 1}
+        return cls.of({name: torch.cat([each[name] for each in given], axis.get(name, 0)) for name in given[0]})
+
+    def at(self, kept: Tensor | slice) -> Tokens:
+        """The tokens of these indices, [m] int64 without twins, in this order, with the edges among them."""
+        index = torch.arange(len(self))[kept]
+        new = {x.name: value[index] for x in fields(self) if isinstance(value := getattr(self, x.name), Tensor)}
+        adjacency = self.adjacency
+        if adjacency is not None:
+            place = torch.full((len(self),), -1).scatter(0, index, torch.arange(len(index)))
+            adjacency = adjacency.moved(place[adjacency.edge_index])
+        return replace(self, adjacency=adjacency, **new)
+
+    def equals(self, other: Tokens) -> bool:
+        """Whether both have the same tensors, NaN being equal to NaN."""
+        ours, theirs = self.tensors(), other.tensors()
+        return ours.keys() == theirs.keys() and all(_equal(x, theirs[name]) for name, x in ours.items())
 
     def first(self, n: int) -> Tokens:
         """The first n tokens; all where there are no more. Raises DataError where the others cannot be left out."""
@@ -221,9 +289,7 @@ class Tokens:
         if self.adjacency is not None or self.positions.shape[1] > 1:
             why = "edges" if self.adjacency is not None else "positions on several axes"
             raise DataError(f"{len(self):,} tokens with {why} cannot be cut to {n:,}; leave --data.max_tokens out")
-        return Tokens(
-            self.content[:n], self.positions[:n], features=None if self.features is None else self.features[:n]
-        )
+        return self.at(slice(n))
 
     def _check_features(self, features: Tensor) -> None:
         if self.content.ndim != 2 or self.content.dtype != torch.int64:
@@ -304,9 +370,8 @@ class TokenBatch(_Padded):
         _Padded.__post_init__(self)
         if self.valid.ndim != 2 or self.valid.dtype != torch.bool:
             raise ValueError(f"valid is {describe_tensor(self.valid)}; give [b n] bool, True where a token is real")
-        for name in ("content", "positions", "segments", "features"):
-            value = getattr(self, name)
-            if value is not None and value.shape[:2] != self.valid.shape:
+        for name, value in self._by_token().items():
+            if value.shape[:2] != self.valid.shape:
                 raise ValueError(
                     f"{name} is {describe_tensor(value)}; its first two sizes should be {list(self.valid.shape)}"
                 )
@@ -319,28 +384,22 @@ class TokenBatch(_Padded):
         if not examples:
             raise ValueError("collate was given no examples; a batch needs at least one")
         n = max(map(len, examples))
-        first = examples[0]
-        for i, x in enumerate(examples):
-            same = x.content.shape[1:] == first.content.shape[1:] and x.positions.shape[1] == first.positions.shape[1]
-            same = same and x.content.dtype == first.content.dtype and _width(x) == _width(first)
-            if not same or (x.adjacency is None) != (first.adjacency is None):
+        given = [x.tensors() for x in examples]
+        for i, tensors in enumerate(given):
+            if _kinds(tensors) != _kinds(given[0]):
                 raise ValueError(
-                    f"example {i} has content {describe_tensor(x.content)}, positions {describe_tensor(x.positions)} "
-                    f"and adjacency {x.adjacency is not None}; "
-                    f"example 0 {describe_tensor(first.content)}, {describe_tensor(first.positions)} "
-                    f"and {first.adjacency is not None}: one batch holds one tokenizer's tokens"
+                    f"example {i} has {_described(tensors)}; example 0 {_described(given[0])}: one batch holds one "
+                    "tokenizer's tokens"
                 )
-        content = pad_sequence([x.content for x in examples], batch_first=True)
-        positions = pad_sequence([x.positions for x in examples], batch_first=True)
-        valid = torch.arange(n) < torch.tensor([len(x) for x in examples])[:, None]
-        with_features = [x.features for x in examples if x.features is not None]
-        features = pad_sequence(with_features, batch_first=True) if with_features else None
         adjacency = None
-        if first.adjacency is not None:
-            graphs = [(i, x.adjacency) for i, x in enumerate(examples) if x.adjacency is not None]
-            edge_index = torch.cat([graph.edge_index + i * n for i, graph in graphs], dim=1)
-            adjacency = Adjacency(edge_index, torch.cat([graph.edge_type for _, graph in graphs]))
-        return cls(content, positions, valid, adjacency, features=features)
+        if examples[0].adjacency is not None:
+            edge_index = torch.cat([tensors.pop("edge_index") + i * n for i, tensors in enumerate(given)], dim=1)
+            adjacency = Adjacency(edge_index, torch.cat([tensors.pop("edge_type") for tensors in given]))
+        padded: dict[str, Any] = {
+            name: pad_sequence([tensors[name] for tensors in given], batch_first=True) for name in given[0]
+        }
+        valid = torch.arange(n) < torch.tensor([len(x) for x in examples])[:, None]
+        return cls(**padded, valid=valid, adjacency=adjacency)
 
     def select(self, rows: Tensor) -> TokenBatch:
         """These examples, [b'] indices, in this order, each as often as it is named, as padded as they are."""
@@ -352,15 +411,35 @@ class TokenBatch(_Padded):
             new, old = (rows[:, None] == adjacency.edge_index[0] // n).nonzero(as_tuple=True)
             adjacency = Adjacency(adjacency.edge_index[:, old] % n + new * n, adjacency.edge_type[old])
         source = None if self.source is None else self.source.select(rows)
-        given = {x.name: getattr(self, x.name) for x in fields(self) if x.init}
-        chosen = {name: value[rows] for name, value in given.items() if isinstance(value, Tensor)}
-        return replace(self, adjacency=adjacency, source=source, **chosen)
+        return replace(
+            self, adjacency=adjacency, source=source, **{name: x[rows] for name, x in self._by_token().items()}
+        )
 
     def columns(self, kept: slice) -> TokenBatch:
-        """These columns of every example, without edges: tokens of a sequence."""
-        given = {x.name: getattr(self, x.name) for x in fields(self) if x.init}
-        chosen: dict[str, Any] = {name: value[:, kept] for name, value in given.items() if isinstance(value, Tensor)}
-        return replace(self, **chosen)
+        """These columns of every example, with the edges among them."""
+        start, end, _ = kept.indices(self.valid.shape[1])
+        return self._between(start, end)
+
+    def pad(self, columns: int) -> TokenBatch:
+        """The batch with more columns of padding on the right."""
+        return self._between(0, self.valid.shape[1] + columns)
+
+    def _between(self, start: int, end: int) -> TokenBatch:
+        n, adjacency = self.valid.shape[1], self.adjacency
+        if adjacency is not None:
+            column = adjacency.edge_index % n
+            new = adjacency.edge_index // n * (end - start) + column - start
+            adjacency = adjacency.moved(new.masked_fill((column < start) | (column >= end), -1))
+        kept: dict[str, Any] = {name: x[:, start:end] for name, x in self._by_token().items()}
+        if end > n:
+            kept = {name: F.pad(x, [0, 0] * (x.ndim - 2) + [0, end - n]) for name, x in kept.items()}
+        return replace(self, adjacency=adjacency, **kept)
+
+    def with_dtype(self, dtype: torch.dtype) -> TokenBatch:
+        """The batch with numbers of another dtype; ids stay as they are."""
+        source = None if self.source is None else self.source.with_dtype(dtype)
+        numbers: dict[str, Any] = {n: x.to(dtype) for n, x in self._by_token().items() if x.is_floating_point()}
+        return self.replace(source=source, **numbers)
 
     def example(self, i: int) -> Tokens:
         """The tokens of example i, without padding."""
@@ -368,6 +447,15 @@ class TokenBatch(_Padded):
         given = {x.name: getattr(one, x.name) for x in fields(Tokens)}
         own: dict[str, Any] = {name: x[0, real] if isinstance(x, Tensor) else x for name, x in given.items()}
         return Tokens(**own)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Every tensor by name, also those of the adjacency and, as source.content, of the source."""
+        return _tensors(self)
+
+    def _by_token(self) -> dict[str, Tensor]:
+        """Name to tensor [b n ...], for each field that has a value a token."""
+        given = {x.name: getattr(self, x.name) for x in fields(self) if x.init}
+        return {name: value for name, value in given.items() if isinstance(value, Tensor)}
 
     def __len__(self) -> int:
         return self.valid.shape[0]
@@ -402,8 +490,30 @@ def may_read(x: Tensor) -> bool:
     return x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
-def _width(tokens: Tokens) -> int | None:
-    return None if tokens.features is None else tokens.features.shape[1]
+def _tensors(holder: Any) -> dict[str, Tensor]:
+    found: dict[str, Tensor] = {}
+    for x in fields(holder):
+        value = getattr(holder, x.name)
+        if isinstance(value, Tensor):
+            if x.init:
+                found[x.name] = value
+        elif value is not None:
+            prefix = "" if isinstance(value, Adjacency) else f"{x.name}."
+            found |= {prefix + name: tensor for name, tensor in _tensors(value).items()}
+    return found
+
+
+def _kinds(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    """What is equal in all examples of a tokenizer: names, dtypes and widths."""
+    return {name: (x.dtype, x.shape[1:] if name != "edge_index" else ()) for name, x in tensors.items()}
+
+
+def _described(tensors: Mapping[str, Tensor]) -> str:
+    return ", ".join(f"{name} {describe_tensor(x)}" for name, x in tensors.items())
+
+
+def _equal(x: Tensor, y: Tensor) -> bool:
+    return x.dtype == y.dtype and x.shape == y.shape and bool(((x == y) | (x.isnan() & y.isnan())).all())
 
 
 def _finite(name: str, x: Tensor) -> None:

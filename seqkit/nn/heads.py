@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
-from seqkit.interfaces import Embedded
+from seqkit.interfaces import Embedded, TokenSpec
 
 Pool = Literal["mean", "sum", "max", "last", "first"]
 
@@ -53,6 +53,13 @@ class FieldHead(nn.Module):
         """Logits [b n k v]; those of padded tokens mean nothing."""
         most, parts = max(self.vocab_sizes), self.linear(hidden).split(self.vocab_sizes, dim=-1)
         return torch.stack([F.pad(part, [0, most - part.shape[-1]], value=float("-inf")) for part in parts], dim=-2)
+
+
+def content_head(dim: int, spec: TokenSpec, *, bias: bool = True) -> nn.Module:
+    """The head that predicts the content of tokens: logits of an id, logits of each of several ids, or a vector."""
+    if spec.vocab_sizes:
+        return FieldHead(dim, spec.vocab_sizes, bias=bias)
+    return TokenHead(dim, spec.vocab_size or spec.num_features, bias=bias)
 
 
 class TiedHead(nn.Module):

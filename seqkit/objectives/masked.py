@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from seqkit.interfaces import IGNORE, LossOutput, ModelInput, PredictionObjective, TokenBatch, TokenSpec
 from seqkit.nn.embedder import Embedder
-from seqkit.nn.heads import FieldHead, TokenHead
+from seqkit.nn.heads import content_head
 from seqkit.objectives.losses import cross_entropy, id_frequencies, like
 
 
@@ -44,9 +44,7 @@ class Masked(PredictionObjective):
     def head(self, embedder: nn.Module) -> nn.Module:
         """Logits [b n v] over the vocabulary, [b n k v] over those of the fields, or features [b n f]."""
         assert isinstance(embedder, Embedder)
-        if embedder.spec.vocab_sizes:
-            return FieldHead(embedder.dim, embedder.spec.vocab_sizes)
-        return TokenHead(embedder.dim, embedder.spec.vocab_size or embedder.spec.num_features)
+        return content_head(embedder.dim, embedder.spec)
 
     def prepare(self, batch: TokenBatch, label: Tensor | None) -> ModelInput:
         """Draws the masked tokens from torch's global generator, which evaluation seeds, so that they repeat."""

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from seqkit.errors import DataError
 from seqkit.interfaces import IGNORE, LossOutput, ModelInput, PredictionObjective, TokenBatch, TokenSpec
 from seqkit.nn.embedder import Embedder
-from seqkit.nn.heads import FieldHead, TiedHead, TokenHead
+from seqkit.nn.heads import TiedHead, content_head
 from seqkit.objectives.losses import cross_entropy, id_frequencies, like
 
 TokenMetric = Literal["Accuracy", "Perplexity"]
@@ -43,14 +43,12 @@ class NextToken(PredictionObjective):
     def head(self, embedder: nn.Module) -> nn.Module:
         """Logits [b n v] over the vocabulary, or [b n k v] over those of the fields."""
         assert isinstance(embedder, Embedder)
-        if embedder.spec.vocab_sizes:
-            if self.tied:
-                raise ValueError("tied=True shares one lookup table, and tokens of several ids have several; use False")
-            return FieldHead(embedder.dim, embedder.spec.vocab_sizes, bias=self.bias)
-        if not embedder.spec.ids:
+        if not embedder.spec.is_categorical:
             raise ValueError("NextToken predicts ids, but these tokens are vectors; use Masked, Classify or Regress")
         if not self.tied:
-            return TokenHead(embedder.dim, embedder.spec.vocab_size, bias=self.bias)
+            return content_head(embedder.dim, embedder.spec, bias=self.bias)
+        if embedder.spec.vocab_sizes:
+            raise ValueError("tied=True shares one lookup table, and tokens of several ids have several; use False")
         return TiedHead(embedder.table, scale=embedder.logit_scale)
 
     def prepare(self, batch: TokenBatch, label: Tensor | None) -> ModelInput:

@@ -152,8 +152,7 @@ def _cut(spec: TokenSpec, tokens: Tokens, notes: list[str]) -> Tokens:
     if spec.num_axes == 1 and tokens.adjacency is None:
         if n > limit:
             notes.append(f"The first {limit} of {n:,} tokens are shown.")
-            features = None if tokens.features is None else tokens.features[:limit]
-            return Tokens(tokens.content[:limit], tokens.positions[:limit], features=features)
+            return tokens.first(limit)
     elif n > MAX_UNCUT:
         raise DataError(f"the example has {n:,} tokens, too many to draw all pairs of; give one of {MAX_UNCUT:,}")
     return tokens

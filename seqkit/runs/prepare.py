@@ -117,7 +117,7 @@ def saved_state(prepared: Prepared) -> dict[str, Any]:
     raw = prepared.data.splits().train[0].raw
     raw = raw[:LOOKED_AT] if isinstance(raw, str) else raw
     try:
-        ours = tokenizer.encode(raw).content
+        ours = tokenizer.encode(raw)
     except DataError:
         return state  # the loaders name the example
     with torch.random.fork_rng(devices=[]):
@@ -126,12 +126,12 @@ def saved_state(prepared: Prepared) -> dict[str, Any]:
         fresh.tokenizer.load_state(json.loads(text)["tokenizer"])
         if replace(fresh.tokenizer.spec, embedder=None) != replace(tokenizer.spec, embedder=None):
             raise UsageError(f"{name} that gets its state back has another spec; {advice}")
-        theirs = fresh.tokenizer.encode(raw).content
+        theirs = fresh.tokenizer.encode(raw)
     except UsageError:
         raise
     except Exception as error:  # the user's own code: whatever it raises
         raise UsageError(f"{name} does not take its own state back ({error!r}); {advice}") from error
-    if ours.shape != theirs.shape or not bool(((ours == theirs) | (ours.isnan() & theirs.isnan())).all()):
+    if not ours.equals(theirs):
         raise UsageError(f"{name} that gets its state back encodes the first example to other tokens; {advice}")
     return state
 

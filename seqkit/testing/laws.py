@@ -8,11 +8,10 @@ b batch · n tokens · f features · p axes · d width
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import fields, replace
+from typing import Any, TypeVar
 
 import torch
-import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
@@ -44,9 +43,7 @@ class EmbeddedBackbone(nn.Module):
 
     def embed(self, batch: TokenBatch) -> Embedded:
         """The batch as input of the backbone."""
-        content = batch.content if self.spec.is_categorical else batch.content.double()
-        features = None if batch.features is None else batch.features.double()
-        return self.embedder(replace(batch, content=content, positions=batch.positions.double(), features=features))
+        return self.embedder(batch.with_dtype(torch.float64))
 
     def forward(self, batch: TokenBatch, cache: Cache | None = None) -> Tensor:
         """Hidden states [b n d]."""
@@ -57,7 +54,7 @@ def padding_changes_nothing(model: EmbeddedBackbone, examples: Sequence[Tokens])
     """More columns of padding give the same hidden states of real tokens, and zero for padding."""
     for i, x in enumerate(examples):
         alone = model(TokenBatch.collate([x]))
-        longer = model(pad(TokenBatch.collate([x]), 3))
+        longer = model(TokenBatch.collate([x]).pad(3))
         assert_same(longer[:, : len(x)], alone, f"padding changes the hidden states of real tokens of example {i}")
         padding = longer[:, len(x) :]
         assert_same(padding, torch.zeros_like(padding), f"the hidden states of padding of example {i} are not zero")
@@ -73,16 +70,17 @@ def batch_mates_change_nothing(model: EmbeddedBackbone, examples: Sequence[Token
 
 def padding_may_hold_anything(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
     """NaN (or any id) in padded content and positions changes neither hidden states nor gradients."""
-    clean = pad(TokenBatch.collate(examples), 2)
-    content, positions = clean.content.clone(), clean.positions.clone()
-    features = None if clean.features is None else clean.features.clone()
-    largest = [size - 1 for size in model.spec.vocab_sizes] or [model.spec.vocab_size - 1]
-    content[~clean.valid] = torch.tensor(largest if model.spec.is_categorical else [torch.nan]).to(content.dtype)
-    positions[~clean.valid] = torch.nan
-    if features is not None:
-        features[~clean.valid] = torch.nan
+    clean = TokenBatch.collate(examples).pad(2)
+    dirty = clean.columns(slice(None))
+    largest = torch.tensor(model.spec.id_sizes) - 1
+    for x in fields(Tokens):
+        value = getattr(clean, x.name)
+        if isinstance(value, Tensor):
+            value = value.clone()
+            value[~clean.valid] = torch.nan if value.is_floating_point() else largest
+            dirty = dirty.replace(**{x.name: value})
     expected, expected_gradients = _gradients(model, clean)
-    got, gradients = _gradients(model, replace(clean, content=content, positions=positions, features=features))
+    got, gradients = _gradients(model, dirty)
     assert_same(got, expected, "the content of padding changes hidden states")
     for name, gradient in expected_gradients.items():
         assert_same(gradients[name], gradient, f"the content of padding changes the gradient of {name}")
@@ -101,10 +99,9 @@ def no_token_attends_to_the_future(model: EmbeddedBackbone, examples: Sequence[T
             raise AssertionError("a token does not attend to the past: its gradient on all earlier tokens is zero")
         expected = model(TokenBatch.collate([x]))
         for t in range(len(x) - 1):
-            content, positions = x.content.clone(), x.positions.clone()
-            content[t + 1 :] = other_content(content[t + 1 :], model.spec)
-            positions[t + 1 :] += 1
-            got = model(TokenBatch.collate([replace(x, content=content, positions=positions)]))
+            after = torch.arange(len(x)) > t
+            other = replace(other_content(x, after, model.spec), positions=x.positions + after[:, None])
+            got = model(TokenBatch.collate([other]))
             fault = f"tokens after {t} of example {i} change the hidden states up to it: a token attends to the future"
             assert_same(got[:, : t + 1], expected[:, : t + 1], fault)
 
@@ -129,7 +126,9 @@ def step_by_step_equals_at_once(model: EmbeddedBackbone, examples: Sequence[Toke
         chunks: list[list[Tensor]] = [[] for _ in examples]
         num_columns = 0
         for start, end in zip([None, *ends[:-1]], ends):
-            parts = [cut(x, 0 if start is None else len(x) - steps + start, len(x) - steps + end) for x in examples]
+            parts = [
+                x.at(slice(0 if start is None else len(x) - steps + start, len(x) - steps + end)) for x in examples
+            ]
             batch = TokenBatch.collate(parts)
             hidden = model(batch, cache)
             num_columns += batch.valid.shape[1]
@@ -149,11 +148,7 @@ def is_permutation_equivariant(model: EmbeddedBackbone, examples: Sequence[Token
         order = torch.randperm(len(x), generator=fixed_generator())
         if len(x) > 1 and bool((order == torch.arange(len(x))).all()):
             order = order.flip(0)
-        adjacency = None
-        if x.adjacency is not None:
-            adjacency = Adjacency(order.argsort()[x.adjacency.edge_index], x.adjacency.edge_type)
-        features = None if x.features is None else x.features[order]
-        permuted = model(TokenBatch.collate([Tokens(x.content[order], x.positions[order], adjacency, features)]))
+        permuted = model(TokenBatch.collate([x.at(order)]))
         expected = model(TokenBatch.collate([x]))[:, order]
         fault = f"permuted tokens of example {i}, with their positions and edges, give other hidden states"
         assert_same(permuted, expected, fault)
@@ -162,17 +157,8 @@ def is_permutation_equivariant(model: EmbeddedBackbone, examples: Sequence[Token
 def nothing_crosses_components(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
     """Two graphs as one graph of two connected components give what each gives alone."""
     for x, y in zip(examples, [*examples[1:], examples[0]]):
-        assert x.adjacency is not None
-        assert y.adjacency is not None
-        edge_index = torch.cat([x.adjacency.edge_index, y.adjacency.edge_index + len(x)], dim=1)
-        both = Tokens(
-            torch.cat([x.content, y.content]),
-            torch.cat([x.positions, y.positions]),
-            Adjacency(edge_index, torch.cat([x.adjacency.edge_type, y.adjacency.edge_type])),
-            None if x.features is None or y.features is None else torch.cat([x.features, y.features]),
-        )
         expected = torch.cat([model(TokenBatch.collate([one])) for one in (x, y)], dim=1)
-        got = model(TokenBatch.collate([both]))
+        got = model(TokenBatch.collate([Tokens.join([x, y])]))
         assert_same(got, expected, "a component of a graph changes the hidden states of another component")
 
 
@@ -202,15 +188,9 @@ def attends_along_edges(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> 
 def packed_equals_separate(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
     """Backbones that support segments: sequences packed into one row, a segment each, give what each gives alone."""
     plain = [replace(x, adjacency=None) for x in examples]
-    numbers = [x.features for x in plain if x.features is not None]
-    row = Tokens(
-        torch.cat([x.content for x in plain]),
-        torch.cat([x.positions for x in plain]),
-        features=torch.cat(numbers) if numbers else None,
-    )
     segments = rearrange(torch.cat([torch.full((len(x),), i) for i, x in enumerate(plain)]), "n -> 1 n")
     expected = torch.cat([model(TokenBatch.collate([x])) for x in plain], dim=1)
-    got = model(replace(TokenBatch.collate([row]), segments=segments))
+    got = model(replace(TokenBatch.collate([Tokens.join(plain)]), segments=segments))
     assert_same(got, expected, "a packed sequence changes another one in its row")
 
 
@@ -236,32 +216,22 @@ def refuses_what_it_does_not_support(model: EmbeddedBackbone, examples: Sequence
         _assert_refused("a cache, although it is not causal,", lambda: backbone.init_cache(8))
 
 
-def pad(batch: TokenBatch, columns: int) -> TokenBatch:
-    """The batch with more columns of padding on the right."""
-    n = batch.valid.shape[1]
-    adjacency = batch.adjacency
-    if adjacency is not None:
-        adjacency = Adjacency(adjacency.edge_index // n * (n + columns) + adjacency.edge_index % n, adjacency.edge_type)
-    content, positions, features = (
-        None if x is None else F.pad(x, [0, 0] * (x.ndim - 2) + [0, columns])
-        for x in (batch.content, batch.positions, batch.features)
-    )
-    assert content is not None
-    assert positions is not None
-    return TokenBatch(content, positions, F.pad(batch.valid, [0, columns]), adjacency, features=features)
+Example = TypeVar("Example", Tokens, TokenBatch)
 
 
-def other_content(content: Tensor, spec: TokenSpec) -> Tensor:
-    """Content with another id, within its vocabulary, or another vector at each token."""
-    if not spec.is_categorical:
-        return -content - 1
-    return (content + 1) % torch.tensor(spec.vocab_sizes or spec.vocab_size, device=content.device)
+def other_content(tokens: Example, where: Tensor, spec: TokenSpec) -> Example:
+    """The tokens, some with another id within its vocabulary, other numbers, and all else that is no position.
 
-
-def cut(x: Tokens, start: int, end: int) -> Tokens:
-    """Tokens `start` to `end` of an example without adjacency."""
-    features = None if x.features is None else x.features[start:end]
-    return Tokens(x.content[start:end], x.positions[start:end], features=features)
+    where: bool, [n] or [b n]: the tokens that change.
+    """
+    changed: dict[str, Any] = {}
+    for name in (x.name for x in fields(Tokens)):
+        value = getattr(tokens, name)
+        if isinstance(value, Tensor) and name != "positions":
+            sizes = torch.tensor(spec.vocab_sizes or spec.vocab_size, device=value.device)
+            other = -value - 1 if value.is_floating_point() else (value + 1) % sizes
+            changed[name] = torch.where(where.reshape(*where.shape, *[1] * (value.ndim - where.ndim)), other, value)
+    return replace(tokens, **changed)
 
 
 def _influence(model: EmbeddedBackbone, x: Tokens) -> Tensor:

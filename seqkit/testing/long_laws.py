@@ -8,14 +8,13 @@ b batch · n tokens · d width
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 from einops import rearrange
 from torch import Tensor
 
 from seqkit.interfaces import TokenBatch, Tokens, TokenSpec
-from seqkit.testing.laws import EmbeddedBackbone, assert_same, cut, fixed_generator
+from seqkit.testing.laws import EmbeddedBackbone, assert_same, fixed_generator, other_content
 
 LENGTHS = (70, 33, 1, 40, 2, 17)
 BATCH_SIZES = (2, 3, 4, 5, 6, 7, 8, 9, 12, 17)
@@ -53,11 +52,7 @@ def no_column_attends_to_the_future(model: EmbeddedBackbone, examples: Sequence[
     x = max(examples, key=len)
     n = len(x)
     expected = model(TokenBatch.collate([x]))[0]
-    changed = []
-    for t in range(n - 1):
-        content = x.content.clone()
-        content[t + 1 :] = (content[t + 1 :] + 1) % model.spec.vocab_size
-        changed.append(replace(x, content=content))
+    changed = [other_content(x, torch.arange(n) > t, model.spec) for t in range(n - 1)]
     got = model(TokenBatch.collate(changed))
     for t in range(n - 1):
         fault = f"tokens after {t} of {n} change the hidden states up to it: a token attends to the future"
@@ -72,7 +67,7 @@ def every_step_equals_at_once(model: EmbeddedBackbone, examples: Sequence[Tokens
     for step in (1, (n + 1) // 2):
         with torch.no_grad():
             cache = model.backbone.init_cache(n)
-            parts = [model(TokenBatch.collate([cut(x, t, min(t + step, n))]), cache)[0] for t in range(0, n, step)]
+            parts = [model(TokenBatch.collate([x.at(slice(t, t + step))]), cache)[0] for t in range(0, n, step)]
         for column, (got, right) in enumerate(zip(torch.cat(parts), expected, strict=True)):
             assert_same(got, right, f"with a cache and {step} tokens a step, column {column} of {n} differs")
 
@@ -85,9 +80,9 @@ def caches_are_apart(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> Non
         parts: tuple[list[Tensor], list[Tensor]] = ([], [])
         for t in range(0, 9, 3):
             for x, cache, part in zip((first, second), caches, parts, strict=True):
-                part.append(model(TokenBatch.collate([cut(x, t, t + 3)]), cache)[0])
+                part.append(model(TokenBatch.collate([x.at(slice(t, t + 3))]), cache)[0])
     for x, part in zip((first, second), parts, strict=True):
-        expected = model(TokenBatch.collate([cut(x, 0, 9)]))[0]
+        expected = model(TokenBatch.collate([x.at(slice(9))]))[0]
         assert_same(torch.cat(part), expected, "two caches in turn differ from one pass: they share their state")
 
 
@@ -97,11 +92,11 @@ def reorder_keeps_the_rows(model: EmbeddedBackbone, examples: Sequence[Tokens]) 
     for rows in ([1, 2, 0], [2, 0, 0, 1], [1]):
         with torch.no_grad():
             cache = model.backbone.init_cache(max(map(len, long)))
-            model(TokenBatch.collate([cut(x, 0, len(x) - 2) for x in long[:3]]), cache)
+            model(TokenBatch.collate([x.at(slice(len(x) - 2)) for x in long[:3]]), cache)
             cache.reorder(torch.tensor(rows))
             chosen = [long[i] for i in rows]
             for end in (1, 0):
-                last = [cut(x, len(x) - end - 1, len(x) - end) for x in chosen]
+                last = [x.at(slice(len(x) - end - 1, len(x) - end)) for x in chosen]
                 got = model(TokenBatch.collate(last), cache)
                 for row, (i, x) in enumerate(zip(rows, chosen, strict=True)):
                     expected: Tensor = model(TokenBatch.collate([x]))[0, len(x) - end - 1]

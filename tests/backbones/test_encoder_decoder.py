@@ -16,7 +16,6 @@ from seqkit.nn.block import PreNormBlock
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.position.absolute import NoPosition, Sinusoidal
 from seqkit.nn.position.rotary import Rotary
-from seqkit.testing.laws import pad
 
 DIM = 12
 ADDITIVE = partial(MultiHeadAttention, mechanism=AdditiveAttention)
@@ -91,13 +90,13 @@ def alone(model):
 
 
 def padding_of_the_source_changes_nothing(model):
-    close(model(TARGET, pad(SOURCE, 2)), model(TARGET, SOURCE))
+    close(model(TARGET, SOURCE.pad(2)), model(TARGET, SOURCE))
 
 
 def padding_of_the_target_changes_nothing(model):
-    longer = model(pad(TARGET, 2), SOURCE)
+    longer = model(TARGET.pad(2), SOURCE)
     close(longer[:, :-2], model(TARGET, SOURCE))
-    assert not longer[~pad(TARGET, 2).valid].any()
+    assert not longer[~TARGET.pad(2).valid].any()
 
 
 def batch_mates_change_nothing(model):

@@ -1,7 +1,10 @@
 """The data types: what is right passes, what is wrong is refused where it is made, with what would be right."""
 
 import pickle
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -341,3 +344,43 @@ def test_numbers_of_another_precision_become_float32(dtype):
 def test_a_number_that_float32_cannot_hold_is_refused():
     with pytest.raises(DataError, match="content of token 0 is not finite"):
         Tokens(torch.full((1, 1), 1e300, dtype=torch.float64), torch.zeros(1, 1))
+
+
+def test_a_field_that_is_added_is_forgotten_nowhere():
+    script = Path(__file__).with_name("planted_field.py")
+    found = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.split() == [
+        "in_batches", "in_examples", "in_digest_and_cache", "in_windows", "in_packed_rows", "in_objectives",
+        "in_checks",
+    ]  # fmt: skip
+
+
+def test_edges_go_with_their_tokens():
+    given = replace(vectors(5), adjacency=graph((0, 1, 1), (4, 2, 2), (2, 2, 1), (3, 0, 2)))
+    chosen = given.at(torch.tensor([4, 2, 0]))
+    assert chosen.content.equal(given.content[[4, 2, 0]])
+    assert chosen.adjacency.edge_index.T.tolist() == [[0, 1], [1, 1]]
+    assert chosen.adjacency.edge_type.tolist() == [2, 1]
+    batch = TokenBatch.collate([given, replace(vectors(2), adjacency=graph((1, 0, 2)))])
+    cut = batch.columns(slice(1, 4))  # 3 columns: tokens 1, 2, 3
+    assert cut.adjacency.edge_index.T.tolist() == [[1, 1]]
+    longer = batch.pad(2)
+    assert longer.adjacency.edge_index.T.tolist() == [[0, 1], [4, 2], [2, 2], [3, 0], [8, 7]]
+    assert longer.columns(slice(5)).adjacency.edge_index.equal(batch.adjacency.edge_index)
+
+
+@pytest.mark.parametrize("spec", [
+    TokenSpec(vocab_size=7), TokenSpec(num_features=3, num_axes=2), TokenSpec(num_features=2, num_axes=0),
+    TokenSpec(vocab_sizes=(3, 5)), TokenSpec(vocab_sizes=(3, 5), num_features=2, num_axes=3),
+])  # fmt: skip
+def test_random_tokens_keep_their_spec(spec):
+    drawn = [spec.random(11, torch.Generator().manual_seed(seed)) for seed in (0, 0, 1)]
+    for tokens in drawn:
+        spec.check(tokens)
+        assert len(tokens) == 11
+        assert len(set(map(tuple, tokens.positions.tolist()))) == (11 if spec.num_axes else 1)
+    assert drawn[0].equals(drawn[1])
+    assert not drawn[0].equals(drawn[2])
+    assert spec.ids_of(drawn[0]).shape == (11, len(spec.id_sizes))
+    assert spec.numbers_of(drawn[0]).shape == (11, spec.num_features)

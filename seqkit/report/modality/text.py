@@ -37,7 +37,7 @@ class TextRenderer(Renderer):
 
     def picture(self, raw: Any, tokens: Tokens) -> Figure:
         """A box for each piece of text, its id and position below."""
-        texts = self.pieces(Tokens(tokens.content[:MAX_PIECES], tokens.positions[:MAX_PIECES]))
+        texts = self.pieces(tokens.at(slice(MAX_PIECES)))
         ids = [str(i) for i in tokens.content[:MAX_PIECES].tolist()]
         # widths in characters of the monospaced pieces; ids are smaller
         widths = [max(len(text) + 0.9, 0.7 * len(i) + 0.7, 2.0) for text, i in zip(texts, ids)]
