@@ -30,6 +30,9 @@ class Model(nn.Module):
     and target of an encoder–decoder have one table (BART, T5); their tokenizers must be alike. set_as_sequence: True:
     tokens that are a set (`TokenSpec.is_set`) may go through a backbone that knows their order, as they come.
     Raises ValueError, with what to change, where tokenizer, backbone and objective are incompatible.
+
+    causal: whether tokens attend to earlier ones only: the backbone's own, or where that is None, what the objective
+    needs.
     """
 
     def __init__(
@@ -75,6 +78,7 @@ class Model(nn.Module):
         if share_embeddings:
             self._share_embeddings()
         self.backbone = backbone
+        self.causal = is_causal(backbone, objective)
         self.head = objective.head(self.embedder)
 
     def forward(self, batch: TokenBatch, masked: Tensor | None = None, cache: Cache | None = None) -> Tensor:
@@ -91,6 +95,10 @@ class Model(nn.Module):
             if self.source_embedder is None:
                 raise ValueError("this model takes one sequence; a batch with a source is for the objective Seq2Seq")
             embedded = embedded.replace(source=self.source_embedder(source))
+        if self.backbone.causal is None:
+            embedded = embedded.replace(causal=self.causal and batch.reach is None, reach=batch.reach)
+        elif batch.reach is not None and not self.causal:  # a causal backbone keeps every reach: it sees less
+            raise ValueError("the batch says how far tokens may attend (reach), and this backbone has causal=False")
         hidden = self.backbone(embedded, cache)
         return self.head(hidden, embedded)
 
@@ -134,13 +142,20 @@ def first_call(objective: Objective, model: nn.Module, batch: LabeledBatch) -> t
     raise ValueError(f"a step of {type(objective).__name__} does not call the model; Objective.step gets it")
 
 
+def is_causal(backbone: Backbone, objective: Objective) -> bool:
+    """Whether tokens attend to earlier ones only in a model of these two."""
+    return bool(objective.causal) if backbone.causal is None else backbone.causal
+
+
 def check_compatible(spec: TokenSpec, backbone: Backbone, objective: Objective) -> None:
     """Raise ValueError, with what to change, if these three do not give right results together."""
     name, goal = type(backbone).__name__, type(objective).__name__
     dim = getattr(backbone, "dim", None)
     if not isinstance(dim, int) or isinstance(dim, bool) or dim < 1:
         raise ValueError(f"dim of {name} is {dim!r}; it is the width of its hidden states: make it an integer from 1")
-    if objective.causal is not None and objective.causal != backbone.causal:
+    if backbone.causal is None and not backbone.takes_causality:
+        raise ValueError(f"{name} has causal=None, and cannot take it from the batch; give True or False")
+    if objective.causal is not None and objective.causal != is_causal(backbone, objective):
         needs = "causal" if objective.causal else "bidirectional"
         raise ValueError(
             f"{goal} needs a {needs} backbone, and this {name} is not; build it with causal={objective.causal}"
@@ -152,8 +167,9 @@ def check_compatible(spec: TokenSpec, backbone: Backbone, objective: Objective) 
             f"{name} does not support adjacency (these tokens have {types}); "
             f"use Transformer{with_mechanism} or GIN, or set model.adjacency=ignore"
         )
-    if spec.is_set and (backbone.is_recurrent or backbone.causal):
+    if spec.is_set and (backbone.is_recurrent or backbone.knows_columns or is_causal(backbone, objective)):
         why = "is recurrent" if backbone.is_recurrent else "is causal"
+        why = "uses the order of columns" if backbone.knows_columns else why
         raise ValueError(
             f"these tokens are a set, whose order means nothing, and {name} {why}; use a bidirectional Transformer, or "
             "set model.set_as_sequence=true"
@@ -166,9 +182,9 @@ def check_compatible(spec: TokenSpec, backbone: Backbone, objective: Objective) 
             else f"{name} generates one sequence from another, and {goal} has only one; use the objective Seq2Seq, "
             "or a backbone that is not an encoder–decoder"
         )
-    if spec.num_edge_types and objective.causal and not seq2seq:
+    if spec.num_edge_types and not spec.num_axes and objective.causal and not seq2seq:
         raise ValueError(
-            f"{goal} needs an order from left to right, which the nodes of a graph do not have; "
+            f"{goal} needs an order from left to right, which nodes without positions do not have; "
             "use Masked, Classify or Regress"
         )
     backbone.check_supported(spec)

@@ -98,7 +98,7 @@ def test_another_positional_encoding_can_be_passed_in():
             GRAPH,
             lambda: Transformer(DIM, 1, causal=True),
             NextToken,
-            "NextToken needs an order from left to right, which the nodes",
+            "NextToken needs an order from left to right, which nodes without positions",
         ),
         (
             TokenSpec(num_features=3, num_axes=2),

@@ -171,7 +171,7 @@ def describe_model(
         total - sum(_inactive(module) for module in model.modules() if isinstance(module, MixtureOfExperts)),
         forward.flops,
         forward.activations,
-        _cache_bytes(model, backbone, batch) if backbone.causal else None,
+        _cache_bytes(model, backbone, batch) if model.causal else None,
     )
 
 

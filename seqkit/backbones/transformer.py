@@ -85,7 +85,7 @@ class Transformer(Backbone):
     With cross-attention in its blocks it is the decoder of an encoder–decoder.
 
     dim: width. depth: number of blocks. num_heads: number of attention heads. causal: True: tokens attend to earlier
-    ones only.
+    ones only. None: as the batch says (`Backbone.causal`).
     block: block, `(dim, num_heads) -> BaseBlock`; a variant is another block passed in. position: positions inside
     attention (`Rotary()`); None: they are added to the embeddings. Both may be a list, one for each layer, or a pattern
     that is repeated: [local, local, full] for 12 layers. The stack supports what every one of its blocks supports.
@@ -103,7 +103,7 @@ class Transformer(Backbone):
         depth: int,
         *,
         num_heads: int = 8,
-        causal: bool = False,
+        causal: bool | None = False,
         block: BlockFactory | Sequence[BlockFactory] = PreNormBlock,
         norm: Callable[[int], nn.Module] = nn.LayerNorm,
         input_norm: Callable[[int], nn.Module] | None = None,
@@ -150,6 +150,8 @@ class Transformer(Backbone):
     def _required(self, block: BaseBlock, kind: ContextKind) -> AttentionFeature:
         """The features that a block's attention must support."""
         required = AttentionFeature.CAUSAL if self.causal else AttentionFeature.BIDIRECTIONAL
+        if self.causal is None:
+            required |= AttentionFeature.CAUSAL | AttentionFeature.REACH
         position = self.position_of(kind)
         if position is not None:
             required |= position.requires
@@ -169,6 +171,8 @@ class Transformer(Backbone):
         self.supports_cache = AttentionFeature.CACHE in supports
         self.is_encoder_decoder = any(block.has_cross_attention for block in self._blocks)
         self.uses_positions = bool(self.positions)
+        self.takes_causality = AttentionFeature.REACH in supports
+        self.knows_columns = AttentionFeature.UNORDERED not in supports
 
     def _init_weights(self) -> None:
         for name, module in self.blocks.named_modules():
@@ -219,7 +223,7 @@ class Transformer(Backbone):
         made = {
             kind: attention_context(
                 embedded,
-                causal=self.causal,
+                causal=embedded.causal if self.causal is None else self.causal,
                 num_heads=kind.num_heads,
                 head_dim=kind.head_dim,
                 position=self.position_of(kind),
@@ -277,8 +281,8 @@ class Transformer(Backbone):
         ]
 
     def init_cache(self, max_tokens: int) -> Cache:
-        """An empty cache. Raises ValueError if not causal: later tokens would change earlier ones."""
-        if not self.causal:
+        """An empty cache. Raises ValueError if bidirectional: later tokens would change earlier ones."""
+        if self.causal is False:
             raise ValueError("this Transformer is not causal, so it has no cache; build it with causal=True")
         if not self.supports_cache:
             raise ValueError("this attention has no cache; generate with use_cache=False")

@@ -129,10 +129,10 @@ def check_padding(subject: Subject) -> Result:
 
 def check_future(subject: Subject) -> Result:
     """Is the future hidden from tokens of a causal backbone, or from tokens that predict the next one?"""
-    name, backbone = type(subject.model.backbone).__name__, subject.model.backbone
+    name = type(subject.model.backbone).__name__
     if subject.inputs is None:
         return not_applicable("future", OWN_STEP)
-    if not backbone.causal and not _predicts_next(subject.inputs):
+    if not subject.model.causal and not _predicts_next(subject.inputs):
         return not_applicable("future", "the backbone is bidirectional, and nothing after a token is predicted")
     probe = _Probe(subject)
     expected = probe.hidden(probe.inputs.batch)
@@ -142,7 +142,7 @@ def check_future(subject: Subject) -> Result:
     if difference <= TOLERANCE:
         return Result("future", measured)
     cause = "the mask leaks the future: the model copies the answer in training, and has none when it generates"
-    if not backbone.causal:
+    if not subject.model.causal:
         key, cause = "--model.backbone.causal true", f"{name} is bidirectional, and {cause}"
     else:
         key = f"--model.backbone Transformer (now {name}), or its block or mechanism: one that keeps causal=True"

@@ -164,7 +164,7 @@ def _supports_cache(model: Model, *, required: bool) -> bool:
 def _check(
     model: Model, prompts: Sequence[Tensor], max_new_tokens: int, source: TokenBatch | None, context_length: int | None
 ) -> None:
-    if not model.backbone.causal or not model.spec.ids:
+    if not model.causal or not model.spec.ids:
         raise ValueError("generation needs a causal backbone over ids; train with the objective NextToken or Seq2Seq")
     if model.spec.num_axes > 1:
         raise ValueError(

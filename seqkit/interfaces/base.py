@@ -272,23 +272,29 @@ class Backbone(nn.Module, ABC):
     """Contextual hidden states [b n d] from embeddings [b n d].
 
     A backbone declares what it supports; the model refuses the rest when it is built.
-    dim: width d. causal: True: token i attends to tokens <= i only. num_heads: attention heads, 0: it has none.
+    dim: width d. num_heads: attention heads, 0: it has none.
+    causal: True: token i attends to tokens <= i only. False: to all. None: as each batch says (`Embedded.causal`,
+    `Embedded.reach`), so that one set of weights may both predict the next token and classify. takes_causality: True:
+    it may be built so.
     supports_adjacency: False: tokens with an adjacency are refused. supports_segments: False: packed sequences are
     refused, at the first batch.
     uses_positions: True: it uses `positions` itself (rotary attention). is_recurrent: True: it runs over the columns in
     order (an RNN, a convolution over time), so it knows their order but not `positions`: where those say more, they are
-    added to the embeddings. ignores_order: True: it is meant to know no order (a bag of tokens), so no positions are
-    added unless the model is given some.
+    added to the embeddings. knows_columns: True: it uses which column a token is in (a window of columns, a projection
+    of them), so a set is refused; what is recurrent does so anyway. ignores_order: True: it is meant to know no order
+    (a bag of tokens), so no positions are added unless the model is given some.
     is_encoder_decoder: True: it generates one sequence from another (`Embedded.source`) and cannot do without.
     """
 
     dim: int
-    causal: bool
+    causal: bool | None
     num_heads: int = 0
+    takes_causality: bool = False
     supports_adjacency: bool = False
     supports_segments: bool = False
     uses_positions: bool = False
     is_recurrent: bool = False
+    knows_columns: bool = False
     ignores_order: bool = False
     is_encoder_decoder: bool = False
 

@@ -356,6 +356,11 @@ class TokenBatch(_Padded):
     (packed sequences) do not attend to each other; None: one segment an example.
     source: the batch that the encoder of an encoder–decoder gets, as many examples (`src` in `nn.Transformer`).
     features: [b n f] numbers beside the ids of fields, or None.
+    reach: [b n] int64, for backbones whose causality comes with the batch: the last column that each token attends to.
+    Its own column everywhere: causal; the end of a prefix in the prefix: a prefix language model. None: as the
+    objective says. It never falls from column to column, is no earlier than the column itself, and nothing reaches on
+    from where it ends (reach[reach[i]] = reach[i]), so what lies beyond leaks through no number of layers.
+    Raises ValueError where sizes differ, or `reach` is not like that.
     """
 
     content: Tensor
@@ -364,6 +369,7 @@ class TokenBatch(_Padded):
     adjacency: Adjacency | None = None
     segments: Tensor | None = None
     source: TokenBatch | None = None
+    reach: Tensor | None = None
     features: Tensor | None = None
 
     def __post_init__(self) -> None:
@@ -375,6 +381,8 @@ class TokenBatch(_Padded):
                 raise ValueError(
                     f"{name} is {describe_tensor(value)}; its first two sizes should be {list(self.valid.shape)}"
                 )
+        if self.reach is not None and may_read(self.reach):
+            _check_reach(self.reach, self.valid)
         if self.source is not None and len(self.source) != len(self):
             raise ValueError(f"source has {len(self.source)} examples beside {len(self)}; give one for each")
 
@@ -431,6 +439,8 @@ class TokenBatch(_Padded):
             new = adjacency.edge_index // n * (end - start) + column - start
             adjacency = adjacency.moved(new.masked_fill((column < start) | (column >= end), -1))
         kept: dict[str, Any] = {name: x[:, start:end] for name, x in self._by_token().items()}
+        if self.reach is not None:
+            kept["reach"] = kept["reach"].clamp(max=end - 1) - start
         if end > n:
             kept = {name: F.pad(x, [0, 0] * (x.ndim - 2) + [0, end - n]) for name, x in kept.items()}
         return replace(self, adjacency=adjacency, **kept)
@@ -471,7 +481,8 @@ class Embedded(_Padded):
     """Input of a backbone: embeddings of one width with positions, padding and attention structure.
 
     hidden: [b n d], zero where padded. positions: [b n p]. valid: [b n] bool, True = real. adjacency: as in
-    `TokenBatch`. segments: [b n] int64 or None.
+    `TokenBatch`. segments: [b n] int64 or None. causal: True: tokens attend to earlier ones only, for backbones whose
+    causality comes with the batch; the others have their own. reach: as in `TokenBatch`.
     source: the embedded source sequence, input of an encoder. memory: the encoder's output, to which the decoder
     cross-attends (as in `nn.TransformerDecoder`).
     """
@@ -483,6 +494,8 @@ class Embedded(_Padded):
     segments: Tensor | None = None
     source: Embedded | None = None
     memory: Embedded | None = None
+    causal: bool = False
+    reach: Tensor | None = None
 
 
 def may_read(x: Tensor) -> bool:
@@ -504,7 +517,7 @@ def _tensors(holder: Any) -> dict[str, Tensor]:
 
 
 def _kinds(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    """What is equal in all examples of a tokenizer: names, dtypes and widths."""
+    """Names, dtypes and widths of tensors, which all examples of a tokenizer share."""
     return {name: (x.dtype, x.shape[1:] if name != "edge_index" else ()) for name, x in tensors.items()}
 
 
@@ -514,6 +527,25 @@ def _described(tensors: Mapping[str, Tensor]) -> str:
 
 def _equal(x: Tensor, y: Tensor) -> bool:
     return x.dtype == y.dtype and x.shape == y.shape and bool(((x == y) | (x.isnan() & y.isnan())).all())
+
+
+def _check_reach(reach: Tensor, valid: Tensor) -> None:
+    if reach.dtype != torch.int64:
+        raise ValueError(
+            f"reach is {describe_tensor(reach)}; give [b n] int64, the last column that a token attends to"
+        )
+    n = reach.shape[1]
+    column = torch.arange(n)
+    own = reach.where(valid, column)
+    wrong = (own < column) | (own >= n)
+    wrong |= (own.cummax(dim=1).values > own) & valid
+    wrong |= own.gather(1, own.clamp(0, n - 1)) != own
+    if bool(wrong.any()):
+        row, at = wrong.nonzero()[0].tolist()
+        raise ValueError(
+            f"reach of column {at} of example {row} is {int(reach[row, at])}; it must not fall from column to column, "
+            "nor lie before the column, nor may the column where it ends reach on"
+        )
 
 
 def _finite(name: str, x: Tensor) -> None:

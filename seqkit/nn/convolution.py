@@ -26,6 +26,7 @@ class CausalConvolution(nn.Module):
 
     UNSUPPORTED = (
         AttentionFeature.BIDIRECTIONAL
+        | AttentionFeature.UNORDERED
         | AttentionFeature.ADJACENCY
         | AttentionFeature.SEGMENTS
         | AttentionFeature.CROSS_ATTENTION

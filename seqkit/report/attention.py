@@ -128,7 +128,7 @@ def _view(folder: Path, trained: TrainedModel, name: str, raw: Any, notes: list[
         maps = attention_maps(trained.model, batch)
     except ValueError as error:
         raise UsageError(str(error)) from error
-    last_query = "" in names and trained.model.backbone.causal
+    last_query = "" in names and trained.model.causal
     views = list(_views(renderer, raw, tokens, maps, names, last_query=last_query))
     # no picture of an earlier example stays beside the new page
     for name in (_PAGE, *(f"{name}.png" for name in _PICTURES.values())):

@@ -24,6 +24,7 @@ from seqkit.testing.laws import (
     fixed_generator,
     gradients_reach_every_parameter,
     is_permutation_equivariant,
+    keeps_its_reach,
     no_token_attends_to_the_future,
     nothing_crosses_components,
     packed_equals_separate,
@@ -51,7 +52,9 @@ def laws_for(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> list[Law]:
     backbone, has_adjacency = model.backbone, examples[0].adjacency is not None
     laws: list[Law] = [padding_changes_nothing, batch_mates_change_nothing, padding_may_hold_anything]
     laws += [gradients_reach_every_parameter, refuses_what_it_does_not_support]
-    if backbone.causal:
+    if backbone.causal is None:
+        laws.append(keeps_its_reach)
+    if model.causal:
         laws.append(no_token_attends_to_the_future)
         if not has_adjacency and type(backbone).init_cache is not Backbone.init_cache:
             laws.append(step_by_step_equals_at_once)
@@ -75,21 +78,25 @@ def check_embedded_backbone(spec: TokenSpec, backbone: Backbone, examples: Seque
         raise ValueError(
             f"examples have {[len(x) for x in examples]} tokens; give two or more lengths, all of 2 or more"
         )
-    model, examples = _embedded(spec, backbone, examples)
-    laws = laws_for(model, examples)
-    for law in laws:
-        _check(model.backbone, law, model, examples)
-    return laws
+    checked: dict[Law, None] = {}
+    for causal in _ways(backbone.causal):
+        model, given = _embedded(spec, backbone, examples, causal)
+        laws = laws_for(model, given)
+        for law in laws:
+            _check(model, law, model, given)
+        checked |= dict.fromkeys(laws)
+    return list(checked)
 
 
 def check_backbone(
-    build: Callable[..., Backbone], *, dim: int = 24, causal: Sequence[bool] = (False, True)
+    build: Callable[..., Backbone], *, dim: int = 24, causal: Sequence[bool | None] = (False, True)
 ) -> list[Callable[..., None]]:
     """Checks every law over synthetic texts, images, series, fields and graphs; returns the laws that were checked.
 
     build: `(dim, causal=...) -> Backbone`, without dropout. dim: width of the backbone. causal: values of `causal` to
-    build it with. Tokens that the backbone refuses with ValueError in `check_supported`, and texts of 70 tokens that it
-    refuses in `forward`, are left out.
+    build it with; None (as the batch says) is checked as False, as True and with other reaches.
+    Tokens that the backbone refuses with ValueError in `check_supported`, and texts of 70 tokens that it refuses in
+    `forward`, are left out.
     Raises AssertionError with the class, the law, the example and the fault.
     """
     checked: dict[Callable[..., None], None] = {}
@@ -123,27 +130,33 @@ def check_backbone(
     return list(checked)
 
 
+def _ways(causal: bool | None) -> Sequence[bool]:
+    """The causalities that a backbone is checked with; one that takes it from the batch with both."""
+    return (False, True) if causal is None else (causal,)
+
+
 def _embedded(
-    spec: TokenSpec, backbone: Backbone, examples: Sequence[Tokens]
+    spec: TokenSpec, backbone: Backbone, examples: Sequence[Tokens], causal: bool
 ) -> tuple[EmbeddedBackbone, Sequence[Tokens]]:
     """The backbone behind an embedder, and the examples, both without an adjacency that it does not support."""
     if spec.num_edge_types and not backbone.supports_adjacency:
         spec, examples = replace(spec, num_edge_types=0), [replace(x, adjacency=None) for x in examples]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return EmbeddedBackbone(spec, backbone), examples
+        return EmbeddedBackbone(spec, backbone, causal=causal), examples
 
 
 def _check_module(
     laws: Sequence[Law], spec: TokenSpec, backbone: Backbone, examples: Sequence[Tokens]
 ) -> Sequence[Law]:
-    model, examples = _embedded(spec, copy.deepcopy(backbone), examples)
-    for law in laws:
-        _check(model.backbone, law, model, examples)
+    for causal in _ways(backbone.causal):
+        model, given = _embedded(spec, copy.deepcopy(backbone), examples, causal)
+        for law in laws:
+            _check(model, law, model, given)
     return laws
 
 
-def _check_long_texts(build: Callable[..., Backbone], dim: int, is_causal: bool) -> list[Callable[..., None]]:
+def _check_long_texts(build: Callable[..., Backbone], dim: int, is_causal: bool | None) -> list[Callable[..., None]]:
     """Laws over texts of 1 to 70 tokens, and over the backbone built several times."""
     spec, examples = long_texts()
     short = synthetic()["text"][1]
@@ -151,24 +164,26 @@ def _check_long_texts(build: Callable[..., Backbone], dim: int, is_causal: bool)
     builds = partial(build, dim, causal=is_causal)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        model = EmbeddedBackbone(spec, builds())
-    _check(model.backbone, builds_and_saves_all_weights, builds, spec, short)
+        model = EmbeddedBackbone(spec, builds(), causal=True)
+    _check(model, builds_and_saves_all_weights, builds, spec, short)
     if refused_when_long(model, examples):
         return [builds_and_saves_all_weights]
-    laws: list[Law] = [no_column_attends_to_the_future] if is_causal else []
+    laws: list[Law] = [no_column_attends_to_the_future] if model.causal else []
     laws.append(any_batch_gives_the_same)
     if model.backbone.supports_segments:
         laws.append(packed_equals_separate)
-    if is_causal and type(model.backbone).init_cache is not Backbone.init_cache:
+    if model.causal and type(model.backbone).init_cache is not Backbone.init_cache:
         laws += [every_step_equals_at_once, caches_are_apart, reorder_keeps_the_rows]
     for law in laws:
-        _check(model.backbone, law, model, examples)
+        _check(model, law, model, examples)
     return [builds_and_saves_all_weights, *laws]
 
 
-def _check(backbone: Backbone, law: Callable[..., None], *given: Any) -> None:
+def _check(model: EmbeddedBackbone, law: Callable[..., None], *given: Any) -> None:
     """Checks one law; the error that it raises names class and law."""
-    where = f"{type(backbone).__name__}(causal={backbone.causal}): {law.__name__}"
+    name, causal = type(model.backbone).__name__, model.backbone.causal
+    way = "" if causal is not None else " in a causal batch" if model.causal else " in a bidirectional batch"
+    where = f"{name}(causal={causal}){way}: {law.__name__}"
     try:
         law(*given)
     except AssertionError as error:

@@ -7,6 +7,7 @@ b batch · n tokens · f features · p axes · d width
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from typing import Any, TypeVar
@@ -25,12 +26,14 @@ TOLERANCE = 1e-7
 class EmbeddedBackbone(nn.Module):
     """Hidden states of a token batch, as in a `Model`: an `Embedder`, then the backbone; in float64 and eval mode.
 
+    causal: whether tokens attend to earlier ones only, for a backbone that takes that from the batch.
     Raises ValueError if the backbone does not support such tokens.
     """
 
-    def __init__(self, spec: TokenSpec, backbone: Backbone):
+    def __init__(self, spec: TokenSpec, backbone: Backbone, *, causal: bool = False):
         super().__init__()
         backbone.check_supported(spec)
+        self.causal = causal if backbone.causal is None else backbone.causal
         position = default_position(backbone, spec)
         self.embedder: nn.Module = Embedder(spec, backbone.dim, position=position)
         if spec.num_edge_types:
@@ -43,7 +46,10 @@ class EmbeddedBackbone(nn.Module):
 
     def embed(self, batch: TokenBatch) -> Embedded:
         """The batch as input of the backbone."""
-        return self.embedder(batch.with_dtype(torch.float64))
+        embedded: Embedded = self.embedder(batch.with_dtype(torch.float64))
+        if self.backbone.causal is not None:
+            return embedded
+        return embedded.replace(causal=self.causal and batch.reach is None, reach=batch.reach)
 
     def forward(self, batch: TokenBatch, cache: Cache | None = None) -> Tensor:
         """Hidden states [b n d]."""
@@ -141,6 +147,30 @@ def step_by_step_equals_at_once(model: EmbeddedBackbone, examples: Sequence[Toke
             assert_same(torch.cat(chunks[i]), at_once, f"step by step differs from at once in example {i}")
 
 
+def keeps_its_reach(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+    """Backbones whose causality comes with the batch: a token depends on every column that it reaches, and no other.
+
+    A reach of the own column is causal, one of the last column bidirectional.
+    """
+    for i, x in enumerate(examples):
+        n, batch = len(x), TokenBatch.collate([x])
+        for ends in (range(n), [1, n // 2, n - 1], [n - 2, n - 1], [n - 1]):  # columns where a reach ends
+            stops = torch.tensor(sorted(set(ends)))
+            reach = stops[torch.searchsorted(stops, torch.arange(n))]
+            influence = _influence(model, x, reach)
+            reached = torch.arange(n) <= reach[:, None]
+            ahead = float(influence.masked_fill(reached, 0.0).max())
+            if ahead > TOLERANCE * float(influence.max()):
+                raise AssertionError(f"with reach {reach.tolist()}, a token of example {i} attends beyond: {ahead:.2g}")
+            if x.adjacency is None and bool((influence[reached] == 0).any()):
+                raise AssertionError(f"with reach {reach.tolist()}, a token of example {i} attends to less")
+        for causal, reach in ((True, torch.arange(n)), (False, torch.full((n,), n - 1))):
+            twin = copy.copy(model)
+            twin.causal = causal
+            got = model(batch.replace(reach=rearrange(reach, "n -> 1 n")))
+            assert_same(got, twin(batch), f"a reach of {reach.tolist()} is not the same as causal={causal}")
+
+
 def is_permutation_equivariant(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
     """Bidirectional backbones that support adjacency: permuted tokens (nodes), with their positions and edges, give the
     hidden states permuted alike."""
@@ -169,7 +199,7 @@ def attends_along_edges(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> 
         n, (source, target) = len(x), x.adjacency.edge_index
         may_attend = torch.zeros(n, n, dtype=torch.bool)
         may_attend[target, source] = True
-        if model.backbone.causal:
+        if model.causal:
             may_attend = may_attend.tril()
         may_attend |= torch.eye(n, dtype=torch.bool)
         reachable = may_attend
@@ -212,7 +242,7 @@ def refuses_what_it_does_not_support(model: EmbeddedBackbone, examples: Sequence
     if not backbone.supports_segments:
         segments = torch.zeros_like(embedded.valid, dtype=torch.int64)
         _assert_refused("segments", lambda: backbone(replace(embedded, segments=segments)))
-    if not backbone.causal:
+    if backbone.causal is False:
         _assert_refused("a cache, although it is not causal,", lambda: backbone.init_cache(8))
 
 
@@ -234,12 +264,13 @@ def other_content(tokens: Example, where: Tensor, spec: TokenSpec) -> Example:
     return replace(tokens, **changed)
 
 
-def _influence(model: EmbeddedBackbone, x: Tokens) -> Tensor:
+def _influence(model: EmbeddedBackbone, x: Tokens, reach: Tensor | None = None) -> Tensor:
     """Largest gradient of each token's hidden state by each token's embedding, [n n].
 
     The hidden state is projected on a random direction: after LayerNorm its sum is constant, and hides a leak.
     """
-    embedded = model.embed(TokenBatch.collate([x]))
+    batch = TokenBatch.collate([x])
+    embedded = model.embed(batch if reach is None else batch.replace(reach=rearrange(reach, "n -> 1 n")))
     leaf = embedded.hidden.detach().requires_grad_()
     hidden = model.backbone(replace(embedded, hidden=leaf))[0]
     direction = torch.randn(hidden.shape[-1], generator=fixed_generator(), dtype=hidden.dtype)

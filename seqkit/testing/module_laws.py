@@ -74,7 +74,8 @@ def leaves_input_and_process_alone(model: EmbeddedBackbone, examples: Sequence[T
 
 def uses_positions_as_it_says(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
     """Other positions change the hidden states if `uses_positions`, and nothing otherwise: the embedder has added them.
-    A backbone that `is_recurrent` knows the order of columns, and one that `ignores_order` does not."""
+    A backbone that `is_recurrent` knows the order of columns, one that `ignores_order` does not, and any other uses it
+    only if it `knows_columns`."""
     backbone, differs, knows_columns = model.backbone, False, False
     long = [x for x in examples if len(x) > 2]
     if model.spec.num_axes == 0 or not long:
@@ -92,9 +93,9 @@ def uses_positions_as_it_says(model: EmbeddedBackbone, examples: Sequence[Tokens
                 f"positions change the hidden states of example {i}, but uses_positions is False: they are added to "
                 "the embeddings, too; declare uses_positions=True"
             )
-        if x.adjacency is None and not backbone.causal and not backbone.uses_positions:
-            mixed = backbone(replace(embedded, hidden=embedded.hidden[:, order]))
-            knows_columns |= float((mixed - hidden[:, order]).detach().abs().max()) > TOLERANCE
+        if x.adjacency is None and not model.causal:
+            mixed = replace(embedded, hidden=embedded.hidden[:, order], positions=embedded.positions[:, order])
+            knows_columns |= float((backbone(mixed) - hidden[:, order]).detach().abs().max()) > TOLERANCE
     if backbone.uses_positions and not differs:
         raise AssertionError("uses_positions is True, but other positions give the same hidden states: none are added")
     for axis in range(model.spec.num_axes) if backbone.uses_positions and model.spec.num_axes > 1 else ():
@@ -102,8 +103,13 @@ def uses_positions_as_it_says(model: EmbeddedBackbone, examples: Sequence[Tokens
             raise AssertionError(
                 f"uses_positions is True, but other positions on axis {axis} give the same hidden states: add each axis"
             )
-    if backbone.causal or backbone.uses_positions or long[0].adjacency is not None:
+    if model.causal or long[0].adjacency is not None:
         return
+    if knows_columns and not (backbone.is_recurrent or backbone.knows_columns or backbone.ignores_order):
+        raise AssertionError(
+            "tokens in another order, with their positions, give other hidden states: it uses the columns' indices; "
+            "declare knows_columns=True, or use the positions"
+        )
     if backbone.is_recurrent and not backbone.ignores_order and not knows_columns:
         raise AssertionError(
             "is_recurrent is True, but tokens in another order give the same hidden states: nothing tells it the order"
@@ -180,7 +186,7 @@ def edges_matter(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
         edge_index, edge_type = batch.adjacency.edge_index, batch.adjacency.edge_type
         for edge in range(len(edge_type)):
             source, target = edge_index[:, edge].tolist()
-            if model.backbone.causal and source > target:
+            if model.causal and source > target:
                 continue
             other = edge_type.clone()
             other[edge] = other[edge] % num_types + 1

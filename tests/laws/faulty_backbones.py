@@ -424,6 +424,18 @@ class ReadsTheFirstAxisOnly(Faulty):
         return super().forward(replace(embedded, positions=positions), cache)
 
 
+class CountsColumnsUnsaid(Faulty):
+    """Rotary positions, and beside them the index of each column."""
+
+    def sound(self, dim, causal):
+        return Transformer(dim, 1, num_heads=3, causal=causal, position=Rotary())
+
+    def forward(self, embedded, cache=None):
+        hidden = super().forward(embedded, cache)
+        column = torch.arange(hidden.shape[1], dtype=hidden.dtype)[:, None]
+        return _zero(hidden * (1 + 0.1 * column), embedded)
+
+
 class SharesAWeight(Faulty):
     """A default argument that all of its class have in common."""
 
@@ -497,6 +509,11 @@ INVENTED = [
     (ClipsItsGradients, False, "gradients_are_right: the gradient of"),
     (DetachesItsScale, False, "gradients_are_right: the gradient of"),
     (ReadsTheFirstAxisOnly, False, "uses_positions_as_it_says: .* other positions on axis 1 give the same .*image"),
+    (
+        CountsColumnsUnsaid,
+        False,
+        "uses_positions_as_it_says: tokens in another order, with their positions, give other",
+    ),
     (SharesAWeight, False, "builds_and_saves_all_weights: two that are built have one storage for norm.weight"),
     (SeesOneEdgeType, False, "edges_matter: edges of type 2 in place of 1"),
 ]

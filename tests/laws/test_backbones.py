@@ -401,6 +401,24 @@ def _causality_dropped_beside_padding(embedded, *, causal, **settings):
     return attention_context(embedded, causal=causal and bool(embedded.valid.all()), **settings)
 
 
+def _reach_ignored(embedded, **settings):
+    return attention_context(replace(embedded, reach=None), **settings)
+
+
+def _reach_one_further(embedded, **settings):
+    last = embedded.valid.shape[1] - 1
+    return attention_context(replace(embedded, reach=(embedded.reach + 1).clamp(max=last)), **settings)
+
+
+def _reach_one_less(embedded, **settings):
+    column = torch.arange(embedded.valid.shape[1])
+    return attention_context(replace(embedded, reach=(embedded.reach - 1).maximum(column)), **settings)
+
+
+def _reach_as_causality(embedded, **settings):
+    return attention_context(replace(embedded, reach=None), **settings | {"causal": True})
+
+
 def _adjacency_ignored(embedded, **settings):
     return attention_context(replace(embedded, adjacency=None), **settings)
 
@@ -416,6 +434,10 @@ def _adjacency_ignored(embedded, **settings):
         (laws.padding_changes_nothing, "text", True, _causality_dropped_beside_padding),
         (laws.batch_mates_change_nothing, "text", True, _causality_dropped_beside_padding),
         (laws.nothing_crosses_components, "graph", False, _adjacency_ignored),
+        (laws.keeps_its_reach, "text", None, _reach_ignored),
+        (laws.keeps_its_reach, "image", None, _reach_one_further),
+        (laws.keeps_its_reach, "text", None, _reach_one_less),
+        (laws.keeps_its_reach, "series", None, _reach_as_causality),
     ],
 )
 def test_a_law_notices_a_planted_fault_in_the_attention_context(monkeypatch, law, modality, causal, broken):
@@ -443,7 +465,7 @@ HELPERS = ("long_texts", "refused_when_long")
 def test_every_law_of_backbones_has_a_planted_fault():
     named = {name for name, law in inspect.getmembers(laws, inspect.isfunction) if law.__module__ == laws.__name__}
     named = {name for name in named if "model" in inspect.signature(getattr(laws, name)).parameters and name[0] != "_"}
-    assert {law.__name__ for law, _, _ in PLANTED.values()} | {"padding_may_hold_anything"} == named
+    assert {law.__name__ for law, _, _ in PLANTED.values()} | {"padding_may_hold_anything", "keeps_its_reach"} == named
     sentences = " ".join(sentence for _, _, sentence in KNOWN + INVENTED)
     for module in (module_laws, long_laws):
         own = [

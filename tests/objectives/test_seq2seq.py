@@ -182,7 +182,7 @@ def test_wrong_use_is_refused_with_its_reason():
 class Scripted(nn.Module):
     """Predicts the line of each source, whatever was generated; keeps a record of the decoder's inputs."""
 
-    spec, source_embedder = TokenSpec(vocab_size=8), nn.Identity()
+    spec, source_embedder, causal = TokenSpec(vocab_size=8), nn.Identity(), True
     embedder = SimpleNamespace(position=SimpleNamespace(num_positions=None))
 
     def __init__(self, *lines):

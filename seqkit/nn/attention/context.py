@@ -19,6 +19,8 @@ class AttentionFeature(enum.Flag):
 
     BIDIRECTIONAL = enum.auto()
     CAUSAL = enum.auto()
+    REACH = enum.auto()
+    UNORDERED = enum.auto()
     ADJACENCY = enum.auto()
     SEGMENTS = enum.auto()
     ROTARY = enum.auto()
@@ -34,6 +36,8 @@ ALL_FEATURES = ~AttentionFeature(0)
 WORDING = {
     AttentionFeature.BIDIRECTIONAL: "bidirectional attention (causal=False)",
     AttentionFeature.CAUSAL: "causal attention (causal=True)",
+    AttentionFeature.REACH: "causality that comes with the batch (causal=None)",
+    AttentionFeature.UNORDERED: "tokens without an order (sets); it uses which column a token is in",
     AttentionFeature.ADJACENCY: "adjacency (the edges of graphs)",
     AttentionFeature.SEGMENTS: "segments (packed sequences)",
     AttentionFeature.ROTARY: "rotary positions (Rotary)",

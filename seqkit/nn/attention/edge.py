@@ -33,6 +33,7 @@ class EdgeAttention(AttentionMechanism, InheritedDropout):
     supports = (
         AttentionFeature.BIDIRECTIONAL
         | AttentionFeature.CAUSAL
+        | AttentionFeature.UNORDERED
         | AttentionFeature.ADJACENCY
         | AttentionFeature.ROTARY
         | AttentionFeature.GROUPED_QUERY

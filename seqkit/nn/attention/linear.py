@@ -46,6 +46,7 @@ class FeatureMapAttention(AttentionMechanism):
     supports: ClassVar[AttentionFeature] = (
         AttentionFeature.BIDIRECTIONAL
         | AttentionFeature.CAUSAL
+        | AttentionFeature.UNORDERED
         | AttentionFeature.CROSS_ATTENTION
         | AttentionFeature.CACHE
         | AttentionFeature.GROUPED_QUERY

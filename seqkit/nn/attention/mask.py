@@ -48,7 +48,7 @@ def attention_context(
     """
     valid, positions, is_padded = embedded.valid, embedded.positions, embedded.is_padded
     if past is not None:
-        if embedded.adjacency is not None or embedded.segments is not None:
+        if embedded.adjacency is not None or embedded.segments is not None or embedded.reach is not None:
             raise ValueError("a cache supports plain sequences only; encode graphs and packed sequences without one")
         valid, positions = torch.cat([past.valid, valid], dim=1), torch.cat([past.positions, positions], dim=1)
         is_padded = is_padded or past.is_padded
@@ -62,7 +62,7 @@ def attention_context(
         )
 
     n, m = embedded.valid.shape[1], valid.shape[1]
-    plain = embedded.adjacency is None and embedded.segments is None and bias is None
+    plain = embedded.adjacency is None and embedded.segments is None and embedded.reach is None and bias is None
     if not needs_mask or (plain and causal and n == m):
         return context(None, causal)
     if plain and (not causal or n == 1) and not is_padded:
@@ -71,6 +71,9 @@ def attention_context(
     attn_mask = rearrange(valid, "b m -> b 1 1 m")
     if causal and n > 1:
         attn_mask = attn_mask & torch.ones(n, m, dtype=torch.bool, device=valid.device).tril(m - n)
+    if embedded.reach is not None:
+        reached = torch.arange(m, device=valid.device) <= rearrange(embedded.reach, "b n -> b n 1")
+        attn_mask = attn_mask & rearrange(reached, "b n m -> b 1 n m")
     if embedded.segments is not None:
         segments = embedded.segments
         attn_mask = attn_mask & (rearrange(segments, "b n -> b 1 n 1") == rearrange(segments, "b m -> b 1 1 m"))
