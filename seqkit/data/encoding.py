@@ -8,7 +8,7 @@ import pickle
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from inspect import getfile
@@ -170,7 +170,27 @@ def _ends(tokens: Tokens) -> np.ndarray:
 
 
 def _target_bytes(target: Any) -> bytes:
-    return target.numpy().tobytes() if isinstance(target, Tensor) else repr(target).encode()
+    return target.numpy().tobytes() if isinstance(target, Tensor) else _whole_repr(target).encode()
+
+
+def _whole_repr(target: Any) -> str:
+    """`repr` of a label, but with all numbers of its arrays: numpy and torch leave out most of 1,000, and digits."""
+    if isinstance(target, Tensor):
+        target = target.detach().cpu().numpy()
+    if isinstance(target, np.ndarray) and not target.dtype.hasobject:
+        return f"array({target.dtype}, {target.shape}, {sha256(target.tobytes()).hexdigest()})"
+    if isinstance(target, np.ndarray):
+        return f"array({target.shape}, {_whole_repr(target.ravel().tolist())})"
+    if is_dataclass(target) and not isinstance(target, type):
+        fields = {name: getattr(target, name) for name in target.__dataclass_fields__}
+        return f"{type(target).__qualname__}({', '.join(f'{name}={_whole_repr(one)}' for name, one in fields.items())})"
+    if isinstance(target, Mapping):
+        return f"{{{', '.join(f'{_whole_repr(name)}: {_whole_repr(one)}' for name, one in target.items())}}}"
+    if isinstance(target, set | frozenset):  # whose order is another one in every process
+        return f"{{{', '.join(sorted(map(_whole_repr, target)))}}}"
+    if isinstance(target, tuple):
+        return f"({', '.join(map(_whole_repr, target))}{',' * (len(target) == 1)})"
+    return f"[{', '.join(map(_whole_repr, target))}]" if isinstance(target, list) else repr(target)
 
 
 def _from_disk(key: str) -> Encoded | None:

@@ -2,6 +2,7 @@
 
 import importlib
 import os
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -174,3 +175,44 @@ def test_the_fingerprint_of_a_tokenizer_changes_with_its_code_and_that_of_its_ba
 def test_the_most_tokens_of_an_example_are_part_of_a_splits_fingerprint():
     samples = [Sample("abc", 1)]
     assert len({split_fingerprint(Encoder(samples, Bytes(), "training", most), [1]) for most in (None, 1, 2, 3)}) == 4
+
+
+PLAIN = [3, -0.1, True, None, "a'b", b"x", (), (1,), [1, 2.5, "a", None], {"a": [1]}, list(range(3000)), np.int64(3)]
+
+
+@pytest.mark.parametrize("label", PLAIN, ids=lambda label: str(label)[:20])
+def test_labels_without_arrays_are_hashed_as_ever(label):
+    assert encoding._target_bytes(label) == repr(label).encode()
+
+
+def changed(values):
+    """An array that differs from `values` in one number in its middle, by the least that its type can."""
+    other = values.copy()
+    other[len(other) // 2] = np.nextafter(other[len(other) // 2], np.inf)
+    return other
+
+
+@dataclass
+class Answer:
+    values: object
+
+
+@pytest.mark.parametrize("inside", [
+    lambda array: array, lambda array: [array], lambda array: (1, {"a": [array]}), torch.from_numpy,
+    lambda array: [torch.from_numpy(array)], Answer, lambda array: np.array([array, None], dtype=object),
+])  # fmt: skip
+@pytest.mark.parametrize("size", [3, 1501])
+def test_the_digest_of_a_split_changes_with_any_number_of_an_array_in_a_label(inside, size):
+    values = np.linspace(1, 2, size)
+
+    def digest(array):
+        return encoding.held([Bytes().encode("a")], [inside(array)]).sha256
+
+    assert digest(values) == digest(values.copy()) != digest(changed(values))
+
+
+def test_arrays_of_another_shape_or_type_are_other_labels():
+    values = np.zeros((2, 3))
+    others = [values, values.reshape(3, 2), values.astype("f4"), np.zeros((2, 3), "i8")]
+    assert len({encoding._target_bytes(other) for other in others}) == len(others)
+    assert encoding._target_bytes(values.T) == encoding._target_bytes(np.ascontiguousarray(values.T))
