@@ -1,7 +1,7 @@
 """Entries of the cache folder: one Arrow file for each fingerprint of what it was made from, shared by all runs.
 
-An entry is a folder with `rows.arrow` and `complete.json`, which has the checksum of both. It is made under
-another name and renamed when it is complete, so it is there whole or not at all. Rows are read memory-mapped: size on
+An entry is a folder with `rows.arrow` and `complete.json`, which has the entry's key, and the checksum of all. It is made
+under another name and renamed when it is complete, so it is there whole or not at all. Rows are read memory-mapped: size on
 disk is not size in memory.
 """
 
@@ -26,6 +26,9 @@ from seqkit.data.download import user_folder
 from seqkit.files import decoded, load_json, read_small
 
 ROWS, COMPLETE = "rows.arrow", "complete.json"
+
+KEY = "key"
+"""Key of the JSON under which an entry's own fingerprint is: a folder that was renamed is no other entry."""
 
 MAX_META_BYTES = 2**20
 
@@ -56,7 +59,8 @@ def fingerprint(*parts: str | bytes | int | Sequence[int] | np.ndarray) -> str:
 def cached(key: str) -> tuple[pa.Table, dict[str, Any]] | None:
     """Rows of the entry of that fingerprint, and the JSON beside them.
 
-    None if there is none, or if it is damaged: then it is deleted, which is logged.
+    None if there is none, if it was written before keys were in entries, or if it is damaged: it is deleted then, and
+    damage is logged.
     """
     folder = cache_folder() / key
     if not folder.is_dir():
@@ -65,6 +69,11 @@ def cached(key: str) -> tuple[pa.Table, dict[str, Any]] | None:
         meta = load_json(decoded(read_small(folder / COMPLETE, MAX_META_BYTES)))
         if not isinstance(meta, dict) or meta.pop("crc32", None) != _checksum(folder / ROWS, meta):
             raise ValueError("its checksum differs")
+        if KEY not in meta:
+            shutil.rmtree(folder, ignore_errors=True)
+            return None
+        if (written := meta.pop(KEY)) != key:
+            raise ValueError(f"it was written as {written}")
         with pa.memory_map(str(folder / ROWS)) as file:
             rows = pa.ipc.open_stream(file).read_all()
     except (OSError, ValueError, KeyError) as error:  # pyarrow's errors and DataError are ValueErrors
@@ -92,7 +101,7 @@ def write(key: str, batches: Iterable[pa.RecordBatch], meta: Callable[[], dict[s
             for rows in batches:
                 file = file or stack.enter_context(pa.ipc.new_stream(str(folder / ROWS), rows.schema))
                 file.write_batch(rows)
-        kept = meta()
+        kept = {**meta(), KEY: key}
         (folder / COMPLETE).write_text(json.dumps({**kept, "crc32": _checksum(folder / ROWS, kept)}))
         with suppress(OSError):
             folder.rename(parent / key)

@@ -1,5 +1,7 @@
 """The cache on disk: whole or not at all, read as it was written, damage found."""
 
+import json
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -7,7 +9,7 @@ import pytest
 from seqkit.data import cache
 from seqkit.data.cache import cache_folder, cached, fingerprint, write
 
-A = "a" * 64
+A, B = "a" * 64, "b" * 64
 
 
 @pytest.fixture(autouse=True)
@@ -92,6 +94,27 @@ def test_a_damaged_entry_is_deleted_which_is_said_and_written_anew(damage, caplo
     assert left() == []
     keep(A, rows(5))
     assert read(A) == [5]
+
+
+def test_an_entry_under_the_name_of_another_is_not_believed(caplog):
+    keep(A, rows(1))
+    keep(B, rows(2))
+    (cache_folder() / A).rename(cache_folder() / "other")
+    (cache_folder() / B).rename(cache_folder() / A)
+    (cache_folder() / "other").rename(cache_folder() / B)
+    for key, other in ((A, B), (B, A)):
+        assert cached(key) is None
+        assert f"it was written as {other}" in caplog.text
+    assert left() == []
+
+
+def test_an_entry_from_before_keys_were_in_entries_is_made_anew_silently(caplog):
+    keep(A, rows(1))
+    old = {"said": "so"}
+    old["crc32"] = cache._checksum(cache_folder() / A / cache.ROWS, old)
+    (cache_folder() / A / cache.COMPLETE).write_text(json.dumps(old))
+    assert cached(A) is None
+    assert (left(), caplog.text) == ([], "")
 
 
 def test_fingerprints_differ_where_a_part_or_its_end_does():
