@@ -1,8 +1,8 @@
 """Entries of the cache folder: one Arrow file for each fingerprint of what it was made from, shared by all runs.
 
-An entry is a folder with `rows.arrow` and `complete.json`, which has the entry's key, and the checksum of all. It is made
-under another name and renamed when it is complete, so it is there whole or not at all. Rows are read memory-mapped: size on
-disk is not size in memory.
+An entry is a folder with `rows.arrow` and `complete.json`, which has the entry's key and the checksum of all. It is
+made under another name and renamed when it is complete, so it is there whole or not at all. Rows are read
+memory-mapped: size on disk is not size in memory.
 """
 
 from __future__ import annotations
