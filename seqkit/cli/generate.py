@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from seqkit.errors import DataError, UsageError, one_line, printable
+from seqkit.generation.any_tokens import continue_examples, needs_any_tokens
 from seqkit.generation.beam_search import BeamSearch
-from seqkit.generation.prompts_to_text import INCOMPLETE, generate_texts, stream_text
+from seqkit.generation.prompts_to_text import INCOMPLETE, MAX_NEW_TOKENS, generate_texts, stream_text
 from seqkit.generation.sampling import Sampling
 
 if TYPE_CHECKING:
@@ -51,14 +52,36 @@ def run(args: Namespace) -> int:
     trained = load(args.run, args.device)
     if args.dtype is not None:
         trained.model.to(getattr(torch, args.dtype))
-    named = [(text, text) for text in args.prompt or [_first_text(trained)]]
-    if trained.model.source_embedder is not None:
-        if not args.prompt:
-            raise UsageError("this run generates one sequence from another; give the source: --prompt TEXT or FILE")
+    is_source, any_tokens = trained.model.source_embedder is not None, needs_any_tokens(trained)
+    if not args.prompt and (is_source or any_tokens):
+        what = (
+            "generates one sequence from another; give the source" if is_source else "goes on from a beginning; give it"
+        )
+        raise UsageError(f"this run {what}: --prompt TEXT or FILE")
+    if is_source or any_tokens:
         named = [pair for given in args.prompt for pair in read_inputs(given, trained.tokenizer)]
+    else:
+        named = [(text, text) for text in args.prompt or [_first_text(trained)]]
+    if any_tokens:
+        for line in continued(trained, named, vars(args)):
+            print(printable(line), flush=True)
+        return 0
     for piece in printed(trained, named, vars(args)):
         print(printable(piece), end="", flush=True)
     return 0
+
+
+def continued(trained: TrainedModel, named: Sequence[tuple[str, Any]], options: dict[str, Any]) -> Iterator[str]:
+    """Yields a line to print for each sample of each (name, raw beginning): what the tokenizer decodes, whole."""
+    chosen = strategy(options)
+    if not isinstance(chosen, Sampling) or options["stop"]:
+        raise UsageError("--num-beams and --stop are for text; leave them out for these tokens")
+    number = MAX_NEW_TOKENS if options["max_new_tokens"] is None else options["max_new_tokens"]
+    named = [pair for pair in named for _ in range(options["samples"] or 1)]
+    found = continue_examples(trained, [raw for _, raw in named], number, sampling=chosen)
+    for (name, _), example in zip(named, found):
+        text = example if isinstance(example, str) else repr(example)
+        yield text if len(named) == 1 else f"{one_line(name)}\t{text}"
 
 
 def _first_text(trained: TrainedModel) -> str:

@@ -128,7 +128,7 @@ class _Request:
             if prompt.positions.shape[1] and not prompt.positions[:, 0].equal(torch.arange(float(len(prompt)))):
                 raise ValueError(
                     f"{type(tokenizer).__name__} gives positions other than 0, 1, 2, …, so those of generated tokens "
-                    "are not known; count tokens, or generate with positions of your own"
+                    "are not known; give it the method continues(tokens, content)"
                 )
         prompts = [prompt.content for prompt in tokens]
         window = trained.config["data"].get("window")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from seqkit.interfaces.tokens import Embedded, TokenBatch, Tokens, TokenSpec
@@ -71,6 +72,21 @@ class Tokenizer(Stateful, ABC):
     @abstractmethod
     def encode(self, raw: Any, /) -> Tokens:
         """One raw example as tokens. Raises DataError with the reason where it cannot be one."""
+
+    def continues(self, tokens: Tokens, content: Tensor) -> Tokens:
+        """The tokens and one more of that content, an id or [k] ids, with the position that it has. For generation.
+
+        Here: positions that count from 0 go on counting. Override it (`Tokens.append`) where positions are measured, or
+        tokens have numbers beside their ids, or edges. Raises ValueError for such tokens.
+        """
+        n, positions = len(tokens), tokens.positions
+        counts = positions.shape[1] < 2 and positions.equal(torch.arange(float(n))[:, None][:, : positions.shape[1]])
+        if not counts or tokens.features is not None or tokens.adjacency is not None:
+            raise ValueError(
+                f"{type(self).__name__} gives positions other than 0, 1, 2, …, or numbers or edges, so those of a new "
+                "token are not known; give it the method continues(tokens, content)"
+            )
+        return tokens.append(content, positions[-1] + 1)
 
 
 def _noting(method: Callable[..., Any]) -> Callable[..., Any]:

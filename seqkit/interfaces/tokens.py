@@ -277,6 +277,23 @@ class Tokens:
             adjacency = adjacency.moved(place[adjacency.edge_index])
         return replace(self, adjacency=adjacency, **new)
 
+    def append(
+        self,
+        content: Tensor,
+        position: Tensor,
+        features: Tensor | None = None,
+        edges: Adjacency | None = None,
+    ) -> Tokens:
+        """The tokens and one more. content: an id, or [k] ids, or [f] numbers. position: [p]. features: [f] or None.
+        edges: those that come with it, to or from any token."""
+        one = Tokens(content[None], position[None], features=None if features is None else features[None])
+        if self.adjacency is None and edges is None:
+            return Tokens.join([self, one])
+        both = Tokens.join([replace(self, adjacency=None), one])
+        given = [x for x in (self.adjacency, edges) if x is not None]
+        index = torch.cat([x.edge_index for x in given], dim=1)
+        return replace(both, adjacency=Adjacency(index, torch.cat([x.edge_type for x in given])))
+
     def equals(self, other: Tokens) -> bool:
         """Whether both have the same tensors, NaN being equal to NaN."""
         ours, theirs = self.tensors(), other.tensors()
