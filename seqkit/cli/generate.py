@@ -54,9 +54,7 @@ def run(args: Namespace) -> int:
         trained.model.to(getattr(torch, args.dtype))
     is_source, any_tokens = trained.model.source_embedder is not None, needs_any_tokens(trained)
     if not args.prompt and (is_source or any_tokens):
-        what = (
-            "generates one sequence from another; give the source" if is_source else "goes on from a beginning; give it"
-        )
+        what = "generates one sequence from another; give the source" if is_source else "needs a beginning; give it"
         raise UsageError(f"this run {what}: --prompt TEXT or FILE")
     if is_source or any_tokens:
         named = [pair for given in args.prompt for pair in read_inputs(given, trained.tokenizer)]
