@@ -12,7 +12,7 @@ from typing import Any, Literal
 from torch import Tensor, nn
 
 from seqkit.backbones.transformer import Transformer
-from seqkit.interfaces import Backbone, Cache, LabeledBatch, Objective, TokenBatch, TokenSpec
+from seqkit.interfaces import Backbone, Cache, Embedded, LabeledBatch, Objective, TokenBatch, TokenSpec
 from seqkit.nn.embedder import Embedder, default_position
 from seqkit.nn.position.base import PositionalEncoding
 
@@ -86,11 +86,16 @@ class Model(nn.Module):
 
         masked: [b n] bool, True: the mask token replaces the token's content. cache: `batch` continues its columns.
         """
+        embedded = self.embed(batch, masked)
+        return self.head(self.backbone(embedded, cache), embedded)
+
+    def embed(self, batch: TokenBatch, masked: Tensor | None = None) -> Embedded:
+        """Input of the backbone: the embeddings, those of the source, and how far tokens may attend."""
         source = batch.source
         if self.ignores_adjacency:
             source = None if source is None else source.replace(adjacency=None)
             batch = batch.replace(adjacency=None)
-        embedded = self.embedder(batch, masked)
+        embedded: Embedded = self.embedder(batch, masked)
         if source is not None:
             if self.source_embedder is None:
                 raise ValueError("this model takes one sequence; a batch with a source is for the objective Seq2Seq")
@@ -99,8 +104,7 @@ class Model(nn.Module):
             embedded = embedded.replace(causal=self.causal and batch.reach is None, reach=batch.reach)
         elif batch.reach is not None and not self.causal:  # a causal backbone keeps every reach: it sees less
             raise ValueError("the batch says how far tokens may attend (reach), and this backbone has causal=False")
-        hidden = self.backbone(embedded, cache)
-        return self.head(hidden, embedded)
+        return embedded
 
     def _share_embeddings(self) -> None:
         source = self.source_embedder

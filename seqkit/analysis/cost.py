@@ -125,6 +125,7 @@ class PresetModel(nn.Module):
     def __init__(self, published: Published):
         super().__init__()
         self.backbone: Backbone = published.build()
+        self.causal = self.backbone.causal
         self.embedder = Embedder(published.spec, self.backbone.dim, position=published.position)
         self.source_embedder = self.embedder if self.backbone.is_encoder_decoder else None
         self.head = None if published.head is None else published.head(self.embedder)

@@ -57,14 +57,8 @@ def gradient_flow(
 
 def _squared_norms(model: Model, batch: TokenBatch, num_projections: int, seed: int) -> Tensor:
     """Estimated ||∂h_T/∂x_t||², [b n], in float64."""
-    if model.ignores_adjacency:
-        source = None if batch.source is None else batch.source.replace(adjacency=None)
-        batch = batch.replace(adjacency=None, source=source)
     with torch.no_grad():
-        embedded = model.embedder(batch)
-        if batch.source is not None:
-            assert model.source_embedder is not None
-            embedded = embedded.replace(source=model.source_embedder(batch.source))
+        embedded = model.embed(batch)
     inputs = embedded.hidden.requires_grad_()
     device, d = inputs.device, inputs.shape[-1]
     rows, last = torch.arange(len(batch), device=device), batch.valid.sum(dim=1) - 1

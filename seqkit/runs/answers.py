@@ -113,11 +113,11 @@ def hidden_states(model: Model, batch: TokenBatch) -> Tensor:
 
     Raises UsageError if the decoder attends to embeddings directly.
     """
+    if model.source_embedder is None:
+        hidden: Tensor = model.backbone(model.embed(batch))
+        return hidden
     if model.ignores_adjacency:
         batch = batch.replace(adjacency=None)
-    if model.source_embedder is None:
-        hidden: Tensor = model.backbone(model.embedder(batch), None)
-        return hidden
     encoder = model.backbone.get_encoder()
     if encoder is None:
         raise UsageError(f"{type(model.backbone).__name__} has no encoder, so there are no vectors of a source")

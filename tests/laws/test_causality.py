@@ -21,6 +21,7 @@ from seqkit.nn.block import PreNormBlock
 from seqkit.nn.position.rotary import Rotary
 from seqkit.objectives import Classify, Masked, NextToken
 from seqkit.registry import components
+from seqkit.runs.answers import hidden_states
 from seqkit.testing import check_backbone
 
 IDS = TokenSpec(vocab_size=11)
@@ -80,6 +81,13 @@ def test_one_backbone_predicts_the_next_token_and_classifies():
         objective.step(model, (given, label), training=True).loss.backward()
         assert all(p.grad is not None and p.grad.any() for p in backbone.parameters())
         backbone.zero_grad()
+
+
+def test_vectors_are_those_of_the_objectives_causality():
+    for objective, causal in ((NextToken(), True), (classify(), False)):
+        model = Model(IDS, stack(None), objective).eval()
+        assert_close(hidden_states(model, batch(6)), hidden_states(twin(model, causal), batch(6)))
+        assert (hidden_states(model, batch(6)) - hidden_states(twin(model, not causal), batch(6))).abs().max() > 1e-4
 
 
 def test_masked_tokens_are_predicted_from_both_sides():
