@@ -231,12 +231,12 @@ class Attempt:
                 f"the validation split has {number} batches, fewer than the {trainer.world_size} devices; "
                 "give a smaller --data.batch_size, or a larger --data.valid_fraction"
             )
+        module = prepared.training_module(num_steps)
         if resume:
-            checkpoint = self._checkpoint(num_steps, trainer)
+            checkpoint = self._checkpoint(trainer, module)
         if self.count_flops is not None and is_first:
             setup.step_log.flops_per_token = self._flops_per_token(train_loader.examples, self.count_flops)
             setup.step_log.peak_flops = peak_flops(trainer)
-        module = prepared.training_module(num_steps)
         module.stop_requested = lambda: signals.received is not None
         if settings["strategy"] == SHARDED:
             self._check_sharding(validates=valid_loader is not None and settings["limit_val_batches"] != 0)
@@ -278,9 +278,9 @@ class Attempt:
         signals.deferred = False
         return summary
 
-    def _checkpoint(self, num_steps: int, trainer: Any) -> Checkpoint:
+    def _checkpoint(self, trainer: Any, module: Any) -> Checkpoint:
         """Newest good checkpoint, if it is of the same data, length and number of processes; cuts metrics.csv."""
-        from seqkit.training.resume import check_complete
+        from seqkit.training.resume import check_complete, structure
 
         folder, found = self.folder, newest_good(self.folder / FOLDER)
         if found is None:
@@ -288,11 +288,11 @@ class Attempt:
                 f"{folder} has no good checkpoint to resume from; train again with: seqkit fit {folder / CONFIG}"
             )
         content = read_checkpoint(found.path)
-        check_complete(content, found.path, num_schedulers=int(self.prepared.built.schedule is not None))
+        check_complete(content, found, structure(trainer, module, self.prepared.data.sha256()))
         known, processes = content["run"], len(content["resume"]["rng"])
-        if known["num_steps"] != num_steps:
+        if known["num_steps"] != module.num_steps:
             raise UsageError(
-                f"{folder} was planned for {known['num_steps']} steps, and would have {num_steps} now; "
+                f"{folder} was planned for {known['num_steps']} steps, and would have {module.num_steps} now; "
                 "resume with as many devices, and the same data"
             )
         if processes != trainer.world_size:

@@ -10,10 +10,12 @@ import copy
 import random
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
+from functools import reduce
+from operator import getitem
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -24,7 +26,7 @@ from seqkit.data.batching import fold_seed
 from seqkit.errors import DataError, DivergedError
 from seqkit.interfaces import Objective, TokenSpec
 from seqkit.training.callbacks import in_folder
-from seqkit.training.checkpoint_files import BEST, RESUME
+from seqkit.training.checkpoint_files import BEST, RESUME, Checkpoint
 from seqkit.training.interrupt import StopSignals
 from seqkit.training.metrics_csv import MetricsCSV
 from seqkit.training.parallel import ShardedStrategy, local_part
@@ -35,23 +37,92 @@ KEY = "resume"
 FORMAT = 2
 """Number of the format of checkpoints; another one is not resumed."""
 
-REQUIRED = (
-    "state_dict", "optimizer_states", "lr_schedulers", "loops", "callbacks", "global_step", "training", "run", KEY,
+STEPS = (
+    "loops", "fit_loop", "epoch_loop.automatic_optimization.optim_progress", "optimizer", "step", "total", "completed",
 )  # fmt: skip
-"""Keys of a checkpoint without which Lightning would resume with other weights, and say nothing."""
+"""Where Lightning takes the number of optimizer steps from."""
 
 
-def check_complete(content: Mapping[str, Any], path: Path, *, num_schedulers: int) -> None:
-    """Raise DataError if a checkpoint is of another format, or lacks what an exact resume needs."""
-    facts = content.get("run")
-    written = facts.get("format") if isinstance(facts, dict) else None
-    missing = [key for key in REQUIRED if key not in content]
-    numbers = {"optimizer_states": 1, "lr_schedulers": num_schedulers}
-    missing += [key for key, number in numbers.items() if key in content and len(content[key]) != number]
-    missing += [key for key in ("loops", "state_dict") if key in content and not content[key]]
-    if written != FORMAT or missing:
-        what = f"has no {missing[0]}" if missing else f"has format {written}, but this version resumes format {FORMAT}"
-        raise DataError(f"{path} {what}; resume with the version that wrote it, or train again")
+def check_complete(content: Mapping[str, Any], found: Checkpoint, expected: Mapping[str, Any]) -> None:
+    """Raise DataError if a checkpoint is of another format, or lacks what an exact resume needs.
+
+    expected: `structure` of the training that goes on. Lightning says nothing of most that is missing, and goes on
+    from step 0, or with fresh moments of the optimizer; of the rest its errors have several lines.
+    """
+    facts, what = content.get("run"), None
+    missing = list(_missing(expected, content))
+    if isinstance(facts, Mapping) and facts.get("format", FORMAT) != FORMAT:
+        what = f"has format {facts['format']}, but this version resumes format {FORMAT}"
+    counted = content.get("training")
+    if isinstance(counted, Mapping) and counted.get("num_skipped", 0) >= found.step:  # the optimizer made no step
+        missing = [name for name in missing if not name.startswith("optimizer_states")]
+    if what is None and missing:
+        what = f"has no {missing[0]}" + (f" (and {len(missing) - 1} more)" if len(missing) > 1 else "")
+    for place in (("global_step",), (KEY, "step"), STEPS) if what is None else ():
+        if (step := reduce(getitem, place, content)) != found.step:
+            what = f"is of step {found.step} by its name, but of step {step} by {'.'.join(place)}"
+    if what is not None:
+        raise DataError(f"{found.path} {what}; resume with the version that wrote it, or train again")
+
+
+def structure(trainer: Any, module: Any, data_sha256: Mapping[str, str]) -> dict[str, Any]:
+    """What a checkpoint of this training holds after an optimizer step: nested keys, each with some value."""
+    weights = module.state_dict()
+    averages = {"current_model_state": weights, "averaging_state": {}}
+    has_average = any(isinstance(callback, WeightAveraging) for callback in trainer.callbacks)
+    precision = trainer.precision_plugin
+    return {
+        "pytorch-lightning_version": "",
+        "epoch": 0,
+        "global_step": 0,
+        "state_dict": weights,
+        "loops": {"fit_loop": trainer.fit_loop.state_dict()},
+        "callbacks": {callback.state_key: state for callback in trainer.callbacks if (state := callback.state_dict())},
+        "optimizer_states": [_optimizer_state(module)],
+        "lr_schedulers": [{"last_epoch": 0, "base_lrs": []}] if module.schedule is not None else [],
+        "training": {"num_tokens": 0, "num_skipped": 0},
+        "run": {"format": FORMAT, "num_steps": 0, "seconds": 0.0, "data_sha256": data_sha256},
+        KEY: {
+            **dict.fromkeys(("validation_follows", "epoch_ends", "epoch", "step")),
+            "rng": [{**_rng(), "cuda": []}],
+            "metrics": dict.fromkeys(("rows", "sha256")),
+        },
+        **(averages if has_average else {}),
+        **({type(precision).__qualname__: state} if (state := precision.state_dict()) else {}),
+    }
+
+
+def _optimizer_state(module: Any) -> dict[str, Any]:
+    """State of a module's optimizer after a step, on weights of one element each in place of the module's own."""
+    model = module.model
+    tensors = {id(buffer): buffer for buffer in model.buffers()}
+    for weight in model.parameters():
+        tensors[id(weight)] = torch.nn.Parameter(torch.zeros([1] * weight.ndim), requires_grad=weight.requires_grad)
+    small = copy.deepcopy(model, tensors)
+    optimizer = module.optimizer.build(small)
+    for weight in small.parameters():
+        weight.grad = torch.zeros_like(weight)
+    optimizer.step(lambda: torch.zeros(()))
+    return cast("dict[str, Any]", optimizer.state_dict())
+
+
+def _missing(expected: Any, found: Any, name: str = "") -> Iterator[str]:
+    """Yield the names of all that one nested value has and another lacks."""
+    if isinstance(expected, Mapping):
+        keys = list(expected) if isinstance(found, Mapping) else []
+        if not isinstance(found, Mapping) or (found == {} and any(isinstance(key, int) for key in keys)):
+            yield name
+        for key in keys:
+            if key in found:
+                yield from _missing(expected[key], found[key], f"{name}.{key}".lstrip("."))
+            elif not isinstance(key, int):  # of parameters by number, torch has no state where there was no gradient
+                yield f"{name}.{key}".lstrip(".")
+    elif isinstance(expected, list | tuple):
+        if not isinstance(found, list | tuple):
+            yield name
+        else:
+            for i, one in enumerate(expected):
+                yield from _missing(one, found[i], f"{name}.{i}") if i < len(found) else [f"{name}.{i}"]
 
 
 class ResumeState(Callback):

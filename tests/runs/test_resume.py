@@ -3,6 +3,8 @@
 import logging
 import signal
 import sys
+from functools import reduce
+from operator import getitem
 
 import pytest
 from runs.stopping import TEXT, WORDS, Kick, config, differences, rows, with_callback
@@ -18,8 +20,10 @@ from seqkit.runs.evaluate import evaluate
 from seqkit.runs.folder import logging_to
 from seqkit.runs.run import resume_run, run
 from seqkit.runs.trained_model import load
+from seqkit.training import resume
 from seqkit.training.checkpoint_files import newest_good
 from seqkit.training.checkpoint_io import read_checkpoint, write_checkpoint
+from seqkit.training.resume import STEPS
 
 
 @pytest.fixture(autouse=True)
@@ -177,15 +181,111 @@ def test_a_run_whose_plugin_was_edited_is_not_resumed_and_says_so_when_it_is_use
     assert resume_run(tmp_path / "run", {})["state"] == "finished"
 
 
-@pytest.mark.parametrize("key", ["loops", "optimizer_states", "lr_schedulers", "run"])
-def test_a_checkpoint_that_would_resume_with_other_weights_is_refused(tmp_path, key):
-    stopped(config("text/char-lm", trainer__max_steps=8), tmp_path / "run", Kick(3))
-    found = newest_good(tmp_path / "run" / "checkpoints")
-    content = read_checkpoint(found.path)
-    del content[key]
-    write_checkpoint(content, found.path)
-    with pytest.raises(DataError, match=f"has no {key}"):
-        resume_run(tmp_path / "run", {})
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    """A run that was stopped after step 3, and what its checkpoint holds."""
+    folder = tmp_path_factory.mktemp("stopped")
+    (folder / "text.txt").write_text(TEXT, encoding="utf-8")
+    stopped(config("text/char-lm", data=str(folder / "text.txt"), trainer__max_steps=8), folder / "run", Kick(3))
+    return folder / "run", newest_good(folder / "run" / "checkpoints").path
+
+
+def refusal(checkpoint, change):
+    """What is said of the checkpoint after `change` of its content, before anything is trained or cut."""
+    folder, path = checkpoint
+    before, metrics = read_checkpoint(path), (folder / "metrics.csv").read_bytes()
+    try:
+        content = read_checkpoint(path)
+        change(content)
+        write_checkpoint(content, path)
+        with pytest.raises(DataError) as error:
+            resume_run(folder, {})
+    finally:
+        write_checkpoint(before, path)
+    assert (folder / "metrics.csv").read_bytes() == metrics
+    text = str(error.value)
+    assert text.startswith(str(path))
+    assert "train again" in text
+    assert "\n" not in text
+    return text
+
+
+LOOP, PROGRESS = ("loops", "fit_loop"), "epoch_loop.automatic_optimization.optim_progress"
+OPTIMIZER = ("optimizer_states", 0, "optimizers", 0)
+
+
+@pytest.mark.parametrize("place", [
+    "loops", "optimizer_states", "lr_schedulers", "run", "callbacks", "global_step", "state_dict", "resume", "training",
+    "pytorch-lightning_version", LOOP, (*LOOP, "epoch_loop.batch_progress"), (*LOOP, PROGRESS),
+    (*LOOP, PROGRESS, "optimizer", "step", "total", "completed"), (*OPTIMIZER, "state"), (*OPTIMIZER, "param_groups"),
+    (*OPTIMIZER, "state", 0, "momentum_buffer"), ("lr_schedulers", 0, "last_epoch"), ("resume", "rng"), ("resume", "metrics"),
+    ("resume", "rng", 0, "torch"), ("training", "num_tokens"), ("run", "data_sha256"), ("callbacks", "LossSpikes"),
+    ("state_dict", "model.backbone.norm.weight"),
+], ids=str)  # fmt: skip
+def test_a_checkpoint_that_lacks_what_a_run_writes_is_refused(checkpoint, place):
+    *outer, key = (place,) if isinstance(place, str) else place
+
+    def inside(content):
+        return reduce(getitem, outer, content)
+
+    if not isinstance(key, int):
+        name = ".".join(map(str, (*outer, key)))
+        assert f"has no {name}" in refusal(checkpoint, lambda content: inside(content).pop(key))
+    if isinstance(reduce(getitem, (*outer, key), read_checkpoint(checkpoint[1])), dict):
+        assert f"has no {'.'.join(map(str, (*outer, key)))}" in refusal(
+            checkpoint, lambda content: inside(content).update({key: {}})
+        )
+
+
+@pytest.mark.parametrize("place", [("global_step",), ("resume", "step"), STEPS], ids=str)
+@pytest.mark.parametrize("step", [0, 4])
+def test_a_checkpoint_of_another_step_than_its_name_says_is_refused(checkpoint, place, step):
+    *outer, key = place
+    text = refusal(checkpoint, lambda content: reduce(getitem, outer, content).update({key: step}))
+    assert f"is of step 3 by its name, but of step {step} by {'.'.join(place)}" in text
+
+
+def test_a_checkpoint_holds_nothing_that_is_not_looked_for(checkpoint, tmp_path, monkeypatch):
+    folder, path = checkpoint
+    expected = []
+    monkeypatch.setattr(resume, "check_complete", lambda *given: expected.append(given[2]) or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        resume_run(folder, {})
+    content = read_checkpoint(path)
+    assert content.keys() == expected[0].keys()
+    for key in ("run", "training", "resume", "callbacks", "state_dict"):
+        assert content[key].keys() == expected[0][key].keys()
+    ours, theirs = (one["optimizer_states"][0]["optimizers"][0]["state"] for one in (content, expected[0]))
+    assert {key: state.keys() for key, state in ours.items()} == {key: state.keys() for key, state in theirs.items()}
+
+
+OPTIMIZERS = [
+    {"type": "Muon"}, {"type": "torch.optim.SGD", "lr": 0.1}, {"type": "torch.optim.SGD", "lr": 0.1, "momentum": 0.9},
+    {"type": "torch.optim.Adafactor"}, {"type": "torch.optim.NAdam"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=str)
+def test_a_run_of_any_optimizer_resumes_and_not_without_the_state_that_it_has(tmp_path, optimizer):
+    stopped(config("text/char-lm", trainer__max_steps=5, optimizer=optimizer), tmp_path / "run", Kick(3))
+    path = newest_good(tmp_path / "run" / "checkpoints").path
+
+    def forget(content):
+        for one in content["optimizer_states"][0].get("optimizers", content["optimizer_states"]):
+            one["state"] = {}
+
+    if read_checkpoint(path)["optimizer_states"][0].get("state") != {}:
+        assert "state" in refusal((tmp_path / "run", path), forget)
+    assert resume_run(tmp_path / "run", {})["state"] == "finished"
+
+
+def test_a_run_whose_average_of_weights_is_missing_is_not_resumed(tmp_path):
+    settings = config("text/char-lm", trainer__max_steps=5, trainer__callbacks=[{"type": "EMA"}])
+    stopped(settings, tmp_path / "run", Kick(3))
+    path = newest_good(tmp_path / "run" / "checkpoints").path
+    for key in ("averaging_state", "current_model_state"):
+        assert f"has no {key}" in refusal((tmp_path / "run", path), lambda content, key=key: content.pop(key))
+    assert resume_run(tmp_path / "run", {})["state"] == "finished"
 
 
 def test_the_test_split_is_not_encoded_before_it_is_asked_for(tmp_path, monkeypatch):
