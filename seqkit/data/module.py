@@ -10,7 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
+import torch
 from pytorch_lightning import LightningDataModule
+from torch import Tensor
 
 from seqkit.data.batching import BatchDataset, BatchLoader, LengthGroupedBatchSampler
 from seqkit.data.dataset import TokenizedDataset
@@ -20,8 +22,9 @@ from seqkit.data.packing import PackedDataset
 from seqkit.data.source import DataSource, Named, Sample, Splits, Subset, labels_of, sample_name, shuffled, stratified
 from seqkit.data.windows import TextWindows
 from seqkit.errors import DataError
-from seqkit.interfaces import Backbone, Objective, Tokenizer
+from seqkit.interfaces import IGNORE, Backbone, Objective, Tokenizer
 from seqkit.progress import track
+from seqkit.raw import GraphData
 from seqkit.tokenizers.text import Text
 
 log = logging.getLogger("seqkit")
@@ -42,9 +45,9 @@ class DataModule(LightningDataModule):
     and images, which cannot be cut. window: tokens to predict at a time, for long documents; None: an example is
     encoded whole.
     valid_fraction: share of the training split that is taken for validation if the source ships none (the tail of each
-    document, with windows; by class, with classes). train_share: share of the training split that is used, a smaller
-    one being part of a larger one (with windows, the beginning of each document); the other splits stay whole. limit:
-    at most N samples (or windows) of each split.
+    document, with windows; by class, with classes; of one graph, some of its labelled nodes). train_share: share of the
+    training split that is used, a smaller one being part of a larger one (with windows, the beginning of each
+    document); the other splits stay whole. limit: at most N samples (or windows) of each split.
     augment: changes to raw training samples, drawn anew in every epoch. num_workers: processes that encode. seed: seed
     of the order, the windows and the augmentation in every epoch.
     """
@@ -290,8 +293,22 @@ class DataModule(LightningDataModule):
         if self.window is not None and all(isinstance(sample.raw, str) for sample in train):
             heads, tails = _cut(train, [round(len(sample.raw) * (1 - self.valid_fraction)) for sample in train])
             return heads, tails or None
+        if len(train) == 1 and isinstance(train[0].raw, GraphData) and isinstance(train[0].label, Tensor):
+            return self._without_validation_nodes(train[0], train[0].label)
         rest, valid = stratified(labels_of(train), self.valid_fraction, seed=1)
         return (Subset(train, rest), Subset(train, valid)) if valid else (train, None)
+
+    def _without_validation_nodes(self, graph: Sample, label: Tensor) -> tuple[list[Sample], list[Sample] | None]:
+        """As `_without_validation`, for one graph with a class [n] for each of its nodes: some nodes are set aside."""
+        known = (label != IGNORE).nonzero()[:, 0]
+        _, places = stratified(label[known].tolist(), self.valid_fraction, seed=1)
+        if not places:
+            return [graph], None
+        held_out = torch.zeros_like(label, dtype=torch.bool)
+        held_out[known[places]] = True
+        log.warning("%s", f"{len(places):,} of {len(known):,} training nodes are held out for validation (by class)")
+        train, valid = (Sample(graph.raw, label.masked_fill(hidden, IGNORE)) for hidden in (held_out, ~held_out))
+        return [train], [valid]
 
     def _shared(self, train: Sequence[Sample]) -> Sequence[Sample]:
         """Share of the training split that is used."""

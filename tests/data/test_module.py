@@ -9,8 +9,9 @@ from torch.utils.data import DataLoader
 from seqkit.data import DataModule, DataSource, Sample, Splits
 from seqkit.data.batching import BatchLoader
 from seqkit.errors import DataError
-from seqkit.interfaces import Adjacency, Objective, Tokenizer, Tokens, TokenSpec
-from seqkit.tokenizers import Bytes, Characters
+from seqkit.interfaces import IGNORE, Adjacency, Objective, Tokenizer, Tokens, TokenSpec
+from seqkit.raw import GraphData
+from seqkit.tokenizers import Bytes, Characters, Graph
 
 
 class Given(DataSource):
@@ -92,6 +93,23 @@ def test_a_validation_split_that_ships_is_used_and_none_is_an_empty_list():
     assert len(ships.splits().train) == 101
     assert set_up(Given(LABELLED, LABELLED), valid_fraction=0).val_dataloader() == []
     assert set_up(Given(LABELLED[:1], LABELLED)).val_dataloader() == []  # one sample cannot be divided
+
+
+def test_of_one_graph_some_labelled_nodes_of_each_class_are_validation(caplog):
+    label = torch.tensor([0, 1, IGNORE] * 20)
+    raw = GraphData(torch.zeros(60, 2), torch.tensor([[0], [1]]))
+    test = [Sample(raw, torch.full((60,), IGNORE))]
+
+    def splits():
+        return set_up(Given([Sample(raw, label)], test), Graph(2), valid_fraction=0.2).splits()
+
+    (train,), (valid,) = splits().train, splits().valid
+    assert "8 of 40 training nodes are held out for validation" in caplog.text
+    assert train.raw is valid.raw is raw
+    assert [int((valid.label == c).sum()) for c in (0, 1)] == [4, 4]
+    assert bool(((train.label == IGNORE) | (valid.label == IGNORE)).all())
+    torch.testing.assert_close(torch.maximum(train.label, valid.label), label)
+    assert set_up(Given([Sample(raw, label)], test), Graph(2), valid_fraction=0).splits().valid is None
 
 
 def test_the_tail_of_each_document_is_validation_and_the_tokenizer_is_not_fitted_on_it():
