@@ -120,9 +120,21 @@ def plugin_digests(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def changed_plugins(folder: Path, config: Mapping[str, Any]) -> str:
-    """Name of a plug-in that is not as it was when the run began; empty if there is none."""
-    known, now = read_mapping(folder / STATE).get("plugins", {}), plugin_digests(config)
-    return next((name for name in now if isinstance(known, dict) and known.get(name, now[name]) != now[name]), "")
+    """How the plug-ins differ from those with which the run began, as "the plug-in A has changed"; empty if as then.
+
+    They are compared by content: a file may have moved, or have another name.
+    """
+    known, now = read_mapping(folder / STATE).get("plugins"), plugin_digests(config)
+    if not isinstance(known, dict):  # a run from before they were recorded
+        return ""
+    gone = {name for name, digest in known.items() if digest not in now.values()}
+    new = {name for name, digest in now.items() if digest not in known.values()}
+    if changed := gone & new:
+        return f"the plug-in {', '.join(sorted(changed))} has changed"
+    before, after = (", ".join(sorted(names)) for names in (gone, new))
+    if before and after:
+        return f"the plug-in {before} was replaced by {after}"
+    return f"the plug-in {before or after} was {'removed' if before else 'added'}" if before or after else ""
 
 
 def _strings(config: Any) -> Iterator[str]:

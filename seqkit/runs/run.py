@@ -138,8 +138,7 @@ def resume_run(folder: Path, changes: Mapping[str, Any], count_flops: CountFlops
             )
     if changed := changed_plugins(folder, config):
         raise DataError(
-            f"the plug-in {changed} has changed since {folder} began (its SHA-256 differs); "
-            "bring the old one back, or train a new run"
+            f"{changed} since {folder} began (its SHA-256 differs); bring the old one back, or train a new run"
         )
     return run(config, folder, count_flops=count_flops, resume=True)
 

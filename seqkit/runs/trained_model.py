@@ -116,7 +116,7 @@ def load(folder: str | Path, device: str | torch.device = "cpu") -> TrainedModel
         if summary.get(key, digest := sha256(file)) != digest:
             raise DataError(f"{file} has changed since training: its SHA-256 is not the one in summary.json")
     if changed := changed_plugins(folder, config):
-        log.warning("the plug-in %s has changed since %s was trained: answers may be other ones", changed, folder)
+        log.warning("%s since %s was trained: answers may be other ones", changed, folder)
     keys = ("tokenizer", "model")
     try:
         built = build(complete({key: config[key] for key in keys}, only=keys))

@@ -12,9 +12,10 @@ from runs.stopping import TEXT, WORDS, Kick, config, differences, rows, with_cal
 from seqkit.config import complete
 from seqkit.data.module import DataModule
 from seqkit.errors import DataError, Interrupted, UsageError
-from seqkit.files import read_mapping
+from seqkit.files import read_mapping, write_json
 from seqkit.registry import lookup
 from seqkit.registry.plugins import import_plugins
+from seqkit.runs import folder as folder_module
 from seqkit.runs import run as run_module
 from seqkit.runs.evaluate import evaluate
 from seqkit.runs.folder import logging_to
@@ -181,6 +182,43 @@ def test_a_run_whose_plugin_was_edited_is_not_resumed_and_says_so_when_it_is_use
     assert resume_run(tmp_path / "run", {})["state"] == "finished"
 
 
+def test_a_run_whose_plugin_was_replaced_is_not_resumed_and_says_so_when_it_is_used(tmp_path, plugin, caplog):
+    words = {"trainer__max_steps": 6, "model__backbone": {"type": "Scaled", "dim": 16, "depth": 1}}
+    settings = {name: value for name, value in WORDS["text/char-lm"].items() if not name.startswith("model.")}
+    settings |= {name.replace("__", "."): value for name, value in words.items()}
+    made = complete("text/char-lm", "debug", settings | {"trainer.enable_progress_bar": False})
+    run(made, tmp_path / "done")
+    stopped(made, tmp_path / "run", Kick(3))
+    before = lookup._REGISTERED["backbone"].pop("Scaled")
+    other = tmp_path / "other_gru.py"
+    try:
+        other.write_text(PLUGIN.replace("1.0", "2.0"))
+        import_plugins([other])
+        with pytest.raises(DataError, match=r"the plug-in scaled_gru was replaced by other_gru since .* began"):
+            resume_run(tmp_path / "run", {})
+        load(tmp_path / "done")
+        assert "the plug-in scaled_gru was replaced by other_gru since" in caplog.text
+        caplog.clear()
+        other.write_text(PLUGIN)
+        assert resume_run(tmp_path / "run", {})["state"] == "finished"
+        assert "plug-in" not in caplog.text
+    finally:
+        sys.modules.pop("other_gru", None)
+        lookup._REGISTERED["backbone"]["Scaled"] = before
+
+
+@pytest.mark.parametrize(("known", "now", "said"), [
+    ({"a": "1"}, {"a": "1"}, ""), ({"a": "1"}, {"b": "1"}, ""), ({}, {}, ""), (None, {"a": "1"}, ""),
+    ({"a": "1"}, {"a": "2"}, "the plug-in a has changed"), ({"a": "1"}, {"b": "2"}, "the plug-in a was replaced by b"),
+    ({}, {"b": "2"}, "the plug-in b was added"), ({"a": "1"}, {}, "the plug-in a was removed"),
+    ({"a": "1", "c": "3"}, {"a": "1"}, "the plug-in c was removed"),
+])  # fmt: skip
+def test_how_plugins_differ_is_said_by_their_content(tmp_path, monkeypatch, known, now, said):
+    write_json(tmp_path / "state.json", {"plugins": known} if known is not None else {})
+    monkeypatch.setattr(folder_module, "plugin_digests", lambda _: now)
+    assert folder_module.changed_plugins(tmp_path, {}) == said
+
+
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory):
     """A run that was stopped after step 3, and what its checkpoint holds."""
@@ -218,8 +256,9 @@ OPTIMIZER = ("optimizer_states", 0, "optimizers", 0)
     "loops", "optimizer_states", "lr_schedulers", "run", "callbacks", "global_step", "state_dict", "resume", "training",
     "pytorch-lightning_version", LOOP, (*LOOP, "epoch_loop.batch_progress"), (*LOOP, PROGRESS),
     (*LOOP, PROGRESS, "optimizer", "step", "total", "completed"), (*OPTIMIZER, "state"), (*OPTIMIZER, "param_groups"),
-    (*OPTIMIZER, "state", 0, "momentum_buffer"), ("lr_schedulers", 0, "last_epoch"), ("resume", "rng"), ("resume", "metrics"),
-    ("resume", "rng", 0, "torch"), ("training", "num_tokens"), ("run", "data_sha256"), ("callbacks", "LossSpikes"),
+    (*OPTIMIZER, "state", 0, "momentum_buffer"), ("lr_schedulers", 0, "last_epoch"), ("resume", "rng"),
+    ("resume", "metrics"), ("resume", "rng", 0, "torch"), ("training", "num_tokens"),
+    ("run", "data_sha256"), ("callbacks", "LossSpikes"),
     ("state_dict", "model.backbone.norm.weight"),
 ], ids=str)  # fmt: skip
 def test_a_checkpoint_that_lacks_what_a_run_writes_is_refused(checkpoint, place):
