@@ -208,12 +208,16 @@ def training_flops(model: nn.Module, objective: Objective, batch: LabeledBatch) 
 class _Counted(nn.Module):
     """Stands in for a model in a step: it counts the FLOPs of each pass on device meta, and predicts zeros.
 
-    head: the model's own, for a step that uses its parameters.
+    head: the model's own, for a step that uses its parameters; zeros where those are on device meta.
     """
 
     def __init__(self, model: nn.Module):
         super().__init__()
         self.head, self.spec = model.head, model.spec
+        if any(value.is_meta for value in self.head.state_dict().values()):
+            self.head = copy.deepcopy(self.head).to_empty(device="cpu")
+            for value in self.head.state_dict().values():
+                value.zero_()
         self._on_meta, self.flops = copy.deepcopy(model).to("meta"), 0
 
     def forward(self, batch: TokenBatch, masked: Tensor | None = None) -> Tensor:

@@ -131,6 +131,28 @@ def test_an_own_step_fits_tests_and_resumes(plugin, name, tmp_path, capsys, monk
     assert f"{summary['metrics']['loss']:.4g}"[:4] in printed
 
 
+@pytest.mark.slow
+def test_models_with_an_own_step_are_compared(plugin, tmp_path, capsys):
+    words = [
+        "image/digits",
+        "--model.objective=Contrast",
+        "--trainer.max_epochs",
+        "1",
+        "--vary",
+        "model.backbone.depth=1,2",
+        "--match",
+        "none",
+        "--no-measure",
+        "--seeds",
+        "2",
+    ]
+    words += ["--lr-trials", "1", *SMALL, "--out", str(tmp_path / "c")]
+    assert main(["compare", *words, "--plugin", str(plugin)]) == 0, capsys.readouterr().err
+    assert "test loss" in capsys.readouterr().out
+    results = json.loads((tmp_path / "c" / "results.json").read_text())
+    assert len(results["candidates"]) == 2
+
+
 @pytest.mark.parametrize("name", RECIPES)
 def test_scores_of_an_own_step_add_up_to_its_loss(plugin, name):
     import_plugins([plugin])
