@@ -20,7 +20,7 @@ from seqkit.doctor.trials import (
     mean_loss,
     rates_in,
 )
-from seqkit.nn.block import PostNormBlock
+from seqkit.nn.block import PostNormBlock, PreNormBlock
 from seqkit.training.health import (
     COLLAPSED,
     COLLAPSED_AT_START,
@@ -230,7 +230,9 @@ def check_gradients(trials: Trials) -> Result:
         least = min(short.gradients[-1][layer] for layer in vanished)
         problem = f"the gradient of {listed(vanished)} has norm {least:.1g}, elsewhere up to {largest:.1g}"
         cause = "gradients vanish on their way through the layers, which are hardly trained"
-        fix = "--model.backbone.block PreNormBlock (residual connections, norms first), smaller --model.backbone.depth"
+        fix = "smaller --model.backbone.depth"
+        if not any(isinstance(module, PreNormBlock) for module in trials.subject.model.modules()):
+            fix = f"--model.backbone.block PreNormBlock (residual connections, norms first), {fix}"
         return Result("gradients", problem, Finding(problem, cause, fix))
     return Result("gradients", measured)
 

@@ -17,6 +17,7 @@ from pytorch_lightning import Callback
 
 from seqkit.errors import UsageError
 from seqkit.nn.attention.multi_head import MultiHeadAttention
+from seqkit.nn.block import PostNormBlock
 from seqkit.training.health import (
     EXPLODING_NORM,
     SPIKE_WINDOW,
@@ -37,23 +38,25 @@ EVERY = 20
 """Optimizer steps between two readings of an accelerator's losses, if no rows are logged."""
 
 RISE = 0.1
-"""Share by which the validation loss rises with a jump of the training loss that is not of a hard batch alone."""
+"""Share by which the validation loss rises with a jump of the training loss that makes the model worse."""
 
 
 class LossSpikes(Callback):
     """Says in one log line that the training loss jumped (`health.is_spike`), if the training got worse with it.
 
-    A batch may be hard by itself, and is again in every epoch. So the line is said if the next validation loss is
-    higher than the one before, or, in a training without validation, if the losses after the jump stay as high. On
-    accelerators losses are read when a row is logged, since each reading waits for the device. After a line it is
+    A batch may be hard by itself, and is again in every epoch, so the losses of the steps after the jump have to stay
+    as high. If there was a validation before the jump, the next one has to be worse, too. On accelerators losses are
+    read when a row is logged or a validation ends, since each reading waits for the device. After a line it is
     silent for SPIKE_WINDOW optimizer steps, and twice as long after each further one.
     """
 
     def __init__(self) -> None:
         self.losses: list[float] = []
         self.jump: list[float] = []
-        """Step, usual loss, loss, and highest loss that would be usual, of a jump that is not decided yet."""
+        """Of a jump that is not decided yet: step, usual loss, loss, highest loss that would be usual, and, if there
+        was one since, the last validation loss."""
         self.valid_loss = math.inf
+        """Last validation loss, or that before the jump."""
         self.silent_until, self.silence = 0, SPIKE_WINDOW
         self._unread: list[tuple[int, Any]] = []
 
@@ -63,36 +66,50 @@ class LossSpikes(Callback):
             return
         every, step = trainer.log_every_n_steps, trainer.global_step
         self._unread.append((step - 1, pl_module.step_loss))
-        if pl_module.device.type != "cpu" and step % (every or EVERY) and step != pl_module.num_steps:
-            return
-        unread, self._unread = self._unread, []
-        for number, loss in unread:
-            self._look(trainer, pl_module, number, float(loss))
-
-    def _look(self, trainer: Any, pl_module: Any, step: int, loss: float) -> None:
-        before, self.losses = self.losses, [*self.losses, loss][-SPIKE_WINDOW:]
-        finite = [one for one in before if math.isfinite(one)]
-        # a loss that is not finite is said by the training module
-        if not self.jump and step >= self.silent_until and math.isfinite(loss) and is_spike(before, loss):
-            self.jump = [step, statistics.median(finite), loss, highest_usual(finite)]
-        elif self.jump and not trainer.enable_validation and step >= self.jump[0] + SPIKE_WINDOW // 2:
-            after = statistics.median(self.losses[-(SPIKE_WINDOW // 2) :])
-            if after > self.jump[3]:
-                self._say(trainer, pl_module, step, f"stays at {after:.3g}")
-            self.jump = []
+        if pl_module.device.type == "cpu" or not step % (every or EVERY) or step == pl_module.num_steps:
+            self._read(trainer, pl_module)
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
-        """Say that the loss jumped if the validation loss has risen."""
+        """Compare the validation loss with the one before the jump."""
         if trainer.sanity_checking or "valid/loss" not in trainer.callback_metrics:
             return
-        before, self.valid_loss = self.valid_loss, float(trainer.callback_metrics["valid/loss"])
-        if self.jump and self.valid_loss > before + RISE * abs(before):
-            change = f"the validation loss rises from {before:.3g} to {self.valid_loss:.3g}"
-            self._say(trainer, pl_module, trainer.global_step, change)
-        self.jump = []
+        self._read(trainer, pl_module)
+        valid_loss = float(trainer.callback_metrics["valid/loss"])
+        if self.jump:
+            self.jump = [*self.jump[:4], valid_loss]
+            self._decide(trainer, pl_module, trainer.global_step - 1, is_validated=True)
+        else:
+            self.valid_loss = valid_loss
+
+    def _read(self, trainer: Any, pl_module: Any) -> None:
+        unread, self._unread = self._unread, []
+        for step, given in unread:
+            loss = float(given)
+            before, self.losses = self.losses, [*self.losses, loss][-SPIKE_WINDOW:]
+            finite = [one for one in before if math.isfinite(one)]
+            if self.jump:
+                self._decide(trainer, pl_module, step)
+            # a loss that is not finite is said by the training module
+            elif step >= self.silent_until and math.isfinite(loss) and is_spike(before, loss):
+                self.jump = [step, statistics.median(finite), loss, highest_usual(finite)]
+
+    def _decide(self, trainer: Any, pl_module: Any, step: int, *, is_validated: bool = False) -> None:
+        """Say the jump or forget it, if enough is known by now. is_validated: whether a validation has just ended."""
+        enough, since = SPIKE_WINDOW // 2, step - int(self.jump[0])
+        if since < enough and not (is_validated and step + 1 >= pl_module.num_steps):
+            return
+        after, before = statistics.median(self.losses[-max(1, min(since, enough)) :]), self.valid_loss
+        valid_loss = self.jump[4] if self.jump[4:] else before
+        if after > self.jump[3] and not math.isfinite(before) and since >= enough:
+            self._say(trainer, pl_module, step, f"stays at {after:.3g}")
+        elif after > self.jump[3] and valid_loss > before + RISE * abs(before):
+            self._say(trainer, pl_module, step, f"the validation loss rises from {before:.3g} to {valid_loss:.3g}")
+        elif after > self.jump[3] and not is_validated:
+            return  # the next validation decides
+        self.jump, self.valid_loss = [], valid_loss
 
     def _say(self, trainer: Any, pl_module: Any, now: int, change: str) -> None:
-        step, usual, loss, _ = self.jump
+        step, usual, loss, *_ = self.jump
         self.silent_until, self.silence = now + self.silence, 2 * self.silence
         if trainer.is_global_zero:
             told = "step %d: the loss jumps from %.3g to %.3g, and %s; if it does not come down again, %s"
@@ -171,7 +188,7 @@ class TrainingHealth(Callback):
             scale = now / whole if whole else 0.0
             norms = {layer: norm * scale for layer, norm in norms.items()}
             row |= {f"grad_norm/{layer}": norm for layer, norm in norms.items()}
-            self._say_gradients(trainer, step, norms, pl_module.stabilizers())
+            self._say_gradients(trainer, step, norms, pl_module)
         for one in heads:
             row |= {f"entropy/{one.name}/{i}": float(share) for i, share in enumerate(one.entropy)}
         self._say_attention(trainer, step, heads, _bounds_scores(pl_module.model))
@@ -187,14 +204,15 @@ class TrainingHealth(Callback):
         step = trainer.global_step + 1
         return step % self.every_n_steps == 0 or step == pl_module.num_steps
 
-    def _say_gradients(self, trainer: Any, step: int, norms: dict[str, float], stabilizers: str) -> None:
+    def _say_gradients(self, trainer: Any, step: int, norms: dict[str, float], pl_module: Any) -> None:
         whole = total_norm(norms)
         if whole > EXPLODING_NORM:
             largest = max(norms, key=norms.__getitem__)
-            text = f"the norm of the gradient is {whole:.3g}, the largest of {largest}; {stabilizers}"
+            text = f"the norm of the gradient is {whole:.3g}, the largest of {largest}; {pl_module.stabilizers()}"
             self._say(trainer, step, "exploding", text)
         for layer in vanishing_layers(norms):
-            advice = "use PreNormBlock, or fewer layers"
+            has_post_norm = any(isinstance(module, PostNormBlock) for module in pl_module.model.modules())
+            advice = "use PreNormBlock, or fewer layers" if has_post_norm else "use fewer layers"
             text = f"the gradient of {layer} has vanished (norm {norms[layer]:.1g} of {whole:.3g}); {advice}"
             self._say(trainer, step, f"vanishing {layer}", text)
 
@@ -222,5 +240,6 @@ class TrainingHealth(Callback):
 
 
 def _bounds_scores(model: Any) -> bool:
-    """Whether queries and keys are normalised, which bounds the scores of attention."""
-    return any(isinstance(one, MultiHeadAttention) and one.query_norm is not None for one in model.modules())
+    """Whether queries and keys are normalised, or scores capped, which bounds the scores of attention."""
+    attentions = [one for one in model.modules() if isinstance(one, MultiHeadAttention)]
+    return any(one.query_norm is not None or getattr(one.mechanism, "softcap", None) for one in attentions)

@@ -3,17 +3,22 @@
 import csv
 import itertools
 import logging
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 import torch
 
+from seqkit.backbones import Transformer
 from seqkit.config import complete
 from seqkit.errors import DivergedError, UsageError
+from seqkit.nn.attention.multi_head import MultiHeadAttention
+from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention
+from seqkit.nn.block import PostNormBlock, PreNormBlock
 from seqkit.runs.run import resume_run, run
 from seqkit.runs.trained_model import load
 from seqkit.training.health import SPIKE_WINDOW, HeadEntropy, gradient_norms, total_norm
-from seqkit.training.health_log import LossSpikes, TrainingHealth
+from seqkit.training.health_log import LossSpikes, TrainingHealth, _bounds_scores
 from seqkit.training.module import TrainingModule
 
 WORDS = {
@@ -37,10 +42,10 @@ def column(folder, name):
     return [float(row[name]) for row in rows(folder) if row.get(name)]
 
 
-def watched(callback, losses, *, start=0, device="cpu", every=1, valid=None, clip=None, warmup=0):
+def watched(callback, losses, *, start=0, device="cpu", every=1, valid=None, clip=None, warmup=0, num_steps=10**9):
     """The callback after steps with these losses. valid: validation loss after a step; None: nothing validates."""
     loop = SimpleNamespace(epoch_loop=SimpleNamespace(_should_accumulate=lambda: False))
-    module = SimpleNamespace(device=torch.device(device), num_steps=10**9)
+    module = SimpleNamespace(device=torch.device(device), num_steps=num_steps)
     module.trainer = SimpleNamespace(gradient_clip_val=clip)
     module.schedule = SimpleNamespace(warmup_steps=warmup)
     module.stabilizers = lambda: TrainingModule.stabilizers(module)
@@ -66,20 +71,54 @@ def told(caplog):
 
 @pytest.mark.parametrize(("device", "every"), [("cpu", 1), ("meta", 5)])
 def test_a_jump_with_which_the_validation_loss_rises_is_said_with_its_step_and_losses(caplog, device, every):
-    losses = [2.0 + 0.01 * (i % 3) for i in range(40)]
-    losses[23] = 9.0
+    losses = [2.0 + 0.01 * (i % 3) for i in range(23)] + [9.0] * 17
     watched(LossSpikes(), losses, device=device, every=every, valid={19: 2.0, 39: 5.0})
     (line,) = told(caplog)
     assert line.startswith("step 23: the loss jumps from 2.01 to 9, and the validation loss rises from 2 to 5;")
 
 
-@pytest.mark.parametrize("valid", [{19: 0.005, 39: 0.0045}, {19: 0.005, 39: 0.0052}, {39: 0.3}, None])
-def test_a_hard_batch_with_which_nothing_gets_worse_is_not_said(caplog, valid):
+@pytest.mark.parametrize(
+    "valid", [{19: 0.005, 39: 0.0045}, {19: 0.005, 39: 0.3}, {39: 0.3}, {19: 0.3, 23: 3.0, 39: 30.0}, None]
+)
+def test_a_hard_batch_that_comes_down_again_is_not_said_whatever_validation_does(caplog, valid):
     """Batches of long examples come again in every epoch; the losses are of a training that has learned."""
     losses = [0.0036 + 0.0001 * (i % 3) for i in range(120)]
     losses[23::20] = [0.138] * len(losses[23::20])
     watched(LossSpikes(), losses, valid=valid)
     assert not told(caplog)
+
+
+@pytest.mark.parametrize("valid", [{19: 2.0, 39: 1.9}, {19: 2.0, 39: 2.1}])
+def test_losses_that_stay_high_with_which_validation_gets_no_worse_are_not_said(caplog, valid):
+    watched(LossSpikes(), [2.0 + 0.01 * (i % 3) for i in range(23)] + [9.0] * 17, valid=valid)
+    assert not told(caplog)
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+@pytest.mark.parametrize(("valid", "at"), [({99: 9.0}, 23), ({25: 9.0, 99: 9.0}, 23), ({}, 23)])
+def test_a_divergence_before_the_first_validation_is_said(caplog, device, valid, at):
+    losses = [2.0 + 0.01 * (i % 3) for i in range(at)] + [9.0] * 80
+    watched(LossSpikes(), losses, device=device, every=7, valid=valid)
+    (line,) = told(caplog)
+    assert line.startswith(f"step {at}: the loss jumps from 2.01 to 9, and stays at 9;")
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+@pytest.mark.parametrize("at", [19, 20, 24, 26, 27, 28, 38, 39])
+def test_a_divergence_at_any_step_around_validations_is_said_once(caplog, device, at):
+    losses = [2.0 + 0.01 * (i % 3) for i in range(at)] + [9.0] * 60
+    valid = {19: 2.0, 27: 2.0 if at > 26 else 8.0, 39: 8.0, 59: 8.0, 79: 8.0}
+    watched(LossSpikes(), losses, device=device, every=7, valid=valid)
+    (line,) = told(caplog)
+    assert line.startswith(f"step {at}: the loss jumps from 2")
+
+
+def test_a_divergence_shortly_before_the_end_is_said_by_the_last_validation(caplog):
+    losses = [2.0 + 0.01 * (i % 3) for i in range(36)] + [9.0] * 4
+    for last, said in ((8.0, 1), (2.0, 0)):
+        caplog.clear()
+        watched(LossSpikes(), losses, valid={19: 2.0, 39: last}, num_steps=40)
+        assert len(told(caplog)) == said
 
 
 def test_without_validation_losses_that_stay_high_are_said(caplog):
@@ -98,7 +137,7 @@ def test_what_is_set_already_is_not_advised(caplog):
 
 
 def test_an_unstable_training_does_not_fill_the_log(caplog):
-    losses = [50.0 if i % 10 == 9 else 2.0 for i in range(2_000)]
+    losses = [50.0 if i % 60 >= 30 else 2.0 for i in range(2_000)]
     watched(LossSpikes(), losses, valid={i: 2.0 + i for i in range(0, 2_000, 10)})
     said = [int(line.split()[1].rstrip(":")) for line in told(caplog)]
     assert 2 <= len(said) <= 8
@@ -106,15 +145,13 @@ def test_an_unstable_training_does_not_fill_the_log(caplog):
 
 
 @pytest.mark.parametrize(("device", "every"), [("cpu", 1), ("meta", 7)])
-@pytest.mark.parametrize("valid", [{15: 1.0, 31: 2.0, 55: 3.0}, None])
+@pytest.mark.parametrize("valid", [{15: 1.0, 31: 2.0, 55: 3.0}, {21: 1.0, 31: 2.0}, None])
 def test_a_resumed_watch_says_what_an_uninterrupted_one_says(caplog, device, every, valid):
     losses = [2.0 - 0.01 * i for i in range(60)]
-    losses[17] = losses[52] = 9.0
-    if valid is None:
-        losses[17:29] = [9.0] * 12
+    losses[17:33] = [9.0] * 16
     watched(LossSpikes(), losses, device=device, every=every, valid=valid)
     whole = told(caplog)
-    assert len(whole) == (1 if valid is None else 2)
+    assert len(whole) == 1
     caplog.clear()
     for cut in range(5, 60, 9):
         first, second = LossSpikes(), LossSpikes()
@@ -135,7 +172,8 @@ def test_other_processes_than_the_first_are_silent(caplog):
 
 
 def test_a_run_watches_its_loss_without_being_asked(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr("seqkit.training.health_log.is_spike", lambda before, loss: len(before) >= 3)
+    monkeypatch.setattr("seqkit.training.health_log.is_spike", lambda before, loss: len(before) >= 6)
+    monkeypatch.setattr("seqkit.training.health_log.highest_usual", lambda before: -1.0)
     monkeypatch.setattr("seqkit.training.health_log.RISE", -10.0)
     with caplog.at_level(logging.WARNING, logger="seqkit"):
         run(config(trainer__max_epochs=2, trainer__gradient_clip_val=None), tmp_path / "run")
@@ -212,14 +250,33 @@ def test_a_resumed_run_logs_what_the_uninterrupted_one_logs(tmp_path, monkeypatc
 )
 def test_gradients_that_explode_or_vanish_are_said_once(caplog, norms, said):
     trainer, callback = SimpleNamespace(is_global_zero=True, current_epoch=2), TrainingHealth()
-    callback._say_gradients(trainer, 7, norms, "")
-    callback._say_gradients(trainer, 8, norms, "")
+    module = SimpleNamespace(stabilizers=str, model=torch.nn.Linear(1, 1))
+    callback._say_gradients(trainer, 7, norms, module)
+    callback._say_gradients(trainer, 8, norms, module)
     again = TrainingHealth()
     again.load_state_dict(callback.state_dict())
-    again._say_gradients(trainer, 9, norms, "")
+    again._say_gradients(trainer, 9, norms, module)
     messages = [record.getMessage() for record in caplog.records]
     assert len(messages) == (said is not None)
     assert all(message.startswith(f"step 7 (epoch 2): {said}") for message in messages)
+
+
+@pytest.mark.parametrize(
+    ("block", "advice"),
+    [(PreNormBlock, "; use fewer layers"), (PostNormBlock, "; use PreNormBlock, or fewer layers")],
+)
+def test_pre_norm_blocks_are_advised_to_a_model_with_post_norm_alone(caplog, block, advice):
+    trainer = SimpleNamespace(is_global_zero=True, current_epoch=2)
+    module = SimpleNamespace(model=Transformer(4, 2, num_heads=2, block=block))
+    TrainingHealth()._say_gradients(trainer, 7, {"blocks.0": 1e-6, "blocks.1": 0.5}, module)
+    (line,) = told(caplog)
+    assert line.endswith(advice)
+
+
+@pytest.mark.parametrize(("softcap", "is_bounded"), [(None, False), (30.0, True)])
+def test_scores_under_a_softcap_are_bounded(softcap, is_bounded):
+    attention = MultiHeadAttention(4, 2, mechanism=partial(ScaledDotProductAttention, softcap=softcap))
+    assert _bounds_scores(attention) is is_bounded
 
 
 @pytest.mark.parametrize(
