@@ -1,5 +1,7 @@
 """Parameters, FLOPs and memory of a model by shapes: it runs on device meta, without data, so GPT-3 takes no memory.
 
+A model that looks at values (`.item()`, NumPy) does not run there, and is counted on the CPU.
+
 b batch · n tokens · f features · p axes · h heads · c channels of a head · v numbers that the head predicts for a token
 """
 
@@ -7,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
@@ -19,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from seqkit.backbones.presets import PUBLISHED, Published
-from seqkit.errors import UsageError, suggest
+from seqkit.errors import UsageError, one_line, suggest
 from seqkit.interfaces import Adjacency, Backbone, Cache, LabeledBatch, Objective, TokenBatch, TokenSpec
 from seqkit.model import first_call
 from seqkit.nn.embedder import Embedder
@@ -141,7 +143,7 @@ class PresetModel(nn.Module):
 def describe_model(
     model: nn.Module, context_length: int, *, adjacency: Adjacency | None = None, name: str = "model"
 ) -> Description:
-    """Cost of a `seqkit.model.Model` at `context_length` tokens, by a copy on device meta.
+    """Cost of a `seqkit.model.Model` at `context_length` tokens, by a copy on device meta or, if need be, on the CPU.
 
     adjacency: adjacency of the example (in an encoder–decoder, of the source); None: a path, in which each token is
     joined to the next both ways. Only modules that compute along edges count them.
@@ -149,7 +151,6 @@ def describe_model(
     """
     if context_length < 1:
         raise ValueError(f"context_length={context_length} counts tokens; make it 1 or more")
-    model = copy.deepcopy(model).to("meta")
     embedder, backbone, source = model.embedder, model.backbone, model.source_embedder
     assert isinstance(embedder, Embedder)
     assert isinstance(backbone, Backbone)
@@ -160,7 +161,7 @@ def describe_model(
     batch = _batch(first_spec, context_length, adjacency)
     if source is not None:
         batch = _batch(embedder.spec, context_length).replace(source=batch)
-    forward = _forward_pass(model, batch)
+    copied, batch, forward = _counted(model, batch)
     first = sum(p.numel() for p in {*embedder.parameters(), *(source.parameters() if source is not None else ())})
     total = sum(p.numel() for p in model.parameters())
     return Description(
@@ -172,7 +173,7 @@ def describe_model(
         total - sum(_inactive(module) for module in model.modules() if isinstance(module, MixtureOfExperts)),
         forward.flops,
         forward.activations,
-        _cache_bytes(model, backbone, batch) if model.causal else None,
+        _cache_bytes(copied, batch) if model.causal else None,
     )
 
 
@@ -194,19 +195,19 @@ def describe_recipe(config: Mapping[str, Any], *, context_length: int | None = N
 
 
 def training_flops(model: nn.Module, objective: Objective, batch: LabeledBatch) -> int:
-    """FLOPs of one training step of a `seqkit.model.Model` on a given batch, by a copy on device meta.
+    """FLOPs of one training step of a `seqkit.model.Model` on a given batch, by a copy of the model.
 
     All passes of the step count. The batch's padded shape counts, and its edges.
     A step takes three times the forward pass, as `Description.flops` counts it: the backward pass has two products for
     each (Kaplan et al. 2020, section 2.1). Loss, optimizer and activation checkpointing are left out.
     """
-    counted = _Counted(model)
-    objective.step(counted, batch, training=True)
-    return 3 * counted.flops
+    counting = _Counting(model)
+    objective.step(counting, batch, training=True)
+    return 3 * counting.flops
 
 
-class _Counted(nn.Module):
-    """Stands in for a model in a step: it counts the FLOPs of each pass on device meta, and predicts zeros.
+class _Counting(nn.Module):
+    """Stands in for a model in a step: it counts the FLOPs of each pass of a copy, and predicts zeros.
 
     head: the model's own, for a step that uses its parameters; zeros where those are on device meta.
     """
@@ -218,23 +219,24 @@ class _Counted(nn.Module):
             self.head = copy.deepcopy(self.head).to_empty(device="cpu")
             for value in self.head.state_dict().values():
                 value.zero_()
-        self._on_meta, self.flops = copy.deepcopy(model).to("meta"), 0
+        self._model, self.flops = [model], 0  # in a list: it is no module of this one
 
     def forward(self, batch: TokenBatch, masked: Tensor | None = None) -> Tensor:
-        on_meta = None if masked is None else masked.to("meta")
         with torch.no_grad():
-            counted = _forward_pass(self._on_meta, batch.to("meta"), on_meta)
+            _, _, counted = _counted(self._model[0], batch, masked)
         self.flops += counted.flops
         return torch.zeros_like(counted.prediction, device=batch.valid.device)
 
 
 def _batch(spec: TokenSpec, context_length: int, adjacency: Adjacency | None = None) -> TokenBatch:
-    """One example on device meta. adjacency: edges of the example; None: a path, if the spec has edges."""
+    """One example. adjacency: edges of the example; None: a path, if the spec has edges."""
     if spec.num_edge_types and adjacency is None:
-        both_ways = 2 * (context_length - 1)
-        adjacency = Adjacency(torch.zeros(2, both_ways, dtype=torch.int64), torch.ones(both_ways, dtype=torch.int64))
+        node = torch.arange(context_length)
+        path = torch.stack([node[:-1], node[1:]])
+        both_ways = torch.cat([path, path.flip(0)], dim=1)
+        adjacency = Adjacency(both_ways, torch.ones_like(both_ways[0]))
     tokens = replace(spec, num_edge_types=0).random(context_length, torch.Generator().manual_seed(0))
-    return TokenBatch.collate([tokens]).replace(adjacency=adjacency).to("meta")
+    return TokenBatch.collate([tokens]).replace(adjacency=adjacency)
 
 
 def _inactive(experts: MixtureOfExperts) -> int:
@@ -248,7 +250,7 @@ class _ForwardPass:
     """Figures of a training step's forward pass; bytes are of the storages that autograd saves, each once.
 
     recomputed: bytes if blocks are computed again: the inputs of all blocks, what is saved outside of them, and what
-    the largest block saves; None: the model has no blocks that can be. prediction: on device meta.
+    the largest block saves; None: the model has no blocks that can be. prediction: on the device of the pass.
     """
 
     flops: int
@@ -257,8 +259,29 @@ class _ForwardPass:
     prediction: Tensor
 
 
+def _counted(
+    model: nn.Module, batch: TokenBatch, masked: Tensor | None = None
+) -> tuple[nn.Module, TokenBatch, _ForwardPass]:
+    """Copies of model and batch on the device where the model runs, and its forward pass there.
+
+    That is device meta or, for a model that looks at values, which device meta has none of, the CPU.
+    """
+
+    def on(device: str) -> tuple[nn.Module, TokenBatch, _ForwardPass]:
+        copied, given = copy.deepcopy(model).to(device), batch.to(device)
+        return copied, given, _forward_pass(copied, given, None if masked is None else masked.to(device))
+
+    try:
+        return on("meta")
+    except Exception:  # whatever a user's own component raises where there are no values
+        if any(p.is_meta for p in model.parameters()):
+            raise
+        with torch.random.fork_rng(devices=[]):
+            return on("cpu")
+
+
 def _forward_pass(model: nn.Module, batch: TokenBatch, masked: Tensor | None = None) -> _ForwardPass:
-    """A forward pass in training mode, on device meta.
+    """A forward pass in training mode.
 
     torch counts products of matrices and convolutions. A module whose work is neither (an elementwise recurrence, an
     FFT, a scatter-add) has a method `uncounted_flops(x) -> int`: the FLOPs of one call, x being its first input.
@@ -297,7 +320,7 @@ def _forward_pass(model: nn.Module, batch: TokenBatch, masked: Tensor | None = N
             if hasattr(module, "uncounted_flops"):
                 stack.callback(module.register_forward_hook(count, with_kwargs=True).remove)
         counter = stack.enter_context(FlopCounterMode(display=False))
-        attention = stack.enter_context(_FusedAttention())
+        attention = stack.enter_context(_FusedAttention(counter))
         with torch.autograd.graph.saved_tensors_hooks(save, lambda t: t):
             prediction = model.train()(batch, masked)
     in_block = {id(block): 0 for block in blocks}
@@ -327,32 +350,45 @@ class _Fused(torch.autograd.Function):
     """Attention that saves what a fused kernel saves: queries, keys, values, output, a number per row (Dao 2022)."""
 
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None) -> Tensor:
-        output = torch.empty_like(q)
+    def forward(
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None, attend: Callable[[], Tensor]
+    ) -> Tensor:
+        output = torch.empty_like(q) if q.is_meta else attend()
         ctx.save_for_backward(q, k, v, attn_mask, output, q.new_empty(q.shape[:3]))
         return output
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        raise NotImplementedError("this attention has shapes only")
+        raise NotImplementedError("this attention is for counting alone")
 
 
 class _FusedAttention(TorchFunctionMode):
-    """Replaces torch's attention on device meta, which is unfused and saves the scores, by a fused one; counts
-    FLOPs."""
+    """Replaces torch's attention, which on some devices is unfused and saves the scores, by a fused one; counts
+    FLOPs.
 
-    flops = 0
+    counter: what counts all else; what it counts inside attention is taken off.
+    """
+
+    def __init__(self, counter: FlopCounterMode):
+        super().__init__()
+        self.counter, self.flops = counter, 0
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
         if func is F.scaled_dot_product_attention:
             q, k, v, *rest = args
-            self.flops += 2 * 2 * q.numel() * k.shape[2]  # scores, then sums of values: n m c products a head each
-            return _Fused.apply(q, k, v, rest[0] if rest else None)
-        return func(*args, **(kwargs or {}))
+            before = int(self.counter.get_total_flops())
+            output = _Fused.apply(q, k, v, rest[0] if rest else None, lambda: func(*args, **kwargs))
+            # scores, then sums of values: n m c products a head each
+            self.flops += 2 * 2 * q.numel() * k.shape[2] - (int(self.counter.get_total_flops()) - before)
+            return output
+        return func(*args, **kwargs)
 
 
-def _cache_bytes(model: nn.Module, backbone: Backbone, batch: TokenBatch) -> int | None:
+def _cache_bytes(model: nn.Module, batch: TokenBatch) -> int | None:
     """Bytes of a full cache; None if the backbone has none."""
+    backbone = model.backbone
+    assert isinstance(backbone, Backbone)
     try:
         cache = backbone.init_cache(batch.valid.shape[1])
     except ValueError:
@@ -445,19 +481,24 @@ def device_memory(
     num_devices: int = 1,
     strategy: str = "ddp",
 ) -> DeviceMemory:
-    """Memory of a training step of a `seqkit.model.Model`; the model and batch are copied to device meta.
+    """Memory of a training step of a `seqkit.model.Model`, by copies of the model and batch.
 
     batch, masked: input of one device, as the objective prepares it. The formulas are in `DeviceMemory`.
-    Raises UsageError for fewer than one device, or an unknown strategy.
+    Raises UsageError for fewer than one device, an unknown strategy, or a model on device meta that looks at values.
     """
     if num_devices < 1:
         raise UsageError(f"{num_devices} devices; give 1 or more")
     if strategy not in STRATEGIES:
         raise UsageError(f"the memory of strategy {strategy!r} is not known; give {' or '.join(STRATEGIES)}")
-    model, batch = copy.deepcopy(model).to("meta"), batch.to("meta")
     weights = sum(p.nbytes for p in model.parameters())
     state = optimizer_bytes(model, optimizer)
-    forward = _forward_pass(model, batch, None if masked is None else masked.to("meta"))
+    try:
+        _, _, forward = _counted(model, batch, masked)
+    except (RuntimeError, TypeError) as error:
+        raise UsageError(
+            f"the memory of a device is planned without weights (device meta), where {type(model.backbone).__name__} "
+            f"does not run ({one_line(error)[:80]}): it looks at values; leave --devices and --strategy out"
+        ) from error
     loss = 3 * forward.prediction.nbytes
     shares, transfers = num_devices if strategy == "fsdp" else 1, 0
     if num_devices > 1:

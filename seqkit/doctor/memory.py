@@ -25,8 +25,10 @@ def check_memory(subject: Subject, available: int | None = None) -> Result:
         batch_size = max(1, min(batch_size, most // longest))
     try:
         description = describe_model(subject.model, longest)
-    except (NotImplementedError, RuntimeError) as error:  # a component that looks at values
-        return not_applicable("memory", f"not measured: the model does not run on device meta ({one_line(error)[:80]})")
+    except (NotImplementedError, RuntimeError) as error:  # a component for an accelerator alone
+        return not_applicable(
+            "memory", f"not measured: the model runs neither on device meta nor on the CPU ({one_line(error)[:80]})"
+        )
     each = (description.activations + _loss_bytes(subject, longest)) * (
         0.5 if "16" in str(subject.config["trainer"]["precision"]) else 1.0
     )

@@ -24,7 +24,7 @@ import torch
 from seqkit.config import to_yaml
 from seqkit.config.recipe import check_name
 from seqkit.data.module import DataModule
-from seqkit.errors import DataError, DivergedError, Interrupted, StorageError, UsageError
+from seqkit.errors import DataError, DivergedError, Interrupted, StorageError, UsageError, one_line
 from seqkit.files import read_mapping, write_atomic, write_json
 from seqkit.interfaces import LabeledBatch, Objective
 from seqkit.model import Model, first_call
@@ -312,12 +312,21 @@ class Attempt:
         generates = validates and bool(prepared.data.objective.generation_metrics())
         check_sharding(prepared.model, prepared.built.optimizer, prepared.built.trainer, generates=generates)
 
-    def _flops_per_token(self, examples: Any, count: CountFlops) -> float:
-        """FLOPs of training for a token of the first batch, padding included; random numbers stay as they were."""
+    def _flops_per_token(self, examples: Any, count: CountFlops) -> float | None:
+        """FLOPs of training for a token of the first batch, padding included; random numbers stay as they were.
+
+        None: a component runs on an accelerator alone, so that they cannot be counted before training.
+        """
         with torch.random.fork_rng(devices=[]):
             model, objective, batch = self.prepared.model, self.prepared.data.objective, examples[0, [0]]
             called, _ = first_call(objective, model, batch)
-            return count(model, objective, batch) / called.valid.numel()
+            try:
+                return count(model, objective, batch) / called.valid.numel()
+            except ValueError:
+                raise
+            except Exception as error:  # the user's own code: whatever it raises
+                log.warning("FLOPs are not counted (%s)", one_line(f"{type(error).__name__}: {error}"))
+                return None
 
     def _write(
         self, trainer: Any, module: Any, examples: Any, state: str, weights: str, tokens_seen: int

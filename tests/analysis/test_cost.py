@@ -297,6 +297,38 @@ def test_every_pass_of_a_step_counts():
     assert training_flops(model, Twice(), batch) == 2 * training_flops(model, Masked(), batch)
 
 
+class LooksAtValues(Transformer):
+    """A sound backbone that asks for numbers, which device meta has none of."""
+
+    def forward(self, embedded, cache=None):
+        assert float(embedded.hidden.detach().numpy().std()) > 0
+        return super().forward(embedded, cache)
+
+
+def test_a_model_that_looks_at_values_costs_what_it_costs_on_device_meta():
+    objective, tokens = NextToken(), TokenSpec(vocab_size=29).random(7, torch.Generator().manual_seed(0))
+    batch, counts = TokenBatch.collate([tokens]), []
+    for cls in (Transformer, LooksAtValues):
+        torch.manual_seed(0)
+        model = Model(TokenSpec(vocab_size=29), cls(24, 2, num_heads=3, causal=True, dropout=0.1), objective)
+        state = torch.get_rng_state()
+        counts.append((training_flops(model, objective, (batch, None)), describe_model(model, 7, name="model")))
+        assert torch.equal(torch.get_rng_state(), state)
+    (flops, on_meta), (same_flops, on_cpu) = counts
+    assert flops == same_flops
+    assert replace(on_cpu, activations=0) == replace(on_meta, activations=0)
+    # a product with a mask of dropout saves it in another dtype on a CPU
+    assert on_cpu.activations == pytest.approx(on_meta.activations, rel=0.1)
+
+
+def test_a_planned_model_that_looks_at_values_is_refused_in_one_line():
+    with torch.device("meta"):
+        model = Model(TokenSpec(vocab_size=29), LooksAtValues(24, 2, num_heads=3), Masked())
+    batch = TokenBatch.collate([TokenSpec(vocab_size=29).random(7, torch.Generator().manual_seed(0))])
+    with pytest.raises(UsageError, match=r"LooksAtValues does not run .* it looks at values"):
+        device_memory(model, batch, AdamW())
+
+
 def test_a_model_is_measured_after_training_too():
     """A mixture of experts keeps what it routed in the last forward pass, with the graph of its gradients."""
     block = partial(PreNormBlock, mlp=partial(MixtureOfExperts, num_experts=3))

@@ -108,8 +108,20 @@ def test_whatever_a_component_of_ones_own_raises_is_one_line_with_its_candidate(
     monkeypatch.setattr(GRU, "forward", wrong)
     with pytest.raises(UsageError, match="GRU: KeyError: 'my own mistake'"):
         candidates(Settings(recipe="image/digits", preset="debug", backbones=["LSTM", "GRU"]))
-    monkeypatch.setattr(
-        GRU, "forward", lambda self, embedded, cache=None: embedded.hidden * embedded.hidden.sum().item()
-    )
+    monkeypatch.undo()
+    monkeypatch.setattr(GRU, "check_supported", lambda self, spec: next(self.parameters()).sum().item())
     with pytest.raises(UsageError, match=r"GRU: .*x\.is_meta"):
         candidates(Settings(recipe="image/digits", preset="debug", backbones=["LSTM", "GRU"]))
+
+
+def test_a_backbone_that_looks_at_values_is_a_candidate_with_its_flops(monkeypatch):
+    from seqkit.backbones.rnn import GRU
+
+    settings, forward = Settings(recipe="image/digits", preset="debug", backbones=["LSTM", "GRU"]), GRU.forward
+    expected = [candidate.flops for candidate in candidates(settings)]
+    monkeypatch.setattr(
+        GRU,
+        "forward",
+        lambda self, embedded, cache=None: forward(self, embedded) / max(1, len(embedded.valid.tolist())),
+    )
+    assert [candidate.flops for candidate in candidates(settings)] == expected
