@@ -36,6 +36,7 @@ AT_HAND = {
     "TextFiles",
     "ImageFolder",
     "AudioFolder",
+    "FileFolder",
     "SmilesTable",
     "Table",
     "Digits",

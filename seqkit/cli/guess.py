@@ -16,6 +16,7 @@ RECIPES = {
     "ImageFolder": ("image/classify", "images"),
     "AudioFolder": ("audio/classify", "recordings"),
     "GraphFile": ("graph/nodes", "a graph"),
+    "FileFolder": ("own/classify", "files of the tokenizer's own"),
 }
 """For a data source of files, its recipe and what the files hold; for tables, see `TABLES`."""
 
@@ -24,6 +25,7 @@ TABLES = {
     "image": {"": "image/classify"},
     "audio": {"": "audio/classify"},
     "smiles": {"": "graph/molecules"},
+    "file": {"text": "text/translate", "": "own/classify"},
 }
 """The recipe for a table by the kind of its input column, then by that of its target ("": any other)."""
 
@@ -34,13 +36,15 @@ def take_data_as_recipe(args: Namespace) -> None:
     Raises UsageError where no recipe reads it, or where the command names other data, too.
     """
     from seqkit.cli.parser import is_recipe
+    from seqkit.config.resolve import dotted, named_tokenizer
+    from seqkit.config.table_columns import reads_files
 
     path = Path(args.recipe)
     if is_recipe(args.recipe) or not path.exists() or _holds_recipes(path):
         return
     if any(word.partition("=")[0] in ("--data", "--data.source") for word in args.overrides):
         raise UsageError(f"{path} is data, and --data names other data; give a recipe (seqkit list recipes)")
-    recipe, words, what = _recipe_for(path)
+    recipe, words, what = _recipe_for(path, reads_files(named_tokenizer(list(dotted(args.overrides)))))
     args.recipe, args.overrides = recipe, [f"--data={path}", *words, *args.overrides]
     given = [part for word in args.overrides for part in (word.split("=", 1) if word.startswith("--") else [word])]
     preset = ["--preset", args.preset] if args.preset else []
@@ -53,11 +57,14 @@ def _holds_recipes(path: Path) -> bool:
     return path.is_dir() and any(any(path.glob(pattern)) for pattern in ("*.yaml", "*/*.yaml"))
 
 
-def _recipe_for(path: Path) -> tuple[str, list[str], str]:
-    """The recipe that reads a file or folder, keys that it needs beside `--data`, and what the file or folder holds."""
+def _recipe_for(path: Path, reads_files: bool) -> tuple[str, list[str], str]:
+    """The recipe that reads a file or folder, keys that it needs beside `--data`, and what the file or folder holds.
+
+    reads_files: True: the tokenizer reads files itself.
+    """
     from seqkit.data.formats import source_for
 
-    source, arguments = source_for(path)
+    source, arguments = source_for(path, reads_files=reads_files)
     if source != "Table":
         recipe, what = RECIPES[source]
         return recipe, [], what
@@ -66,15 +73,15 @@ def _recipe_for(path: Path) -> tuple[str, list[str], str]:
     log = logging.getLogger("seqkit")
     log.disabled = True  # the command says the same about the columns once more
     try:
-        columns = Table(**arguments).settled()
+        columns = Table(**arguments).settled(reads_files=reads_files)
     finally:
         log.disabled = False
     by_target, target_kind, words = TABLES[columns.kind], columns.target_kind, []
-    if (columns.kind, target_kind) == ("text", "classes") and _are_texts(path, columns.targets[0]):
+    if columns.kind in ("text", "file") and target_kind == "classes" and _are_texts(path, columns.targets[0]):
         target_kind = "text"
-    if target_kind == "numbers" and columns.kind != "smiles":
+    if target_kind == "numbers" and columns.kind not in ("smiles", "file"):
         words = ["--model.objective=Regress"]
-    kinds = {"image": "images", "audio": "recordings", "smiles": "molecules"}
+    kinds = {"image": "images", "audio": "recordings", "smiles": "molecules", "file": "files"}
     what = f"{kinds.get(columns.kind, columns.kind)} ({columns.input})"
     if columns.targets:
         what += f" with {target_kind} ({', '.join(columns.targets)})"

@@ -61,7 +61,7 @@ class {name}(Tokenizer):
         return "".join(self.letters[int(i)] for i in getattr(tokens, "content", tokens))
 
     def read(self, path):
-        """The raw example in a file, for `seqkit predict RUN FILE`."""
+        """The raw example in a file, for `--data FOLDER` and `seqkit predict RUN FILE`."""
         return path.read_text(encoding="utf-8").strip()
 '''
 

@@ -18,7 +18,7 @@ from seqkit.config.docstrings import explanation
 from seqkit.config.recipe import check_name, load_yaml, read_recipe
 from seqkit.config.schema import REQUIRED, Field, check_value, fits, in_words
 from seqkit.config.spellings import check_spelling
-from seqkit.config.table_columns import TARGET_KINDS, settle
+from seqkit.config.table_columns import TARGET_KINDS, reads_files, settle
 from seqkit.errors import UsageError
 from seqkit.registry import components, suggest
 
@@ -65,7 +65,7 @@ def complete(
     config, presets = (_plain(recipe), {}) if isinstance(recipe, Mapping) else read_recipe(str(recipe))
     if preset is not None and preset not in list(presets):
         raise UsageError(f"recipe {config.get('recipe')} has no preset {preset!r}; {suggest(str(preset), presets)}")
-    pairs = list(dotted(overrides))
+    config, pairs = _with_own_files(config, presets.get(preset or ""), list(dotted(overrides)))
     _check_early(config, pairs)
     top = _Node(root(only), "")
 
@@ -90,6 +90,32 @@ NAMED = {
     "schedule": "schedule", "data": "data_source", "data.source": "data_source",
 }  # fmt: skip
 """Keys that hold a component, whatever the recipe, and its kind."""
+
+
+def _with_own_files(
+    config: Mapping[str, Any], preset: Mapping[str, Any] | None, pairs: Sequence[tuple[str, Any]]
+) -> tuple[Mapping[str, Any], Sequence[tuple[str, Any]]]:
+    """Recipe and overrides, in which the source of a folder is written out if the tokenizer reads its files itself."""
+    if not reads_files(named_tokenizer([*config.items(), *(preset or {}).items(), *pairs])):
+        return config, pairs
+
+    def written(key: str, value: Any) -> Any:
+        if key == "data" and isinstance(value, Mapping):
+            return {**value, **{name: written("data.source", one) for name, one in value.items() if name == "source"}}
+        folder = value.read() if isinstance(value, Word) else value
+        if key not in ("data", "data.source") or not isinstance(folder, str) or not _own_path(folder).is_dir():
+            return value
+        source = _data_source(folder, "data.source", reads_files=True)
+        return source if key == "data.source" else {"source": source}
+
+    return {key: written(key, value) for key, value in config.items()}, [(key, written(key, v)) for key, v in pairs]
+
+
+def named_tokenizer(pairs: Sequence[tuple[str, Any]]) -> Any:
+    """The name of the tokenizer that the last of (key, value) names; None: none does."""
+    named = [value for key, value in pairs if key.removesuffix(".type") == "tokenizer"]
+    last = named[-1].read() if named and isinstance(named[-1], Word) else named[-1] if named else None
+    return last.get("type") if isinstance(last, Mapping) else last
 
 
 def _check_early(config: Mapping[str, Any], pairs: Sequence[tuple[str, Any]]) -> None:
@@ -388,15 +414,19 @@ class _Node:
         return completed if field.section is not None else {"type": node.owner, **completed}
 
 
-def _data_source(value: str, path: str) -> dict[str, Any]:
+def _own_path(name: str) -> Path:
+    return Path(name).expanduser() if name.startswith("~/") else Path(name)
+
+
+def _data_source(value: str, path: str, *, reads_files: bool = False) -> dict[str, Any]:
     """A data source from its name or, for the user's own files, from their path."""
     if value.lower() in {name.lower() for name in components("data_source")}:
         return {"type": value}
     from seqkit.data.formats import TABLE, TEXT, source_for
 
-    file = Path(value).expanduser() if value.startswith("~/") else Path(value)
+    file = _own_path(value)
     if file.exists():
-        name, arguments = source_for(file)
+        name, arguments = source_for(file, reads_files=reads_files)
         return {"type": name, **arguments}
     if "://" in value:
         return {"type": "Table", "path": value}

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from seqkit.errors import DataError, UsageError
+from seqkit.registry import BUILT_IN, find
 
 log = logging.getLogger("seqkit")
 
@@ -33,6 +34,15 @@ TARGET_OF_OBJECTIVE = {
 """Content of the target column by the objective that learns it; for other objectives the table decides."""
 
 
+def reads_files(tokenizer: Any) -> bool:
+    """Whether the tokenizer of that name reads files itself. The built-in ones do not, and are not imported."""
+    try:
+        component = find("tokenizer", str(tokenizer))
+        return component not in BUILT_IN["tokenizer"] and callable(getattr(component.load(), "read", None))
+    except ValueError:
+        return False  # it is refused where it is built, with its key
+
+
 def settle(config: Mapping[str, Any], open_to: Collection[str] = ()) -> str | None:
     """Write the table's columns and what they hold into a complete configuration; None: its data is no table.
 
@@ -54,7 +64,9 @@ def settle(config: Mapping[str, Any], open_to: Collection[str] = ()) -> str | No
     from seqkit.data.sources.table import Table
 
     try:
-        columns = Table(**{key: value for key, value in source.items() if key != "type"}).settled()
+        columns = Table(**{key: value for key, value in source.items() if key != "type"}).settled(
+            reads_files=reads_files(config["tokenizer"]["type"])
+        )
     except DataError:
         raise
     except ValueError as error:

@@ -11,6 +11,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "module": ["DataModule"],
         "source": ["DataSource", "Sample", "Splits", "stratified"],
         "sources.audio": ["AudioFolder", "Fsdd", "SpokenDigits"],
+        "sources.folder": ["FileFolder"],
         "sources.graph_file": ["GraphFile"],
         "sources.graph": ["Cora", "FreeSolv", "Karate", "SmilesTable", "Solubility"],
         "sources.image": ["Cifar10", "Digits", "FashionMnist", "ImageFolder", "Mnist", "Mnist5k"],

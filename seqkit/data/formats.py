@@ -1,4 +1,4 @@
-"""File formats: suffixes, the function that reads one file, the data sources of a user's own files. No torch here.
+"""File formats: suffixes, what reads one file, the data sources of a user's own files. No torch here.
 
 A new modality adds one row to `FORMATS`; the command line, `read_inputs` and `source_for` follow it.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from seqkit.data.walk import walk
-from seqkit.errors import UsageError
+from seqkit.errors import DataError, UsageError, is_out_of_memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +91,54 @@ def readable_suffixes() -> list[str]:
     return [suffix for known in FORMATS if known.reader is not None for suffix in known.suffixes]
 
 
-def source_for(path: Path) -> tuple[str, dict[str, Any]]:
+def attempt(tokenizer: Any, method: str, given: Any) -> Any:
+    """Result of a method of the user's tokenizer. Raises DataError, whatever the method raises."""
+    try:
+        return getattr(tokenizer, method)(given)
+    except DataError:
+        raise
+    except Exception as error:  # the user's own code: whatever it raises
+        if is_out_of_memory(error):
+            raise
+        raise DataError(f"{type(tokenizer).__name__}.{method} raised {error!r}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class OwnReader:
+    """Reads a file by the `read` of a tokenizer. Raises DataError that names the file."""
+
+    tokenizer: Any
+
+    def __call__(self, path: Path) -> Any:
+        return self._named(path, "read", path)
+
+    def check(self, path: Path) -> None:
+        """Read the file and, where the tokenizer has nothing to fit first, encode what it holds."""
+        raw = self(path)
+        if not hasattr(self.tokenizer, "fit"):
+            self._named(path, "encode", raw)
+
+    def __repr__(self) -> str:
+        return f"{type(self.tokenizer).__name__}.read"  # without an address, by which no fingerprint would come again
+
+    def _named(self, path: Path, method: str, given: Any) -> Any:
+        try:
+            return attempt(self.tokenizer, method, given)
+        except DataError as error:
+            raise error if str(path) in str(error) else DataError(f"{path}: {error}") from error
+
+
+def own_reader(tokenizer: Any) -> OwnReader | None:
+    """Reader of files by the tokenizer's own `read`; None: it has none."""
+    return OwnReader(tokenizer) if callable(getattr(tokenizer, "read", None)) else None
+
+
+def source_for(path: Path, *, reads_files: bool = False) -> tuple[str, dict[str, Any]]:
     """The registered data source for a user's own file or folder, and its arguments, chosen by file suffix.
 
     Files of no known suffix are text where they begin as UTF-8 does.
+    reads_files: True: the tokenizer reads files itself, so a folder holds an example a file, whatever the suffix. A
+    folder without folders in it may still be one text, table or graph.
 
     Raises UsageError where no data source reads what is there.
     """
@@ -108,6 +152,11 @@ def source_for(path: Path) -> tuple[str, dict[str, Any]]:
     if len(files) > MAX_FILES:
         raise UsageError(f"{path} holds more than {MAX_FILES:,} files; give the folder of the data alone")
     sources = {known: known.folder_source if in_folder else known.file_source for known in FORMATS}
+    if in_folder and reads_files:
+        has_folders = any("/" in name and not name.startswith(".") for name in below)
+        whole = tuple(suffix for known in FORMATS if known.file_source for suffix in known.suffixes)
+        if has_folders or not any(name.lower().endswith(whole) for name in below):
+            return "FileFolder", {"path": str(path)}
     for known, source in sources.items():
         fitting = [str(file) for file in files if file.name.lower().endswith(known.suffixes)]
         if in_folder and not known.lists_files:  # <split>/<year>/<class>/<file> is the deepest
@@ -128,7 +177,8 @@ def source_for(path: Path) -> tuple[str, dict[str, Any]]:
         )
     what = "a folder of" if in_folder else "a file that ends in"
     suffixes = ", ".join(suffix for known, source in sources.items() if source is not None for suffix in known.suffixes)
-    raise UsageError(f"no data source reads {path}; give {what} {suffixes}{' files' if in_folder else ''}")
+    others = " files, or a tokenizer that has read(path): --plugin FILE --tokenizer NAME" if in_folder else ""
+    raise UsageError(f"no data source reads {path}; give {what} {suffixes}{others}")
 
 
 def _is_text(path: Path) -> bool:

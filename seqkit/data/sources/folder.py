@@ -11,12 +11,13 @@ from typing import Any, Literal, NamedTuple
 
 from torch.utils.data import DataLoader, Dataset
 
-from seqkit.data.source import Files, Splits, stratified
+from seqkit.data.formats import OwnReader, own_reader
+from seqkit.data.source import DataSource, Files, Splits, stratified
 from seqkit.data.sources.table import SPLIT_NAMES, alike_classes, few
 from seqkit.data.tables.columns import lookalike
 from seqkit.data.walk import Walked, suffix_of, walk
 from seqkit.data.workers import loader_options, num_workers
-from seqkit.errors import DataError, one_line
+from seqkit.errors import DataError, UsageError, one_line
 from seqkit.progress import track
 
 ClassNames = Literal["last", "first", "none"]
@@ -32,8 +33,9 @@ _PARALLEL = 1000  # from this number of files on, worker processes are worth the
 class FileKind:
     """How a data source reads its files.
 
-    suffixes: lower case, with the dot. read: reads one file; raises DataError. header: reads cheaply what a file
-    declares; raises DataError. describe: describes all headers in words. plural: such as "images".
+    suffixes: lower case, with the dot; empty: any. read: reads one file; raises DataError. header: reads cheaply what a
+    file declares; raises DataError. describe: describes all headers in words. plural: such as "images".
+    is_thorough: True: `header` reads the file to its end, and no cheaper look at it is known.
     """
 
     suffixes: tuple[str, ...]
@@ -41,11 +43,16 @@ class FileKind:
     header: Callable[[Path], Any]
     describe: Callable[[Sequence[Any]], str]
     plural: str
+    is_thorough: bool = False
 
     @property
     def formats(self) -> str:
-        """The suffixes in words."""
-        return ", ".join(suffix.removeprefix(".").upper() for suffix in self.suffixes)
+        """Such files, by their suffixes, in words."""
+        return f"{', '.join(suffix.removeprefix('.').upper() for suffix in self.suffixes)} files".lstrip()
+
+    def fits(self, name: str) -> bool:
+        """Whether a file of that name is of the kind."""
+        return not self.suffixes or suffix_of(name) in self.suffixes
 
 
 class _File(NamedTuple):
@@ -58,6 +65,38 @@ class _File(NamedTuple):
 
 
 _Splits = dict[str, list[_File]]
+
+
+class FileFolder(DataSource):
+    """Your own files of any format: `<path>/<class>/*`, or `<path>/train/<class>/` and `<path>/test/<class>/`.
+
+    They are read by the tokenizer's `read`, each once before training, so that a fault is found before it.
+    classes: folder whose name is the class of a file: "last", the one that it is in; "first", the one at the top; or
+    "none". path: the folder. test_fraction: share of each class that is test where no folders name the splits.
+    skip_bad: most files to leave out because they cannot be read or, by a tokenizer without `fit`, encoded.
+    """
+
+    def __init__(self, path: str, *, test_fraction: float = 0.2, classes: ClassNames = "last", skip_bad: int = 0):
+        self.path, self.test_fraction, self.classes, self.skip_bad = path, test_fraction, classes, skip_bad
+        self._read: OwnReader | None = None
+
+    def read_for(self, tokenizer: Any) -> None:
+        """Take the tokenizer's `read`. Raises UsageError where it has none."""
+        self._read = own_reader(tokenizer)
+        if self._read is None:
+            raise UsageError(
+                f"{self.path} is read by the tokenizer's read(path), which {type(tokenizer).__name__} does not have; "
+                "write it, or give another --tokenizer"
+            )
+
+    def splits(self) -> Splits:
+        """Files are read on access, and once now. Raises DataError for a faulty folder or file."""
+        if self._read is None:
+            raise ValueError("FileFolder has no tokenizer yet; call read_for(tokenizer)")
+        kind = FileKind((), self._read, self._read.check, lambda _: f"read by {self._read}", "files", is_thorough=True)
+        return class_folder(
+            self.path, kind, test_fraction=self.test_fraction, classes=self.classes, skip_bad=self.skip_bad
+        )
 
 
 def class_folder(
@@ -75,27 +114,25 @@ def class_folder(
     """
     root = Path(path)
     if not root.is_dir():
-        raise DataError(f"{root} is not a folder; give one that holds a folder of {kind.formats} files for each class")
+        raise DataError(f"{root} is not a folder; give one that holds a folder of {kind.formats} for each class")
     if not 0 < test_fraction < 1:
         raise ValueError(f"test_fraction is {test_fraction}; give a number between 0 and 1, such as 0.2")
     if skip_bad < 0:
         raise ValueError(f"skip_bad is {skip_bad}; give the most files that may be left out, 0 or more")
     below = walk(root)
     skipped = below.skipped + Counter({"hidden": below.num_hidden})
-    fitting = [name for name in below.files if suffix_of(name) in kind.suffixes]
-    skipped.update(
-        suffix_of(name) or "without a suffix" for name in below.files if suffix_of(name) not in kind.suffixes
-    )
+    fitting = [name for name in below.files if kind.fits(name)]
+    skipped.update(suffix_of(name) or "without a suffix" for name in below.files if not kind.fits(name))
     if not fitting:
         found = _counted(skipped)
-        raise DataError(f"{root} holds no {kind.formats} files{found and f' (but {found})'}; give a folder of them")
+        raise DataError(f"{root} holds no {kind.formats}{found and f' (but {found})'}; give a folder of them")
     folders = _split_folders(below)
     splits: _Splits = {}
     for split, folder in folders.items():
         start = f"{folder}/" if folder else ""
         inside = [name.removeprefix(start) for name in fitting if name.startswith(start)]
         if not inside:
-            raise DataError(f"{root / folder} holds no {kind.formats} files; add some or take the folder out")
+            raise DataError(f"{root / folder} holds no {kind.formats}; add some or take the folder out")
         splits[split] = [_File(start + name, tuple(name.split("/")[:-1])) for name in inside]
     skipped["outside the folders of the splits"] += len(fitting) - sum(map(len, splits.values()))
     if classes != "none":
@@ -161,7 +198,7 @@ def _check_class_folders(
     ]
     if empty:
         more = f" ({len(empty) - 1} more folders hold none either)" if len(empty) > 1 else ""
-        raise DataError(f"{root / empty[0]} holds no {kind.formats} files{more}; add some or take the folder out")
+        raise DataError(f"{root / empty[0]} holds no {kind.formats}{more}; add some or take the folder out")
 
 
 class _Trials(Dataset[Any]):
@@ -176,7 +213,7 @@ class _Trials(Dataset[Any]):
     def __getitem__(self, index: int) -> Any:
         try:
             header = self.kind.header(self.files[index])
-            if self.whole:
+            if self.whole and not self.kind.is_thorough:
                 self.kind.read(self.files[index])
         except DataError as error:
             return str(error)
@@ -189,7 +226,8 @@ def _readable(root: Path, splits: _Splits, kind: FileKind, skip_bad: int) -> tup
     Raises DataError where more than `skip_bad` of them cannot.
     """
     num_files = sum(map(len, splits.values()))
-    trials = _Trials([root / file.name for files in splits.values() for file in files], kind, whole=skip_bad > 0)
+    paths = [root / file.name for files in splits.values() for file in files]
+    trials = _Trials(paths, kind, whole=skip_bad > 0 or kind.is_thorough)
     number = num_workers() if trials.whole and num_files >= _PARALLEL else 0
     loader = DataLoader(trials, **loader_options(number))
     results = list(track(loader, f"checking {kind.plural}", num_files))

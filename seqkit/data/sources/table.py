@@ -11,6 +11,7 @@ from typing import Any, cast
 from unicodedata import normalize
 
 from seqkit.data.download import find, missing
+from seqkit.data.formats import attempt, own_reader
 from seqkit.data.source import DataSource, Splits, Subset, shuffled, stratified
 from seqkit.data.tables.columns import (
     AMBIGUOUS,
@@ -46,15 +47,15 @@ class Table(DataSource):
 
     path: CSV, TSV, JSON Lines, Parquet, Arrow or CoNLL files: one, several, a folder of shards, a pattern such as
     `data/*.parquet`, `hf://owner/name` or a file of an object store. test, valid: files of the other splits, or splits
-    of the hub name. input, target: columns; several targets for numbers. kind: what the input column holds; images and
-    sounds are files, named relative to the table. target_kind: what the target holds; None: words are classes, numbers
-    are measurements, and zeros with ones are classes. What is not given is guessed from names and values, and said in
-    one line.
+    of the hub name. input, target: columns; several targets for numbers. kind: what the input column holds; images,
+    sounds and what the tokenizer's own `read` reads are files, named relative to the table. target_kind: what the
+    target holds; None: words are classes, numbers are measurements, and zeros with ones are classes. What is not given
+    is guessed from names and values, and said in one line.
     split: a column that names the split of each row. group: a column; rows that share a value in it stay in one split.
     test_fraction, seed: share of the rows that are set aside as test split, by class, where no split is given, and the
     seed of their choice. separator: between the columns of a CSV file; None: found in its first line. columns: their
     names, where the file has no header. skip_bad: at most so many rows of a split that cannot be used are left out, and
-    counted; for that, images, recordings and molecules are each read once beforehand.
+    counted; for that, files and molecules are each read once beforehand.
     """
 
     def __init__(
@@ -94,16 +95,17 @@ class Table(DataSource):
         self._tokenizer: Any = None
 
     def read_for(self, tokenizer: Any) -> None:
-        """Keeps the tokenizer, with which molecules are tried where some may be left out."""
+        """Keeps the tokenizer, which reads files and tries examples where some may be left out."""
         self._tokenizer = tokenizer
 
-    def settled(self) -> Columns:
+    def settled(self, *, reads_files: bool = False) -> Columns:
         """The columns and what they hold, guessed by the first rows where that is open. Logs the guess in one line.
 
+        reads_files: True: the tokenizer reads files itself, and a column may name them.
         Raises DataError where a column does not exist, or where several fit equally.
         """
         train, _ = self._files()
-        return self._settled(self._rows(train, max_rows=LOOKED_AT))
+        return self._settled(self._rows(train, max_rows=LOOKED_AT), reads_files)
 
     def splits(self) -> Splits:
         """Samples that are read on access. Raises DataError for what cannot be learned from, with file and line.
@@ -117,7 +119,13 @@ class Table(DataSource):
         """The splits, as `splits` returns them; `say` is given the lines in place of the log."""
         train, others = self._files()
         rows = {"train": self._rows(train)}
-        columns = self._settled(rows["train"])
+        read_file = own_reader(self._tokenizer)
+        columns = self._settled(rows["train"], read_file is not None)
+        if columns.kind == "file" and read_file is None:
+            raise DataError(
+                f"{rows['train'].name}: {columns.input} names files that the tokenizer's read(path) reads, which "
+                f"{type(self._tokenizer).__name__} does not have; write it, or give another --data.kind"
+            )
         for split, path in others.items():
             rows[split] = self._rows(path)
             for column, flag in ((columns.input, "input"), *((target, "target") for target in columns.targets)):
@@ -129,9 +137,10 @@ class Table(DataSource):
                 more = f", … ({len(unused)} in all)" if len(unused) > 8 else ""
                 say(f"{table.name}: the columns {', '.join(map(repr, unused[:8]))}{more} are not used")
             known.update(unused)
-        encode = None if self._tokenizer is None else self._tokenizer.encode
         read = {
-            split: UsableRows(part, columns, self._folder(), say=say, encode=encode, skip_bad=self.skip_bad)
+            split: UsableRows(
+                part, columns, self._folder(), say=say, read=read_file, encode=self._encode, skip_bad=self.skip_bad
+            )
             for split, part in rows.items()
         }
         name = rows["train"].name
@@ -185,14 +194,19 @@ class Table(DataSource):
             path, separator=self.separator, columns=self.columns, skip_bad=self.skip_bad, max_rows=max_rows
         )
 
-    def _settled(self, rows: Rows) -> Columns:
+    def _settled(self, rows: Rows, reads_files: bool) -> Columns:
         columns, guess = settle(
             rows, input=self.input, target=self.target, kind=self.kind, target_kind=self.target_kind,
-            split=self.split, group=self.group,
+            split=self.split, group=self.group, files_in=self._folder() if reads_files else None,
         )  # fmt: skip
         for line in (*rows.notes, guess) if guess else ():
             log.warning("%s", line)
         return columns
+
+    def _encode(self, raw: Any) -> None:
+        """Try an example, unless the tokenizer has to be fitted first. Raises DataError."""
+        if self._tokenizer is not None and not hasattr(self._tokenizer, "fit"):
+            attempt(self._tokenizer, "encode", raw)
 
     def _folder(self) -> Path:
         file = Path(self.path if isinstance(self.path, str) else self.path[0]).expanduser()

@@ -6,6 +6,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -15,8 +16,12 @@ from seqkit.data.formats import AUDIO, IMAGE
 from seqkit.data.tables.files import Rows
 from seqkit.errors import DataError, one_line, suggest
 
-Kind = Literal["text", "image", "audio", "smiles"]
-"""Content of the input column; images and sounds are files, named relative to the table's folder."""
+Kind = Literal["text", "image", "audio", "smiles", "file"]
+"""Content of the input column; images, sounds and files that the tokenizer reads itself (`Tokenizer.read`) are named
+relative to the table's folder."""
+
+OF_FILES = ("image", "audio", "file")
+"""Kinds of input that are names of files."""
 
 TargetKind = Literal["classes", "numbers", "text", "tags", "none"]
 """Content of the target column: a class, measurements, another text, a class for each word, or nothing to learn."""
@@ -26,6 +31,7 @@ INPUT_NAMES = {
     "image": "image images img path file filename file_name filepath photo picture",
     "audio": "audio sound path file filename file_name filepath clip recording wav",
     "smiles": "smiles canonical_smiles isomeric_smiles molecule mol structure",
+    "file": "path file filename file_name filepath recording measurement",
     "pairs": "source src input inputs from question",
     "tags": "tokens words text sentence",
 }
@@ -152,10 +158,12 @@ def settle(
     target_kind: TargetKind | None = None,
     split: str | None = None,
     group: str | None = None,
+    files_in: Path | None = None,
 ) -> tuple[Columns, str]:
     """The columns of a table, and a sentence on what was guessed; it is empty where nothing was.
 
-    split, group: columns that say something else of a row, and are not guessed.
+    split, group: columns that say something else of a row, and are not guessed. files_in: folder of the files that the
+    input may name, since the tokenizer reads them itself; None: it does not.
     Raises DataError where a column does not exist, or several fit equally, with their names and the flag that decides.
     """
     name = rows.name
@@ -175,9 +183,13 @@ def settle(
         column: profile for column, profile in profiles.items()
         if column not in dict(named).values() and column not in targets and profile.filled and not _is_numbering(column)
     }  # fmt: skip
+    candidates = list(free) if input is None else [input]
+    of_files = [column for column in candidates if files_in is not None and _names_files(rows, column, files_in)]
     if kind is None:
-        kind = _kind_of(rows, list(free) if input is None else [input])
-    if input is None:
+        kind = "file" if of_files else _kind_of(rows, candidates)
+    if input is None and kind in OF_FILES and len(of_files) == 1:
+        input = of_files[0]
+    elif input is None:
         input = _input(name, kind, target_kind, free, needs_rest=not targets and target_kind != "none")
     free.pop(input, None)
     if not targets and target_kind != "none":
@@ -240,6 +252,16 @@ def _kind_of(rows: Rows, candidates: Sequence[str]) -> Kind:
             if cells and all(Path(cell).suffix.lower() in known.suffixes for cell in cells):
                 return kind  # type: ignore[return-value]
     return "text"
+
+
+def _names_files(rows: Rows, column: str, folder: Path) -> bool:
+    """Whether most of the first cells are names of files in the folder."""
+    cells = [str(value) for value in islice(rows.column(column), 100) if not is_missing(value)]
+    found = 0
+    for cell in cells:
+        with suppress(OSError, ValueError):  # a long text is no path
+            found += (folder / cell).is_file()
+    return 2 * found > len(cells)
 
 
 def _named(free: Iterable[str], names: str) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from seqkit.data.source import Sample
-from seqkit.data.tables.columns import Columns, exact_number, is_blank, is_missing, lookalike, number
+from seqkit.data.tables.columns import OF_FILES, Columns, exact_number, is_blank, is_missing, lookalike, number
 from seqkit.data.tables.files import Rows
 from seqkit.data.tables.text_formats import bare_name
 from seqkit.errors import DataError, one_line
@@ -22,9 +22,10 @@ MAX_NUMBER = 1e18
 class UsableRows(Sequence[Sample]):
     """Samples of the rows that have input and target; an input is read on access.
 
-    folder: folder of the files that the input names. say: gets the sentence that counts the other rows. encode: is
-    tried on each molecule where rows may be left out; None: any text passes. skip_bad: number of rows that may be left
-    out because a cell is not what its column should hold, or a file cannot be read.
+    folder: folder of the files that the input names. say: gets the sentence that counts the other rows. read: reads
+    these files; None: as images or recordings. encode: is tried on each molecule, and on what a file of the tokenizer's
+    own format holds, where rows may be left out; None: anything passes. skip_bad: number of rows that may be left out
+    because a cell is not what its column should hold, or a file cannot be read.
     indices: places of the rows in the table, in its order. codes: class of each row, by its place in `texts`.
     counts: number of each class or tag. numbers: measurements of each row, one after the other; NaN: there is none.
     Raises DataError, with file and line, where more rows than `skip_bad` cannot be used, or none is left.
@@ -37,9 +38,11 @@ class UsableRows(Sequence[Sample]):
         folder: Path,
         *,
         say: Callable[[str], None],
-        encode: Callable[[str], Any] | None = None,
+        read: Callable[[Path], Any] | None = None,
+        encode: Callable[[Any], Any] | None = None,
         skip_bad: int = 0,
     ):
+        self._read_file = read
         self.rows, self.columns, self.folder = rows, columns, folder
         self.indices, self.codes, self.numbers = array("q"), array("q"), array("d")
         self._inputs = rows.column(columns.input)
@@ -48,7 +51,7 @@ class UsableRows(Sequence[Sample]):
         self._code_of: dict[str, int] = {}
         self._first_spelling: dict[float, tuple[str, int]] = {}
         self._first_type: tuple[str, int] | None = None
-        self._read(say, encode if columns.kind == "smiles" else None, skip_bad)
+        self._read(say, encode if columns.kind in ("smiles", "file") else None, skip_bad)
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -95,7 +98,9 @@ class UsableRows(Sequence[Sample]):
         """The raw example that a cell holds, or names. Raises DataError where a file cannot be read."""
         if self.columns.target_kind == "tags":
             return " ".join(words_of(cell))
-        if self.columns.kind in ("image", "audio"):
+        if self.columns.kind in OF_FILES:
+            if self._read_file is not None:
+                return self._read_file(self.folder / cell)
             from seqkit.data.io import read_audio, read_image  # brings torch
 
             return (read_image if self.columns.kind == "image" else read_audio)(self.folder / cell)
@@ -119,7 +124,7 @@ class UsableRows(Sequence[Sample]):
         self.codes = array("q", (known[texts[code]] for code in self.codes))
         self._code_of = known
 
-    def _read(self, say: Callable[[str], None], encode: Callable[[str], Any] | None, skip_bad: int) -> None:
+    def _read(self, say: Callable[[str], None], encode: Callable[[Any], Any] | None, skip_bad: int) -> None:
         keep = getattr(self, f"_keep_{self.columns.target_kind}")
         bad = list(self.rows.faults[:1])
         num_bad = len(self.rows.faults)
@@ -176,7 +181,7 @@ class UsableRows(Sequence[Sample]):
         if self.columns.target_kind != "tags":
             if not isinstance(value, str):
                 raise ValueError(f"{self.columns.input} is {_short(value)}, which is no text; write it in quotes")
-            if self.columns.kind in ("image", "audio") and not (self.folder / value).is_file():
+            if self.columns.kind in OF_FILES and not (self.folder / value).is_file():
                 where = f"does not exist in {self.folder}; name files relative to the table"
                 raise ValueError(f"{one_line(value)} {where}, or choose another column with --data.input")
         elif not all(isinstance(word, str) and len(word.split()) == 1 for word in words_of(value)):
