@@ -7,6 +7,7 @@ import logging
 import re
 import signal
 from collections.abc import Iterable
+from typing import Any
 
 
 class DataError(ValueError):
@@ -46,6 +47,18 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or (
         isinstance(error, RuntimeError) and any(word in str(error) for word in words)
     )
+
+
+def attempt(tokenizer: Any, method: str, given: Any) -> Any:
+    """Result of a method of the user's tokenizer. Raises DataError, whatever the method raises."""
+    try:
+        return getattr(tokenizer, method)(given)
+    except DataError:
+        raise
+    except Exception as error:  # the user's own code: whatever it raises
+        if is_out_of_memory(error):
+            raise
+        raise DataError(f"{type(tokenizer).__name__}.{method} raised {error!r}") from error
 
 
 _STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from seqkit.data.walk import walk
-from seqkit.errors import DataError, UsageError, is_out_of_memory
+from seqkit.errors import DataError, UsageError, attempt
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,18 +89,6 @@ def format_of(path: Path) -> FileFormat | None:
 def readable_suffixes() -> list[str]:
     """Suffixes of the files that hold raw examples."""
     return [suffix for known in FORMATS if known.reader is not None for suffix in known.suffixes]
-
-
-def attempt(tokenizer: Any, method: str, given: Any) -> Any:
-    """Result of a method of the user's tokenizer. Raises DataError, whatever the method raises."""
-    try:
-        return getattr(tokenizer, method)(given)
-    except DataError:
-        raise
-    except Exception as error:  # the user's own code: whatever it raises
-        if is_out_of_memory(error):
-            raise
-        raise DataError(f"{type(tokenizer).__name__}.{method} raised {error!r}") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,18 @@ import torch
 from einops import repeat
 from torch import Tensor, nn
 
-from seqkit.errors import DataError
+from seqkit.errors import DataError, attempt, one_line
 from seqkit.generation.stream import greedy
-from seqkit.interfaces import IGNORE, LossOutput, ModelInput, PredictionObjective, TokenBatch, Tokenizer, TokenSpec
+from seqkit.interfaces import (
+    IGNORE,
+    LossOutput,
+    ModelInput,
+    PredictionObjective,
+    TokenBatch,
+    Tokenizer,
+    Tokens,
+    TokenSpec,
+)
 from seqkit.model import Model
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.heads import TiedHead, TokenHead
@@ -53,7 +62,9 @@ class Seq2Seq(PredictionObjective):
         metrics: list[TextMetric] | None = None,
     ):
         if not hasattr(target, "decode"):
-            raise ValueError(f"{type(target).__name__} has no decode, so ids could not become text; use Words")
+            raise ValueError(
+                f"{type(target).__name__} has no decode(ids), so ids could not become text; write it, or use Words"
+            )
         self.target: Any = target
         self.label_smoothing, self.tied = checked_smoothing(label_smoothing), tied
         self.chosen_metrics: list[str] = [*(["TokenErrorRate"] if metrics is None else metrics), "SequenceErrorRate"]
@@ -69,7 +80,8 @@ class Seq2Seq(PredictionObjective):
         """Beginning of sequence: the decoder's first input. Raises ValueError before `fit`."""
         spec: TokenSpec = self.target.spec
         if not spec.ids:
-            raise ValueError(f"{type(self.target).__name__} gives vectors, but a decoder generates ids; use Words")
+            what = "several ids a token" if spec.vocab_sizes else "vectors"
+            raise ValueError(f"{type(self.target).__name__} gives {what}, but a decoder generates one id; use Words")
         return spec.vocab_size
 
     @property
@@ -80,9 +92,9 @@ class Seq2Seq(PredictionObjective):
     def fit(self, labels: Sequence[Any], names: Sequence[str] | None) -> None:
         """Fits the target tokenizer on all references, unless it is fitted; learns the length of the longest one."""
         texts = [text for label in labels for text in _texts(label)]
-        if hasattr(self.target, "fit") and not _fitted(self.target):
+        if hasattr(self.target, "fit") and not getattr(self.target, "was_fitted", False):
             self.target.fit(texts)
-        self.longest = max(len(self.target.encode(text)) for text in texts)
+        self.longest = max(self._length(text) for text in texts)
 
     def state(self) -> dict[str, Any]:
         """The target tokenizer's state, and the length of the longest reference."""
@@ -97,7 +109,7 @@ class Seq2Seq(PredictionObjective):
 
     def encode_target(self, label: Any) -> Tensor:
         """int64 [a t], a row for each reference, IGNORE after its end. Raises DataError if the label is no text."""
-        rows = [self.target.encode(text).content for text in _texts(label)]
+        rows = [self._encoded(text).content for text in _texts(label)]
         return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=IGNORE)
 
     def head(self, embedder: nn.Module) -> nn.Module:
@@ -152,8 +164,17 @@ class Seq2Seq(PredictionObjective):
         return [self._text(row) for row in prediction]
 
     def _text(self, ids: Tensor) -> str:
-        text: str = self.target.decode(ids[(ids >= 0) & (ids < self.bos_id)])
-        return text
+        return str(attempt(self.target, "decode", ids[(ids >= 0) & (ids < self.bos_id)]))
+
+    def _length(self, text: str) -> int:
+        try:
+            return len(self._encoded(text))
+        except DataError as error:
+            raise DataError(f"training data, target {one_line(repr(text[:60]))}: {error}") from error
+
+    def _encoded(self, text: str) -> Tokens:
+        tokens: Tokens = attempt(self.target, "encode", text)
+        return tokens
 
 
 def _texts(label: Any) -> list[str]:
@@ -162,10 +183,3 @@ def _texts(label: Any) -> list[str]:
     if not texts or not all(isinstance(text, str) for text in texts):
         raise DataError(f"a label is {label!r}; give the target text, or a list of references any of which is right")
     return texts
-
-
-def _fitted(tokenizer: Tokenizer) -> bool:
-    try:
-        return tokenizer.spec is not None
-    except ValueError:  # by its interface: spec raises until the tokenizer is fitted
-        return False

@@ -11,7 +11,7 @@ from typing import Any, cast
 from unicodedata import normalize
 
 from seqkit.data.download import find, missing
-from seqkit.data.formats import attempt, own_reader
+from seqkit.data.formats import own_reader
 from seqkit.data.source import DataSource, Splits, Subset, shuffled, stratified
 from seqkit.data.tables.columns import (
     AMBIGUOUS,
@@ -28,7 +28,7 @@ from seqkit.data.tables.columns import (
 )
 from seqkit.data.tables.files import Rows, files_of, is_remote, read_tables
 from seqkit.data.tables.usable_rows import UsableRows
-from seqkit.errors import DataError, one_line
+from seqkit.errors import DataError, attempt, one_line
 
 log = logging.getLogger("seqkit")
 
