@@ -6,6 +6,7 @@ n queries · m keys · h heads · l layers
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -113,7 +114,7 @@ def _view(folder: Path, trained: TrainedModel, name: str, raw: Any, notes: list[
     shown = name if len(name) <= MAX_SHOWN_INPUT else f"{name[:MAX_SHOWN_INPUT]}…"
     notes = [f"Run {folder}: {trained.summary['recipe']}, {trained.summary['backbone']}. Input: {shown}", *notes]
     tokens = _cut(trained.tokenizer.spec, tokens, notes)
-    batch = TokenBatch.collate([tokens])
+    batch = TokenBatch.collate([tokens]).to(trained.device)
     renderer = find_renderer(trained.tokenizer)
     own = renderer.token_names(raw, tokens)
     names = {"": (own, own)}
@@ -125,7 +126,7 @@ def _view(folder: Path, trained: TrainedModel, name: str, raw: Any, notes: list[
     if any("␣" in text for pair in names.values() for texts in pair for text in texts):
         notes.append("␣ is a space, ↵ the end of a line.")
     try:
-        maps = attention_maps(trained.model, batch)
+        maps = [replace(one, weights=one.weights.cpu()) for one in attention_maps(trained.model, batch)]
     except ValueError as error:
         raise UsageError(str(error)) from error
     last_query = "" in names and trained.model.causal
@@ -162,7 +163,7 @@ def _generate(trained: TrainedModel, objective: Seq2Seq, source: TokenBatch) -> 
     """The decoder's input once it has generated all, beside the source; the generated tokens; the token after them."""
     prediction = objective.predict(trained.model, source)
     ids = prediction[0][prediction[0] != IGNORE]
-    label = ids[None, None] if len(ids) else torch.full((1, 1, 1), IGNORE)
+    label = ids[None, None] if len(ids) else prediction.new_full((1, 1, 1), IGNORE)
     batch, _ = first_call(objective, trained.model, (source, label))
     texts = [_target_name(objective, i) for i in ids.tolist()]
     return batch, texts, "eos" if len(ids) < objective.longest else "…"

@@ -6,7 +6,7 @@ b batch · n tokens · k classes · m predictions · f features
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import singledispatch
 from typing import Any, NamedTuple
 
@@ -157,7 +157,7 @@ def _tagged(objective: Classify, trained: TrainedModel, data: DataModule) -> Sec
     batch, label = _first_examples(data, NUM_SHOWN)
     assert label is not None
     with torch.inference_mode():
-        preds = trained.model(batch).argmax(dim=-1)
+        preds = trained.model(batch.to(trained.device)).argmax(dim=-1).cpu()
     renderer, passages = find_renderer(trained.tokenizer), []
     for i in range(len(batch)):
         spans: list[Span] = []
@@ -203,7 +203,7 @@ def _(objective: Seq2Seq, trained: TrainedModel, data: DataModule | None) -> lis
     batch, label = _first_examples(data, NUM_SHOWN)
     assert label is not None
     with torch.inference_mode():
-        texts = objective.decode(objective.predict(trained.model, batch))
+        texts = objective.decode(objective.predict(trained.model, batch.to(trained.device)))
     renderer = find_renderer(trained.tokenizer)
     tokenizer: Any = trained.tokenizer
     passages = []
@@ -264,11 +264,12 @@ def _(objective: Masked, trained: TrainedModel, data: DataModule | None) -> list
     batch, label = _first_examples(data, NUM_SHOWN)
     with torch.random.fork_rng(devices=[]), torch.inference_mode():
         torch.manual_seed(1)
-        output = objective.step(trained.model, (batch, label))
+        output = _step(trained, batch, label)
     assert output.inputs is not None
     prediction, masked = output.prediction, output.inputs.masked
     assert prediction is not None
     assert masked is not None
+    masked = masked.cpu()
     title = "Masked and predicted"
     note = (
         f"{100 * objective.fraction:.0f} % of the tokens of each test example are masked and predicted from the rest."
@@ -329,11 +330,20 @@ def _first_examples(data: DataModule, count: int) -> tuple[TokenBatch, Tensor | 
 
 @torch.inference_mode()
 def _outputs(trained: TrainedModel, data: DataModule) -> Iterator[tuple[list[int], TokenBatch, Tensor, LossOutput]]:
-    """Batches of the test split: places of their examples in it, tokens, labels and the step's output."""
+    """Batches of the test split: places of their examples in it, tokens, labels the step's output, all on the CPU."""
     loader = data.test_dataloader()
     for indices, (batch, label) in zip(loader.batch_indices(), loader):
         assert label is not None
-        yield indices, batch, label, trained.objective.step(trained.model, (batch, label))
+        yield indices, batch, label, _step(trained, batch, label)
+
+
+def _step(trained: TrainedModel, batch: TokenBatch, label: Tensor | None) -> LossOutput:
+    """Output of the objective's step on the model's device, its tensors on the CPU."""
+    there = batch.to(trained.device), None if label is None else label.to(trained.device)
+    output = trained.objective.step(trained.model, there)
+    values = {field.name: getattr(output, field.name) for field in fields(output)}
+    moved: dict[str, Any] = {name: value.cpu() for name, value in values.items() if isinstance(value, Tensor)}
+    return replace(output, **moved)
 
 
 def _predictions(trained: TrainedModel, data: DataModule) -> Iterator[tuple[list[int], TokenBatch, Tensor, Tensor]]:

@@ -1,5 +1,6 @@
 """`seqkit attention`: pictures and one page of a run's own attention maps, for each kind of example; refusals."""
 
+import dataclasses
 import re
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,27 @@ from seqkit.runs.trained_model import TrainedModel, load
 from seqkit.tokenizers import Characters, Patches
 
 ONE_STACK = ["attention.html", "attention.png", "rollout.png"]
+
+
+class OnAccelerator(torch.Tensor):
+    """Stands for a tensor on an accelerator, whose numbers numpy cannot read before `cpu`."""
+
+    def numpy(self, **_):
+        raise TypeError("can't convert this device type tensor to numpy")
+
+    def cpu(self, *_, **__):
+        return self.as_subclass(torch.Tensor)
+
+
+def test_attention_on_an_accelerator_is_drawn(tmp_path, monkeypatch):
+    def far(model, batch):
+        maps = attention_maps(model, batch)
+        return [dataclasses.replace(one, weights=one.weights.as_subclass(OnAccelerator)) for one in maps]
+
+    monkeypatch.setattr(attention, "attention_maps", far)
+    run = classifier(Transformer(8, 2, num_heads=2))
+    attention._view(Path(), run, "abcab", "abcab", [], tmp_path / "view")
+    assert files_in(tmp_path / "view") == ONE_STACK
 
 
 def files_in(out):
