@@ -12,6 +12,7 @@ import io
 import math
 import re
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -143,7 +144,7 @@ def confusion(counts: np.ndarray, names: Sequence[str]) -> Figure:
     image = axes.imshow(shares, cmap="cividis", vmin=0, vmax=1)
     axes.set(xlabel="predicted class", ylabel="target class")
     if k <= MAX_NAMED:
-        short = [name if len(name) <= 14 else f"{name[:13]}…" for name in map(one_line, names)]
+        short = shortened([one_line(name) for name in names])
         rotation, ha = (45, "right") if max(map(len, short)) > 2 else (0, "center")
         axes.set_xticks(range(k), short, rotation=rotation, ha=ha)
         axes.set_yticks(range(k), short)
@@ -153,6 +154,22 @@ def confusion(counts: np.ndarray, names: Sequence[str]) -> Figure:
                 axes.text(column, row, str(int(number)), ha="center", va="center", color=color, fontsize=7)
     figure.colorbar(image, ax=axes, label="share of the target class", shrink=0.8)
     return figure
+
+
+def shortened(names: Sequence[str], most: int = 14) -> list[str]:
+    """Names of at most so many characters that are all different; of a long name the beginning is kept.
+
+    Where beginnings are the same both ends are kept, and where those are, the beginning and the name's number.
+    """
+    short = [name if len(name) <= most else f"{name[: most - 1]}…" for name in names]
+    half = most // 2
+    for way in (
+        lambda _, name: name if len(name) <= most else f"{name[:half]}…{name[half + 1 - most :]}",
+        lambda i, name: f"{name[: most - 2 - len(str(i))]}… {i}",
+    ):
+        taken = Counter(short)
+        short = [way(i, name) if taken[one] > 1 else one for i, (name, one) in enumerate(zip(names, short), start=1)]
+    return short
 
 
 @rc_context(STYLE)

@@ -7,7 +7,7 @@ import matplotlib
 import numpy as np
 import pytest
 
-from seqkit.report.figures import INK, Series, confusion, curves, png, scatter, svg
+from seqkit.report.figures import INK, Series, confusion, curves, png, scatter, shortened, svg
 
 
 def texts(figure):
@@ -49,6 +49,28 @@ def test_rows_of_the_confusion_matrix_are_target_classes():
 def test_the_confusion_matrix_of_a_class_without_examples_is_drawn():
     figure = confusion(np.array([[2, 1], [0, 0]]), ["seen", "unseen"])
     assert np.isfinite(figure.axes[0].images[0].get_array()).all()
+
+
+LONG = "Lepidoptera papilionidae "
+
+
+@pytest.mark.parametrize(("names", "expected"), [
+    (["short", "fourteen chars"], ["short", "fourteen chars"]),
+    (["fifteen letters", "b"], ["fifteen lette…", "b"]),
+    ([f"{LONG}red", f"{LONG}blue", "b"], ["Lepidop…ae red", "Lepidop…e blue", "b"]),
+    ([f"{LONG}1{LONG}", f"{LONG}2{LONG}", "b"], ["Lepidoptera… 1", "Lepidoptera… 2", "b"]),
+    (["same", "same"], ["same… 1", "same… 2"]),
+])  # fmt: skip
+def test_shortened_names_are_as_different_as_the_names(names, expected):
+    assert shortened(names) == expected
+
+
+def test_classes_with_long_names_stay_different_in_the_confusion_matrix():
+    names = [f"{LONG}{kind}{LONG if kind < 'c' else ''}" for kind in "abcdefgh"]
+    figure = confusion(np.eye(8, dtype=int), names)
+    written = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert len(set(written)) == 8
+    assert all(len(text) <= 14 for text in written)
 
 
 def test_many_classes_are_drawn_without_names():
