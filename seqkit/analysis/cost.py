@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -214,11 +214,12 @@ class _Counting(nn.Module):
 
     def __init__(self, model: nn.Module):
         super().__init__()
-        self.head, self.spec = model.head, model.spec
-        if any(value.is_meta for value in self.head.state_dict().values()):
-            self.head = copy.deepcopy(self.head).to_empty(device="cpu")
-            for value in self.head.state_dict().values():
+        head = cast(nn.Module, model.head)
+        if any(value.is_meta for value in head.state_dict().values()):
+            head = copy.deepcopy(head).to_empty(device="cpu")
+            for value in head.state_dict().values():
                 value.zero_()
+        self.head, self.spec = head, model.spec
         self._model, self.flops = [model], 0  # in a list: it is no module of this one
 
     def forward(self, batch: TokenBatch, masked: Tensor | None = None) -> Tensor:

@@ -29,7 +29,7 @@ def run(args: Namespace) -> int:
     from seqkit.runs.answers import pool_of, vectors
     from seqkit.runs.trained_model import load
 
-    trained = load(args.run, args.device)
+    trained = load(args.run, args.device, args.dtype)
     inputs = open_inputs(args, trained)
     dim = trained.model.backbone.dim
     with written(args.out, force=args.force) as part, closing(WRITERS[args.out.suffix.lower()](part, dim)) as writer:

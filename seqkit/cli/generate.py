@@ -49,9 +49,7 @@ def run(args: Namespace) -> int:
     from seqkit.runs.trained_model import load
 
     strategy(vars(args))  # refuses what contradicts itself before anything is loaded
-    trained = load(args.run, args.device)
-    if args.dtype is not None:
-        trained.model.to(getattr(torch, args.dtype))
+    trained = load(args.run, args.device, args.dtype)
     is_source, any_tokens = trained.model.source_embedder is not None, needs_any_tokens(trained)
     if not args.prompt and (is_source or any_tokens):
         what = "generates one sequence from another; give the source" if is_source else "needs a beginning; give it"

@@ -164,10 +164,11 @@ def add_inputs(command: argparse.ArgumentParser) -> None:
 
 
 def add_device(command: argparse.ArgumentParser) -> None:
-    """Device that the model runs on."""
+    """Device that the model runs on, and type of its weights."""
     command.add_argument(
         "--device", default="auto", metavar="NAME", help="auto (default: a GPU if any), cpu, cuda or mps"
     )
+    command.add_argument("--dtype", choices=["float32", "bfloat16"], help="type of the weights (default: as saved)")
 
 
 def as_typed(overrides: list[str], words: list[str]) -> list[str]:
@@ -235,7 +236,6 @@ def parser() -> argparse.ArgumentParser:
     generate.add_argument("--samples", type=_whole, metavar="N", help="N texts per prompt (default 1)")
     for option, kind, text in GENERATE:
         generate.add_argument(option, type=kind, help=text)
-    generate.add_argument("--dtype", choices=["float32", "bfloat16"], help="type of the weights (default: as saved)")
     add_device(generate)
     attention = add("attention", "draw the attention of a run, on an example of yours")
     add_run(attention)

@@ -44,7 +44,7 @@ def run(args: Namespace) -> int:
     from seqkit.runs.answers import predictions
     from seqkit.runs.trained_model import load
 
-    trained = load(args.run, args.device)
+    trained = load(args.run, args.device, args.dtype)
     with_probabilities = args.probabilities or args.top is not None
     inputs = open_inputs(args, trained)
     answers = predictions(trained, inputs, probabilities=with_probabilities)

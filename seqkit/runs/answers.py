@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 
 from seqkit.data.encoding import raised_by
 from seqkit.data.inputs import Input
-from seqkit.errors import DataError, UsageError, is_out_of_memory
+from seqkit.errors import DataError, UsageError
 from seqkit.interfaces import Objective, TokenBatch, Tokens
 from seqkit.model import Model
 from seqkit.nn.heads import Pool, SequenceHead, pooled
@@ -65,6 +64,7 @@ def predictions(
 
     def answer(batch: TokenBatch) -> list[Any]:
         prediction = objective.predict(trained.model, batch)
+        prediction = prediction.float() if prediction.is_floating_point() else prediction
         decoded = objective.decode(prediction)
         shares = objective.probabilities(prediction).cpu() if probabilities else [None] * len(decoded)
         if getattr(objective, "level", "sequence") == "token":  # without padding
@@ -146,7 +146,7 @@ def _answered(
         for one, found in zip(chunk, encoded):
             if isinstance(found, Tokens) and (difference := trained.unlike_training(found)):
                 unusual.append(f"{one.name} {difference}" if not unusual else "")
-        answers = iter(_of_batch(tokens, answer, trained.device))
+        answers = iter(trained.predictor.answers(answer, tokens))
         for one, found in zip(chunk, encoded):
             yield one, next(answers) if isinstance(found, Tokens) else found
     if unusual:
@@ -162,22 +162,3 @@ def _encoded(trained: TrainedModel, one: Input) -> Tokens | str:
         return str(error)
     except Exception as error:  # the tokenizer may be the user's own code: whatever it raises
         return raised_by(trained.tokenizer, error)
-
-
-def _of_batch(
-    tokens: Sequence[Tokens], answer: Callable[[TokenBatch], Sequence[Any]], device: torch.device
-) -> list[Any]:
-    """Answers to the examples of one batch. If the batch fails, each is tried alone, so that the others have theirs."""
-    if not tokens:
-        return []
-    try:
-        with torch.inference_mode():
-            return list(answer(TokenBatch.collate(tokens).to(device)))
-    except UsageError:
-        raise
-    except (ValueError, RuntimeError, MemoryError) as error:
-        if not isinstance(error, ValueError) and not is_out_of_memory(error):
-            raise
-        if len(tokens) == 1:
-            return [f"not enough memory: {error}" if is_out_of_memory(error) else str(error)]
-    return [found for one in tokens for found in _of_batch([one], answer, device)]

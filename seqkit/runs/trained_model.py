@@ -20,6 +20,7 @@ from seqkit.interfaces import Objective, Tokenizer, Tokens
 from seqkit.model import Model
 from seqkit.runs.answers import predictions
 from seqkit.runs.folder import CONFIG, STATE, SUMMARY, changed_plugins, check_no_links, sha256
+from seqkit.runs.predictor import Predictor, find_device
 from seqkit.runs.summary import check_trained, read_summary
 from seqkit.training.weights import load_weights
 
@@ -44,9 +45,9 @@ class TrainedModel:
     folder: Path
 
     @property
-    def device(self) -> torch.device:
-        """Device of the model's weights, to which every batch is moved."""
-        return next(self.model.parameters()).device
+    def predictor(self) -> Predictor:
+        """The model at work, on the device and in the type that its weights have."""
+        return Predictor(self.model, next(self.model.parameters()).device)
 
     def predict(self, raws: Iterable[Any], batch_size: int = 32, names: Sequence[str] | None = None) -> list[Any]:
         """Predictions in the user's terms for raw examples, in order. Raises DataError for the first that fails.
@@ -99,10 +100,13 @@ class TrainedModel:
         return f'{html}<img style="background: white" src="data:image/svg+xml;base64,{curve}">'
 
 
-def load(folder: str | Path, device: str | torch.device = "cpu") -> TrainedModel:
+def load(
+    folder: str | Path, device: str | torch.device = "cpu", dtype: str | torch.dtype | None = None
+) -> TrainedModel:
     """Model, tokenizer and objective of a run, in evaluation mode; the data set may be absent.
 
     device: device of the model, such as `cuda` or `mps`; `auto`: an accelerator if there is one, else `cpu`.
+    dtype: type of the weights, such as `bfloat16`; None: as they were saved.
     Raises UsageError if the folder is no finished run or there is no such device; DataError if a file is damaged.
     """
     device = find_device(device)
@@ -129,7 +133,7 @@ def load(folder: str | Path, device: str | torch.device = "cpu") -> TrainedModel
     except UsageError as error:
         raise UsageError(f"{folder}: {error}") from error
     load_weights(model, folder / "checkpoints" / "model.safetensors", summary["sha256"])
-    return TrainedModel(model.eval().to(device), tokenizer, objective, config, summary, folder)
+    return TrainedModel(Predictor(model, device, dtype).model, tokenizer, objective, config, summary, folder)
 
 
 def load_state(built: Built, state: Mapping[str, Any]) -> None:
@@ -141,20 +145,6 @@ def load_state(built: Built, state: Mapping[str, Any]) -> None:
         built.model["objective"].load_state(state["objective"])
     except (LookupError, ArithmeticError, TypeError, ValueError, AttributeError) as error:
         raise DataError(f"state.json does not fit the run ({error!r}); copy the run again") from error
-
-
-def find_device(name: str | torch.device) -> torch.device:
-    """Device of this name; of `auto`, the accelerator if there is one. Raises UsageError if this machine has none."""
-    if name == "auto":
-        return torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
-    try:
-        device = torch.device(name)
-        torch.ones(1, device=device).tolist()
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise UsageError(
-            f"device {name} cannot be used here ({one_line(error)[:100]}); give auto, cpu, cuda or mps"
-        ) from error
-    return device
 
 
 def state(folder: Path) -> str:

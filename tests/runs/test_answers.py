@@ -1,9 +1,11 @@
 """Answers to many inputs: read batch by batch, and a fault stays with its own example."""
 
-from types import SimpleNamespace
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 from seqkit.backbones import GRU
 from seqkit.data.inputs import Input
@@ -12,6 +14,7 @@ from seqkit.interfaces import TokenBatch, Tokens, TokenSpec
 from seqkit.model import Model
 from seqkit.objectives import Classify, Masked, NextToken, Regress
 from seqkit.runs.answers import BATCH_SIZE, pool_of, predictions, vectors
+from seqkit.runs.trained_model import TrainedModel
 
 
 class Letters:
@@ -25,10 +28,21 @@ class Letters:
         return Tokens(torch.ones(len(raw), 1), torch.arange(float(len(raw)))[:, None])
 
 
+class Computes(nn.Module):
+    """A model that is a function of the batch."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function, self.weight = function, nn.Parameter(torch.zeros(1))
+
+    def forward(self, batch, masked=None):
+        return self.function(batch)
+
+
 def model_of(classes=("short", "long"), most=10):
     """Classifies by the number of tokens; refuses more than `most`."""
 
-    def forward(batch, masked=None):
+    def forward(batch):
         n = batch.valid.sum(dim=1)
         if int(n.max()) > most:
             raise ValueError(f"{int(n.max())} tokens are more than {most}")
@@ -37,10 +51,7 @@ def model_of(classes=("short", "long"), most=10):
     objective = Classify()
     objective.fit([0, 1], list(classes))
     tokenizer = Letters()
-    return SimpleNamespace(
-        model=forward, tokenizer=tokenizer, objective=objective, encode=tokenizer.encode, unlike_training=lambda _: "",
-        device=torch.device("cpu"),
-    )  # fmt: skip
+    return TrainedModel(Computes(forward), tokenizer, objective, {}, {"extents": []}, Path())
 
 
 def test_a_fault_of_one_example_leaves_the_others_of_its_batch_their_answers():
@@ -74,23 +85,20 @@ def test_objectives_without_an_answer_or_without_classes_are_refused_before_anyt
         raise AssertionError
         yield
 
-    trained = model_of()
     for objective in (NextToken(), Masked()):
-        trained.objective = objective
         with pytest.raises(UsageError, match="predicts nothing for a raw example"):
-            next(predictions(trained, never()))
-    trained.objective = Regress()
+            next(predictions(replace(model_of(), objective=objective), never()))
+    trained = replace(model_of(), objective=Regress())
     with pytest.raises(UsageError, match="Regress predicts no classes"):
         next(predictions(trained, never(), probabilities=True))
 
 
 @pytest.mark.parametrize("pool", ["mean", "sum", "max", "last", "first"])
 def test_a_vector_is_pooled_as_the_models_head_pools_and_without_padding(pool):
-    trained = model_of()
     torch.manual_seed(0)
     objective = Classify(pool=pool)
     objective.fit([0, 1], None)
-    trained.model = Model(Letters.spec, GRU(6, 1), objective).eval()
+    trained = replace(model_of(), model=Model(Letters.spec, GRU(6, 1), objective).eval())
     for one, n in zip(vectors(trained, [Input(word, word) for word in ("abcdefg", "ab", "a")]), (7, 2, 1)):
         with torch.no_grad():
             hidden = trained.model.backbone(trained.model.embedder(TokenBatch.collate([Letters().encode("x" * n)])))[0]
@@ -105,10 +113,10 @@ def test_a_head_that_does_not_pool_leaves_the_mean():
 
 
 def test_tokens_have_predictions_and_probabilities_and_padding_has_none():
-    trained = model_of()
-    trained.objective = Classify(level="token")
-    trained.objective.fit([torch.tensor([0, 1])], ["no", "yes"])
-    trained.model = lambda batch, masked=None: torch.stack([batch.positions[..., 0], torch.ones(batch.valid.shape)], -1)
+    objective = Classify(level="token")
+    objective.fit([torch.tensor([0, 1])], ["no", "yes"])
+    by_token = Computes(lambda batch: torch.stack([batch.positions[..., 0], torch.ones(batch.valid.shape)], -1))
+    trained = replace(model_of(), objective=objective, model=by_token)
     words = ["abcde", "ab"]
     for chosen in (True, False):
         found = list(predictions(trained, [Input(word, word) for word in words], probabilities=chosen))

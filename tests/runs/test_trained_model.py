@@ -13,8 +13,9 @@ from seqkit.data.inputs import Input
 from seqkit.errors import DataError, UsageError
 from seqkit.interfaces import Tokens
 from seqkit.runs.answers import predictions, vectors
+from seqkit.runs.predictor import find_device
 from seqkit.runs.run import run
-from seqkit.runs.trained_model import TrainedModel, find_device, load
+from seqkit.runs.trained_model import TrainedModel, load
 
 
 class Echo(torch.nn.Linear):
@@ -78,13 +79,25 @@ def test_a_run_answers_on_another_device_as_on_this_one(tmp_path, monkeypatch, r
         trained = load(tmp_path / "run", DEVICE)
         moved = device.moves
         there = answered(trained)
-    assert trained.device == DEVICE
+    assert trained.predictor.device == DEVICE
     assert device.moves > moved >= len(list(trained.model.parameters()))
     for one, other in zip(here, there, strict=True):
         if isinstance(one, str):
             assert one == other
         else:
             torch.testing.assert_close(torch.as_tensor(other), torch.as_tensor(one), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("recipe", RAWS)
+def test_a_run_answers_in_sixteen_bits_nearly_as_in_thirty_two(tmp_path, recipe):
+    words = {"trainer.enable_progress_bar": False, "trainer.max_steps": 1, "trainer.weights": "last", "data.limit": 50}
+    run(complete(recipe, "debug", words | {"model.backbone.dim": 16}), tmp_path / "run")
+    halved = load(tmp_path / "run", dtype="bfloat16")
+    assert {p.dtype for p in halved.model.parameters()} == {torch.bfloat16}
+    for one, other in zip(answered(load(tmp_path / "run")), answered(halved), strict=True):
+        if not isinstance(one, str):
+            assert torch.as_tensor(other).dtype == torch.as_tensor(one).dtype
+            torch.testing.assert_close(torch.as_tensor(other), torch.as_tensor(one), atol=0.1, rtol=0.1)
 
 
 def answered(trained):
