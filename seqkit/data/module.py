@@ -299,7 +299,7 @@ class DataModule(LightningDataModule):
         return (Subset(train, rest), Subset(train, valid)) if valid else (train, None)
 
     def _without_validation_nodes(self, graph: Sample, label: Tensor) -> tuple[list[Sample], list[Sample] | None]:
-        """As `_without_validation`, for one graph with a class [n] for each of its nodes: some nodes are set aside."""
+        """Samples of one graph with a class [n] for each node, as `_without_validation`: some nodes are set aside."""
         known = (label != IGNORE).nonzero()[:, 0]
         _, places = stratified(label[known].tolist(), self.valid_fraction, seed=1)
         if not places:

@@ -38,7 +38,7 @@ class Predictor:
         return next(self.model.parameters()).device
 
     def run(self, compute: Callable[..., Result], batch: TokenBatch, label: Tensor | None = None) -> Result:
-        """What `compute` makes of a batch, and of its label if there is one, on the model's device."""
+        """Result of `compute` for a batch, and of its label if there is one, on the model's device."""
         given = [batch.to(self.device)] if label is None else [batch.to(self.device), label.to(self.device)]
         with torch.inference_mode(), evaluating(self.model):
             return compute(*given)

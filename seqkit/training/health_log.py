@@ -53,7 +53,7 @@ class LossSpikes(Callback):
     def __init__(self) -> None:
         self.losses: list[float] = []
         self.jump: list[float] = []
-        """Of a jump that is not decided yet: step, usual loss, loss, highest loss that would be usual, and, if there
+        """A jump that is not decided yet: step, usual loss, loss, highest loss that would be usual, and, if there
         was one since, the last validation loss."""
         self.valid_loss = math.inf
         """Last validation loss, or that before the jump."""

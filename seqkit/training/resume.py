@@ -66,7 +66,7 @@ def check_complete(content: Mapping[str, Any], found: Checkpoint, expected: Mapp
 
 
 def structure(trainer: Any, module: Any, data_sha256: Mapping[str, str]) -> dict[str, Any]:
-    """What a checkpoint of this training holds after an optimizer step: nested keys, each with some value."""
+    """Nested keys, each with some value, of a checkpoint of this training after an optimizer step."""
     weights = module.state_dict()
     averages = {"current_model_state": weights, "averaging_state": {}}
     has_average = any(isinstance(callback, WeightAveraging) for callback in trainer.callbacks)
