@@ -72,6 +72,25 @@ def test_names_that_are_taken_are_named_in_the_list_and_the_first_is_used(monkey
     assert "three also has a tokenizer called odd, which is not used: two has that name" in listed
 
 
+def test_an_entry_point_of_an_unknown_kind_is_named_in_the_list_and_where_its_name_is_asked_for(monkeypatch, capsys):
+    points = [EntryPoint("Odd", "odd:Tok", group) for group in ("seqkit.tokenizer", "seqkit.tokenizers", "other.group")]
+    package = _Distribution("strange")
+    package.entry_points = points
+    monkeypatch.setattr(lookup, "distributions", lambda: [package, package])
+    monkeypatch.setenv("COLUMNS", "400")
+    named = (
+        "strange has Odd in the group seqkit.tokenizer of entry points, which does not exist, so it is not used; "
+        "did you mean seqkit.tokenizers or seqkit.optimizers"
+    )
+    assert main(["list", "tokenizers"]) == 0
+    assert [line for line in capsys.readouterr().out.splitlines() if "strange" in line] == [f"{named}?"]
+    assert main(["fit", "text/char-lm", "--tokenizer", "Odd"]) == 2
+    error = capsys.readouterr().err.strip()
+    assert "there is no tokenizer called 'Odd'" in error
+    assert named in error
+    assert "\n" not in error
+
+
 def test_a_plug_in_file_that_hangs_is_stopped(monkeypatch, tmp_path, capsys):
     (tmp_path / "endless.py").write_text("while True:\n    pass\n", encoding="utf-8")
     monkeypatch.setattr(plugins, "TIME_LIMIT", 0.2)
