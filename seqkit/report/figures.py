@@ -27,7 +27,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLoca
 
 from seqkit.errors import one_line, printable
 from seqkit.files import write_atomic
-from seqkit.report.numbers import compact
+from seqkit.report.numbers import compact, exponential
 
 INK = "#1b2733"
 BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, YELLOW = (
@@ -71,6 +71,9 @@ WIDE = 5.0
 
 MAX_TICKS = 5
 
+TINY = 1e-4
+"""A logarithmic axis that begins below has powers of ten at all its ticks, not at some."""
+
 
 def scale_axis(axes: Axes, which: str, values: Iterable[float], *, log: bool | None = None) -> bool:
     """Make an axis ("x" or "y") logarithmic or linear for these values, with few and plain ticks.
@@ -86,11 +89,14 @@ def scale_axis(axes: Axes, which: str, values: Iterable[float], *, log: bool | N
     axis = axes.xaxis if which == "x" else axes.yaxis
     if log:
         (axes.set_xscale if which == "x" else axes.set_yscale)("log", nonpositive="mask")
-        axis.set_major_locator(FixedLocator(log_ticks(min(positive), max(positive))))
+        ticks = log_ticks(min(positive), max(positive))
+        axis.set_major_locator(FixedLocator(ticks))
         axis.set_minor_locator(NullLocator())
+        written = exponential if min(ticks) < TINY else compact
     else:
         axis.set_major_locator(MaxNLocator(MAX_TICKS, steps=[1, 2, 2.5, 5, 10]))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: compact(value)))
+        written = compact
+    axis.set_major_formatter(FuncFormatter(lambda value, _: written(value)))
     return log
 
 

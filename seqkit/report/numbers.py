@@ -36,6 +36,12 @@ def compact(value: float | None) -> str:
     return f"{value:.3g}{prefix}".replace("-", MINUS, 1 if value < 0 else 0)
 
 
+def exponential(value: float) -> str:
+    """Three digits and a power of ten: 1e-6, 2.5e3."""
+    mantissa, _, power = f"{value:.2e}".partition("e")
+    return f"{float(mantissa):g}e{int(power)}".replace("-", MINUS, 1 if value < 0 else 0)
+
+
 def significant(value: float | None) -> str:
     """Four significant digits: 0.5104."""
     return DASH if value is None else f"{value:#.4g}".rstrip(".").replace("-", MINUS, 1 if value < 0 else 0)

@@ -20,9 +20,11 @@ def rate_figure(curve: RateCurve) -> Figure:
     axes.axvline(curve.base, color=INK, linestyle=":", linewidth=1, label=f"the recipe's {curve.base:.1e}")
     axes.set(xlabel="learning rate", ylabel="training loss per prediction")
     scale_axis(axes, "x", curve.rates, log=True)
-    highest = 2 * max(curve.smoothed[0], min(curve.smoothed))
-    if min(curve.losses) >= 0 and max(curve.losses) > highest:
-        axes.set_ylim(top=highest)
+    if min(curve.losses) >= 0:
+        highest = 2 * max(curve.smoothed[0], min(curve.smoothed))
+        shown = [loss for loss in (*curve.losses, *curve.smoothed) if loss <= highest]
+        margin = 0.05 * (max(shown) - min(shown))
+        axes.set_ylim(max(0.0, min(shown) - margin), max(shown) + margin or None)
     axes.legend()
     return figure
 

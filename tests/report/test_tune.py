@@ -1,5 +1,7 @@
 """Figures of `seqkit tune`: what they draw, and numbers that can be read."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -28,6 +30,23 @@ def test_learning_rates_are_on_a_logarithmic_axis_of_plain_numbers(curve):
     texts = [label.get_text().replace("\N{MINUS SIGN}", "-") for label in figure.axes[0].get_xticklabels()]
     assert len(texts) >= 3
     assert all(1e-7 <= float(text) <= 1 for text in texts)
+
+    assert texts == ["1e-7", "1e-5", "1e-3", "1e-1"]
+
+
+@pytest.mark.parametrize("top", [3.0, 40.0, 1e6])
+def test_the_axis_of_a_loss_that_is_never_negative_begins_at_zero_or_above(curve, top):
+    rates, losses = curve.rates, [2.3] * 40 + list(np.geomspace(1.0, top, 17))
+    axes = rate_figure(dataclasses.replace(curve, losses=losses, initial=[2.3] * 57)).axes[0]
+    low, high = axes.get_ylim()
+    assert 0 <= low < 1
+    assert 2.3 < high < 5.5
+    assert len(rates) == len(losses)
+
+
+def test_losses_below_zero_are_on_the_axis(curve):
+    axes = rate_figure(dataclasses.replace(curve, losses=[loss - 9 for loss in curve.losses])).axes[0]
+    assert axes.get_ylim()[0] < -6
 
 
 def test_batch_sizes_have_time_and_memory(curve):
