@@ -114,7 +114,7 @@ def _view(folder: Path, trained: TrainedModel, name: str, raw: Any, notes: list[
     shown = name if len(name) <= MAX_SHOWN_INPUT else f"{name[:MAX_SHOWN_INPUT]}…"
     notes = [f"Run {folder}: {trained.summary['recipe']}, {trained.summary['backbone']}. Input: {shown}", *notes]
     tokens = _cut(trained.tokenizer.spec, tokens, notes)
-    batch = TokenBatch.collate([tokens]).to(trained.device)
+    batch = TokenBatch.collate([tokens]).to(trained.predictor.device)
     renderer = find_renderer(trained.tokenizer)
     own = renderer.token_names(raw, tokens)
     names = {"": (own, own)}

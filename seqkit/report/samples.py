@@ -157,7 +157,7 @@ def _tagged(objective: Classify, trained: TrainedModel, data: DataModule) -> Sec
     batch, label = _first_examples(data, NUM_SHOWN)
     assert label is not None
     with torch.inference_mode():
-        preds = trained.model(batch.to(trained.device)).argmax(dim=-1).cpu()
+        preds = trained.model(batch.to(trained.predictor.device)).argmax(dim=-1).cpu()
     renderer, passages = find_renderer(trained.tokenizer), []
     for i in range(len(batch)):
         spans: list[Span] = []
@@ -203,7 +203,7 @@ def _(objective: Seq2Seq, trained: TrainedModel, data: DataModule | None) -> lis
     batch, label = _first_examples(data, NUM_SHOWN)
     assert label is not None
     with torch.inference_mode():
-        texts = objective.decode(objective.predict(trained.model, batch.to(trained.device)))
+        texts = objective.decode(objective.predict(trained.model, batch.to(trained.predictor.device)))
     renderer = find_renderer(trained.tokenizer)
     tokenizer: Any = trained.tokenizer
     passages = []
@@ -339,7 +339,7 @@ def _outputs(trained: TrainedModel, data: DataModule) -> Iterator[tuple[list[int
 
 def _step(trained: TrainedModel, batch: TokenBatch, label: Tensor | None) -> LossOutput:
     """Output of the objective's step on the model's device, its tensors on the CPU."""
-    there = batch.to(trained.device), None if label is None else label.to(trained.device)
+    there = batch.to(trained.predictor.device), None if label is None else label.to(trained.predictor.device)
     output = trained.objective.step(trained.model, there)
     values = {field.name: getattr(output, field.name) for field in fields(output)}
     moved: dict[str, Any] = {name: value.cpu() for name, value in values.items() if isinstance(value, Tensor)}
