@@ -23,8 +23,10 @@ from seqkit.testing.laws import (
     batch_mates_change_nothing,
     fixed_generator,
     gradients_reach_every_parameter,
+    has_cache,
     is_permutation_equivariant,
     keeps_its_reach,
+    leave_zero,
     no_token_attends_to_the_future,
     nothing_crosses_components,
     packed_equals_separate,
@@ -36,7 +38,9 @@ from seqkit.testing.laws import (
 from seqkit.testing.long_laws import (
     any_batch_gives_the_same,
     caches_are_apart,
+    columns_far_along_are_like_others,
     every_step_equals_at_once,
+    far_texts,
     long_texts,
     no_column_attends_to_the_future,
     refused_when_long,
@@ -56,7 +60,7 @@ def laws_for(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> list[Law]:
         laws.append(keeps_its_reach)
     if model.causal:
         laws.append(no_token_attends_to_the_future)
-        if not has_adjacency and type(backbone).init_cache is not Backbone.init_cache:
+        if not has_adjacency and has_cache(backbone):
             laws.append(step_by_step_equals_at_once)
     else:
         laws += [] if has_adjacency else [attends_both_ways]
@@ -95,8 +99,8 @@ def check_backbone(
 
     build: `(dim, causal=...) -> Backbone`, without dropout. dim: width of the backbone. causal: values of `causal` to
     build it with; None (as the batch says) is checked as False, as True and with other reaches.
-    Tokens that the backbone refuses with ValueError in `check_supported`, and texts of 70 tokens that it refuses in
-    `forward`, are left out.
+    Tokens that the backbone refuses with ValueError in `check_supported`, texts of 70 and of 300 tokens that it refuses
+    in `forward`, and a cache that it refuses in `init_cache`, are left out.
     Raises AssertionError with the class, the law, the example and the fault.
     """
     checked: dict[Callable[..., None], None] = {}
@@ -143,6 +147,7 @@ def _embedded(
         spec, examples = replace(spec, num_edge_types=0), [replace(x, adjacency=None) for x in examples]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
+        leave_zero(backbone)
         return EmbeddedBackbone(spec, backbone, causal=causal), examples
 
 
@@ -157,7 +162,7 @@ def _check_module(
 
 
 def _check_long_texts(build: Callable[..., Backbone], dim: int, is_causal: bool | None) -> list[Callable[..., None]]:
-    """Laws over texts of 1 to 70 tokens, and over the backbone built several times."""
+    """Laws over texts of 1 to 300 tokens, and over the backbone built several times."""
     spec, examples = long_texts()
     short = synthetic()["text"][1]
 
@@ -166,16 +171,21 @@ def _check_long_texts(build: Callable[..., Backbone], dim: int, is_causal: bool 
         torch.manual_seed(0)
         model = EmbeddedBackbone(spec, builds(), causal=True)
     _check(model, builds_and_saves_all_weights, builds, spec, short)
+    leave_zero(model.backbone)
     if refused_when_long(model, examples):
         return [builds_and_saves_all_weights]
     laws: list[Law] = [no_column_attends_to_the_future] if model.causal else []
     laws.append(any_batch_gives_the_same)
     if model.backbone.supports_segments:
         laws.append(packed_equals_separate)
-    if model.causal and type(model.backbone).init_cache is not Backbone.init_cache:
+    if model.causal and has_cache(model.backbone):
         laws += [every_step_equals_at_once, caches_are_apart, reorder_keeps_the_rows]
     for law in laws:
         _check(model, law, model, examples)
+    _, far = far_texts()
+    if not refused_when_long(model, far):
+        laws.append(columns_far_along_are_like_others)
+        _check(model, columns_far_along_are_like_others, model, far)
     return [builds_and_saves_all_weights, *laws]
 
 

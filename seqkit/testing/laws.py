@@ -56,6 +56,26 @@ class EmbeddedBackbone(nn.Module):
         return self.backbone(self.embed(batch), cache)
 
 
+def leave_zero(backbone: Backbone) -> None:
+    """Give parameters that start at zero, as an output projection may, small random numbers, as a training step does.
+
+    What is behind them would have no effect and no gradient yet.
+    """
+    generator = fixed_generator()
+    for parameter in backbone.parameters():
+        if parameter.requires_grad and not bool(parameter.any()):
+            nn.init.normal_(parameter, std=0.1, generator=generator)
+
+
+def has_cache(backbone: Backbone) -> bool:
+    """Whether it gives a cache: `init_cache` raises ValueError where there is none, as the base class does."""
+    try:
+        backbone.init_cache(8)
+    except ValueError:
+        return False
+    return True
+
+
 def padding_changes_nothing(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
     """More columns of padding give the same hidden states of real tokens, and zero for padding."""
     for i, x in enumerate(examples):

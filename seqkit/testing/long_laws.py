@@ -8,23 +8,36 @@ b batch · n tokens · d width
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from einops import rearrange
 from torch import Tensor
 
 from seqkit.interfaces import TokenBatch, Tokens, TokenSpec
-from seqkit.testing.laws import EmbeddedBackbone, assert_same, fixed_generator, other_content
+from seqkit.testing.laws import EmbeddedBackbone, assert_same, fixed_generator, has_cache, other_content
 
 LENGTHS = (70, 33, 1, 40, 2, 17)
+FAR = (300, 140)
+FAR_COLUMNS = (127, 128, 129, 255, 256, 257, 298)
+"""Columns around the sizes that tables and caches often have."""
 BATCH_SIZES = (2, 3, 4, 5, 6, 7, 8, 9, 12, 17)
 VOCAB_SIZE = 11
 
 
 def long_texts() -> tuple[TokenSpec, list[Tokens]]:
     """Spec and texts of 1 to 70 tokens; the same every time."""
+    return _texts(LENGTHS)
+
+
+def far_texts() -> tuple[TokenSpec, list[Tokens]]:
+    """Spec and texts of 300 and 140 tokens; the same every time."""
+    return _texts(FAR)
+
+
+def _texts(lengths: Sequence[int]) -> tuple[TokenSpec, list[Tokens]]:
     g = fixed_generator()
-    texts = [torch.randint(VOCAB_SIZE, (n,), generator=g) for n in LENGTHS]
+    texts = [torch.randint(VOCAB_SIZE, (n,), generator=g) for n in lengths]
     return TokenSpec(vocab_size=VOCAB_SIZE), [
         Tokens(ids, rearrange(torch.arange(float(len(ids))), "n -> n 1")) for ids in texts
     ]
@@ -102,6 +115,32 @@ def reorder_keeps_the_rows(model: EmbeddedBackbone, examples: Sequence[Tokens]) 
                     expected: Tensor = model(TokenBatch.collate([x]))[0, len(x) - end - 1]
                     fault = f"after reorder({rows}), row {row} does not go on with example {i}"
                     assert_same(got[row, 0], expected, fault)
+
+
+def columns_far_along_are_like_others(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+    """At 300 tokens, too, batch mates and padding change nothing, and no token attends to the future; a cache goes on
+    as one pass does."""
+    x = examples[0]
+    n = len(x)
+    with torch.no_grad():
+        expected = model(TokenBatch.collate([x]))[0]
+        together = model(TokenBatch.collate(examples).pad(3))
+        for i, other in enumerate(examples):
+            alone = expected if other is x else model(TokenBatch.collate([other]))[0]
+            fault = f"batch mates and padding change example {i} of {len(other)} tokens"
+            assert_same(together[i, : len(other)], alone, fault)
+        if not model.causal:
+            return
+        changed = [other_content(x, torch.arange(n) > t, model.spec) for t in FAR_COLUMNS]
+        for t, got in zip(FAR_COLUMNS, model(TokenBatch.collate(changed)), strict=True):
+            fault = f"tokens after {t} of {n} change the hidden states up to it: a token attends to the future"
+            assert_same(got[: t + 1], expected[: t + 1], fault)
+        if not has_cache(model.backbone):
+            return
+        cache, ends = model.backbone.init_cache(n), [0, *(t for t in FAR_COLUMNS), n]
+        for start, end in pairwise(ends):
+            got = model(TokenBatch.collate([x.at(slice(start, end))]), cache)[0]
+            assert_same(got, expected[start:end], f"with a cache, columns {start} to {end - 1} of {n} differ")
 
 
 def refused_when_long(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> bool:

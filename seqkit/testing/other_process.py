@@ -1,4 +1,7 @@
-"""Encoding in a new Python process, in which `hash()` of texts differs, as on another machine."""
+"""Encoding and fitting in a new Python process, in which `hash()` of texts differs, as on another machine.
+
+The tokenizer travels by pickle, as to a data loader's worker; both ends of the pipe are this module's.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from typing import Any
 from seqkit.interfaces import Tokenizer, Tokens
 
 SCRIPT = """
-import pickle, sys
+import json, pickle, sys
 path, module, file, data = pickle.load(sys.stdin.buffer)
 sys.path[:] = path
 out, sys.stdout = sys.stdout.buffer, sys.stderr
@@ -25,14 +28,21 @@ try:
         spec = importlib.util.spec_from_file_location(module, file)
         sys.modules[module] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(sys.modules[module])
-    tokenizer, raws = pickle.loads(data)
+    tokenizer, raws, unfitted = pickle.loads(data)
     found = []
     for raw in raws:
         try:
             found.append(tokenizer.encode(raw))
         except Exception as error:
             found.append(f"{type(error).__name__}: {error}")
-    out.write(pickle.dumps(found))
+    state = None
+    if unfitted is not None:
+        try:
+            unfitted.fit(list(raws))
+            state = json.dumps(unfitted.state())
+        except Exception:  # it is fitted in the first process, too, whose law says what it raises
+            state = None
+    out.write(pickle.dumps((found, state)))
 except Exception as error:
     out.write(pickle.dumps(f"{type(error).__name__}: {error}"))
 """
@@ -41,9 +51,12 @@ TIME_LIMIT = 300
 """Seconds."""
 
 
-def encode_elsewhere(tokenizer: Tokenizer, raws: Sequence[Any]) -> list[Tokens | str] | None:
-    """Tokens of each raw example, or its error in words; None if the class or the raws exist in this process alone.
+def run_elsewhere(
+    tokenizer: Tokenizer, raws: Sequence[Any], unfitted: Tokenizer | None = None
+) -> tuple[list[Tokens | str], str | None] | None:
+    """Tokens of each raw example, or its error in words, and the JSON of the state of one that is fitted there.
 
+    unfitted: the one that is fitted. Returns None if the class or the raws exist in this process alone.
     The new process imports the class of the tokenizer by its module's name, or from its module's file.
     Raises AssertionError if the tokenizer does not arrive.
     """
@@ -52,7 +65,7 @@ def encode_elsewhere(tokenizer: Tokenizer, raws: Sequence[Any]) -> list[Tokens |
     if file is None or module.__name__ == "__main__":
         return None
     try:
-        data = pickle.dumps((tokenizer, list(raws)))
+        data = pickle.dumps((tokenizer, list(raws), unfitted))
     except Exception:  # the raws cannot be pickled; the tokenizer alone was pickled before
         return None
     seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
@@ -70,4 +83,5 @@ def encode_elsewhere(tokenizer: Tokenizer, raws: Sequence[Any]) -> list[Tokens |
     found = pickle.loads(done.stdout)  # noqa: S301  written by our own process
     if isinstance(found, str):
         raise AssertionError(f"it does not arrive in another process: {found}")
-    return list(found)
+    tokens, state = found
+    return list(tokens), state

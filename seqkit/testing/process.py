@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import io
+import locale
 import logging
 import os
 import random
@@ -43,6 +44,19 @@ STATES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any] | None]] = {
         torch.are_deterministic_algorithms_enabled,
         lambda enabled: torch.use_deterministic_algorithms(enabled),
     ),
+    "the precision of torch's matrix products": (
+        torch.get_float32_matmul_precision,
+        torch.set_float32_matmul_precision,
+    ),
+    "whether torch looks for anomalies": (
+        torch.is_anomaly_enabled,
+        lambda enabled: torch.autograd.set_detect_anomaly(enabled),
+    ),
+    "what NumPy does about overflow": (
+        lambda: _numpy() and _numpy().geterr(),
+        lambda state: state and _numpy().seterr(**state),
+    ),
+    "the locale": (lambda: locale.setlocale(locale.LC_ALL), lambda name: locale.setlocale(locale.LC_ALL, name)),
     "the working folder": (Path.cwd, os.chdir),
     "an environment variable": (lambda: dict(os.environ), None),
     "sys.path": (lambda: list(sys.path), None),

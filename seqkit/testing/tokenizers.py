@@ -22,13 +22,20 @@ from seqkit.interfaces import TokenBatch, Tokenizer, Tokens, TokenSpec
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.position.absolute import NoPosition
 from seqkit.raw import GraphData, Waveform
-from seqkit.testing.other_process import encode_elsewhere
+from seqkit.testing.other_process import run_elsewhere
 from seqkit.testing.process import left_alone, same, seeded
 
 Law = Callable[[Tokenizer, Sequence[Any]], None]
 
 NUM_IDS = 64
 """Number of ids, spread over the vocabulary, that are decoded one by one, at most."""
+
+NUM_KEPT = 200
+"""Number of encodings of another example after which tokens must be as they were."""
+
+MAX_GAP = 1e6
+"""Smallest distance of two positions that is no fault: seconds of days apart are below it, nanoseconds of samples above
+it."""
 
 NUM_PLACES = 100
 """Number of places in the raw examples that are changed, about."""
@@ -81,7 +88,7 @@ def check_tokenizer(
     checked.append(_named(tokenizer, state_is_a_copy, raws, fresh))
     checked.append(_named(tokenizer, refuses_with_a_reason, bad))
     if other_process:
-        checked.append(_named(tokenizer, is_the_same_in_another_process, raws))
+        checked.append(_named(tokenizer, is_the_same_in_another_process, raws, fresh))
     return checked
 
 
@@ -131,6 +138,11 @@ def keeps_no_buffer(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
             _encode(tokenizer, raws, j)
             for i, (tokens, copied) in enumerate(zip(kept, copies, strict=True)):
                 _assert_same(tokens, copied, f"example {i} {fault}", exact=True)
+    for j in (len(raws) - 1, 0):  # one alone: rings of any length up to that give its buffers to the other
+        for _ in range(NUM_KEPT):
+            _encode(tokenizer, raws, j)
+        for i, (tokens, copied) in enumerate(zip(kept, copies, strict=True)):
+            _assert_same(tokens, copied, f"example {i} {fault}", exact=True)
 
 
 def leaves_raw_examples_alone(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
@@ -183,12 +195,14 @@ def tells_examples_apart(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
             f"example {long[0]}: all {len(tokens[long[0]])} tokens have one position; count them, or declare num_axes=0"
         )
     for i in long if spec.num_axes else ():
-        low, high = tokens[i].positions.aminmax()
-        if float(high - low) > 1000 * len(tokens[i]):
-            raise AssertionError(
-                f"example {i}: positions of {len(tokens[i])} tokens go from {float(low):.4g} to {float(high):.4g}; "
-                "divide them so that they grow by about one a token"
-            )
+        for axis in tokens[i].positions.unbind(dim=1):
+            places = axis.unique()
+            if len(places) > 1 and float(places.diff().min()) > MAX_GAP:
+                raise AssertionError(
+                    f"example {i}: positions of {len(tokens[i])} tokens go from {float(places[0]):.4g} to "
+                    f"{float(places[-1]):.4g}, none nearer than {float(places.diff().min()):.4g} to another; divide "
+                    "them so that they grow by about one a token"
+                )
 
 
 def reads_all_of_an_example(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
@@ -358,12 +372,15 @@ def state_is_json_and_enough(tokenizer: Tokenizer, raws: Sequence[Any], fresh: C
     if back != state:
         raise AssertionError("state() comes back from JSON changed; use lists, strings, numbers and string keys only")
     restored = fresh()
+    written = json.dumps(state, sort_keys=True)
     try:
         for again in ("", " a second time"):
             with left_alone("load_state", imports=True):
                 restored.load_state(copy.deepcopy(back))
             order = range(len(raws))[::-1] if again else range(len(raws))  # one that learns while it encodes differs
             _assert_encodes_alike(restored, tokenizer, raws, f"a tokenizer that loaded the state{again}", order)
+            if json.dumps(restored.state(), sort_keys=True) != written:
+                raise AssertionError(f"a tokenizer that loaded the state{again} has another state: {LOST}")
         reverse = fresh()  # in which no example has been encoded
         reverse.load_state(copy.deepcopy(back))
         _assert_encodes_alike(reverse, tokenizer, raws, "a fresh one in reverse order", range(len(raws))[::-1])
@@ -406,10 +423,21 @@ def refuses_with_a_reason(tokenizer: Tokenizer, bad: Sequence[Any]) -> None:
             raise AssertionError(f"bad example {i} is encoded; raise DataError")
 
 
-def is_the_same_in_another_process(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
-    """A new Python, whose `hash()` of texts differs, makes the same tokens with the pickled tokenizer."""
-    found = encode_elsewhere(tokenizer, raws)
-    for i, got in enumerate(found or ()):
+def is_the_same_in_another_process(
+    tokenizer: Tokenizer, raws: Sequence[Any], fresh: Callable[[], Tokenizer] | None = None
+) -> None:
+    """A new Python, whose `hash()` of texts differs, makes the same tokens with the pickled tokenizer, and the same
+    state with one that is fitted there."""
+    fits = fresh is not None and hasattr(tokenizer, "fit")
+    unfitted = fresh() if fresh is not None and fits else None
+    found, state = run_elsewhere(tokenizer, raws, unfitted) or ([], None)
+    if state is not None and unfitted is not None:
+        unfitted.fit(list(raws))  # type: ignore[attr-defined]
+        if not same(json.loads(json.dumps(unfitted.state())), json.loads(state)):
+            raise AssertionError(
+                "fit in another process gives another state (does it follow the order of a set?); sort what you collect"
+            )
+    for i, got in enumerate(found):
         what = f"example {i} encoded in another process"
         if isinstance(got, str):
             raise AssertionError(f"{what} raises {got}")
@@ -521,7 +549,7 @@ def _assert_encodes_alike(
     for i in order:
         what = f"example {i} encoded by {kind}"
         tokens = _encode(expected, raws, i)
-        _assert_same(_encode(got, raws, i, what), tokens, what)
+        _assert_same(_encode(got, raws, i, what), tokens, what, exact=True)
         if _has_decode(got) and _has_decode(expected):
             what = f"example {i} decoded by {kind}"
             if not same(_decode(expected, tokens, f"example {i}: decode"), _decode(got, tokens, what)):

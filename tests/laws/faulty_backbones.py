@@ -7,6 +7,7 @@ is a small Transformer or LSTM.
 import random
 import time
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from torch import nn
 
 from seqkit.backbones import LSTM, Transformer
 from seqkit.interfaces import Adjacency, Backbone, Cache
+from seqkit.nn.block import PreNormBlock
 from seqkit.nn.position.rotary import Rotary
 
 
@@ -473,7 +475,64 @@ class SeesOneEdgeType(ReadsAdjacency):
         return Adjacency(adjacency.edge_index, adjacency.edge_type.clamp(max=1))
 
 
+class LeaksFromColumn256(Faulty):
+    def forward(self, embedded, cache=None):
+        hidden = super().forward(embedded, cache)
+        if hidden.shape[1] <= 256:
+            return hidden
+        following = nn.functional.pad(embedded.hidden[:, 1:], [0, 0, 0, 1])
+        return _zero(hidden + following * (torch.arange(hidden.shape[1]) >= 256)[:, None], embedded)
+
+
+class PositionsWrapInTheCache(FaultyRNN):
+    """Its cache forgets every 128 columns."""
+
+    def forward(self, embedded, cache=None):
+        if cache is not None and cache.num_tokens and cache.num_tokens % 128 == 0:
+            cache.state = tuple(torch.zeros_like(state) for state in cache.state)
+        return super().forward(embedded, cache)
+
+
+class MasksPaddingUpTo256(Faulty):
+    def forward(self, embedded, cache=None):
+        hidden = super().forward(embedded, cache)
+        return _zero(hidden * (1 + 0.1 * (hidden.shape[1] > 256) * (hidden.shape[0] > 1)), embedded)
+
+
+# ── unusual, and without a fault ─────────────────────────────────────────────────────────────────────────────────────
+
+
+class StartsAtZero(Faulty):
+    """Its output projections start at zero, so each block is the identity until the first step."""
+
+    def sound(self, dim, causal):
+        block = partial(PreNormBlock, zero_init=True)
+        return Transformer(dim, 2, num_heads=3, causal=causal, position=Rotary(), block=block)
+
+
+class HasNoCache(Faulty):
+    """Causal, and it says in `init_cache` that there is none."""
+
+    def init_cache(self, max_tokens):
+        raise ValueError("there is no cache; generate with use_cache=False")
+
+
+class HasATableOf256(Faulty):
+    """It refuses longer texts."""
+
+    def forward(self, embedded, cache=None):
+        if embedded.hidden.shape[1] > 256:
+            raise ValueError("more than 256 tokens; cut them")
+        return super().forward(embedded, cache)
+
+
+SOUND = [StartsAtZero, HasNoCache, HasATableOf256]
+
+
 INVENTED = [
+    (LeaksFromColumn256, True, "columns_far_along_are_like_others: tokens after 256 of 300 change"),
+    (PositionsWrapInTheCache, True, "columns_far_along_are_like_others: with a cache, columns 128 to 128 of 300"),
+    (MasksPaddingUpTo256, False, "columns_far_along_are_like_others: batch mates and padding change example 0 of 300"),
     (ReadsPositionsUnsaid, False, "uses_positions_as_it_says: positions change .* but uses_positions is False"),
     (KnowsNoOrder, False, "uses_positions_as_it_says: is_recurrent is True, but tokens in another order give the same"),
     (BagThatKnowsOrder, False, "uses_positions_as_it_says: ignores_order is True, but tokens in another order"),

@@ -11,6 +11,7 @@ import os
 import random
 import sys
 import threading
+import warnings
 
 import numpy as np
 import torch
@@ -502,7 +503,121 @@ class DecodesByWhatFitSaw(Learned):
         return "".join(self.names[int(i)] for i in getattr(tokens, "content", tokens))
 
 
+class LongRingOfBuffers(RingOfBuffers):
+    buffers = itertools.cycle([torch.zeros(64, 1) for _ in range(150)])
+
+
+class RoundsItsScale(Scaled):
+    """The state has four digits, and the tokens differ in the sixth."""
+
+    def fit(self, raws):
+        super().fit(raws)
+        self.largest *= 1.000001
+
+    def state(self):
+        return {} if self.largest is None else {"largest": round(self.largest, 4)}
+
+    def load_state(self, state):
+        self.largest = state.get("largest")
+
+
+class ForgetsWhatItDoesNotUse(Learned):
+    """A part of the state that no token needs, and that a second run does not have."""
+
+    def state(self):
+        return super().state() | {"counted": getattr(self, "counted", 0)} if self.letters else {}
+
+    def fit(self, raws):
+        super().fit(raws)
+        self.counted = len(raws)
+
+
+class FitsInTheOrderOfASet(Learned):
+    """Letters have the order of their hashes, which this process keeps, and the next does not."""
+
+    def fit(self, raws):
+        self.letters = list({letter * 3 for raw in raws for letter in raw} | {f"unused {i}" for i in range(9)})
+
+    def encode(self, raw):
+        ids = torch.tensor([self.letters.index(letter * 3) for letter in raw])
+        return Tokens(ids, torch.arange(float(len(raw)))[:, None])
+
+    decode = None
+
+
+class ChangesTheLocale(Sound):
+    def encode(self, raw):
+        import locale
+
+        locale.setlocale(locale.LC_ALL, "C" if locale.setlocale(locale.LC_ALL) != "C" else "C.UTF-8")
+        return super().encode(raw)
+
+
+class SilencesNumPy(Sound):
+    def encode(self, raw):
+        np.seterr(all="ignore" if np.geterr()["over"] != "ignore" else "raise")
+        return super().encode(raw)
+
+
+class MultipliesCoarsely(Sound):
+    def encode(self, raw):
+        torch.set_float32_matmul_precision("medium")
+        return super().encode(raw)
+
+
+class LooksForAnomalies(Sound):
+    def encode(self, raw):
+        torch.autograd.set_detect_anomaly(True)
+        return super().encode(raw)
+
+
+class RecursesDeeply(Sound):
+    def encode(self, raw):
+        sys.setrecursionlimit(sys.getrecursionlimit() + 1)
+        return super().encode(raw)
+
+
+class IgnoresWarnings(Sound):
+    def encode(self, raw):
+        warnings.filterwarnings("ignore", message=f"{len(warnings.filters)}")
+        return super().encode(raw)
+
+
+# ── unusual, and without a fault ─────────────────────────────────────────────────────────────────────────────────────
+
+
+class CountsSeconds(Sound):
+    """Positions are seconds since 1970, days apart."""
+
+    def encode(self, raw):
+        tokens = super().encode(raw)
+        return Tokens(tokens.content, (1.7e9 + 86400.0 * tokens.positions.double() ** 2).float())
+
+
+class CountsDays(Sound):
+    """Positions are days with gaps of years."""
+
+    def encode(self, raw):
+        tokens = super().encode(raw)
+        return Tokens(tokens.content, 20_000 + 4_000 * tokens.positions)
+
+
+SOUND = [CountsSeconds, CountsDays]
+
 INVENTED = [
+    (LongRingOfBuffers, "keeps_no_buffer: example 0 changed while others were encoded"),
+    (
+        RoundsItsScale,
+        "state_is_json_and_enough: example 0 encoded by a tokenizer that loaded the state has other content",
+    ),
+    (ForgetsWhatItDoesNotUse, "state_is_json_and_enough: a tokenizer that loaded the state has another state"),
+    (FitsInTheOrderOfASet, "is_the_same_in_another_process: fit in another process gives another state"),
+    (ChangesTheLocale, "example 0: encode changes the locale"),
+    (SilencesNumPy, "example 0: encode changes what NumPy does about overflow"),
+    (MultipliesCoarsely, "example 0: encode changes the precision of torch's matrix products"),
+    (LooksForAnomalies, "example 0: encode changes whether torch looks for anomalies"),
+    (RecursesDeeply, "example 0: encode changes the recursion limit"),
+    (IgnoresWarnings, "example 0: encode changes Python's filters of warnings"),
     (DrawsNoise, "changes the state of Python's global generator"),
     (DrawsFromNumPy, "changes the state of NumPy's global generator"),
     (RunningMean, "is_deterministic: example 1 encoded again has other content"),

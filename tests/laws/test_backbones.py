@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from laws.faulty_backbones import INVENTED, KNOWN
+from laws.faulty_backbones import INVENTED, KNOWN, SOUND
 from torch import nn
 
 import seqkit.testing.laws as laws
@@ -14,7 +14,6 @@ from seqkit.backbones.rnn import RNNCache
 from seqkit.interfaces import Adjacency, Backbone, Embedded, TokenBatch
 from seqkit.model import Model
 from seqkit.nn.attention.mask import Past, attention_context
-from seqkit.nn.block import PreNormBlock
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.position.rotary import Rotary
 from seqkit.objectives import Classify, Masked, NextToken, Regress
@@ -344,11 +343,6 @@ PLANTED = {
     "segments ignored": (laws.packed_equals_separate, "text", lambda: Faulty(_transformer(), _without_segments)),
     "unused layer": (laws.gradients_reach_every_parameter, "text", lambda: _UnusedLayer(DIM, 1)),
     "embedding cut off": (laws.gradients_reach_every_parameter, "text", lambda: Faulty(_transformer(), _detached)),
-    "zero_init": (
-        laws.gradients_reach_every_parameter,
-        "text",
-        lambda: _transformer(block=lambda dim, heads: PreNormBlock(dim, heads, zero_init=True)),
-    ),
     "RNN that ignores adjacency": (
         laws.refuses_what_it_does_not_support, "text", lambda: Faulty(LSTM(DIM), _without_adjacency)
     ),
@@ -459,7 +453,7 @@ def test_step_by_step_notices_a_state_that_ran_over_padding():
         laws.step_by_step_equals_at_once(model, examples)
 
 
-HELPERS = ("long_texts", "refused_when_long")
+HELPERS = ("far_texts", "long_texts", "refused_when_long")
 
 
 def test_every_law_of_backbones_has_a_planted_fault():
@@ -479,6 +473,11 @@ def test_every_law_of_backbones_has_a_planted_fault():
 def test_a_fault_is_named_with_class_law_and_example(faulty, causal, sentence):
     with pytest.raises(AssertionError, match=rf"^{faulty.__name__}\(causal={causal}\): .*({sentence})"):
         check_backbone(faulty, dim=DIM, causal=[causal])
+
+
+@pytest.mark.parametrize("sound", SOUND, ids=lambda x: x.__name__)
+def test_an_unusual_backbone_that_is_sound_passes(sound):
+    check_backbone(sound, dim=DIM)
 
 
 def test_check_backbone_names_the_backbone_and_the_law():

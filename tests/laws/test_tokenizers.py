@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from laws.faulty_tokenizers import INVENTED, KNOWN, RAWS, Learned, RenamesItsSettings, Scaled, Sound
+from laws.faulty_tokenizers import INVENTED, KNOWN, RAWS, SOUND, Learned, RenamesItsSettings, Scaled, Sound
 
 from seqkit.interfaces import Tokens, TokenSpec
 from seqkit.registry import components
@@ -117,6 +117,11 @@ def test_a_sound_tokenizer_passes():
 @pytest.mark.parametrize("sound", [Scaled, Learned])
 def test_a_sound_tokenizer_that_is_fitted_passes_without_an_unfitted_one(sound):
     assert "fit_learns_what_state_saves" in {law.__name__ for law in check(sound)}
+
+
+@pytest.mark.parametrize("sound", SOUND)
+def test_an_unusual_tokenizer_that_is_sound_passes(sound):
+    check_tokenizer(sound(), RAWS, other_process=False)
 
 
 def test_a_tokenizer_whose_decode_is_none_passes_without_the_laws_of_decode():
