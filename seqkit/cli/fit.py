@@ -37,7 +37,8 @@ def run(args: Namespace) -> int:
     config = complete(args.recipe, args.preset, args.overrides)
     if args.keys:
         for key, value, what, about in explain(config):
-            print(printable(f"--{key} {one_line(value)}\n    {what}. {about}".rstrip()))
+            sentences = " ".join(f"{text[:1].upper()}{text[1:]}" for text in (f"{what}.", about) if text)
+            print(printable(f"--{key} {one_line(value)}\n    {sentences}"))
         return 0
     if args.print_config:
         print(to_yaml(config), end="")

@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from seqkit.data.formats import FORMATS
 from seqkit.errors import DataError, UsageError
 from seqkit.files import decoded, load_yaml, read_small, to_yaml
 from seqkit.registry import suggest
@@ -54,6 +55,8 @@ def find_recipe(name: str) -> tuple[str, Path]:
         return name, recipe_folder() / f"{name}.yaml"
     if path.is_dir():
         raise UsageError(f"{name} is a folder; give a recipe's name or a YAML file, for a run its config.yaml")
+    if name.lower().endswith(tuple(suffix for one in FORMATS for suffix in one.suffixes)) and not path.exists():
+        raise UsageError(f"there is no file {name}; give one that exists, or a recipe (seqkit list recipes)")
     raise UsageError(f"there is no recipe called {name!r}; {suggest(name, recipe_names())}")
 
 

@@ -190,9 +190,11 @@ def _check(
         model.embedder.position.num_positions,
     )
     if num_positions is not None and num_columns > num_positions:
+        # the decoder of a Seq2Seq model has seen whole targets, so a cut context would be no advice
+        cut = f", or give context_length={num_positions} or less" if source is None else ""
         raise ValueError(
             f"{max_new_tokens} new tokens need {num_columns} positions, and the learned table has {num_positions}; "
-            f"give context_length={num_positions} or less, or fewer max_new_tokens"
+            f"generate fewer (max_new_tokens, --tokens on the command line){cut}"
         )
     if (source is not None) != (model.source_embedder is not None):
         wants = "takes one sequence" if source is not None else "generates one sequence from another, and got no source"

@@ -75,7 +75,8 @@ class TrainedModel:
             return ""
         if len(ends) == 1 and tokens.positions[:, 0].equal(torch.arange(float(len(tokens)))):  # counted, not measured
             (low, high), n = known[0], len(tokens)
-            return f"has {n} tokens, but those of training have {low + 1:g} to {high + 1:g}"
+            known_lengths = f"{low + 1:g}" if low == high else f"{low + 1:g} to {high + 1:g}"
+            return f"has {n} tokens, but those of training have {known_lengths}"
         ranges = ", ".join(f"{low:g}" if low == high else f"{low:g} to {high:g}" for low, high in known)
         return (
             f"has {len(tokens)} tokens, the last at position ({', '.join(f'{end:g}' for end in ends)}), but those of "

@@ -1,6 +1,7 @@
 """The command line: exit codes, and one line for what a user can get wrong."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -75,6 +76,9 @@ def test_a_plug_in_that_does_not_run_is_said_in_one_line(tmp_path, capsys, name,
         (["fit", "image/digits", "--model.backbone.type", "GRU", "--model.backbone", "LSTM"], "given twice"),
         (["inspect", "image/digits", "--lr", "1"], "type --optimizer.lr 1"),
         (["fit", "--seed", "2", "text/charlm"], "did you mean text/char-lm"),
+        (["fit", "ms/nofile.csv"], "there is no file ms/nofile.csv"),
+        (["fit", "nofile.JSONL.gz"], "there is no file nofile.JSONL.gz"),
+        (["fit", "text/chr-lm"], "there is no recipe called 'text/chr-lm'"),
         (["fit", "text/char-lm", "--plugin", "nosuch.py"], "nosuch.py is no file"),
         (["describe", "gpt3"], "there is no preset or recipe called 'gpt3'"),
         (["describe", "gpt2", "--context-length", "0"], "--context-length 0 counts tokens"),
@@ -128,8 +132,12 @@ def test_two_keys_that_agree_or_set_different_values_are_no_mistake(capsys):
 def test_keys_are_explained_and_printed(capsys):
     assert main(["fit", "image/digits", "--keys"]) == 0
     said = capsys.readouterr().out
-    assert "--model.backbone.block.mlp.ratio 4.0\n    a number. " in said
+    assert "--model.backbone.block.mlp.ratio 4.0\n    A number. " in said
     assert not [line for line in said.splitlines() if line.startswith("    ") and line.endswith(". ")]
+    sentences = [line.strip() for line in said.splitlines() if line.startswith("    ")]
+    assert "A whole number. Width." in sentences
+    assert all(line[0] in "`(" or not line[0].islower() for line in sentences)
+    assert not [line for line in sentences if re.match(r".*?(number|text|false|null)\. [a-z]", line)]
     assert main(["fit", "image/digits", "--print_config", "--seed", "7"]) == 0
     assert "seed: 7\n" in capsys.readouterr().out
 

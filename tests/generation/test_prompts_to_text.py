@@ -1,6 +1,7 @@
 """Text from trained models: streamed, whole, in batches, by beam search, with stop strings; and by the command."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from seqkit.errors import DataError
 from seqkit.generation import BeamSearch, Sampling, generate, generate_texts, stream_text
 from seqkit.interfaces import TokenBatch, Tokens, TokenSpec
 from seqkit.model import Model
+from seqkit.nn.position.absolute import Learned
 from seqkit.objectives import Classify, NextToken
 from seqkit.objectives.seq2seq import Seq2Seq
 from seqkit.runs.trained_model import TrainedModel
@@ -212,7 +214,7 @@ def run(monkeypatch, capsys):
     from seqkit.cli.main import main
 
     def command(trained, *words):
-        monkeypatch.setattr("seqkit.runs.trained_model.load", lambda folder, device: trained)
+        monkeypatch.setattr("seqkit.runs.trained_model.load", lambda *_: trained)
         try:
             code = main(["generate", "runs/mine", *words])
         except SystemExit as done:  # argparse's own refusals
@@ -289,6 +291,20 @@ def test_a_wrong_option_is_one_line_and_nothing_is_printed(run, words, code, mes
     assert (given, printed) == (code, "")
     assert message in error
     assert error.count("\n") == 1
+
+
+def test_more_tokens_than_a_table_has_positions_are_refused_with_the_flag_and_without_what_does_not_apply(run):
+    position = partial(Learned, sizes=[6])
+    model = generating_model("Transformer, Transformer", position=position)
+    objective = Seq2Seq(Characters("abcdefghijk"), tied=False)
+    objective.fit(["abc", "hijkab"], None)
+    trained = trained_model(model, Characters("qrstuvw"[:SOURCE_VOCAB]), objective)
+    code, _, said = run(trained, "--prompt", "qrs", "--tokens", "9")
+    assert code == 2
+    assert "generate fewer (max_new_tokens, --tokens on the command line)\n" in said
+    code, _, said = run(trained, "--prompt", "qrsqrsqrs", "--tokens", "3")
+    assert code != 0
+    assert "shorten the input, or train with larger sizes" in said
 
 
 def test_a_source_must_be_given(run):

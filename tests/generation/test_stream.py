@@ -109,6 +109,7 @@ def test_a_table_of_positions_that_is_too_short_is_refused_before_the_first_step
         with pytest.raises(ValueError, match="table has 6") as error:
             generate(m, [prompt], **fits, **settings)
         assert "\n" not in str(error.value)
+        assert "--tokens on the command line), or give context_length=6 or less" in str(error.value)
 
 
 def test_a_seed_repeats_and_another_differs_whatever_the_global_generator_does():

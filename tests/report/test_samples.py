@@ -30,9 +30,8 @@ def test_what_a_model_on_an_accelerator_gives_is_read_on_the_cpu():
     with pytest.raises(TypeError):
         far.numpy()
     output = LossOutput(far.sum(), far.sum(), preds=far, target=far, prediction=far)
-    trained = SimpleNamespace(
-        device=torch.device("cpu"), model=None, objective=SimpleNamespace(step=lambda *_: output)
-    )  # fmt: skip
+    predictor, objective = SimpleNamespace(device=torch.device("cpu")), SimpleNamespace(step=lambda *_: output)
+    trained = SimpleNamespace(predictor=predictor, model=None, objective=objective)
     data = SimpleNamespace(test_dataloader=lambda: Loader([(batch, torch.zeros(1))]))
     ((indices, _, _, found),) = _outputs(trained, data)  # type: ignore[arg-type]
     assert indices == [0]

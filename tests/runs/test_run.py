@@ -159,6 +159,8 @@ def test_a_text_of_another_length_than_those_of_training_is_named_by_its_tokens(
     three = Tokens(torch.zeros(3, 4), torch.arange(3.0)[:, None])
     assert loaded.unlike_training(three) == "has 3 tokens, but those of training have 4 to 13"
     assert not loaded.unlike_training(Tokens(torch.zeros(4, 4), torch.arange(4.0)[:, None]))
+    one_length = replace(loaded, summary={"extents": [[3.0, 3.0]]})
+    assert one_length.unlike_training(three) == "has 3 tokens, but those of training have 4"
 
 
 def test_a_run_is_evaluated_again_in_the_precision_that_it_was_trained_in(tmp_path, monkeypatch):

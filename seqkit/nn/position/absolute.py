@@ -128,7 +128,7 @@ class Learned(PositionalEncoding):
             if low < 0 or high >= size:
                 raise ValueError(
                     f"position {int(low if low < 0 else high)} on axis {axis} is outside the learned table of {size}; "
-                    "shorten the input or resample the table with Learned.resampled"
+                    "shorten the input, or train with larger sizes (in Python: Learned.resampled of a trained table)"
                 )
 
     def resampled(self, sizes: Sequence[int]) -> Learned:
