@@ -17,9 +17,20 @@ from torch import Tensor
 from seqkit.data.batching import BatchDataset, BatchLoader, LengthGroupedBatchSampler
 from seqkit.data.dataset import TokenizedDataset
 from seqkit.data.documents import TextDocuments
-from seqkit.data.encoding import Encoder, encode_split
+from seqkit.data.encoding import Encoder, encode_split, naming
 from seqkit.data.packing import PackedDataset
-from seqkit.data.source import DataSource, Named, Sample, Splits, Subset, labels_of, sample_name, shuffled, stratified
+from seqkit.data.source import (
+    DataSource,
+    Named,
+    Relabelled,
+    Sample,
+    Splits,
+    Subset,
+    labels_of,
+    sample_name,
+    shuffled,
+    stratified,
+)
 from seqkit.data.windows import TextWindows
 from seqkit.errors import DataError
 from seqkit.interfaces import IGNORE, Backbone, Objective, Tokenizer
@@ -113,13 +124,14 @@ class DataModule(LightningDataModule):
                         f"the {split} split of {type(self.source).__name__} is empty; add examples, or give its own "
                         f"files (--data.test FILE)"
                     )
+            train = self._with_plain_labels("training", train)
             if valid is None:
                 train, valid = self._without_validation(train)
             train = self._shared(train)
             self._splits = Splits(
                 self._limited(train),
-                self._limited(given.test),
-                self._limited(valid) if valid else None,
+                self._with_plain_labels("test", self._limited(given.test)),
+                self._with_plain_labels("validation", self._limited(valid)) if valid else None,
                 given.names,
                 given.rule,
             )
@@ -245,6 +257,18 @@ class DataModule(LightningDataModule):
                         f"{split} data, {sample_name(samples, i)} has no label, which {type(self.objective).__name__} "
                         "needs; label it, or pretrain without labels (NextToken, Masked)"
                     )
+
+    def _with_plain_labels(self, split: str, samples: Sequence[Sample]) -> Sequence[Sample]:
+        """The samples with labels as the objective's `plain_label` makes them; as they are if all are so already."""
+        plain_label = getattr(self.objective, "plain_label", None)
+        if plain_label is None:
+            return samples
+        known, labels = labels_of(samples), []
+        for i, label in enumerate(known):
+            with naming(split, samples, i):
+                labels.append(None if label is None else plain_label(label))
+        is_plain = all(made is given for made, given in zip(labels, known))
+        return samples if is_plain else Relabelled(samples, labels)
 
     def _loader(self, split: str, *, shuffle: bool) -> BatchLoader:
         samples = self._ready_splits()[split]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from importlib import import_module
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -124,6 +125,16 @@ class Subset(Samples):
         return sample_name(self.samples, self.indices[index])
 
 
+class Relabelled(Subset):
+    """The same samples with other labels."""
+
+    def __init__(self, samples: Sequence[Sample], labels: Sequence[Any]):
+        self.samples, self.indices, self.labels = samples, list(range(len(samples))), list(labels)
+
+    def sample(self, index: int) -> Sample:
+        return Sample(self.samples[index].raw, self.labels[index])
+
+
 def labels_of(samples: Sequence[Sample]) -> list[Any]:
     """All labels; no file is read where the split has them in `labels`."""
     known = getattr(samples, "labels", None)
@@ -147,7 +158,7 @@ def stratified(labels: Sequence[Any], fraction: float, seed: int) -> tuple[list[
         raise ValueError(f"fraction is {fraction}; give the share to set aside, at least 0 and below 1")
     strata: dict[Any, list[int]] = {}
     for i in shuffled(len(labels), seed):
-        strata.setdefault(labels[i] if isinstance(labels[i], int) else None, []).append(i)
+        strata.setdefault(labels[i] if isinstance(labels[i], Integral) else None, []).append(i)
     aside: set[int] = set()
     for members in strata.values():
         count = max(round(len(members) * fraction), 1) if fraction > 0 else 0

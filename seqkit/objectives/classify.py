@@ -12,10 +12,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from seqkit.errors import DataError
+from seqkit.errors import DataError, one_line
 from seqkit.interfaces import IGNORE, LossOutput, ModelInput, PredictionObjective, TokenBatch, TokenSpec
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.heads import Pool, SequenceHead, TokenHead
+from seqkit.objectives.labels import plain
 from seqkit.objectives.losses import checked_smoothing, cross_entropy, frequencies
 
 ClassMetric = Literal[
@@ -58,6 +59,14 @@ class Classify(PredictionObjective):
         self.class_weights = class_weights
         self.names: list[str] = []
         self.weights: list[float] = []
+
+    def plain_label(self, label: Any) -> Any:
+        """A label as the data module keeps it: an int or a tensor. Raises DataError for anything but numbers."""
+        known = plain(label)
+        if not isinstance(known, int | float | Tensor):
+            each = "an int64 tensor [n] of class numbers" if self.level == "token" else "the number of a class, from 0"
+            raise DataError(f"label is {_short(label)}; give {each}")
+        return known
 
     def fit(self, labels: Sequence[Any], names: Sequence[str] | None) -> None:
         """Learns the names of the classes (without names, their number) and their weights in the loss."""
@@ -155,6 +164,10 @@ class Classify(PredictionObjective):
             return [named(i) for i in index] if isinstance(index, list) else self.names[index]
 
         return named(prediction.argmax(dim=-1).tolist())
+
+
+def _short(label: Any) -> str:
+    return one_line(repr(label)[:60])
 
 
 def _balanced(labels: Sequence[Any], num_classes: int) -> list[float]:

@@ -13,10 +13,11 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
-from seqkit.errors import DataError
+from seqkit.errors import DataError, one_line
 from seqkit.interfaces import LossOutput, ModelInput, PredictionObjective, TokenBatch, TokenSpec
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.heads import Pool, SequenceHead, TokenHead
+from seqkit.objectives.labels import plain
 
 NumberMetric = Literal["RMSE", "MAE", "R2Score", "SpearmanCorrCoef", "PearsonCorrCoef"]
 """Names of metrics, as in torchmetrics: `seqkit.objectives.metrics.of_numbers`."""
@@ -49,6 +50,13 @@ class Regress(PredictionObjective):
         self.mean: list[float] = []
         self.std: list[float] = []
 
+    def plain_label(self, label: Any) -> Any:
+        """A label as the data module keeps it: a number, a list or a tensor. Raises DataError for anything else."""
+        known = plain(label)
+        if not isinstance(known, int | float):
+            self._rows(known)
+        return known
+
     def fit(self, labels: Sequence[Any], names: Sequence[str] | None) -> None:
         """Learns mean and standard deviation of each target."""
         labels = list(labels)
@@ -76,7 +84,7 @@ class Regress(PredictionObjective):
         try:
             numbers = torch.as_tensor(label, dtype=torch.float64)
         except (TypeError, ValueError, RuntimeError) as error:
-            raise DataError(f"label is {label!r}; give a number, or a tensor of them") from error
+            raise DataError(f"label is {one_line(repr(label)[:60])}; give a number, or a tensor of them") from error
         if self.level == "sequence":
             return rearrange(numbers, "... -> 1 (...)")
         if numbers.ndim not in (1, 2):
