@@ -8,12 +8,15 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seqkit.config.resolve import Switch, dotted
 from seqkit.errors import UsageError, one_line, suggest
 from seqkit.registry import components, find
 from seqkit.registry.plugins import import_plugins, in_time
+
+if TYPE_CHECKING:
+    from seqkit.testing import Checked
 
 KINDS = ("tokenizer", "backbone")
 
@@ -25,9 +28,12 @@ def run(args: Namespace) -> int:
     """
     settings = dict(_settings(args.overrides))
     for cls in _classes(args.what):
-        laws = _checked(cls, settings, args.input)
-        names = list(dict.fromkeys(law.__name__ for law in laws))
+        checked = _checked(cls, settings, args.input, quick=args.quick)
+        names = list(dict.fromkeys(law.__name__ for law in checked))
         print(one_line(f"{cls.__name__} keeps {len(names)} laws: {', '.join(names)}"))
+        for reason in sorted(set(checked.left_out.values())):
+            names = [name for name, why in checked.left_out.items() if why == reason]
+            print(one_line(f"not checked ({reason}): {', '.join(names)}"))
     return 0
 
 
@@ -80,14 +86,14 @@ def _of_file(path: Path, name: str) -> list[type]:
     return found
 
 
-def _checked(cls: Any, settings: dict[str, Any], inputs: Sequence[str]) -> Sequence[Any]:
+def _checked(cls: Any, settings: dict[str, Any], inputs: Sequence[str], *, quick: bool) -> Checked:
     """The laws that a class keeps."""
     from seqkit.interfaces import Tokenizer
     from seqkit.testing import check_backbone
 
     try:
         if issubclass(cls, Tokenizer):
-            return _check_tokenizer(cls, settings, inputs)
+            return _check_tokenizer(cls, settings, inputs, quick=quick)
         if cls.is_encoder_decoder:
             raise UsageError(f"{cls.__name__} is an encoder–decoder; the laws here are for backbones of one sequence")
         has_causal = "causal" in inspect.signature(cls).parameters
@@ -95,14 +101,14 @@ def _checked(cls: Any, settings: dict[str, Any], inputs: Sequence[str]) -> Seque
         def build(dim: int, causal: bool) -> Any:
             return cls(dim, causal=causal, **settings) if has_causal else cls(dim, **settings)
 
-        return check_backbone(build, causal=(False, True) if has_causal else (False,))
+        return check_backbone(build, causal=(False, True) if has_causal else (False,), quick=quick)
     except AssertionError as error:
         raise UsageError(str(error)) from error
     except TypeError as error:  # of its constructor: what its methods raise names a law
         raise UsageError(f"{cls.__name__} cannot be built: {error}; give its settings, as --NAME VALUE") from error
 
 
-def _check_tokenizer(cls: Any, settings: dict[str, Any], inputs: Sequence[str]) -> Sequence[Any]:
+def _check_tokenizer(cls: Any, settings: dict[str, Any], inputs: Sequence[str], *, quick: bool) -> Checked:
     """The laws that a tokenizer keeps on the inputs or, without any, on its own examples."""
     from seqkit.data.inputs import read_inputs
     from seqkit.testing import check_tokenizer
@@ -116,7 +122,7 @@ def _check_tokenizer(cls: Any, settings: dict[str, Any], inputs: Sequence[str]) 
         )
     if hasattr(tokenizer, "fit"):
         tokenizer.fit(list(raws))
-    return check_tokenizer(tokenizer, raws, unfitted=cls(**settings))
+    return check_tokenizer(tokenizer, raws, unfitted=cls(**settings), quick=quick)
 
 
 def _settings(words: Sequence[str]) -> Iterator[tuple[str, Any]]:

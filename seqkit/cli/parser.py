@@ -264,6 +264,7 @@ def parser() -> argparse.ArgumentParser:
     add_tune(tune)
     check = add("check", "does a tokenizer or a backbone keep the laws?")
     check.add_argument("what", metavar="PACKAGE.CLASS", help="a class, a Python file, or a name (seqkit list)")
+    check.add_argument("--quick", action="store_true", help="leave out the laws that take long; they are named")
     check.add_argument("--input", action="append", default=[], metavar="FILE", help="a raw example: a file, or a text")
     new = add("new", "write the file of a working tokenizer, with its test, to start from")
     new.add_argument("kind", choices=("tokenizer",), help="tokenizer")

@@ -5,7 +5,16 @@ check_backbone(partial(MyBackbone, depth=2))
 """
 
 from seqkit.testing.backbones import check_backbone, check_embedded_backbone, laws_for, synthetic
+from seqkit.testing.checks import Checked
 from seqkit.testing.laws import EmbeddedBackbone
 from seqkit.testing.tokenizers import check_tokenizer
 
-__all__ = ["EmbeddedBackbone", "check_backbone", "check_embedded_backbone", "check_tokenizer", "laws_for", "synthetic"]
+__all__ = [
+    "Checked",
+    "EmbeddedBackbone",
+    "check_backbone",
+    "check_embedded_backbone",
+    "check_tokenizer",
+    "laws_for",
+    "synthetic",
+]

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from seqkit.interfaces import Adjacency, Backbone, TokenBatch, Tokens, TokenSpec
+from seqkit.testing.checks import NotCheckedError
 from seqkit.testing.laws import TOLERANCE, EmbeddedBackbone, assert_same, fixed_generator
 from seqkit.testing.process import left_alone, seeded
 
@@ -146,12 +147,16 @@ def training_mates_change_nothing(model: EmbeddedBackbone, examples: Sequence[To
     with seeded(1):
         together = model(batch)
     with seeded(2):
-        if not torch.allclose(model(batch), together, rtol=TOLERANCE, atol=TOLERANCE):
-            return
+        _check_nothing_is_random(model(batch), together)
     for i, x in enumerate(examples):
         with seeded(1):
             alone = model(TokenBatch.collate([x]))[0]
         assert_same(together[i, : len(x)], alone, f"in training mode, batch mates change example {i}")
+
+
+def _check_nothing_is_random(again: Tensor, hidden: Tensor) -> None:
+    if not torch.allclose(again, hidden, rtol=TOLERANCE, atol=TOLERANCE):
+        raise NotCheckedError("random in training")
 
 
 def _axis_matters(model: EmbeddedBackbone, x: Tokens, axis: int) -> bool:
@@ -218,8 +223,7 @@ def training_equals_eval(model: EmbeddedBackbone, examples: Sequence[Tokens]) ->
     with seeded(1):
         hidden = training(batch)
     with seeded(2):
-        if not torch.allclose(training(batch), hidden, rtol=TOLERANCE, atol=TOLERANCE):
-            return
+        _check_nothing_is_random(training(batch), hidden)
     assert_same(hidden, model(batch), "nothing is random, but training mode gives other hidden states than eval mode")
 
 

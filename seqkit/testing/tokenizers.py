@@ -10,7 +10,7 @@ import inspect
 import json
 import pickle
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from seqkit.interfaces import TokenBatch, Tokenizer, Tokens, TokenSpec
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.position.absolute import NoPosition
 from seqkit.raw import GraphData, Waveform
+from seqkit.testing.checks import Checked, Checks
 from seqkit.testing.other_process import run_elsewhere
 from seqkit.testing.process import left_alone, same, seeded
 
@@ -54,13 +55,15 @@ def check_tokenizer(
     unfitted: Tokenizer | None = None,
     bad: Sequence[Any] = (),
     other_process: bool = True,
-) -> list[Law]:
+    quick: bool = False,
+    expected_failures: Mapping[str, str] | None = None,
+) -> Checked:
     """Checks every law over your own examples, two or more; returns the laws that were checked.
 
     unfitted: tokenizer with the same settings that is not fitted: with the loaded state, it must encode alike. None: it
     is built from the attributes that have the names of the settings. bad: raws that `encode` must refuse with
     DataError. other_process: whether to encode in a new Python, too (some 3 s), as loaders on other machines do; a
-    class that only this process has is left out.
+    class that only this process has is left out. quick, expected_failures: as in `check_backbone`.
     Raises AssertionError with class, law, example and fault; ValueError for fewer than two raws, or if an unfitted
     tokenizer is needed and cannot be built.
     """
@@ -68,6 +71,11 @@ def check_tokenizer(
         raise AssertionError(f"{type(tokenizer).__name__}: is_a_tokenizer: derive it from seqkit.Tokenizer")
     if len(raws) < 2:
         raise ValueError(f"{len(raws)} raw examples; give two or more, so that they can be batched")
+    checks, name = Checks(quick=quick, expected_failures=expected_failures), type(tokenizer).__name__
+
+    def check(law: Callable[..., None], *given: Any) -> None:
+        checks.check(law, name, tokenizer, *given)
+
     laws: list[Law] = [*ALWAYS]
     if _has_decode(tokenizer):
         laws.append(decodes_what_it_encodes)
@@ -76,20 +84,21 @@ def check_tokenizer(
     except Exception:  # they cannot be copied
         untouched = raws
     # a change that is made once does not show in examples that another law has encoded
-    checked = [_named(tokenizer, law, untouched if law is leaves_raw_examples_alone else raws) for law in laws]
+    for law in laws:
+        check(law, untouched if law is leaves_raw_examples_alone else raws)
     if _has_decode(tokenizer) and _spec(tokenizer).ids:
-        checked.append(_named(tokenizer, decodes_any_id, raws))
+        check(decodes_any_id, raws)
     if _spec(tokenizer).embedder is not None:
-        checked.append(_named(tokenizer, its_embedder_keeps_tokens_apart, raws))
+        check(its_embedder_keeps_tokens_apart, raws)
     fresh = _unfitted(tokenizer, unfitted)
     if hasattr(tokenizer, "fit"):
-        checked.append(_named(tokenizer, fit_learns_what_state_saves, raws, fresh))
-    checked.append(_named(tokenizer, state_is_json_and_enough, raws, fresh))
-    checked.append(_named(tokenizer, state_is_a_copy, raws, fresh))
-    checked.append(_named(tokenizer, refuses_with_a_reason, bad))
+        check(fit_learns_what_state_saves, raws, fresh)
+    check(state_is_json_and_enough, raws, fresh)
+    check(state_is_a_copy, raws, fresh)
+    check(refuses_with_a_reason, bad)
     if other_process:
-        checked.append(_named(tokenizer, is_the_same_in_another_process, raws, fresh))
-    return checked
+        check(is_the_same_in_another_process, raws, fresh)
+    return checks.finish(name)
 
 
 def keeps_its_spec(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
@@ -456,15 +465,6 @@ ALWAYS: tuple[Law, ...] = (
     can_be_pickled,
 )
 """Laws of every tokenizer, whatever it has besides `spec` and `encode`."""
-
-
-def _named(tokenizer: Tokenizer, law: Any, *given: Any) -> Any:
-    """Checks one law; the error that it raises names class and law."""
-    try:
-        law(tokenizer, *given)
-    except AssertionError as error:
-        raise AssertionError(f"{type(tokenizer).__name__}: {law.__name__}: {error}") from None
-    return law
 
 
 def _spec(tokenizer: Tokenizer) -> TokenSpec:

@@ -73,6 +73,13 @@ def test_a_built_in_class_is_checked_by_path_and_by_name(capsys, words, message)
     assert message in capsys.readouterr().out
 
 
+def test_a_quick_check_says_which_laws_it_leaves_out(capsys):
+    assert main(["check", "Bytes", "--quick", "--input", "one text", "--input", "and another"]) == 0
+    said = capsys.readouterr().out
+    assert "not checked (takes long): keeps_no_buffer, reads_all_of_an_example, is_the_same_in_another_process" in said
+    assert "can_be_pickled" in said.splitlines()[0]
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

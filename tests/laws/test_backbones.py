@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from laws.faulty_backbones import INVENTED, KNOWN, SOUND
+from laws.faulty_backbones import INVENTED, KNOWN, SOUND, ScalesInTraining
 from torch import nn
 
 import seqkit.testing.laws as laws
-from seqkit.backbones import GRU, LSTM, Transformer
+from seqkit.backbones import GRU, LSTM, MeanPool, Transformer
 from seqkit.backbones.rnn import RNNCache
 from seqkit.interfaces import Adjacency, Backbone, Embedded, TokenBatch
 from seqkit.model import Model
@@ -27,7 +27,9 @@ from seqkit.testing import (
     long_laws,
     module_laws,
     synthetic,
+    tokenizers,
 )
+from seqkit.testing.checks import SLOW
 from seqkit.testing.tokenizers import is_the_same_in_another_process
 
 DIM = 24
@@ -478,6 +480,38 @@ def test_a_fault_is_named_with_class_law_and_example(faulty, causal, sentence):
 @pytest.mark.parametrize("sound", SOUND, ids=lambda x: x.__name__)
 def test_an_unusual_backbone_that_is_sound_passes(sound):
     check_backbone(sound, dim=DIM)
+
+
+def test_a_law_that_is_expected_to_fail_may_fail():
+    reason = {"training_equals_eval": "the scale is for training alone"}
+    checked = check_backbone(ScalesInTraining, dim=DIM, causal=[False], expected_failures=reason, quick=True)
+    assert checked.left_out["training_equals_eval"] == "expected to fail"
+    assert module_laws.training_equals_eval not in checked
+    assert module_laws.is_deterministic in checked
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [("is_deterministic", "but it is kept; take it off the list"), ("is_determined", "but there is no such law here")],
+)
+def test_a_law_that_is_expected_to_fail_and_does_not_is_an_error(name, sentence):
+    with pytest.raises(AssertionError, match=rf"^MeanPool: {name} is expected to fail \(a reason\), {sentence}"):
+        check_backbone(MeanPool, dim=DIM, causal=[False], expected_failures={name: "a reason"}, quick=True)
+
+
+def test_what_is_not_checked_is_said_with_the_reason():
+    def build(dim, causal):
+        return Transformer(dim, 1, causal=causal, dropout=0.3)
+
+    checked = check_backbone(build, dim=DIM, causal=[True], quick=True)
+    assert checked.left_out["training_equals_eval"] == "random in training"
+    assert checked.left_out["gradients_are_right"] == "takes long"
+    assert {law.__name__ for law in checked}.isdisjoint(checked.left_out)
+
+
+def test_every_law_that_a_quick_check_leaves_out_exists():
+    known = [name for module in (laws, long_laws, module_laws, tokenizers) for name in vars(module)]
+    assert set(known) >= SLOW
 
 
 def test_check_backbone_names_the_backbone_and_the_law():

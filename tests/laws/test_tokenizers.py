@@ -119,6 +119,15 @@ def test_a_sound_tokenizer_that_is_fitted_passes_without_an_unfitted_one(sound):
     assert "fit_learns_what_state_saves" in {law.__name__ for law in check(sound)}
 
 
+def test_a_law_that_is_expected_to_fail_may_fail_and_must():
+    reason = {"decodes_what_it_encodes": "it is for display"}
+    checked = check_tokenizer(DecodesWrongly(), RAWS, quick=True, expected_failures=reason)
+    assert checked.left_out["decodes_what_it_encodes"] == "expected to fail"
+    assert checked.left_out["keeps_no_buffer"] == "takes long"
+    with pytest.raises(AssertionError, match=r"Sound: decodes_what_it_encodes is expected to fail .* but it is kept"):
+        check_tokenizer(Sound(), RAWS, quick=True, expected_failures=reason)
+
+
 @pytest.mark.parametrize("sound", SOUND)
 def test_an_unusual_tokenizer_that_is_sound_passes(sound):
     check_tokenizer(sound(), RAWS, other_process=False)
