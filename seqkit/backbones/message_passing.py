@@ -86,9 +86,9 @@ class GINConvolution(GraphConvolution):
 class GCNConvolution(GraphConvolution):
     """relu(sum over neighbours j and i itself of a_ij / sqrt(deg_i deg_j) W x_j + b) (Kipf and Welling 2017, eq. 2).
 
-    deg_i is the sum over j of a_ij, itself with a_ii = 1 included. a_ij = 1; with edge types the weight of the edge's
-    type, which is learned, starts at 1 and is kept above zero by an exponential (the paper's adjacency may be weighted,
-    its weights are not learned).
+    deg_i is the sum over j of a_ij, itself included: a_ii is the weight of its self-loop or, where it has none, 1, as
+    in `GCNConv` of PyG 2.8. a_ij = 1; with edge types the weight of the edge's type, which is learned, starts at 1 and
+    is kept above zero by an exponential (the paper's adjacency may be weighted, its weights are not learned).
     """
 
     def __init__(self, dim: int):
@@ -105,11 +105,14 @@ class GCNConvolution(GraphConvolution):
             types = (edges.edge_type - 1).clamp(max=len(self.log_edge_weight) - 1)  # those above are masked
             weight = self.log_edge_weight.to(wide).exp().index_select(0, types)
         weight = weight.masked_fill(edges.masked, 0.0)
-        inverse_root = torch.ones(len(x), dtype=wide, device=x.device).index_add(0, edges.target, weight).rsqrt()
+        # a self-loop takes the place of the token's own 1; a sum over none of them, where they are masked, leaves it
+        replaced = ((edges.source == edges.target) & ~edges.masked).to(wide)
+        own = torch.ones(len(x), dtype=wide, device=x.device).index_add(0, edges.target, -replaced)
+        inverse_root = own.index_add(0, edges.target, weight).rsqrt()
         # symmetric normalisation in two steps, by the source's degree before the sum and the target's after it
         scaled = self.linear(x) * rearrange(inverse_root, "N -> N 1")
         messages = scaled.index_select(0, edges.source) * rearrange(weight, "e -> e 1")
-        total = scaled + self.sum(messages, edges.target, len(x))
+        total = scaled * rearrange(own, "N -> N 1") + self.sum(messages, edges.target, len(x))
         return (total * rearrange(inverse_root, "N -> N 1") + self.bias).relu().to(x.dtype)
 
     def add_edge_types(self, num_edge_types: int) -> None:
@@ -121,7 +124,7 @@ class _MessagePassing(Backbone):
 
     Layer: x + dropout(convolution(norm(x))); then `norm` once more. The norm acts on the channels of each token, where
     the papers have none (GCN) or a batch norm (GIN), which would mix the graphs of a batch. The residual connection is
-    ours too. An edge from a token to itself is left out: the token's own term is there without it.
+    ours too. An edge from a token to itself has its type, as any other.
     depth: number of layers. max_edge_type: largest edge type that messages go along; None: all types.
     norm: norm of each layer's input and of the last output. dropout: probability of dropping an entry of a layer's
     output.
@@ -196,7 +199,7 @@ class _MessagePassing(Backbone):
         adjacency = embedded.adjacency
         assert adjacency is not None
         source, target = adjacency.edge_index
-        masked = (source == target) | ~rearrange(embedded.valid, "b n -> (b n)")[source]
+        masked = ~rearrange(embedded.valid, "b n -> (b n)")[source]
         if self.max_edge_type is not None:
             masked = masked | (adjacency.edge_type > self.max_edge_type)
         return Edges(source, target, adjacency.edge_type, masked)

@@ -157,11 +157,12 @@ class TokenSpec:
 @dataclass(frozen=True, slots=True)
 class Adjacency:
     """Which token may attend to which, as a sparse list of edges. A pair without an edge is masked; every token attends
-    to itself.
+    to itself. An edge from a token to itself, a self-loop, gives that pair its type.
 
     edge_index: [2 e] int64, (source, target) as in PyG: the target attends to the source. An undirected edge is listed
     both ways, a pair once at most. In a `TokenBatch`, token t of example i has index i * n + t.
-    edge_type: [e] int64 > 0: type of bond, number of hops, ...; type 0 is a token with itself.
+    edge_type: [e] int64 > 0: type of bond, number of hops, ...; type 0 is a token with itself where it has no
+    self-loop.
     Raises ValueError on a wrong shape or dtype, or a type below 1.
     """
 

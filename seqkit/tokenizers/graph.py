@@ -32,7 +32,8 @@ class Graph(Tokenizer):
     edges by type, then one for 2 hops, for 3, and so on.
     degree: True: log(1 + number of neighbours) is appended to the content, without which attention along edges cannot
     count; of a directed graph in- and out-degree. directed: True: a node attends to those that have an edge to it.
-    Edge weights are ignored. When: networkx graphs, edge lists, PyG-like objects; large ones with max_distance=1.
+    Edge weights and self-loops are ignored. When: networkx graphs, edge lists, PyG-like objects; large ones with
+    max_distance=1.
     Raises ValueError if the content would be empty or both features and categories are given.
     """
 

@@ -106,11 +106,14 @@ def test_molecules_with_max_edge_type_at_bonds_equal_molecules_of_bonds_alone(cl
 
 
 @BOTH
-@pytest.mark.parametrize("num_edge_types", [1, 2])
-def test_an_edge_from_a_token_to_itself_changes_nothing(cls, num_edge_types):
-    backbone, x = made(cls, num_edge_types), embedded(3, [(0, 1), (1, 2)], [1, num_edge_types])
-    with_loop = embedded(3, [(0, 1), (1, 2), (1, 1)], [1, num_edge_types, 1]).adjacency
-    assert_close(backbone(x.replace(adjacency=with_loop)), backbone(x))
+def test_a_self_loop_has_its_type_and_is_left_out_beyond_max_edge_type(cls):
+    x = embedded(3, [(0, 1), (1, 2)], [1, 2])
+    first, second = (embedded(3, [(0, 1), (1, 2), (1, 1)], [1, 2, kind]).adjacency for kind in (1, 2))
+    backbone = made(cls, 2)
+    without, one, two = (backbone(x.replace(adjacency=which))[0, 1] for which in (x.adjacency, first, second))
+    assert min((one - two).abs().max(), (two - without).abs().max()) > 1e-3
+    few = made(cls, 2, max_edge_type=1)
+    assert_close(few(x.replace(adjacency=second)), few(x))
 
 
 @BOTH
