@@ -44,8 +44,10 @@ from seqkit.testing.long_laws import (
     far_texts,
     long_texts,
     no_column_attends_to_the_future,
+    nodes_of_any_degree_use_their_edges,
     refused_when_long,
     reorder_keeps_the_rows,
+    stars,
 )
 from seqkit.testing.module_laws import LATE_LAWS, MODULE_LAWS, builds_and_saves_all_weights
 
@@ -141,6 +143,8 @@ def check_backbone(
                 untouched = copy.deepcopy(backbone)
                 _check_module(checks, MODULE_LAWS, spec, backbone, examples)
                 _check_embedded(checks, spec, backbone, examples)
+                if name == "graph" and backbone.supports_adjacency:
+                    _check_stars(checks, partial(build, dim, causal=is_causal))
                 if name == "text":
                     _check_long_texts(checks, build, dim, is_causal)
                 _check_module(checks, LATE_LAWS, spec, untouched, examples)
@@ -175,6 +179,15 @@ def _check_module(
         model, given = _embedded(spec, copy.deepcopy(backbone), examples, causal)
         for law in laws:
             _check(checks, model, law, model, given)
+
+
+def _check_stars(checks: Checks, build: Callable[[], Backbone]) -> None:
+    """The law of degrees, on a backbone of its own: these graphs have one edge type."""
+    spec, examples = stars()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        backbone = build()
+    _check_module(checks, [nodes_of_any_degree_use_their_edges], spec, backbone, examples)
 
 
 def _check_long_texts(checks: Checks, build: Callable[..., Backbone], dim: int, is_causal: bool | None) -> None:

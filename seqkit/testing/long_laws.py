@@ -8,16 +8,25 @@ b batch · n tokens · d width
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import torch
 from einops import rearrange
 from torch import Tensor
 
-from seqkit.interfaces import TokenBatch, Tokens, TokenSpec
-from seqkit.testing.laws import EmbeddedBackbone, assert_same, fixed_generator, has_cache, other_content
+from seqkit.interfaces import Adjacency, TokenBatch, Tokens, TokenSpec
+from seqkit.testing.laws import (
+    TOLERANCE,
+    EmbeddedBackbone,
+    assert_same,
+    fixed_generator,
+    has_cache,
+    other_content,
+)
 
 LENGTHS = (70, 33, 1, 40, 2, 17)
+NUM_LEAVES = 20
 FAR = (300, 140)
 FAR_COLUMNS = (127, 128, 129, 255, 256, 257, 298)
 """Columns around the sizes that tables and caches often have."""
@@ -33,6 +42,18 @@ def long_texts() -> tuple[TokenSpec, list[Tokens]]:
 def far_texts() -> tuple[TokenSpec, list[Tokens]]:
     """Spec and texts of 300 and 140 tokens; the same every time."""
     return _texts(FAR)
+
+
+def stars() -> tuple[TokenSpec, list[Tokens]]:
+    """Spec and graphs of a node with many neighbours, these with one each, and a last node with none."""
+    g, found = fixed_generator(), []
+    for num_leaves in (NUM_LEAVES, 3):
+        out = torch.stack([torch.zeros(num_leaves, dtype=torch.int64), torch.arange(num_leaves) + 1])
+        edges = torch.cat([out, out.flip(0)], dim=1)
+        adjacency = Adjacency(edges, torch.ones_like(edges[0]))
+        n = num_leaves + 2
+        found.append(Tokens(torch.randn(n, 3, generator=g), torch.zeros(n, 0), adjacency))
+    return TokenSpec(num_features=3, num_axes=0, num_edge_types=1), found
 
 
 def _texts(lengths: Sequence[int]) -> tuple[TokenSpec, list[Tokens]]:
@@ -141,6 +162,34 @@ def columns_far_along_are_like_others(model: EmbeddedBackbone, examples: Sequenc
         for start, end in pairwise(ends):
             got = model(TokenBatch.collate([x.at(slice(start, end))]), cache)[0]
             assert_same(got, expected[start:end], f"with a cache, columns {start} to {end - 1} of {n} differ")
+
+
+def nodes_of_any_degree_use_their_edges(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+    """Backbones that support adjacency: a node with fewer neighbours gets another state, one with many does not depend
+    on their order, and one with none depends on no other."""
+    for i, x in enumerate(examples):
+        assert x.adjacency is not None
+        n, (source, _) = len(x), x.adjacency.edge_index
+        expected = model(TokenBatch.collate([x]))[0]
+        is_kept = (x.adjacency.edge_index <= (n - 2) // 2).all(dim=0)
+        fewer = Adjacency(x.adjacency.edge_index[:, is_kept], x.adjacency.edge_type[is_kept])
+        got = model(TokenBatch.collate([replace(x, adjacency=fewer)]))[0]
+        last_with_edges = 0 if not model.causal else n - 2  # a first node has no earlier neighbour
+        if float((got - expected)[last_with_edges].detach().abs().max()) <= TOLERANCE:
+            raise AssertionError(
+                f"a node of example {i} keeps its state without {len(source) - int(is_kept.sum())} of {len(source)} "
+                "edges; use all of them, or declare supports_adjacency=False"
+            )
+        is_last = torch.arange(n) == n - 1
+        got = model(TokenBatch.collate([other_content(x, ~is_last, model.spec)]))[0]
+        assert_same(
+            got[-1], expected[-1], f"the last node of example {i} has no neighbour, but others change its state"
+        )
+        if not model.causal:
+            order = torch.cat([torch.zeros(1, dtype=torch.int64), torch.arange(n - 2, 0, -1), torch.tensor([n - 1])])
+            got = model(TokenBatch.collate([x.at(order)]))[0]
+            fault = f"the {n - 2} neighbours of a node of example {i} in another order give other hidden states"
+            assert_same(got, expected[order], fault)
 
 
 def refused_when_long(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> bool:

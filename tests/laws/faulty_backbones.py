@@ -475,6 +475,16 @@ class SeesOneEdgeType(ReadsAdjacency):
         return Adjacency(adjacency.edge_index, adjacency.edge_type.clamp(max=1))
 
 
+class ReadsEightNeighbours(ReadsAdjacency):
+    """It samples: of each node the first edges alone."""
+
+    def edges(self, adjacency):
+        target, kept = adjacency.edge_index[1], []
+        for edge in range(len(target)):
+            kept += [edge] if int((target[:edge] == target[edge]).sum()) < 8 else []
+        return Adjacency(adjacency.edge_index[:, kept], adjacency.edge_type[kept])
+
+
 class LeaksFromColumn256(Faulty):
     def forward(self, embedded, cache=None):
         hidden = super().forward(embedded, cache)
@@ -526,10 +536,39 @@ class HasATableOf256(Faulty):
         return super().forward(embedded, cache)
 
 
-SOUND = [StartsAtZero, HasNoCache, HasATableOf256]
+class AveragesItsNeighbours(Backbone):
+    """A mean along edges: it does not know how many there are."""
+
+    supports_adjacency, causal = True, False
+
+    def __init__(self, dim, causal=False):
+        super().__init__()
+        self.dim = dim
+        self.own, self.others, self.kind = nn.Linear(dim, dim), nn.Linear(dim, dim), None
+
+    def add_edge_bias(self, num_edge_types):
+        self.kind = nn.Embedding(num_edge_types + 1, self.dim)
+
+    def check_supported(self, spec):
+        if not spec.num_edge_types:
+            raise ValueError("it needs edges")
+
+    def forward(self, embedded, cache=None):
+        if embedded.segments is not None or embedded.adjacency is None:
+            raise ValueError("segments, or no edges")
+        b, n, d = embedded.hidden.shape
+        flat, (source, target) = embedded.hidden.reshape(b * n, d), embedded.adjacency.edge_index
+        message = self.others(flat)[source] + self.kind.weight[embedded.adjacency.edge_type]
+        count = torch.zeros(b * n, 1, dtype=flat.dtype).index_add(0, target, torch.ones_like(message[:, :1]))
+        mean = torch.zeros_like(flat).index_add(0, target, message) / count.clamp(min=1)
+        return _zero((self.own(flat) + mean).tanh().reshape(b, n, d), embedded)
+
+
+SOUND = [StartsAtZero, HasNoCache, HasATableOf256, AveragesItsNeighbours]
 
 
 INVENTED = [
+    (ReadsEightNeighbours, False, "nodes_of_any_degree_use_their_edges: .* of example 0 .*graph"),
     (LeaksFromColumn256, True, "columns_far_along_are_like_others: tokens after 256 of 300 change"),
     (PositionsWrapInTheCache, True, "columns_far_along_are_like_others: with a cache, columns 128 to 128 of 300"),
     (MasksPaddingUpTo256, False, "columns_far_along_are_like_others: batch mates and padding change example 0 of 300"),
