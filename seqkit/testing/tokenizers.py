@@ -34,6 +34,9 @@ NUM_IDS = 64
 NUM_KEPT = 200
 """Number of encodings of another example after which tokens must be as they were."""
 
+NUM_SINGLE = 16
+"""Number of tokens of an example that are embedded one by one, at most."""
+
 MAX_GAP = 1e6
 """Smallest distance of two positions that is no fault: seconds of days apart are below it, nanoseconds of samples above
 it."""
@@ -321,7 +324,8 @@ def decodes_any_id(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
 
 
 def its_embedder_keeps_tokens_apart(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
-    """The spec's own embedder makes [b n d] of content, for any d, whatever is beside an example in the batch."""
+    """The spec's own embedder makes [b n d] of content, for any d, whatever is beside a token in its example or batch;
+    in training mode, too, if nothing is random."""
     spec, examples = _spec(tokenizer), [_encode(tokenizer, raws, i) for i in range(len(raws))]
     for dim in (24, 40):
         with seeded(0):
@@ -336,6 +340,28 @@ def its_embedder_keeps_tokens_apart(tokenizer: Tokenizer, raws: Sequence[Any]) -
             alone = embedder(TokenBatch.collate([x])).hidden[0]
             if not torch.allclose(together[i, : len(x)], alone, rtol=1e-4, atol=1e-5):
                 raise AssertionError(f"example {i}: its embedder gives other vectors in a batch than alone")
+            for t in range(min(len(x), NUM_SINGLE)):
+                one = embedder(TokenBatch.collate([x.at(slice(t, t + 1))])).hidden[0, 0]
+                if not torch.allclose(one, alone[t], rtol=1e-4, atol=1e-5):
+                    raise AssertionError(f"example {i}: its embedder gives another vector for token {t} alone")
+        _check_training_of(embedder, examples)
+
+
+def _check_training_of(embedder: Embedder, examples: Sequence[Tokens]) -> None:
+    """In training mode, an example gives the same vectors in a batch as alone, if nothing is random."""
+
+    def embedded(some: Sequence[Tokens], seed: int) -> Tensor:
+        with seeded(seed):
+            return copy.deepcopy(embedder).train()(TokenBatch.collate(some)).hidden
+
+    together = embedded(examples, 1)
+    if not torch.allclose(embedded(examples, 2), together):
+        return
+    for i, x in enumerate(examples):
+        if not torch.allclose(together[i, : len(x)], embedded([x], 1)[0], rtol=1e-4, atol=1e-5):
+            raise AssertionError(
+                f"example {i}: in training mode, its embedder gives other vectors in a batch than alone"
+            )
 
 
 def fit_learns_what_state_saves(_: Tokenizer, raws: Sequence[Any], fresh: Callable[[], Tokenizer]) -> None:

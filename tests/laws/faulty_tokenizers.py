@@ -418,6 +418,52 @@ class _BatchStem(nn.Module):
         return self.linear(content - content.mean())
 
 
+class StemNormalisesBatches(Scaled):
+    """In training mode alone, vectors depend on the batch."""
+
+    @property
+    def spec(self):
+        return TokenSpec(num_features=super().spec.num_features, embedder=_TrainingStem)
+
+
+class _TrainingStem(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.linear = nn.Linear(1, dim)
+
+    def forward(self, content):
+        hidden = self.linear(content)
+        return hidden - hidden.mean(dim=(0, 1)) if self.training else hidden
+
+
+class StemReadsNeighbours(Scaled):
+    """It subtracts the first token of all."""
+
+    @property
+    def spec(self):
+        return TokenSpec(num_features=super().spec.num_features, embedder=_FirstStem)
+
+
+class _FirstStem(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.linear = nn.Linear(1, dim)
+
+    def forward(self, content):
+        return self.linear(content - content[..., :1, :])
+
+
+class StemDropsOut(Scaled):
+    """It is random in training, without a fault."""
+
+    @property
+    def spec(self):
+        def embedder(dim):
+            return nn.Sequential(nn.Linear(1, dim), nn.Dropout(0.3))
+
+        return TokenSpec(num_features=super().spec.num_features, embedder=embedder)
+
+
 class StemHasOneWidth(Scaled):
     @property
     def spec(self):
@@ -646,6 +692,8 @@ INVENTED = [
     (SpecIsAMethod, "leaves_the_process_alone: spec is a method; give a seqkit.TokenSpec"),
     (RemembersObjects, "is_deterministic: an equal copy of example 0 has other content"),
     (StemReadsTheBatch, "its_embedder_keeps_tokens_apart: example 0: its embedder gives other vectors in a batch"),
+    (StemNormalisesBatches, "its_embedder_keeps_tokens_apart: example 0: in training mode, its embedder gives other"),
+    (StemReadsNeighbours, "its_embedder_keeps_tokens_apart: example [01]: its embedder gives (another|other) vector"),
     (StemHasOneWidth, "its_embedder_keeps_tokens_apart: its embedder of width 40 .*"),
     (PlaceOfSettingsIsForgotten, "state_is_json_and_enough: example 0 encoded by a tokenizer that loaded the state"),
     (ReadsTheClock, "is_deterministic: example 1 encoded again has other content"),

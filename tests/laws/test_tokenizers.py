@@ -2,7 +2,17 @@
 
 import pytest
 import torch
-from laws.faulty_tokenizers import INVENTED, KNOWN, RAWS, SOUND, Learned, RenamesItsSettings, Scaled, Sound
+from laws.faulty_tokenizers import (
+    INVENTED,
+    KNOWN,
+    RAWS,
+    SOUND,
+    Learned,
+    RenamesItsSettings,
+    Scaled,
+    Sound,
+    StemDropsOut,
+)
 
 from seqkit.interfaces import Tokens, TokenSpec
 from seqkit.registry import components
@@ -114,7 +124,7 @@ def test_a_sound_tokenizer_passes():
     assert {"is_the_same_in_another_process", "decodes_any_id"} <= {law.__name__ for law in checked}
 
 
-@pytest.mark.parametrize("sound", [Scaled, Learned])
+@pytest.mark.parametrize("sound", [Scaled, Learned, StemDropsOut])
 def test_a_sound_tokenizer_that_is_fitted_passes_without_an_unfitted_one(sound):
     assert "fit_learns_what_state_saves" in {law.__name__ for law in check(sound)}
 
