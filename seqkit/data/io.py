@@ -48,7 +48,7 @@ def read_text(path: str | Path) -> str:
     Raises DataError where it cannot be read, is empty, or is not UTF-8 (with the offset of the first wrong byte).
     """
     path = Path(path)
-    data = _bytes(path)
+    data = read_bytes(path)
     if not data.strip():
         raise DataError(f"{path} is empty; give a file with text in it")
     try:
@@ -108,7 +108,7 @@ def _image(path: Path) -> Iterator[Image.Image]:
     """
     from PIL import Image
 
-    _bytes(path, 1)
+    read_bytes(path, 1)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the limit below is lower
@@ -198,7 +198,7 @@ def _sound(path: Path) -> Iterator[tuple[SoundFile, FileIO]]:
     """
     import soundfile
 
-    _bytes(path, 1)
+    read_bytes(path, 1)
     try:
         with path.open("rb", buffering=0) as stream, soundfile.SoundFile(stream.fileno(), closefd=False) as file:
             torn = _TORN.search(file.extra_info)
@@ -221,7 +221,7 @@ def read_smiles(path: str | Path) -> list[str]:
     return [line.split()[0] for line in read_text(path).splitlines() if line.strip()]
 
 
-def _bytes(path: Path, size: int | None = None) -> bytes:
+def read_bytes(path: Path, size: int | None = None, *, if_empty: str = "copy it again or take it out") -> bytes:
     """The file's first `size` bytes (None: all). Raises DataError where there is no such file, or it is empty."""
     try:
         data = read_regular(path, size)
@@ -230,5 +230,5 @@ def _bytes(path: Path, size: int | None = None) -> bytes:
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror}); give a file that you may read") from error
     if not data:
-        raise DataError(f"{path} is empty (0 bytes); copy it again or take it out")
+        raise DataError(f"{path} is empty (0 bytes); {if_empty}")
     return data

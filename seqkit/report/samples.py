@@ -6,8 +6,8 @@ b batch · n tokens · k classes · m predictions · f features
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import singledispatch
+from dataclasses import dataclass, replace
+from functools import partial, singledispatch
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -156,8 +156,7 @@ def _tagged(objective: Classify, trained: TrainedModel, data: DataModule) -> Sec
     """The first test examples, each token with its predicted class."""
     batch, label = _first_examples(data, NUM_SHOWN)
     assert label is not None
-    with torch.inference_mode():
-        preds = trained.model(batch.to(trained.predictor.device)).argmax(dim=-1).cpu()
+    preds = trained.predictor.run(trained.model, batch).argmax(dim=-1).cpu()
     renderer, passages = find_renderer(trained.tokenizer), []
     for i in range(len(batch)):
         spans: list[Span] = []
@@ -202,8 +201,7 @@ def _(objective: Seq2Seq, trained: TrainedModel, data: DataModule | None) -> lis
         return []
     batch, label = _first_examples(data, NUM_SHOWN)
     assert label is not None
-    with torch.inference_mode():
-        texts = objective.decode(objective.predict(trained.model, batch.to(trained.predictor.device)))
+    texts = objective.decode(trained.predictor.run(partial(objective.predict, trained.model), batch))
     renderer = find_renderer(trained.tokenizer)
     tokenizer: Any = trained.tokenizer
     passages = []
@@ -262,9 +260,9 @@ def _(objective: Masked, trained: TrainedModel, data: DataModule | None) -> list
     if data is None:
         return []
     batch, label = _first_examples(data, NUM_SHOWN)
-    with torch.random.fork_rng(devices=[]), torch.inference_mode():
+    with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
-        output = _step(trained, batch, label)
+        output = trained.predictor.step(objective, (batch, label))
     assert output.inputs is not None
     prediction, masked = output.prediction, output.inputs.masked
     assert prediction is not None
@@ -328,22 +326,12 @@ def _first_examples(data: DataModule, count: int) -> tuple[TokenBatch, Tensor | 
     return examples[0, list(range(min(count, len(examples))))]
 
 
-@torch.inference_mode()
 def _outputs(trained: TrainedModel, data: DataModule) -> Iterator[tuple[list[int], TokenBatch, Tensor, LossOutput]]:
-    """Batches of the test split: places of their examples in it, tokens, labels the step's output, all on the CPU."""
+    """Batches of the test split: places of their examples in it, tokens, labels, and the step's output."""
     loader = data.test_dataloader()
     for indices, (batch, label) in zip(loader.batch_indices(), loader):
         assert label is not None
-        yield indices, batch, label, _step(trained, batch, label)
-
-
-def _step(trained: TrainedModel, batch: TokenBatch, label: Tensor | None) -> LossOutput:
-    """Output of the objective's step on the model's device, its tensors on the CPU."""
-    there = batch.to(trained.predictor.device), None if label is None else label.to(trained.predictor.device)
-    output = trained.objective.step(trained.model, there)
-    values = {field.name: getattr(output, field.name) for field in fields(output)}
-    moved: dict[str, Any] = {name: value.cpu() for name, value in values.items() if isinstance(value, Tensor)}
-    return replace(output, **moved)
+        yield indices, batch, label, trained.predictor.step(trained.objective, (batch, label))
 
 
 def _predictions(trained: TrainedModel, data: DataModule) -> Iterator[tuple[list[int], TokenBatch, Tensor, Tensor]]:

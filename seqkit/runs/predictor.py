@@ -6,6 +6,7 @@ b batch · n tokens
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from seqkit.errors import UsageError, is_out_of_memory, one_line
 from seqkit.generation.decode import evaluating
-from seqkit.interfaces import TokenBatch, Tokens
+from seqkit.interfaces import LabeledBatch, LossOutput, Objective, TokenBatch, Tokens
 from seqkit.model import Model
 
 Result = TypeVar("Result")
@@ -42,6 +43,13 @@ class Predictor:
         given = [batch.to(self.device)] if label is None else [batch.to(self.device), label.to(self.device)]
         with torch.inference_mode(), evaluating(self.model):
             return compute(*given)
+
+    def step(self, objective: Objective, batch: LabeledBatch) -> LossOutput:
+        """Output of an objective's step, its tensors on the CPU."""
+        output = self.run(lambda *moved: objective.step(self.model, (*moved, None)[:2]), *batch)
+        values = {field.name: getattr(output, field.name) for field in fields(output)}
+        here: dict[str, Any] = {name: value.cpu() for name, value in values.items() if isinstance(value, Tensor)}
+        return replace(output, **here)
 
     def answers(self, compute: Callable[[TokenBatch], Sequence[Any]], examples: Sequence[Tokens]) -> list[Any]:
         """Answers of `compute` to the examples of one batch; for one that fails, the reason (a string).

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from seqkit.data.formats import TABLE
+from seqkit.data.io import read_bytes
 from seqkit.data.source import import_optional
 from seqkit.data.tables.text_formats import ENCODED, LINE, Row, format_suffix, text_table
 from seqkit.data.walk import matching
 from seqkit.errors import DataError, one_line
-from seqkit.files import load_json, read_regular
+from seqkit.files import load_json
 
 READABLE = (*TABLE.suffixes, ".txt")
 """Suffixes of files that can be read as a table; a .txt file is one where the data source is told so."""
@@ -209,14 +210,7 @@ class _Reader:
 
     def read(self, file: Path) -> Any:
         """The table of a file. Raises DataError where it cannot be read."""
-        try:
-            head = read_regular(file, 4)
-        except FileNotFoundError:
-            raise DataError(f"{file} does not exist; check the path") from None
-        except OSError as error:
-            raise DataError(f"{file} cannot be read ({error.strerror}); give a file that you may read") from error
-        if not head:
-            raise DataError(f"{file} is empty (0 bytes); give a table with a header and rows")
+        read_bytes(file, 4, if_empty="give a table with a header and rows")
         if not file.name.lower().endswith(READABLE):
             raise DataError(f"{file} ends in {file.suffix.lower() or 'nothing'}; tables end in {', '.join(READABLE)}")
         if file.suffix.lower() == ".parquet":
