@@ -384,3 +384,23 @@ def test_random_tokens_keep_their_spec(spec):
     assert not drawn[0].equals(drawn[2])
     assert spec.ids_of(drawn[0]).shape == (11, len(spec.id_sizes))
     assert spec.numbers_of(drawn[0]).shape == (11, spec.num_features)
+
+
+def test_a_token_is_appended_with_its_numbers_and_edges():
+    plain = Tokens(torch.tensor([3, 4]), torch.tensor([[0.0], [1.5]]))
+    longer = plain.append(torch.tensor(5), torch.tensor([2.0]))
+    assert longer.equals(Tokens(torch.tensor([3, 4, 5]), torch.tensor([[0.0], [1.5], [2.0]])))
+    node = replace(plain, adjacency=graph((0, 1, 1)))
+    alone = node.append(torch.tensor(5), torch.tensor([2.0]))
+    assert alone.adjacency.edge_index.T.tolist() == [[0, 1]]
+    joined = node.append(torch.tensor(5), torch.tensor([2.0]), edges=graph((2, 0, 3)))
+    assert joined.adjacency.edge_index.T.tolist() == [[0, 1], [2, 0]]
+    assert joined.adjacency.edge_type.tolist() == [1, 3]
+    first = plain.append(torch.tensor(5), torch.tensor([2.0]), edges=graph((2, 0, 3)))
+    assert first.adjacency.edge_index.T.tolist() == [[2, 0]]
+    with pytest.raises(DataError, match="token 3"):
+        plain.append(torch.tensor(5), torch.tensor([2.0]), edges=graph((3, 0, 3)))
+    notes = Tokens(torch.tensor([[1, 2]]), torch.zeros(1, 1), features=torch.tensor([[0.5]]))
+    two = notes.append(torch.tensor([3, 4]), torch.ones(1), features=torch.tensor([0.25]))
+    assert two.content.tolist() == [[1, 2], [3, 4]]
+    assert two.features.tolist() == [[0.5], [0.25]]
