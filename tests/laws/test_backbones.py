@@ -45,7 +45,7 @@ def test_a_tokenizer_keeps_its_laws(sample):
 
 @pytest.mark.slow
 def test_a_tokenizer_makes_the_same_tokens_in_another_process(sample):
-    is_the_same_in_another_process(sample.fitted(), sample.raws)
+    is_the_same_in_another_process(sample.fitted(), sample.raws, sample.build)
 
 
 def test_a_backbone_keeps_its_laws_on_synthetic_tokens(build):

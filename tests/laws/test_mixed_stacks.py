@@ -55,7 +55,7 @@ def is_its_layers_one_after_the_other(mixed, spec, examples):
         part = stack([lambda *_, block=block: block], mixed.causal, None if position is None else [position])
         part.blocks[0], part.edge_biases = block, mixed.edge_biases
         parts.append(part.double().eval())
-    batches = [TokenBatch.collate(examples), laws.pad(TokenBatch.collate(examples), 3)]
+    batches = [TokenBatch.collate(examples), TokenBatch.collate(examples).pad(3)]
     if mixed.supports_segments and examples[0].adjacency is None:
         segments = (torch.arange(batches[0].valid.shape[1]) > 2).long().expand_as(batches[0].valid)
         batches.append(replace(batches[0], segments=segments))
