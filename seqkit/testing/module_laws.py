@@ -235,7 +235,9 @@ def gradients_are_right(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> 
     """Gradients equal finite differences along a random direction, of the embeddings and of each parameter."""
     generator, backbone = fixed_generator(), copy.deepcopy(model.backbone)
     embedded = model.embed(TokenBatch.collate(examples))
-    leaf = embedded.hidden.detach().clone().requires_grad_()
+    # equal tokens have equal scores, and which of them is among the best changes there: a point beside has a slope
+    noise = 0.01 * torch.randn(embedded.hidden.shape, generator=fixed_generator(), dtype=embedded.hidden.dtype)
+    leaf = (embedded.hidden.detach() + noise.masked_fill(~embedded.valid[..., None], 0.0)).requires_grad_()
     embedded = replace(embedded, hidden=leaf)
     values = {"the embeddings": leaf} | {name: p for name, p in backbone.named_parameters() if p.requires_grad}
     steps = {name: torch.randn(p.shape, generator=generator, dtype=p.dtype) for name, p in values.items()}
