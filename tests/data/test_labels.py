@@ -88,7 +88,9 @@ def test_an_array_of_numbers_is_a_tensor_of_them():
 
 @pytest.mark.parametrize("objective", [Classify, Regress])
 @pytest.mark.parametrize(
-    "bad", ["cat", {"a": 1}, object(), {1}, 1j, np.array(["x"]), np.datetime64("2020-01-01"), [1, "two"]], ids=repr
+    "bad",
+    ["cat", {"a": 1}, object(), {1}, 1j, np.array(["x"]), np.datetime64("2020-01-01"), [1, "two"]],
+    ids=lambda bad: type(bad).__name__,
 )
 @pytest.mark.parametrize(("place", "name"), [(1, "test data, sample 1"), (4, "training data, sample 2")])
 def test_anything_else_names_split_and_sample(objective, bad, place, name):
