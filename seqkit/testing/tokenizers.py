@@ -41,6 +41,9 @@ MAX_GAP = 1e6
 """Smallest distance of two positions that is no fault: seconds of days apart are below it, nanoseconds of samples above
 it."""
 
+MIN_STEPS = 8
+"""Distance of most positions, in steps of float32 at the largest one, below which their distances are rounding."""
+
 NUM_PLACES = 100
 """Number of places in the raw examples that are changed, about."""
 
@@ -209,6 +212,12 @@ def tells_examples_apart(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
     for i in long if spec.num_axes else ():
         for axis in tokens[i].positions.unbind(dim=1):
             places = axis.unique()
+            rounding = float(axis.abs().max()) * torch.finfo(torch.float32).eps
+            if len(places) > 2 and float(places.diff().median()) < MIN_STEPS * rounding:
+                raise AssertionError(
+                    f"example {i}: positions up to {float(places[-1]):.4g} are rounded to {rounding:.2g} in float32, "
+                    f"and most are no further apart than {float(places.diff().median()):.2g}; subtract the first"
+                )
             if len(places) > 1 and float(places.diff().min()) > MAX_GAP:
                 raise AssertionError(
                     f"example {i}: positions of {len(tokens[i])} tokens go from {float(places[0]):.4g} to "

@@ -629,6 +629,14 @@ class IgnoresWarnings(Sound):
         return super().encode(raw)
 
 
+class CountsSecondsClosely(Sound):
+    """Positions are seconds since 1970, ten minutes apart: float32 holds them to 128."""
+
+    def encode(self, raw):
+        tokens = super().encode(raw)
+        return Tokens(tokens.content, (1.7e9 + 600.0 * tokens.positions.double()).float())
+
+
 # ── unusual, and without a fault ─────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -680,6 +688,10 @@ INVENTED = [
     (DecodesIdsToAnotherType, r"decodes_what_it_encodes: example 0: decode gives 'abc' for Tokens, and \['a'"),
     (IgnoresItsInput, "tells_examples_apart: examples 0 to 1 all give the same tokens"),
     (HasNoOrder, "tells_examples_apart: example 0: all 3 tokens have one position"),
+    (
+        CountsSecondsClosely,
+        r"tells_examples_apart: example 0: positions up to 1.7e\+09 are rounded to .* subtract the first",
+    ),
     (CountsInNanoseconds, "tells_examples_apart: example 0: positions of 3 tokens go from 0 to 2e"),
     (ChangesTheDefaultDtype, "example 0: encode changes torch's default dtype"),
     (TurnsGradientsOff, "example 0: encode changes whether torch records gradients"),
