@@ -47,7 +47,12 @@ class TrainedModel:
     @property
     def predictor(self) -> Predictor:
         """The model at work, on the device and in the type that its weights have."""
-        return Predictor(self.model, next(self.model.parameters()).device)
+        return Predictor(self.model, self.device)
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the model's weights."""
+        return next(self.model.parameters()).device
 
     def predict(self, raws: Iterable[Any], batch_size: int = 32, names: Sequence[str] | None = None) -> list[Any]:
         """Predictions in the user's terms for raw examples, in order. Raises DataError for the first that fails.

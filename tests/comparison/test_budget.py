@@ -93,7 +93,7 @@ def test_two_names_of_one_configuration_are_refused():
 
 def test_data_without_a_validation_split_is_compared_untuned_or_not_at_all():
     words = {"recipe": "graph/karate", "preset": "debug", "backbones": ["LSTM", "GRU"], "match": "none"}
-    words["overrides"] = ["--data.source.valid_per_class", "0"]
+    words["overrides"] = ["--data.source.valid_per_class", "0", "--data.source.per_class", "1"]
     with pytest.raises(UsageError, match="LSTM: its data has no validation split to tune on"):
         candidates(Settings(**words))
     assert len(candidates(Settings(**words, lr_trials=0))) == 2

@@ -213,6 +213,10 @@ def test_the_same_command_has_the_same_folder_and_another_another():
     assert default_folder(one) != default_folder(two)
 
 
+ONE_NODE_A_CLASS = ["--data.source.valid_per_class", "0", "--data.source.per_class", "1"]
+"""Of so few no validation nodes can be set aside."""
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -224,7 +228,7 @@ def test_the_same_command_has_the_same_folder_and_another_another():
         (["image/digits", "--threads", "-1"], "--threads is -1"),
         (["image/digits", "--vary", "tokenizer={type: Patches,Bytes"], "give a key and two values"),
         (["image/digits", "--vary", "tokenizer=Bytes,{type: BPE"], "is not readable"),
-        (["graph/karate", "--data.source.valid_per_class", "0", "--backbones", "LSTM,GRU"], "--lr-trials 0"),
+        (["graph/karate", *ONE_NODE_A_CLASS, "--backbones", "LSTM,GRU"], "--lr-trials 0"),
         (["image/digits", "--match", "memory"], "give parameters, flops, time, none"),
         (["image/digits", "--modle.dropout", "1"], "did you mean"),
         (["image/digits", "--preset", "debug", "--backbones", "LSTM,GRU", "--optimizer.lr", "fast"], "optimizer.lr"),

@@ -229,8 +229,9 @@ RESUME_FLAGS = {
 }  # fmt: skip
 RUN_FLAGS: dict[str, list[list[str]]] = {
     "predict": [["--probabilities"], ["--top", "2"], ["--format", "csv"], ["--format", "jsonl"], ["--device", "cpu"],
-                ["--out", "NEW.csv", "--force"]],
-    "embed": [["--out", "NEW.npz"], ["--out", "NEW.parquet", "--force"], ["--out", "NEW.npz", "--device", "cpu"]],
+                ["--dtype", "bfloat16"], ["--out", "NEW.csv", "--force"]],
+    "embed": [["--out", "NEW.npz"], ["--out", "NEW.parquet", "--force"], ["--out", "NEW.npz", "--device", "cpu"],
+              ["--out", "NEW.npz", "--dtype", "bfloat16"]],
     "generate": [["--prompt", "To be"], ["--max-new-tokens", "3"], ["--stop", "e"], ["--samples", "2"],
                  ["--temperature", "0"], ["--top-k", "3"], ["--top-p", "0.5"], ["--min-p", "0.1"],
                  ["--repetition-penalty", "1.2"], ["--seed", "5"], ["--num-beams", "2"],
