@@ -51,8 +51,8 @@ class GraphFile(DataSource):
     are unlabelled. features: attributes to use; None: all but target and split; []: none. Numbers are standardised,
     words are categories. index: True: a node's index is one-hot beside its features, so a model learns where in this
     graph a node is; False: it is not, and a node without features has its degree alone. None: of a graph with
-    features, whichever is better on the validation nodes (`index_helps`); of one without, True if `features` is None;
-    False beyond `MAX_INDEXED` nodes.
+    features, True if that is better on the validation nodes by more than chance (`index_helps`); of one without, True
+    if `features` is None; False beyond `MAX_INDEXED` nodes.
     edge_type: attribute of the edges whose values are their types. split: attribute that names the split of a node;
     None: masks train_mask, val_mask and test_mask, or an attribute called split, where there are any. test_fraction:
     share of the labelled nodes that is test where the file has no split; a tenth is validation then, by class. seed:
