@@ -354,7 +354,12 @@ class _Fused(torch.autograd.Function):
     def forward(
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None, attend: Callable[[], Tensor]
     ) -> Tensor:
-        output = torch.empty_like(q) if q.is_meta else attend()
+        if not q.is_meta:
+            output = attend()
+        elif q.shape[-1] == v.shape[-1]:
+            output = torch.empty_like(q)  # in the layout of the queries, as the kernel gives it
+        else:
+            output = q.new_empty(*q.shape[:-1], v.shape[-1])
         ctx.save_for_backward(q, k, v, attn_mask, output, q.new_empty(q.shape[:3]))
         return output
 
@@ -380,8 +385,9 @@ class _FusedAttention(TorchFunctionMode):
             q, k, v, *rest = args
             before = int(self.counter.get_total_flops())
             output = _Fused.apply(q, k, v, rest[0] if rest else None, lambda: func(*args, **kwargs))
-            # scores, then sums of values: n m c products a head each
-            self.flops += 2 * 2 * q.numel() * k.shape[2] - (int(self.counter.get_total_flops()) - before)
+            # scores, then sums of values: n m products a head for each channel of a key, and of a value
+            own = 2 * k.shape[2] * (q.numel() + output.numel())
+            self.flops += own - (int(self.counter.get_total_flops()) - before)
             return output
         return func(*args, **kwargs)
 

@@ -9,9 +9,11 @@ import torch
 import transformers
 from conftest import SAMPLES
 from einops import rearrange
+from torch.utils.flop_counter import FlopCounterMode
 
 from seqkit.analysis.cost import (
     PresetModel,
+    _FusedAttention,
     describe,
     describe_model,
     describe_recipe,
@@ -528,3 +530,12 @@ def test_a_model_that_no_memory_here_holds_is_described_from_its_recipe(tmp_path
     memory = recipe_memory(complete("text/char-lm", "debug", words), num_devices=64, strategy="fsdp")
     assert 64 * memory.weights == pytest.approx(4 * 6.476e9, rel=0.001)
     assert memory.optimizer == pytest.approx(2 * memory.weights, rel=0.001)
+
+
+@pytest.mark.parametrize("device", ["meta", "cpu"])
+def test_values_of_another_width_than_keys_are_counted(device):
+    q, k, v = (torch.zeros(1, 2, *sizes, device=device) for sizes in ((5, 4), (7, 4), (7, 6)))
+    with FlopCounterMode(display=False) as counter, _FusedAttention(counter) as attention:
+        output = torch.nn.functional.scaled_dot_product_attention(q, k, v)
+    assert output.shape == (1, 2, 5, 6)
+    assert counter.get_total_flops() + attention.flops == 2 * 2 * 5 * 7 * (4 + 6)

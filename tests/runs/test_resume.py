@@ -164,13 +164,17 @@ def plugin(tmp_path):
     del lookup._REGISTERED["backbone"]["Scaled"]
 
 
-def test_a_run_whose_plugin_was_edited_is_not_resumed_and_says_so_when_it_is_used(tmp_path, plugin, caplog):
-    words = {"trainer__max_steps": 6, "model__backbone": {"type": "Scaled", "dim": 16, "depth": 1}}
+def with_scaled(folder):
+    """A run of the plug-in that is finished, and one that was stopped."""
+    words = {"trainer.max_steps": 6, "model.backbone": {"type": "Scaled", "dim": 16, "depth": 1}}
     settings = {name: value for name, value in WORDS["text/char-lm"].items() if not name.startswith("model.")}
-    settings |= {name.replace("__", "."): value for name, value in words.items()}
-    made = complete("text/char-lm", "debug", settings | {"trainer.enable_progress_bar": False})
-    run(made, tmp_path / "done")
-    stopped(made, tmp_path / "run", Kick(3))
+    made = complete("text/char-lm", "debug", settings | words | {"trainer.enable_progress_bar": False})
+    run(made, folder / "done")
+    stopped(made, folder / "run", Kick(3))
+
+
+def test_a_run_whose_plugin_was_edited_is_not_resumed_and_says_so_when_it_is_used(tmp_path, plugin, caplog):
+    with_scaled(tmp_path)
     load(tmp_path / "done")
     assert "scaled_gru" not in caplog.text
     plugin.write_text(PLUGIN.replace("1.0", "2.0"))
@@ -183,12 +187,7 @@ def test_a_run_whose_plugin_was_edited_is_not_resumed_and_says_so_when_it_is_use
 
 
 def test_a_run_whose_plugin_was_replaced_is_not_resumed_and_says_so_when_it_is_used(tmp_path, plugin, caplog):
-    words = {"trainer__max_steps": 6, "model__backbone": {"type": "Scaled", "dim": 16, "depth": 1}}
-    settings = {name: value for name, value in WORDS["text/char-lm"].items() if not name.startswith("model.")}
-    settings |= {name.replace("__", "."): value for name, value in words.items()}
-    made = complete("text/char-lm", "debug", settings | {"trainer.enable_progress_bar": False})
-    run(made, tmp_path / "done")
-    stopped(made, tmp_path / "run", Kick(3))
+    with_scaled(tmp_path)
     before = lookup._REGISTERED["backbone"].pop("Scaled")
     other = tmp_path / "other_gru.py"
     try:
