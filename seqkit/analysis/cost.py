@@ -8,35 +8,21 @@ b batch · n tokens · f features · p axes · h heads · c channels of a head �
 from __future__ import annotations
 
 import copy
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass, fields, is_dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
-from torch.utils.flop_counter import FlopCounterMode
 
+from seqkit.analysis.forward_pass import bytes_of, counted, storage_of, tensors_in
+from seqkit.analysis.units import aligned, number, size
 from seqkit.backbones.presets import PUBLISHED, Published
-from seqkit.errors import UsageError, one_line, suggest
+from seqkit.errors import suggest
 from seqkit.interfaces import Adjacency, Backbone, Cache, LabeledBatch, Objective, TokenBatch, TokenSpec
-from seqkit.model import first_call
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.moe import MixtureOfExperts
 from seqkit.nn.position.absolute import Learned
-from seqkit.training.optim import OptimizerFactory
-from seqkit.training.recompute import blocks_of, checked_blocks
-
-STRATEGIES = ("ddp", "fsdp")
-"""Strategies of training on several devices whose memory is known."""
-
-PRIMES = (2, 3, 5, 7, 11, 13)
-"""Sizes of the axes of a parameter that stands for one of any size."""
-
-# ── one example ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +86,7 @@ class Description:
         return rows
 
     def __str__(self) -> str:
-        return f"{self.name}\n{_aligned(self.rows())}"
+        return f"{self.name}\n{aligned(self.rows())}"
 
 
 def describe(preset: str, *, context_length: int | None = None) -> Description:
@@ -161,7 +147,7 @@ def describe_model(
     batch = _batch(first_spec, context_length, adjacency)
     if source is not None:
         batch = _batch(embedder.spec, context_length).replace(source=batch)
-    copied, batch, forward = _counted(model, batch)
+    copied, batch, forward = counted(model, batch)
     first = sum(p.numel() for p in {*embedder.parameters(), *(source.parameters() if source is not None else ())})
     total = sum(p.numel() for p in model.parameters())
     return Description(
@@ -224,9 +210,9 @@ class _Counting(nn.Module):
 
     def forward(self, batch: TokenBatch, masked: Tensor | None = None) -> Tensor:
         with torch.no_grad():
-            _, _, counted = _counted(self._model[0], batch, masked)
-        self.flops += counted.flops
-        return torch.zeros_like(counted.prediction, device=batch.valid.device)
+            _, _, one = counted(self._model[0], batch, masked)
+        self.flops += one.flops
+        return torch.zeros_like(one.prediction, device=batch.valid.device)
 
 
 def _batch(spec: TokenSpec, context_length: int, adjacency: Adjacency | None = None) -> TokenBatch:
@@ -246,152 +232,6 @@ def _inactive(experts: MixtureOfExperts) -> int:
     return (len(experts.experts) - experts.top_k) * each
 
 
-@dataclass(frozen=True, slots=True)
-class _ForwardPass:
-    """Figures of a training step's forward pass; bytes are of the storages that autograd saves, each once.
-
-    recomputed: bytes if blocks are computed again: the inputs of all blocks, what is saved outside of them, and what
-    the largest block saves; None: the model has no blocks that can be. prediction: on the device of the pass.
-    """
-
-    flops: int
-    activations: int
-    recomputed: int | None
-    prediction: Tensor
-
-
-def _counted(
-    model: nn.Module, batch: TokenBatch, masked: Tensor | None = None
-) -> tuple[nn.Module, TokenBatch, _ForwardPass]:
-    """Copies of model and batch on the device where the model runs, and its forward pass there.
-
-    That is device meta or, for a model that looks at values, which device meta has none of, the CPU.
-    """
-
-    def on(device: str) -> tuple[nn.Module, TokenBatch, _ForwardPass]:
-        copied, given = copy.deepcopy(model).to(device), batch.to(device)
-        return copied, given, _forward_pass(copied, given, None if masked is None else masked.to(device))
-
-    try:
-        return on("meta")
-    except Exception:  # whatever a user's own component raises where there are no values
-        if any(p.is_meta for p in model.parameters()):
-            raise
-        with torch.random.fork_rng(devices=[]):
-            return on("cpu")
-
-
-def _forward_pass(model: nn.Module, batch: TokenBatch, masked: Tensor | None = None) -> _ForwardPass:
-    """A forward pass in training mode.
-
-    torch counts products of matrices and convolutions. A module whose work is neither (an elementwise recurrence, an
-    FFT, a scatter-add) has a method `uncounted_flops(x) -> int`: the FLOPs of one call, x being its first input.
-    Parameters and buffers are not activations.
-    """
-    own = {_storage(t) for t in (*model.parameters(), *model.buffers())}
-    saved: dict[int, tuple[Tensor, nn.Module | None]] = {}  # by storage: a tensor, which keeps its address taken, ...
-    inputs: dict[int, Tensor] = {}
-    inside: list[nn.Module | None] = [None]  # ... and the block that saved it first
-    uncounted: list[int] = []
-
-    def save(t: Tensor) -> Tensor:
-        if _storage(t) not in own:
-            saved.setdefault(_storage(t), (t, inside[-1]))
-        return t
-
-    def enter(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        inside.append(block)
-        inputs.update({_storage(t): t for t in _tensors_in([*args, *kwargs.values()]) if _storage(t) not in own})
-
-    def leave(*_: Any) -> None:
-        inside.pop()
-
-    def count(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], _output: Any) -> None:
-        uncounted.append(int(module.uncounted_flops(next(iter((*args, *kwargs.values()))))))
-
-    try:
-        blocks = checked_blocks(model)
-    except UsageError:
-        blocks = []
-    with ExitStack() as stack:
-        for block in blocks:
-            stack.callback(block.register_forward_pre_hook(enter, with_kwargs=True).remove)
-            stack.callback(block.register_forward_hook(leave).remove)
-        for module in model.modules():
-            if hasattr(module, "uncounted_flops"):
-                stack.callback(module.register_forward_hook(count, with_kwargs=True).remove)
-        counter = stack.enter_context(FlopCounterMode(display=False))
-        attention = stack.enter_context(_FusedAttention(counter))
-        with torch.autograd.graph.saved_tensors_hooks(save, lambda t: t):
-            prediction = model.train()(batch, masked)
-    in_block = {id(block): 0 for block in blocks}
-    for storage, (t, owner) in saved.items():
-        if owner is None:
-            inputs[storage] = t
-        elif storage not in inputs:
-            in_block[id(owner)] += t.untyped_storage().nbytes()
-    return _ForwardPass(
-        int(counter.get_total_flops()) + attention.flops + sum(uncounted),
-        _bytes(t for t, _ in saved.values()),
-        _bytes(inputs.values()) + max(in_block.values()) if blocks else None,
-        prediction.detach(),
-    )
-
-
-def _bytes(tensors: Iterable[Tensor]) -> int:
-    """Bytes of the storages of tensors, no two of which share one."""
-    return sum(t.untyped_storage().nbytes() for t in tensors)
-
-
-def _storage(t: Tensor) -> int:
-    return t.untyped_storage()._cdata
-
-
-class _Fused(torch.autograd.Function):
-    """Attention that saves what a fused kernel saves: queries, keys, values, output, a number per row (Dao 2022)."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None, attend: Callable[[], Tensor]
-    ) -> Tensor:
-        if not q.is_meta:
-            output = attend()
-        elif q.shape[-1] == v.shape[-1]:
-            output = torch.empty_like(q)  # in the layout of the queries, as the kernel gives it
-        else:
-            output = q.new_empty(*q.shape[:-1], v.shape[-1])
-        ctx.save_for_backward(q, k, v, attn_mask, output, q.new_empty(q.shape[:3]))
-        return output
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        raise NotImplementedError("this attention is for counting alone")
-
-
-class _FusedAttention(TorchFunctionMode):
-    """Replaces torch's attention, which on some devices is unfused and saves the scores, by a fused one; counts
-    FLOPs.
-
-    counter: what counts all else; what it counts inside attention is taken off.
-    """
-
-    def __init__(self, counter: FlopCounterMode):
-        super().__init__()
-        self.counter, self.flops = counter, 0
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if func is F.scaled_dot_product_attention:
-            q, k, v, *rest = args
-            before = int(self.counter.get_total_flops())
-            output = _Fused.apply(q, k, v, rest[0] if rest else None, lambda: func(*args, **kwargs))
-            # scores, then sums of values: n m products a head for each channel of a key, and of a value
-            own = 2 * k.shape[2] * (q.numel() + output.numel())
-            self.flops += own - (int(self.counter.get_total_flops()) - before)
-            return output
-        return func(*args, **kwargs)
-
-
 def _cache_bytes(model: nn.Module, batch: TokenBatch) -> int | None:
     """Bytes of a full cache; None if the backbone has none."""
     backbone = model.backbone
@@ -402,193 +242,5 @@ def _cache_bytes(model: nn.Module, batch: TokenBatch) -> int | None:
         return None
     with torch.no_grad():
         model.eval()(batch, cache=cache)
-    held = {_storage(t): t for t in _tensors_in(cache)}
-    return _bytes(held.values())
-
-
-def _tensors_in(thing: Any) -> Iterator[Tensor]:
-    """All tensors in an object: in lists, tuples, attributes and fields of dataclasses, at any depth."""
-    if isinstance(thing, Tensor):
-        yield thing
-    elif isinstance(thing, (list, tuple)):
-        for inner in thing:
-            yield from _tensors_in(inner)
-    elif is_dataclass(thing):
-        yield from _tensors_in([getattr(thing, field.name) for field in fields(thing)])
-    elif hasattr(thing, "__dict__"):
-        yield from _tensors_in(list(vars(thing).values()))
-
-
-# ── one device of several ────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceMemory:
-    """Bytes on one of `num_devices` while it trains on a batch of its own.
-
-    weights, gradients, optimizer: P, P and S bytes with ddp; with fsdp, each device has an N-th of them.
-    transfers, if N > 1: P bytes with ddp (the buckets that gradients are summed in); 2 R + 4 B with fsdp (weights and
-    gradients that are whole for a moment: R bytes of embedder, norm and head, B of one block, and of its neighbour).
-    activations: bytes that autograd saves in the forward pass, and 3 b n v numbers of the loss (log-probabilities,
-    their gradient, and the prediction's). recomputed: the same with activation checkpointing; None: the model has no
-    blocks that can be computed again.
-    `total` is the peak: weights, optimizer, transfers, and the larger of activations (at the end of the forward pass)
-    and gradients (at the optimizer's step). Memory that kernels use inside or an allocator keeps is left out.
-    """
-
-    num_devices: int
-    strategy: str
-    weights: int
-    gradients: int
-    optimizer: int
-    transfers: int
-    activations: int
-    recomputed: int | None
-
-    @property
-    def total(self) -> int:
-        """Peak without activation checkpointing."""
-        return self._peak(self.activations)
-
-    @property
-    def total_recomputed(self) -> int | None:
-        """Peak with activation checkpointing."""
-        return None if self.recomputed is None else self._peak(self.recomputed)
-
-    def _peak(self, activations: int) -> int:
-        return self.weights + self.optimizer + self.transfers + max(activations, self.gradients)
-
-    def rows(self) -> list[tuple[str, str]]:
-        """Label and value, line by line."""
-        rows = [
-            ("devices, strategy", f"{self.num_devices:,}, {self.strategy}"),
-            ("a device: weights", size(self.weights)),
-            ("a device: gradients", size(self.gradients)),
-            ("a device: optimizer state", size(self.optimizer)),
-            ("a device: transfers", size(self.transfers)),
-            ("a device: activations of its batch", size(self.activations)),
-        ]
-        if self.recomputed is not None:
-            rows.append(("  with activation checkpointing", size(self.recomputed)))
-        rows.append(("a device: at the highest", size(self.total)))
-        if self.total_recomputed is not None:
-            rows.append(("  with activation checkpointing", size(self.total_recomputed)))
-        return rows
-
-    def __str__(self) -> str:
-        return _aligned(self.rows())
-
-
-def device_memory(
-    model: nn.Module,
-    batch: TokenBatch,
-    optimizer: OptimizerFactory,
-    *,
-    masked: Tensor | None = None,
-    num_devices: int = 1,
-    strategy: str = "ddp",
-) -> DeviceMemory:
-    """Memory of a training step of a `seqkit.model.Model`, by copies of the model and batch.
-
-    batch, masked: input of one device, as the objective prepares it. The formulas are in `DeviceMemory`.
-    Raises UsageError for fewer than one device, an unknown strategy, or a model on device meta that looks at values.
-    """
-    if num_devices < 1:
-        raise UsageError(f"{num_devices} devices; give 1 or more")
-    if strategy not in STRATEGIES:
-        raise UsageError(f"the memory of strategy {strategy!r} is not known; give {' or '.join(STRATEGIES)}")
-    weights = sum(p.nbytes for p in model.parameters())
-    state = optimizer_bytes(model, optimizer)
-    try:
-        _, _, forward = _counted(model, batch, masked)
-    except (RuntimeError, TypeError) as error:
-        raise UsageError(
-            f"the memory of a device is planned without weights (device meta), where {type(model.backbone).__name__} "
-            f"does not run ({one_line(error)[:80]}): it looks at values; leave --devices and --strategy out"
-        ) from error
-    loss = 3 * forward.prediction.nbytes
-    shares, transfers = num_devices if strategy == "fsdp" else 1, 0
-    if num_devices > 1:
-        by_block = [sum(p.nbytes for p in block.parameters()) for block in blocks_of(model)]
-        outside = weights - sum(by_block)
-        transfers = 2 * outside + 4 * max(by_block, default=0) if strategy == "fsdp" else weights
-    return DeviceMemory(
-        num_devices=num_devices,
-        strategy=strategy,
-        weights=math.ceil(weights / shares),
-        gradients=math.ceil(weights / shares),
-        optimizer=math.ceil(state / shares),
-        transfers=transfers,
-        activations=forward.activations + loss,
-        recomputed=None if forward.recomputed is None else forward.recomputed + loss,
-    )
-
-
-def recipe_memory(config: Mapping[str, Any], *, num_devices: int, strategy: str) -> DeviceMemory:
-    """Memory of a device for the recipe's model, optimizer and first batch. Raises as `seqkit.runs.run.run`."""
-    from seqkit.config import build, build_model
-    from seqkit.runs.prepare import data_module
-
-    # the model alone is built without memory: the tokenizer has to encode a batch
-    without_model = {name: value for name, value in config.items() if name != "model"}
-    rest = build(without_model)
-    with torch.device("meta"):
-        parts = build({"model": config["model"]})
-    objective = parts.model["objective"]
-    data = data_module(without_model, rest.tokenizer, objective)
-    with torch.device("meta"):
-        model = build_model(parts, rest.tokenizer.spec)
-    if str(config["trainer"]["precision"]) == "bf16-true":
-        model = model.to(torch.bfloat16)
-    batch, masked = first_call(objective, model, next(iter(data.train_dataloader())))
-    return device_memory(model, batch, rest.optimizer, masked=masked, num_devices=num_devices, strategy=strategy)
-
-
-def optimizer_bytes(model: nn.Module, optimizer: OptimizerFactory) -> int:
-    """Bytes of the optimizer's state, whose tensors are as large as the weights, or as their rows or columns.
-
-    A step on a copy with tiny parameters, whose axes have distinct prime sizes, shows which axes of the state grow with
-    the parameter's. Numbers that do not grow, such as a count of steps, are left out.
-    """
-    tiny = {id(p): nn.Parameter(torch.ones(PRIMES[: p.ndim], dtype=p.dtype)) for p in model.parameters()}
-    tiny_of = {id(tiny[id(p)]): p for p in model.parameters()}
-    memo: dict[int, Any] = dict(tiny)
-    small_model = copy.deepcopy(model, memo)
-    built = optimizer.build(small_model)
-    for parameter in tiny.values():
-        parameter.grad = torch.ones_like(parameter)
-    built.step()
-    total = 0
-    for one in getattr(built, "optimizers", [built]):
-        for parameter, state in one.state.items():
-            shape = tiny_of[id(parameter)].shape
-            for value in state.values():
-                if isinstance(value, Tensor) and value.ndim == parameter.ndim and value.numel() > 1:
-                    axes = zip(value.shape, parameter.shape, shape)
-                    total += value.element_size() * math.prod(real if s == p else s for s, p, real in axes)
-    return total
-
-
-# ── numbers as text ──────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _aligned(rows: list[tuple[str, str]]) -> str:
-    """Labels and values in two columns."""
-    wide = max(len(label) for label, _ in rows)
-    return "\n".join(f"{label:{wide}}  {value}" for label, value in rows)
-
-
-def number(count: float) -> str:
-    """A count with its unit: 175 B, 124.4 M."""
-    for unit, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
-        if count >= unit:
-            return f"{count / unit:,.1f} {letter}"
-    return f"{count:,.0f}"
-
-
-def size(num_bytes: float) -> str:
-    """Bytes in decimal units: 698.3 GB."""
-    for unit, letters in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if num_bytes >= unit:
-            return f"{num_bytes / unit:,.1f} {letters}"
-    return f"{num_bytes:,.0f} B"
+    held = {storage_of(t): t for t in tensors_in(cache)}
+    return bytes_of(held.values())

@@ -22,6 +22,7 @@ from pytorch_lightning import Callback, seed_everything
 from pytorch_lightning.utilities.seed import isolate_rng
 from torch.utils.data import DataLoader
 
+from seqkit.analysis import units
 from seqkit.analysis.peak_memory import peak_bytes
 from seqkit.data.module import DataModule
 from seqkit.errors import DivergedError, UsageError, is_out_of_memory
@@ -274,7 +275,7 @@ def find_batch_size(
     while True:
         where, left = ("memory", available) if available is not None else available_memory(settings["accelerator"])
         if expected > SHARE_OF_MEMORY * left:
-            ended = f"{key} {size:,} would take about {_gb(expected)}, and {where} has {_gb(left)} left"
+            ended = f"{key} {size:,} would take about {units.size(expected)}, and {where} has {units.size(left)} left"
             break
         try:
             trial = _try_batch(prepared, settings, (key, size), signals)
@@ -416,7 +417,3 @@ def _settings(prepared: Prepared) -> dict[str, Any]:
         **dict.fromkeys(("limit_val_batches", "num_sanity_val_steps", "log_every_n_steps"), 0),
         "enable_progress_bar": False,
     }
-
-
-def _gb(num_bytes: float) -> str:
-    return f"{num_bytes / 1e9:.2f} GB"

@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqkit.config.resolve import Switch, dotted
+from seqkit.config.overrides import Switch, dotted
 from seqkit.errors import UsageError, one_line, suggest
 from seqkit.registry import components, find
 from seqkit.registry.plugins import import_plugins, in_time

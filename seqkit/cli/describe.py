@@ -32,7 +32,7 @@ def run(args: Namespace) -> int:
             raise UsageError(
                 "memory a device is of the recipe's batches; give --data.window in place of --context-length"
             )
-        from seqkit.analysis.cost import STRATEGIES, recipe_memory
+        from seqkit.analysis.device_memory import STRATEGIES, recipe_memory
 
         own = config["trainer"]["strategy"]
         strategy = args.strategy or (own if own in STRATEGIES else "ddp")

@@ -36,7 +36,8 @@ def take_data_as_recipe(args: Namespace) -> None:
     Raises UsageError where no recipe reads it, or where the command names other data, too.
     """
     from seqkit.cli.parser import is_recipe
-    from seqkit.config.resolve import dotted, named_tokenizer
+    from seqkit.config.overrides import dotted
+    from seqkit.config.own_files import named_tokenizer
     from seqkit.config.table_columns import reads_files
 
     path = Path(args.recipe)

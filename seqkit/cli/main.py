@@ -89,7 +89,7 @@ def _run(words: list[str]) -> int:
 
             take_data_as_recipe(args)
         if args.overrides:
-            from seqkit.config.resolve import check_given_once
+            from seqkit.config.given_once import check_given_once
 
             check_given_once(args.overrides)
         if getattr(args, "out", None) is not None:

@@ -15,12 +15,14 @@ from typing import Any
 import yaml
 
 from seqkit.config.docstrings import explanation
+from seqkit.config.overrides import Switch, Word, dotted, plain, shown
+from seqkit.config.own_files import data_source, with_own_files
 from seqkit.config.recipe import check_name, load_yaml, read_recipe
 from seqkit.config.schema import REQUIRED, Field, check_value, fits, in_words
 from seqkit.config.spellings import check_spelling
-from seqkit.config.table_columns import TARGET_KINDS, reads_files, settle
+from seqkit.config.table_columns import TARGET_KINDS, settle
 from seqkit.errors import UsageError
-from seqkit.registry import components, suggest
+from seqkit.registry import suggest
 
 MODEL = "seqkit.model:Model"
 DATA = "seqkit.data.module:DataModule"
@@ -61,11 +63,11 @@ def complete(
     Raises UsageError in one line, with the nearest key or name.
     """
     if not isinstance(recipe, str | Path | Mapping):
-        raise UsageError(f"the recipe is {_shown(recipe)}; give a name, a path, or keys with a value each")
-    config, presets = (_plain(recipe), {}) if isinstance(recipe, Mapping) else read_recipe(str(recipe))
+        raise UsageError(f"the recipe is {shown(recipe)}; give a name, a path, or keys with a value each")
+    config, presets = (plain(recipe), {}) if isinstance(recipe, Mapping) else read_recipe(str(recipe))
     if preset is not None and preset not in list(presets):
         raise UsageError(f"recipe {config.get('recipe')} has no preset {preset!r}; {suggest(str(preset), presets)}")
-    config, pairs = _with_own_files(config, presets.get(preset or ""), list(dotted(overrides)))
+    config, pairs = with_own_files(config, presets.get(preset or ""), list(dotted(overrides)))
     _check_early(config, pairs)
     top = _Node(root(only), "")
 
@@ -92,32 +94,6 @@ NAMED = {
 """Keys that hold a component, whatever the recipe, and its kind."""
 
 
-def _with_own_files(
-    config: Mapping[str, Any], preset: Mapping[str, Any] | None, pairs: Sequence[tuple[str, Any]]
-) -> tuple[Mapping[str, Any], Sequence[tuple[str, Any]]]:
-    """Recipe and overrides, in which the source of a folder is written out if the tokenizer reads its files itself."""
-    if not reads_files(named_tokenizer([*config.items(), *(preset or {}).items(), *pairs])):
-        return config, pairs
-
-    def written(key: str, value: Any) -> Any:
-        if key == "data" and isinstance(value, Mapping):
-            return {**value, **{name: written("data.source", one) for name, one in value.items() if name == "source"}}
-        folder = value.read() if isinstance(value, Word) else value
-        if key not in ("data", "data.source") or not isinstance(folder, str) or not _own_path(folder).is_dir():
-            return value
-        source = _data_source(folder, "data.source", reads_files=True)
-        return source if key == "data.source" else {"source": source}
-
-    return {key: written(key, value) for key, value in config.items()}, [(key, written(key, v)) for key, v in pairs]
-
-
-def named_tokenizer(pairs: Sequence[tuple[str, Any]]) -> Any:
-    """The name of the tokenizer that the last of (key, value) names; None: none does."""
-    named = [value for key, value in pairs if key.removesuffix(".type") == "tokenizer"]
-    last = named[-1].read() if named and isinstance(named[-1], Word) else named[-1] if named else None
-    return last.get("type") if isinstance(last, Mapping) else last
-
-
 def _check_early(config: Mapping[str, Any], pairs: Sequence[tuple[str, Any]]) -> None:
     """Raise UsageError for a wrong name of a component, or a key as others spell it, before torch is imported."""
     model = config.get("model")
@@ -135,7 +111,7 @@ def _check_early(config: Mapping[str, Any], pairs: Sequence[tuple[str, Any]]) ->
     for key, value in written.items():
         name, path = value.get("type") if isinstance(value, Mapping) else value, key
         if key in ("data", "data.source"):
-            name = _data_source(value, "data.source")["type"] if isinstance(value, str) else name
+            name = data_source(value, "data.source")["type"] if isinstance(value, str) else name
             path = "data.source"
         if key in NAMED and isinstance(name, str) and re.fullmatch(r"\w[\w.-]*", name):
             Field(path, kind=NAMED[key]).component(name, path)
@@ -163,99 +139,6 @@ def _open_to(presets: Mapping[str, Any], pairs: Sequence[tuple[str, Any]]) -> se
     if any(key.removesuffix(".type") == "model.objective" for key, _ in pairs):
         return set()
     return set(presets) & set(TARGET_KINDS)
-
-
-def _plain(value: Any) -> Any:
-    """A value from Python as YAML would have it: paths as texts, numbers of NumPy as numbers, tuples as lists."""
-    import numpy as np
-
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return str(value) if isinstance(value, Path) else value.item() if isinstance(value, np.generic) else value
-
-
-def dotted(overrides: Mapping[str, Any] | Sequence[str]) -> Iterator[tuple[str, Any]]:
-    """(key, value) of each override; values of the command line are `Word`s.
-
-    Raises UsageError for a word that belongs to no key.
-    """
-    if isinstance(overrides, Mapping):
-        yield from _plain(overrides).items()
-        return
-    if not isinstance(overrides, Sequence) or isinstance(overrides, str):
-        raise UsageError(f"the overrides are {_shown(overrides)}; give a value for each dotted key: {{'seed': 2}}")
-    words = list(overrides)
-    while words:
-        word = words.pop(0)
-        if not isinstance(word, str) or not word.startswith("--"):
-            if re.match(r"-[A-Za-z]", str(word)):
-                key, _, value = word[1:].partition("=")
-                check_spelling(key, value or str(next(iter(words), "VALUE")))
-            raise UsageError(f"{word!r} belongs to no key; write --key value")
-        key, is_pair, value = word[2:].partition("=")
-        if is_pair:
-            yield key, Word(value)
-        elif words and not str(words[0]).startswith("--"):
-            yield key, Word(words.pop(0))
-        else:  # a switch, or its value was forgotten: the field of that name tells
-            yield key, Switch("true")
-
-
-def check_given_once(words: Sequence[str]) -> None:
-    """Raise UsageError if two keys of the command line set one thing differently, of which one would be ignored.
-
-    `--seed 1 --seed 2`, `--optimizer '{lr: 1}' --optimizer.lr 2`, `--schedule null --schedule.warmup_steps 3`, and
-    `--data FILE --data.path OTHER`.
-    """
-    given: dict[str, tuple[str, Word, Any]] = {}
-    for key, word in dotted(words):
-        for setting, value in (*_settings(key, word.read()), (f"--{key.removesuffix('.type')}", word.read())):
-            other, before, known = given.setdefault(setting, (key, word, value))
-            if repr(known) != repr(value):
-                if _setting(other) == _setting(key):
-                    raise UsageError(f"--{key} is given twice, as {before} and as {word}; give it once")
-                raise UsageError(f"--{other} {before} and --{key} {word} both set {setting}; give one of them")
-    for setting, (key, word, value) in given.items():
-        inner = next((one for name, one in given.items() if value is None and name.startswith(f"{setting}.")), None)
-        if inner is not None:
-            raise UsageError(f"--{key} {word} and --{inner[0]} {inner[1]} both set {setting}; give one of them")
-    source = given.get("data", ("", "", None))
-    if "data.path" in given and isinstance(source[2], str):
-        key, path, value = given["data.path"]
-        if _data_source(source[2], "data").get("path", value) != value:
-            raise UsageError(f"--{source[0]} {source[1]} and --{key} {path} both set data.path; give one of them")
-
-
-def _settings(key: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """(key, value) of everything that a value sets: a mapping sets the keys in it."""
-    if not isinstance(value, Mapping):
-        yield _setting(key), value
-        return
-    for name, item in value.items():
-        yield from _settings(f"{key}.{name}", item)
-
-
-def _setting(key: str) -> str:
-    """A key by one of its spellings: `data.X` for `data.source.X`, `model.backbone` for `model.backbone.type`."""
-    key = key.removesuffix(".type")
-    return key.replace("data.source", "data", 1) if f"{key}.".startswith("data.source.") else key
-
-
-class Word(str):
-    """A value from the command line, not yet read as YAML."""
-
-    def read(self) -> Any:
-        """The value as YAML, or the word itself if it is none."""
-        try:
-            return load_yaml(self)
-        except yaml.YAMLError:
-            return str(self)
-
-
-class Switch(Word):
-    """The value of a key of the command line that has none: true, where a key is true or false."""
 
 
 class _Node:
@@ -334,7 +217,7 @@ class _Node:
         except yaml.YAMLError as error:  # such as `*.txt`
             if not takes_text:
                 reason = " ".join(str(error).split())
-                raise UsageError(f"{path} is {_shown(str(word))}, which is not readable as YAML: {reason}") from None
+                raise UsageError(f"{path} is {shown(str(word))}, which is not readable as YAML: {reason}") from None
             return str(word)
         is_text = field.is_plain and takes_text and value is not None and not fits(value, field.hint)
         return str(word) if is_text else value
@@ -345,14 +228,14 @@ class _Node:
         if value is None and field.section is None:
             return None
         if isinstance(value, str) and field.kind is not None:
-            return _data_source(value, path) if field.kind == "data_source" else {"type": value}
+            return data_source(value, path) if field.kind == "data_source" else {"type": value}
         if isinstance(value, str) and path == "data":
             return {"source": value}
         if not isinstance(value, Mapping):
             first = next(iter(field.keys_below(None, path)), "") if field.kind is None else ""
             wanted = f"write keys below it, such as {path}.{first}, or leave it out"
             raise UsageError(
-                f"{path} is {_shown(value)}; {f'give the name of {_named(field.kind)}' if field.kind else wanted}"
+                f"{path} is {shown(value)}; {f'give the name of {_named(field.kind)}' if field.kind else wanted}"
             )
         return dict(value)
 
@@ -398,11 +281,11 @@ class _Node:
             try:
                 check_value(value, field.hint)
             except ValueError as error:
-                raise UsageError(f"{path} is {_shown(value)}; {error}") from None
+                raise UsageError(f"{path} is {shown(value)}; {error}") from None
             return value
         if field.is_list(value) and value is not None:
             if not isinstance(value, list):
-                raise UsageError(f"{path} is {_shown(value)}; give a list")
+                raise UsageError(f"{path} is {shown(value)}; give a list")
             return [self._completed(field.one, item) for item in value]
         written = self.mapping(field, value)
         if written is None:
@@ -414,38 +297,9 @@ class _Node:
         return completed if field.section is not None else {"type": node.owner, **completed}
 
 
-def _own_path(name: str) -> Path:
-    return Path(name).expanduser() if name.startswith("~/") else Path(name)
-
-
-def _data_source(value: str, path: str, *, reads_files: bool = False) -> dict[str, Any]:
-    """A data source from its name or, for the user's own files, from their path."""
-    if value.lower() in {name.lower() for name in components("data_source")}:
-        return {"type": value}
-    from seqkit.data.formats import TABLE, TEXT, source_for
-
-    file = _own_path(value)
-    if file.exists():
-        name, arguments = source_for(file, reads_files=reads_files)
-        return {"type": name, **arguments}
-    if "://" in value:
-        return {"type": "Table", "path": value}
-    if any(mark in value for mark in "*?["):  # a pattern
-        known = next((known for known in (TABLE, TEXT) if file.suffix.lower() in known.suffixes), TEXT)
-        return {"type": known.file_source, "path": value}
-    if "/" in value or Path(value).suffix:
-        raise UsageError(f"{path}: there is no file or folder {value}")
-    return {"type": value}
-
-
 def _named(kind: str | None) -> str:
     """A kind with its article: an optimizer."""
     return f"{'an' if (kind or '')[:1] in 'aeiou' else 'a'} {(kind or '').replace('_', ' ')}"
-
-
-def _shown(value: Any) -> str:
-    shown = "null" if value is None else repr(value) if isinstance(value, str) else str(value)
-    return shown if len(shown) <= 200 else f"{shown[:200]}…"
 
 
 # ── explaining ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -474,13 +328,13 @@ def _explained(
     for name, field in node.fields.items():
         value, path = config.get(name), node.at(name)
         if field.is_plain:
-            yield path, _shown(value), in_words(field.hint), about(name)
+            yield path, shown(value), in_words(field.hint), about(name)
         elif field.is_list(value):
-            yield path, _shown(value), f"a list of {(field.kind or '').replace('_', ' ')}s", about(name)
+            yield path, shown(value), f"a list of {(field.kind or '').replace('_', ' ')}s", about(name)
         else:
             if field.kind is not None:
-                shown = "null" if value is None else value["type"]
-                yield path, shown, f"{_named(field.kind)} (seqkit list {field.kind}s)", about(name)
+                name = "null" if value is None else value["type"]
+                yield path, name, f"{_named(field.kind)} (seqkit list {field.kind}s)", about(field.name)
             if value is not None:
                 owner = field.owner(value.get("type"), path)
                 yield from _explained(node.below(field, value), value, partial(explanation, owner))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from seqkit.analysis.cost import describe_model, size
+from seqkit.analysis.cost import describe_model
+from seqkit.analysis.units import size
 from seqkit.doctor.findings import Finding, Result, not_applicable
 from seqkit.doctor.subject import Subject
 from seqkit.errors import one_line

@@ -7,7 +7,8 @@
 Tokenizer and objective hold no weights and know a modality or a task. Embedder, backbone and head hold weights and know
 neither. Data flows one way; no stage depends on a later one.
 
-`tokens` has the data, `base` the base classes of what it flows through.
+`tokens` has the data of an example, `batch` that of several, `spec` its shape, `base` the base classes of what it flows
+through.
 """
 
 from seqkit.interfaces.base import (
@@ -22,7 +23,9 @@ from seqkit.interfaces.base import (
     Stateful,
     Tokenizer,
 )
-from seqkit.interfaces.tokens import Adjacency, Embedded, TokenBatch, Tokens, TokenSpec
+from seqkit.interfaces.batch import Embedded, TokenBatch
+from seqkit.interfaces.spec import TokenSpec
+from seqkit.interfaces.tokens import Adjacency, Tokens
 
 __all__ = [
     "IGNORE",

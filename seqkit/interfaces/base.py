@@ -14,7 +14,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from seqkit.interfaces.tokens import Embedded, TokenBatch, Tokens, TokenSpec
+from seqkit.interfaces.batch import Embedded, TokenBatch
+from seqkit.interfaces.spec import TokenSpec
+from seqkit.interfaces.tokens import Tokens
 
 IGNORE = -100
 """Target of a token that has none: the default `ignore_index` of `torch.nn.functional.cross_entropy`."""

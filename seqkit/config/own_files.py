@@ -1,0 +1,62 @@
+"""The data source of the user's own files, from their path."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from seqkit.config.overrides import Word
+from seqkit.config.table_columns import reads_files
+from seqkit.errors import UsageError
+from seqkit.registry import components
+
+
+def _own_path(name: str) -> Path:
+    return Path(name).expanduser() if name.startswith("~/") else Path(name)
+
+
+def data_source(value: str, path: str, *, reads_files: bool = False) -> dict[str, Any]:
+    """A data source from its name or, for the user's own files, from their path."""
+    if value.lower() in {name.lower() for name in components("data_source")}:
+        return {"type": value}
+    from seqkit.data.formats import TABLE, TEXT, source_for
+
+    file = _own_path(value)
+    if file.exists():
+        name, arguments = source_for(file, reads_files=reads_files)
+        return {"type": name, **arguments}
+    if "://" in value:
+        return {"type": "Table", "path": value}
+    if any(mark in value for mark in "*?["):  # a pattern
+        known = next((known for known in (TABLE, TEXT) if file.suffix.lower() in known.suffixes), TEXT)
+        return {"type": known.file_source, "path": value}
+    if "/" in value or Path(value).suffix:
+        raise UsageError(f"{path}: there is no file or folder {value}")
+    return {"type": value}
+
+
+def with_own_files(
+    config: Mapping[str, Any], preset: Mapping[str, Any] | None, pairs: Sequence[tuple[str, Any]]
+) -> tuple[Mapping[str, Any], Sequence[tuple[str, Any]]]:
+    """Recipe and overrides, in which the source of a folder is written out if the tokenizer reads its files itself."""
+    if not reads_files(named_tokenizer([*config.items(), *(preset or {}).items(), *pairs])):
+        return config, pairs
+
+    def written(key: str, value: Any) -> Any:
+        if key == "data" and isinstance(value, Mapping):
+            return {**value, **{name: written("data.source", one) for name, one in value.items() if name == "source"}}
+        folder = value.read() if isinstance(value, Word) else value
+        if key not in ("data", "data.source") or not isinstance(folder, str) or not _own_path(folder).is_dir():
+            return value
+        source = data_source(folder, "data.source", reads_files=True)
+        return source if key == "data.source" else {"source": source}
+
+    return {key: written(key, value) for key, value in config.items()}, [(key, written(key, v)) for key, v in pairs]
+
+
+def named_tokenizer(pairs: Sequence[tuple[str, Any]]) -> Any:
+    """The name of the tokenizer that the last of (key, value) names; None: none does."""
+    named = [value for key, value in pairs if key.removesuffix(".type") == "tokenizer"]
+    last = named[-1].read() if named and isinstance(named[-1], Word) else named[-1] if named else None
+    return last.get("type") if isinstance(last, Mapping) else last

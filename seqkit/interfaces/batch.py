@@ -1,0 +1,240 @@
+"""Tokens of a batch, and embedded.
+
+b batch · n tokens · k fields · f features · p position axes · d width
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from seqkit.interfaces.tokens import Adjacency, Tokens, may_read, tensors_of
+from seqkit.raw import describe_tensor
+
+
+@dataclass(frozen=True, slots=True)
+class _Padded:
+    """A dataclass of tensors with `valid` [b n] that knows whether there is padding without asking a device.
+
+    On the CPU that is looked up when the object is made. On an accelerator it is known where it came from the CPU by
+    `to`; anywhere else `is_padded` is True, which is always right, and only costs an attention mask.
+    Fields are replaced (`replace`), not written in place: `is_padded` would not notice.
+    """
+
+    _unpadded: Tensor | None = field(init=False, default=None, repr=False, compare=False)
+    """The very tensor `valid` of which it is known that it has no padding: another one is never taken for it."""
+
+    def __post_init__(self) -> None:
+        valid: Tensor = self.valid  # type: ignore[attr-defined]
+        if may_read(valid) and bool(valid.all()):
+            object.__setattr__(self, "_unpadded", valid)
+
+    @property
+    def is_padded(self) -> bool:
+        """False: every token is known to be real."""
+        return self._unpadded is not self.valid  # type: ignore[attr-defined]
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with other fields; what is known of padding stays known unless `valid` is changed."""
+        return replace(self, **changes)._with_padding(self.is_padded or "valid" in changes)
+
+    def to(self, *args: Any, **kwargs: Any) -> Self:
+        """The same on another device or of another dtype (Lightning moves only batches that have `to`)."""
+        names = [f.name for f in fields(self) if f.init and hasattr(getattr(self, f.name), "to")]
+        return replace(self, **{name: getattr(self, name).to(*args, **kwargs) for name in names})._with_padding(
+            self.is_padded
+        )
+
+    def with_known_padding(self, other: _Padded) -> Self:
+        """This object, which takes over what `other` knows about padding if both have the same tensor `valid`."""
+        return self._with_padding(other.is_padded or self.valid is not other.valid)  # type: ignore[attr-defined]
+
+    def _with_padding(self, is_padded: bool) -> Self:
+        if not is_padded:
+            object.__setattr__(self, "_unpadded", self.valid)  # type: ignore[attr-defined]
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class TokenBatch(_Padded):
+    """Tokens of several examples, padded on the right with zeros.
+
+    content: [b n], [b n k] or [b n f]. positions: [b n p]. valid: [b n] bool, True = real.
+    adjacency: indices count through the whole batch, i * n + t. segments: [b n] int64: tokens of different segments
+    (packed sequences) do not attend to each other; None: one segment an example.
+    source: the batch that the encoder of an encoder–decoder gets, as many examples (`src` in `nn.Transformer`).
+    features: [b n f] numbers beside the ids of fields, or None.
+    reach: [b n] int64, for backbones whose causality comes with the batch: the last column that each token attends to.
+    Its own column everywhere: causal; the end of a prefix in the prefix: a prefix language model. None: as the
+    objective says. It never falls from column to column, is no earlier than the column itself, and nothing reaches on
+    from where it ends (reach[reach[i]] = reach[i]), so what lies beyond leaks through no number of layers.
+    Raises ValueError where sizes differ, or `reach` is not like that.
+    """
+
+    content: Tensor
+    positions: Tensor
+    valid: Tensor
+    adjacency: Adjacency | None = None
+    segments: Tensor | None = None
+    source: TokenBatch | None = None
+    reach: Tensor | None = None
+    features: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        _Padded.__post_init__(self)
+        if self.valid.ndim != 2 or self.valid.dtype != torch.bool:
+            raise ValueError(f"valid is {describe_tensor(self.valid)}; give [b n] bool, True where a token is real")
+        for name, value in self._by_token().items():
+            if value.shape[:2] != self.valid.shape:
+                raise ValueError(
+                    f"{name} is {describe_tensor(value)}; its first two sizes should be {list(self.valid.shape)}"
+                )
+        if self.reach is not None and may_read(self.reach):
+            _check_reach(self.reach, self.valid)
+        if self.source is not None and len(self.source) != len(self):
+            raise ValueError(f"source has {len(self.source)} examples beside {len(self)}; give one for each")
+
+    @classmethod
+    def collate(cls, examples: Sequence[Tokens]) -> TokenBatch:
+        """Pad to the longest. Raises ValueError if there are no examples or they differ in more than length."""
+        if not examples:
+            raise ValueError("collate was given no examples; a batch needs at least one")
+        n = max(map(len, examples))
+        given = [x.tensors() for x in examples]
+        for i, tensors in enumerate(given):
+            if _kinds(tensors) != _kinds(given[0]):
+                raise ValueError(
+                    f"example {i} has {_described(tensors)}; example 0 {_described(given[0])}: one batch holds one "
+                    "tokenizer's tokens"
+                )
+        adjacency = None
+        if examples[0].adjacency is not None:
+            edge_index = torch.cat([tensors.pop("edge_index") + i * n for i, tensors in enumerate(given)], dim=1)
+            adjacency = Adjacency(edge_index, torch.cat([tensors.pop("edge_type") for tensors in given]))
+        padded: dict[str, Any] = {
+            name: pad_sequence([tensors[name] for tensors in given], batch_first=True) for name in given[0]
+        }
+        valid = torch.arange(n) < torch.tensor([len(x) for x in examples])[:, None]
+        return cls(**padded, valid=valid, adjacency=adjacency)
+
+    def select(self, rows: Tensor) -> TokenBatch:
+        """These examples, [b'] indices, in this order, each as often as it is named, as padded as they are."""
+        if rows.equal(torch.arange(len(self), device=rows.device)):
+            return self
+        adjacency = self.adjacency
+        if adjacency is not None:
+            n = self.valid.shape[1]
+            new, old = (rows[:, None] == adjacency.edge_index[0] // n).nonzero(as_tuple=True)
+            adjacency = Adjacency(adjacency.edge_index[:, old] % n + new * n, adjacency.edge_type[old])
+        source = None if self.source is None else self.source.select(rows)
+        return replace(
+            self, adjacency=adjacency, source=source, **{name: x[rows] for name, x in self._by_token().items()}
+        )
+
+    def columns(self, kept: slice) -> TokenBatch:
+        """These columns of every example, with the edges among them."""
+        start, end, _ = kept.indices(self.valid.shape[1])
+        return self._between(start, end)
+
+    def pad(self, columns: int) -> TokenBatch:
+        """The batch with more columns of padding on the right."""
+        return self._between(0, self.valid.shape[1] + columns)
+
+    def _between(self, start: int, end: int) -> TokenBatch:
+        n, adjacency = self.valid.shape[1], self.adjacency
+        if adjacency is not None:
+            column = adjacency.edge_index % n
+            new = adjacency.edge_index // n * (end - start) + column - start
+            adjacency = adjacency.moved(new.masked_fill((column < start) | (column >= end), -1))
+        kept: dict[str, Any] = {name: x[:, start:end] for name, x in self._by_token().items()}
+        if self.reach is not None:
+            kept["reach"] = kept["reach"].clamp(max=end - 1) - start
+        if end > n:
+            kept = {name: F.pad(x, [0, 0] * (x.ndim - 2) + [0, end - n]) for name, x in kept.items()}
+        return replace(self, adjacency=adjacency, **kept)
+
+    def with_dtype(self, dtype: torch.dtype) -> TokenBatch:
+        """The batch with numbers of another dtype; ids stay as they are."""
+        source = None if self.source is None else self.source.with_dtype(dtype)
+        numbers: dict[str, Any] = {n: x.to(dtype) for n, x in self._by_token().items() if x.is_floating_point()}
+        return self.replace(source=source, **numbers)
+
+    def example(self, i: int) -> Tokens:
+        """The tokens of example i, without padding."""
+        one, real = self.select(torch.tensor([i], device=self.valid.device)), self.valid[i]
+        given = {x.name: getattr(one, x.name) for x in fields(Tokens)}
+        own: dict[str, Any] = {name: x[0, real] if isinstance(x, Tensor) else x for name, x in given.items()}
+        return Tokens(**own)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Every tensor by name, also those of the adjacency and, as source.content, of the source."""
+        return tensors_of(self)
+
+    def _by_token(self) -> dict[str, Tensor]:
+        """Name to tensor [b n ...], for each field that has a value a token."""
+        given = {x.name: getattr(self, x.name) for x in fields(self) if x.init}
+        return {name: value for name, value in given.items() if isinstance(value, Tensor)}
+
+    def __len__(self) -> int:
+        return self.valid.shape[0]
+
+    @property
+    def num_tokens(self) -> int:
+        """How many tokens are real."""
+        return int(self.valid.sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded(_Padded):
+    """Input of a backbone: embeddings of one width with positions, padding and attention structure.
+
+    hidden: [b n d], zero where padded. positions: [b n p]. valid: [b n] bool, True = real. adjacency: as in
+    `TokenBatch`. segments: [b n] int64 or None. causal: True: tokens attend to earlier ones only, for backbones whose
+    causality comes with the batch; the others have their own. reach: as in `TokenBatch`.
+    source: the embedded source sequence, input of an encoder. memory: the encoder's output, to which the decoder
+    cross-attends (as in `nn.TransformerDecoder`).
+    """
+
+    hidden: Tensor
+    positions: Tensor
+    valid: Tensor
+    adjacency: Adjacency | None = None
+    segments: Tensor | None = None
+    source: Embedded | None = None
+    memory: Embedded | None = None
+    causal: bool = False
+    reach: Tensor | None = None
+
+
+def _kinds(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    """Names, dtypes and widths of tensors, which all examples of a tokenizer share."""
+    return {name: (x.dtype, x.shape[1:] if name != "edge_index" else ()) for name, x in tensors.items()}
+
+
+def _described(tensors: Mapping[str, Tensor]) -> str:
+    return ", ".join(f"{name} {describe_tensor(x)}" for name, x in tensors.items())
+
+
+def _check_reach(reach: Tensor, valid: Tensor) -> None:
+    if reach.dtype != torch.int64:
+        raise ValueError(
+            f"reach is {describe_tensor(reach)}; give [b n] int64, the last column that a token attends to"
+        )
+    n = reach.shape[1]
+    column = torch.arange(n)
+    own = reach.where(valid, column)
+    wrong = (own < column) | (own >= n)
+    wrong |= (own.cummax(dim=1).values > own) & valid
+    wrong |= own.gather(1, own.clamp(0, n - 1)) != own
+    if bool(wrong.any()):
+        row, at = wrong.nonzero()[0].tolist()
+        raise ValueError(
+            f"reach of column {at} of example {row} is {int(reach[row, at])}; it must not fall from column to column, "
+            "nor lie before the column, nor may the column where it ends reach on"
+        )
