@@ -1,11 +1,10 @@
-"""results.json and results.csv of a comparison, from the results of its cells."""
+"""results.json, results.csv and scores.npz of a comparison, from the results of its cells."""
 
 from __future__ import annotations
 
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,11 @@ import numpy as np
 from seqkit.comparison.candidates import Candidate, backbone_of
 from seqkit.comparison.plan import Plan
 from seqkit.comparison.scores import METRICS
-from seqkit.comparison.statistics import Scores, difference, spread
+from seqkit.comparison.statistics import LEVEL, Scores, differences, spread
 from seqkit.comparison.unmatched import unmatched
 from seqkit.config import complete, to_yaml
 from seqkit.files import write_atomic, write_json
-from seqkit.report.numbers import Metric
+from seqkit.report.numbers import Metric, p_value
 
 MAX_LENGTHS = 20
 """More distinct lengths of test examples make no curve."""
@@ -65,7 +64,7 @@ def gather(plan: Plan, results: Mapping[str, Any], *, started: str) -> dict[str,
 def complete_results(
     results: dict[str, Any], scored: Sequence[tuple[Row, Scores | None]], metric: Metric
 ) -> dict[str, Any]:
-    """Add candidates, differences, answers, what was not matched, versions and machine.
+    """Add candidates, differences, answers, what was not matched, versions and machine, and the scores.
 
     scored: row and scores of each candidate, the reference first.
     """
@@ -78,6 +77,7 @@ def complete_results(
         "num_test": max((s.numerator.shape[1] for s in scores.values()), default=0),
         "candidates": rows,
         "differences": _differences(scores, metric),
+        "scores": scores,
         "versions": runs[0].get("versions", {}) if runs else {},
         "machine": runs[0].get("machine", {}) if runs else {},
     }
@@ -87,8 +87,16 @@ def complete_results(
 
 
 def write_results(folder: Path, results: Mapping[str, Any]) -> None:
-    """results.json, and results.csv with a line for every run."""
-    write_json(folder / "results.json", dict(results))
+    """results.json, results.csv with a line for every run, and scores.npz, from which each interval can be had again.
+
+    Arrays of scores.npz, each by CANDIDATE/NAME: seeds [s]; numerator and denominator [s e] of every test example, of
+    which the metric is the ratio of sums, or its root; groups [e], where examples belong together.
+    """
+    write_json(folder / "results.json", {key: value for key, value in results.items() if key != "scores"})
+    arrays = {f"{name}/{key}": value for name, own in results["scores"].items() for key, value in own.arrays().items()}
+    content = io.BytesIO()
+    np.savez_compressed(content, **arrays)
+    write_atomic(folder / "scores.npz", content.getvalue())
     names = ("candidate", "group", "parameters", "training_flops", "width", "depth", "seed", "value", "steps", "tokens")
     text = io.StringIO(newline="")
     table = csv.writer(text)
@@ -143,11 +151,12 @@ def with_statistics(
     if not scores:
         nothing: Row = {"mean": None, "std": None, "interval": None, "by_length": []}
         return {**row, "runs": runs, **nothing, "error": f"no seed finished: {errors[0]}" if errors else None}, None
-    own = Scores.of([(seed, one["numerator"], one["denominator"]) for seed, one in scores.items()])
+    first = next(iter(scores.values()))
+    own = Scores.of([(seed, one["numerator"], one["denominator"]) for seed, one in scores.items()], first.get("groups"))
     mean, std, interval = spread(own, metric)
     values = dict(zip(own.seeds, own.values(metric).tolist()))
     runs = [{**run, "value": values.get(run["seed"])} for run in runs]
-    lengths = _by_length(own, next(iter(scores.values()))["tokens"], metric)
+    lengths = _by_length(own, first["tokens"], metric)
     found = {"mean": mean, "std": std, "interval": interval, "by_length": lengths, "error": None}
     return {**row, "runs": runs, **found}, own
 
@@ -190,13 +199,16 @@ def _by_length(scores: Scores, tokens: Sequence[float], metric: Metric) -> list[
 
 
 def _differences(scores: Mapping[str, Scores], metric: Metric) -> list[dict[str, Any]]:
+    """Every pair. One is better only if its corrected p-value is below 5 %; of one seed, nothing is.
+
+    Nobody knows what another seed would give.
+    """
     found = []
-    for a, b in combinations(scores, 2):
-        measured = difference(scores[a], scores[b], metric)
-        low, high = measured.interval or (0.0, 0.0)
-        above, below = (a, b) if metric.higher_is_better else (b, a)
-        better = above if low > 0 else below if high < 0 else None
-        found.append({"a": a, "b": b, **measured._asdict(), "better": better})
+    for (a, b), (one, p) in differences(scores, metric).items():
+        winner = a if (one.difference > 0) == metric.higher_is_better else b
+        is_earned = p is not None and p < 1 - LEVEL and min(len(scores[a].seeds), len(scores[b].seeds)) > 1
+        better = winner if is_earned and one.difference != 0 else None
+        found.append({"a": a, "b": b, **one._asdict(), "p_holm": p, "better": better})
     return found
 
 
@@ -230,6 +242,13 @@ def _answers(results: Mapping[str, Any], metric: Metric) -> tuple[str, list[str]
     return first, sentences
 
 
+def _p_value(results: Mapping[str, Any], pair: Mapping[str, Any]) -> str:
+    """The p-value as text, corrected where there are several pairs."""
+    number, shown = sum(one["p"] is not None for one in results["differences"]), p_value(pair)
+    text = f"p {shown}" if shown.startswith("<") else f"p = {shown}"
+    return f"{text} after Holm's correction for {number} pairs" if number > 1 else text
+
+
 def _sentence(results: Mapping[str, Any], rows: Mapping[str, Row], a: str, b: str, metric: Metric) -> str:
     """Sentence on whether `a` is better than `b`, by how much, and how much faster or slower it trains."""
     pair = next(d for d in results["differences"] if {d["a"], d["b"]} == {a, b})
@@ -241,8 +260,8 @@ def _sentence(results: Mapping[str, Any], rows: Mapping[str, Row], a: str, b: st
         amount += " (no interval: one seed, and one test example)"
     else:
         in_favour = 1 if (pair["a"] == a) == metric.higher_is_better else -1
-        low, high = sorted(abs(x) if pair["better"] else x * in_favour for x in pair["interval"])
-        amount += f" (95 % interval {metric.number(low)} to {metric.number(high)})"
+        low, high = sorted(x * in_favour for x in pair["interval"])
+        amount += f" (95 % interval {metric.number(low)} to {metric.number(high)}, {_p_value(results, pair)})"
     budget = BUDGETS[results["match"]]
     if pair["difference"] == 0:
         text = f"{a} and {b} are equally good{budget}"

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import optimize
 
 from seqkit.comparison.compare import prepare, run
 from seqkit.comparison.settings import Settings
-from seqkit.data.source import import_optional
 from seqkit.errors import UsageError
 from seqkit.files import write_atomic, write_json
 from seqkit.report.comparison import write_comparison
@@ -54,7 +54,6 @@ def fit_power_law(x: Sequence[float], loss: Sequence[float], near: PowerLaw | No
         raise ValueError(f"{len(set(at.tolist()))} sizes do not determine a, alpha and c; give three or more")
     if not (np.all(at > 0) and np.all(seen > 0) and np.all(np.isfinite(seen))):
         raise ValueError("sizes and losses of a power law are finite and above 0")
-    optimize = import_optional("scipy.optimize", "compare")
     scale = float(np.exp(np.log(at).mean()))  # around 1, a and c are of the losses' size
 
     def residuals(p: np.ndarray) -> np.ndarray:

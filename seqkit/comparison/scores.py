@@ -1,9 +1,10 @@
-"""Scores of single test examples: what a paired bootstrap needs and a metric of the whole split hides."""
+"""Scores of single test examples: what an interval needs and a metric of the whole split hides."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -37,10 +38,10 @@ def metric_of(objective: Objective, num_tokenizers: int = 1) -> Metric:
 
 
 @torch.inference_mode()
-def example_scores(model: Model, data: DataModule, metric: Metric, seed: int) -> dict[str, list[float]]:
+def example_scores(model: Model, data: DataModule, metric: Metric, seed: int) -> dict[str, Any]:
     """Numerator, denominator and number of tokens of every test example, in the order of the test split.
 
-    Of an objective that is not separable, of every batch, by its first example.
+    Of an objective that is not separable, of every batch, by its first example. groups: as `DataModule.test_groups`.
     seed: seed of the masks of evaluation, as in `TrainingModule`.
     """
     from seqkit.training.module import evaluation_rng
@@ -59,7 +60,9 @@ def example_scores(model: Model, data: DataModule, metric: Metric, seed: int) ->
             order, tokens = [min(order)], [sum(tokens)]
         rows += [(i, *value, n) for i, value, n in zip(order, values, tokens)]
     rows.sort()
-    return {name: [row[i] for row in rows] for i, name in ((1, "numerator"), (2, "denominator"), (3, "tokens"))}
+    columns = ((1, "numerator"), (2, "denominator"), (3, "tokens"))
+    groups = data.test_groups() if objective.separable else None
+    return {**{name: [row[i] for row in rows] for i, name in columns}, "groups": groups}
 
 
 def _sequence_errors(
@@ -112,7 +115,7 @@ def _score(metric: Metric, output: LossOutput) -> tuple[float, float]:
     return float((output.preds - output.target).double().square().sum()), float(output.target.numel())
 
 
-def comparable_scores(model: Model, data: DataModule, metric: Metric, seed: int) -> dict[str, list[float]]:
+def comparable_scores(model: Model, data: DataModule, metric: Metric, seed: int) -> dict[str, Any]:
     """Scores of every test example, as `example_scores`; bits per byte for a metric that does not depend on tokens.
 
     Raises DataError where bits per byte cannot be had, since only a part of the test text is used.
@@ -126,7 +129,7 @@ def comparable_scores(model: Model, data: DataModule, metric: Metric, seed: int)
     return per_byte(scores, num_bytes)
 
 
-def per_byte(scores: dict[str, list[float]], num_bytes: int) -> dict[str, list[float]]:
+def per_byte(scores: dict[str, Any], num_bytes: int) -> dict[str, Any]:
     """Scores of a loss in nats as bits per byte of the test text, whatever its tokens are.
 
     Predicted tokens share the bytes of the text in proportion to their number.

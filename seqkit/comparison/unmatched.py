@@ -132,7 +132,7 @@ def _seeds(results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[Finding]
         covers = "covers the choice of test examples alone" if results["num_test"] > 1 else "cannot be had"
         yield _warning("seeds", f"{text}; the interval {covers}")
     elif max(map(len, seeds.values()), default=0) < 10:
-        yield _note("seeds", "so few are a rough measure of spread; intervals over them are too narrow, if anything")
+        yield _note("seeds", "so few make wide intervals, and a rough standard deviation; more would tell more apart")
 
 
 def _data(results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[Finding]:

@@ -26,6 +26,7 @@ from seqkit.data.source import (
     Sample,
     Splits,
     Subset,
+    groups_of,
     labels_of,
     sample_name,
     shuffled,
@@ -177,6 +178,20 @@ class DataModule(LightningDataModule):
         windows = {split: found for split, found in self._datasets.items() if isinstance(found, TextWindows)}
         counts = {split: [] if token is None else [*found.count(token)] for split, found in windows.items()}
         return {split: count for split, count in counts.items() if count and count[0]}
+
+    def test_groups(self) -> list[int] | None:
+        """Number of the group of each test example, as those of one are not independent; None: each is by itself.
+
+        Known from sources of several speakers, from `--data.group` of a table, and for windows of a text.
+        """
+        examples = self.test_dataloader().examples
+        known: Sequence[Any] | None = groups_of(self.splits().test)
+        if isinstance(examples, TextWindows):
+            known = examples.groups
+        if known is None:
+            return None
+        number = {group: i for i, group in enumerate(dict.fromkeys(known))}
+        return [number[group] for group in known]
 
     def sha256(self) -> dict[str, str]:
         """Digest of all tokens and labels of each split whose loader was made: `DIGEST_VERSION`, a colon, SHA-256."""

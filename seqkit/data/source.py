@@ -109,10 +109,11 @@ class Named(Samples):
 class Subset(Samples):
     """Some samples of a split, in a given order."""
 
-    def __init__(self, samples: Sequence[Sample], indices: Sequence[int]):
+    def __init__(self, samples: Sequence[Sample], indices: Sequence[int], groups: Sequence[str] | None = None):
         self.samples, self.indices = samples, list(indices)
-        labels = labels_of(samples)
+        labels, known = labels_of(samples), groups_of(samples)
         self.labels = [labels[i] for i in self.indices]
+        self.groups = list(groups) if groups is not None else known and [known[i] for i in self.indices]
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -130,6 +131,7 @@ class Relabelled(Subset):
 
     def __init__(self, samples: Sequence[Sample], labels: Sequence[Any]):
         self.samples, self.indices, self.labels = samples, list(range(len(samples))), list(labels)
+        self.groups = groups_of(samples)
 
     def sample(self, index: int) -> Sample:
         return Sample(self.samples[index].raw, self.labels[index])
@@ -139,6 +141,11 @@ def labels_of(samples: Sequence[Sample]) -> list[Any]:
     """All labels; no file is read where the split has them in `labels`."""
     known = getattr(samples, "labels", None)
     return list(known) if known is not None else [sample.label for sample in samples]
+
+
+def groups_of(samples: Sequence[Sample]) -> list[str] | None:
+    """What each sample comes from (a speaker, a document), as samples of one are not independent; None: not known."""
+    return getattr(samples, "groups", None)
 
 
 def sample_name(samples: Sequence[Sample], index: int) -> str:

@@ -27,6 +27,13 @@ _WIDE = {"u": np.int64, "i": np.int64}
 """Types of tensors by the kind of an array; others stay as they are."""
 
 
+FEW = 10
+"""Fewer documents than these are no sample of documents."""
+
+STRETCHES = 30
+"""Number of stretches of a text that count as independent test examples."""
+
+
 class TextWindows:
     """Long documents cut into windows of `window` + 1 tokens; the last token of one is the first of the next.
 
@@ -95,6 +102,17 @@ class TextWindows:
         starts = self._first_tokens[document] + inside + self._shift(epoch)[document]
         blocks = [self._blocks[i] for i in self._block[document].tolist()]
         return windows_of(blocks, starts, sizes, self._origins[document]), None
+
+    @property
+    def groups(self) -> list[int]:
+        """Group of each window: its document or, of fewer than `FEW` documents, its stretch of the whole text.
+
+        Windows beside each other are alike (one author, one subject), so they are not independent test examples.
+        """
+        index = torch.arange(self._num_windows)
+        document = self._located(index)[0]
+        stretches = index * min(STRETCHES, self._num_windows) // self._num_windows
+        return (document if len(document.unique()) >= FEW else stretches).tolist()
 
     def name(self, index: int) -> str:
         """Place of the window, without the shift of an epoch."""

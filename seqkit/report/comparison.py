@@ -15,7 +15,7 @@ from seqkit.files import read_mapping, write_atomic
 from seqkit.report.candidate_figures import Line, Mark, lines, mean_line, pair_line, spreads
 from seqkit.report.figures import svg
 from seqkit.report.learning_rates import edge_remarks, rate_lines, trial_table, tuning_sentence
-from seqkit.report.numbers import DASH, Metric, compact, count, finite, percent, plain, plural, times
+from seqkit.report.numbers import DASH, Metric, compact, count, finite, p_value, percent, plain, plural, times
 from seqkit.report.ranking import (
     Group,
     Row,
@@ -104,6 +104,8 @@ def comparison_sections(results: Mapping[str, Any]) -> dict[str, Any]:
         "differences": _differences(results, rows, metric),
         "matched": _matched(results, rows),
         "tuning": tuning_sentence(results),
+        "inference": _inference(results, rows),
+        "p_value": p_value,
         "trials": trial_table(rows),
         "edges": edge_remarks(rows),
         "rates": _rates(rows),
@@ -245,6 +247,24 @@ def _cell(results: Mapping[str, Any], a: Row, b: Row, metric: Metric) -> Cell:
     written = [metric.signed(entry["difference"]), metric.interval(entry["interval"], signed=True)]
     better = {a.label: "row", b.label: "column"}.get(entry.get("better") or "", "")
     return Cell([line for line in written if line], better)
+
+
+def _inference(results: Mapping[str, Any], rows: Sequence[Row]) -> str:
+    """What the intervals and p-values of a page cover, in words."""
+    number = sum(entry.get("p") is not None for entry in results["differences"])
+    if not number:
+        return ""
+    seeds = min((len(row.result["runs"]) for row in rows if row.rank), default=0)
+    covers = "seeds and test examples"
+    if results["num_test"] == 1:
+        covers = "seeds alone, as there is one test example"
+    elif seeds < 2:
+        covers = "test examples alone, as there is one seed"
+    holm = f" p-values are corrected for {number} pairs (Holm 1979)." if number > 1 else ""
+    return (
+        f"95 % intervals cover the choice of {covers} (crossed random effects, t with Satterthwaite's degrees of "
+        f"freedom); scores.npz holds what they were computed from.{holm}"
+    )
 
 
 def _matched(results: Mapping[str, Any], rows: Sequence[Row]) -> str:

@@ -71,6 +71,12 @@ def plural(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
+def p_value(entry: Mapping[str, Any]) -> str:
+    """The corrected p-value of a difference: 0.012, or < 0.001."""
+    p = entry.get("p_holm")
+    return DASH if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
 class Metric(NamedTuple):
     """The metric that candidates are compared by. A value is shown times `scale`, with that many digits.
 
@@ -99,6 +105,11 @@ class Metric(NamedTuple):
     def difference_unit(self) -> str:
         """The unit of a difference: points of percentages, else the metric's own; it may be empty."""
         return "points" if self.unit == "%" else self.unit
+
+    @property
+    def proportion(self) -> bool:
+        """Whether a value is a share of the examples, between 0 and 1."""
+        return self.unit == "%"
 
     def shown(self, value: float) -> float:
         """A raw value as it is shown."""

@@ -2,18 +2,27 @@
 
 import csv
 
+import numpy as np
 import pytest
+from scipy.stats import t as students_t
 
 from seqkit.comparison.candidates import Candidate
 from seqkit.comparison.plan import Plan
-from seqkit.comparison.results import gather, write_results
+from seqkit.comparison.results import _differences, gather, write_results
+from seqkit.comparison.scores import METRICS
 from seqkit.comparison.settings import Settings
+from seqkit.comparison.statistics import Scores
 from seqkit.config import complete
+from seqkit.files import read_mapping
 
 
 def ended(*numerators):
+    many = list(numerators) * 10
+    return ended_with({"numerator": many, "denominator": [2.0] * len(many), "tokens": [7] * len(many)})
+
+
+def ended_with(scores):
     summary = {"metrics": {}, "steps": 3, "tokens_seen": 5, "wall_seconds": 0.5}
-    scores = {"numerator": list(numerators), "denominator": [2.0] * len(numerators), "tokens": [7] * len(numerators)}
     return {"summary": summary, "curve": [], "scores": scores}
 
 
@@ -43,7 +52,7 @@ def test_the_better_one_has_the_higher_accuracy_or_the_lower_loss(metric, best, 
     assert results["answer"].startswith(f"{best} is better than {worst} by ")
     low_end, high_end = sorted(map(abs, pair["interval"]))
     factor, digits = (100, 2) if metric == "accuracy" else (1, 4)
-    assert f"(95 % interval {low_end * factor:.{digits}f} to {high_end * factor:.{digits}f})" in results["answer"]
+    assert f"(95 % interval {low_end * factor:.{digits}f} to {high_end * factor:.{digits}f}, p" in results["answer"]
 
 
 @pytest.mark.parametrize(("metric", "lower_is_better"), [("accuracy", False), ("loss", True)])
@@ -59,7 +68,7 @@ def test_of_two_that_are_not_told_apart_the_one_with_the_better_mean_is_ahead(me
     factor, digits = (100, 2) if metric == "accuracy" else (1, 4)
     interval = " to ".join(f"{x * factor:.{digits}f}" for x in in_favour).replace("-", "−")
     assert f": {'GRU' if swapped != lower_is_better else 'LSTM'} is ahead by " in results["answer"]
-    assert f"(95 % interval {interval})" in results["answer"]
+    assert f"(95 % interval {interval}, p = 0." in results["answer"]
 
 
 def test_each_seed_has_its_own_value_and_one_that_failed_has_none(tmp_path):
@@ -76,7 +85,76 @@ def test_each_seed_has_its_own_value_and_one_that_failed_has_none(tmp_path):
     assert [failure["what"] for failure in results["failures"]] == ["LSTM/seed-1"]
     write_results(tmp_path, results)
     rows = list(csv.DictReader((tmp_path / "results.csv").read_text(encoding="utf-8").splitlines()))
-    assert [(row["candidate"], row["seed"], row["value"][:5]) for row in rows[:4]] == [
-        ("LSTM", "1", ""), ("LSTM", "2", "0.1"), ("LSTM", "3", "0.15"), ("GRU", "1", "0.375"),
+    assert [(row["candidate"], row["seed"], f"{float(row['value'] or 'nan'):.3f}") for row in rows[:4]] == [
+        ("LSTM", "1", "nan"), ("LSTM", "2", "0.100"), ("LSTM", "3", "0.150"), ("GRU", "1", "0.375"),
     ]  # fmt: skip
     assert [row["error"] for row in rows[:2]] == ["diverged", ""]
+
+
+# ── published scores ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def interval(x):
+    """Of the mean of a table [seeds, units], as docs/compare.md says it."""
+    s, u = x.shape
+    rows, columns = x.mean(1, keepdims=True), x.mean(0)
+    of_seeds, of_units = u * rows.var(ddof=1), s * columns.var(ddof=1)
+    of_rest = ((x - rows - columns + x.mean()) ** 2).sum() / ((s - 1) * (u - 1))
+    variance = max(of_seeds + of_units - of_rest, of_rest / 2)
+    df = variance**2 / (of_seeds**2 / (s - 1) + of_units**2 / (u - 1) + of_rest**2 / ((s - 1) * (u - 1)))
+    half = students_t.ppf(0.975, max(df, min(s, u) - 1)) * (variance / (s * u)) ** 0.5
+    return x.mean() - half, x.mean() + half
+
+
+def units(scores, name):
+    """A loss is a ratio of sums over the examples of a group, taken as linear in the groups."""
+    numerator, denominator = scores[f"{name}/numerator"], scores[f"{name}/denominator"]
+    groups = scores[f"{name}/groups"]
+    numerator, denominator = (
+        np.stack([x[:, groups == g].sum(1) for g in np.unique(groups)], 1) for x in (numerator, denominator)
+    )
+    ratio = numerator.sum(1, keepdims=True) / denominator.sum(1, keepdims=True)
+    return ratio + (numerator - ratio * denominator) / denominator.mean(1, keepdims=True)
+
+
+def test_a_reader_with_numpy_and_scipy_gets_every_interval_again(tmp_path):
+    rng = np.random.default_rng(0)
+
+    def with_groups(_seed):
+        numerator, denominator = rng.gamma(2, size=60).tolist(), rng.integers(1, 9, 60).tolist()
+        groups = np.repeat(range(12), 5).tolist()
+        return ended_with({"numerator": numerator, "denominator": denominator, "tokens": [7] * 60, "groups": groups})
+
+    results = gathered("loss", of_both(LSTM=with_groups, GRU=with_groups))
+    write_results(tmp_path, results)
+    with np.load(tmp_path / "scores.npz", allow_pickle=False) as published:
+        scores = dict(published)
+    assert scores["LSTM/seeds"].tolist() == [1, 2, 3]
+    for row in read_mapping(tmp_path / "results.json")["candidates"]:
+        assert row["interval"] == pytest.approx(interval(units(scores, row["name"])))
+    (pair,) = read_mapping(tmp_path / "results.json")["differences"]
+    assert pair["interval"] == pytest.approx(interval(units(scores, "LSTM") - units(scores, "GRU")))
+    assert pair["pairs"] == "3 seeds x 12 groups of 60 examples"
+
+
+# ── several pairs, few seeds ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_better_is_earned_by_the_corrected_p_value_and_of_one_seed_by_nothing():
+    rng = np.random.default_rng(0)
+    common = rng.normal(size=(1, 80))
+
+    def page(shifts, seeds):
+        tables = {name: common + shift + 0.3 * rng.normal(size=(seeds, 80)) for name, shift in shifts.items()}
+        return {
+            name: Scores.of([(seed, row, np.ones(80)) for seed, row in enumerate(table)])
+            for name, table in tables.items()
+        }
+
+    shifts = {"A": 0.0, "B": 0.0, "C": 5.0}
+    better = {(pair["a"], pair["b"]): pair["better"] for pair in _differences(page(shifts, 5), METRICS["loss"])}
+    assert better == {("A", "B"): None, ("A", "C"): "A", ("B", "C"): "B"}
+    assert {pair["better"] for pair in _differences(page(shifts, 1), METRICS["loss"])} == {None}
+    for pair in _differences(page({"A": 0.0, "B": 0.1, "C": 0.1}, 3), METRICS["loss"]):
+        assert pair["p_holm"] >= pair["p"]
+        assert (pair["better"] is not None) == (pair["p_holm"] < 0.05)

@@ -92,7 +92,8 @@ def test_scores_are_of_the_masks_that_the_run_evaluates(seed):
     batch = TokenBatch.collate([Tokens(torch.arange(19) % 7, torch.arange(19.0)[:, None])] * 2)
     objective = Masked(fraction=0.4)
     model = Model(TokenSpec(vocab_size=7), GRU(12, 1), objective).eval()
-    data = SimpleNamespace(objective=objective, test_dataloader=lambda: Batches([(batch, None)] * 3))
+    loader = Batches([(batch, None)] * 3)
+    data = SimpleNamespace(objective=objective, test_dataloader=lambda: loader, test_groups=lambda: None)
     right = []
     for index in range(3):
         with evaluation_rng(seed, index), torch.no_grad():

@@ -1,17 +1,26 @@
-"""Bootstrap intervals: known differences, coverage, and what pairing is worth."""
+"""Intervals of means and differences: against textbook results, and what pairing, groups and seeds do to them."""
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from seqkit.comparison.scores import METRICS
-from seqkit.comparison.statistics import Scores, difference, spread
+from seqkit.comparison.statistics import Scores, difference, holm, spread
 
-MEAN = METRICS["loss"]
+MEAN, ACCURACY = METRICS["loss"], METRICS["accuracy"]
 
 
-def scores(values, seeds=None):
+def scores(values, seeds=None, groups=None):
     values = np.asarray(values, dtype=float)
-    return Scores.of([(seed, row, np.ones_like(row)) for seed, row in zip(seeds or range(1, 99), values)])
+    return Scores.of([(seed, row, np.ones_like(row)) for seed, row in zip(seeds or range(1, 999), values)], groups)
+
+
+def normal(*shape, seed=0):
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+def half(interval):
+    return (interval[1] - interval[0]) / 2
 
 
 def test_a_split_is_the_ratio_of_sums_and_for_rmse_its_root():
@@ -24,76 +33,160 @@ def test_a_split_is_the_ratio_of_sums_and_for_rmse_its_root():
     assert spread(two.only([1]), MEAN)[1] is None
 
 
+def test_of_one_seed_the_interval_is_that_of_students_t_over_examples():
+    x = normal(1, 23)
+    assert spread(scores(x), MEAN)[2] == pytest.approx(stats.ttest_1samp(x[0], 0).confidence_interval(0.95))
+
+
+def test_of_one_example_the_interval_is_that_of_students_t_over_seeds():
+    x = normal(7, 1)
+    assert spread(scores(x), MEAN)[2] == pytest.approx(stats.ttest_1samp(x[:, 0], 0).confidence_interval(0.95))
+
+
+def test_of_seeds_without_an_example_effect_it_is_that_of_students_t_over_seeds():
+    """All examples of a seed are alike, so that more of them say nothing."""
+    x = np.repeat(normal(5, 1), 40, axis=1)
+    assert spread(scores(x), MEAN)[2] == pytest.approx(stats.ttest_1samp(x[:, 0], 0).confidence_interval(0.95))
+
+
+def test_a_table_by_hand_has_the_variance_and_the_degrees_of_freedom_of_the_formulas():
+    """Two seeds, three examples: mean squares of rows 6, of columns 4.5, of the rest 0.5; 10 / 6, with 100 / 46.25."""
+    x = np.array([[1.0, 2.0, 3.0], [2.0, 4.0, 6.0]])
+    rows, columns, rest = 3 * 2.0, 2 * 2.25, 0.5
+    variance = (rows + columns - rest) / 6
+    df = (rows + columns - rest) ** 2 / (rows**2 / 1 + columns**2 / 2 + rest**2 / 2)
+    assert half(spread(scores(x), MEAN)[2]) == pytest.approx(stats.t.ppf(0.975, df) * variance**0.5)
+
+
 def test_a_candidate_and_itself_do_not_differ():
-    own = scores(np.random.default_rng(0).random((3, 50)))
+    own = scores(normal(3, 50))
     found = difference(own, own, MEAN)
-    assert found.difference == 0
-    assert found.interval == (0, 0)
+    assert (found.difference, found.interval, found.p) == (0, (0, 0), 1.0)
 
 
 def test_a_constant_shift_is_found_exactly_because_it_is_paired():
-    rng = np.random.default_rng(0)
-    common = rng.normal(size=(3, 97))
+    common = normal(3, 97)
     found = difference(scores(common + 0.25), scores(common), MEAN)
-    assert found.difference == pytest.approx(0.25)
     assert found.interval == pytest.approx((0.25, 0.25))
-    unpaired = difference(scores(common + 0.25, [1, 2, 3]), scores(common, [4, 5, 6]), MEAN)
-    assert unpaired.interval[1] - unpaired.interval[0] > 0.1
-    assert "no seed in common" in unpaired.pairs
+    assert found.p == 0.0
+    unpaired = difference(scores(common + 0.25, [1, 2, 3]), scores(normal(3, 31, seed=1), [4, 5, 6]), MEAN)
+    assert half(unpaired.interval) > 0.1
+    assert "no seed and no test example" in unpaired.pairs
 
 
-def test_the_interval_covers_the_true_difference_about_as_often_as_it_says():
-    rng, hits, rounds = np.random.default_rng(1), 0, 60
-    for _ in range(rounds):
-        a = 0.3 + rng.normal(size=(10, 1)) + rng.normal(size=(10, 61))
-        b = rng.normal(size=(10, 1)) + rng.normal(size=(10, 61))
-        low, high = difference(scores(a), scores(b), MEAN).interval
-        hits += low <= 0.3 <= high
-    assert 0.8 * rounds <= hits  # 95 % asked; ten seeds make it a little narrow
-
-
-@pytest.mark.parametrize("shape", [(1, 401), (401, 1)], ids=["examples", "seeds"])
-def test_the_interval_of_a_mean_is_its_standard_error_on_both_sides(shape):
-    """For many independent values the bootstrap agrees with the normal distribution: 1.96 standard errors."""
-    values = np.random.default_rng(0).normal(size=shape)
-    mean, _, (low, high) = spread(scores(values, range(shape[0])), MEAN)
-    error = values.std() / values.size**0.5
-    assert mean == pytest.approx(values.mean())
-    assert (high - low) / 2 == pytest.approx(1.96 * error, rel=0.1)
-    assert (high + low) / 2 == pytest.approx(mean, abs=0.2 * error)
-
-
-def test_a_ratio_is_resampled_with_its_denominator():
-    """Of examples of very different size that all have one ratio, every resample has it, too."""
-    sizes = np.random.default_rng(0).integers(1, 90, size=61).astype(float)
-    own = Scores.of([(seed, 3.0 * sizes, sizes) for seed in (1, 2)])
-    assert spread(own, MEAN)[2] == pytest.approx((3.0, 3.0), rel=1e-6)
+def test_examples_stay_paired_where_the_seeds_differ():
+    common = 10 * normal(1, 61)
+    a, b = common + 0.25 + 0.1 * normal(3, 61, seed=1), common + 0.1 * normal(3, 61, seed=2)
+    found = difference(scores(a, [1, 2, 3]), scores(b, [4, 5, 6]), MEAN)
+    assert half(found.interval) < 0.1
+    assert found.pairs == "61 examples; they have no seed in common"
 
 
 def test_seeds_stay_paired_where_the_test_examples_differ():
-    common = 10 * np.random.default_rng(0).normal(size=(5, 1))
+    common = 10 * normal(5, 1)
     found = difference(scores(common + np.full(31, 0.25)), scores(common + np.zeros(37)), MEAN)
-    assert found.interval == pytest.approx((0.25, 0.25), abs=1e-4)
+    assert found.interval == pytest.approx((0.25, 0.25), abs=1e-6)
+    assert found.pairs == "5 seeds; their test examples differ"
 
 
 def test_seeds_that_only_one_of_them_finished_are_left_out():
-    rng = np.random.default_rng(0)
-    common = rng.normal(size=(3, 31))
+    common = normal(3, 31)
     found = difference(scores(common + 1), scores(common[:2]), MEAN)
     assert found.pairs == "2 seeds x 31 examples"
     assert found.difference == pytest.approx(1.0)
 
 
-def test_other_test_examples_are_not_paired_and_it_is_said():
-    rng = np.random.default_rng(0)
-    found = difference(scores(rng.normal(size=(3, 31))), scores(rng.normal(size=(3, 37))), MEAN)
-    assert "test examples differ" in found.pairs
-
-
-def test_one_seed_of_one_example_has_no_interval_and_no_winner():
+def test_one_seed_of_one_example_has_no_interval():
     one, other = scores([[0.5]]), scores([[0.9]])
     assert spread(one, MEAN)[2] is None
     found = difference(one, other, MEAN)
-    assert found.interval is None
+    assert (found.interval, found.p) == (None, None)
     assert found.difference == pytest.approx(-0.4)
     assert difference(scores([[0.5], [0.6]]), scores([[0.9], [0.7]]), MEAN).interval is not None
+
+
+# ── groups of examples ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_examples_of_a_group_count_once():
+    """Six speakers of 50 equal takes each are six examples."""
+    six = 3 * normal(1, 6) + 0.1 * normal(4, 6, seed=1)
+    many = np.repeat(six, 50, axis=1)
+    groups = np.repeat(np.arange(6), 50).tolist()
+    assert spread(scores(many, groups=groups), MEAN)[2] == pytest.approx(spread(scores(six), MEAN)[2])
+    assert half(spread(scores(many), MEAN)[2]) < half(spread(scores(six), MEAN)[2])
+    found = difference(scores(many, groups=groups), scores(many + 1, groups=groups), MEAN)
+    assert found.pairs == "4 seeds x 6 groups of 300 examples"
+
+
+def test_the_order_of_examples_and_the_numbers_of_groups_do_not_matter():
+    x, groups = normal(3, 40), np.random.default_rng(0).integers(0, 7, 40)
+    order = np.random.default_rng(1).permutation(40)
+    moved = spread(scores(x[:, order], groups=(100 - groups)[order].tolist()), MEAN)
+    assert moved[2] == pytest.approx(spread(scores(x, groups=groups.tolist()), MEAN)[2])
+
+
+def test_groups_follow_the_examples_that_are_chosen():
+    own = scores(normal(2, 6), groups=[0, 0, 1, 1, 2, 2])
+    assert own.examples(np.array([0, 4, 5])).groups.tolist() == [0, 2, 2]
+    assert own.only([2]).groups.tolist() == [0, 0, 1, 1, 2, 2]
+
+
+# ── ratios, roots, proportions ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_examples_of_very_different_size_with_one_ratio_have_no_spread():
+    sizes = np.random.default_rng(0).integers(1, 90, size=61).astype(float)
+    own = Scores.of([(seed, 3.0 * sizes, sizes) for seed in (1, 2)])
+    assert spread(own, MEAN)[2] == pytest.approx((3.0, 3.0))
+
+
+@pytest.mark.parametrize("name", ["loss", "rmse"])
+def test_the_interval_of_a_ratio_and_of_its_root_agrees_with_the_bootstrap(name):
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(1, 9, size=800).astype(float)
+    own = Scores.of([(1, sizes * rng.gamma(2, size=800), sizes)])
+    drawn = rng.integers(0, 800, size=(2000, 800))
+    values = [own.examples(chosen).values(METRICS[name])[0] for chosen in drawn]
+    assert half(spread(own, METRICS[name])[2]) == pytest.approx(1.96 * np.std(values), rel=0.05)
+
+
+def test_a_proportion_of_independent_examples_has_clopper_and_pearsons_interval():
+    right = np.array([[1.0] * 31 + [0.0] * 9])
+    exact = stats.binomtest(31, 40).proportion_ci(0.95)
+    assert spread(scores(right), ACCURACY)[2] == pytest.approx((exact.low, exact.high), abs=0.005)
+
+
+def test_a_proportion_at_its_bound_has_an_interval():
+    exact = stats.binomtest(40, 40).proportion_ci(0.95)
+    assert spread(scores(np.ones((3, 40))), ACCURACY)[2] == pytest.approx((exact.low, 1.0))
+    assert spread(scores(np.zeros((3, 40))), ACCURACY)[2] == pytest.approx((0.0, 1 - exact.low))
+    found = difference(scores(np.ones((3, 40))), scores(np.ones((3, 40))), ACCURACY)
+    assert found.interval == pytest.approx((exact.low - 1, 1 - exact.low))
+    assert found.p == 1.0
+    few = difference(scores(np.ones((3, 2))), scores(np.zeros((3, 2))), ACCURACY)
+    assert few.interval == pytest.approx((1 - 0.8419, 1), abs=1e-4)
+    assert few.p == 0.5
+
+
+def test_a_difference_of_proportions_stays_between_minus_1_and_1():
+    found = difference(scores([[1, 1], [1, 0]]), scores([[0, 1], [1, 1]]), ACCURACY)
+    assert found.interval == (-1, 1)
+
+
+def test_the_interval_of_a_proportion_stays_between_0_and_1():
+    right = np.ones((3, 40))
+    right[0, :7] = 0
+    low, high = spread(scores(right), ACCURACY)[2]
+    assert 0 < low < right.mean() < high < 1
+
+
+# ── several pairs ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_holms_correction_is_that_of_the_paper():
+    """Holm 1979: the smallest of four times 4, then times 3 and 2, and none falls below the one before."""
+    p = {("a", "b"): 0.01, ("a", "c"): 0.04, ("b", "c"): 0.03, ("a", "d"): 0.005}
+    expected = {("a", "d"): 0.02, ("a", "b"): 0.03, ("b", "c"): 0.06, ("a", "c"): 0.06}
+    assert holm(p) == pytest.approx(expected)
+    assert holm({("a", "b"): 0.9, ("a", "c"): 0.8}) == {("a", "c"): 1.0, ("a", "b"): 1.0}

@@ -8,6 +8,7 @@ from torch.utils.data import DataLoader
 
 from seqkit.data import DataModule, DataSource, Sample, Splits
 from seqkit.data.batching import BatchLoader
+from seqkit.data.source import Subset
 from seqkit.errors import DataError
 from seqkit.interfaces import IGNORE, Adjacency, Objective, Tokenizer, Tokens, TokenSpec
 from seqkit.raw import GraphData
@@ -465,3 +466,15 @@ def test_the_seed_reaches(what):
     assert epoch(3) != epoch(4)
     if what == "order":
         assert sorted(epoch(3)) == sorted(epoch(4))
+
+
+def test_groups_of_test_examples_are_numbered_and_follow_a_limit():
+    samples = [Sample([i] * 3, i % 2) for i in range(12)]
+    grouped = Subset(samples, range(12), [f"author {i // 3}" for i in range(12)])
+    assert set_up(Given(LABELLED, grouped)).test_groups() == [i // 3 for i in range(12)]
+    assert set_up(Given(LABELLED, LABELLED)).test_groups() is None
+    few = set_up(Given(LABELLED, grouped), limit=5)
+    names = [sample.raw[0] // 3 for sample in few.splits().test]
+    numbers = few.test_groups()
+    assert len(numbers) == 5
+    assert len({*zip(names, numbers)}) == len(set(names)) == len(set(numbers))

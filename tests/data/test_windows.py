@@ -234,3 +234,12 @@ def test_a_character_that_cannot_be_encoded_is_named_with_split_and_place(long_t
     with pytest.raises(DataError, match=r"training data, .*a\.txt: character '😀'"):
         data(long_text, tokenizer).train_dataloader()
     assert not list((tmp_path / "cache").iterdir())
+
+
+def test_windows_of_many_documents_are_grouped_by_document_and_those_of_a_text_by_stretches():
+    documents = [document(n) for n in (9, 4, 1, 9, 9, 9, 9, 9, 9, 9, 9)]  # one has nothing to predict
+    found = TextWindows(documents, 4, "test", shuffle=False)
+    assert found.groups == [0, 0, 1, *(i for i in range(3, 11) for _ in range(2))]
+    assert TextWindows(documents, 4, "test", shuffle=False, limit=3).groups == [0, 1, 2]
+    text = TextWindows([document(4 * 90 + 1), document(3)], 4, "test", shuffle=False)
+    assert text.groups == [i * 30 // 91 for i in range(91)]

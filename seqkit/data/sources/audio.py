@@ -10,7 +10,7 @@ from typing import Any
 from seqkit.data.download import find, missing
 from seqkit.data.formats import AUDIO
 from seqkit.data.io import audio_header, read_audio
-from seqkit.data.source import DataSource, Sample, Splits
+from seqkit.data.source import DataSource, Sample, Splits, Subset
 from seqkit.data.sources.folder import ClassNames, FileKind, class_folder
 from seqkit.data.sources.speech import spoken_digits
 from seqkit.errors import DataError, suggest
@@ -34,16 +34,16 @@ class Fsdd(DataSource):
         speakers = sorted({speaker for _, speaker, _, _ in rows})
         if self.held_out is not None and self.held_out not in speakers:
             raise ValueError(f"there is no speaker {self.held_out!r} to hold out; {suggest(self.held_out, speakers)}")
-        train: list[Sample] = []
-        test: list[Sample] = []
-        for digit, speaker, take, path in rows:
-            is_test = take < 5 if self.held_out is None else speaker == self.held_out
-            (test if is_test else train).append(Sample(read_audio(path), digit))
+        train, test = list[int](), list[int]()
+        for i, (_, speaker, take, _) in enumerate(rows):
+            (test if (take < 5 if self.held_out is None else speaker == self.held_out) else train).append(i)
         if not train or not test:
             raise DataError(
                 f"{rows[0][3].parent} has {len(train)} training and {len(test)} test recordings; both need some"
             )
-        return Splits(train, test, None, DIGITS)
+        samples = [Sample(read_audio(path), digit) for digit, _, _, path in rows]
+        speakers_of_test = [rows[i][1] for i in test] if self.held_out is None else None
+        return Splits(Subset(samples, train), Subset(samples, test, speakers_of_test), None, DIGITS)
 
     def _recordings(self) -> list[Path]:
         name = "fsdd/recordings"

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from seqkit.data.download import find, writable
-from seqkit.data.source import Sample, import_optional
+from seqkit.data.source import Sample, Subset, import_optional
 from seqkit.data.workers import one_thread
 from seqkit.errors import DataError
 from seqkit.files import write_atomic
@@ -38,7 +38,7 @@ TRAIN_VOICES = (
 TEST_VOICES = ("Andy", "Mario", "Storm", "f3", "f5", "grandpa", "kaukovalta", "m3", "m6", "miguel", "sandro", "travis")
 
 
-def spoken_digits(takes: int) -> tuple[list[Sample], list[Sample]]:
+def spoken_digits(takes: int) -> tuple[Subset, Subset]:
     """Training and test samples, from the cached file or synthesised now (seconds) and cached.
 
     Raises DataError if the synthesiser is missing or fails.
@@ -90,15 +90,15 @@ def _at_8khz(clips: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
         yield samples.round().clamp(-32768, 32767).to(torch.int16).numpy()
 
 
-def _samples(plan: list[tuple[str, int, int, int]], clips: list[np.ndarray]) -> tuple[list[Sample], list[Sample]]:
+def _samples(plan: list[tuple[str, int, int, int]], clips: list[np.ndarray]) -> tuple[Subset, Subset]:
     from seqkit.raw import Waveform
 
-    train: list[Sample] = []
-    test: list[Sample] = []
-    for (voice, digit, _, _), clip in zip(plan, clips, strict=True):
-        split = test if voice.partition("+")[2] in TEST_VOICES else train
-        split.append(Sample(Waveform(torch.from_numpy(clip.astype(np.float32) / 32768)[None], SAMPLE_RATE), digit))
-    return train, test
+    samples, voices = [], [voice.partition("+")[2] for voice, *_ in plan]
+    for (_, digit, _, _), clip in zip(plan, clips, strict=True):
+        wave = Waveform(torch.from_numpy(clip.astype(np.float32) / 32768)[None], SAMPLE_RATE)
+        samples.append(Sample(wave, digit))
+    train, test = ([i for i, v in enumerate(voices) if (v in TEST_VOICES) == is_test] for is_test in (False, True))
+    return Subset(samples, train), Subset(samples, test, [voices[i] for i in test])
 
 
 def _save(path: Path, clips: list[np.ndarray]) -> None:

@@ -225,11 +225,13 @@ class Table(DataSource):
             return given, "as given"
         if self.group is not None:
             rest, aside, rule = self._by_group(train, self.group)
-        else:
-            has_classes = train.columns.target_kind == "classes"
-            rest, aside = stratified(train.codes if has_classes else [None] * len(train), self.test_fraction, self.seed)
-            by = "by class, " if has_classes else ""
-            rule = f"{self.test_fraction:.0%} of the rows are test, {by}SHA-256 with seed {self.seed}"
+            column = train.rows.column(self.group)
+            groups = [repr(column[train.indices[i]]) for i in aside]
+            return {**given, "train": Subset(train, rest), "test": Subset(train, aside, groups)}, rule
+        has_classes = train.columns.target_kind == "classes"
+        rest, aside = stratified(train.codes if has_classes else [None] * len(train), self.test_fraction, self.seed)
+        by = "by class, " if has_classes else ""
+        rule = f"{self.test_fraction:.0%} of the rows are test, {by}SHA-256 with seed {self.seed}"
         return {**given, "train": Subset(train, rest), "test": Subset(train, aside)}, rule
 
     def _by_column(self, train: UsableRows, name: str) -> dict[str, Subset]:

@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from seqkit.data import SmsSpam, Table
+from seqkit.data.source import groups_of
 from seqkit.data.sources.punctuation import TAGS, Punctuation, SentenceEnds, sentences, tagged
 from seqkit.data.sources.table import alike_classes
 from seqkit.data.tables.files import read_tables
@@ -255,6 +256,7 @@ def test_rows_of_a_group_stay_in_one_split(tmp_path):
     assert not train & test
     assert len(train | test) == 7
     assert len(splits.test) == 20, "whole groups of 10, until there are 14 rows"
+    assert groups_of(splits.test) == [repr(who[sample.raw]) for sample in splits.test]
 
 
 def test_a_column_names_the_split(tmp_path):

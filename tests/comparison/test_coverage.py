@@ -1,0 +1,100 @@
+"""How often 95 % intervals hold the truth, and how often equal candidates are told apart, by simulation.
+
+As a script it prints the table of docs/compare.md: `python tests/comparison/test_coverage.py`.
+"""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from seqkit.comparison.scores import METRICS
+from seqkit.comparison.statistics import Scores, difference, differences, spread
+
+MEAN, ACCURACY = METRICS["loss"], METRICS["accuracy"]
+
+
+def scores(values, groups=None):
+    return Scores.of([(seed, row, np.ones_like(row)) for seed, row in enumerate(values)], groups)
+
+
+def table(rng, seeds, examples, share, rest):
+    """Scores [s e] around 0. share: of the variance of the mean, what seeds carry; rest: of what is left, what neither
+    seeds nor examples do."""
+    a, b, c = share * seeds, (1 - share) * (1 - rest) * examples, (1 - share) * rest * seeds * examples
+    parts = (rng.normal(size=shape) for shape in ((seeds, 1), (1, examples), (seeds, examples)))
+    return sum(scale**0.5 * part for scale, part in zip((a, b, c), parts))
+
+
+def covered(rounds, seeds, examples, share, rest, per_group=1):
+    """Share of the rounds in which the interval of a difference holds the true one, 0.5."""
+    rng, hits = np.random.default_rng(0), 0
+    groups = np.repeat(np.arange(examples), per_group).tolist()
+    for _ in range(rounds):
+        x = np.repeat(table(rng, seeds, examples, share, rest), per_group, axis=1)
+        own = rng.normal(size=(1, len(groups)))  # of the examples themselves, which is common to both
+        low, high = difference(scores(own + x + 0.5, groups), scores(own + 0 * x, groups), MEAN).interval
+        hits += low <= 0.5 <= high
+    return hits / rounds
+
+
+def covered_accuracy(rounds, seeds, examples, accuracy=0.9, seed_sd=0.2, example_sd=1.0):
+    """The same of an accuracy: answers are right where seed + example + rest are above a threshold."""
+    from scipy.stats import norm
+
+    rng, hits, threshold = np.random.default_rng(0), 0, norm.ppf(accuracy) * (1 + seed_sd**2 + example_sd**2) ** 0.5
+    for _ in range(rounds):
+        shapes = ((seed_sd, (seeds, 1)), (example_sd, (1, examples)), (1.0, (seeds, examples)))
+        right = sum(sd * rng.normal(size=shape) for sd, shape in shapes) + threshold > 0
+        low, high = spread(scores(right.astype(float)), ACCURACY)[2]
+        hits += low <= accuracy <= high
+    return hits / rounds
+
+
+def told_apart(rounds, seeds, examples, share, candidates=6):
+    """Share of pages of equal candidates in which any is called better than any other."""
+    rng, wrong = np.random.default_rng(0), 0
+    for _ in range(rounds):
+        own = rng.normal(size=(1, examples)) * examples**0.5
+        page = {str(i): scores(own + table(rng, seeds, examples, share, 0.5)) for i in range(candidates)}
+        wrong += any(p < 0.05 for _, p in differences(page, MEAN).values())
+    return wrong / rounds
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
+@pytest.mark.parametrize(("seeds", "examples"), [(3, 100), (5, 10), (10, 100)])
+def test_intervals_hold_the_truth_as_often_as_they_say(seeds, examples, share):
+    """Of 400 rounds, 95 ± 3 % (2.8 standard errors) and what Satterthwaite's approximation is off by."""
+    assert 0.91 <= covered(400, seeds, examples, share, 0.3) <= 0.985
+
+
+def test_intervals_over_groups_hold_the_truth_too():
+    """Six speakers with 50 equal takes each; the bootstrap over takes has 56 %."""
+    assert 0.91 <= covered(400, 5, 6, 0.2, 0.3, per_group=50) <= 0.99
+
+
+@pytest.mark.parametrize("examples", [40, 300])
+def test_intervals_of_an_accuracy_hold_it(examples):
+    assert 0.91 <= covered_accuracy(300, 5, examples) <= 0.99
+
+
+@pytest.mark.parametrize("share", [0.1, 0.9])
+def test_of_six_equal_candidates_one_is_seldom_called_better(share):
+    assert told_apart(150, 3, 50, share) <= 0.1  # 7 % and 1.5 standard errors
+
+
+def main():
+    print("| seeds | test examples | difference, by share of the variance that seeds carry | accuracy 90 % |")
+    print("| | | 0 %, 10 %, 50 %, 90 % | |")
+    for seeds, examples in product((3, 5, 10), (10, 100, 1000)):
+        rounds = 3000 if examples < 1000 else 500
+        found = [f"{100 * covered(rounds, seeds, examples, share, 0.3):.1f}" for share in (0, 0.1, 0.5, 0.9)]
+        print(f"| {seeds} | {examples} | {', '.join(found)} | {100 * covered_accuracy(rounds, seeds, examples):.1f} |")
+    for seeds in (3, 5, 10):
+        print(f"{seeds} seeds x 6 groups of 50: {100 * covered(4000, seeds, 6, 0.3, 0.3, per_group=50):.1f}")
+        found = [f"{100 * told_apart(1000, seeds, 100, share):.1f}" for share in (0.1, 0.5, 0.9)]
+        print(f"{seeds} seeds x 100 examples, six equal candidates, any called better: {', '.join(found)} %")
+
+
+if __name__ == "__main__":
+    main()
