@@ -8,12 +8,12 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from seqkit.backbones import GRU, LSTM, EncoderDecoder, RNNDecoder, Transformer
+from seqkit.backbones import GRU, LSTM, AttentionDecoder, EncoderDecoder, MeanPool, RNNDecoder, Transformer
 from seqkit.interfaces import Adjacency, Backbone, Embedded, TokenBatch, Tokens, TokenSpec
 from seqkit.nn.attention.additive import AdditiveAttention
 from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.block import PreNormBlock
-from seqkit.nn.embedder import Embedder
+from seqkit.nn.embedder import Embedder, default_position
 from seqkit.nn.position.absolute import NoPosition, Sinusoidal
 from seqkit.nn.position.rotary import Rotary
 
@@ -277,6 +277,12 @@ def test_it_is_the_encoder_followed_by_the_decoder():
     assert_close(pair(replace(real(x), source=real(source))), pair.decoder(replace(real(x), memory=real(memory))))
     assert pair.get_encoder() is pair.encoder
     assert (pair.dim, pair.causal, pair.is_encoder_decoder, pair.supports_adjacency) == (DIM, True, True, True)
+
+
+def test_the_target_has_positions_unless_the_decoder_is_to_know_no_order():
+    spec, bag = TokenSpec(vocab_size=11), AttentionDecoder(MeanPool(DIM, causal=True))
+    assert default_position(EncoderDecoder(encoder(), bag), spec) is NoPosition
+    assert default_position(EncoderDecoder(MeanPool(DIM), decoder()), spec) is Sinusoidal
 
 
 def test_a_source_may_have_an_adjacency_where_the_encoder_supports_it():

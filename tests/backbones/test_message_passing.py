@@ -229,6 +229,7 @@ def test_invalid_arguments_and_unsupported_input_are_refused(cls):
         cls(DIM, max_edge_type=0)
     with pytest.raises(ValueError, match=rf"{name} has max_edge_type=6, .* edge types 1 to 5"):
         cls(DIM, max_edge_type=6).check_supported(Molecule(max_distance=1).spec)
+    cls(DIM, max_edge_type=5).check_supported(Molecule(max_distance=1).spec)  # the last type is one of them
     backbone = made(cls, 2)
     with pytest.raises(ValueError, match=f"this {name} is for other edge types"):
         backbone.add_edge_bias(3)

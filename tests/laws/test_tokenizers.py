@@ -14,6 +14,7 @@ from laws.faulty_tokenizers import (
     StemDropsOut,
 )
 
+from seqkit.errors import DataError
 from seqkit.interfaces import Tokens, TokenSpec
 from seqkit.registry import components
 from seqkit.testing import check_tokenizer
@@ -119,6 +120,13 @@ class RaisesIndexError(Sound):
         return super().encode("".join(raw)) if raw else torch.zeros(1)[2]
 
 
+class RefusesInTwoLines(Sound):
+    def encode(self, raw):
+        if raw:
+            return super().encode(raw)
+        raise DataError("the text\nis empty")
+
+
 def test_a_sound_tokenizer_passes():
     checked = check_tokenizer(Sound(), RAWS, unfitted=Sound(), bad=["", "d", 7])
     assert {"is_the_same_in_another_process", "decodes_any_id"} <= {law.__name__ for law in checked}
@@ -191,6 +199,7 @@ def test_settings_that_no_attribute_is_named_after_need_an_unfitted_tokenizer():
         (ForgetsItsState, "state_is_json_and_enough: example 0 encoded by a tokenizer that loaded the state"),
         (AcceptsAnything, "refuses_with_a_reason: bad example 0 is encoded; raise DataError"),
         (RaisesIndexError, "refuses_with_a_reason: bad example 0 raises IndexError"),
+        (RefusesInTwoLines, r"refuses_with_a_reason: bad example 0 is refused with 'the text\\nis empty'"),
     ],
 )
 def test_a_law_notices_a_planted_fault_in_a_tokenizer(faulty, law):

@@ -8,6 +8,7 @@ from torch.testing import assert_close
 
 from seqkit.errors import DataError
 from seqkit.tokenizers import Molecule
+from seqkit.tokenizers.molecule import ELEMENTS
 
 pytest.importorskip("rdkit")
 from rdkit import Chem
@@ -108,6 +109,28 @@ def test_features_are_what_their_names_say():
     assert column(tokens, "1 hydrogens").tolist() == [1] * 5 + [0, 1]
     assert column(tokens, "hybrid sp2").tolist()[:6] == [1] * 6
     assert column(tokens, "3 neighbours").tolist() == [0] * 5 + [1, 0]
+
+
+@pytest.mark.parametrize("symbol", ELEMENTS)
+def test_an_atom_of_each_element_has_the_feature_of_that_name(symbol):
+    tokens = Molecule().encode(f"[{symbol}]")
+    assert [name for name in Molecule().feature_names if name.startswith("element") and column(tokens, name)] == [
+        f"element {symbol}"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("smiles", "name"),
+    [("C#N", "sp"), ("C=C", "sp2"), ("CC", "sp3"), ("[PH5]", "other"), ("[H][H]", "other")],
+)
+def test_an_atom_of_each_hybridisation_has_the_feature_of_that_name(smiles, name):
+    tokens = Molecule().encode(smiles)
+    of_first = [one for one in Molecule().feature_names if one.startswith("hybrid") and column(tokens, one)[0]]
+    assert of_first == [f"hybrid {name}"]
+
+
+def test_a_bond_of_no_common_type_is_an_edge_of_type_other():
+    assert Molecule().encode("[NH3]->[Cu]").adjacency.edge_type.tolist() == [5, 5]
 
 
 def test_partial_charges_without_gasteiger_parameters_are_zero():

@@ -69,13 +69,17 @@ def test_processes_draw_different_numbers_for_dropout_and_one_process_those_of_i
     assert float(torch.rand(())) == right
 
 
-def test_seconds_before_a_resume_are_counted(monkeypatch):
+@pytest.mark.parametrize("before", [0.0, 1000.0])
+def test_seconds_before_a_resume_are_counted(monkeypatch, before):
+    clock = iter([2.0, 5.0, 12.0])
+    monkeypatch.setattr(resume, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
     monkeypatch.setattr(ResumeState, "_state", lambda *_: {})
     state, checkpoint = ResumeState(lambda: {"training": "abc"}, StopSignals()), {}
-    state.on_load_checkpoint(None, None, {KEY: {}, "run": {"seconds": 1000.0}})
+    if before:
+        state.on_load_checkpoint(None, None, {KEY: {}, "run": {"seconds": before}})
     state.on_fit_start(trainer(), None)
     state.on_save_checkpoint(trainer(is_global_zero=False), SimpleNamespace(num_steps=7), checkpoint)
-    assert checkpoint["run"].pop("seconds") >= 1000
+    assert checkpoint["run"].pop("seconds") == before + 7
     assert checkpoint["run"] == {"format": FORMAT, "num_steps": 7, "data_sha256": {"training": "abc"}}
 
 
