@@ -127,6 +127,13 @@ class RefusesInTwoLines(Sound):
         raise DataError("the text\nis empty")
 
 
+class ReadsARecord(Sound):
+    decode = None
+
+    def encode(self, raw):
+        return super().encode(raw["text"])
+
+
 def test_a_sound_tokenizer_passes():
     checked = check_tokenizer(Sound(), RAWS, unfitted=Sound(), bad=["", "d", 7])
     assert {"is_the_same_in_another_process", "decodes_any_id"} <= {law.__name__ for law in checked}
@@ -169,6 +176,13 @@ def check(cls):
 def test_a_fault_is_named_with_class_law_and_example(faulty, sentence):
     with pytest.raises(AssertionError, match=f"^{faulty.__name__}: .*{sentence}"):
         check(faulty)
+
+
+def test_examples_that_hold_themselves_are_compared():
+    records = [{"text": text} for text in RAWS]
+    for record in records:
+        record.update(record=record, records=[record])
+    check_tokenizer(ReadsARecord(), records, bad=[], other_process=False)
 
 
 def test_settings_that_no_attribute_is_named_after_need_an_unfitted_tokenizer():
