@@ -1,6 +1,7 @@
 """Tokens that do not tell examples apart, and inputs that no model can use, are found."""
 
 import pytest
+import torch
 
 from seqkit.doctor.tokens import check_inputs, check_tokens
 
@@ -53,6 +54,13 @@ def test_an_id_that_nearly_all_targets_have_is_found(subject, monkeypatch):
 )
 def test_saturated_inputs_are_found(subject, recipe, words, problem):
     assert problem in check_inputs(subject(recipe, *words)).finding.problem
+
+
+def test_tokens_that_are_all_equal_are_found_however_their_features_differ(subject):
+    made = subject("image/digits")
+    for batch, _ in made.batches:
+        batch.content.copy_(torch.linspace(-1.0, 1.0, batch.content.shape[-1]).expand_as(batch.content))
+    assert "no feature varies" in check_inputs(made).finding.problem
 
 
 def test_one_column_in_another_unit_is_found(subject):

@@ -127,7 +127,7 @@ def test_what_a_wild_learning_rate_does_is_not_blamed_on_the_model(subject):
 
 
 def test_warm_up_of_a_hundredth_is_enough_for_post_norm(subject):
-    words = [*POST_NORM, "--schedule.warmup_steps", "5", "--trainer.max_epochs", "null"]
+    words = [*POST_NORM, "--schedule.warmup_steps", "3", "--trainer.max_epochs", "null"]
     assert check_warmup(Trials(subject("image/digits", *words, "--trainer.max_steps", "300"))).finding is None
     finding = check_warmup(Trials(subject("image/digits", *words, "--trainer.max_steps", "1000"))).finding
     assert "--schedule.warmup_steps 40" in finding.fix
