@@ -65,6 +65,12 @@ def test_few_long_documents_are_cut_at_their_ends(tmp_path):
     assert [text_of(part) for part in (rest, held)] == ["012345678abcdefghi", "9j"]
 
 
+def test_a_document_of_one_character_is_not_all_that_is_held_out(tmp_path):
+    rest, held, rule = TextDocuments(written(tmp_path, a="0123456789", b="x")).held_out(0.15, seed=0)
+    assert rule == "the end of each document"
+    assert [text_of(part) for part in (rest, held)] == ["01234567", "89x"]
+
+
 def test_of_a_large_text_no_more_than_a_limit_is_held_out(tmp_path, monkeypatch):
     monkeypatch.setattr("seqkit.data.documents.MAX_HELD_OUT", 5)
     _, held, _ = TextDocuments(written(tmp_path, a="é" * 1000)).held_out(0.1, seed=0)

@@ -3,6 +3,7 @@
 import importlib
 import os
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import torch
 from seqkit.data import dataset, encoding
 from seqkit.data.cache import cache_folder
 from seqkit.data.dataset import TokenizedDataset
+from seqkit.data.documents import TextDocuments, scanned
 from seqkit.data.encoding import Encoder, samples_fingerprint, split_fingerprint, tokenizer_fingerprint
 from seqkit.data.source import Files, Named, Sample, Subset
 from seqkit.errors import DataError
@@ -88,6 +90,14 @@ def test_small_splits_are_never_written(tmp_path, monkeypatch):
     monkeypatch.setenv("SEQKIT_CACHE", str(tmp_path / "cache"))
     TokenizedDataset(graphs(50), Graph(3), "training")
     assert not (tmp_path / "cache").exists()
+
+
+def test_seconds_of_a_long_text_are_judged_by_the_share_of_its_bytes_that_is_encoded(tmp_path, monkeypatch):
+    (tmp_path / "long.txt").write_text("é" * 2**18 + "e" * 2**19)
+    clock = iter([2.0, 5.0])
+    monkeypatch.setattr(encoding, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    documents = TextDocuments([scanned(tmp_path / "long.txt")])
+    assert encoding._seconds(Encoder(documents, Bytes(), "training")) == 3.0 * 2  # 1 MiB, of which half was encoded
 
 
 def test_the_fingerprint_of_a_split_changes_with_samples_labels_and_tokenizer(monkeypatch):

@@ -196,6 +196,16 @@ def test_unlabelled_nodes_stay_in_the_graph_and_in_no_split(tmp_path):
     assert len(splits.train[0].raw.nodes) == 20
 
 
+def test_attributes_that_are_no_features_are_named_with_the_reason(tmp_path, caplog):
+    graph = two_groups()
+    for i, node in enumerate(graph):
+        graph.nodes[node].update(index=3 * i, country="Italy")
+    with caplog.at_level(logging.WARNING, logger="seqkit"):
+        data = GraphFile(written(tmp_path, graph, ".graphml"), target="club", index=False).splits().train[0].raw
+    assert data.nodes.shape == (20, 4)
+    assert "; not used: index (a different number at each node), country (the same at all nodes)" in caplog.text
+
+
 def test_loops_parallel_edges_and_nodes_without_edges_are_counted_and_kept_out_of_the_adjacency(tmp_path, caplog):
     graph = networkx.MultiGraph(two_groups())
     graph.add_edge("p0", "p0")
