@@ -91,6 +91,7 @@ def test_limited_batches_are_the_steps_of_a_run(tmp_path):
     assert (summary["steps"], summary["state"]) == (2, "finished")
     log = (tmp_path / "run" / "log.txt").read_text(encoding="utf-8")
     assert "WARNING schedule: warmup_steps=5, but training has 2 steps" in log
+    assert "FLOPs" not in log  # they were not asked for
 
 
 def test_a_backbone_that_looks_at_values_trains_with_its_flops_counted(tmp_path, monkeypatch):
@@ -161,6 +162,10 @@ def test_a_text_of_another_length_than_those_of_training_is_named_by_its_tokens(
     assert not loaded.unlike_training(Tokens(torch.zeros(4, 4), torch.arange(4.0)[:, None]))
     one_length = replace(loaded, summary={"extents": [[3.0, 3.0]]})
     assert one_length.unlike_training(three) == "has 3 tokens, but those of training have 4"
+    measured = Tokens(torch.zeros(3, 4), torch.tensor([[0.0], [0.5], [2.5]]))
+    assert loaded.unlike_training(measured) == (
+        "has 3 tokens, the last at position (2.5), but those of training end at (3 to 12)"
+    )
 
 
 def test_a_run_is_evaluated_again_in_the_precision_that_it_was_trained_in(tmp_path, monkeypatch):
