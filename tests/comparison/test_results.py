@@ -8,7 +8,7 @@ from scipy.stats import t as students_t
 
 from seqkit.comparison.candidates import Candidate
 from seqkit.comparison.plan import Plan
-from seqkit.comparison.results import _differences, gather, write_results
+from seqkit.comparison.results import _differences, gather, run_row, write_results
 from seqkit.comparison.scores import METRICS
 from seqkit.comparison.settings import Settings
 from seqkit.comparison.statistics import Scores
@@ -89,6 +89,15 @@ def test_each_seed_has_its_own_value_and_one_that_failed_has_none(tmp_path):
         ("LSTM", "1", "nan"), ("LSTM", "2", "0.100"), ("LSTM", "3", "0.150"), ("GRU", "1", "0.375"),
     ]  # fmt: skip
     assert [row["error"] for row in rows[:2]] == ["diverged", ""]
+
+
+def test_flops_of_a_run_and_of_each_point_are_those_of_its_steps():
+    result = {**ended(1.0), "curve": [{"step": 2, "train_loss": 0.7}, {"step": 3, "train_loss": 0.5}]}
+    row = run_row(1, "runs/a", result, 11)
+    assert row["flops"] == 3 * 11
+    assert row["curve"] == [{"step": 2, "train_loss": 0.7, "flops": 22}, {"step": 3, "train_loss": 0.5, "flops": 33}]
+    unknown = run_row(1, "runs/a", result, None)
+    assert [unknown["flops"], *(point["flops"] for point in unknown["curve"])] == [None] * 3
 
 
 # ── published scores ─────────────────────────────────────────────────────────────────────────────────────────────────
