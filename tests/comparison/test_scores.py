@@ -56,6 +56,11 @@ def test_scores_stand_in_the_order_of_the_split_whatever_the_batches():
     torch.testing.assert_close(torch.tensor(one["numerator"]), torch.tensor(two["numerator"]), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
+def test_a_share_is_shown_in_percent_and_any_other_metric_as_it_is(metric):
+    assert metric.shown(0.25) == (25.0 if metric.unit == "%" else 0.25)
+
+
 def test_bits_per_byte_do_not_depend_on_how_many_tokens_a_text_has():
     few = {"numerator": [4.0, 4.0], "denominator": [2.0, 2.0], "tokens": [2, 2]}
     many = {"numerator": [2.0, 2.0, 2.0, 2.0], "denominator": [2.0, 2.0, 2.0, 2.0], "tokens": [2, 2, 2, 2]}
