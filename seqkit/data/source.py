@@ -144,7 +144,7 @@ def labels_of(samples: Sequence[Sample]) -> list[Any]:
 
 
 def groups_of(samples: Sequence[Sample]) -> list[str] | None:
-    """What each sample comes from (a speaker, a document), as samples of one are not independent; None: not known."""
+    """Origin of each sample (a speaker, a document), as samples of one are not independent; None: not known."""
     return getattr(samples, "groups", None)
 
 

@@ -250,7 +250,7 @@ def _cell(results: Mapping[str, Any], a: Row, b: Row, metric: Metric) -> Cell:
 
 
 def _inference(results: Mapping[str, Any], rows: Sequence[Row]) -> str:
-    """What the intervals and p-values of a page cover, in words."""
+    """Explanation of what the intervals and p-values of a page cover."""
     number = sum(entry.get("p") is not None for entry in results["differences"])
     if not number:
         return ""
