@@ -11,6 +11,7 @@ import yaml
 from seqkit.errors import DataError
 from seqkit.files import (
     StrictLoader,
+    decoded,
     load_json,
     load_yaml,
     read_mapping,
@@ -216,3 +217,16 @@ def test_a_mapping_is_keys_with_values(tmp_path, content):
         (tmp_path / name).write_text(content)
         with pytest.raises(DataError, match=f"{name} is damaged"):
             read_mapping(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (b"\xff\xfe" + "é".encode("utf-16-le"), "byte 0xff in line 1 is not UTF-8: it looks like UTF-16"),
+        (b"\xfe\xff" + "é".encode("utf-16-be"), "byte 0xfe in line 1 is not UTF-8: it looks like UTF-16"),
+        ("a\né".encode("latin-1"), "byte 0xe9 in line 2 is not UTF-8: it is of another encoding"),
+    ],
+)
+def test_text_in_another_encoding_is_refused_with_what_it_looks_like(data, kind):
+    with pytest.raises(ValueError, match=kind):
+        decoded(data)

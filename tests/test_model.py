@@ -257,6 +257,13 @@ def test_a_table_that_cannot_be_shared_is_refused(spec, backbone, objective, mes
         Model(spec, backbone(), objective(), share_embeddings=True)
 
 
+def test_a_source_of_as_many_ids_as_the_target_has_may_share_its_table():
+    objective = seq2seq("abc")
+    spec = TokenSpec(vocab_size=objective.target_spec.vocab_size)
+    model = Model(spec, encoder_decoder(), objective, share_embeddings=True)
+    assert model.source_embedder.content is model.embedder.content
+
+
 def test_embeddings_may_be_narrower_than_the_backbone():
     objective = seq2seq("abc")
     spec, task = spelling(objective)

@@ -87,7 +87,9 @@ def test_weights_gradients_and_state_are_divided_by_fsdp_and_not_by_ddp_and_acti
         assert getattr(ddp, part) == getattr(one, part)
         assert 0 <= 7 * getattr(fsdp, part) - getattr(one, part) < 7
     assert ddp.activations == fsdp.activations == one.activations
+    block = sum(p.nbytes for p in model.backbone.blocks[0].parameters())  # one of six of a size
     assert (one.transfers, ddp.transfers) == (0, one.weights)
+    assert fsdp.transfers == 2 * (one.weights - 6 * block) + 4 * block
 
 
 def test_what_fsdp_gathers_does_not_grow_with_the_number_of_blocks():
