@@ -71,6 +71,12 @@ def test_the_rate_of_the_steepest_fall_is_suggested(steepest, noise):
     assert suggest(rates, losses) == pytest.approx(steepest, rel=0.6)
 
 
+def test_the_steepest_fall_may_be_right_at_the_lowest_point():
+    rates = [1e-5 * 10 ** (i / 5) for i in range(25)]  # five a decade
+    losses = [9 - i**2 / 50 for i in range(20)] + [30.0] * 5
+    assert suggest(rates, losses) == rates[17]  # the middle of the last decade before the loss jumps
+
+
 def test_nothing_is_suggested_where_the_loss_only_rises_or_is_noise():
     rates, generator = sweep(), random.Random(1)
     assert suggest(rates, [2.0 + max(0.0, math.log10(rate) + 2) for rate in rates]) is None
