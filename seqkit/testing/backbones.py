@@ -19,6 +19,7 @@ from seqkit.interfaces import Adjacency, Backbone, Tokens, TokenSpec
 from seqkit.testing.checks import Checked, Checks
 from seqkit.testing.laws import (
     EmbeddedBackbone,
+    InFloat64,
     attends_along_edges,
     attends_both_ways,
     batch_mates_change_nothing,
@@ -49,7 +50,7 @@ from seqkit.testing.long_laws import (
     reorder_keeps_the_rows,
     stars,
 )
-from seqkit.testing.module_laws import LATE_LAWS, MODULE_LAWS, builds_and_saves_all_weights
+from seqkit.testing.module_laws import DTYPE_LAWS, LATE_LAWS, MODULE_LAWS, builds_and_saves_all_weights
 
 Law = Callable[[EmbeddedBackbone, Sequence[Tokens]], None]
 
@@ -220,7 +221,8 @@ def _check(checks: Checks, model: EmbeddedBackbone, law: Callable[..., None], *g
     """Checks one law; the error that it raises names class and law."""
     name, causal = type(model.backbone).__name__, model.backbone.causal
     way = "" if causal is not None else " in a causal batch" if model.causal else " in a bidirectional batch"
-    checks.check(law, f"{name}(causal={causal}){way}", *given)
+    again = None if law in DTYPE_LAWS else InFloat64
+    checks.check(law, f"{name}(causal={causal}){way}", *given, again=again)
 
 
 def synthetic() -> dict[str, tuple[TokenSpec, list[Tokens]]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 Law = Callable[..., None]
@@ -50,14 +52,19 @@ class Checks:
         self.broken: set[str] = set()
         self.left_out: dict[str, str] = {}
 
-    def check(self, law: Law, where: str, *given: Any) -> None:
-        """Check one law. Raises AssertionError that begins with `where` and the law, unless it may fail."""
+    def check(
+        self, law: Law, where: str, *given: Any, again: Callable[[], AbstractContextManager[Any]] | None = None
+    ) -> None:
+        """Check one law. again: a context in which a law that fails is checked once more; None: it is not.
+
+        Raises AssertionError that begins with `where` and the law, unless it may fail.
+        """
         name = law.__name__
         if self.quick and name in SLOW:
             self.left_out[name] = "takes long"
             return
         try:
-            law(*given)
+            _hold(law, given, again)
             self.kept[law] = None
         except NotCheckedError as reason:
             self.left_out[name] = str(reason)
@@ -81,3 +88,15 @@ class Checks:
                 )
         kept = {law: None for law in self.kept if law.__name__ not in self.broken}
         return Checked(kept, self.left_out | dict.fromkeys(self.broken & self.expected.keys(), "expected to fail"))
+
+
+def _hold(law: Law, given: tuple[Any, ...], again: Callable[[], AbstractContextManager[Any]] | None) -> None:
+    """Check one law, and once more in a context if it fails. Raises its first error."""
+    try:
+        law(*given)
+    except AssertionError:
+        if again is None:
+            raise
+        with contextlib.suppress(Exception), again():
+            return law(*given)
+        raise

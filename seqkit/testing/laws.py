@@ -1,6 +1,7 @@
 """Laws of every backbone over any tokenizer's tokens; a function checks each, and raises AssertionError with the fault.
 
-All run in float64, so that a difference above `TOLERANCE` is a fault and not rounding.
+All run in float64, so that a difference above `TOLERANCE` is a fault and not rounding. A backbone may ask for float32
+inside, as a softmax often does: a law that fails is checked again with `InFloat64`.
 
 b batch · n tokens · f features · p axes · d width
 """
@@ -10,17 +11,38 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
 from einops import rearrange
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from seqkit.interfaces import Adjacency, Backbone, Cache, Embedded, TokenBatch, Tokens, TokenSpec
 from seqkit.nn.embedder import Embedder, default_position
 from seqkit.nn.position.bias import EdgeBias
 
 TOLERANCE = 1e-7
+
+NUM_CONTENTS = 30
+"""Number of contents, at most, of which one must let a token influence another."""
+
+
+class InFloat64(TorchFunctionMode):
+    """Context in which float64 is what code gets that asks for float32 or less, so that no difference is rounding."""
+
+    CASTS = (Tensor.float, Tensor.half, Tensor.bfloat16)
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in self.CASTS:
+            return args[0].double()
+        return func(*map(self._widened, args), **{name: self._widened(x) for name, x in (kwargs or {}).items()})
+
+    @staticmethod
+    def _widened(given: Any) -> Any:
+        is_narrow = isinstance(given, torch.dtype) and given in (torch.float32, torch.float16, torch.bfloat16)
+        return torch.float64 if is_narrow else given
 
 
 class EmbeddedBackbone(nn.Module):
@@ -121,7 +143,7 @@ def no_token_attends_to_the_future(model: EmbeddedBackbone, examples: Sequence[T
             raise AssertionError(
                 f"a token attends to the future: its gradient on a later one of example {i} is {ahead:.2g}"
             )
-        if x.adjacency is None and len(x) > 1 and bool((influence.tril(-1).amax(dim=1)[1:] == 0).any()):
+        if x.adjacency is None and len(x) > 1 and _stays_zero(model, x, _before, influence):
             raise AssertionError("a token does not attend to the past: its gradient on all earlier tokens is zero")
         expected = model(TokenBatch.collate([x]))
         for t in range(len(x) - 1):
@@ -136,8 +158,7 @@ def attends_both_ways(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> No
     """Bidirectional backbones: a token's hidden state depends on tokens before and after it."""
     for i, x in enumerate(examples):
         influence = _influence(model, x)
-        before, after = influence.tril(-1).amax(dim=1)[1:], influence.triu(1).amax(dim=1)[:-1]
-        if bool((before == 0).any()) or bool((after == 0).any()):
+        if _stays_zero(model, x, _before, influence) or _stays_zero(model, x, _after, influence):
             raise AssertionError(
                 f"causal is False, but a token of example {i} attends to nothing before it or to nothing after it"
             )
@@ -182,7 +203,9 @@ def keeps_its_reach(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None
             ahead = float(influence.masked_fill(reached, 0.0).max())
             if ahead > TOLERANCE * float(influence.max()):
                 raise AssertionError(f"with reach {reach.tolist()}, a token of example {i} attends beyond: {ahead:.2g}")
-            if x.adjacency is None and bool((influence[reached] == 0).any()):
+            if x.adjacency is None and _stays_zero(
+                model, x, partial(torch.masked_select, mask=reached), influence, reach
+            ):
                 raise AssertionError(f"with reach {reach.tolist()}, a token of example {i} attends to less")
         for causal, reach in ((True, torch.arange(n)), (False, torch.full((n,), n - 1))):
             twin = copy.copy(model)
@@ -226,7 +249,7 @@ def attends_along_edges(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> 
         for _ in range(n.bit_length()):  # each round doubles the hops
             reachable = reachable.double() @ reachable.double() > 0
         influence = _influence(model, x)
-        if bool((influence[may_attend] == 0).any()):
+        if _stays_zero(model, x, partial(torch.masked_select, mask=may_attend), influence):
             raise AssertionError(f"a target of example {i} does not attend to the source of its edge: no gradient")
         unreachable = float(influence.masked_fill(reachable, 0.0).max())
         if unreachable > TOLERANCE * float(influence.max()):
@@ -291,14 +314,49 @@ def other_content(tokens: Example, where: Tensor, spec: TokenSpec) -> Example:
     return replace(tokens, **changed)
 
 
-def _influence(model: EmbeddedBackbone, x: Tokens, reach: Tensor | None = None) -> Tensor:
+def _before(influence: Tensor) -> Tensor:
+    """Largest influence on each token, but for the first, of one before it."""
+    return influence.tril(-1).amax(dim=1)[1:]
+
+
+def _after(influence: Tensor) -> Tensor:
+    """Largest influence on each token, but for the last, of one after it."""
+    return influence.triu(1).amax(dim=1)[:-1]
+
+
+def _stays_zero(
+    model: EmbeddedBackbone,
+    x: Tokens,
+    part: Callable[[Tensor], Tensor],
+    influence: Tensor,
+    reach: Tensor | None = None,
+) -> bool:
+    """Whether an entry of a part of the influence is zero whatever the tokens hold.
+
+    With a rectifier, or a head that reads the best token alone, some tokens of one content have no influence.
+    """
+    generator, largest = fixed_generator(), influence
+    for _ in range(NUM_CONTENTS):
+        if bool((part(largest) != 0).all()):
+            return False
+        largest = torch.maximum(largest, _influence(model, x, reach, generator))
+    return bool((part(largest) == 0).any())
+
+
+def _influence(
+    model: EmbeddedBackbone, x: Tokens, reach: Tensor | None = None, generator: torch.Generator | None = None
+) -> Tensor:
     """Largest gradient of each token's hidden state by each token's embedding, [n n].
 
+    generator: draws other embeddings; None: they are those of the tokens.
     The hidden state is projected on a random direction: after LayerNorm its sum is constant, and hides a leak.
     """
     batch = TokenBatch.collate([x])
     embedded = model.embed(batch if reach is None else batch.replace(reach=rearrange(reach, "n -> 1 n")))
-    leaf = embedded.hidden.detach().requires_grad_()
+    leaf = embedded.hidden.detach()
+    if generator is not None:
+        leaf = torch.randn(leaf.shape, generator=generator, dtype=leaf.dtype)
+    leaf = leaf.requires_grad_()
     hidden = model.backbone(replace(embedded, hidden=leaf))[0]
     direction = torch.randn(hidden.shape[-1], generator=fixed_generator(), dtype=hidden.dtype)
     rows = [torch.autograd.grad(hidden[t] @ direction, leaf, retain_graph=True)[0][0] for t in range(len(x))]

@@ -116,8 +116,7 @@ def left_alone(what: str, *, imports: bool = False, draws: bool = False) -> Iter
 @contextlib.contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Seeds the global generators of torch, Python and NumPy inside, and restores them afterwards."""
-    names = [name for name in STATES if "generator" in name]
-    before = {name: STATES[name][0]() for name in names}
+    before = generators()
     torch.default_generator.manual_seed(seed)
     random.seed(seed)
     if _numpy():
@@ -125,10 +124,15 @@ def seeded(seed: int) -> Iterator[None]:
     try:
         yield
     finally:
-        for name in names:
+        for name, state in before.items():
             put_back = STATES[name][1]
             assert put_back is not None
-            put_back(before[name])
+            put_back(state)
+
+
+def generators() -> dict[str, Any]:
+    """State of the global generators of torch, Python and NumPy by description: it changes if one is drawn from."""
+    return {name: read() for name, (read, _) in STATES.items() if "generator" in name}
 
 
 def same(before: Any, after: Any, depth: int = 0) -> bool:

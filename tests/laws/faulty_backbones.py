@@ -7,7 +7,6 @@ is a small Transformer or LSTM.
 import random
 import time
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import torch
@@ -15,7 +14,6 @@ from torch import nn
 
 from seqkit.backbones import LSTM, Transformer
 from seqkit.interfaces import Adjacency, Backbone, Cache
-from seqkit.nn.block import PreNormBlock
 from seqkit.nn.position.rotary import Rotary
 
 
@@ -507,64 +505,6 @@ class MasksPaddingUpTo256(Faulty):
     def forward(self, embedded, cache=None):
         hidden = super().forward(embedded, cache)
         return _zero(hidden * (1 + 0.1 * (hidden.shape[1] > 256) * (hidden.shape[0] > 1)), embedded)
-
-
-# ── unusual, and without a fault ─────────────────────────────────────────────────────────────────────────────────────
-
-
-class StartsAtZero(Faulty):
-    """Its output projections start at zero, so each block is the identity until the first step."""
-
-    def sound(self, dim, causal):
-        block = partial(PreNormBlock, zero_init=True)
-        return Transformer(dim, 2, num_heads=3, causal=causal, position=Rotary(), block=block)
-
-
-class HasNoCache(Faulty):
-    """Causal, and it says in `init_cache` that there is none."""
-
-    def init_cache(self, max_tokens):
-        raise ValueError("there is no cache; generate with use_cache=False")
-
-
-class HasATableOf256(Faulty):
-    """It refuses longer texts."""
-
-    def forward(self, embedded, cache=None):
-        if embedded.hidden.shape[1] > 256:
-            raise ValueError("more than 256 tokens; cut them")
-        return super().forward(embedded, cache)
-
-
-class AveragesItsNeighbours(Backbone):
-    """A mean along edges: it does not know how many there are."""
-
-    supports_adjacency, causal = True, False
-
-    def __init__(self, dim, causal=False):
-        super().__init__()
-        self.dim = dim
-        self.own, self.others, self.kind = nn.Linear(dim, dim), nn.Linear(dim, dim), None
-
-    def add_edge_bias(self, num_edge_types):
-        self.kind = nn.Embedding(num_edge_types + 1, self.dim)
-
-    def check_supported(self, spec):
-        if not spec.num_edge_types:
-            raise ValueError("it needs edges")
-
-    def forward(self, embedded, cache=None):
-        if embedded.segments is not None or embedded.adjacency is None:
-            raise ValueError("segments, or no edges")
-        b, n, d = embedded.hidden.shape
-        flat, (source, target) = embedded.hidden.reshape(b * n, d), embedded.adjacency.edge_index
-        message = self.others(flat)[source] + self.kind.weight[embedded.adjacency.edge_type]
-        count = torch.zeros(b * n, 1, dtype=flat.dtype).index_add(0, target, torch.ones_like(message[:, :1]))
-        mean = torch.zeros_like(flat).index_add(0, target, message) / count.clamp(min=1)
-        return _zero((self.own(flat) + mean).tanh().reshape(b, n, d), embedded)
-
-
-SOUND = [StartsAtZero, HasNoCache, HasATableOf256, AveragesItsNeighbours]
 
 
 INVENTED = [
