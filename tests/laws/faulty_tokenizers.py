@@ -637,27 +637,6 @@ class CountsSecondsClosely(Sound):
         return Tokens(tokens.content, (1.7e9 + 600.0 * tokens.positions.double()).float())
 
 
-# ── unusual, and without a fault ─────────────────────────────────────────────────────────────────────────────────────
-
-
-class CountsSeconds(Sound):
-    """Positions are seconds since 1970, days apart."""
-
-    def encode(self, raw):
-        tokens = super().encode(raw)
-        return Tokens(tokens.content, (1.7e9 + 86400.0 * tokens.positions.double() ** 2).float())
-
-
-class CountsDays(Sound):
-    """Positions are days with gaps of years."""
-
-    def encode(self, raw):
-        tokens = super().encode(raw)
-        return Tokens(tokens.content, 20_000 + 4_000 * tokens.positions)
-
-
-SOUND = [CountsSeconds, CountsDays]
-
 INVENTED = [
     (LongRingOfBuffers, "keeps_no_buffer: example 0 changed while others were encoded"),
     (
