@@ -167,7 +167,7 @@ def _trained(model: EmbeddedBackbone, batch: TokenBatch) -> tuple[Tensor, bool]:
 
 
 def _assert_same_unless(random: bool, got: Tensor, expected: Tensor, fault: str) -> None:
-    """As `assert_same`; raises NotCheckedError instead if what is random may be the reason."""
+    """Raises AssertionError if two tensors differ, and NotCheckedError if what is random may be the reason."""
     if random and not torch.allclose(got, expected, rtol=TOLERANCE, atol=TOLERANCE):
         raise NotCheckedError("random in training")
     assert_same(got, expected, fault)
