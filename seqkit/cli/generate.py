@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -45,7 +46,6 @@ def strategy(options: dict[str, Any]) -> Sampling | BeamSearch:
 
 def run(args: Namespace) -> int:
     """Print what a run generates, piece by piece."""
-    from seqkit.data.inputs import read_inputs
     from seqkit.runs.trained_model import load
 
     strategy(vars(args))  # refuses what contradicts itself before anything is loaded
@@ -54,10 +54,10 @@ def run(args: Namespace) -> int:
     if not args.prompt and (is_source or any_tokens):
         what = "generates one sequence from another; give the source" if is_source else "needs a beginning; give it"
         raise UsageError(f"this run {what}: --prompt TEXT or FILE")
-    if is_source or any_tokens:
-        named = [pair for given in args.prompt for pair in read_inputs(given, trained.tokenizer)]
-    else:
-        named = [(text, text) for text in args.prompt or [_first_text(trained)]]
+    named = [pair for given in args.prompt or [] for pair in beginnings(trained, given)]
+    if not named:
+        text = _first_text(trained)
+        named = [(text, text)]
     if any_tokens:
         for line in continued(trained, named, vars(args)):
             print(printable(line), flush=True)
@@ -65,6 +65,24 @@ def run(args: Namespace) -> int:
     for piece in printed(trained, named, vars(args)):
         print(printable(piece), end="", flush=True)
     return 0
+
+
+def beginnings(trained: TrainedModel, given: str) -> Iterator[tuple[str, Any]]:
+    """(name, raw example) of a prompt: a file that the run's tokenizer reads is read, all else is the text itself.
+
+    A text to continue may be any, such as `x[0].y`, so of those only what leads into a folder that exists is a path.
+    Raises as `read_inputs`.
+    """
+    from seqkit.data.formats import TEXT, format_of, own_reader
+    from seqkit.data.inputs import exists_as, read_inputs, table_kind
+
+    path, continues_text = Path(given), trained.model.source_embedder is None and not needs_any_tokens(trained)
+    is_text_file = format_of(path) is TEXT and exists_as(path, Path.is_file)
+    if continues_text and own_reader(trained.tokenizer) is None and not is_text_file:
+        yield given, given
+    else:
+        kind = "text" if continues_text else table_kind(trained.config)
+        yield from read_inputs(given, trained.tokenizer, kind=kind)
 
 
 def continued(trained: TrainedModel, named: Sequence[tuple[str, Any]], options: dict[str, Any]) -> Iterator[str]:
@@ -81,7 +99,10 @@ def continued(trained: TrainedModel, named: Sequence[tuple[str, Any]], options: 
 
 
 def _first_text(trained: TrainedModel) -> str:
-    """The prompt if none is given: a line break or, if the tokenizer does not know it, its first token's text."""
+    """The prompt if none is given: a line break or, if the tokenizer does not know it, its first token's text.
+
+    Raises UsageError if the tokenizer encodes no text.
+    """
     tokenizer: Any = trained.tokenizer
     try:
         tokenizer.encode("\n")
@@ -89,6 +110,8 @@ def _first_text(trained: TrainedModel) -> str:
         if trained.model.spec.ids and hasattr(tokenizer, "decode"):
             texts = [str(tokenizer.decode(torch.tensor([i]))) for i in range(min(2, trained.model.spec.vocab_size))]
             return next((text for text in texts if text != INCOMPLETE), texts[0])
+    except Exception as error:  # the user's own code, whose raw examples are no texts
+        raise UsageError("this run needs a beginning; give it: --prompt TEXT or FILE") from error
     return "\n"
 
 
@@ -104,7 +127,7 @@ def printed(trained: TrainedModel, named: Sequence[tuple[str, Any]], options: di
     if len(named) == 1 and isinstance(chosen, Sampling):
         pieces = stream_text(trained, named[0][1], options["max_new_tokens"], sampling=chosen, stop=stop)
         first = next(pieces, "")  # a prompt that cannot be read is refused here, before it is printed
-        yield named[0][1] + first if continues else first
+        yield _shown(trained, named[0][1]) + first if continues else first
         yield from pieces
         yield "\n"
         return
@@ -113,4 +136,11 @@ def printed(trained: TrainedModel, named: Sequence[tuple[str, Any]], options: di
         if not continues:
             yield f"{text}\n" if len(named) == 1 else f"{one_line(name)}\t{text}\n"
         else:
-            yield f"{raw}{text}\n" if len(named) == 1 else f"--- {i} of {len(named)} ---\n{raw}{text}\n"
+            whole = f"{_shown(trained, raw)}{text}\n"
+            yield whole if len(named) == 1 else f"--- {i} of {len(named)} ---\n{whole}"
+
+
+def _shown(trained: TrainedModel, raw: Any) -> str:
+    """A prompt as text: itself, or what the tokenizer decodes of its ids."""
+    tokenizer: Any = trained.tokenizer
+    return raw if isinstance(raw, str) else str(tokenizer.decode(tokenizer.encode(raw).content))

@@ -230,7 +230,9 @@ def parser() -> argparse.ArgumentParser:
     add_out(embed, "a .parquet or .npz file", metavar="FILE", required=True)
     generate = add("generate", "continue a text, or generate from a source (translation, pronunciation)")
     add_run(generate)
-    generate.add_argument("--prompt", action="append", help="the text to continue, or the source; may be given again")
+    generate.add_argument(
+        "--prompt", action="append", help="a file, or the text itself, to continue; or the source; may be given again"
+    )
     generate.add_argument("--max-new-tokens", "--tokens", type=_whole, help="default 500, or as long as in training")
     generate.add_argument("--stop", action="append", default=[], metavar="TEXT", help="end before this text")
     generate.add_argument("--samples", type=_whole, metavar="N", help="N texts per prompt (default 1)")

@@ -72,8 +72,8 @@ def open_inputs(args: Namespace, trained: TrainedModel) -> Inputs:
 
         graph = graph_reader(trained, args.run)
     inputs = Inputs(
-        args.inputs, trained.tokenizer, column=args.input, usual_column=own.get("input"), kind=own.get("kind"),
-        graph=graph,
+        args.inputs, trained.tokenizer, column=args.input, usual_column=own.get("input"), graph=graph,
+        kind=table_kind(trained.config), are_words=getattr(trained.objective, "level", "") == "token",
     )  # fmt: skip
     for note in inputs.notes:
         print(one_line(note), file=sys.stderr)

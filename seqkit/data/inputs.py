@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from glob import glob
@@ -25,12 +27,19 @@ from seqkit.data.formats import (
 )
 from seqkit.data.tables.columns import OF_FILES, check_column, is_blank, is_missing, settle
 from seqkit.data.tables.files import Rows, read_tables
-from seqkit.data.tables.usable_rows import words_of
+from seqkit.data.tables.usable_rows import check_cell, words_of
 from seqkit.data.walk import walk
 from seqkit.errors import DataError, UsageError, one_line
 from seqkit.interfaces import Tokenizer
 
 STDIN = "-"
+
+PATTERN_MARKS = "*?["
+
+OF_TEXTS = ("text", "smiles")
+"""Kinds of a column whose cells are raw examples themselves."""
+
+_SUFFIX = re.compile(r"\.\w{1,10}$")
 
 MAX_LINE_BYTES = 2**24
 """Longest line of standard input: one that never ends would fill the memory."""
@@ -50,29 +59,55 @@ class Input:
     parts: Sequence[str] | None = None
 
 
-def read_inputs(given: str, tokenizer: Tokenizer) -> Iterator[tuple[str, Any]]:
+def read_inputs(given: str, tokenizer: Tokenizer, *, kind: str | None = None) -> Iterator[tuple[str, Any]]:
     """(name, raw example) for each example in `given`: a file (`FORMATS`), or a text or SMILES string itself.
 
     Images are read with as many channels as the tokenizer has. A .smi file holds one SMILES (and maybe a name) a line.
-    A tokenizer that has `read` reads every file itself.
+    A tokenizer that has `read` reads every file itself, and what looks like a path is then no text (`names_file`).
+    kind: what the column of a run's own table holds (`table_kind`); None: there is none.
     Raises DataError where a file is missing, or has another format.
     """
-    path = Path(given)
-    kind = format_of(path)
-    if not _exists(path, Path.is_file):
-        if not given or (kind is not None and kind.reader is not None) or _exists(path, Path.is_dir):
-            what = "nothing" if not given else "a folder here" if _exists(path, Path.is_dir) else "no file"
+    path, read = Path(given), own_reader(tokenizer)
+    known = format_of(path)
+    if not exists_as(path, Path.is_file):
+        if not given or (known is not None and known.reader is not None) or exists_as(path, Path.is_dir):
+            what = "nothing" if not given else "a folder here" if exists_as(path, Path.is_dir) else "no file"
             raise DataError(f"{given!r} is {what}; give a file, or the text or SMILES itself")
+        if read is not None and names_file(given, kind):
+            raise DataError(
+                f"{one_line(given)!r} is no file, and looks like a path; give a file that exists, or a text like this "
+                "in a table: TABLE --input COLUMN"
+            )
         yield given, given
-    elif (read := own_reader(tokenizer)) is not None:
+    elif read is not None:
         yield given, read(path)
-    elif kind is None or kind.reader is None:
+    elif known is None or known.reader is None:
         raise DataError(
             f"{given} ends in {path.suffix.lower() or 'nothing'}; raw files end in {', '.join(readable_suffixes())}"
         )
     else:
-        raw = _read(kind, path, tokenizer)
-        yield from ((str(one), one) for one in raw) if kind.many else [(given, raw)]
+        raw = _read(known, path, tokenizer)
+        yield from ((str(one), one) for one in raw) if known.many else [(given, raw)]
+
+
+def names_file(given: str, kind: str | None) -> bool:
+    """Whether what names no file looks like the path of one, to a run whose tokenizer reads files.
+
+    kind: as in `read_inputs`. Of a run on a column of texts, where `C/C=C` may be a SMILES string: a path that leads
+    into a folder which exists. Of all others: any with a separator, a mark of a pattern or a suffix.
+    """
+    if "\n" in given:
+        return False
+    folder, separator, _ = given.replace(os.altsep or os.sep, os.sep).rpartition(os.sep)
+    if kind in OF_TEXTS:
+        return bool(separator) and exists_as(Path(folder or separator), Path.is_dir)
+    return bool(separator) or any(mark in given for mark in PATTERN_MARKS) or _SUFFIX.search(given) is not None
+
+
+def table_kind(config: Mapping[str, Any]) -> str | None:
+    """Kind of the input column of the table that a run was trained on, by its configuration; None: no table."""
+    source = config.get("data", {}).get("source")
+    return source.get("kind") if isinstance(source, dict) and source.get("type") == "Table" else None
 
 
 class Inputs:
@@ -82,8 +117,9 @@ class Inputs:
     `clips/*.wav`, tables (a row is an example), `-` for the lines of standard input, or texts and SMILES themselves.
     A line of standard input that ends as an image or a recording does names a file; every other line is an example.
     column: column of tables to read; None: `usual_column` if the table has it, else a guess by names and values.
-    kind: what the column holds; None: as guessed. graph: reads a file as a graph, into the raw example and the names of
-    its nodes; None: graphs are not read. stdin: lines in place of those of standard input.
+    kind: what the column holds; None: as guessed. are_words: True: a run on words with a tag each, so a cell may be a
+    list of words; False: a cell is a text. graph: reads a file as a graph, into the raw example and the names of its
+    nodes; None: graphs are not read. stdin: lines in place of those of standard input.
     notes: a sentence for each folder of which files were skipped.
     Raises UsageError where a column is named and no table is given; DataError where a folder has nothing to read.
     """
@@ -96,10 +132,12 @@ class Inputs:
         column: str | None = None,
         usual_column: str | None = None,
         kind: str | None = None,
+        are_words: bool = False,
         graph: Callable[[str], tuple[Any, list[str]]] | None = None,
         stdin: Iterable[bytes] | None = None,
     ):
         self.tokenizer, self.column, self.usual_column, self.kind = tokenizer, column, usual_column, kind
+        self.are_words = are_words
         self.graph, self.stdin = graph, stdin
         self.notes: list[str] = []
         self._entries: list[str | list[Path] | _TableRows | Input] = []
@@ -135,7 +173,7 @@ class Inputs:
         path = Path(given)
         if given == STDIN or self.graph is not None:
             return given
-        if given and _exists(path, Path.is_dir):
+        if given and exists_as(path, Path.is_dir):
             return self._folder(path)
         reads_files = own_reader(self.tokenizer) is not None
         is_table = not reads_files or self.column is not None
@@ -144,11 +182,13 @@ class Inputs:
                 rows = read_tables(given)
                 usual = self.usual_column if self.usual_column in rows.names else None
                 if is_table or usual is not None:
-                    return _TableRows(given, rows, self.column or usual, self.kind, reads_files=reads_files)
+                    column = self.column or usual
+                    options = {"are_words": self.are_words, "reads_files": reads_files}
+                    return _TableRows(given, rows, column, self.kind, **options)
             except DataError as error:
                 if is_table:
                     return Input(given, error=str(error))
-        if any(mark in given for mark in "*?[") and not _exists(path, Path.exists):
+        if any(mark in given for mark in PATTERN_MARKS) and not exists_as(path, Path.exists):
             # glob, as the pattern may be absolute, which Path.glob refuses; a SMILES string matches no file
             found = sorted(Path(file) for file in glob(given, recursive=True) if Path(file).is_file())  # noqa: PTH207
             if found:
@@ -215,7 +255,7 @@ class Inputs:
                 raw, parts = self.graph(given)
                 yield Input(given, raw, parts=parts)
                 return
-            yield from (Input(name, raw) for name, raw in read_inputs(given, self.tokenizer))
+            yield from (Input(name, raw) for name, raw in read_inputs(given, self.tokenizer, kind=self.kind))
         except (ValueError, OSError) as error:
             yield Input(given, error=str(error))
 
@@ -232,7 +272,9 @@ class Inputs:
 class _TableRows:
     """The rows of a table, each an example. Raises DataError where the column does not exist, or several fit."""
 
-    def __init__(self, path: str, rows: Rows, column: str | None, kind: str | None, *, reads_files: bool):
+    def __init__(
+        self, path: str, rows: Rows, column: str | None, kind: str | None, *, are_words: bool, reads_files: bool
+    ):
         if column is not None:
             check_column(rows, column, "--input")
         if column is None or kind is None:
@@ -242,7 +284,7 @@ class _TableRows:
             except DataError as error:  # its flag is that of training
                 raise DataError(str(error).replace("--data.input", "--input")) from None
             column, kind = found.input, kind or found.kind
-        self.rows, self.column, self.kind = rows, column, kind
+        self.rows, self.column, self.kind, self.are_words = rows, column, kind, are_words
         self.folder = Path(path).expanduser().parent
         self.values = rows.column(column)
 
@@ -254,14 +296,16 @@ class _TableRows:
         name, value = self.rows.place(row), self.values[row]
         if (is_blank if self.kind == "text" else is_missing)(value):
             return Input(name, error=f"{name}: {self.column} is empty")
+        try:
+            check_cell(self.column, value, are_words=self.are_words)
+        except ValueError as error:
+            return Input(name, error=f"{name}: {error}")
         if self.kind in OF_FILES:
             try:
                 return Input(name, read(self.folder / str(value)))
             except (ValueError, OSError) as error:
                 return Input(name, error=f"{name}: {error}")
-        if isinstance(value, list):  # words, as a table of tags has them
-            return Input(name, " ".join(map(str, words_of(value))))
-        text = value if isinstance(value, str) else str(value)
+        text = value if isinstance(value, str) else " ".join(words_of(value))
         return Input(name, text.strip() if self.kind == "smiles" else text)
 
 
@@ -271,8 +315,8 @@ def _read(kind: FileFormat, path: Path, tokenizer: Tokenizer) -> Any:
     return kind.read(path, **options)
 
 
-def _exists(path: Path, test: Callable[[Path], bool]) -> bool:
-    """Whether there is such a file or folder."""
+def exists_as(path: Path, test: Callable[[Path], bool]) -> bool:
+    """Whether there is such a file or folder; a long text names none."""
     try:
         return test(path)
     except (OSError, ValueError):  # a long text is no path

@@ -15,7 +15,7 @@ import torch
 from matplotlib.figure import Figure
 
 from seqkit.analysis.attention_maps import AttentionMap, attention_maps, entropy, rollout
-from seqkit.data.inputs import read_inputs
+from seqkit.data.inputs import read_inputs, table_kind
 from seqkit.data.source import sample_name
 from seqkit.errors import DataError, UsageError
 from seqkit.interfaces import IGNORE, TokenBatch, Tokens, TokenSpec
@@ -85,7 +85,7 @@ def view_attention(folder: Path, name: str, raw: Any, out: Path) -> Path:
 def view_input(folder: Path, given: str, out: Path) -> Path:
     """View of an input of the command line: a file, of which the first example is shown, or a text or SMILES itself."""
     trained = load(folder)
-    found = list(read_inputs(given, trained.tokenizer))
+    found = list(read_inputs(given, trained.tokenizer, kind=table_kind(trained.config)))
     notes = [f"The first of {len(found):,} examples in it is shown."] if len(found) > 1 else []
     return _view(folder, trained, *found[0], notes, out)
 

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from seqkit.config import build
-from seqkit.data.inputs import read_inputs
+from seqkit.data.inputs import read_inputs, table_kind
 from seqkit.errors import UsageError, one_line
 from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
 from seqkit.report.figures import png
@@ -79,7 +79,7 @@ def _example(config: Mapping[str, Any], given: str | None) -> tuple[Any, Tokeniz
     tokenizer = built.tokenizer
     data = data_module(config, tokenizer, built.model["objective"])
     if given is not None:
-        _, raw = next(iter(read_inputs(given, tokenizer)))
+        _, raw = next(iter(read_inputs(given, tokenizer, kind=table_kind(config))))
         return raw, tokenizer, tokenizer.encode(raw)
     samples = data.splits().train
     for index in [*range(0, len(samples), max(1, len(samples) // 20)), 0]:  # a molecule of two atoms shows little

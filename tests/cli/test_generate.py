@@ -3,8 +3,11 @@
 from types import SimpleNamespace
 
 import pytest
+import torch
 
-from seqkit.cli.generate import _first_text
+from seqkit.cli.generate import BEAM_OPTIONS, SAMPLING_OPTIONS, _first_text, beginnings, printed
+from seqkit.errors import DataError, UsageError
+from seqkit.interfaces import Tokens, TokenSpec
 from seqkit.tokenizers.text import Bytes, Characters, Words
 
 
@@ -15,3 +18,48 @@ def test_without_a_prompt_a_line_break_is_continued_or_the_first_text_that_is_kn
     if isinstance(tokenizer, Words):
         tokenizer.fit(["yes"])
     assert _first_text(SimpleNamespace(tokenizer=tokenizer, model=SimpleNamespace(spec=tokenizer.spec))) == text
+
+
+class Digits(Bytes):
+    """Numbers, a token each, and files of such."""
+
+    spec = TokenSpec(vocab_size=10)
+
+    def encode(self, raw, /):
+        return Tokens(torch.tensor([*raw]), torch.arange(float(len(raw)))[:, None])
+
+    def decode(self, tokens):
+        return "".join(map(str, tokens.tolist()))
+
+    def read(self, path):
+        return [int(digit) for digit in path.read_text(encoding="utf-8")]
+
+
+def run_of(tokenizer):
+    model = SimpleNamespace(spec=tokenizer.spec, source_embedder=None)
+    objective = SimpleNamespace(target_spec=None)
+    return SimpleNamespace(tokenizer=tokenizer, model=model, objective=objective, config={"data": {"source": "any"}})
+
+
+def test_a_prompt_that_names_a_file_is_what_stands_in_it(tmp_path):
+    for name, text in (("a.dig", "123"), ("a.txt", "to be")):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    digits, text, gone = (str(tmp_path / name) for name in ("a.dig", "a.txt", "gone.dig"))
+    assert list(beginnings(run_of(Digits()), digits)) == [(digits, [1, 2, 3])]
+    assert list(beginnings(run_of(Bytes()), text)) == [(text, "to be")]
+    with pytest.raises(DataError, match="is no file, and looks like a path"):
+        list(beginnings(run_of(Digits()), gone))
+
+
+@pytest.mark.parametrize("given", ["x[0].y", "a/b", "gone.txt", "", ".", "to be " * 1000])
+def test_any_other_text_is_a_prompt_itself(given):
+    assert list(beginnings(run_of(Bytes()), given)) == [(given, given)]
+
+
+def test_a_tokenizer_that_encodes_no_text_needs_a_prompt_and_shows_it_decoded(monkeypatch):
+    trained = run_of(Digits())
+    with pytest.raises(UsageError, match="needs a beginning; give it: --prompt TEXT or FILE"):
+        _first_text(trained)
+    monkeypatch.setattr("seqkit.cli.generate.stream_text", lambda *_args, **_kwargs: iter(["45"]))
+    options = dict.fromkeys((*SAMPLING_OPTIONS, *BEAM_OPTIONS, "max_new_tokens", "samples"))
+    assert "".join(printed(trained, [("a.dig", [1, 2, 3])], {**options, "stop": []})) == "12345\n"

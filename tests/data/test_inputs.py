@@ -141,3 +141,48 @@ def test_a_tokenizer_that_reads_files_itself_gets_every_path(tmp_path):
     assert good.raw == "é"
     assert bad.error == f"{tmp_path / 'b.bad'}: Mine.read raised IndexError('short')"
     assert list(read_inputs(str(tmp_path / "a.eeg"), Mine())) == [(str(tmp_path / "a.eeg"), "é")]
+
+
+class Reads(Bytes):
+    """Texts, and files of a format of its own."""
+
+    def read(self, path):
+        return path.read_text(encoding="utf-8")
+
+
+PATHS = ["gone.eeg", "no/such", "*.eeg", "nowhere/", "a[0].eeg"]
+
+
+@pytest.mark.parametrize("given", PATHS)
+def test_what_looks_like_a_path_is_no_text_where_the_tokenizer_reads_files(given):
+    (one,) = Inputs([given], Reads())
+    assert one.error.startswith(f"{given!r} is no file, and looks like a path; give a file that exists, or a text")
+    (line,) = Inputs(["-"], Reads(), stdin=[given.encode()])
+    assert line.error == one.error
+    assert [one.raw for one in Inputs([given], Bytes())] == [given]
+    assert [one.raw for one in Inputs(["to be. Or not", "to\n/be"], Reads())] == ["to be. Or not", "to\n/be"]
+
+
+def test_a_run_on_texts_of_a_table_takes_texts_except_what_leads_into_a_folder_that_exists(tmp_path):
+    for given in (*PATHS, "C/C=C.CC>>O"):
+        assert list(read_inputs(given, Reads(), kind="smiles")) == [(given, given)]
+    with pytest.raises(DataError, match=r"gone\.eeg' is no file"):
+        list(read_inputs(str(tmp_path / "gone.eeg"), Reads(), kind="text"))
+
+
+def test_a_text_that_looks_like_a_path_stands_in_a_table(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("id,body\n1,no/such.eeg\n2,*.eeg\n", encoding="utf-8")
+    assert [one.raw for one in Inputs([str(path)], Reads(), column="body")] == ["no/such.eeg", "*.eeg"]
+
+
+def test_a_cell_is_refused_that_training_refuses(tmp_path):
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"body": "a b"}\n{"body": ["a", "b"]}\n{"body": 3}\n{"body": {"a": 1}}\n', encoding="utf-8")
+    text, *rest = Inputs([str(path)], Bytes(), column="body", kind="text")
+    assert text.raw == "a b"
+    for one, cell in zip(rest, ("['a', 'b']", "3", "{'a': 1}")):
+        assert one.error == f"{one.name}: body is {cell}, which is no text; write it in quotes"
+    words = list(Inputs([str(path)], Bytes(), column="body", kind="text", are_words=True))
+    assert [one.raw for one in words] == ["a b", "a b", None, None]
+    assert words[2].error == f"{path}, line 3: body is 3, which is no list of words without spaces"

@@ -178,14 +178,10 @@ class UsableRows(Sequence[Sample]):
         return self.rows.place(row).rpartition(", ")[2]
 
     def _check_input(self, value: Any) -> None:
-        if self.columns.target_kind != "tags":
-            if not isinstance(value, str):
-                raise ValueError(f"{self.columns.input} is {_short(value)}, which is no text; write it in quotes")
-            if self.columns.kind in OF_FILES and not (self.folder / value).is_file():
-                where = f"does not exist in {self.folder}; name files relative to the table"
-                raise ValueError(f"{one_line(value)} {where}, or choose another column with --data.input")
-        elif not all(isinstance(word, str) and len(word.split()) == 1 for word in words_of(value)):
-            raise ValueError(f"{self.columns.input} is {_short(value)}, which is no list of words without spaces")
+        check_cell(self.columns.input, value, are_words=self.columns.target_kind == "tags")
+        if self.columns.target_kind != "tags" and self.columns.kind in OF_FILES and not (self.folder / value).is_file():
+            where = f"does not exist in {self.folder}; name files relative to the table"
+            raise ValueError(f"{one_line(value)} {where}, or choose another column with --data.input")
 
     # ── targets: each method keeps those of a row; it returns False where the row has none ───────────────────────────
 
@@ -263,6 +259,15 @@ class UsableRows(Sequence[Sample]):
     def _code(self, text: str) -> int:
         self.counts[text] += 1
         return self._code_of.setdefault(text, len(self._code_of))
+
+
+def check_cell(column: str, value: Any, *, are_words: bool) -> None:
+    """Raise ValueError where a cell of the input column is no text or, for tags, no list of words."""
+    if are_words:
+        if not all(isinstance(word, str) and len(word.split()) == 1 for word in words_of(value)):
+            raise ValueError(f"{column} is {_short(value)}, which is no list of words without spaces")
+    elif not isinstance(value, str):
+        raise ValueError(f"{column} is {_short(value)}, which is no text; write it in quotes")
 
 
 def words_of(value: Any) -> list[Any]:
