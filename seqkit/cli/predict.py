@@ -57,12 +57,14 @@ def run(args: Namespace) -> int:
             part = stack.enter_context(written(args.out, force=args.force))
             file = stack.enter_context(part.open("w", encoding="utf-8", newline=""))
         rows = Rows(file, args.format or _format_of(args.out), classes, args.top, names)
-        return each(args.command, answers, rows.write, inputs.total)
+        code = each(args.command, answers, rows.write, inputs.total)
+        rows.finish()
+        return code
 
 
 def open_inputs(args: Namespace, trained: TrainedModel) -> Inputs:
     """The inputs of a command; what is skipped is said. A table's usual column is that of the run's own data."""
-    from seqkit.data.inputs import Inputs
+    from seqkit.data.inputs import Inputs, table_kind
 
     source = trained.config["data"].get("source")
     own = source if isinstance(source, dict) and source.get("type") == "Table" else {}
@@ -100,7 +102,7 @@ class Rows:
 
     classes: names of the classes whose probabilities are written; may be empty. top: number of the likeliest classes
     to write; None: all. targets: names of the numbers of which a prediction has several; may be empty.
-    Failures wait for the first answer, so that a command that answers nothing prints nothing but its error.
+    Failures wait for the first answer, so that a command with one input that has none prints nothing but its error.
     """
 
     def __init__(
@@ -122,6 +124,11 @@ class Rows:
             answer = replace(answer, prediction=dict(zip(self.targets, answer.prediction, strict=True)))
         {"text": self._write_text, "csv": self._write_row, "jsonl": self._write_json}[self.kind](answer)
 
+    def finish(self) -> None:
+        """Write the failures that wait, unless it is a single one, which the command's own error says."""
+        if self.kind == "text" and self._waiting is not None and len(self._waiting) > 1:
+            self._print_text(self._waiting)
+
     def _shares(self, answer: Answer) -> list[list[tuple[str, float]]]:
         """(class, probability) pairs of the answer or, if each token has its own prediction, of each token."""
         if answer.probabilities is None:
@@ -136,7 +143,10 @@ class Rows:
             if answer.error is not None and len(self._waiting) < MAX_WAITING:
                 return
         waiting, self._waiting = self._waiting or [answer], None
-        for one in waiting:
+        self._print_text(waiting)
+
+    def _print_text(self, answers: Sequence[Answer]) -> None:
+        for one in answers:
             prediction, more = one.prediction, [[f"{name} {share:.4f}" for name, share in t] for t in self._shares(one)]
             if isinstance(prediction, dict):
                 prediction = " ".join(f"{name} {value:.6g}" for name, value in prediction.items())

@@ -95,11 +95,14 @@ def test_one_bad_file_among_many_is_an_entry_with_its_reason_and_the_others_are_
     assert "1 of 38 files are skipped (.csv: 1)" in error
 
 
-def test_a_command_that_answers_nothing_prints_nothing_but_its_error(run, capsys):
-    assert main(["predict", str(run), "gone.png", "lost.png"]) == 3
+def test_one_input_without_an_answer_is_an_error_alone_and_several_are_entries_too(run, capsys):
+    assert main(["predict", str(run), "gone.png"]) == 3
     out, error = capsys.readouterr()
     assert out == ""
     assert "'gone.png' is no file" in error
+    assert main(["predict", str(run), "gone.png", "lost.png"]) == 3
+    out, error = capsys.readouterr()
+    assert [line.partition("\terror: ")[0] for line in out.splitlines()] == ["gone.png\t", "lost.png\t"]
     assert "2 of 2 inputs" in error
 
 
