@@ -49,6 +49,31 @@ def is_out_of_memory(error: BaseException) -> bool:
     )
 
 
+MAX_FOREIGN = 300
+"""Characters of another library's message that are shown: some hold the whole file that they complain of."""
+
+
+MAX_REASON = 1000
+"""Characters of a sentence that says why an example is refused: that of a tokenizer may hold the whole example."""
+
+
+def shortened(text: object, most: int = MAX_FOREIGN) -> str:
+    """A text of so many characters at most, the last of them `…` where it was longer."""
+    whole = str(text)
+    return whole if len(whole) <= most else f"{whole[: most - 1]}…"
+
+
+def reason(error: BaseException) -> str:
+    """The sentence of an error that says by itself why an example is refused, as a DataError does, shortened."""
+    return shortened(error, MAX_REASON) or type(error).__name__
+
+
+def described(error: BaseException) -> str:
+    """Class and message of an error that is not ours, in a line, shortened; one without a message is its class."""
+    message = " ".join(shortened(error).split())
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
+
+
 def attempt(tokenizer: Any, method: str, given: Any) -> Any:
     """Result of a method of the user's tokenizer. Raises DataError, whatever the method raises."""
     try:
@@ -58,7 +83,7 @@ def attempt(tokenizer: Any, method: str, given: Any) -> Any:
     except Exception as error:  # the user's own code: whatever it raises
         if is_out_of_memory(error):
             raise
-        raise DataError(f"{type(tokenizer).__name__}.{method} raised {error!r}") from error
+        raise DataError(f"{type(tokenizer).__name__}.{method} raised {described(error)}") from error
 
 
 _STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from seqkit.errors import LogFormatter, one_line, printable
+from seqkit.errors import MAX_FOREIGN, DataError, LogFormatter, attempt, described, one_line, printable, reason
 
 
 @pytest.mark.parametrize(
@@ -55,3 +55,35 @@ def test_a_traceback_in_a_log_keeps_its_lines():
 def test_a_table_that_another_package_logs_keeps_its_lines():
     record = logging.LogRecord("pytorch_lightning", logging.INFO, "", 0, "\n1 | layer\n2 | \x1bhead", (), None)
     assert LogFormatter("%(message)s").format(record) == "\n1 | layer\n2 | \\x1bhead"
+
+
+class Reads:
+    """A tokenizer whose `read` raises what it is given."""
+
+    def read(self, error):
+        raise error
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        (KeyError("time"), "KeyError: 'time'"),
+        (StopIteration(), "StopIteration"),
+        (EOFError(), "EOFError"),
+        (ValueError("two\nlines"), "ValueError: two lines"),
+        (UnicodeDecodeError("utf-8", b"\xe9" * 10**6, 0, 1, "wrong"), "UnicodeDecodeError: 'utf-8' codec can't decode"),
+    ],
+)
+def test_an_error_of_another_is_its_class_and_message_in_a_line(error, shown):
+    with pytest.raises(DataError) as refused:
+        attempt(Reads(), "read", error)
+    assert str(refused.value).startswith(f"Reads.read raised {shown}")
+    assert len(described(error)) < 100
+
+
+def test_a_long_message_is_cut_and_one_that_explains_itself_later():
+    long = DataError("x" * 10_000)
+    assert described(long) == f"DataError: {'x' * (MAX_FOREIGN - 1)}…"
+    assert len(reason(long)) == 1000
+    assert reason(DataError("no such file")) == "no such file"
+    assert reason(OSError()) == "OSError"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqkit.config.overrides import Switch, dotted
-from seqkit.errors import UsageError, one_line, suggest
+from seqkit.errors import UsageError, described, one_line, suggest
 from seqkit.registry import components, find
 from seqkit.registry.plugins import import_plugins, in_time
 
@@ -63,7 +63,7 @@ def _of_module(what: str) -> Any:
         with in_time(module):
             found = import_module(module)
     except (Exception, SystemExit) as error:  # the user's own code: whatever it raises
-        raise UsageError(f"{module} cannot be imported: {type(error).__name__}: {error}") from error
+        raise UsageError(f"{module} cannot be imported: {described(error)}") from error
     if not hasattr(found, name):
         raise UsageError(f"{module} has no {name}; {suggest(name, getattr(found, '__all__', dir(found)))}")
     return getattr(found, name)

@@ -20,7 +20,7 @@ from seqkit.data.batching import Batch, Key, fold_seed
 from seqkit.data.encoding import Encoder, encode_split, naming
 from seqkit.data.source import Sample, labels_of, sample_name
 from seqkit.data.workers import one_thread
-from seqkit.errors import DataError
+from seqkit.errors import DataError, described
 from seqkit.interfaces import IGNORE, TokenBatch, Tokenizer, Tokens
 from seqkit.raw import Waveform
 
@@ -207,7 +207,7 @@ def collate_targets(targets: Sequence[Any]) -> Tensor | None:
     except (TypeError, ValueError, RuntimeError) as error:
         kinds = ", ".join(sorted({type(target).__name__ for target in targets}))
         raise DataError(
-            f"labels of one batch are {kinds}, which are incompatible ({error}); "
+            f"labels of one batch are {kinds}, which are incompatible ({described(error)}); "
             "give ints (classes), equally many floats (measurements), or a tensor (one for each token)"
         ) from error
 

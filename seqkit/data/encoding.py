@@ -26,7 +26,7 @@ from seqkit.data.documents import TextDocuments
 from seqkit.data.source import Files, Named, Sample, Subset, sample_name
 from seqkit.data.token_rows import Stored, batch_of, digest_of, row_of
 from seqkit.data.workers import loader_options, num_workers
-from seqkit.errors import DataError, is_out_of_memory
+from seqkit.errors import DataError, described, is_out_of_memory
 from seqkit.interfaces import Tokenizer, Tokens
 from seqkit.progress import track
 from seqkit.raw import GraphData, Waveform
@@ -99,7 +99,7 @@ def naming(split: str, samples: Sequence[Sample], index: int, tokenizer: Tokeniz
 
 def raised_by(tokenizer: Tokenizer | None, error: Exception) -> str:
     """The sentence for an error of the tokenizer's own that is no DataError."""
-    return f"{type(tokenizer).__name__}.encode raises {type(error).__name__}: {' '.join(str(error).split())}"
+    return f"{type(tokenizer).__name__}.encode raises {described(error)}"
 
 
 def encode_split(

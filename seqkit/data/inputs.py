@@ -29,7 +29,7 @@ from seqkit.data.tables.columns import OF_FILES, check_column, is_blank, is_miss
 from seqkit.data.tables.files import Rows, read_tables
 from seqkit.data.tables.usable_rows import check_cell, words_of
 from seqkit.data.walk import walk
-from seqkit.errors import DataError, UsageError, one_line
+from seqkit.errors import DataError, UsageError, one_line, reason
 from seqkit.interfaces import Tokenizer
 
 STDIN = "-"
@@ -257,7 +257,7 @@ class Inputs:
                 return
             yield from (Input(name, raw) for name, raw in read_inputs(given, self.tokenizer, kind=self.kind))
         except (ValueError, OSError) as error:
-            yield Input(given, error=str(error))
+            yield Input(given, error=reason(error))
 
     def _file(self, path: Path) -> Any:
         """The raw example of a file that a table names."""
@@ -304,7 +304,7 @@ class _TableRows:
             try:
                 return Input(name, read(self.folder / str(value)))
             except (ValueError, OSError) as error:
-                return Input(name, error=f"{name}: {error}")
+                return Input(name, error=f"{name}: {reason(error)}")
         text = value if isinstance(value, str) else " ".join(words_of(value))
         return Input(name, text.strip() if self.kind == "smiles" else text)
 

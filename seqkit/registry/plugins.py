@@ -12,7 +12,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from types import FrameType
 
-from seqkit.errors import UsageError, one_line
+from seqkit.errors import UsageError, described, one_line
 
 SLOW, TIME_LIMIT = 10, 120
 """Seconds of computing after which an import is called slow, and seconds after which it is stopped; torch with
@@ -79,4 +79,4 @@ def import_plugins(files: Sequence[Path]) -> None:
             del sys.modules[file.stem]
             if isinstance(error, UsageError):
                 raise
-            raise UsageError(f"--plugin {file} does not run: {type(error).__name__}: {error}") from error
+            raise UsageError(f"--plugin {file} does not run: {described(error)}") from error

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from seqkit.data.encoding import raised_by
 from seqkit.data.inputs import Input
-from seqkit.errors import DataError, UsageError
+from seqkit.errors import DataError, UsageError, reason
 from seqkit.interfaces import Objective, TokenBatch, Tokens
 from seqkit.model import Model
 from seqkit.nn.heads import Pool, SequenceHead, pooled
@@ -159,6 +159,6 @@ def _encoded(trained: TrainedModel, one: Input) -> Tokens | str:
     try:
         return trained.encode(one.raw)
     except (DataError, OSError) as error:
-        return str(error)
+        return reason(error)
     except Exception as error:  # the tokenizer may be the user's own code: whatever it raises
         return raised_by(trained.tokenizer, error)

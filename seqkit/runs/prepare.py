@@ -14,7 +14,7 @@ from seqkit.config import Built, build, build_model
 from seqkit.data.encoding import raised_by
 from seqkit.data.module import DataModule
 from seqkit.data.source import sample_name
-from seqkit.errors import DataError, UsageError, is_out_of_memory
+from seqkit.errors import DataError, UsageError, described, is_out_of_memory
 from seqkit.interfaces import Objective, Tokenizer
 from seqkit.model import Model
 from seqkit.runs.trained_model import load_state
@@ -113,7 +113,7 @@ def saved_state(prepared: Prepared) -> dict[str, Any]:
     try:
         text = json.dumps(state)
     except (TypeError, ValueError) as error:
-        raise UsageError(f"the state of {name} is no plain data ({error}); {advice}") from error
+        raise UsageError(f"the state of {name} is no plain data ({described(error)}); {advice}") from error
     raw = prepared.data.splits().train[0].raw
     raw = raw[:LOOKED_AT] if isinstance(raw, str) else raw
     try:
@@ -130,7 +130,7 @@ def saved_state(prepared: Prepared) -> dict[str, Any]:
     except UsageError:
         raise
     except Exception as error:  # the user's own code: whatever it raises
-        raise UsageError(f"{name} does not take its own state back ({error!r}); {advice}") from error
+        raise UsageError(f"{name} does not take its own state back ({described(error)}); {advice}") from error
     if not ours.equals(theirs):
         raise UsageError(f"{name} that gets its state back encodes the first example to other tokens; {advice}")
     return state

@@ -24,7 +24,7 @@ import torch
 from seqkit.config import to_yaml
 from seqkit.config.recipe import check_name
 from seqkit.data.module import DataModule
-from seqkit.errors import DataError, DivergedError, Interrupted, StorageError, UsageError, one_line
+from seqkit.errors import DataError, DivergedError, Interrupted, StorageError, UsageError, described, one_line
 from seqkit.files import read_mapping, write_atomic, write_json
 from seqkit.interfaces import LabeledBatch, Objective
 from seqkit.model import Model, first_call
@@ -325,7 +325,7 @@ class Attempt:
             except ValueError:
                 raise
             except Exception as error:  # the user's own code: whatever it raises
-                log.warning("FLOPs are not counted (%s)", one_line(f"{type(error).__name__}: {error}"))
+                log.warning("FLOPs are not counted (%s)", one_line(described(error)))
                 return None
 
     def _write(

@@ -14,7 +14,7 @@ import torch
 
 from seqkit.config import Built, build, build_model, complete
 from seqkit.data.inputs import Input
-from seqkit.errors import DataError, UsageError, one_line
+from seqkit.errors import DataError, UsageError, described, one_line
 from seqkit.files import read_mapping, read_small
 from seqkit.interfaces import Objective, Tokenizer, Tokens
 from seqkit.model import Model
@@ -150,7 +150,7 @@ def load_state(built: Built, state: Mapping[str, Any]) -> None:
         built.tokenizer.load_state(state["tokenizer"])
         built.model["objective"].load_state(state["objective"])
     except (LookupError, ArithmeticError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(f"state.json does not fit the run ({error!r}); copy the run again") from error
+        raise DataError(f"state.json does not fit the run ({described(error)}); copy the run again") from error
 
 
 def state(folder: Path) -> str:

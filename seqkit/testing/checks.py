@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
+from seqkit.errors import described
+
 Law = Callable[..., None]
 
 SLOW = frozenset(
@@ -74,8 +76,7 @@ class Checks:
             elif isinstance(error, AssertionError):
                 raise AssertionError(f"{where}: {name}: {error}") from None
             else:
-                what = f"{type(error).__name__}: {' '.join(str(error).split())}"
-                raise AssertionError(f"{where}: {name}: it raises {what}") from error
+                raise AssertionError(f"{where}: {name}: it raises {described(error)}") from error
 
     def finish(self, what: str) -> Checked:
         """The laws that were kept. Raises AssertionError for a law that was expected to fail, and did not."""

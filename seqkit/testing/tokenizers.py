@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seqkit.errors import DataError
+from seqkit.errors import DataError, described
 from seqkit.interfaces import TokenBatch, Tokenizer, Tokens, TokenSpec
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.position.absolute import NoPosition
@@ -315,7 +315,7 @@ def can_be_pickled(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
     try:
         back = pickle.loads(pickle.dumps(tokenizer))  # noqa: S301  of bytes made on this line
     except Exception as error:  # whatever a plug-in's own fields raise
-        raise AssertionError(f"it cannot be pickled for a data loader's worker: {error}") from None
+        raise AssertionError(f"it cannot be pickled for a data loader's worker: {described(error)}") from None
     for kind, duplicate in (("a pickled copy", back), ("a copy", copy.deepcopy(tokenizer))):
         _assert_encodes_alike(duplicate, tokenizer, raws, kind, range(len(raws)))
 
@@ -434,7 +434,7 @@ def state_is_json_and_enough(tokenizer: Tokenizer, raws: Sequence[Any], fresh: C
     try:
         back = json.loads(json.dumps(state, allow_nan=False))
     except (TypeError, ValueError) as error:
-        raise AssertionError(f"state() is not plain JSON: {error}") from None
+        raise AssertionError(f"state() is not plain JSON: {described(error)}") from None
     if back != state:
         raise AssertionError("state() comes back from JSON changed; use lists, strings, numbers and string keys only")
     restored = fresh()
@@ -484,7 +484,7 @@ def refuses_with_a_reason(tokenizer: Tokenizer, bad: Sequence[Any]) -> None:
                     f"bad example {i} is refused with {str(error)!r}; say in one line what is wrong"
                 ) from None
         except Exception as error:
-            raise AssertionError(f"bad example {i} raises {type(error).__name__} ({error}); raise DataError") from None
+            raise AssertionError(f"bad example {i} raises {described(error)}; raise DataError") from None
         else:
             raise AssertionError(f"bad example {i} is encoded; raise DataError")
 

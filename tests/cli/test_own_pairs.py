@@ -114,4 +114,4 @@ def test_what_a_target_cannot_be_is_one_line(place, capsys):
     assert "Mute.decode raised KeyError" in refused(3, *TWO[:3], "Mute")
     table("1,CC.X,CCX")
     said = refused(3, *TWO, "--data.test_fraction", "0.03")
-    assert said == "seqkit fit: training data, target 'CCX': Product.encode raised KeyError('X')"
+    assert said == "seqkit fit: training data, target 'CCX': Product.encode raised KeyError: 'X'"

@@ -139,7 +139,7 @@ def test_a_tokenizer_that_reads_files_itself_gets_every_path(tmp_path):
         (tmp_path / name).write_bytes(b"\xe9")
     good, bad = Inputs([str(tmp_path)], Mine())
     assert good.raw == "é"
-    assert bad.error == f"{tmp_path / 'b.bad'}: Mine.read raised IndexError('short')"
+    assert bad.error == f"{tmp_path / 'b.bad'}: Mine.read raised IndexError: short"
     assert list(read_inputs(str(tmp_path / "a.eeg"), Mine())) == [(str(tmp_path / "a.eeg"), "é")]
 
 
