@@ -20,7 +20,7 @@ from seqkit.interfaces import Objective, TokenSpec
 from seqkit.model import Model
 from seqkit.objectives.next_token import NextToken
 from seqkit.progress import track
-from seqkit.runs.folder import SUMMARY
+from seqkit.runs.folder import SUMMARY, naming_plugins
 from seqkit.runs.listing import data_name
 from seqkit.runs.prepare import data_module
 from seqkit.runs.trained_model import load
@@ -37,7 +37,8 @@ def evaluate(folder: Path, split: str) -> dict[str, float]:
     import pytorch_lightning as pl
 
     trained = load(folder)
-    config = complete(trained.config)
+    with naming_plugins(folder):
+        config = complete(trained.config)
     pl.seed_everything(config["seed"], verbose=False)
     data = data_module(config, trained.tokenizer, trained.objective)
     if split == "test" and trained.summary.get("state") == "trained":

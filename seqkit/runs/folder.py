@@ -119,15 +119,36 @@ def plugin_digests(config: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def changed_plugins(folder: Path, config: Mapping[str, Any]) -> str:
+@contextmanager
+def naming_plugins(folder: Path) -> Iterator[None]:
+    """Turns the UsageError of a component that does not exist into one that names the run's plug-ins to be given."""
+    try:
+        yield
+    except UsageError as error:
+        known = read_mapping(folder / STATE).get("plugins") if (folder / STATE).is_file() else None
+        missing = sorted(name for name in known if name not in sys.modules) if isinstance(known, dict) else []
+        if not missing or "there is no " not in str(error):
+            raise
+        flags = " ".join(f"--plugin {name.replace('.', '/')}.py" for name in missing)
+        raise UsageError(
+            f"{folder} was trained with {', '.join(missing)}, which has its own components and is not loaded; add "
+            f"{flags} (in Python: import {', '.join(missing)})"
+        ) from error
+
+
+def changed_plugins(folder: Path, config: Mapping[str, Any], *, partly: bool = False) -> str:
     """How the plug-ins differ from those with which the run began, as "the plug-in A has changed"; empty if as then.
 
     They are compared by content: a file may have moved, or have another name.
+    partly: True: not all components of the run are needed (to predict takes no data source), so a plug-in that is not
+    loaded is no change.
     """
     known, now = read_mapping(folder / STATE).get("plugins"), plugin_digests(config)
     if not isinstance(known, dict):  # a run from before they were recorded
         return ""
     gone = {name for name, digest in known.items() if digest not in now.values()}
+    if partly and now.keys() <= known.keys():
+        gone = {name for name in gone if name in now or name in sys.modules}
     new = {name for name, digest in now.items() if digest not in known.values()}
     if changed := gone & new:
         return f"the plug-in {', '.join(sorted(changed))} has changed"

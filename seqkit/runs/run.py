@@ -39,6 +39,7 @@ from seqkit.runs.folder import (
     check_no_links,
     is_unfinished,
     logging_to,
+    naming_plugins,
     opened,
     plugin_digests,
     rank,
@@ -129,7 +130,8 @@ def resume_run(folder: Path, changes: Mapping[str, Any], count_flops: CountFlops
         then = f"; it was not tested yet: seqkit test {folder}" if state == "trained" else ""
         raise UsageError(f"{folder} has trained to its end, so there is nothing to resume{then}")
     _check_unchanged(folder)
-    config = complete(folder / CONFIG, None, dict(changes))  # a mistyped key is answered with the nearest
+    with naming_plugins(folder):
+        config = complete(folder / CONFIG, None, dict(changes))  # a mistyped key is answered with the nearest
     for key in changes:
         if key not in MAY_CHANGE:
             raise UsageError(

@@ -19,7 +19,7 @@ from seqkit.files import read_mapping, read_small
 from seqkit.interfaces import Objective, Tokenizer, Tokens
 from seqkit.model import Model
 from seqkit.runs.answers import predictions
-from seqkit.runs.folder import CONFIG, STATE, SUMMARY, changed_plugins, check_no_links, sha256
+from seqkit.runs.folder import CONFIG, STATE, SUMMARY, changed_plugins, check_no_links, naming_plugins, sha256
 from seqkit.runs.predictor import Predictor, find_device
 from seqkit.runs.summary import check_trained, read_summary
 from seqkit.training.weights import load_weights
@@ -125,13 +125,14 @@ def load(
     for file, key in ((folder / CONFIG, "config_sha256"), (folder / STATE, "state_sha256")):
         if summary.get(key, digest := sha256(file)) != digest:
             raise DataError(f"{file} has changed since training: its SHA-256 is not the one in summary.json")
-    if changed := changed_plugins(folder, config):
-        log.warning("%s since %s was trained: answers may be other ones", changed, folder)
     keys = ("tokenizer", "model")
     try:
-        built = build(complete({key: config[key] for key in keys}, only=keys))
+        with naming_plugins(folder):
+            built = build(complete({key: config[key] for key in keys}, only=keys))
     except UsageError as error:
-        raise UsageError(f"{folder / 'config.yaml'}: {error}") from error
+        raise error if str(error).startswith(f"{folder} ") else UsageError(f"{folder / CONFIG}: {error}") from error
+    if changed := changed_plugins(folder, config, partly=True):
+        log.warning("%s since %s was trained: answers may be other ones", changed, folder)
     load_state(built, state)
     tokenizer, objective = built.tokenizer, built.model["objective"]
     try:

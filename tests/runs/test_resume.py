@@ -216,6 +216,17 @@ def test_how_plugins_differ_is_said_by_their_content(tmp_path, monkeypatch, know
     write_json(tmp_path / "state.json", {"plugins": known} if known is not None else {})
     monkeypatch.setattr(folder_module, "plugin_digests", lambda _: now)
     assert folder_module.changed_plugins(tmp_path, {}) == said
+    is_loaded = "removed" not in said  # what is not there may belong to components that the command does not need
+    assert folder_module.changed_plugins(tmp_path, {}, partly=True) == (said if is_loaded else "")
+
+
+def test_a_run_whose_plugin_is_not_loaded_names_it(tmp_path):
+    write_json(tmp_path / "state.json", {"plugins": {"chess_files": "1", "own.boards": "2", "sys": "3"}})
+    said = r"add --plugin chess_files\.py --plugin own/boards\.py \(in Python: import"
+    with pytest.raises(UsageError, match=said), folder_module.naming_plugins(tmp_path):
+        complete({"tokenizer": "Chess"}, only=["tokenizer"])
+    with pytest.raises(UsageError, match="channels"), folder_module.naming_plugins(tmp_path):
+        complete({"tokenizer": {"type": "Patches", "patch": 4, "channels": "many"}}, only=["tokenizer"])
 
 
 @pytest.fixture(scope="module")
