@@ -11,9 +11,10 @@ from typing import Any, Literal, NamedTuple
 
 from torch.utils.data import DataLoader, Dataset
 
+from seqkit.data.equal_files import in_both
 from seqkit.data.formats import OwnReader, own_reader
 from seqkit.data.source import DataSource, Files, Splits, stratified
-from seqkit.data.sources.table import SPLIT_NAMES, alike_classes, few
+from seqkit.data.sources.table import MAX_COMPARED, SPLIT_NAMES, alike_classes, few
 from seqkit.data.tables.columns import lookalike
 from seqkit.data.walk import Walked, suffix_of, walk
 from seqkit.data.workers import loader_options, num_workers
@@ -108,7 +109,7 @@ def class_folder(
     else `test_fraction` of each class is test. Files in no folder have no class, and are read where no file has one.
     skip_bad: most files to leave out because they cannot be read; for that, each is read once beforehand. 0: only
     headers are looked at.
-    Logs what is read, how it is split, and what is not read, by reason and suffix.
+    Logs what is read, how it is split, what is not read, by reason and suffix, and files of test that are in training.
     Raises DataError where there is no such folder, no file of the kind, a class without files, a test class unseen in
     training, a file that cannot be read beyond `skip_bad`, or one file alone in every class.
     """
@@ -152,6 +153,7 @@ def class_folder(
     if names and classes == "last" and any(len(file.folders) > 1 for files in splits.values() for file in files):
         rule += "; the class is the folder that a file is in (the one at the top: --data.classes first)"
     _log(root, kind, splits, names, f"{rule}; {kind.describe(headers)}", skipped)
+    _tell_equal_files(root, splits)
     labels: dict[str | None, int | None] = {name: i for i, name in enumerate(names)}
     advice = "" if skip_bad else "--data.skip_bad N leaves out up to N such files"
     made = {
@@ -307,6 +309,19 @@ def _log(
             log.warning("%s: for the classes in %s give --data %s", root, tables[0], root / tables[0])
     if found := _counted(skipped):
         log.warning("%s: not read are %s", root, found)
+
+
+def _tell_equal_files(root: Path, splits: _Splits) -> None:
+    """Log how many files of test are in training, too, by content."""
+    train, test = ([root / file.name for file in splits[split]] for split in ("train", "test"))
+    if len(train) + len(test) > MAX_COMPARED:
+        log.warning("%s: equal files are not looked for in more than %s", root, f"{MAX_COMPARED:,}")
+    elif shared := in_both(train, test):
+        first = one_line(splits["test"][shared[0]].name)
+        log.warning(
+            "%s: %d of %d test files are in training, too (first: %s), which flatters the result; take them out of one",
+            root, len(shared), len(test), first,
+        )  # fmt: skip
 
 
 def _counted(skipped: Mapping[str, int]) -> str:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import logging
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 from unicodedata import normalize
 
 from seqkit.data.download import find, missing
+from seqkit.data.equal_files import content_keys
 from seqkit.data.formats import own_reader
 from seqkit.data.source import DataSource, Splits, Subset, shuffled, stratified
 from seqkit.data.tables.columns import (
     AMBIGUOUS,
     LOOKED_AT,
+    OF_FILES,
     Columns,
     Kind,
     TargetKind,
@@ -379,15 +381,21 @@ def _check_learnable(found: dict[str, Subset], train: UsableRows, names: list[st
 
 
 def _tell_equal_inputs(found: dict[str, Subset], say: Callable[[str], None]) -> None:
-    """Say how many equal inputs have other targets, and how many inputs of test are in training, split by split."""
-    first_label: dict[int, str] = {}
-    in_training: set[int] = set()
+    """Say how many equal inputs have other targets, and how many inputs of test are in training, split by split.
+
+    Inputs that are files are compared by content.
+    """
+    first_label: dict[Hashable, str] = {}
+    in_training: set[Hashable] = set()
+    by_content = _keys_of_files([cast("UsableRows", samples.samples) for samples in found.values()])
     for split, samples in sorted(found.items(), key=lambda pair: pair[0] != "train"):
         read = cast(UsableRows, samples.samples)
         conflicts, shared = [], []
         for i, index in enumerate(samples.indices):
             cell = read.cell(index)
-            key = hash(cell.strip() if isinstance(cell, str) else repr(cell))
+            key: Hashable = hash(cell.strip() if isinstance(cell, str) else repr(cell))
+            if by_content:
+                key = by_content[read.folder / cell]
             if split == "train":
                 in_training.add(key)
             elif split == "test" and key in in_training:
@@ -402,8 +410,18 @@ def _tell_equal_inputs(found: dict[str, Subset], say: Callable[[str], None]) -> 
                 f"another target (first: {samples.sample_name(conflicts[0])})"
             )
         if shared:
+            keep = f"where rows are split here, --data.group {read.columns.input} keeps equal inputs together"
+            if by_content:
+                keep = "take them out of one of them, or give --data.group COLUMN of what belongs together"
             say(
                 f"{read.rows.name}: {len(shared):,} of {len(samples):,} test inputs are in training, too (first: "
-                f"{samples.sample_name(shared[0])}), which flatters the result; where rows are split here, "
-                f"--data.group {read.columns.input} keeps equal inputs together"
+                f"{samples.sample_name(shared[0])}), which flatters the result; {keep}"
             )
+
+
+def _keys_of_files(tables: Sequence[UsableRows]) -> dict[Path, Hashable]:
+    """The content of each file that a table names, as a key that equal files share; empty where inputs are no files."""
+    if tables[0].columns.kind not in OF_FILES or tables[0].columns.target_kind == "tags":
+        return {}
+    paths = list({read.folder / read.cell(i): None for read in tables for i in range(len(read))})
+    return dict(zip(paths, content_keys(paths)))

@@ -246,3 +246,24 @@ def test_recordings_keep_their_rate(tmp_path):
 def test_the_rate_to_which_the_tokenizer_resamples_is_said(tmp_path, caplog):
     DataModule(AudioFolder(clips(tmp_path)), LogMel(16000), Classify(), valid_fraction=0).splits()
     assert "mono, at 8000, 16000 Hz, resampled to 16000 Hz (--tokenizer.sample_rate)" in caplog.text
+
+
+@pytest.mark.parametrize("length", [3, 2**16 + 5])
+def test_files_of_test_that_are_in_training_are_counted_by_content(tmp_path, caplog, length):
+    for name, texts in {
+        "train/a": ["1", "2", "22"],
+        "train/b": ["3", "4"],
+        "test/a": ["1", "5"],
+        "test/b": ["4"],
+    }.items():
+        (tmp_path / name).mkdir(parents=True)
+        for i, text in enumerate(texts):
+            (tmp_path / name / f"{i}{name[1]}.txt").write_text("0" * length + text)
+    split(tmp_path)
+    said = "2 of 3 test files are in training, too (first: test/a/0e.txt), which flatters the result; take them out"
+    assert sum(said in message for message in caplog.messages) == 1
+    for copied in ("test/a/0e.txt", "test/b/0e.txt"):
+        (tmp_path / copied).write_text("0" * length + "6")
+    caplog.clear()
+    split(tmp_path)
+    assert "in training, too" not in caplog.text

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 import torch
+from PIL import Image
 
 from seqkit.data import SmsSpam, Table
 from seqkit.data.source import groups_of
@@ -514,3 +515,14 @@ def test_columns_of_a_test_file_that_are_not_used_are_named_too(tmp_path):
         "the columns 'colour' are not used",
         "the columns 'rank' are not used",
     ]
+
+
+def test_files_that_a_table_names_are_compared_by_content(tmp_path, caplog):
+    for name, grey in (("a", 0), ("b", 50), ("c", 0), ("d", 100)):
+        Image.new("L", (4, 4), grey).save(tmp_path / f"{name}.png")
+    (tmp_path / "train.csv").write_text("file,label\na.png,x\nb.png,y\n", encoding="utf-8")
+    (tmp_path / "test.csv").write_text("file,label\nd.png,x\nc.png,y\n", encoding="utf-8")
+    Table(str(tmp_path / "train.csv"), test=str(tmp_path / "test.csv")).splits()
+    assert "1 of 2 test inputs are in training, too (first: " in caplog.text
+    assert "test.csv, line 3), which flatters the result; take them out of one of them" in caplog.text
+    assert "1 rows of the test split have the input of another row, and another target" in caplog.text

@@ -1,0 +1,27 @@
+"""Files of equal content are found, and few are read."""
+
+from pathlib import Path
+
+from seqkit.data.equal_files import BEGINNING, content_keys, in_both
+
+
+def test_keys_are_equal_where_the_bytes_are(tmp_path, monkeypatch):
+    start = b"0" * BEGINNING
+    contents = [b"a", b"b", b"a", b"long", start + b"a", start + b"b", start + b"a", b"1" + start]
+    paths = [tmp_path / str(i) for i in range(len(contents))]
+    for path, content in zip(paths, contents):
+        path.write_bytes(content)
+    opened = []
+    given = Path.open
+    monkeypatch.setattr(Path, "open", lambda path, *mode: opened.append(path) or given(path, *mode))
+    keys = content_keys(paths)
+    assert paths[3] not in opened
+    assert opened.count(paths[7]) == 1, "its beginning differs"
+    for i, one in enumerate(contents):
+        assert [key == keys[i] for key in keys] == [content == one for content in contents]
+
+
+def test_a_file_that_cannot_be_read_equals_no_other(tmp_path):
+    (tmp_path / "a").write_bytes(b"a")
+    assert len(set(content_keys([tmp_path / "gone", tmp_path / "lost", tmp_path / "a"]))) == 3
+    assert in_both([tmp_path / "a", tmp_path / "gone"], [tmp_path / "lost", tmp_path / "a"]) == [1]
