@@ -15,6 +15,7 @@ from torch import Tensor
 from seqkit.doctor.findings import Finding, Result, not_applicable
 from seqkit.doctor.subject import Subject
 from seqkit.interfaces import IGNORE, Tokens
+from seqkit.interfaces.tokens import rounding
 from seqkit.raw import GraphData, Waveform
 from seqkit.testing.tokenizers import ALL_READ, share_read
 
@@ -61,6 +62,11 @@ def check_tokens(subject: Subject) -> Result:
     measured = f"{num_encoded:,} of {num_raws:,} different samples differ as tokens"
     if num_raws > 1 and share < DISTINCT:
         return _poor_tokens(subject, f"of {num_raws} different samples only {num_encoded} differ as tokens", measured)
+    if rounded := next(filter(None, (rounding(tokens.positions) for tokens in encoded)), ""):
+        problem, fix = rounded.split("; ")
+        name = type(subject.data.tokenizer).__name__
+        finding = Finding(problem, "positions count from far away, such as seconds since 1970", f"{name}: {fix}")
+        return Result("tokens", measured, finding)
     read = share_read(subject.data.tokenizer, list(islice(_raws(subject, LONG_PIECE), NUM_CHANGED)))
     if read is not None and read < ALL_READ:
         return _poor_tokens(subject, f"a change in {1 - read:.0%} of the places of a sample changes no token", measured)

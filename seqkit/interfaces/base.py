@@ -297,10 +297,11 @@ class Backbone(nn.Module, ABC):
     supports_adjacency: False: tokens with an adjacency are refused. supports_segments: False: packed sequences are
     refused, at the first batch.
     uses_positions: True: it uses `positions` itself (rotary attention). is_recurrent: True: it runs over the columns in
-    order (an RNN, a convolution over time), so it knows their order but not `positions`: where those say more, they are
-    added to the embeddings. knows_columns: True: it uses which column a token is in (a window of columns, a projection
-    of them), so a set is refused; what is recurrent does so anyway. ignores_order: True: it is meant to know no order
-    (a bag of tokens), so no positions are added unless the model is given some.
+    order (an RNN, a convolution over time), so it knows their order but not `positions`: those of several axes are
+    added to the embeddings, those of one axis only by an encoding that the model is given. knows_columns: True: it uses
+    which column a token is in (a window of columns, a projection of them), so a set is refused; what is recurrent does
+    so anyway. ignores_order: True: it is meant to know no order (a bag of tokens), so no positions are added unless the
+    model is given some.
     is_encoder_decoder: True: it generates one sequence from another (`Embedded.source`) and cannot do without.
     """
 

@@ -16,6 +16,9 @@ from torch import Tensor
 from seqkit.errors import DataError
 from seqkit.raw import describe_tensor
 
+MIN_STEPS = 8
+"""Distance of most positions, in steps of float32 at the largest one, below which their distances are rounding."""
+
 
 @dataclass(frozen=True, slots=True)
 class Adjacency:
@@ -65,7 +68,8 @@ class Tokens:
     tokenizer's own unit (about one per token). adjacency: which token may attend to which; None: every token to every
     other. features: [n f] float numbers beside the ids of fields; None: there are none.
     Numbers of other precision (float64 as NumPy makes them, float16) become float32.
-    Raises DataError where content or positions are empty, not finite or of another length, or an edge points outside.
+    Raises DataError where content or positions are empty, not finite or of another length, different positions are all
+    the same in float32, or an edge points outside.
     """
 
     content: Tensor
@@ -81,6 +85,8 @@ class Tokens:
             if not isinstance(given, Tensor):
                 raise DataError(f"{name} is of type {type(given).__name__}; give a torch.Tensor")
             if given.is_floating_point() and given.dtype != torch.float32:
+                if name == "positions":
+                    _check_stay_apart(given)
                 object.__setattr__(self, name, given.float())
         ids = self.content.ndim in (1, 2) and self.content.dtype == torch.int64
         if not ids and not (self.content.ndim == 2 and self.content.is_floating_point()):
@@ -183,6 +189,31 @@ class Tokens:
 
     def __len__(self) -> int:
         return self.content.shape[0]
+
+
+def rounding(positions: Tensor) -> str:
+    """How positions [n p] are rounded in float32, in words; empty where they are not."""
+    for axis in positions.unbind(dim=1):
+        places = axis.unique()
+        step = float(axis.abs().max()) * torch.finfo(torch.float32).eps
+        if len(places) > 2 and (distance := float(places.diff().median())) < MIN_STEPS * step:
+            return (
+                f"positions up to {float(places[-1]):.4g} are rounded to {step:.2g} in float32, and most are no "
+                f"further apart than {distance:.2g}; subtract the first"
+            )
+    return ""
+
+
+def _check_stay_apart(positions: Tensor) -> None:
+    """Raise DataError where float64 positions differ, and those of float32 do not: the order would be lost silently."""
+    if positions.ndim == 2 and len(positions) > 1 and positions.dtype == torch.float64:
+        single = positions.float()
+        if bool((single == single[:1]).all()) and not bool((positions == positions[:1]).all()):
+            first, last = float(positions.min()), float(positions.max())
+            raise DataError(
+                f"positions of {len(positions)} tokens from {first!r} to {last!r} are all {float(single[0, 0])!r} in "
+                "float32; subtract the first"
+            )
 
 
 def may_read(x: Tensor) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,13 +17,20 @@ from seqkit.data.module import DataModule
 from seqkit.data.source import sample_name
 from seqkit.errors import DataError, UsageError, described, is_out_of_memory
 from seqkit.interfaces import Objective, Tokenizer
+from seqkit.interfaces.tokens import rounding
 from seqkit.model import Model
+from seqkit.nn.position.absolute import NoPosition
 from seqkit.runs.trained_model import load_state
 from seqkit.training.trainer import TrainerSettings
 from seqkit.training.weights import load_body
 
+log = logging.getLogger("seqkit")
+
 NUM_TRIED = 16
-"""Number of test examples that are encoded before training."""
+"""Number of examples of a split that are encoded before training."""
+
+UNEVEN = 0.01
+"""Difference of steps between positions, as a share of the largest, above which they say more than the order."""
 
 LOOKED_AT = 10_000
 """Characters of a text on which a tokenizer's state is tried."""
@@ -98,6 +106,40 @@ def check_test_examples(data: DataModule) -> None:
             if is_out_of_memory(error):
                 raise
             raise DataError(f"test data, {sample_name(samples, i)}: {raised_by(data.tokenizer, error)}") from error
+
+
+def tell_lost_positions(prepared: Prepared) -> None:
+    """Log, in a line each, that positions are rounded or that uneven ones are not used, by a few training examples.
+
+    A recurrent backbone gets no positions where they have one axis, which is right where they count the tokens. Nothing
+    is said where the configuration names an encoding, even one that adds none.
+    """
+    data, model = prepared.data, prepared.model
+    embedder, backbone = model.embedder, model.backbone
+    if model.source_embedder is not None:
+        embedder, encoder = model.source_embedder, model.backbone.get_encoder()
+        backbone = model.backbone if encoder is None else encoder
+    open_to_choice = prepared.config["model"]["position"] is None and not backbone.ignores_order
+    is_unused = open_to_choice and isinstance(embedder.position, NoPosition) and not backbone.uses_positions
+    samples = data.splits().train
+    said: dict[str, str] = {}
+    for i in range(0, len(samples), max(1, len(samples) // NUM_TRIED)) if data.window is None else ():
+        try:
+            positions = data.tokenizer.encode(samples[i].raw).positions
+        except Exception:  # noqa: S112  the loader names the example
+            continue
+        if rounded := rounding(positions):
+            said.setdefault("rounded", f"training data, {sample_name(samples, i)}: {rounded}")
+        steps = positions[:, 0].diff() if positions.shape[1] == 1 else positions[:0, 0:0]
+        if is_unused and steps.numel() and float(steps.max() - steps.min()) > UNEVEN * float(steps.abs().max()):
+            said.setdefault(
+                "unused",
+                f"training data, {sample_name(samples, i)}: positions grow by {float(steps.min()):g} to "
+                f"{float(steps.max()):g}, and {type(backbone).__name__} uses the order of the tokens alone; add "
+                "positions by --model.position Sinusoidal, or say that they do not matter: --model.position NoPosition",
+            )
+    for line in said.values():
+        log.warning("%s", line)
 
 
 def saved_state(prepared: Prepared) -> dict[str, Any]:

@@ -45,7 +45,7 @@ from seqkit.runs.folder import (
     rank,
     sha256,
 )
-from seqkit.runs.prepare import Prepared, check_test_examples, prepare, saved_state
+from seqkit.runs.prepare import Prepared, check_test_examples, prepare, saved_state, tell_lost_positions
 from seqkit.runs.setup import RunSetup
 from seqkit.training import metrics_csv
 from seqkit.training.checkpoint_files import FOLDER, Checkpoint, check_room, newest_good, sweep
@@ -105,6 +105,7 @@ def run(
                 write_json(folder / STATE, state | {"sha256": _sha256_of(state)})
             with logging_to(folder / "log.txt"):
                 check_test_examples(prepared.data)
+                tell_lost_positions(prepared)
                 summary = attempt.fit(resume=resume)
                 prepared = attempt.prepared
                 if signals.received is not None:

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from seqkit.errors import DataError, described
 from seqkit.interfaces import TokenBatch, Tokenizer, Tokens, TokenSpec
+from seqkit.interfaces.tokens import rounding
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.position.absolute import NoPosition
 from seqkit.raw import GraphData, Waveform
@@ -40,9 +41,6 @@ NUM_SINGLE = 16
 MAX_GAP = 1e6
 """Smallest distance of two positions that is no fault: seconds of days apart are below it, nanoseconds of samples above
 it."""
-
-MIN_STEPS = 8
-"""Distance of most positions, in steps of float32 at the largest one, below which their distances are rounding."""
 
 NUM_PLACES = 100
 """Number of places in the raw examples that are changed, about."""
@@ -213,14 +211,10 @@ def tells_examples_apart(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
             f"example {long[0]}: all {len(tokens[long[0]])} tokens have one position; count them, or declare num_axes=0"
         )
     for i in long if spec.num_axes else ():
+        if rounded := rounding(tokens[i].positions):
+            raise AssertionError(f"example {i}: {rounded}")
         for axis in tokens[i].positions.unbind(dim=1):
             places = axis.unique()
-            rounding = float(axis.abs().max()) * torch.finfo(torch.float32).eps
-            if len(places) > 2 and float(places.diff().median()) < MIN_STEPS * rounding:
-                raise AssertionError(
-                    f"example {i}: positions up to {float(places[-1]):.4g} are rounded to {rounding:.2g} in float32, "
-                    f"and most are no further apart than {float(places.diff().median()):.2g}; subtract the first"
-                )
             if len(places) > 1 and float(places.diff().min()) > MAX_GAP:
                 raise AssertionError(
                     f"example {i}: positions of {len(tokens[i])} tokens go from {float(places[0]):.4g} to "

@@ -36,6 +36,12 @@ def test_a_tokenizer_that_drops_half_of_its_input_is_found(subject, recipe, toke
     assert f"--tokenizer (now {tokenizer})" in finding.fix
 
 
+def test_positions_that_are_rounded_are_found(subject):
+    finding = check_tokens(subject("text/char-lm", "--tokenizer", "FarAway")).finding
+    assert "positions up to 1.7e+09 are rounded to 2e+02 in float32" in finding.problem
+    assert finding.fix == "FarAway: subtract the first"
+
+
 def test_an_id_that_nearly_all_targets_have_is_found(subject, monkeypatch):
     made = subject("text/g2p")
     assert check_tokens(made).finding is None

@@ -404,3 +404,14 @@ def test_a_token_is_appended_with_its_numbers_and_edges():
     two = notes.append(torch.tensor([3, 4]), torch.ones(1), features=torch.tensor([0.25]))
     assert two.content.tolist() == [[1, 2], [3, 4]]
     assert two.features.tolist() == [[0.5], [0.25]]
+
+
+def test_different_positions_that_are_all_the_same_in_float32_are_refused():
+    content = torch.ones(3, 1)
+    seconds = 1.7e9 + torch.tensor([0.0, 7.0, 20.0], dtype=torch.float64)[:, None]
+    with pytest.raises(
+        DataError, match=r"from 1700000000\.0 to 1700000020\.0 are all 1700000000\.0 in float32; subtract"
+    ):
+        Tokens(content, seconds)
+    assert Tokens(content, seconds - seconds[0]).positions[:, 0].tolist() == [0.0, 7.0, 20.0]
+    assert len(Tokens(content, torch.full((3, 1), 1.7e9 + 7, dtype=torch.float64))) == 3  # as they were given
