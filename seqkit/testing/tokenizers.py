@@ -10,6 +10,7 @@ import inspect
 import json
 import pickle
 import random
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -282,7 +283,7 @@ def _changed_at_places(raw: Any, num_places: int, generator: random.Random) -> I
     elif isinstance(raw, GraphData):
         for kinds in _changed_at_places(raw.nodes, num_places, generator):
             yield [[replace(raw, nodes=nodes) for nodes in changed] for changed in kinds]
-    elif isinstance(raw, Tensor) and raw.numel():
+    elif isinstance(raw, Tensor) and raw.layout is torch.strided and raw.numel():
         is_float, numbers = raw.is_floating_point(), raw.flatten()
         length = max(1, len(numbers) // 20) if is_float else 1
         for _ in range(num_places):
@@ -628,22 +629,24 @@ def _unfitted(tokenizer: Tokenizer, unfitted: Tokenizer | None) -> Callable[[], 
     if unfitted is not None:
         return lambda: copy.deepcopy(unfitted)
     cls = type(tokenizer)
-    settings, unknown = {}, []
-    for parameter in _parameters(cls):
+    signature, unknown = inspect.signature(cls), []
+    settings: dict[str, Any] = {}
+    for parameter in signature.parameters.values():
         known = [n for n in (parameter.name, f"_{parameter.name}") if n in vars(tokenizer)]
         if known:
             settings[parameter.name] = vars(tokenizer)[known[0]]
         elif parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             unknown.append(parameter.name)
     if not unknown:
-        return lambda: cls(**copy.deepcopy(settings))
+
+        def build() -> Tokenizer:
+            given = inspect.BoundArguments(signature, OrderedDict(copy.deepcopy(settings)))
+            return cls(*given.args, **given.kwargs)
+
+        return build
     if not hasattr(tokenizer, "fit") and not tokenizer.state():
         return lambda: copy.deepcopy(tokenizer)  # it has no state
     raise ValueError(
         f"{cls.__name__} has settings that no attribute is named after ({', '.join(unknown)}); give unfitted=, one "
         "with the same settings that is not fitted: it must do the same once it has loaded the state"
     )
-
-
-def _parameters(cls: type) -> Iterable[inspect.Parameter]:
-    return inspect.signature(cls).parameters.values()

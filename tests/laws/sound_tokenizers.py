@@ -310,6 +310,28 @@ class LoadsItsTableLate(Sound):
         return Tokens(ids, _counted(len(raw)))
 
 
+class TakesItsLetters(Sound):
+    """Its settings have no names: the letters, as many as there are."""
+
+    def __init__(self, *letters):
+        super().__init__()
+        self.letters = letters or ("c", "a", "b")
+
+    def encode(self, raw):
+        return Tokens(torch.tensor([self.letters.index(letter) for letter in raw]), _counted(len(raw)))
+
+    def decode(self, tokens):
+        return "".join(self.letters[int(i)] for i in getattr(tokens, "content", tokens))
+
+
+class ShiftsByPosition(Sound):
+    """Its setting cannot be given by name."""
+
+    def __init__(self, shift=1, /):
+        super().__init__()
+        self.shift = shift
+
+
 class Steps:
     """Numbers that are made while they are read, as often as they are."""
 
@@ -330,6 +352,17 @@ class ReadsAsItComes(Tokenizer):
     def encode(self, raw):
         values = torch.tensor([float(value) for value in raw])[:, None]
         return Tokens(values.sin(), values)
+
+
+class ReadsSparseMatrices(Tokenizer):
+    """Raw examples that are sparse tensors: a token for each value."""
+
+    raws = (_drawn(4, 5).mul(2).floor().to_sparse(), torch.eye(3).to_sparse())
+    spec = TokenSpec(num_features=1, num_axes=2, is_set=True)
+
+    def encode(self, raw):
+        raw = raw.coalesce()
+        return Tokens(raw.values()[:, None], raw.indices().T.float())
 
 
 class FitsOnViews(Tokenizer):
@@ -396,7 +429,10 @@ SOUND = [
     TrustsItself,
     RemembersWhatItEncoded,
     LoadsItsTableLate,
+    TakesItsLetters,
+    ShiftsByPosition,
     ReadsAsItComes,
+    ReadsSparseMatrices,
     FitsOnViews,
     IsFrozen,
 ]
