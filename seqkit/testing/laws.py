@@ -276,7 +276,7 @@ def gradients_reach_every_parameter(model: EmbeddedBackbone, examples: Sequence[
         for name, gradient in gradients.items():
             if not bool(torch.isfinite(gradient).all()):
                 raise AssertionError(f"a gradient that is not finite reaches {name}")
-            reached |= {name} if bool((gradient != 0).any()) else set()
+            reached |= {name} if not gradient.numel() or bool((gradient != 0).any()) else set()
     for name in gradients:
         if name not in reached:
             raise AssertionError(f"no finite gradient other than zero reaches {name}")

@@ -351,6 +351,20 @@ class WritesToLatents(Plain):
         return self.read(x, latents, latents, need_weights=False)[0]
 
 
+class HasNoLatentsOfItsOwn(Plain):
+    """An average over the tokens and latents, of which there are none: a parameter without numbers."""
+
+    causal = False
+
+    def build(self, dim):
+        self.gain, self.latents = nn.Parameter(torch.ones(())), nn.Parameter(torch.zeros(0, dim))
+
+    def run(self, embedded, cache):
+        x = _zero(embedded.hidden, embedded)
+        both = torch.cat([self.latents.expand(len(x), -1, -1), x], dim=1)
+        return embedded.hidden + self.gain * both.sum(dim=1, keepdim=True) / _counts(embedded)[:, -1:]
+
+
 class WeighsByDistance(Plain):
     """A Gaussian of the distance of two positions, which may have any number of axes."""
 
@@ -743,6 +757,7 @@ SOUND = [
     SoftensInFloat32,
     FillsAFixedCache,
     WritesToLatents,
+    HasNoLatentsOfItsOwn,
     WeighsByDistance,
     ConvolvesWithGaps,
     ConvolvesByFourier,
