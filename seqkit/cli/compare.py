@@ -99,6 +99,7 @@ def _settings(args: Namespace) -> Any:
         backbones=names if names or vary else list(DEFAULT_BACKBONES),
         vary=vary,
         measure=not args.no_measure,
+        depths=not args.no_depths,
         plugins=[str(path) for path in args.plugin],
         **{name: getattr(args, name) for name in same},
     )
@@ -125,12 +126,13 @@ def _print_grid(console: Any, prepared: Prepared, folder: Path, jobs: int) -> No
     console.print(table)
     for name, candidate in plan.candidates.items():
         if abs(candidate.budget_gap or 0.0) > TOLERANCE:
-            console.print(f"{one_line(name)}: no width and depth of it come nearer to the reference's {settings.match}")
+            console.print(f"{one_line(name)}: no width of it comes nearer to the reference's {settings.match}")
     left, done = remaining_minutes(prepared, folder, jobs)
     optimizers = " and ".join(o["type"] for o in next(iter(plan.candidates.values())).optimizers)
-    trials = f"{settings.lr_trials} learning rates of {optimizers}"
+    trials = f"{settings.lr_trials} learning rates of {optimizers} or more"
+    trials += ", the best two again, half and double the depth" if settings.tries_depths else ""
     trials += f" and {settings.dropout_trials} dropouts" if settings.dropout_trials else ""
-    runs = f"{len(plan.steps)} runs{f', of which {done} are done' if done else ''}"
+    runs = f"{len(plan.steps({}))} runs{f', of which {done} are done' if done else ''}"
     console.print(
         f"each: {trials} at {settings.trial_share:.0%} of the steps, then {settings.seeds} seeds; {runs}; "
         f"about {max(left, 1):.0f} min with {jobs} at a time\nfolder  {one_line(folder)}",
@@ -143,7 +145,7 @@ def _print_results(console: Any, folder: Path, results: Mapping[str, Any]) -> No
     from seqkit.report.comparison import comparison_table
 
     console.print(comparison_table(results))
-    console.print(one_line(results["answer"]), style="bold", highlight=False)
+    console.print(one_line(results["answer"]), style="bold" if results["is_settled"] else "", highlight=False)
     warnings = sum(finding["kind"] == "warning" for finding in results["unmatched"])
     console.print(
         f"{warnings} warnings of what was not matched, {len(results['failures'])} failures: see the page\n"

@@ -132,6 +132,7 @@ def add_compare(command: argparse.ArgumentParser) -> None:
     )
     add("--pretrain", help="masked or next: train without labels first, and report both rankings")
     add("--no-measure", action="store_true", help="leave out speed, latency and memory")
+    add("--no-depths", action="store_true", help="do not try half and double the depth at an equal budget")
     add("--threads", type=_whole, help="threads of each run (default: the cores, shared by the jobs)")
 
 

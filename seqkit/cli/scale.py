@@ -28,7 +28,7 @@ def run(args: Namespace) -> int:
     for _, settings, name in parts:
         prepared = prepare(settings)
         minutes, done = remaining_minutes(prepared, folder / name, args.jobs)
-        sizes, runs = len(prepared.plan.candidates), len(prepared.plan.steps)
+        sizes, runs = len(prepared.plan.candidates), len(prepared.plan.steps({}))
         print(f"{one_line(name):12} {sizes} sizes, {runs} runs, {done} done")
         left += minutes
     print(f"about {left:.0f} min with {args.jobs} at a time\nfolder  {one_line(folder)}")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -33,14 +33,25 @@ ADAMW_RATE = 0.001
 OBJECTIVES = {"masked": "Masked", "next": "NextToken"}
 
 
+class Depth(NamedTuple):
+    """Another depth of a candidate, with the width at which its budget is the same. values: by dotted key."""
+
+    values: dict[str, Any]
+    width: int
+    depth: int
+    parameters: int
+    flops: int
+    budget_gap: float
+
+
 @dataclass(frozen=True)
 class Candidate:
     """One row of the comparison.
 
     config: complete, learning rate untuned. group: how it was pretrained; None: not at all. of: the candidate whose
     tuned configuration is pretrained; None: it is not pretrained. budget_gap: relative to the reference. optimizers:
-    complete configurations of the optimizers that are tried, the recipe's first. notes: what had to be changed beside
-    what differs on purpose.
+    complete configurations of the optimizers that are tried, the recipe's first. depths: others that are tried. notes:
+    what had to be changed beside what differs on purpose.
     """
 
     name: str
@@ -53,6 +64,7 @@ class Candidate:
     depth: int | None = None
     budget_gap: float | None = None
     optimizers: list[dict[str, Any]] = field(default_factory=list)
+    depths: list[Depth] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
@@ -113,7 +125,7 @@ def naming(name: str) -> Iterator[None]:
 def _matched(
     settings: Settings, fitted: _Fitted, name: str, preset: str | None, words: list[str], reference: Candidate | None
 ) -> Candidate:
-    """The candidate of the override words, with the width and depth at which its budget is the reference's."""
+    """The candidate of the override words, with the width at which its budget is the reference's."""
     notes: list[str] = []
     config = complete(settings.recipe, preset, words)
     try:
@@ -125,25 +137,12 @@ def _matched(
         config = complete(settings.recipe, preset, words)
         notes.append("it does not support adjacency, so it runs over the tokens and ignores the edges")
     gap: float | None = None
-    backbone = config["model"]["backbone"]
-    widths, depths = keys_of(backbone, "dim"), keys_of(backbone, "depth")
+    measure = fitted.flops if settings.match == "flops" else fitted.parameters
+    target = measure(config)
     if reference is not None and settings.match != "none":
-        by_flops = settings.match == "flops"
-        target = reference.flops if by_flops else reference.parameters
-        measure = fitted.flops if by_flops else fitted.parameters
-
-        def cost(width: int, depth: int | None) -> int | None:
-            try:
-                resized = complete(settings.recipe, preset, [*words, *_size_words(widths, width, depths, depth)])
-                return measure(resized)
-            except ValueError:  # refused: heads do not divide this width, or the like
-                return None
-
-        if abs(measure(config) - target) > 0.001 * target and widths:
-            start = value_at(config, widths[0])
-            size = nearest(cost, target, start, value_at(config, depths[0]) if depths else None, TOLERANCE)
-            words = [*words, *_size_words(widths, size[0], depths, size[1])]
-            config = complete(settings.recipe, preset, words)
+        target = reference.flops if settings.match == "flops" else reference.parameters
+        if abs(measure(config) - target) > 0.001 * target and keys_of(config["model"]["backbone"], "dim"):
+            config = _resized(settings, preset, words, config, measure, target, None)
         gap = measure(config) / target - 1
     width, depth = size_of(config)
     return Candidate(
@@ -154,9 +153,62 @@ def _matched(
         width=width,
         depth=depth,
         optimizers=_optimizers(settings, config),
+        depths=list(_other_depths(settings, fitted, preset, words, config, target)),
         budget_gap=0.0 if reference is None and settings.match != "none" else gap,
         notes=notes,
     )
+
+
+def _resized(
+    settings: Settings,
+    preset: str | None,
+    words: list[str],
+    config: Mapping[str, Any],
+    measure: Callable[[Mapping[str, Any]], int],
+    target: int,
+    depth: int | None,
+) -> dict[str, Any]:
+    """The configuration at that depth (None: its own), with the width at which its budget is nearest to the target.
+
+    Raises ValueError where no width can be built.
+    """
+    backbone = config["model"]["backbone"]
+    widths, depths = keys_of(backbone, "dim"), keys_of(backbone, "depth") if depth is not None else []
+
+    def at(width: int) -> dict[str, Any]:
+        sizes = [*(f"--{key}={width}" for key in widths), *(f"--{key}={depth}" for key in depths)]
+        return complete(settings.recipe, preset, [*words, *sizes])
+
+    def cost(width: int) -> int | None:
+        try:
+            return measure(at(width))
+        except ValueError:  # refused: heads do not divide this width, or the like
+            return None
+
+    return at(nearest(cost, target, value_at(config, widths[0])))
+
+
+def _other_depths(
+    settings: Settings, fitted: _Fitted, preset: str | None, words: list[str], config: Mapping[str, Any], target: int
+) -> Iterator[Depth]:
+    """Half and double the depth at an equal budget, where backbones are compared: not every one wants the recipe's.
+
+    A depth at which no width comes within the tolerance is left out.
+    """
+    backbone = config["model"]["backbone"]
+    widths, depths = keys_of(backbone, "dim"), keys_of(backbone, "depth")
+    if not settings.tries_depths or not widths or not depths:
+        return
+    own, measure = value_at(config, depths[0]), fitted.flops if settings.match == "flops" else fitted.parameters
+    for depth in sorted({max(1, own // 2), 2 * own} - {own}):
+        try:
+            found = _resized(settings, preset, words, config, measure, target, depth)
+        except ValueError:
+            continue
+        gap, (width, _) = measure(found) / target - 1, size_of(found)
+        if abs(gap) <= TOLERANCE and width is not None:
+            values = {**dict.fromkeys(widths, width), **dict.fromkeys(depths, depth)}
+            yield Depth(values, width, depth, fitted.parameters(found), fitted.flops(found), gap)
 
 
 def pretraining_config(config: Mapping[str, Any], pretrain: str) -> dict[str, Any]:
@@ -274,9 +326,3 @@ def size_of(config: Mapping[str, Any]) -> tuple[int | None, int | None]:
     keys = (keys_of(config["model"]["backbone"], name) for name in ("dim", "depth"))
     width, depth = (value_at(config, found[0]) if found else None for found in keys)
     return width, depth
-
-
-def _size_words(widths: list[str], width: int, depths: list[str], depth: int | None) -> Iterator[str]:
-    yield from (f"--{key}={width}" for key in widths)
-    if depth is not None:
-        yield from (f"--{key}={depth}" for key in depths)

@@ -147,5 +147,6 @@ def check_folder(folder: Path, settings: Settings, fingerprint: str) -> dict[str
 
 def remaining_minutes(prepared: Prepared, folder: Path, jobs: int) -> tuple[float, int]:
     """Minutes expected, and how many cells have a result already."""
-    known = [key for key in Ledger(folder / "cells").results() if key in prepared.plan.steps]
+    results = Ledger(folder / "cells").results()
+    known = {key: results[key] for key in prepared.plan.steps(results) if key in results}
     return minutes(prepared.plan, prepared.estimates, known, jobs), len(known)

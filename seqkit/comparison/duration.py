@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -71,10 +71,10 @@ def _estimate(config: Mapping[str, Any]) -> Estimate:
     return Estimate(count_steps(config["trainer"], len(loader)), min(times), test)
 
 
-def minutes(plan: Plan, estimates: Mapping[str, Estimate], done: Container[str], jobs: int) -> float:
-    """Minutes until all cells have ended, those in `done` (their ids) left out."""
+def minutes(plan: Plan, estimates: Mapping[str, Estimate], done: Mapping[str, Mapping[str, Any]], jobs: int) -> float:
+    """Minutes until all cells have ended, those in `done` (results by id) left out."""
     seconds, measuring = 0.0, 0.0
-    for step in plan.steps.values():
+    for step in plan.steps(done).values():
         if step.id in done:
             continue
         if step.kind == "measure":

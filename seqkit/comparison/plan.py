@@ -6,6 +6,7 @@ import copy
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 from seqkit.comparison.candidates import Candidate, keys_of, pretraining_config, value_at
@@ -19,20 +20,34 @@ Results = Mapping[str, Mapping[str, Any]]
 VALIDATIONS = 8
 """Points of a validation curve, where validation generates nothing."""
 
+TUNING_SEED = 1001
+"""Seed of the trials, and the first of those with which the best two rates are tried again: no reported run has it."""
+
+BEYOND = 3
+"""Most learning rates that are added beyond the end of a grid, where the best lies there."""
+
+AGAIN = 2
+"""Number of the best rates that are tried with a second seed, and of the seeds by which one of them is chosen."""
+
 
 @dataclass(frozen=True)
 class Step:
-    """A cell that will run, and the cells that must have ended before. kind, candidate: as in `Cell`."""
+    """A cell that will run, and the cells that must have ended before. kind, candidate: as in `Cell`.
+
+    what: of a trial, what it tries: "lr", "again" (a good rate with another seed), "depth" or "dropout". number: seed
+    of a run; of a trial, which of that kind, from 0.
+    """
 
     id: str
     kind: str
     candidate: str
     needs: tuple[str, ...] = ()
     number: int = 0
+    what: str = ""
 
 
 class Plan:
-    """All steps of a comparison.
+    """All steps of a comparison, of which some are known only when others have ended.
 
     num_steps: optimizer steps of a whole run, by candidate. generates: True: validation generates sequences, so it is
     left to the recipe how often it runs. Raises UsageError where two candidates would share a folder.
@@ -51,59 +66,72 @@ class Plan:
         self.candidates = {candidate.name: candidate for candidate in candidates}
         if len({slug_of(name) for name in self.candidates}) < len(self.candidates):
             raise UsageError(f"two candidates would share a folder: {', '.join(self.candidates)}; rename one")
-        self.steps = {step.id: step for step in self._steps()}
 
-    def _steps(self) -> Iterator[Step]:
+    def steps(self, results: Results) -> dict[str, Step]:
+        """All steps by id that are known, given the results so far: a best rate at the end of a grid adds one."""
+        return {step.id: step for step in self._steps(results)}
+
+    def _steps(self, results: Results) -> Iterator[Step]:
         settings, seeds = self.settings, range(1, self.settings.seeds + 1)
         by_time = settings.match == "time"
         if by_time:
             yield Step("measure", "measure", "")
         for name, candidate in self.candidates.items():
-            slug, first = slug_of(name), ("measure",) * by_time
+            slug, before = slug_of(name), ("measure",) * by_time
             if candidate.of is not None:
-                first += (f"{slug}/pretrain-1",)
+                before += (f"{slug}/pretrain-1",)
+                tuned = tuple(step.id for step in self._trials(self.candidates[candidate.of], (), results))
                 for seed in seeds:
-                    yield Step(f"{slug}/pretrain-{seed}", "pretrain", name, self._trial_ids(candidate.of), seed)
-            rates, dropouts = self._trial_ids(name, "lr"), self._trial_ids(name, "dropout")
-            yield from (Step(key, "trial", name, first, i) for i, key in enumerate(rates))
-            yield from (Step(key, "trial", name, rates, i) for i, key in enumerate(dropouts))
+                    yield Step(f"{slug}/pretrain-{seed}", "pretrain", name, tuned, seed)
+            trials = list(self._trials(candidate, before, results))
+            yield from trials
+            tuned = tuple(step.id for step in trials)
             for seed in seeds:
                 own = (f"{slug}/pretrain-{seed}",) if candidate.of is not None else ()
-                yield Step(f"{slug}/seed-{seed}", "seed", name, rates + dropouts + own, seed)
+                yield Step(f"{slug}/seed-{seed}", "seed", name, tuned + own, seed)
         if settings.measure and not by_time:
             everything = tuple(f"{slug_of(n)}/seed-{seed}" for n in self.candidates for seed in seeds)
             yield Step("measure", "measure", "", everything)
 
-    def _trial_ids(self, name: str, kind: str = "") -> tuple[str, ...]:
-        """Ids of a candidate's trials, learning rates first. kind: "lr" or "dropout" for those alone."""
-        num_rates = self.settings.lr_trials * max(1, len(self.candidates[name].optimizers))
-        counts = {"lr": num_rates, "dropout": self.settings.dropout_trials}
-        return tuple(
-            f"{slug_of(name)}/{what}-{i + 1}" for what, n in counts.items() if kind in ("", what) for i in range(n)
-        )
+    def _trials(self, candidate: Candidate, before: tuple[str, ...], results: Results) -> Iterator[Step]:
+        """Trials of a candidate: learning rates, the best of them again, then depths, then dropouts."""
+        rates = len(self._rates(candidate, results))
+        again = AGAIN if self.settings.lr_trials > 1 else 0
+        if all(_trial(candidate.name, "lr", i).id in results for i in range(rates)):
+            again = min(again, len(self._ranking(candidate, results)))
+        kinds = (("lr", rates), ("again", again), ("depth", len(candidate.depths)))
+        for what, number in (*kinds, ("dropout", self.settings.dropout_trials)):
+            steps = [_trial(candidate.name, what, i, before) for i in range(number)]
+            yield from steps
+            before += tuple(step.id for step in steps)
 
     def ready(self, results: Results) -> list[Step]:
         """Steps without a result whose needs all have one, in order."""
-        return [s for s in self.steps.values() if s.id not in results and all(need in results for need in s.needs)]
+        steps = self.steps(results).values()
+        return [s for s in steps if s.id not in results and all(need in results for need in s.needs)]
 
     def values(self, step: Step, results: Results) -> dict[str, Any]:
         """Values by dotted key that a step changes in its candidate's configuration: those that are tried or chosen."""
         candidate = self.candidates[step.candidate]
-        if step.kind == "trial" and "/lr-" in step.id:
-            return self._learning_rates(candidate, step.number)
-        if step.kind == "trial":
-            chosen = self._best(candidate.name, results, "lr")
+        if step.what == "lr":
+            return self._learning_rates(candidate, self._rates(candidate, results)[step.number])
+        if step.what == "again":
+            return self._ranking(candidate, results)[step.number]
+        if step.what == "depth":
+            return self.best(candidate, results, ("lr", "again")) | candidate.depths[step.number].values
+        if step.what == "dropout":
+            chosen = self.best(candidate, results, ("lr", "again", "depth"))
             return chosen | self._dropout(candidate, DROPOUTS[step.number])
         if step.kind == "pretrain":
             assert candidate.of is not None
-            return self._best(candidate.of, results)
-        return self._best(candidate.name, results)
+            return self.best(self.candidates[candidate.of], results)
+        return self.best(candidate, results)
 
     def cell(self, step: Step, results: Results) -> Cell:
         """The cell of a step that is ready."""
         if step.kind == "measure":
-            configs = {name: c.config for name, c in self.candidates.items() if c.of is None}
-            return Cell(step.id, "measure", "", configs)
+            sized = {name: self._sized(c, results) for name, c in self.candidates.items() if c.of is None}
+            return Cell(step.id, "measure", "", sized)
         candidate, slug = self.candidates[step.candidate], slug_of(step.candidate)
         config, values = copy.deepcopy(candidate.config), self.values(step, results)
         for optimizer in candidate.optimizers:
@@ -113,19 +141,24 @@ class Plan:
             _set(config, key, value)
         trainer = config["trainer"]
         trainer["enable_progress_bar"] = False
+        whole = self.num_steps[candidate.name]
         num_steps = self._num_steps(candidate, results)
-        if num_steps != self.num_steps[candidate.name]:
-            trainer["max_steps"], trainer["max_epochs"] = num_steps, None
-        initial = f"runs/{slug}/pretrain-{max(step.number, 1)}" if candidate.of is not None else None
         if step.kind == "trial":
-            config["seed"] = 1
-            trainer["max_steps"] = max(1, round(num_steps * self.settings.trial_share))
-            initial = f"runs/{slug}/pretrain-1" if candidate.of is not None else None
-            return Cell(step.id, "trial", candidate.name, config, initial)
-        config["seed"] = step.number
+            num_steps = max(1, round(num_steps * self.settings.trial_share))
+        if step.kind == "trial" or num_steps != whole:
+            trainer["max_steps"], trainer["max_epochs"] = num_steps, None
+        warmup = (config["schedule"] or {}).get("warmup_steps")
+        if warmup:  # the same share of a shorter or longer training
+            config["schedule"]["warmup_steps"] = round(warmup * num_steps / whole)
         if not self.generates and trainer["val_check_interval"] is None:
             trainer["val_check_interval"] = max(1, num_steps // VALIDATIONS)
             trainer["check_val_every_n_epoch"] = None
+        initial = f"runs/{slug}/pretrain-{max(step.number, 1)}" if candidate.of is not None else None
+        if step.kind == "trial":
+            config["seed"] = TUNING_SEED + (step.what == "again")
+            initial = f"runs/{slug}/pretrain-1" if candidate.of is not None else None
+            return Cell(step.id, "trial", candidate.name, config, initial)
+        config["seed"] = step.number
         folder = f"runs/{step.id}"
         if step.kind == "pretrain":
             assert self.settings.pretrain is not None
@@ -133,6 +166,13 @@ class Plan:
             return Cell(step.id, "pretrain", candidate.name, config, None, folder)
         flow = step.number == 1
         return Cell(step.id, "seed", candidate.name, config, initial, folder, self.metric, flow)
+
+    def _sized(self, candidate: Candidate, results: Results) -> dict[str, Any]:
+        """The candidate's configuration at the depth that was chosen."""
+        config, chosen = copy.deepcopy(candidate.config), self.best(candidate, results)
+        for key in {key for one in candidate.depths for key in one.values} & chosen.keys():
+            _set(config, key, chosen[key])
+        return config
 
     def _num_steps(self, candidate: Candidate, results: Results) -> int:
         """Optimizer steps of a whole run: the recipe's or, at matched time, as many as take the reference's time."""
@@ -147,25 +187,84 @@ class Plan:
         share = theirs["step_seconds"] / own["step_seconds"]
         return max(1, round(self.num_steps[reference.name] * share))
 
-    def _learning_rates(self, candidate: Candidate, number: int) -> dict[str, Any]:
-        """A grid around the rates of each optimizer: powers of the grid's ratio, as many below as above."""
+    # ── what is tried ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _rates(self, candidate: Candidate, results: Results) -> list[tuple[int, int]]:
+        """(optimizer, power of the grid's ratio) of each rate that is tried, in order, as far as they are known.
+
+        A grid has as many powers below its middle as above. While the best of all lies at an end of its optimizer's
+        grid, that grid gets one more there, up to `BEYOND` in all.
+        """
+        number = self.settings.lr_trials
+        middle = (number - 1) // 2
+        found = [(i, k - middle) for i in range(max(1, len(candidate.optimizers))) for k in range(number)]
+        for _ in range(BEYOND if number > 1 else 0):
+            keys = [_trial(candidate.name, "lr", i).id for i in range(len(found))]
+            if any(key not in results for key in keys):
+                break
+            losses = {i: loss for i, key in enumerate(keys) if (loss := _loss(results[key])) is not None}
+            if not losses:
+                break
+            optimizer, best = found[min(losses, key=losses.__getitem__)]
+            powers = [power for one, power in found if one == optimizer]
+            if min(powers) < best < max(powers):
+                break
+            found.append((optimizer, best + (1 if best == max(powers) else -1)))
+        return found
+
+    def _ranking(self, candidate: Candidate, results: Results) -> list[dict[str, Any]]:
+        """Values of the learning rates whose trials ended, the lowest validation loss first."""
+        rates = self._rates(candidate, results)
+        losses = {i: _loss(results.get(_trial(candidate.name, "lr", i).id, {})) for i in range(len(rates))}
+        known = sorted((loss, i) for i, loss in losses.items() if loss is not None)
+        return [self._learning_rates(candidate, rates[i]) for _, i in known]
+
+    def best(
+        self, candidate: Candidate, results: Results, kinds: Sequence[str] = ("lr", "again", "depth", "dropout")
+    ) -> dict[str, Any]:
+        """Values of the best trial of these kinds, by mean validation loss; empty where every trial failed.
+
+        Of the rates, one of those that were tried with both seeds; then a depth or a dropout if its loss with the first
+        seed is below that rate's.
+        """
+        tried = [step for step in self._trials(candidate, (), results) if step.what in kinds]
+        known = [(step, loss) for step in tried if (loss := _loss(results.get(step.id, {}))) is not None]
+        twice = [self.values(step, results) for step, _ in known if step.what == "again"]
+        rates = [(self.values(step, results), loss) for step, loss in known if step.what in ("lr", "again")]
+        if twice:
+            rates = [(values, loss) for values, loss in rates if values in twice]
+        means = [(fmean(loss for other, loss in rates if other == values), values) for values, _ in rates]
+        best = min(means, key=lambda pair: pair[0], default=(0.0, dict[str, Any]()))[1]
+        first = [loss for step, loss in known if step.what == "lr" and self.values(step, results) == best]
+        for kind in ("depth", "dropout"):
+            others = [(loss, self.values(step, results)) for step, loss in known if step.what == kind]
+            lowest = min(others, key=lambda pair: pair[0], default=None)
+            if lowest is not None and (kind == "dropout" or not first or lowest[0] < first[0]):
+                best, first = lowest[1], [lowest[0]]
+        return best
+
+    def _learning_rates(self, candidate: Candidate, rate: tuple[int, int]) -> dict[str, Any]:
+        """The rates of an optimizer, each times the same power of the grid's ratio."""
         optimizers = candidate.optimizers or [candidate.config["optimizer"]]
-        optimizer = optimizers[number // self.settings.lr_trials]
-        power = number % self.settings.lr_trials - (self.settings.lr_trials - 1) // 2
+        optimizer = optimizers[rate[0]]
         kind = {"optimizer.type": optimizer["type"]} if len(optimizers) > 1 else {}
         return kind | {
-            f"optimizer.{key}": float(f"{value_at(optimizer, key) * LR_RATIO**power:.3g}") for key in _rates(optimizer)
+            f"optimizer.{key}": float(f"{value_at(optimizer, key) * LR_RATIO ** rate[1]:.3g}")
+            for key in _lr_keys(optimizer)
         }
 
     def _dropout(self, candidate: Candidate, value: float) -> dict[str, Any]:
         keys = ["model.dropout", *keys_of(candidate.config["model"]["backbone"], "dropout")]
         return dict.fromkeys(keys, value)
 
-    def _best(self, name: str, results: Results, kind: str = "") -> dict[str, Any]:
-        """The values of the trial with the lowest validation loss; empty where every trial failed."""
-        sound = [key for key in self._trial_ids(name, kind) if "error" not in results.get(key, {"error": ""})]
-        best = min(sound, key=lambda key: (results[key]["metrics"]["loss"], key), default=None)
-        return {} if best is None else self.values(self.steps[best], results)
+
+def _trial(name: str, what: str, number: int, needs: tuple[str, ...] = ()) -> Step:
+    return Step(f"{slug_of(name)}/{what}-{number + 1}", "trial", name, needs, number, what)
+
+
+def _loss(result: Mapping[str, Any]) -> float | None:
+    """Validation loss of a trial; None where it failed, or has not ended."""
+    return None if "error" in result or not result else float(result["metrics"]["loss"])
 
 
 def slug_of(name: str) -> str:
@@ -173,12 +272,12 @@ def slug_of(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9.=]+", "-", name).strip("-.") or "candidate"
 
 
-def _rates(optimizer: Mapping[str, Any], path: str = "") -> list[str]:
+def _lr_keys(optimizer: Mapping[str, Any], path: str = "") -> list[str]:
     """Dotted keys of all learning rates of an optimizer, those of optimizers inside it too."""
     found = [f"{path}lr"] if isinstance(optimizer.get("lr"), int | float) else []
     for key, value in optimizer.items():
         if isinstance(value, Mapping):
-            found += _rates(value, f"{path}{key}.")
+            found += _lr_keys(value, f"{path}{key}.")
     return found
 
 

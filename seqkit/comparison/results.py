@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from seqkit.comparison.candidates import Candidate, backbone_of
-from seqkit.comparison.plan import Plan
+from seqkit.comparison.candidates import TOLERANCE, Candidate, backbone_of
+from seqkit.comparison.plan import TUNING_SEED, Plan
 from seqkit.comparison.scores import METRICS
 from seqkit.comparison.statistics import LEVEL, Scores, differences, spread
 from seqkit.comparison.unmatched import unmatched
 from seqkit.config import complete, to_yaml
 from seqkit.files import write_atomic, write_json
+from seqkit.report.learning_rates import edge_remarks
 from seqkit.report.numbers import Metric, p_value
 
 MAX_LENGTHS = 20
@@ -43,6 +44,8 @@ def gather(plan: Plan, results: Mapping[str, Any], *, started: str) -> dict[str,
             "lr_trials": settings.lr_trials,
             "optimizers": [optimizer["type"] for optimizer in reference.optimizers],
             "dropout_trials": settings.dropout_trials,
+            "depths": settings.tries_depths,
+            "seeds": [TUNING_SEED, TUNING_SEED + 1] if settings.lr_trials > 1 else [TUNING_SEED],
             "fraction_of_steps": settings.trial_share,
             "warmup_steps": (reference.config["schedule"] or {}).get("warmup_steps"),
             "split": "validation",
@@ -50,7 +53,7 @@ def gather(plan: Plan, results: Mapping[str, Any], *, started: str) -> dict[str,
         "seeds": list(range(1, settings.seeds + 1)),
         "failures": [
             {"candidate": step.candidate, "stage": step.kind, "what": step.id, "error": results[step.id]["error"]}
-            for step in plan.steps.values()
+            for step in plan.steps(results).values()
             if "error" in results[step.id]
         ],
         "started": started,
@@ -81,7 +84,14 @@ def complete_results(
         "versions": runs[0].get("versions", {}) if runs else {},
         "machine": runs[0].get("machine", {}) if runs else {},
     }
+    at_edge = [row["name"] for row in rows if edge_remarks(row)]
+    results["is_settled"] = not at_edge
     results["answer"], results["answers"] = _answers(results, metric)
+    if at_edge:
+        results["answers"].append(
+            f"This is not settled: the best setting of {' and of '.join(at_edge)} lies at the end of those that were "
+            "tried, so a better one may lie beyond."
+        )
     results["unmatched"] = unmatched(results)
     return results
 
@@ -111,31 +121,47 @@ def write_results(folder: Path, results: Mapping[str, Any]) -> None:
 
 
 def _row(plan: Plan, candidate: Candidate, results: Mapping[str, Any], metric: Metric) -> tuple[Row, Scores | None]:
-    steps = [step for step in plan.steps.values() if step.candidate == candidate.name]
+    steps = [step for step in plan.steps(results).values() if step.candidate == candidate.name]
     seeds = [step for step in steps if step.kind == "seed"]
     sound = [results[step.id] for step in seeds if "error" not in results[step.id]]
-    trials = []
+    chosen = plan.values(seeds[-1], results)
+    size = next((one for one in candidate.depths if one.values.items() <= chosen.items()), candidate)
+    of_size = {key for one in candidate.depths for key in one.values}
+    trials, depths = [], []
     for step in steps:
         if step.kind == "trial":
-            result = results[step.id]
+            result, values = results[step.id], plan.values(step, results)
+            tried = {key: value for key, value in values.items() if key not in of_size}
             loss = result["metrics"]["loss"] if "error" not in result else None
-            trials.append({"values": plan.values(step, results), "loss": loss, "error": result.get("error")})
+            ended = {"seed": plan.cell(step, results).config["seed"], "loss": loss, "error": result.get("error")}
+            if step.what == "depth":
+                other = candidate.depths[step.number]
+                depths.append({"width": other.width, "depth": other.depth, "is_chosen": other is size, **ended})
+            else:
+                trials.append({"values": tried, **ended})
+    if depths:
+        rate = plan.best(candidate, results, ("lr", "again"))
+        own = next((t for t in trials if t["values"] == rate and t["seed"] == TUNING_SEED), {"loss": None})
+        is_own = size is candidate
+        depths.append({**own, "width": candidate.width, "depth": candidate.depth, "is_chosen": is_own})
+        depths.sort(key=lambda tried: tried["depth"])
     row = {
         "name": candidate.name,
         "group": candidate.group,
-        "parameters": candidate.parameters,
-        "training_flops": candidate.flops,
-        "width": candidate.width,
-        "depth": candidate.depth,
-        "budget_gap": candidate.budget_gap,
-        "chosen": plan.values(seeds[-1], results),
+        "parameters": size.parameters,
+        "training_flops": size.flops,
+        "width": size.width,
+        "depth": size.depth,
+        "budget_gap": size.budget_gap,
+        "chosen": {key: value for key, value in chosen.items() if key not in of_size},
         "trials": trials,
+        "depth_trials": depths,
         "cost": results.get("measure", {}).get("costs", {}).get(candidate.of or candidate.name),
         "gradient_flow": next((found for result in sound if (found := result.get("gradient_flow"))), None),
         "config": to_yaml(plan.cell(seeds[-1], results).config),
         "notes": candidate.notes,
     }
-    runs = [run_row(step.number, f"runs/{step.id}", results[step.id], candidate.flops) for step in seeds]
+    runs = [run_row(step.number, f"runs/{step.id}", results[step.id], size.flops) for step in seeds]
     kept = {step.number: results[step.id]["scores"] for step in seeds if "error" not in results[step.id]}
     return with_statistics(row, runs, kept, metric)
 
@@ -249,6 +275,17 @@ def _p_value(results: Mapping[str, Any], pair: Mapping[str, Any]) -> str:
     return f"{text} after Holm's correction for {number} pairs" if number > 1 else text
 
 
+def _gaps(rows: Mapping[str, Row], *names: str) -> str:
+    """What is off in the budgets of these candidates, if that is more than the tolerance."""
+    gaps = {name: rows[name].get("budget_gap") or 0.0 for name in names}
+    off = [
+        f"{name} has {abs(gap):.1%} {'more' if gap > 0 else 'less'}"
+        for name, gap in gaps.items()
+        if abs(gap) > TOLERANCE
+    ]
+    return f" ({', '.join(off)})" if off else ""
+
+
 def _sentence(results: Mapping[str, Any], rows: Mapping[str, Row], a: str, b: str, metric: Metric) -> str:
     """Sentence on whether `a` is better than `b`, by how much, and how much faster or slower it trains."""
     pair = next(d for d in results["differences"] if {d["a"], d["b"]} == {a, b})
@@ -262,7 +299,7 @@ def _sentence(results: Mapping[str, Any], rows: Mapping[str, Row], a: str, b: st
         in_favour = 1 if (pair["a"] == a) == metric.higher_is_better else -1
         low, high = sorted(x * in_favour for x in pair["interval"])
         amount += f" (95 % interval {metric.number(low)} to {metric.number(high)}, {_p_value(results, pair)})"
-    budget = BUDGETS[results["match"]]
+    budget = BUDGETS[results["match"]] + _gaps(rows, a, b)
     if pair["difference"] == 0:
         text = f"{a} and {b} are equally good{budget}"
     elif pair["better"] is None:

@@ -45,9 +45,11 @@ class Settings:
     of a recipe: `preset`, and `width` of all backbones in the backbone. `model.backbone.position` also takes positions
     that are added to the embeddings (`Sinusoidal`), which are `model.position` in a recipe.
     match: the budget that is made equal to the reference's, which is the first candidate. seeds: number of seeds.
-    lr_trials, dropout_trials: runs on the validation split for each candidate; 0: nothing is tuned. trial_share: share
-    of a whole run's steps that a trial takes. pretrain: also train on the same data without labels first. measure:
-    measure speed and memory. threads: torch's threads in each process; None: the cores are shared by the jobs.
+    lr_trials, dropout_trials: runs on the validation split for each candidate; 0: nothing is tuned. depths: try half
+    and double the depth at an equal budget, where backbones are compared at equal parameters or FLOPs and tuned, and
+    nothing is pretrained. trial_share: share of a whole run's steps that a trial takes. pretrain: also train on the
+    same data without labels first. measure: measure speed and memory. threads: torch's threads in each process; None:
+    the cores are shared by the jobs.
     Raises UsageError for values out of range, or settings that contradict each other.
     """
 
@@ -60,6 +62,7 @@ class Settings:
     seeds: int = 3
     lr_trials: int = 3
     dropout_trials: int = 0
+    depths: bool = True
     trial_share: float = 1.0
     pretrain: Pretrain | None = None
     measure: bool = True
@@ -114,6 +117,12 @@ class Settings:
         return found
 
     @property
+    def tries_depths(self) -> bool:
+        """Whether other depths are tried."""
+        is_wanted = self.depths and self.lr_trials > 1 and bool(self.backbones) and self.pretrain is None
+        return is_wanted and self.match in ("parameters", "flops")
+
+    @property
     def digest(self) -> str:
         """Eight digits of the SHA-256 of all settings, which name the comparison."""
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:8]
@@ -130,6 +139,7 @@ class Settings:
             if getattr(self, name) != defaults[name]:
                 words += [f"--{name.replace('_', '-')}", str(getattr(self, name))]
         words += [] if self.measure else ["--no-measure"]
+        words += [] if self.depths else ["--no-depths"]
         for plugin in self.plugins:
             words += ["--plugin", plugin]
         return shlex.join([*words, *self.overrides])

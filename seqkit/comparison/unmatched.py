@@ -9,7 +9,6 @@ from typing import Any
 from seqkit.comparison.candidates import TOLERANCE
 from seqkit.config.recipe import load_yaml
 from seqkit.report.learning_rates import edge_remarks, trial_length
-from seqkit.report.ranking import ranked
 
 HANDLED = ("trainer.max_steps", "trainer.max_epochs", "model.backbone.type")
 """Keys whose effect is reported under its own name."""
@@ -106,8 +105,9 @@ def _tuning(results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[Finding
         yield _warning("tuning split", "the learning rates were chosen on the test split, so the results are too good")
     if tuning["lr_trials"] == 1:
         yield _warning("learning rate", f"it was not tuned; each has the recipe's ({shown})")
-    for remark in edge_remarks([row for group in ranked(results) for row in group.rows]):
-        yield _warning("tuning", remark)
+    for row in rows:
+        for remark in edge_remarks(row):
+            yield _warning("tuning", remark)
     if tuning["fraction_of_steps"] < 1:
         text = f"trials took {trial_length(results)}"
         yield _warning(

@@ -39,9 +39,10 @@ def execute(plan: Plan, ledger: Ledger, root: Path, *, jobs: int, threads: int, 
     workers = Workers(jobs, root, threads, plan.settings.plugins)
     deaths: dict[str, int] = {}
     results = ledger.results()
-    with ProgressBar(title, len(plan.steps)) as bar:
+    with ProgressBar(title, len(plan.steps(results))) as bar:
         try:
-            while len(done := {key for key in results if key in plan.steps}) < len(plan.steps):
+            while len(done := {key for key in plan.steps(results) if key in results}) < len(plan.steps(results)):
+                bar.total = len(plan.steps(results))
                 failed = sum("error" in results[key] for key in done)
                 bar.update(len(done), f"{failed} failed" if failed else "")
                 _submit(plan, ledger, workers, results)
@@ -52,7 +53,7 @@ def execute(plan: Plan, ledger: Ledger, root: Path, *, jobs: int, threads: int, 
                     else:
                         ledger.store(cell.id, result)
                 results = ledger.results()
-            bar.update(len(plan.steps))
+            bar.update(len(plan.steps(results)))
         finally:
             for key in workers.running:
                 ledger.release(key)
@@ -62,7 +63,7 @@ def execute(plan: Plan, ledger: Ledger, root: Path, *, jobs: int, threads: int, 
 
 def _submit(plan: Plan, ledger: Ledger, workers: Workers, results: dict[str, Any]) -> None:
     """Give ready cells to idle workers. What is measured is measured alone."""
-    if any(plan.steps[key].kind == "measure" for key in workers.running):
+    if "measure" in workers.running:
         return
     for step in plan.ready(results):
         if not workers.num_idle:

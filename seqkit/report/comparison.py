@@ -14,7 +14,7 @@ from seqkit.errors import DataError, one_line
 from seqkit.files import read_mapping, write_atomic
 from seqkit.report.candidate_figures import Line, Mark, lines, mean_line, pair_line, spreads
 from seqkit.report.figures import svg
-from seqkit.report.learning_rates import edge_remarks, rate_lines, trial_table, tuning_sentence
+from seqkit.report.learning_rates import depth_lines, edge_remarks, rate_lines, trial_table, tuning_sentence
 from seqkit.report.numbers import DASH, Metric, compact, count, finite, p_value, percent, plain, plural, times
 from seqkit.report.ranking import (
     Group,
@@ -107,7 +107,8 @@ def comparison_sections(results: Mapping[str, Any]) -> dict[str, Any]:
         "inference": _inference(results, rows),
         "p_value": p_value,
         "trials": trial_table(rows),
-        "edges": edge_remarks(rows),
+        "depths": depth_lines(rows),
+        "edges": [remark for row in rows for remark in edge_remarks(row.result)],
         "rates": _rates(rows),
         "difference_lines": lambda row: difference_lines(row, metric),
         "value_lines": lambda row: value_lines(row, metric),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from seqkit.report.candidate_figures import Line
@@ -29,7 +30,7 @@ class TrialTable(NamedTuple):
 def trial_table(rows: Sequence[Row]) -> TrialTable | None:
     """Every trial of every candidate; None where nothing was tried."""
     keys = _keys(rows)
-    by_row = [{tuple(trial["values"].get(key) for key in keys): trial for trial in _trials(row)} for row in rows]
+    by_row = [{tuple(t["values"].get(key) for key in keys): t for t in _trials(row.result)} for row in rows]
     columns = sorted({place for tried in by_row for place in tried}, key=lambda values: list(map(_order, values)))
     if not columns:
         return None
@@ -50,7 +51,15 @@ def tuning_sentence(results: Mapping[str, Any]) -> str:
     length, split = trial_length(results), tuning.get("split")
     steps = f", each for {length}" if length else ""
     where = f", and chosen by the loss on the {split} split" if split else ""
-    return f"For each candidate {' and '.join(tried)} were tried{steps}{where}."
+    more = ""
+    if len(seeds := tuning.get("seeds") or []) > 1:
+        more = (
+            f" A grid whose best rate was its last was continued, and the best two rates were tried with a second seed "
+            f"(seeds {seeds[0]} and {seeds[1]}, which no reported run has)."
+        )
+    if tuning.get("depths"):
+        more += " Half and double the depth were tried at the same budget."
+    return f"For each candidate {' and '.join(tried)} were tried{steps}{where}.{more}"
 
 
 def trial_length(results: Mapping[str, Any]) -> str:
@@ -66,34 +75,45 @@ def trial_length(results: Mapping[str, Any]) -> str:
     return f"{steps} steps ({100 * share:.0f} % of a whole run){warm}"
 
 
-def edge_remarks(rows: Sequence[Row]) -> list[str]:
-    """Sentences on chosen numbers at the edge of those that were tried, since a better one may lie beyond.
+def edge_remarks(candidate: Mapping[str, Any]) -> list[str]:
+    """Sentences on chosen numbers of a candidate at the edge of those that were tried: a better one may lie beyond.
 
     Values whose trial failed count as tried. Zero is no edge: no rate is below it. Numbers that change together, such
     as the rates of two optimizers, get one sentence.
     """
-    remarks = []
-    for row in rows:
-        orders = set()
-        chosen = row.result.get("chosen") or {}
-        kind = {key: value for key, value in chosen.items() if not _is_number(value)}
-        # rates of another optimizer are on another scale
-        trials = [t for t in _trials(row) if all(t["values"].get(key) == value for key, value in kind.items())]
-        for key, value in chosen.items():
-            tried = sorted({t["values"][key] for t in trials if _is_number(t["values"].get(key))})
-            order = tuple(tried.index(v) if (v := t["values"].get(key)) in tried else -1 for t in trials)
-            if value not in tried or value == 0 or order in orders:
-                continue
-            orders.add(order)
-            if len(tried) == 1:
-                remarks.append(f"{row.label}: {key} {plain(value)} is the only value that was tried.")
-            elif value in (tried[0], tried[-1]):
-                side = "smallest" if value == tried[0] else "largest"
-                remarks.append(
-                    f"{row.label}: the chosen {key} {plain(value)} is the {side} of the {len(tried)} that were tried "
-                    f"({plain(tried[0])} to {plain(tried[-1])}); a better one may lie beyond."
-                )
+    remarks, orders = [], set()
+    name, chosen = candidate["name"], candidate.get("chosen") or {}
+    kind = {key: value for key, value in chosen.items() if not _is_number(value)}
+    # rates of another optimizer are on another scale
+    trials = [t for t in _trials(candidate) if all(t["values"].get(key) == value for key, value in kind.items())]
+    for key, value in chosen.items():
+        tried = sorted({t["values"][key] for t in trials if _is_number(t["values"].get(key))})
+        order = tuple(tried.index(v) if (v := t["values"].get(key)) in tried else -1 for t in trials)
+        if value not in tried or value == 0 or order in orders:
+            continue
+        orders.add(order)
+        if len(tried) == 1:
+            remarks.append(f"{name}: {key} {plain(value)} is the only value that was tried.")
+        elif value in (tried[0], tried[-1]):
+            side = "smallest" if value == tried[0] else "largest"
+            remarks.append(
+                f"{name}: the chosen {key} {plain(value)} is the {side} of the {len(tried)} that were tried "
+                f"({plain(tried[0])} to {plain(tried[-1])}); a better one may lie beyond."
+            )
     return remarks
+
+
+def depth_lines(rows: Sequence[Row]) -> list[str]:
+    """The depths that each candidate was tried at, with the width of the same budget and the validation loss."""
+    found = []
+    for row in rows:
+        tried = []
+        for trial in row.result.get("depth_trials") or []:
+            loss = "failed" if trial["loss"] is None else significant(trial["loss"])
+            chosen = " (chosen)" if trial["is_chosen"] else ""
+            tried.append(f"{plural(trial['depth'], 'layer')} of width {trial['width']}: {loss}{chosen}")
+        found += [f"{row.label}: {'; '.join(tried)}."] if tried else []
+    return found
 
 
 def rate_lines(rows: Sequence[Row]) -> list[Line]:
@@ -102,7 +122,7 @@ def rate_lines(rows: Sequence[Row]) -> list[Line]:
     found = []
     for row in rows:
         best: dict[float, float] = {}
-        for trial in _trials(row):
+        for trial in _trials(row.result):
             rate, loss = trial["values"].get(key), trial.get("loss")
             if _is_number(rate) and loss is not None:
                 best[rate] = min(loss, best.get(rate, loss))
@@ -113,12 +133,21 @@ def rate_lines(rows: Sequence[Row]) -> list[Line]:
     return found
 
 
-def _trials(row: Row) -> Sequence[Mapping[str, Any]]:
-    return row.result.get("trials") or []
+def _trials(candidate: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """Trials of a candidate; those of the same values with several seeds are one, with their mean loss."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for trial in candidate.get("trials") or []:
+        found.setdefault(repr(sorted(trial["values"].items())), []).append(trial)
+    merged = []
+    for same in found.values():
+        losses = [trial.get("loss") for trial in same]
+        failed = next((trial for trial in same if trial.get("loss") is None), None)
+        merged.append(failed or {**same[0], "loss": fmean(loss for loss in losses if loss is not None)})
+    return merged
 
 
 def _keys(rows: Sequence[Row]) -> list[str]:
-    return list(dict.fromkeys(key for row in rows for trial in _trials(row) for key in trial["values"]))
+    return list(dict.fromkeys(key for row in rows for trial in _trials(row.result) for key in trial["values"]))
 
 
 def _trial(row: Row, trial: Mapping[str, Any] | None) -> Trial:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -46,10 +47,10 @@ from seqkit.runs.folder import (
     sha256,
 )
 from seqkit.runs.prepare import Prepared, check_test_examples, prepare, saved_state, tell_lost_positions
-from seqkit.runs.setup import RunSetup
+from seqkit.runs.setup import BestOfValidation, RunSetup
 from seqkit.training import metrics_csv
 from seqkit.training.checkpoint_files import FOLDER, Checkpoint, check_room, newest_good, sweep
-from seqkit.training.checkpoint_io import read_checkpoint
+from seqkit.training.checkpoint_io import VerifiedCheckpointIO, read_checkpoint
 from seqkit.training.interrupt import StopSignals
 from seqkit.training.recompute import activation_checkpointing
 from seqkit.training.trainer import SHARDED, count_steps, make_trainer, silence_lightning, train
@@ -156,6 +157,7 @@ MAY_CHANGE = (
 def trial(config: Mapping[str, Any], *, initial: Path | None = None) -> dict[str, Any]:
     """Train as `run` does, but evaluate on the validation split, and keep nothing; the test split is not read.
 
+    The weights are chosen as a run chooses its own: the best of validation, or the last ones (`trainer.weights`).
     Returns metrics, steps, seconds and the SHA-256 of the splits used. Raises as `run`, DivergedError if the validation
     loss is not finite, and UsageError if the data has no validation split.
     """
@@ -166,18 +168,24 @@ def trial(config: Mapping[str, Any], *, initial: Path | None = None) -> dict[str
         raise UsageError(f"trials run without sharded weights; give --trainer.strategy auto in place of {SHARDED}")
     if not valid_loader:
         raise UsageError("the data has no validation split to tune on; give --data.valid_fraction 0.1")
-    callbacks = list(settings["callbacks"] or ())
-    validates = bool(callbacks)  # one of them may look at the validation metric
-    trainer = make_trainer(
-        settings if validates else {**settings, "limit_val_batches": 0}, logger=False, callbacks=callbacks
-    )
-    module = prepared.training_module(count_steps(settings, len(train_loader), trainer.world_size))
-    compile_blocks(prepared)
+    users, wants_best = list(settings["callbacks"] or ()), settings["weights"] == "best"
+    validates = wants_best or bool(users)  # one of them may look at the validation metric
     recomputed = activation_checkpointing(prepared.model, enabled=settings["activation_checkpointing"])
-    with silence_lightning(), recomputed:
+    with silence_lightning(), recomputed, TemporaryDirectory() as folder:
+        best = BestOfValidation(prepared, Path(folder), users)
+        trainer = make_trainer(
+            settings if validates else {**settings, "limit_val_batches": 0},
+            logger=False,
+            callbacks=[*users, *(best.callbacks if wants_best else ())],
+            plugins=[VerifiedCheckpointIO()],
+        )
+        module = prepared.training_module(count_steps(settings, len(train_loader), trainer.world_size))
+        compile_blocks(prepared)
         started = time.perf_counter()
         train(trainer, module, train_loader, valid_loader if validates else None)
         seconds, steps = time.perf_counter() - started, trainer.global_step
+        if wants_best:
+            best.load_into(prepared.model)
         metrics = evaluate_model(prepared.model, data, config, "valid")
     if not math.isfinite(metrics["loss"]):
         raise DivergedError(f"the validation loss is {metrics['loss']}; lower the learning rate")

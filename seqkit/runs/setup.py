@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,16 +30,14 @@ class RunSetup:
         self.prepared, self.folder, self.signals = prepared, folder, signals
         self.state = ResumeState(prepared.data.sha256, signals)
         self.step_log = StepLog()
-        self.best: Any = None
+        self.best: BestOfValidation | None = None
 
     def trainer(self, validates: bool) -> Any:
         """Lightning's Trainer. validates: whether there is a validation split."""
-        from pytorch_lightning.callbacks import WeightAveraging
-
         from seqkit.training.callbacks import check_monitors
         from seqkit.training.health_log import LossSpikes
         from seqkit.training.progress import StepProgress
-        from seqkit.training.resume import FinalValidation, ResumePoints, best_weights
+        from seqkit.training.resume import ResumePoints
 
         settings, folder, prepared = self.prepared.built.trainer, self.folder, self.prepared
         objective, spec = prepared.data.objective, prepared.model.spec
@@ -49,9 +48,8 @@ class RunSetup:
         if settings["enable_progress_bar"] is not False and rank() == 0:
             callbacks.append(StepProgress(prepared.config["recipe"]))
         if validates:
-            averages = any(isinstance(one, WeightAveraging) for one in users)
-            self.best = best_weights(folder / FOLDER, objective, spec, averages=averages)
-            callbacks += [self.best, FinalValidation()] if wants_best else [self.best]
+            self.best = BestOfValidation(prepared, folder / FOLDER, users)
+            callbacks += self.best.callbacks if wants_best else self.best.callbacks[:1]
         elif wants_best and prepared.data.valid_fraction > 0:
             log.warning("the data is too small for a validation split, so the weights are those of the last step")
         elif wants_best:
@@ -86,10 +84,26 @@ class RunSetup:
 
     def use_best_weights(self, model: Model) -> str:
         """Load the best weights of the run into its model; gives their description."""
-        if self.best is None:
-            return "last"
-        found = newest_good(self.folder / FOLDER, BEST)
-        chosen = Path(self.best.best_model_path).name if self.best.best_model_path else None
+        return "last" if self.best is None else self.best.load_into(model)
+
+
+class BestOfValidation:
+    """The rule by which a training chooses its weights, on disk in `folder`. users: the recipe's own callbacks."""
+
+    def __init__(self, prepared: Prepared, folder: Path, users: Sequence[Any]):
+        from pytorch_lightning.callbacks import WeightAveraging
+
+        from seqkit.training.resume import FinalValidation, best_weights
+
+        averages = any(isinstance(one, WeightAveraging) for one in users)
+        self.folder = folder
+        self._best = best_weights(folder, prepared.data.objective, prepared.model.spec, averages=averages)
+        self.callbacks = [self._best, FinalValidation()]
+
+    def load_into(self, model: Model) -> str:
+        """Load the best weights; gives their description."""
+        found = newest_good(self.folder, BEST)
+        chosen = Path(self._best.best_model_path).name if self._best.best_model_path else None
         if found is None and chosen is None:
             log.warning("no validation ran, so the weights are those of the last step; see trainer.val_check_interval")
             return "last"

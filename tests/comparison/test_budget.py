@@ -13,28 +13,39 @@ SEQUENCES = ["Transformer", "LSTM", "GRU", "RNN", "TCN", "S4D", "Mamba", "Linear
 @pytest.mark.parametrize("target", [1000, 12_345, 999_983])
 @pytest.mark.parametrize("start", [1, 37, 5000])
 def test_the_nearest_width_is_found_from_anywhere(target, start):
-    def cost(width, depth):
+    def cost(width):
         return 3 * width * width + 7 * width
 
-    width, depth = nearest(cost, target, start, None, tolerance=0.02)
-    assert depth is None
-    assert abs(cost(width, None) - target) == min(abs(cost(w, None) - target) for w in range(1, 1000))
+    width = nearest(cost, target, start)
+    assert abs(cost(width) - target) == min(abs(cost(w) - target) for w in range(1, 1000))
 
 
-def test_widths_that_heads_do_not_divide_are_passed_over_and_another_depth_is_taken_where_none_fits():
-    def cost(width, depth):
-        return None if width % 12 else depth * width * width
+def test_widths_that_heads_do_not_divide_are_passed_over():
+    def cost(width):
+        return None if width % 12 else 4 * width * width
 
-    width, depth = nearest(cost, 4 * 66 * 66, 60, 4, tolerance=0.02)
-    assert width % 12 == 0
-    assert abs(cost(width, depth) / (4 * 66 * 66) - 1) <= 0.02
-    assert depth != 4  # 60 and 72 are 17 and 19 % away
-    assert nearest(cost, 4 * 60 * 60, 24, 4, tolerance=0.02) == (60, 4)
+    assert nearest(cost, 4 * 65 * 65, 60) == 60
+    assert nearest(cost, 4 * 60 * 60, 24) == 60
 
 
 def test_a_backbone_of_which_no_width_can_be_built_is_refused():
     with pytest.raises(ValueError, match="no width of it"):
-        nearest(lambda width, depth: None, 1000, 10, 2, tolerance=0.02)
+        nearest(lambda width: None, 1000, 10)
+
+
+def test_half_and_double_the_depth_have_the_budget_of_the_reference_too():
+    words = {"recipe": "image/digits", "preset": "debug", "backbones": ["Transformer", "LSTM"]}
+    found = candidates(Settings(**words))
+    for candidate in found:
+        wanted = {max(1, candidate.depth // 2), 2 * candidate.depth} - {candidate.depth}
+        assert {other.depth for other in candidate.depths} <= wanted
+        for other in candidate.depths:
+            assert other.budget_gap == pytest.approx(other.parameters / found[0].parameters - 1)
+            assert abs(other.budget_gap) <= TOLERANCE
+            assert set(other.values.values()) == {other.width, other.depth}
+    assert any(candidate.depths for candidate in found)
+    assert not any(candidate.depths for candidate in candidates(Settings(**words, depths=False)))
+    assert not any(candidate.depths for candidate in candidates(Settings(**words, match="none")))
 
 
 @pytest.mark.slow

@@ -1,8 +1,10 @@
 """The plan: which cells there are, what each needs, and that all candidates are tuned alike."""
 
+import math
+
 import pytest
 
-from seqkit.comparison.candidates import Candidate
+from seqkit.comparison.candidates import Candidate, Depth
 from seqkit.comparison.plan import Plan
 from seqkit.comparison.settings import Settings
 from seqkit.config import complete
@@ -27,25 +29,32 @@ def plan_of(candidates=None, **changes):
 
 
 def ended(plan, kinds=("trial",), loss=1.0):
-    return {key: {"metrics": {"loss": loss}} for key, step in plan.steps.items() if step.kind in kinds}
+    return {key: {"metrics": {"loss": loss}} for key, step in plan.steps({}).items() if step.kind in kinds}
 
 
-def run_to_the_end(plan):
-    """Ids in an order in which they became ready."""
-    results, order = {}, []
+def run_to_the_end(plan, loss=lambda cell: 1.0):
+    """Results of all cells, in an order in which they became ready. loss: validation loss of a trial."""
+    results = {}
     while ready := plan.ready(results):
-        order += [step.id for step in ready]
         for step in ready:
-            plan.cell(step, results)
-            results[step.id] = {"metrics": {"loss": 1.0}, "costs": {}}
-    return order
+            cell = plan.cell(step, results)
+            found = loss(cell) if step.kind == "trial" else 1.0
+            results[step.id] = {"error": "diverged"} if found is None else {"metrics": {"loss": found}, "costs": {}}
+    assert set(results) == set(plan.steps(results))
+    return results
+
+
+def rates_tried(plan, results, name):
+    """Learning rates of a candidate's trials, and the rate of its final runs."""
+    steps = plan.steps(results).values()
+    tried = [plan.values(s, results)["optimizer.lr"] for s in steps if s.candidate == name and s.what == "lr"]
+    return tried, plan.values(plan.steps(results)[f"{name}/seed-1"], results).get("optimizer.lr")
 
 
 @pytest.mark.parametrize("match", ["parameters", "time"])
 def test_every_step_becomes_ready_after_what_it_needs(match):
     plan = plan_of(match=match, dropout_trials=2)
-    order = run_to_the_end(plan)
-    assert sorted(order) == sorted(plan.steps)
+    order = list(run_to_the_end(plan))
     assert order.index("LSTM/lr-3") < order.index("LSTM/dropout-1") < order.index("LSTM/seed-1")
     assert (order[0] == "measure") == (match == "time")
     assert (order[-1] == "measure") == (match == "parameters")
@@ -54,49 +63,133 @@ def test_every_step_becomes_ready_after_what_it_needs(match):
 def test_all_candidates_get_the_same_factors_of_their_learning_rate():
     plan = plan_of(lr_trials=5)
     for name in ("LSTM", "GRU"):
-        rates = [plan.values(plan.steps[f"{name}/lr-{i}"], {})["optimizer.lr"] for i in range(1, 6)]
+        rates = [plan.values(plan.steps({})[f"{name}/lr-{i}"], {})["optimizer.lr"] for i in range(1, 6)]
         assert rates == pytest.approx([0.001, 0.00316, 0.01, 0.0316, 0.1])
-        nested = [plan.values(plan.steps[f"{name}/lr-{i}"], {})["optimizer.adamw.lr"] for i in range(1, 6)]
+        nested = [plan.values(plan.steps({})[f"{name}/lr-{i}"], {})["optimizer.adamw.lr"] for i in range(1, 6)]
         assert nested == pytest.approx([0.0003, 0.000949, 0.003, 0.00949, 0.03], rel=1e-3)
 
 
 def test_a_trial_is_short_has_one_seed_and_its_rate_and_the_best_one_trains():
     plan = plan_of()
-    cell = plan.cell(plan.steps["LSTM/lr-1"], {})
+    cell = plan.cell(plan.steps({})["LSTM/lr-1"], {})
     assert cell.kind == "trial"
     assert cell.config["trainer"]["max_steps"] == 10
     assert cell.config["optimizer"]["lr"] == pytest.approx(0.00316)
     results = ended(plan)
     results["GRU/lr-3"] = {"metrics": {"loss": 0.5}}
-    final = plan.cell(plan.steps["GRU/seed-2"], results)
+    final = plan.cell(plan.steps({})["GRU/seed-2"], results)
     assert final.config["optimizer"]["lr"] == pytest.approx(0.0316)
     assert final.config["seed"] == 2
     assert final.config["trainer"]["val_check_interval"] == 5
+    assert cell.config["trainer"]["val_check_interval"] == 1  # weights are chosen as a run chooses them
 
 
-def test_every_trial_has_the_first_seed_and_each_run_its_own_whatever_the_recipe_says():
+def test_no_reported_run_has_the_seed_of_a_trial_whatever_the_recipe_says():
     config = complete("image/digits", "debug", {"seed": 7})
     plan = plan_of([Candidate("LSTM", config), Candidate("GRU", config)], dropout_trials=2, seeds=3)
-    results = ended(plan)
-    seeds = {kind: [plan.cell(s, results).config["seed"] for s in plan.steps.values() if s.kind == kind]
-             for kind in ("trial", "seed")}  # fmt: skip
-    assert seeds == {"trial": [1] * 10, "seed": [1, 2, 3] * 2}
+    results = run_to_the_end(plan, lambda cell: abs(cell.config["optimizer"]["lr"] - 0.01))
+    seeds = {}
+    for step in plan.steps(results).values():
+        if step.kind != "measure":
+            seeds.setdefault(step.what or step.kind, []).append(plan.cell(step, results).config["seed"])
+    assert seeds == {"lr": [1001] * 6, "again": [1002] * 4, "dropout": [1001] * 4, "seed": [1, 2, 3] * 2}
+
+
+# ── the grid ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("optimum", "tried"),
+    [
+        (0.01, [0.00316, 0.01, 0.0316]),
+        (0.0316, [0.00316, 0.01, 0.0316, 0.1]),
+        (0.001, [0.00316, 0.01, 0.0316, 0.001, 0.000316]),
+        (50.0, [0.00316, 0.01, 0.0316, 0.1, 0.316, 1.0]),  # three beyond, and no more
+    ],
+)
+def test_a_grid_goes_on_where_its_best_rate_is_its_last(optimum, tried):
+    plan = plan_of()
+    results = run_to_the_end(plan, lambda cell: abs(math.log(cell.config["optimizer"]["lr"] / optimum)))
+    for name in ("LSTM", "GRU"):
+        found, chosen = rates_tried(plan, results, name)
+        assert found == pytest.approx(tried, rel=1e-3)
+        assert chosen == pytest.approx(min(tried, key=lambda rate: abs(math.log(rate / optimum))), rel=1e-3)
+
+
+def test_a_rate_that_fails_ends_a_grid_as_one_that_is_worse_does():
+    def loss(cell):
+        rate = cell.config["optimizer"]["lr"]
+        return None if rate > 0.05 else 1 / rate
+
+    plan = plan_of()
+    tried, chosen = rates_tried(plan, run_to_the_end(plan, loss), "GRU")
+    assert tried == pytest.approx([0.00316, 0.01, 0.0316, 0.1], rel=1e-3)
+    assert chosen == pytest.approx(0.0316)
+    tried, chosen = rates_tried(plan, run_to_the_end(plan, lambda cell: None), "GRU")
+    assert (len(tried), chosen) == (3, None)  # the recipe's
+
+
+def test_of_the_best_two_rates_the_one_with_the_lower_mean_over_two_seeds_is_chosen():
+    """With the first seed the largest rate is best; with the second one it fails, as on an unstable edge."""
+    losses = {(1001, 0.00316): 3.0, (1001, 0.01): 2.0, (1001, 0.0316): 1.9, (1001, 0.1): 4.0, (1002, 0.01): 2.2}
+
+    def loss(second):
+        return lambda cell: (losses | {(1002, 0.0316): second})[cell.config["seed"], cell.config["optimizer"]["lr"]]
+
+    plan = plan_of()
+    assert rates_tried(plan, run_to_the_end(plan, loss(9.0)), "GRU")[1] == pytest.approx(0.01)
+    assert rates_tried(plan, run_to_the_end(plan, loss(None)), "GRU")[1] == pytest.approx(0.01)
+    assert rates_tried(plan, run_to_the_end(plan, loss(2.1)), "GRU")[1] == pytest.approx(0.0316)
+
+
+def test_a_depth_is_chosen_if_it_is_better_than_the_recipes_at_the_same_rate_and_runs_are_of_that_size():
+    config = complete("image/digits", "debug", ["--model.backbone=LSTM"])
+    depths = [
+        Depth({"model.backbone.dim": 8 * d, "model.backbone.depth": d}, 8 * d, d, 100 + d, 7, 0.01) for d in (1, 8)
+    ]
+    plan = plan_of([Candidate("LSTM", config, depths=depths), Candidate("GRU", config, depths=depths)])
+
+    def loss(best):
+        def of(cell):
+            model = cell.config["model"]["backbone"]
+            return abs(math.log(cell.config["optimizer"]["lr"] / 0.01)) + (model["depth"] != best)
+
+        return of
+
+    results = run_to_the_end(plan, loss(8))
+    final = plan.cell(plan.steps(results)["GRU/seed-1"], results).config["model"]["backbone"]
+    assert (final["dim"], final["depth"]) == (64, 8)
+    measured = plan.cell(plan.steps(results)["measure"], results).config["GRU"]["model"]["backbone"]
+    assert (measured["dim"], measured["depth"]) == (64, 8)
+    results = run_to_the_end(plan, loss(config["model"]["backbone"]["depth"]))
+    assert plan.cell(plan.steps(results)["GRU/seed-1"], results).config["model"] == config["model"]
+
+
+def test_warm_up_keeps_its_share_of_a_shorter_training():
+    config = complete("image/digits", "debug", {"schedule.warmup_steps": 20})
+    plan = plan_of([Candidate("LSTM", config), Candidate("GRU", config)])
+    assert plan.cell(plan.steps({})["GRU/lr-1"], {}).config["schedule"]["warmup_steps"] == 5
+    results = run_to_the_end(plan)
+    assert plan.cell(plan.steps(results)["GRU/seed-1"], results).config["schedule"]["warmup_steps"] == 20
+
+
+# ── what is chosen ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_failed_trials_are_passed_over_and_without_any_the_recipes_rate_stays():
     plan = plan_of()
     results = ended(plan)
     results["GRU/lr-3"] = {"error": "diverged"}
-    assert plan.values(plan.steps["GRU/seed-1"], results)["optimizer.lr"] == pytest.approx(0.00316)
-    everything = {key: {"error": "diverged"} for key in plan.steps}
-    assert plan.values(plan.steps["GRU/seed-1"], everything) == {}
+    assert plan.values(plan.steps({})["GRU/seed-1"], results)["optimizer.lr"] == pytest.approx(0.00316)
+    everything = {key: {"error": "diverged"} for key in plan.steps({})}
+    assert plan.values(plan.steps({})["GRU/seed-1"], everything) == {}
 
 
 def test_dropout_is_tried_at_the_best_learning_rate_for_every_candidate_that_has_one():
     plan = plan_of(dropout_trials=2)
     results = ended(plan)
     results["LSTM/lr-2"] = {"metrics": {"loss": 0.5}}
-    values = plan.values(plan.steps["LSTM/dropout-2"], results)
+    values = plan.values(plan.steps({})["LSTM/dropout-2"], results)
     assert values["optimizer.lr"] == pytest.approx(0.01)
     assert values["model.dropout"] == values["model.backbone.dropout"] == 0.1
 
@@ -104,11 +197,11 @@ def test_dropout_is_tried_at_the_best_learning_rate_for_every_candidate_that_has
 def test_at_matched_time_a_slower_candidate_takes_fewer_steps():
     plan = plan_of(match="time")
     results = {"measure": {"costs": {"LSTM": {"step_seconds": 0.1}, "GRU": {"step_seconds": 0.4}}}}
-    assert plan.cell(plan.steps["GRU/lr-1"], results).config["trainer"]["max_steps"] == round(10 * 0.25)
+    assert plan.cell(plan.steps({})["GRU/lr-1"], results).config["trainer"]["max_steps"] == round(10 * 0.25)
     results |= ended(plan)
-    final = plan.cell(plan.steps["GRU/seed-1"], results)
+    final = plan.cell(plan.steps({})["GRU/seed-1"], results)
     assert final.config["trainer"]["max_steps"] == 10
-    assert plan.cell(plan.steps["LSTM/seed-1"], results).config["trainer"]["max_epochs"] == 1
+    assert plan.cell(plan.steps({})["LSTM/seed-1"], results).config["trainer"]["max_epochs"] == 1
 
 
 def test_two_candidates_never_share_a_folder():
@@ -122,15 +215,15 @@ def test_each_optimizer_has_a_grid_of_its_own_and_the_best_trial_brings_its_opti
     adamw = complete("image/digits", "debug", ["--optimizer=AdamW", "--optimizer.lr=0.003"])["optimizer"]
     both = [Candidate(name, config, optimizers=[config["optimizer"], adamw]) for name in ("LSTM", "GRU")]
     plan = plan_of(both)
-    tried = [plan.values(plan.steps[f"LSTM/lr-{i}"], {}) for i in range(1, 7)]
+    tried = [plan.values(plan.steps({})[f"LSTM/lr-{i}"], {}) for i in range(1, 7)]
     assert [values["optimizer.type"] for values in tried] == ["Muon"] * 3 + ["AdamW"] * 3
     assert [values["optimizer.lr"] for values in tried] == pytest.approx(
         [0.00316, 0.01, 0.0316, 0.000949, 0.003, 0.00949]
     )
-    cell = plan.cell(plan.steps["LSTM/lr-6"], {})
+    cell = plan.cell(plan.steps({})["LSTM/lr-6"], {})
     assert cell.config["optimizer"] == {**adamw, "lr": 0.00949}
     results = ended(plan)
     results["GRU/lr-4"] = {"metrics": {"loss": 0.5}}
-    final = plan.cell(plan.steps["GRU/seed-1"], results)
+    final = plan.cell(plan.steps({})["GRU/seed-1"], results)
     assert final.config["optimizer"] == {**adamw, "lr": 0.000949}
-    assert plan.cell(plan.steps["LSTM/seed-1"], results).config["optimizer"]["type"] == "Muon"
+    assert plan.cell(plan.steps({})["LSTM/seed-1"], results).config["optimizer"]["type"] == "Muon"

@@ -3,7 +3,7 @@
 import pytest
 from synthetic_results import candidate, comparison
 
-from seqkit.report.learning_rates import edge_remarks, rate_lines, trial_table
+from seqkit.report.learning_rates import depth_lines, edge_remarks, rate_lines, trial_table
 from seqkit.report.ranking import ranked
 
 
@@ -11,6 +11,10 @@ def rows(trials, chosen):
     results = comparison(1)
     results["candidates"][0] |= {"trials": trials, "chosen": chosen}
     return ranked(results)[0].rows
+
+
+def remarks(found):
+    return [remark for row in found for remark in edge_remarks(row.result)]
 
 
 def trial(loss, error=None, **values):
@@ -41,7 +45,7 @@ def test_candidates_with_other_grids_share_the_columns():
 
 @pytest.mark.parametrize(("lr", "side"), [(0.001, "smallest"), (0.01, "largest")])
 def test_a_choice_on_the_edge_is_called_out(lr, side):
-    (remark,) = edge_remarks(rows(THREE, {"optimizer.lr": lr}))
+    (remark,) = remarks(rows(THREE, {"optimizer.lr": lr}))
     assert remark == (
         f"Transformer: the chosen optimizer.lr {lr} is the {side} of the 3 that were tried (0.001 to 0.01); "
         "a better one may lie beyond."
@@ -59,18 +63,18 @@ def test_a_choice_on_the_edge_is_called_out(lr, side):
     ],
 )
 def test_a_choice_within_is_not(trials, chosen):
-    assert edge_remarks(rows(trials, chosen)) == []
+    assert remarks(rows(trials, chosen)) == []
 
 
 def test_rates_that_were_changed_together_are_called_out_once():
     together = [trial(lr, lr=lr, momentum=lr / 2) for lr in (0.001, 0.003, 0.01)]
-    assert len(edge_remarks(rows(together, {"optimizer.lr": 0.001, "optimizer.momentum": 0.0005}))) == 1
+    assert len(remarks(rows(together, {"optimizer.lr": 0.001, "optimizer.momentum": 0.0005}))) == 1
     apart = [trial(lr, lr=lr, momentum=m) for lr, m in ((0.001, 0.9), (0.003, 0.5), (0.01, 0.7))]
-    assert len(edge_remarks(rows(apart, {"optimizer.lr": 0.001, "optimizer.momentum": 0.9}))) == 2
+    assert len(remarks(rows(apart, {"optimizer.lr": 0.001, "optimizer.momentum": 0.9}))) == 2
 
 
 def test_a_single_trial_is_called_out():
-    (remark,) = edge_remarks(rows(THREE[:1], {"optimizer.lr": 0.001}))
+    (remark,) = remarks(rows(THREE[:1], {"optimizer.lr": 0.001}))
     assert remark == "Transformer: optimizer.lr 0.001 is the only value that was tried."
 
 
@@ -83,3 +87,20 @@ def test_without_trials_there_is_no_table_and_no_line():
     assert trial_table(rows([], {})) is None
     assert rate_lines(rows([], {})) == []
     assert candidate(0)["trials"], "the synthetic candidates have trials"
+
+
+def test_trials_of_one_rate_with_two_seeds_are_one_cell_with_their_mean_and_one_that_failed_is_a_failure():
+    twice = [*THREE, trial(0.75, lr=0.003), trial(None, "NaN", lr=0.01)]
+    ((_, cells),) = trial_table(rows(twice, {"optimizer.lr": 0.003})).rows
+    assert [cell.text for cell in cells] == ["0.5000", "0.5000", "failed"]
+
+
+def test_depths_are_listed_with_their_widths_and_the_chosen_one_is_marked():
+    (row,) = rows(THREE, {"optimizer.lr": 0.003})
+    row.result["depth_trials"] = [
+        {"width": 90, "depth": 1, "loss": 0.5, "is_chosen": False},
+        {"width": 64, "depth": 2, "loss": 0.25, "is_chosen": True},
+        {"width": 46, "depth": 4, "loss": None, "is_chosen": False},
+    ]
+    tried = "1 layer of width 90: 0.5000; 2 layers of width 64: 0.2500 (chosen); 4 layers of width 46: failed."
+    assert depth_lines([row]) == [f"{row.label}: {tried}"]
