@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 
 from seqkit.analysis.cost import training_flops
+from seqkit.analysis.receptive_field import farthest_input
 from seqkit.comparison.budget import nearest
 from seqkit.comparison.settings import Settings, Variant
 from seqkit.config import build, complete
@@ -18,7 +19,7 @@ from seqkit.data.batching import Batch
 from seqkit.data.module import DataModule
 from seqkit.errors import DataError, UsageError
 from seqkit.interfaces import Objective, Tokenizer
-from seqkit.model import Model
+from seqkit.model import Model, first_call
 from seqkit.runs.prepare import data_module
 
 TOLERANCE = 0.02
@@ -42,6 +43,7 @@ class Depth(NamedTuple):
     parameters: int
     flops: int
     budget_gap: float
+    farthest: int | None
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,8 @@ class Candidate:
 
     config: complete, learning rate untuned. group: how it was pretrained; None: not at all. of: the candidate whose
     tuned configuration is pretrained; None: it is not pretrained. budget_gap: relative to the reference. optimizers:
-    complete configurations of the optimizers that are tried, the recipe's first. depths: others that are tried. notes:
+    complete configurations of the optimizers that are tried, the recipe's first. depths: others that are tried.
+    farthest: tokens between an input and an output that depends on it, at most; None: all, or it is not known. notes:
     what had to be changed beside what differs on purpose.
     """
 
@@ -65,6 +68,7 @@ class Candidate:
     budget_gap: float | None = None
     optimizers: list[dict[str, Any]] = field(default_factory=list)
     depths: list[Depth] = field(default_factory=list)
+    farthest: int | None = None
     notes: list[str] = field(default_factory=list)
 
 
@@ -154,6 +158,7 @@ def _matched(
         depth=depth,
         optimizers=_optimizers(settings, config),
         depths=list(_other_depths(settings, fitted, preset, words, config, target)),
+        farthest=fitted.farthest(config),
         budget_gap=0.0 if reference is None and settings.match != "none" else gap,
         notes=notes,
     )
@@ -208,7 +213,8 @@ def _other_depths(
         gap, (width, _) = measure(found) / target - 1, size_of(found)
         if abs(gap) <= TOLERANCE and width is not None:
             values = {**dict.fromkeys(widths, width), **dict.fromkeys(depths, depth)}
-            yield Depth(values, width, depth, fitted.parameters(found), fitted.flops(found), gap)
+            sizes = fitted.parameters(found), fitted.flops(found)
+            yield Depth(values, width, depth, *sizes, gap, fitted.farthest(found))
 
 
 def pretraining_config(config: Mapping[str, Any], pretrain: str) -> dict[str, Any]:
@@ -223,6 +229,7 @@ class _Fitted:
     def __init__(self, *, tunes: bool) -> None:
         self.tunes = tunes
         self._known: dict[str, tuple[Tokenizer, Objective, Batch]] = {}
+        self._longest: dict[str, Batch] = {}
 
     def parameters(self, config: Mapping[str, Any]) -> int:
         """Trainable parameters. Raises ValueError where the model is refused."""
@@ -241,8 +248,21 @@ class _Fitted:
             with torch.random.fork_rng(devices=[]):
                 return training_flops(meta_model(config, tokenizer, objective, device="cpu"), objective, batch)
 
+    def farthest(self, config: Mapping[str, Any]) -> int | None:
+        """`farthest_input` on the longest training example; None where that is all of it."""
+        tokenizer, objective, _ = self._of(config)
+        longest = self._longest[self._key(config)]
+        with torch.random.fork_rng(devices=[]):
+            model = meta_model(config, tokenizer, objective, device="cpu")
+            batch, _ = first_call(objective, model, longest)
+            found = farthest_input(model, batch)
+        return found if found is not None and found < int(batch.valid.sum(dim=1).max()) - 1 else None
+
+    def _key(self, config: Mapping[str, Any]) -> str:
+        return json.dumps([config["data"], config["tokenizer"], config["model"]["objective"]], sort_keys=True)
+
     def _of(self, config: Mapping[str, Any]) -> tuple[Tokenizer, Objective, Batch]:
-        key = json.dumps([config["data"], config["tokenizer"], config["model"]["objective"]], sort_keys=True)
+        key = self._key(config)
         if key not in self._known:
             built = build(config)
             objective: Objective = built.model["objective"]
@@ -252,7 +272,10 @@ class _Fitted:
                     "its data has no validation split to tune on, and none can be taken from its training split; "
                     "give --lr-trials 0 --dropout-trials 0 to compare without tuning"
                 )
-            self._known[key] = data.tokenizer, data.objective, next(iter(data.train_dataloader()))
+            loader = data.train_dataloader()
+            self._known[key] = data.tokenizer, data.objective, next(iter(loader))
+            lengths = loader.examples.lengths
+            self._longest[key] = loader.examples[0, [max(range(len(lengths)), key=lengths.__getitem__)]]
         return self._known[key]
 
 

@@ -39,7 +39,7 @@ class Cell:
 
     candidate: name of the candidate; empty for "measure". initial: folder of the pretraining run whose weights it
     begins with, relative to the comparison's. folder: folder of its own run; None: it keeps none. metric: name of
-    the metric by which it is scored.
+    the metric by which it is scored. is_first: True: what is the same for all seeds is looked at, too.
     """
 
     id: str
@@ -49,7 +49,7 @@ class Cell:
     initial: str | None = None
     folder: str | None = None
     metric: str | None = None
-    gradient_flow: bool = False
+    is_first: bool = False
 
 
 def run_cell(cell: Cell, root: Path) -> dict[str, Any]:
@@ -84,7 +84,10 @@ def _run(cell: Cell, root: Path, initial: Path | None) -> dict[str, Any]:
             raise DivergedError(
                 f"the {metric.label} is not finite, though the training loss was; lower the learning rate"
             )
-        return {"scores": scores, "gradient_flow": _gradient_flow(model, data) if cell.gradient_flow else None}
+        if not cell.is_first:
+            return {"scores": scores}
+        flow, repeated = _gradient_flow(model, data), data.test_in_training()
+        return {"scores": scores, "gradient_flow": flow, "test_in_training": repeated}
 
     try:
         summary = run(cell.config, unfinished, initial=initial, examine=examine)
@@ -95,7 +98,7 @@ def _run(cell: Cell, root: Path, initial: Path | None) -> dict[str, Any]:
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
-    examined = {name: summary.pop(name, None) for name in ("scores", "gradient_flow")}
+    examined = {name: summary.pop(name, None) for name in ("scores", "gradient_flow", "test_in_training")}
     return {"summary": summary, "curve": curve, **examined}
 
 

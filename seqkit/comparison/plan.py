@@ -164,8 +164,7 @@ class Plan:
             assert self.settings.pretrain is not None
             config = pretraining_config(config, self.settings.pretrain)
             return Cell(step.id, "pretrain", candidate.name, config, None, folder)
-        flow = step.number == 1
-        return Cell(step.id, "seed", candidate.name, config, initial, folder, self.metric, flow)
+        return Cell(step.id, "seed", candidate.name, config, initial, folder, self.metric, is_first=step.number == 1)
 
     def _sized(self, candidate: Candidate, results: Results) -> dict[str, Any]:
         """The candidate's configuration at the depth that was chosen."""

@@ -153,6 +153,7 @@ def _row(plan: Plan, candidate: Candidate, results: Mapping[str, Any], metric: M
         "width": size.width,
         "depth": size.depth,
         "budget_gap": size.budget_gap,
+        "farthest": size.farthest,
         "chosen": {key: value for key, value in chosen.items() if key not in of_size},
         "trials": trials,
         "depth_trials": depths,
@@ -183,6 +184,7 @@ def with_statistics(
     values = dict(zip(own.seeds, own.values(metric).tolist()))
     runs = [{**run, "value": values.get(run["seed"])} for run in runs]
     lengths = _by_length(own, first["tokens"], metric)
+    row["longest"] = int(max(first["tokens"]))
     found = {"mean": mean, "std": std, "interval": interval, "by_length": lengths, "error": None}
     return {**row, "runs": runs, **found}, own
 
@@ -205,6 +207,7 @@ def run_row(seed: int, folder: str, result: Mapping[str, Any], flops: int | None
         "flops": flops * summary["steps"] if flops else None,
         "curve": [{**point, "flops": flops * point["step"] if flops else None} for point in result["curve"]],
         "data_sha256": summary.get("data_sha256", {}),
+        "test_in_training": result.get("test_in_training"),
         "versions": result.get("versions") or summary.get("versions", {}),
         "machine": result.get("machine", {}),
         "error": None,
@@ -275,14 +278,17 @@ def _p_value(results: Mapping[str, Any], pair: Mapping[str, Any]) -> str:
     return f"{text} after Holm's correction for {number} pairs" if number > 1 else text
 
 
-def _gaps(rows: Mapping[str, Row], *names: str) -> str:
-    """What is off in the budgets of these candidates, if that is more than the tolerance."""
+def _remark(rows: Mapping[str, Row], *names: str) -> str:
+    """Remark on budgets of these candidates that differ, and on receptive fields that are shorter than examples."""
     gaps = {name: rows[name].get("budget_gap") or 0.0 for name in names}
     off = [
         f"{name} has {abs(gap):.1%} {'more' if gap > 0 else 'less'}"
         for name, gap in gaps.items()
         if abs(gap) > TOLERANCE
     ]
+    for name in names:
+        if (farthest := rows[name].get("farthest")) is not None:
+            off.append(f"{name} sees no farther than {farthest} of {rows[name]['longest']} tokens")
     return f" ({', '.join(off)})" if off else ""
 
 
@@ -299,7 +305,7 @@ def _sentence(results: Mapping[str, Any], rows: Mapping[str, Row], a: str, b: st
         in_favour = 1 if (pair["a"] == a) == metric.higher_is_better else -1
         low, high = sorted(x * in_favour for x in pair["interval"])
         amount += f" (95 % interval {metric.number(low)} to {metric.number(high)}, {_p_value(results, pair)})"
-    budget = BUDGETS[results["match"]] + _gaps(rows, a, b)
+    budget = BUDGETS[results["match"]] + _remark(rows, a, b)
     if pair["difference"] == 0:
         text = f"{a} and {b} are equally good{budget}"
     elif pair["better"] is None:

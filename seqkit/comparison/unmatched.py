@@ -26,7 +26,18 @@ MUCH = 0.1
 def unmatched(results: Mapping[str, Any]) -> list[Finding]:
     """Findings about the results of a comparison (`results.json`), warnings first."""
     rows = [row for row in results["candidates"] if finished(row)]
-    checks = (_sizes, _steps, _tuning, _seeds, _data, _surroundings, _configurations, _always)
+    checks = (
+        _sizes,
+        _receptive_fields,
+        _dropouts,
+        _steps,
+        _tuning,
+        _seeds,
+        _data,
+        _surroundings,
+        _configurations,
+        _always,
+    )
     found = [finding for check in checks for finding in check(results, rows)]
     return sorted(found, key=lambda finding: finding["kind"] != "warning")
 
@@ -72,6 +83,33 @@ def _sizes(results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[Finding]
             yield _note(key, _listed(values))
 
 
+def _receptive_fields(_results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[Finding]:
+    for row in rows:
+        if (farthest := row.get("farthest")) is not None:
+            yield _warning(
+                "receptive field",
+                f"no output of {row['name']} depends on an input more than {farthest} tokens away, and examples have "
+                f"up to {row['longest']}: it cannot learn what lies farther apart, at this depth",
+            )
+    types = {load_yaml(row["config"])["model"]["backbone"]["type"] for row in rows}
+    if len(types) > 1:
+        text = (
+            "each backbone counts its own: a Transformer's has attention and an MLP, one of S4D or Mamba a mixer alone"
+        )
+        yield _note("layers", text)
+
+
+def _dropouts(_results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[Finding]:
+    """Every dropout of every candidate, however deep it lies in the configuration."""
+    found = {}
+    for row in rows:
+        flat = _flat(load_yaml(row["config"])["model"], "model")
+        values = {key: value for key, value in flat if key.rpartition(".")[2] == "dropout"}
+        found[row["name"]] = sorted({value or 0.0 for value in values.values()}) or [0.0]
+    if len({tuple(values) for values in found.values()}) > 1:
+        yield _warning("dropout", _listed({name: " and ".join(map(str, values)) for name, values in found.items()}))
+
+
 def _steps(results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[Finding]:
     by_time = results["match"] == "time"
     for key, what in (("steps", "training steps"), ("tokens", "training tokens")):
@@ -95,6 +133,9 @@ def _tuning(results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[Finding
     if tuning["lr_trials"] == 0:
         yield _warning("tuning", f"nothing was tuned; each has the recipe's learning rate ({shown})")
         return
+    if reported := sorted(set(tuning.get("seeds", [1])) & set(results["seeds"])):
+        text = "trials chose the settings with a seed that is among the reported ones, which flatters its run: "
+        yield _warning("tuning seeds", text + ", ".join(map(str, reported)))
     counts = {row["name"]: sum(trial["loss"] is not None for trial in row["trials"]) for row in rows}
     if len(set(counts.values())) > 1:
         yield _warning("tuning trials", f"candidates differ in how many trials ended: {_listed(counts)}")
@@ -159,6 +200,14 @@ def _data(results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[Finding]:
                 yield _warning(
                     "tuning split", f"{row['name']}: the test split is the same as the validation or training split"
                 )
+    for row in rows:
+        repeated = next((run["test_in_training"] for run in finished(row) if run.get("test_in_training")), 0)
+        if repeated:
+            text = (
+                f"{repeated:,} of {results['num_test']:,} test examples are in the training split too, token for token"
+            )
+            yield _warning("test data", text)
+            break
     limited = {row["name"]: limit for row in rows if (limit := load_yaml(row["config"])["data"].get("limit"))}
     if limited:
         yield _warning(

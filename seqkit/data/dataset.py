@@ -19,6 +19,7 @@ from torch.nn.functional import pad
 from seqkit.data.batching import Batch, Key, fold_seed
 from seqkit.data.encoding import Encoder, encode_split, naming
 from seqkit.data.source import Sample, labels_of, sample_name
+from seqkit.data.token_rows import digest_of, row_of
 from seqkit.data.workers import one_thread
 from seqkit.errors import DataError, described
 from seqkit.interfaces import IGNORE, TokenBatch, Tokenizer, Tokens
@@ -106,6 +107,11 @@ class TokenizedDataset:
             return self.lengths
         with _own_draws():
             return [self._seconds(i, epoch) for i in range(len(self._recordings))]
+
+    def digests(self) -> list[bytes]:
+        """SHA-256 of the tokens of each example, without augmentation."""
+        each = range(len(self.samples))
+        return [digest_of(row_of(self._cached[i] if i in self._cached else self._encoder(i))) for i in each]
 
     def name(self, index: int) -> str:
         """The example as the user knows it."""

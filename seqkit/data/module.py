@@ -193,6 +193,19 @@ class DataModule(LightningDataModule):
         number = {group: i for i, group in enumerate(dict.fromkeys(known))}
         return [number[group] for group in known]
 
+    def test_in_training(self) -> int | None:
+        """Number of test examples that are in the training split too, token for token; None: it is not counted.
+
+        Windows of a text are not counted, nor is a single graph, of which training and test label other nodes.
+        """
+        test = self.test_dataloader().examples
+        train: Any = self.train_dataloader().examples
+        train = train.examples if isinstance(train, PackedDataset) else train
+        if not (isinstance(test, TokenizedDataset) and isinstance(train, TokenizedDataset)) or len(test) == 1:
+            return None
+        known = set(train.digests())
+        return sum(digest in known for digest in test.digests())
+
     def sha256(self) -> dict[str, str]:
         """Digest of all tokens and labels of each split whose loader was made: `DIGEST_VERSION`, a colon, SHA-256."""
         return {split: f"{DIGEST_VERSION}:{examples.sha256}" for split, examples in self._datasets.items()}

@@ -40,7 +40,14 @@ def fair():
         "recipe_backbone": "Transformer",
         "num_test": 1000,
         "varied": ["model.backbone"],
-        "tuning": {"lr_trials": 3, "dropout_trials": 0, "fraction_of_steps": 1.0, "split": "validation"},
+        "seeds": [1, 2, 3],
+        "tuning": {
+            "lr_trials": 3,
+            "dropout_trials": 0,
+            "fraction_of_steps": 1.0,
+            "split": "validation",
+            "seeds": [1001, 1002],
+        },
         "metric": METRICS["accuracy"]._asdict(),
         "differences": [],
         "candidates": [row("Transformer"), row("LSTM")],
@@ -84,6 +91,19 @@ PLANTED = {
     "twice the steps": (set_runs("steps", 200), "training steps", "LSTM: 200"),
     "twice the tokens": (set_runs("tokens", 10_000), "training tokens", "LSTM: 10,000"),
     "one untuned": (lambda r, c: c.update(trials=c["trials"][1:2]), "tuning trials", "LSTM: 1"),
+    "a receptive field that is shorter than the examples": (
+        lambda r, c: c.update(farthest=12, longest=100), "receptive field",
+        "no output of LSTM depends on an input more than 12 tokens away, and examples have up to 100",
+    ),
+    "dropout inside another backbone": (
+        set_config(["--model.backbone.dropout=0.3"]), "dropout", "Transformer: 0.0; LSTM: 0.0 and 0.3"
+    ),
+    "test examples in training": (
+        set_runs("test_in_training", 114), "test data", "114 of 1,000 test examples are in the training split too"
+    ),
+    "a trial's seed among the reported ones": (
+        lambda r, c: r["tuning"].update(seeds=[1, 1002]), "tuning seeds", "a seed that is among the reported ones"
+    ),
     "nobody tuned": (lambda r, c: r["tuning"].update(lr_trials=0), "tuning", "nothing was tuned"),
     "quarter trials": (
         lambda r, c: r["tuning"].update(fraction_of_steps=0.25, warmup_steps=20),

@@ -478,3 +478,11 @@ def test_groups_of_test_examples_are_numbered_and_follow_a_limit():
     numbers = few.test_groups()
     assert len(numbers) == 5
     assert len({*zip(names, numbers)}) == len(set(names)) == len(set(numbers))
+
+
+def test_test_examples_that_are_in_training_too_are_counted():
+    train = [Sample([i, i + 1, i], i % 2) for i in range(20)]
+    test = [Sample([3, 4, 3], 0), Sample([3, 4, 3], 1), Sample([99, 1], 0)]
+    assert set_up(Given(train, test, train[:2])).test_in_training() == 2
+    assert set_up(Given(train, test[:1], train[:2])).test_in_training() is None  # such as one graph
+    assert set_up(Given(TEXT, TEXT), Bytes(), window=5).test_in_training() is None
