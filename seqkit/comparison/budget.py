@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from bisect import bisect_left
 from collections.abc import Callable
 from functools import cache
 
@@ -13,26 +11,46 @@ Cost = Callable[[int], int | None]
 MAX_WIDTH = 2**20
 """No search goes beyond."""
 
+AROUND = 64
+"""Widths that are tried, one by one, for the next that can be built."""
+
 
 def nearest(cost: Cost, target: float, start: int) -> int:
     """The width whose cost is nearest to `target`.
 
-    Cost grows with width; widths that are refused (heads that do not divide them) are passed over.
+    Cost grows with width, about as its square, so a few guesses come close; then the widths beside are tried. Widths
+    that are refused (heads that do not divide them) are passed over.
     Raises ValueError where no width around `start` can be built.
     """
+    cost = cache(cost)
 
-    @cache
-    def at(width: int) -> tuple[float, int]:
-        """(cost, width) at the first width from `width` on that can be built, among its next 64; else infinity."""
-        built = ((value, w) for w in range(width, width + 64) if (value := cost(w)) is not None)
-        return next(built, (math.inf, width))
+    def beside(width: int, step: int) -> int | None:
+        """The nearest width from `width` on, upwards or downwards, that can be built."""
+        some = range(width, min(width + AROUND, MAX_WIDTH)) if step > 0 else range(width, max(width - AROUND, 0), -1)
+        return next((w for w in some if cost(w) is not None), None)
 
-    high = max(start, 1)
-    while at(high)[0] < target and high < MAX_WIDTH:
-        high *= 2
-    above = 1 + bisect_left(range(1, high + 1), target, key=lambda width: at(width)[0])
-    below = next((w for w in range(above - 1, max(above - 65, 0), -1) if cost(w) is not None), above)
-    found = [(abs(value / target - 1), width) for value, width in (at(above), at(below)) if value < math.inf]
-    if not found:
-        raise ValueError(f"no width of it can be built around {start}")
-    return min(found)[1]
+    width = start
+    for _ in range(6):
+        built = beside(width, 1) or beside(width, -1)
+        if built is None:
+            raise ValueError(f"no width of it can be built around {start}")
+        width = built
+        guess = max(1, min(round(width * (target / max(value_of(cost, width), 1)) ** 0.5), MAX_WIDTH - 1))
+        if abs(guess - width) <= 1:
+            break
+        width = guess
+    width = beside(width, 1) or beside(width, -1) or start
+    way = 1 if value_of(cost, width) < target else -1
+    while (other := beside(width + way, way)) is not None:
+        passed = (value_of(cost, other) - target) * way >= 0
+        if passed:
+            return min(width, other, key=lambda w: (abs(value_of(cost, w) / target - 1), w))
+        width = other
+    return width
+
+
+def value_of(cost: Cost, width: int) -> int:
+    """Cost at a width that can be built."""
+    value = cost(width)
+    assert value is not None
+    return value

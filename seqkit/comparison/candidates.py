@@ -25,6 +25,9 @@ from seqkit.runs.prepare import data_module
 TOLERANCE = 0.02
 """Two budgets are equal up to this share of the reference's."""
 
+NEARLY = 0.05
+"""Another depth is tried if its budget is equal up to this share; the answer says by how much it is off."""
+
 VALID_FRACTION = 0.1
 """Share of the training split to tune on, where neither source nor recipe has a validation split."""
 
@@ -198,7 +201,7 @@ def _other_depths(
 ) -> Iterator[Depth]:
     """Half and double the depth at an equal budget, where backbones are compared: not every one wants the recipe's.
 
-    A depth at which no width comes within the tolerance is left out.
+    A depth at which no width comes nearly there is left out.
     """
     backbone = config["model"]["backbone"]
     widths, depths = keys_of(backbone, "dim"), keys_of(backbone, "depth")
@@ -211,7 +214,7 @@ def _other_depths(
         except ValueError:
             continue
         gap, (width, _) = measure(found) / target - 1, size_of(found)
-        if abs(gap) <= TOLERANCE and width is not None:
+        if abs(gap) <= NEARLY and width is not None:
             values = {**dict.fromkeys(widths, width), **dict.fromkeys(depths, depth)}
             sizes = fitted.parameters(found), fitted.flops(found)
             yield Depth(values, width, depth, *sizes, gap, fitted.farthest(found))
