@@ -145,7 +145,8 @@ def test_of_the_best_two_rates_the_one_with_the_lower_mean_over_two_seeds_is_cho
 def test_a_depth_is_chosen_if_it_is_better_than_the_recipes_at_the_same_rate_and_runs_are_of_that_size():
     config = complete("image/digits", "debug", ["--model.backbone=LSTM"])
     depths = [
-        Depth({"model.backbone.dim": 8 * d, "model.backbone.depth": d}, 8 * d, d, 100 + d, 7, 0.01) for d in (1, 8)
+        Depth({"model.backbone.dim": 8 * d, "model.backbone.depth": d}, 8 * d, d, 100 + d, 7, 0.01, None)
+        for d in (1, 8)
     ]
     plan = plan_of([Candidate("LSTM", config, depths=depths), Candidate("GRU", config, depths=depths)])
 
