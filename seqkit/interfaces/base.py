@@ -49,9 +49,10 @@ class Tokenizer(Stateful, ABC):
 
     It runs on the CPU in the data loader and owns no weights; `spec` describes its tokens.
     A sample is (raw, label); `encode` gets the raw part alone, so labels per token fix the tokens' number and order.
-    A tokenizer whose input can be rebuilt also has `decode` (of `Tokens`, or of ids [n], as generation needs); one that
-    must see data first has `fit(raws)`, called once with the training split unless a state was loaded; one of raw
-    examples that stand in files of a format of its own has `read(path)`, which gives the raw example of a file.
+    A tokenizer whose input can be rebuilt also has `decode` of `Tokens`, and of ids [n] where these are all that a
+    token has, at positions 0, 1, 2, …, and it has no `continues` of its own, as generation decodes ids; one that must
+    see data first has `fit(raws)`, called once with the training split unless a state was loaded; one of raw examples
+    that stand in files of a format of its own has `read(path)`, which gives the raw example of a file.
     examples: two raw examples or more, by which `seqkit check` knows what to encode.
     was_fitted: True: `fit` has run, or `load_state` with a state; set by the base class, whatever `spec` says.
     """

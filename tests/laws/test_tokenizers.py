@@ -158,6 +158,44 @@ def test_an_unusual_tokenizer_that_is_sound_passes(sound):
     check(sound, other_process=False)
 
 
+class Timed(Sound):
+    """Letters with times, such as a@0 b@1.5, of which ids alone cannot be decoded."""
+
+    def encode(self, raw):
+        letters, times = zip(*(word.split("@") for word in raw.split()))
+        return Tokens(super().encode("".join(letters)).content, torch.tensor([float(t) for t in times])[:, None])
+
+    def decode(self, tokens):
+        letters = super().decode(tokens.content)
+        return " ".join(f"{letter}@{t:g}" for letter, t in zip(letters, tokens.positions[:, 0].tolist()))
+
+
+class Continued(Sound):
+    """Letters that decode as `Tokens` alone, which a `continues` of its own makes of ids."""
+
+    def continues(self, tokens, content):
+        return super().continues(tokens, content)
+
+    def decode(self, tokens):
+        return super().decode(tokens.content)
+
+
+class ForgetsTimes(Timed):
+    def decode(self, tokens):
+        return " ".join(f"{letter}@0" for letter in super().decode(tokens)[::2])
+
+
+TIMES = ["a@0 b@1.5 c@2", "c@0 a@7", "b@0.5 b@1"]
+
+
+@pytest.mark.parametrize(("sound", "raws"), [(Timed, TIMES), (Continued, RAWS)])
+def test_tokens_that_do_not_go_on_by_ids_alone_are_decoded_from_tokens_alone(sound, raws):
+    checked = {law.__name__ for law in check_tokenizer(sound(), raws, other_process=False)}
+    assert {"decodes_what_it_encodes", "decodes_any_id"} <= checked
+    with pytest.raises(AssertionError, match=r"decoded and encoded again .*; decode\(tokens\) writes all that encode"):
+        check_tokenizer(ForgetsTimes(), TIMES, other_process=False)
+
+
 def test_a_tokenizer_whose_decode_is_none_passes_without_the_laws_of_decode():
     checked = {law.__name__ for law in check_tokenizer(DecodesNothing(), RAWS, other_process=False)}
     assert "can_be_pickled" in checked
