@@ -78,7 +78,9 @@ class Encoder:
         raw = self.samples[index].raw
         with naming(self.split, self.samples, index, self.tokenizer):
             tokens = self.tokenizer.encode(raw if change is None else change(raw))
-            return tokens if self.max_tokens is None else tokens.first(self.max_tokens)
+            if self.max_tokens is None:
+                return tokens
+            return tokens.first(self.max_tokens, is_set=self.tokenizer.spec.is_set)
 
 
 @contextmanager

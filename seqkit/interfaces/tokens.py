@@ -169,12 +169,16 @@ class Tokens:
         ours, theirs = self.tensors(), other.tensors()
         return ours.keys() == theirs.keys() and all(_equal(x, theirs[name]) for name, x in ours.items())
 
-    def first(self, n: int) -> Tokens:
-        """The first n tokens; all where there are no more. Raises DataError where the others cannot be left out."""
+    def first(self, n: int, *, is_set: bool = False) -> Tokens:
+        """The first n tokens; all where there are no more. Raises DataError where the others cannot be left out.
+
+        is_set: True: the order in which they stand means nothing (`TokenSpec.is_set`), so there are no first ones.
+        """
         if len(self) <= n:
             return self
-        if self.adjacency is not None or self.positions.shape[1] > 1:
+        if self.adjacency is not None or self.positions.shape[1] > 1 or is_set:
             why = "edges" if self.adjacency is not None else "positions on several axes"
+            why = "an order that means nothing (a set)" if is_set else why
             raise DataError(f"{len(self):,} tokens with {why} cannot be cut to {n:,}; leave --data.max_tokens out")
         return self.at(slice(n))
 
@@ -242,4 +246,7 @@ def _equal(x: Tensor, y: Tensor) -> bool:
 def _finite(name: str, x: Tensor) -> None:
     if not bool(torch.isfinite(x).all()):
         row = int((~torch.isfinite(x)).any(dim=1).nonzero()[0])
-        raise DataError(f"{name} of token {row} is not finite (NaN or infinite); clean the input or drop the example")
+        verb = "is" if name == "content" else "are"
+        raise DataError(
+            f"{name} of token {row} {verb} not finite (NaN or infinite); clean the input or drop the example"
+        )

@@ -40,6 +40,9 @@ class Checked(list[Any]):
         names = {law.__name__ for law in self}
         self.left_out = {name: reason for name, reason in left_out.items() if name not in names}
 
+    def __repr__(self) -> str:
+        return f"{len(self)} laws are kept: {', '.join(law.__name__ for law in self)}"
+
 
 class Checks:
     """Checks law after law, and notes which were kept.

@@ -72,6 +72,15 @@ def test_longer_examples_end_at_max_tokens_with_their_labels_and_are_counted(cap
     assert whole.targets[0].tolist() == [0.5, 1.5, 2.5], "targets of the example, not of its tokens"
 
 
+class Points(Letters):
+    spec = TokenSpec(vocab_size=128, is_set=True)
+
+
+def test_a_set_is_not_cut():
+    with pytest.raises(DataError, match=r"a set\) cannot be cut to 5; leave --data.max_tokens out"):
+        TokenizedDataset(SAMPLES, Points(), "training", max_tokens=5)
+
+
 def test_tokens_with_edges_or_on_several_axes_are_not_cut():
     edges = Adjacency(torch.tensor([[0, 1], [1, 0]]), torch.ones(2, dtype=torch.int64))
     graph = Tokens(torch.zeros(3, 1), torch.zeros(3, 0), edges)

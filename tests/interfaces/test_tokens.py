@@ -108,7 +108,7 @@ def test_edges_of_a_wrong_shape_dtype_or_type_are_refused(edge_index, edge_type,
         (lambda: Tokens(torch.zeros(3, 2), torch.zeros(2, 1)), r"positions are \[2, 1\] float32; give \[3 p\]"),
         (lambda: Tokens(torch.zeros(3, 2), torch.zeros(3, 1).long()), r"positions are \[3, 1\] int64"),
         (lambda: Tokens(torch.tensor([[0.0], [torch.nan]]), torch.zeros(2, 1)), "content of token 1 is not finite"),
-        (lambda: Tokens(torch.zeros(2, 1), torch.tensor([[torch.inf], [0.0]])), "positions of token 0 is not finite"),
+        (lambda: Tokens(torch.zeros(2, 1), torch.tensor([[torch.inf], [0.0]])), "positions of token 0 are not finite"),
         (lambda: vectors(3, adjacency=graph((0, 3, 1))), "names token 3, but there are tokens 0 to 2"),
         (lambda: vectors(3, adjacency=graph((-1, 0, 1))), "names token -1"),
         (
@@ -415,3 +415,18 @@ def test_different_positions_that_are_all_the_same_in_float32_are_refused():
         Tokens(content, seconds)
     assert Tokens(content, seconds - seconds[0]).positions[:, 0].tolist() == [0.0, 7.0, 20.0]
     assert len(Tokens(content, torch.full((3, 1), 1.7e9 + 7, dtype=torch.float64))) == 3  # as they were given
+
+
+def test_the_first_points_of_a_set_are_no_part_of_it():
+    tokens = Tokens(torch.arange(3), torch.zeros(3, 0))
+    assert len(tokens.first(2)) == 2
+    assert len(tokens.first(3, is_set=True)) == 3
+    with pytest.raises(
+        DataError, match=r"3 tokens with an order that means nothing \(a set\) cannot be cut to 2; leave"
+    ):
+        tokens.first(2, is_set=True)
+
+
+def test_the_verb_fits_numbers_that_are_not_finite():
+    with pytest.raises(DataError, match=r"^features of token 1 are not finite"):
+        Tokens(torch.zeros(2, 1).long(), torch.ones(2, 1), features=torch.tensor([[1.0], [float("nan")]]))

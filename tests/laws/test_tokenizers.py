@@ -137,6 +137,8 @@ class ReadsARecord(Sound):
 def test_a_sound_tokenizer_passes():
     checked = check_tokenizer(Sound(), RAWS, unfitted=Sound(), bad=["", "d", 7])
     assert {"is_the_same_in_another_process", "decodes_any_id"} <= {law.__name__ for law in checked}
+    assert repr(checked).startswith(f"{len(checked)} laws are kept: ")
+    assert "decodes_any_id" in repr(checked)
 
 
 @pytest.mark.parametrize("sound", [Scaled, Learned, StemDropsOut])
