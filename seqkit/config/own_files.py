@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from seqkit.config.overrides import Word
 from seqkit.config.table_columns import reads_files
 from seqkit.errors import UsageError
 from seqkit.registry import components
+
+log = logging.getLogger("seqkit")
 
 
 def _own_path(name: str) -> Path:
@@ -25,6 +28,11 @@ def data_source(value: str, path: str, *, reads_files: bool = False) -> dict[str
     file = _own_path(value)
     if file.exists():
         name, arguments = source_for(file, reads_files=reads_files)
+        if reads_files and name == "FileFolder" and source_for(file)[0] == "Table":
+            log.warning(
+                "%s: each file in it is an example, which the tokenizer's read(path) reads; for one table in several "
+                "files give --data '%s/*'", value, value,
+            )  # fmt: skip
         return {"type": name, **arguments}
     if "://" in value:
         return {"type": "Table", "path": value}

@@ -6,7 +6,8 @@ A new modality adds one row to `FORMATS`; the command line, `read_inputs` and `s
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -74,6 +75,11 @@ FORMATS = (AUDIO, IMAGE, TEXT, SMILES, GRAPH, TABLE)
 """All formats. In a folder with files of several, the first format that has a data source counts."""
 
 
+_OF_ONE = re.compile(
+    r"(part|shard|train|test|valid|val|dev)(ing|idation)?[-_.\d]|.*-of-\d|.*\.(parquet|arrow|feather)$"
+)
+"""Names of files that are parts of one table or text."""
+
 MAX_FILES = 2_000_000
 """Most files of a folder that is searched; `/` holds more, and ImageNet fewer."""
 
@@ -126,7 +132,7 @@ def source_for(path: Path, *, reads_files: bool = False) -> tuple[str, dict[str,
 
     Files of no known suffix are text where they begin as UTF-8 does.
     reads_files: True: the tokenizer reads files itself, so a folder holds an example a file, whatever the suffix. A
-    folder without folders in it may still be one text, table or graph.
+    folder without folders in it is still one text, table or graph where one file is one, or names say so (`_is_whole`).
 
     Raises UsageError where no data source reads what is there.
     """
@@ -142,8 +148,7 @@ def source_for(path: Path, *, reads_files: bool = False) -> tuple[str, dict[str,
     sources = {known: known.folder_source if in_folder else known.file_source for known in FORMATS}
     if in_folder and reads_files:
         has_folders = any("/" in name and not name.startswith(".") for name in below)
-        whole = tuple(suffix for known in FORMATS if known.file_source for suffix in known.suffixes)
-        if has_folders or not any(name.lower().endswith(whole) for name in below):
+        if has_folders or not _is_whole(below):
             return "FileFolder", {"path": str(path)}
     for known, source in sources.items():
         fitting = [str(file) for file in files if file.name.lower().endswith(known.suffixes)]
@@ -167,6 +172,14 @@ def source_for(path: Path, *, reads_files: bool = False) -> tuple[str, dict[str,
     suffixes = ", ".join(suffix for known, source in sources.items() if source is not None for suffix in known.suffixes)
     others = " files, or a tokenizer that has read(path): --plugin FILE --tokenizer NAME" if in_folder else ""
     raise UsageError(f"no data source reads {path}; give {what} {suffixes}{others}")
+
+
+def _is_whole(names: Sequence[str]) -> bool:
+    """Whether the files of a folder are one text, table or graph, and not an example each: one of them is, or they are
+    named as shards (part-0.csv, 0-of-8.csv, Parquet) or splits (train.csv)."""
+    suffixes = tuple(suffix for known in FORMATS if known.file_source for suffix in known.suffixes)
+    whole = [name.lower() for name in names if not name.startswith(".") and name.lower().endswith(suffixes)]
+    return len(whole) == 1 or any(_OF_ONE.match(name) for name in whole)
 
 
 def _is_text(path: Path) -> bool:

@@ -173,17 +173,23 @@ def test_bad_rows_are_named_by_line_file_and_fault_and_left_out_by_number(place,
     assert "2 of 20 rows are left out" in caplog.text
 
 
-def test_folders_of_tables_and_folders_of_other_tokenizers_are_read_as_before(place):
-    (place / "shards").mkdir()
-    for i in range(2):
-        (place / "shards" / f"{i}.csv").write_text("text,label\n" + "one,a\ntwo,b\n" * 5)
+def test_folders_of_shards_and_folders_of_other_tokenizers_are_read_as_before(place, caplog):
+    for name, start in (("shards", "part-"), ("flat", "")):
+        (place / name).mkdir()
+        for i in range(2):
+            (place / name / f"{start}{i}.csv").write_text("text,label\n" + "one,a\ntwo,b\n" * 5)
     sources = {}
     assert main([*FIT[:6], "--data", "data", "--print_config"]) == 0
-    for name, tokenizer in (("shards", "Pulses"), ("data", "Bytes"), ("data", "Pulses")):
+    given = [("shards", "Pulses"), ("flat", "Pulses"), ("flat", "Bytes"), ("data", "Bytes"), ("data", "Pulses")]
+    for name, tokenizer in [*given, ("flat/*.csv", "Pulses")]:
         words = ["--tokenizer", tokenizer, "--data", str(place / name)]
+        caplog.clear()
         sources[name, tokenizer] = complete("own/classify", None, words)["data"]["source"]["type"]
+        if (name, tokenizer) == ("flat", "Pulses"):
+            assert caplog.text.count("flat: each file in it is an example, which the tokenizer's read(path) reads") == 1
     assert sources == {
         ("shards", "Pulses"): "Table", ("data", "Bytes"): "ImageFolder", ("data", "Pulses"): "FileFolder",
+        ("flat", "Pulses"): "FileFolder", ("flat", "Bytes"): "Table", ("flat/*.csv", "Pulses"): "Table",
     }  # fmt: skip
 
 
