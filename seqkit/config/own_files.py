@@ -23,12 +23,13 @@ def data_source(value: str, path: str, *, reads_files: bool = False) -> dict[str
     """A data source from its name or, for the user's own files, from their path."""
     if value.lower() in {name.lower() for name in components("data_source")}:
         return {"type": value}
-    from seqkit.data.formats import TABLE, TEXT, source_for
+    from seqkit.data.formats import TABLE, TEXT, format_of, source_for
 
     file = _own_path(value)
     if file.exists():
         name, arguments = source_for(file, reads_files=reads_files)
-        if reads_files and name == "FileFolder" and source_for(file)[0] == "Table":
+        inside = list(file.iterdir()) if name == "FileFolder" else []
+        if any(format_of(one) is TABLE for one in inside) and not any(one.is_dir() for one in inside):
             log.warning(
                 "%s: each file in it is an example, which the tokenizer's read(path) reads; for one table in several "
                 "files give --data '%s/*'", value, value,

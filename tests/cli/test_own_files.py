@@ -197,3 +197,10 @@ def test_no_built_in_tokenizer_reads_files_itself():
     assert not [one.name for one in BUILT_IN["tokenizer"] if hasattr(one.load(), "read")]
     assert not any(reads_files(name) for name in components("tokenizer") if name != "Pulses")
     assert not reads_files("no such name")
+
+
+def test_a_folder_of_a_format_that_nothing_else_reads_is_its_tokenizers(place):
+    pulse(place / "only" / "a" / "0.pls", 1)
+    words = ["--tokenizer", "Pulses", "--data", str(place / "only")]
+    assert main([*FIT[:6], "--data", "data", "--print_config"]) == 0
+    assert complete("own/classify", None, words)["data"]["source"]["type"] == "FileFolder"
