@@ -45,10 +45,10 @@ def run(args: Namespace) -> int:
         return 0
     if args.resume == AUTO and (folder := _unfinished(config["recipe"], args.out)) is not None:
         _check_same(folder, config)
-        return _shown(folder, _resumed(folder, {}))
+        return _shown(folder, _resumed(folder, {}, has_baseline=not args.no_baseline))
     if args.resume == AUTO and args.out is not None:
         _set_aside(args.out)
-    return _shown(*_fit(config, args.out))
+    return _shown(*_fit(config, args.out, has_baseline=not args.no_baseline))
 
 
 def _check_new(out: Path) -> None:
@@ -67,7 +67,8 @@ def _resume(args: Namespace) -> int:
         raise UsageError(
             f"--resume {folder} goes on with that run's own recipe and folder; leave out {', '.join(others)}"
         )
-    return _shown(folder, _resumed(folder, dict(dotted(args.overrides))))
+    changes = dict(dotted(args.overrides))
+    return _shown(folder, _resumed(folder, changes, has_baseline=not args.no_baseline))
 
 
 def _unfinished(recipe: str, out: Path | None) -> Path | None:
@@ -99,12 +100,13 @@ def _check_same(folder: Path, config: Mapping[str, Any]) -> None:
         )
 
 
-def _resumed(folder: Path, changes: Mapping[str, Any]) -> dict[str, Any]:
+def _resumed(folder: Path, changes: Mapping[str, Any], *, has_baseline: bool) -> dict[str, Any]:
     from seqkit.analysis.cost import training_flops
+    from seqkit.analysis.strong_baseline import strong_baseline
     from seqkit.report.page import write_report
     from seqkit.runs.run import resume_run
 
-    summary = resume_run(folder, changes, count_flops=training_flops)
+    summary = resume_run(folder, changes, training_flops, strong_baseline if has_baseline else None)
     if summary:
         write_report(folder)
     return summary
@@ -130,11 +132,13 @@ def fit(
     *,
     preset: str | None = None,
     out: str | Path | None = None,
+    strong_baseline: bool = True,
 ) -> TrainedModel:
     """Train a recipe, test it, write the run folder with its report, and give the trained model back.
 
     recipe: name, path of a YAML file, or a configuration as plain data. overrides: values by dotted key, such as
     `{"model.backbone": "LSTM"}`. out: the run folder, which must not exist yet; None: runs/RECIPE/TIME.
+    strong_baseline: whether to set a specialist's result beside it, which takes seconds.
     Raises UsageError, DataError or DivergedError, each with one line.
     """
     from seqkit.runs.trained_model import load
@@ -142,19 +146,21 @@ def fit(
     if out is not None:
         _check_new(Path(out))
     config = complete(recipe, preset, {} if overrides is None else overrides)
-    folder, _ = _fit(config, None if out is None else Path(out))
+    folder, _ = _fit(config, None if out is None else Path(out), has_baseline=strong_baseline)
     return load(folder)
 
 
-def _fit(config: Mapping[str, Any], out: Path | None) -> tuple[Path, dict[str, Any]]:
+def _fit(config: Mapping[str, Any], out: Path | None, *, has_baseline: bool) -> tuple[Path, dict[str, Any]]:
     from seqkit.analysis.cost import training_flops
+    from seqkit.analysis.strong_baseline import strong_baseline
     from seqkit.report.page import write_report
     from seqkit.runs.folder import new_folder
     from seqkit.runs.run import run as train
 
     folder = new_folder(config["recipe"]) if out is None else out
     try:
-        summary = train(config, folder, count_flops=training_flops)
+        beside = strong_baseline if has_baseline else None
+        summary = train(config, folder, count_flops=training_flops, specialist=beside)
     except BaseException:
         with suppress(OSError):  # a folder that was made for nothing
             folder.rmdir()

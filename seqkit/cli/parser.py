@@ -200,6 +200,7 @@ def parser() -> argparse.ArgumentParser:
     add_recipe(fit, nargs="?")
     fit.add_argument("--resume", metavar="RUN", help="go on with an unfinished run; auto: with the recipe's newest")
     fit.add_argument("--out", type=Path, help="the run folder (default: runs/RECIPE/TIME)")
+    fit.add_argument("--no-baseline", action="store_true", help="set no classical method's result beside the run's")
     fit.add_argument("--print_config", action="store_true", help="show all keys with their values, and stop")
     fit.add_argument("--keys", action="store_true", help="explain all keys, and stop")
     add_compare(add("compare", "is one backbone better than another on a recipe, or one run than another?"))

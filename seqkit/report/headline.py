@@ -47,6 +47,7 @@ NARROW = 70
 class Headline(NamedTuple):
     """The main metric of a run. baseline: its value for the best constant prediction; None: not measured.
 
+    strong, strong_name: its value for a specialist, and what that is; None: there is none.
     unit: empty for shares, which are shown in percent.
     """
 
@@ -54,6 +55,8 @@ class Headline(NamedTuple):
     value: float
     baseline: float | None
     unit: str
+    strong: float | None = None
+    strong_name: str = ""
 
     @property
     def label(self) -> str:
@@ -64,9 +67,17 @@ class Headline(NamedTuple):
     @property
     def is_worse_than_constant(self) -> bool:
         """True if the best constant prediction does better."""
-        if self.baseline is None:
+        return self._is_worse_than(self.baseline)
+
+    @property
+    def is_worse_than_specialist(self) -> bool:
+        """True if the strong baseline does better."""
+        return self._is_worse_than(self.strong)
+
+    def _is_worse_than(self, other: float | None) -> bool:
+        if other is None:
             return False
-        return self.value < self.baseline if is_higher_better(self.name) else self.value > self.baseline
+        return self.value < other if is_higher_better(self.name) else self.value > other
 
 
 def is_higher_better(name: str) -> bool:
@@ -84,8 +95,14 @@ def headline(summary: dict[str, Any]) -> Headline:
     objective = summary.get("objective", "")
     for name in (*_BY_OBJECTIVE.get(objective, ()), *_ANY, *metrics):
         if name in metrics:
+            strong = summary.get("strong_baseline") or {"metrics": {}, "name": ""}
             return Headline(
-                name, metrics[name], summary.get("baseline", {}).get(name), _UNITS.get((objective, name), "")
+                name,
+                metrics[name],
+                summary.get("baseline", {}).get(name),
+                _UNITS.get((objective, name), ""),
+                strong["metrics"].get(name),
+                strong["name"],
             )
     raise ValueError(f"the run of {summary.get('recipe')} has no metrics; train it again")
 
@@ -100,6 +117,11 @@ def cautions(summary: dict[str, Any]) -> list[str]:
             f"This is worse than the best constant prediction ({metric.label}: {own} against {baseline}); "
             "train longer (--trainer.max_epochs), change the learning rate (seqkit tune), or look for the cause with "
             "seqkit doctor."
+        )
+    elif metric.is_worse_than_specialist:
+        own, strong = (format_metric(metric.name, value) for value in (metric.value, metric.strong))
+        found.append(
+            f"This is worse than {metric.strong_name} ({metric.label}: {own} against {strong}), which takes seconds."
         )
     steps, limit = summary.get("steps"), summary.get("limit")
     if (steps is not None and steps < FEW_STEPS) or (limit is not None and limit < FEW_EXAMPLES):
@@ -147,6 +169,9 @@ class ResultTable:
         yield Text("baseline: the best constant prediction, on the same test split", style="dim italic")
         for summary in self.summaries:
             name = f"{one_line(summary['recipe'])}: " if len(self.summaries) > 1 else ""
+            metric = headline(summary)
+            if metric.strong is not None:
+                yield Text(f"{name}beside it: {format_metric(metric.name, metric.strong)}, {metric.strong_name}")
             for caution in cautions(summary):
                 yield Text(f"{name}{caution}")
 

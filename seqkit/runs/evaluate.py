@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -14,12 +15,13 @@ import torch
 
 from seqkit.config import complete
 from seqkit.data.module import DataModule
-from seqkit.errors import DataError, UsageError
+from seqkit.errors import DataError, UsageError, one_line
 from seqkit.files import write_json
 from seqkit.interfaces import Objective, TokenSpec
 from seqkit.model import Model
 from seqkit.objectives.next_token import NextToken
 from seqkit.progress import track
+from seqkit.report.headline import FEW_STEPS
 from seqkit.runs.folder import SUMMARY, naming_plugins
 from seqkit.runs.listing import data_name
 from seqkit.runs.prepare import data_module
@@ -55,10 +57,22 @@ def evaluate(folder: Path, split: str) -> dict[str, float]:
     return metrics
 
 
+Specialist = Callable[[DataModule], dict[str, Any] | None]
+"""What is set against a model: `seqkit.analysis.strong_baseline.strong_baseline`."""
+
+
 def finish(
-    folder: Path, summary: dict[str, Any], model: Model, data: DataModule, config: Mapping[str, Any]
+    folder: Path,
+    summary: dict[str, Any],
+    model: Model,
+    data: DataModule,
+    config: Mapping[str, Any],
+    specialist: Specialist | None = None,
 ) -> dict[str, Any]:
-    """Test a trained run, compute the baseline, and write both to its summary, which is returned."""
+    """Test a trained run, compute the baselines, and write all to its summary, which is returned.
+
+    specialist: the strong baseline; None, or a trial run: there is none beside the best constant.
+    """
     num_test = len(data.test_dataloader().examples)
     # a test that is stopped goes on with the same data
     write_json(folder / SUMMARY, {**summary, "num_test": num_test, "data_sha256": data.sha256()})
@@ -68,8 +82,10 @@ def finish(
         for found in (metrics, constant):
             found["bits_per_byte"] = found["loss"] / math.log(2) * num_predictions / num_bytes
     splits = data.splits()
+    beside = None if specialist is None or summary["steps"] < FEW_STEPS or data.limit else _beside(specialist, data)
     summary = {
         **summary,
+        **({} if beside is None else {"strong_baseline": beside}),
         "state": "finished",
         "metrics": metrics,
         "baseline": constant,
@@ -84,6 +100,21 @@ def finish(
     write_json(folder / SUMMARY, summary)
     log.info("tested: %s", ", ".join(f"{name} {value:.4f}" for name, value in metrics.items()))
     return summary
+
+
+def _beside(specialist: Specialist, data: DataModule) -> dict[str, Any] | None:
+    """The specialist's results; None, and a line in the log, where it cannot run: a run needs none."""
+    try:
+        with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = specialist(data)
+    except Exception as error:  # whatever classical features make of a user's own data
+        log.warning("no strong baseline: %s", one_line(f"{error}")[:300])
+        return None
+    if found is not None:
+        known = ", ".join(f"{name} {value:.4f}" for name, value in found["metrics"].items())
+        log.info("beside it, %s in %.1f s: %s", found["name"], found["seconds"], known)
+    return found
 
 
 def evaluate_model(

@@ -29,7 +29,7 @@ from seqkit.errors import DataError, DivergedError, Interrupted, StorageError, U
 from seqkit.files import read_mapping, write_atomic, write_json
 from seqkit.interfaces import LabeledBatch, Objective
 from seqkit.model import Model, first_call
-from seqkit.runs.evaluate import check_data, evaluate_model, finish
+from seqkit.runs.evaluate import Specialist, check_data, evaluate_model, finish
 from seqkit.runs.folder import (
     CONFIG,
     FOLDER_OF_RANKS,
@@ -71,14 +71,15 @@ def run(
     initial: Path | None = None,
     examine: Callable[[Model, DataModule], dict[str, Any]] | None = None,
     count_flops: CountFlops | None = None,
+    specialist: Specialist | None = None,
     resume: bool = False,
 ) -> dict[str, Any]:
     """Train what a complete configuration describes, test it, and fill `folder`, which holds no run yet.
 
     initial: run whose embedder and backbone are taken, such as one of pretraining; None: random weights. examine: looks
     at the tested model and its data; what it returns is added to the returned summary, not to its file. count_flops:
-    FLOPs of a training step on a batch, for the log. resume: whether `folder` holds an unfinished run of this
-    configuration, which goes on from its newest good checkpoint.
+    FLOPs of a training step on a batch, for the log. specialist: strong baseline, beside the best constant. resume:
+    whether `folder` holds an unfinished run of this configuration, which goes on from its newest good checkpoint.
     Returns the summary; in a distributed run, an empty one on all processes but the first. A run that a signal stops
     writes a checkpoint and raises Interrupted. One that fails before the first optimizer step leaves no folder behind.
     Raises DataError, UsageError (a component refused), StorageError or DivergedError, each with one line.
@@ -113,11 +114,16 @@ def run(
                     raise signals.interrupted(f"trained, and not tested; finish it with: seqkit test {folder}")
                 signals.phase = "testing"
                 signals.next_step = f"; the run is trained, finish it with: seqkit test {folder}"
-                summary = finish(folder, summary, prepared.model, prepared.data, config)
+                summary = finish(folder, summary, prepared.model, prepared.data, config, specialist)
                 return summary | ({} if examine is None else examine(prepared.model, prepared.data))
 
 
-def resume_run(folder: Path, changes: Mapping[str, Any], count_flops: CountFlops | None = None) -> dict[str, Any]:
+def resume_run(
+    folder: Path,
+    changes: Mapping[str, Any],
+    count_flops: CountFlops | None = None,
+    specialist: Specialist | None = None,
+) -> dict[str, Any]:
     """Resume an unfinished run. changes: values by dotted key that do not change what is learned.
 
     Returns the summary. Raises UsageError if there is nothing to resume, else as `run`.
@@ -144,7 +150,7 @@ def resume_run(folder: Path, changes: Mapping[str, Any], count_flops: CountFlops
         raise DataError(
             f"{changed} since {folder} began (its SHA-256 differs); bring the old one back, or train a new run"
         )
-    return run(config, folder, count_flops=count_flops, resume=True)
+    return run(config, folder, count_flops=count_flops, specialist=specialist, resume=True)
 
 
 MAY_CHANGE = (

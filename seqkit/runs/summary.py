@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from seqkit.errors import DataError, UsageError
 from seqkit.files import read_mapping
+
+
+@dataclass
+class StrongBaseline:
+    """A specialist's results on the test split, and the seconds that it took."""
+
+    name: str
+    metrics: dict[str, float]
+    num_train: int
+    seconds: float
+
 
 REQUIRED: dict[str, Any] = {
     "sha256": str,
@@ -25,6 +37,7 @@ OPTIONAL: dict[str, Any] = {
     "state": str,
     "finished": bool,
     "baseline": dict[str, float],
+    "strong_baseline": StrongBaseline,
     "extents": list[tuple[float, float]],
     "num_train": int,
     "train_tokens": int,

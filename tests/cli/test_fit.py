@@ -10,6 +10,7 @@ import seqkit
 from seqkit.cli.main import main
 from seqkit.errors import UsageError
 from seqkit.registry import lookup
+from seqkit.runs.summary import read_summary
 
 QUICK = {"trainer.enable_progress_bar": False, "trainer.accelerator": "cpu"}
 
@@ -179,3 +180,22 @@ def test_predictions_are_cut_as_training_was(tmp_path):
     run = seqkit.fit("text/classify", keys, preset="debug", out=tmp_path / "run")
     assert run.predict(["ab ab", "ab a then much else"])[0] == run.predict(["ab a"])[0]
     assert [len(run.encode(text)) for text in ("ab ab", "ab")] == [4, 2]
+
+
+@pytest.mark.parametrize(("words", "is_beside"), [([], True), (["--no-baseline"], False)])
+def test_a_specialist_is_set_beside_a_run_but_not_beside_a_trial(tmp_path, capsys, words, is_beside):
+    pytest.importorskip("sklearn")
+    rows = "".join(f"{'good' if i % 2 else 'bad'} thing number {i},{'yes' if i % 2 else 'no'}\n" for i in range(60))
+    (tmp_path / "t.csv").write_text("text,label\n" + rows, encoding="utf-8")
+    small = ["--model.backbone", "MeanPool", "--model.backbone.dim", "8", "--data.batch_size", "6"]
+    command = ["fit", "text/classify", "--data", str(tmp_path / "t.csv"), *small, *words]
+    assert main([*command, "--trainer.max_steps", "60", "--out", str(tmp_path / "run")]) == 0
+    summary = read_summary(tmp_path / "run")
+    assert ("strong_baseline" in summary) == is_beside
+    assert ("beside it: 100.00 %, logistic regression on TF-IDF" in capsys.readouterr().out) == is_beside
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert ("logistic regression on TF-IDF of words and letters" in page) == is_beside
+    if is_beside:
+        assert summary["strong_baseline"]["metrics"]["accuracy"] == 1.0
+        assert main([*command, "--trainer.max_steps", "3", "--out", str(tmp_path / "trial")]) == 0
+        assert "strong_baseline" not in read_summary(tmp_path / "trial")

@@ -96,3 +96,17 @@ def test_a_run_of_few_steps_or_few_examples_is_called_a_trial():
     assert "2 optimizer steps" in cautions(summary(steps=2))[0]
     assert "at most 37 examples" in cautions(summary(steps=5000, limit=37))[0]
     assert cautions(summary(steps=5000, limit=5000)) == []
+
+
+def test_a_specialist_is_shown_beside_the_run_and_one_that_is_better_is_a_caution():
+    strong = {"name": "an RBF-SVM on pixels", "metrics": {"accuracy": 0.625}, "num_train": 10, "seconds": 1.0}
+    console = Console(width=100)
+    with console.capture() as captured:
+        console.print(ResultTable([summary(steps=5000, strong_baseline=strong)]))
+    assert "beside it: 62.50 %, an RBF-SVM on pixels" in captured.get()
+    assert cautions(summary(steps=5000, strong_baseline=strong)) == []
+    strong["metrics"] = {"accuracy": 0.8}
+    (caution,) = cautions(summary(steps=5000, strong_baseline=strong))
+    assert (
+        caution == "This is worse than an RBF-SVM on pixels (accuracy: 75.00 % against 80.00 %), which takes seconds."
+    )

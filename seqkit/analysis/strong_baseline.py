@@ -1,0 +1,291 @@
+"""What a specialist would set against a model in seconds: classical features, and an estimator of scikit-learn.
+
+The features go by what the examples are, the estimator by what is asked. Texts under next-token prediction get n-grams.
+
+n tokens · k classes or targets · v vocabulary size
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from scipy.sparse import coo_array
+from torch import Tensor
+
+from seqkit.data.module import DataModule
+from seqkit.data.source import Sample, import_optional, labels_of, shuffled
+from seqkit.interfaces import IGNORE, LossOutput, Objective
+from seqkit.objectives import Classify, NextToken, Regress
+from seqkit.objectives.metrics import MeanLoss, Perplexity, update
+from seqkit.raw import GraphData, Waveform
+from seqkit.tokenizers import LogMel, Molecule
+
+MOST = 4_000
+"""Most training examples of an estimator whose time grows faster than their number; the others are left out at random.
+"""
+
+FRAMES, SIDE = 32, 32
+"""Log-mel frames that a recording is stretched to, and pixels of the longer side that an image is shrunk to."""
+
+OF_PROBABILITIES = ("auroc", "average_precision", "calibration_error")
+"""Metrics that are left out, as not every estimator gives probabilities."""
+
+LONGEST = 6
+"""Longest n-gram, in ids."""
+
+
+class Features(NamedTuple):
+    """Features of the training and the test examples, as arrays or sparse matrices, and what suits them.
+
+    suits: "linear", "kernel" or "forest".
+    """
+
+    name: str
+    train: Any
+    test: Any
+    suits: str
+
+
+def strong_baseline(data: DataModule) -> dict[str, Any] | None:
+    """Name, metrics on the test split, number of training examples and seconds of the specialist; None: none is known.
+
+    The metrics are the objective's own. The loss is left out, as not every estimator gives probabilities.
+    Raises DataError if scikit-learn is missing.
+    """
+    started, objective, splits = time.perf_counter(), data.objective, data.splits()
+    found: tuple[str, dict[str, float], int] | None = None
+    if type(objective) is NextToken and data.tokenizer.spec.ids and data.window is not None:
+        found = _of_ids(data)
+    elif isinstance(objective, Classify | Regress):
+        import_optional("sklearn", "baselines")
+        sample = splits.train[0]
+        if isinstance(sample.raw, GraphData) and isinstance(sample.label, Tensor):
+            found = _of_nodes(objective, splits.train, splits.test)
+        elif objective.level == "sequence" and not any(isinstance(x, Tensor) for x in labels_of(splits.test)[:1]):
+            train = splits.train
+            if len(train) > MOST:
+                train = [train[i] for i in shuffled(len(train), 0)[:MOST]]
+            features = _features(data, train, splits.test)
+            target = np.array(labels_of(train), dtype=float if isinstance(objective, Regress) else int)
+            prediction, name = _predicted(objective, features, target)
+            found = name, _metrics(objective, prediction, torch.tensor(labels_of(splits.test))), len(train)
+    if found is None:
+        return None
+    name, metrics, number = found
+    seconds = round(time.perf_counter() - started, 1)
+    return {"name": name, "metrics": metrics, "num_train": number, "seconds": seconds}
+
+
+# ── features ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _features(data: DataModule, train: Sequence[Sample], test: Sequence[Sample]) -> Features:
+    """Features that suit the first raw example; those of its tokens, where nothing else is known of it."""
+    raws = [sample.raw for sample in train], [sample.raw for sample in test]
+    first = raws[0][0]
+    if isinstance(data.tokenizer, Molecule):
+        return _of_molecules(*raws)
+    if isinstance(first, str):
+        return _of_texts(*raws)
+    if isinstance(first, Waveform):
+        return Features("log-mel frames", _of_sounds(raws[0]), _of_sounds(raws[1]), "kernel")
+    if isinstance(first, Tensor) and first.ndim == 3:
+        return Features("pixels and their statistics", _of_images(raws[0]), _of_images(raws[1]), "kernel")
+    return Features("statistics of the tokens", _of_tokens(data, raws[0]), _of_tokens(data, raws[1]), "forest")
+
+
+def _of_texts(train: Sequence[str], test: Sequence[str]) -> Features:
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.pipeline import make_union
+
+    words = TfidfVectorizer(sublinear_tf=True, ngram_range=(1, 2))
+    letters = TfidfVectorizer(sublinear_tf=True, analyzer="char_wb", ngram_range=(2, 5))
+    both = make_union(words, letters)
+    return Features("TF-IDF of words and letters", both.fit_transform(train), both.transform(test), "linear")
+
+
+def _of_images(raws: Sequence[Tensor]) -> np.ndarray:
+    """Pixels, shrunk so that the longer side has `SIDE`; mean, deviation and quantiles of each channel."""
+    found = []
+    for raw in raws:
+        image = raw.float() / (255 if raw.dtype == torch.uint8 else 1)
+        small = F.interpolate(image[None], (SIDE, SIDE), mode="area")[0] if max(image.shape[1:]) > SIDE else image
+        flat = image.flatten(1)
+        levels = torch.quantile(flat[:, : 2**20], torch.tensor([0.1, 0.5, 0.9]), dim=1).flatten()
+        found.append(torch.cat([small.flatten(), flat.mean(1), flat.std(1), levels]).numpy())
+    size = min(map(len, found))
+    return np.stack([one[:size] for one in found])
+
+
+def _of_sounds(raws: Sequence[Waveform]) -> np.ndarray:
+    """Log-mel frames stretched to `FRAMES` of them."""
+    rate = raws[0].sample_rate
+    tokenizer = LogMel(rate, num_mels=40)
+    frames = [tokenizer.encode(raw).content for raw in raws]
+    return np.stack([F.interpolate(one.T[None], FRAMES, mode="linear").flatten().numpy() for one in frames])
+
+
+def _of_molecules(train: Sequence[Any], test: Sequence[Any]) -> Features:
+    """RDKit's descriptors, and counts of Morgan fragments (radius 2, 2,048 places)."""
+    from rdkit import Chem
+    from rdkit.Chem import Descriptors, rdFingerprintGenerator
+
+    morgan = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)
+
+    def of(raws: Sequence[Any]) -> np.ndarray:
+        rows = []
+        for raw in raws:
+            molecule = Chem.MolFromSmiles(raw) if isinstance(raw, str) else raw
+            known = [value for _, function in Descriptors.descList if (value := function(molecule)) is not None]
+            counts = morgan.GetCountFingerprintAsNumPy(molecule)
+            rows.append(np.concatenate([np.nan_to_num(known, posinf=0, neginf=0), counts]))
+        return np.stack(rows).clip(-1e6, 1e6)
+
+    return Features("RDKit's descriptors and Morgan counts", of(train), of(test), "forest")
+
+
+def _of_tokens(data: DataModule, raws: Sequence[Any]) -> np.ndarray:
+    """How often each id occurs; mean, deviation, extremes, first and last of each number and position; the length."""
+    spec, rows = data.tokenizer.spec, []
+    for tokens in map(data.tokenizer.encode, raws):
+        x, ids = torch.cat([spec.numbers_of(tokens), tokens.positions], dim=1), spec.ids_of(tokens)
+        kinds = [min(size, 1000) for size in spec.id_sizes]
+        counts = [torch.bincount(ids[:, k].clamp(max=999), minlength=number) for k, number in enumerate(kinds)]
+        known = [x.mean(0), x.std(0, correction=0), x.amin(0), x.amax(0), x[0], x[-1]]
+        edges = 0 if tokens.adjacency is None else len(tokens.adjacency)
+        rows.append(torch.cat([*counts, *known, torch.tensor([len(tokens), edges])]).float().numpy())
+    return np.stack(rows)
+
+
+# ── estimators ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _predicted(objective: Classify | Regress, features: Features, target: np.ndarray) -> tuple[Tensor, str]:
+    """The estimator's predictions as the model's head would give them, and the name of both."""
+    from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+    from sklearn.linear_model import LogisticRegression, RidgeCV
+    from sklearn.multioutput import MultiOutputRegressor
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+    from sklearn.svm import SVC, SVR
+
+    scaled: Callable[[Any], Any] = lambda one: make_pipeline(StandardScaler(), one)  # noqa: E731
+    is_sound = "log-mel" in features.name
+    classes = isinstance(objective, Classify)
+    name, estimator = {
+        ("linear", True): ("logistic regression", LogisticRegression(C=100, max_iter=1000)),
+        ("linear", False): ("ridge regression", RidgeCV(np.logspace(-2, 3, 6))),
+        ("kernel", True): ("an RBF-SVM", scaled(SVC(C=10)) if is_sound else SVC(C=10)),
+        ("kernel", False): ("an RBF-SVM", scaled(SVR(C=10))),
+        ("forest", True): ("a random forest", RandomForestClassifier(100, random_state=1)),
+        ("forest", False): ("a random forest", RandomForestRegressor(100, max_features=0.2, random_state=1)),
+    }[features.suits, classes]
+    if target.ndim > 1 and target.shape[1] > 1:
+        estimator = MultiOutputRegressor(estimator)
+    known = ~np.isnan(target.reshape(len(target), -1)).any(axis=1)
+    found = estimator.fit(features.train[known], target[known].squeeze()).predict(features.test)
+    return _as_head(objective, found), f"{name} on {features.name}"
+
+
+def _as_head(objective: Classify | Regress, found: np.ndarray) -> Tensor:
+    """Predicted classes as logits [m k], of which the predicted one is highest; numbers standardised [m k]."""
+    if isinstance(objective, Classify):
+        return F.one_hot(torch.from_numpy(found).long(), len(objective.names)).float()
+    mean, std = torch.tensor(objective.mean), torch.tensor(objective.std)
+    return (torch.from_numpy(found).float().reshape(len(found), -1) - mean) / std
+
+
+def _metrics(objective: Objective, prediction: Tensor, target: Tensor) -> dict[str, float]:
+    """The objective's metrics of these predictions, but for those of probabilities."""
+    if isinstance(objective, Regress):
+        target = target.float().reshape(len(prediction), -1)
+    output: LossOutput = objective.loss(prediction, target)  # type: ignore[attr-defined]
+    found = {}
+    for name, metric in objective.metrics(None).items():  # type: ignore[arg-type]
+        if not isinstance(metric, MeanLoss | Perplexity) and name not in OF_PROBABILITIES:
+            update(metric, output)
+            found[name] = float(metric.compute())
+    return found
+
+
+# ── nodes of one graph ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _of_nodes(
+    objective: Classify | Regress, train: Sequence[Sample], test: Sequence[Sample]
+) -> tuple[str, dict[str, float], int] | None:
+    """Logistic regression on each node's features, mixed with its neighbours' twice (SGC, Wu et al. 2019)."""
+    from sklearn.linear_model import LogisticRegression
+
+    if not isinstance(objective, Classify) or len(train) > 1 or len(test) > 1:
+        return None
+
+    def mixed(graph: GraphData) -> np.ndarray:
+        x = F.one_hot(graph.nodes) if graph.nodes.ndim == 1 else graph.nodes
+        n = len(x)
+        x = x.float() if x.shape[1] else torch.eye(n)
+        loops = torch.arange(n).repeat(2, 1)
+        edges = torch.cat([graph.edges, graph.edges.flip(0), loops], dim=1).unique(dim=1).numpy()
+        root = np.bincount(edges[0], minlength=n) ** -0.5
+        matrix = coo_array((root[edges[0]] * root[edges[1]], (edges[0], edges[1])), shape=(n, n)).tocsr()
+        twice: np.ndarray = matrix @ (matrix @ x.numpy())
+        return twice
+
+    known, asked = (sample.label != IGNORE for sample in (train[0], test[0]))
+    machine = LogisticRegression(C=100, max_iter=1000)
+    machine.fit(mixed(train[0].raw)[known.numpy()], train[0].label[known].numpy())
+    found = machine.predict(mixed(test[0].raw)[asked.numpy()])
+    metrics = _metrics(objective, _as_head(objective, found), test[0].label[asked])
+    return "logistic regression on the nodes and their neighbours' features", metrics, int(known.sum())
+
+
+# ── next tokens ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _of_ids(data: DataModule) -> tuple[str, dict[str, float], int]:
+    """Loss of n-grams, smoothed as Witten and Bell (1991), on every token of the test split that a model predicts.
+
+    A context that is not followed by so many kinds of tokens leaves as much probability to the shorter context.
+    """
+    size = data.tokenizer.spec.vocab_size
+    order = min(LONGEST, int(62 / np.log2(max(size, 2))))  # an n-gram is one int64
+    splits = data.splits()
+    train, test = (
+        [data.tokenizer.encode(sample.raw).content.numpy() for sample in split] for split in (splits.train, splits.test)
+    )
+    probability = np.full(sum(len(ids) - 1 for ids in test), 1 / size)
+    for n in range(1, order + 1):
+        grams, counts = np.unique(np.concatenate([_grams(ids, n, size) for ids in train]), return_counts=True)
+        contexts, kinds = np.unique(grams // size, return_counts=True)
+        totals = np.bincount(np.searchsorted(contexts, grams // size), weights=counts)
+        # the n-gram that ends at each token but a document's first, id -1 standing for what is before a document
+        padded = [np.concatenate([np.full(max(n - 2, 0), -1), ids[1:] if n == 1 else ids]) for ids in test]
+        asked = np.concatenate([_grams(ids, n, size) for ids in padded])
+        seen, of_gram = _looked_up(asked, grams, counts)
+        known, total = _looked_up(asked // size, contexts, totals)
+        _, kind = _looked_up(asked // size, contexts, kinds)
+        mixed = (of_gram * seen + kind * probability) / np.maximum(total + kind, 1)
+        probability = np.where(known & (asked >= 0), mixed, probability)
+    loss = float(-np.log(probability).mean())
+    return f"{order}-grams (Witten–Bell)", {"loss": loss}, len(train)
+
+
+def _grams(ids: np.ndarray, n: int, size: int) -> np.ndarray:
+    """Every n-gram of the ids as one number; below 0 where it begins before them (id -1)."""
+    if len(ids) < n:
+        return np.zeros(0, dtype=np.int64)
+    windows = np.lib.stride_tricks.sliding_window_view(ids.astype(np.int64), n)
+    found = windows @ size ** np.arange(n - 1, -1, -1, dtype=np.int64)
+    return np.where((windows < 0).any(axis=1), -1, found)
+
+
+def _looked_up(asked: np.ndarray, known: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Whether each number is among the sorted known ones, and its value (0 where it is not)."""
+    place = np.searchsorted(known, asked).clip(max=len(known) - 1)
+    is_known = known[place] == asked
+    return is_known, np.where(is_known, values[place], 0)

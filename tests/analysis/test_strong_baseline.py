@@ -1,0 +1,120 @@
+"""Strong baselines: n-grams against counting by hand, and every kind of example learns a rule that features show."""
+
+import math
+from collections import Counter
+
+import pytest
+import torch
+
+from seqkit.analysis.strong_baseline import strong_baseline
+from seqkit.data import DataModule, DataSource, Sample, Splits
+from seqkit.interfaces import IGNORE
+from seqkit.objectives import Classify, Masked, NextToken, Regress
+from seqkit.raw import GraphData, Waveform
+from seqkit.tokenizers import Characters, Graph, LogMel, Molecule, Patches, Series
+
+pytest.importorskip("sklearn")
+
+
+class Given(DataSource):
+    def __init__(self, train, test):
+        self.train, self.test = train, test
+
+    def splits(self):
+        return Splits(self.train, self.test, self.test)
+
+
+def found(samples, tokenizer, objective, **options):
+    """The baseline of samples, of which every third is test."""
+    test = samples[::3]
+    train = [sample for i, sample in enumerate(samples) if i % 3]
+    data = DataModule(Given(train, test), tokenizer, objective, **options)
+    data.setup()
+    return strong_baseline(data)
+
+
+def witten_bell(train, test, order, size):
+    """Mean loss of every token but the first, with dictionaries."""
+    counts = [Counter() for _ in range(order + 1)]
+    for ids in train:
+        for n in range(1, order + 1):
+            counts[n].update(tuple(ids[i : i + n]) for i in range(len(ids) - n + 1))
+
+    def probability(context, token):
+        if context is None:
+            return 1 / size
+        n = len(context) + 1
+        shorter = probability(context[1:] if context else None, token)
+        following = {gram: c for gram, c in counts[n].items() if gram[:-1] == context}
+        total, kinds = sum(following.values()), len(following)
+        return shorter if total == 0 else (following.get((*context, token), 0) + kinds * shorter) / (total + kinds)
+
+    ends = [(ids, i) for ids in test for i in range(1, len(ids))]
+    losses = [-math.log(probability(tuple(ids[max(0, i - order + 1) : i]), ids[i])) for ids, i in ends]
+    return sum(losses) / len(losses)
+
+
+def test_n_grams_are_those_of_witten_and_bell():
+    """Two documents each, so that no n-gram goes over an end; `z` occurs in the test text alone."""
+    texts = ["abracadabra abacus", "banana bandana cabana"], ["abba bazaar", "cadaver"]
+    source = Given([Sample(text) for text in texts[0]], [Sample(text) for text in texts[1]])
+    data = DataModule(source, Characters(), NextToken(), window=4)
+    data.setup()
+    result = strong_baseline(data)
+    train, test = ([data.tokenizer.encode(text).content.tolist() for text in each] for each in texts)
+    expected = witten_bell(train, test, 6, data.tokenizer.spec.vocab_size)
+    assert result["name"] == "6-grams (Witten–Bell)"
+    assert result["metrics"]["loss"] == pytest.approx(expected)
+
+
+GENERATOR = torch.Generator().manual_seed(0)
+
+
+def noise(*shape):
+    return torch.rand(*shape, generator=GENERATOR)
+
+
+def tone(i):
+    time = torch.arange(1600) / 8000
+    return Waveform(torch.sin(2 * math.pi * (400 + 800 * (i % 2)) * time)[None] * 0.5, 8000)
+
+
+KINDS = {
+    "texts": (lambda i: f"{'good' if i % 2 else 'bad'} thing number {i}", Characters, "TF-IDF"),
+    "images": (lambda i: noise(1, 8, 8) * 0.2 + 0.7 * (i % 2), lambda: Patches(4), "pixels"),
+    "sounds": (tone, lambda: LogMel(8000, num_mels=40), "log-mel"),
+    "molecules": (lambda i: "C" * (2 + i % 5) + ("O" if i % 2 else "Cl"), Molecule, "RDKit"),
+    "series": (lambda i: noise(9, 2) + (i % 2), lambda: Series(2), "statistics of the tokens"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_of_example_has_features_by_which_a_plain_rule_is_learned(kind):
+    make, tokenizer, name = KINDS[kind]
+    samples = [Sample(make(i), i % 2) for i in range(48)]
+    result = found(samples, tokenizer(), Classify())
+    assert name in result["name"]
+    assert result["metrics"]["accuracy"] >= 0.9
+    assert result["num_train"] == 32
+    numbers = found([Sample(raw, 10.0 + 5 * label) for raw, label in samples], tokenizer(), Regress())
+    assert numbers["metrics"]["rmse"] < 1.5  # of the mean: 2.5
+
+
+def test_nodes_are_told_by_their_neighbours():
+    """Two groups; a node alone shows nothing, as its feature is noise, but its neighbours' mean does."""
+    generator = torch.Generator().manual_seed(0)
+    group = torch.arange(60) % 2
+    nodes = group[:, None] + 1.5 * torch.randn(60, 1, generator=generator)
+    ends = [(i, j) for i in range(60) for j in range(i) if group[i] == group[j] and (i + j) % 7 == 0]
+    graph, is_test = GraphData(nodes, torch.tensor(ends).T), torch.arange(60) % 3 == 0
+    train, test = (Sample(graph, group.masked_fill(hidden, IGNORE)) for hidden in (is_test, ~is_test))
+    data = DataModule(Given([train], [test]), Graph(num_features=1), Classify(level="token"))
+    data.setup()
+    assert strong_baseline(data)["metrics"]["accuracy"] >= 0.85
+
+
+def test_what_no_specialist_is_known_for_has_none():
+    samples = [Sample("abcabc"), Sample("cab"), Sample("bca")]
+    assert found(samples, Characters(), Masked()) is None
+    tags = [Sample("abc", torch.tensor([0, 1, 1])) for _ in range(6)]
+    assert found(tags, Characters(), Classify(level="token")) is None
