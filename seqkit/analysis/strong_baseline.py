@@ -1,4 +1,4 @@
-"""What a specialist would set against a model in seconds: classical features, and an estimator of scikit-learn.
+"""Results of a specialist in seconds, to set beside a model: classical features, and an estimator of scikit-learn.
 
 The features go by what the examples are, the estimator by what is asked. Texts under next-token prediction get n-grams.
 

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from seqkit.errors import one_line
+from seqkit.runs.summary import FEW_STEPS
 
 _UNITS = {
     ("NextToken", "loss"): "nats",
@@ -37,8 +38,8 @@ LOWER_IS_BETTER = {
 }  # fmt: skip
 """Metrics of which less is better; of all others more is."""
 
-FEW_STEPS, FEW_EXAMPLES = 50, 1000
-"""A run of fewer optimizer steps, or whose splits are limited to fewer examples, is a trial."""
+FEW_EXAMPLES = 1000
+"""A run whose splits are limited to fewer examples is a trial, as one of fewer than `FEW_STEPS`."""
 
 NARROW = 70
 """Columns of a terminal below which a run is a list of facts instead of a row, so that no number is cut."""

@@ -21,10 +21,10 @@ from seqkit.interfaces import Objective, TokenSpec
 from seqkit.model import Model
 from seqkit.objectives.next_token import NextToken
 from seqkit.progress import track
-from seqkit.report.headline import FEW_STEPS
 from seqkit.runs.folder import SUMMARY, naming_plugins
 from seqkit.runs.listing import data_name
 from seqkit.runs.prepare import data_module
+from seqkit.runs.summary import FEW_STEPS
 from seqkit.runs.trained_model import load
 from seqkit.training.trainer import make_trainer, silence_lightning
 
@@ -58,7 +58,7 @@ def evaluate(folder: Path, split: str) -> dict[str, float]:
 
 
 Specialist = Callable[[DataModule], dict[str, Any] | None]
-"""What is set against a model: `seqkit.analysis.strong_baseline.strong_baseline`."""
+"""A result to set beside a model's: `seqkit.analysis.strong_baseline.strong_baseline`."""
 
 
 def finish(

@@ -9,6 +9,9 @@ from typing import Any
 from seqkit.errors import DataError, UsageError
 from seqkit.files import read_mapping
 
+FEW_STEPS = 50
+"""A run of fewer optimizer steps is a trial."""
+
 
 @dataclass
 class StrongBaseline:
