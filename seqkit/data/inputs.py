@@ -76,7 +76,7 @@ def read_inputs(given: str, tokenizer: Tokenizer, *, kind: str | None = None) ->
         if read is not None and names_file(given, kind):
             raise DataError(
                 f"{one_line(given)!r} is no file, and looks like a path; give a file that exists, or a text like this "
-                "in a table: TABLE --input COLUMN"
+                "in a table (predict, embed: TABLE --input COLUMN)"
             )
         yield given, given
     elif read is not None:
