@@ -68,7 +68,7 @@ class ProgressBar:
         if self._shown is None:
             return
         bar, task = self._shown
-        bar.update(task, completed=done, note=one_line(note))
+        bar.update(task, completed=done, total=self.total, note=one_line(note))
         if self._writes_lines and time.monotonic() - self._last_line >= LINE_SECONDS:
             self._last_line = time.monotonic()
             sys.stderr.write(f"{one_line(self._line(done, note))}\n")

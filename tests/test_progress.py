@@ -27,6 +27,13 @@ def test_a_bar_shows_what_how_far_and_a_note_on_stderr(capsys):
         assert shown in error
 
 
+def test_a_total_may_grow(capsys):
+    with ProgressBar("comparing", 11) as bar:
+        bar.total = 13
+        bar.update(12)
+    assert "12/13" in capsys.readouterr().err
+
+
 def test_bytes_are_shown_in_their_unit(capsys):
     with ProgressBar("fetching a.gz", 2_000_000, in_bytes=True) as bar:
         bar.update(500_000)

@@ -143,13 +143,14 @@ def _print_grid(console: Any, prepared: Prepared, folder: Path, jobs: int) -> No
 
 def _print_results(console: Any, folder: Path, results: Mapping[str, Any]) -> None:
     from seqkit.report.comparison import comparison_table
+    from seqkit.report.numbers import plural
 
     console.print(comparison_table(results))
     console.print(one_line(results["answer"]), style="bold" if results["is_settled"] else "", highlight=False)
     warnings = sum(finding["kind"] == "warning" for finding in results["unmatched"])
+    found = f"{plural(warnings, 'warning')} of what was not matched, {plural(len(results['failures']), 'failure')}"
     console.print(
-        f"{warnings} warnings of what was not matched, {len(results['failures'])} failures: see the page\n"
-        f"report  {one_line(folder / 'report.html')}",
+        f"{found}: see the page\nreport  {one_line(folder / 'report.html')}",
         highlight=False,
         soft_wrap=True,
     )

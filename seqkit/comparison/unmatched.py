@@ -138,7 +138,10 @@ def _tuning(results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[Finding
         yield _warning("tuning seeds", text + ", ".join(map(str, reported)))
     counts = {row["name"]: sum(trial["loss"] is not None for trial in row["trials"]) for row in rows}
     if len(set(counts.values())) > 1:
-        yield _warning("tuning trials", f"candidates differ in how many trials ended: {_listed(counts)}")
+        failed = min(counts.values()) < tuning["lr_trials"] or any(t["loss"] is None for r in rows for t in r["trials"])
+        text = f"candidates differ in how many trials ended: {_listed(counts)}"
+        why = "" if failed else "; a grid whose best rate was its last was continued"
+        yield (_warning if failed else _note)("tuning trials", text + why)
     untuned = [name for name, count in counts.items() if count == 0]
     if untuned:
         yield _warning("tuning", f"no trial ended, so nothing was tuned: {', '.join(untuned)}")

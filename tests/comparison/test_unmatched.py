@@ -64,6 +64,14 @@ def test_a_fair_comparison_has_no_warning_and_yet_notes():
     assert {"effort", "implementation", "dropout", "other settings", "seeds"} <= notes
 
 
+def test_a_grid_that_went_on_is_no_warning_but_a_note():
+    results = fair()
+    own = results["candidates"][1]
+    own["trials"] = [*own["trials"], {**own["trials"][0], "values": {"optimizer.lr": 0.0001}}]
+    assert warnings(results) == {}
+    assert "a grid whose best rate was its last" in " ".join(finding["text"] for finding in unmatched(results))
+
+
 def changed(change):
     results = copy.deepcopy(fair())
     change(results, results["candidates"][1])

@@ -87,3 +87,11 @@ def test_a_published_comparison_says_how_long_its_trials_were_and_rests_on_whole
     steps, share, warmup = (int(number.replace(",", "")) for number in length.groups())
     assert share == 100 or "**length of trials**" in text
     assert warmup <= steps / 2
+
+
+def test_an_answer_is_bold_only_where_no_best_setting_lies_at_the_end_of_those_tried():
+    results = comparison(2) | {"answer": "A leads.", "answers": ["B follows."]}
+    assert "\n**A leads.**\n\nB follows.\n" in comparison_markdown(results)
+    open_question = comparison_markdown(results | {"is_settled": False})
+    assert "\nA leads.\n\nB follows.\n" in open_question
+    assert "**A leads" not in open_question
