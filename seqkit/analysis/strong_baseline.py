@@ -30,7 +30,7 @@ MOST = 4_000
 """
 
 FRAMES, SIDE = 32, 32
-"""Log-mel frames that a recording is stretched to, and pixels of the longer side that an image is shrunk to."""
+"""Log-mel frames that a recording is stretched to, and pixels of a side of larger images, or of many sizes."""
 
 OF_PROBABILITIES = ("auroc", "average_precision", "calibration_error")
 """Metrics that are left out, as not every estimator gives probabilities."""
@@ -42,7 +42,7 @@ LONGEST = 6
 class Features(NamedTuple):
     """Features of the training and the test examples, as arrays or sparse matrices, and what suits them.
 
-    suits: "linear", "kernel" or "forest".
+    suits: "linear", "kernel", "scaled kernel" or "forest".
     """
 
     name: str
@@ -93,9 +93,11 @@ def _features(data: DataModule, train: Sequence[Sample], test: Sequence[Sample])
     if isinstance(first, str):
         return _of_texts(*raws)
     if isinstance(first, Waveform):
-        return Features("log-mel frames", _of_sounds(raws[0]), _of_sounds(raws[1]), "kernel")
+        return Features("log-mel frames", _of_sounds(raws[0]), _of_sounds(raws[1]), "scaled kernel")
     if isinstance(first, Tensor) and first.ndim == 3:
-        return Features("pixels and their statistics", _of_images(raws[0]), _of_images(raws[1]), "kernel")
+        is_small = max(first.shape[1:]) <= SIDE and len({raw.shape for each in raws for raw in each}) == 1
+        pixels = [_of_images(each, resize=not is_small) for each in raws]
+        return Features("pixels and their statistics", pixels[0], pixels[1], "kernel")
     return Features("statistics of the tokens", _of_tokens(data, raws[0]), _of_tokens(data, raws[1]), "forest")
 
 
@@ -109,17 +111,18 @@ def _of_texts(train: Sequence[str], test: Sequence[str]) -> Features:
     return Features("TF-IDF of words and letters", both.fit_transform(train), both.transform(test), "linear")
 
 
-def _of_images(raws: Sequence[Tensor]) -> np.ndarray:
-    """Pixels, shrunk so that the longer side has `SIDE`; mean, deviation and quantiles of each channel."""
+def _of_images(raws: Sequence[Tensor], *, resize: bool) -> np.ndarray:
+    """Pixels, of one size and three channels if `resize`; mean, deviation and quantiles of each channel."""
     found = []
     for raw in raws:
         image = raw.float() / (255 if raw.dtype == torch.uint8 else 1)
-        small = F.interpolate(image[None], (SIDE, SIDE), mode="area")[0] if max(image.shape[1:]) > SIDE else image
-        flat = image.flatten(1)
-        levels = torch.quantile(flat[:, : 2**20], torch.tensor([0.1, 0.5, 0.9]), dim=1).flatten()
+        if resize:  # grey pictures, or an alpha channel, may be among the others
+            image = image[:3] if len(image) >= 3 else image[:1].expand(3, -1, -1)
+        small = F.interpolate(image[None], (SIDE, SIDE), mode="area")[0] if resize else image
+        flat = small.flatten(1)
+        levels = torch.quantile(flat, torch.tensor([0.1, 0.5, 0.9]), dim=1).flatten()
         found.append(torch.cat([small.flatten(), flat.mean(1), flat.std(1), levels]).numpy())
-    size = min(map(len, found))
-    return np.stack([one[:size] for one in found])
+    return np.stack(found)
 
 
 def _of_sounds(raws: Sequence[Waveform]) -> np.ndarray:
@@ -175,13 +178,14 @@ def _predicted(objective: Classify | Regress, features: Features, target: np.nda
     from sklearn.svm import SVC, SVR
 
     scaled: Callable[[Any], Any] = lambda one: make_pipeline(StandardScaler(), one)  # noqa: E731
-    is_sound = "log-mel" in features.name
     classes = isinstance(objective, Classify)
     name, estimator = {
         ("linear", True): ("logistic regression", LogisticRegression(C=100, max_iter=1000)),
         ("linear", False): ("ridge regression", RidgeCV(np.logspace(-2, 3, 6))),
-        ("kernel", True): ("an RBF-SVM", scaled(SVC(C=10)) if is_sound else SVC(C=10)),
-        ("kernel", False): ("an RBF-SVM", scaled(SVR(C=10))),
+        ("kernel", True): ("an RBF-SVM", SVC(C=10)),
+        ("kernel", False): ("an RBF-SVM", SVR(C=10)),
+        ("scaled kernel", True): ("an RBF-SVM", scaled(SVC(C=10))),
+        ("scaled kernel", False): ("an RBF-SVM", scaled(SVR(C=10))),
         ("forest", True): ("a random forest", RandomForestClassifier(100, random_state=1)),
         ("forest", False): ("a random forest", RandomForestRegressor(100, max_features=0.2, random_state=1)),
     }[features.suits, classes]

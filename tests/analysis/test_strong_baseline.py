@@ -2,11 +2,13 @@
 
 import math
 from collections import Counter
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
-from seqkit.analysis.strong_baseline import strong_baseline
+from seqkit.analysis.strong_baseline import _features, _predicted, strong_baseline
 from seqkit.data import DataModule, DataSource, Sample, Splits
 from seqkit.interfaces import IGNORE
 from seqkit.objectives import Classify, Masked, NextToken, Regress
@@ -98,6 +100,27 @@ def test_each_kind_of_example_has_features_by_which_a_plain_rule_is_learned(kind
     assert result["num_train"] == 32
     numbers = found([Sample(raw, 10.0 + 5 * label) for raw, label in samples], tokenizer(), Regress())
     assert numbers["metrics"]["rmse"] < 1.5  # of the mean: 2.5
+
+
+def test_images_of_many_sizes_and_channels_are_brought_to_one():
+    """The class is which half is bright, which no mean of an image shows."""
+    samples = []
+    for i in range(48):
+        image = noise(1 + 2 * (i % 3 == 0), 8 + 4 * (i % 4), 8 + 4 * (i % 5)) * 0.2
+        top, bottom = image.chunk(2, dim=1)
+        (top if i % 2 else bottom).add_(0.7)
+        samples.append(Sample(image, i % 2))
+    tokenizer = Patches(4, resize=(16, 16), channels=3)
+    test, train = samples[::3], [sample for i, sample in enumerate(samples) if i % 3]
+    features = _features(SimpleNamespace(tokenizer=tokenizer), train, test)
+    assert features.train.shape[1] == features.test.shape[1] == 3 * (32 * 32 + 5)
+    prediction, _ = _predicted(fitted(Classify(), train), features, np.array([sample.label for sample in train]))
+    assert (prediction.argmax(dim=1) == torch.tensor([sample.label for sample in test])).float().mean() >= 0.9
+
+
+def fitted(objective, samples):
+    objective.fit([sample.label for sample in samples], None)
+    return objective
 
 
 def test_nodes_are_told_by_their_neighbours():
