@@ -78,7 +78,7 @@ from seqkit.backbones.message_passing
 from seqkit.backbones.s4d
   S4D | diagonal state space layers, convolution by FFT | signals and long sequences; generation at constant cost
 from seqkit.backbones.mamba
-  Mamba | selective state space layers, O(n) | long texts, on CUDA with mamba_ssm; slower than LSTM on a CPU
+  Mamba | selective state space layers, O(n) | long texts, with numba or (CUDA) mamba_ssm; slower than LSTM on a CPU
 from seqkit.backbones.mean_pool
   MeanPool | the mean of all tokens | the baseline that knows no order
 from seqkit.backbones.rnn_decoder
