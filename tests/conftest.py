@@ -114,7 +114,7 @@ def _modern(dim: int, num_heads: int) -> PreNormBlock:
 
 WITH_SOURCE = {"EncoderDecoder", "RNNDecoder", "AttentionDecoder"}
 """Backbones that generate one sequence from another; tests/backbones/test_encoder_decoder.py has their laws."""
-ALONG_EDGES = {"GIN", "GCN"}
+ALONG_EDGES = {"GIN", "GCN", "APPNP"}
 """Backbones that need an adjacency and are bidirectional; tests/backbones/test_message_passing.py has their laws."""
 
 

@@ -10,7 +10,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "linear_transformer": ["LinearTransformer"],
         "mamba": ["Mamba"],
         "mean_pool": ["MeanPool"],
-        "message_passing": ["GCN", "GIN"],
+        "message_passing": ["APPNP", "GCN", "GIN"],
         "reversible": ["Reversible"],
         "rnn": ["GRU", "LSTM", "RNN"],
         "rnn_decoder": ["RNNDecoder"],

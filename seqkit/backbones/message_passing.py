@@ -1,4 +1,4 @@
-"""Message passing along the edges of graphs, in O(edges): GIN and GCN.
+"""Message passing along the edges of graphs, in O(edges): GIN, GCN and APPNP.
 
 b batch · n tokens (nodes) · d width · N = b n tokens of the whole batch · e edges · t edge types
 """
@@ -83,6 +83,39 @@ class GINConvolution(GraphConvolution):
         self.edge_embedding = nn.Embedding(num_edge_types, self.dim)
 
 
+class EdgeWeights(NamedTuple):
+    """a_ij / sqrt(deg_i deg_j) of GCN's normalised adjacency (`GCNConvolution`), by its factors.
+
+    weight: [e], a_ij of each edge. own: [N], a_ii. inverse_root: [N], deg_i^-0.5.
+    """
+
+    weight: Tensor
+    own: Tensor
+    inverse_root: Tensor
+
+    @classmethod
+    def normalised(cls, edges: Edges, x: Tensor, log_edge_weight: Tensor | None) -> EdgeWeights:
+        """In float32 at least. x: [N d], of which length, dtype and device are used. log_edge_weight: [t]; None: 0."""
+        wide = torch.promote_types(x.dtype, torch.float32)
+        weight = torch.ones_like(edges.edge_type, dtype=wide)
+        if log_edge_weight is not None:
+            types = (edges.edge_type - 1).clamp(max=len(log_edge_weight) - 1)  # those above are masked
+            weight = log_edge_weight.to(wide).exp().index_select(0, types)
+        weight = weight.masked_fill(edges.masked, 0.0)
+        # a self-loop takes the place of the token's own 1; a sum over none of them, where they are masked, leaves it
+        replaced = ((edges.source == edges.target) & ~edges.masked).to(wide)
+        own = torch.ones(len(x), dtype=wide, device=x.device).index_add(0, edges.target, -replaced)
+        return cls(weight, own, own.index_add(0, edges.target, weight).rsqrt())
+
+    def mixed(self, x: Tensor, edges: Edges, total: SumOverEdges) -> Tensor:
+        """[N d], of each token and its neighbours, from x [N d]."""
+        # symmetric normalisation in two steps, by the source's degree before the sum and the target's after it
+        scaled = x * rearrange(self.inverse_root, "N -> N 1")
+        messages = scaled.index_select(0, edges.source) * rearrange(self.weight, "e -> e 1")
+        mixed = scaled * rearrange(self.own, "N -> N 1") + total(messages, edges.target, len(x))
+        return mixed * rearrange(self.inverse_root, "N -> N 1")
+
+
 class GCNConvolution(GraphConvolution):
     """relu(sum over neighbours j and i itself of a_ij / sqrt(deg_i deg_j) W x_j + b) (Kipf and Welling 2017, eq. 2).
 
@@ -99,50 +132,24 @@ class GCNConvolution(GraphConvolution):
         self.sum = SumOverEdges()
 
     def forward(self, x: Tensor, edges: Edges) -> Tensor:
-        wide = torch.promote_types(x.dtype, torch.float32)
-        weight = torch.ones_like(edges.edge_type, dtype=wide)
-        if self.log_edge_weight is not None:
-            types = (edges.edge_type - 1).clamp(max=len(self.log_edge_weight) - 1)  # those above are masked
-            weight = self.log_edge_weight.to(wide).exp().index_select(0, types)
-        weight = weight.masked_fill(edges.masked, 0.0)
-        # a self-loop takes the place of the token's own 1; a sum over none of them, where they are masked, leaves it
-        replaced = ((edges.source == edges.target) & ~edges.masked).to(wide)
-        own = torch.ones(len(x), dtype=wide, device=x.device).index_add(0, edges.target, -replaced)
-        inverse_root = own.index_add(0, edges.target, weight).rsqrt()
-        # symmetric normalisation in two steps, by the source's degree before the sum and the target's after it
-        scaled = self.linear(x) * rearrange(inverse_root, "N -> N 1")
-        messages = scaled.index_select(0, edges.source) * rearrange(weight, "e -> e 1")
-        total = scaled * rearrange(own, "N -> N 1") + self.sum(messages, edges.target, len(x))
-        return (total * rearrange(inverse_root, "N -> N 1") + self.bias).relu().to(x.dtype)
+        weights = EdgeWeights.normalised(edges, x, self.log_edge_weight)
+        return (weights.mixed(self.linear(x), edges, self.sum) + self.bias).relu().to(x.dtype)
 
     def add_edge_types(self, num_edge_types: int) -> None:
         self.log_edge_weight = nn.Parameter(torch.zeros(num_edge_types))
 
 
-class _MessagePassing(Backbone):
-    """Layers of message passing along `Embedded.adjacency`, from the source of an edge to its target.
+class _AlongEdges(Backbone):
+    """Base class of backbones that pass messages along `Embedded.adjacency`, from the source of an edge to its target.
 
-    Layer: x + dropout(convolution(norm(x))); then `norm` once more. The norm acts on the channels of each token, where
-    the papers have none (GCN) or a batch norm (GIN), which would mix the graphs of a batch. The residual connection is
-    ours too. An edge from a token to itself has its type, as any other.
-    depth: number of layers. max_edge_type: largest edge type that messages go along; None: all types.
-    norm: norm of each layer's input and of the last output. dropout: probability of dropping an entry of a layer's
-    output.
+    An edge from a token to itself has its type, as any other.
+    max_edge_type: largest edge type that messages go along; None: all types.
     """
 
-    convolution: ClassVar[type[GraphConvolution]]
     supports_adjacency = True
     causal = False
 
-    def __init__(
-        self,
-        dim: int,
-        depth: int = 3,
-        *,
-        max_edge_type: int | None = None,
-        norm: Callable[[int], nn.Module] = nn.LayerNorm,
-        dropout: float = 0.0,
-    ):
+    def __init__(self, dim: int, depth: int, *, max_edge_type: int | None, dropout: float):
         super().__init__()
         if dim < 1 or depth < 1:
             raise ValueError(f"dim={dim}, depth={depth}; message passing needs at least one channel and one layer")
@@ -150,9 +157,14 @@ class _MessagePassing(Backbone):
             raise ValueError(f"max_edge_type={max_edge_type}; edge types start at 1, so make it 1 or more")
         check_probability("dropout", dropout)
         self.dim, self.max_edge_type, self.num_edge_types = dim, max_edge_type, 0
-        self.convolutions = nn.ModuleList(self.convolution(dim) for _ in range(depth))
-        self.norms = nn.ModuleList(norm(dim) for _ in range(depth))
-        self.dropout, self.norm = nn.Dropout(dropout), norm(dim)
+
+    @abstractmethod
+    def run(self, x: Tensor, edges: Edges) -> Tensor:
+        """Hidden states [N d] from x [N d]."""
+
+    @abstractmethod
+    def add_edge_types(self, num_edge_types: int) -> None:
+        """Tell that many edge types apart; called once, with 2 or more."""
 
     def check_supported(self, spec: TokenSpec) -> None:
         """Raise ValueError for tokens without adjacency, or with fewer edge types than `max_edge_type`."""
@@ -177,8 +189,7 @@ class _MessagePassing(Backbone):
         if self.num_edge_types not in (0, used):
             raise ValueError(f"this {type(self).__name__} is for other edge types; build one for each model")
         if self.num_edge_types == 0 and used > 1:
-            for convolution in self.convolutions:
-                cast(GraphConvolution, convolution).add_edge_types(used)
+            self.add_edge_types(used)
         self.num_edge_types = used
 
     def forward(self, embedded: Embedded, cache: Cache | None = None) -> Tensor:
@@ -188,11 +199,8 @@ class _MessagePassing(Backbone):
             raise ValueError(f"{name} passes messages along edges, and these tokens have no adjacency; use Transformer")
         if embedded.segments is not None or cache is not None:
             raise ValueError(f"{name} does not support segments or a cache; give each graph its own row")
-        edges = self._edges(embedded)
-        x = rearrange(embedded.hidden, "b n d -> (b n) d")
-        for norm, convolution in zip(self.norms, self.convolutions):
-            x = x + self.dropout(convolution(norm(x), edges))
-        hidden = rearrange(self.norm(x), "(b n) d -> b n d", b=len(embedded.hidden))
+        x = self.run(rearrange(embedded.hidden, "b n d -> (b n) d"), self._edges(embedded))
+        hidden = rearrange(x, "(b n) d -> b n d", b=len(embedded.hidden))
         return hidden.masked_fill(~rearrange(embedded.valid, "b n -> b n 1"), 0.0)
 
     def _edges(self, embedded: Embedded) -> Edges:
@@ -203,6 +211,44 @@ class _MessagePassing(Backbone):
         if self.max_edge_type is not None:
             masked = masked | (adjacency.edge_type > self.max_edge_type)
         return Edges(source, target, adjacency.edge_type, masked)
+
+
+class _MessagePassing(_AlongEdges):
+    """Layers of message passing.
+
+    Layer: x + dropout(convolution(norm(x))); then `norm` once more. The norm acts on the channels of each token, where
+    the papers have none (GCN) or a batch norm (GIN), which would mix the graphs of a batch. The residual connection is
+    ours too.
+    depth: number of layers. max_edge_type: largest edge type that messages go along; None: all types.
+    norm: norm of each layer's input and of the last output. dropout: probability of dropping an entry of a layer's
+    output.
+    """
+
+    convolution: ClassVar[type[GraphConvolution]]
+
+    def __init__(
+        self,
+        dim: int,
+        depth: int = 3,
+        *,
+        max_edge_type: int | None = None,
+        norm: Callable[[int], nn.Module] = nn.LayerNorm,
+        dropout: float = 0.0,
+    ):
+        super().__init__(dim, depth, max_edge_type=max_edge_type, dropout=dropout)
+        self.convolutions = nn.ModuleList(self.convolution(dim) for _ in range(depth))
+        self.norms = nn.ModuleList(norm(dim) for _ in range(depth))
+        self.dropout, self.norm = nn.Dropout(dropout), norm(dim)
+
+    def run(self, x: Tensor, edges: Edges) -> Tensor:
+        for norm, convolution in zip(self.norms, self.convolutions):
+            x = x + self.dropout(convolution(norm(x), edges))
+        hidden: Tensor = self.norm(x)
+        return hidden
+
+    def add_edge_types(self, num_edge_types: int) -> None:
+        for convolution in self.convolutions:
+            cast(GraphConvolution, convolution).add_edge_types(num_edge_types)
 
 
 class GIN(_MessagePassing):
@@ -236,3 +282,53 @@ class GCN(_MessagePassing):
     """
 
     convolution = GCNConvolution
+
+
+class APPNP(_AlongEdges):
+    """Personalised propagation of neural predictions (Gasteiger, Bojchevski and Günnemann 2019).
+
+    An MLP makes z of each token alone; then num_steps times h <- (1 - alpha) A h + alpha z, from h = z (equations 5 and
+    6), A being GCN's normalised adjacency, self-loops included. Neighbours of up to num_steps hops count without more
+    weights to learn, and a token's own z keeps a share of alpha. The head after it is linear: it gives the same
+    predictions as before the propagation, where the paper has it, but for its bias.
+    depth: number of hidden layers of the MLP, x <- relu(W dropout(x) + b), from the ReLU of the embedding, the paper's
+    own first layer. num_steps: hops that messages go. alpha: probability of the personalised PageRank to return to the
+    token itself. dropout: probability of dropping an entry of a layer's input. With several edge types those of A are
+    weighted as in `GCN`.
+    Time O(num_steps e d + depth n d^2) and memory O((num_steps e + n) d); there is no [n n] tensor.
+    Use it where few nodes are labelled and neighbours tend to be alike (citation graphs); where a node's own features
+    say more than its neighbours', take `GCN` or `GIN`. Adjacency, other support and `max_edge_type` are as in `GIN`.
+    Raises ValueError for sizes, steps or a `max_edge_type` below 1, and alpha outside [0, 1).
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        depth: int = 1,
+        *,
+        num_steps: int = 10,
+        alpha: float = 0.1,
+        max_edge_type: int | None = None,
+        dropout: float = 0.0,
+    ):
+        super().__init__(dim, depth, max_edge_type=max_edge_type, dropout=dropout)
+        if num_steps < 1:
+            raise ValueError(f"num_steps={num_steps}; messages go that many hops: make it 1 or more")
+        check_probability("alpha", alpha)
+        self.num_steps, self.alpha = num_steps, alpha
+        self.layers = nn.ModuleList(nn.Linear(dim, dim) for _ in range(depth))
+        self.dropout = nn.Dropout(dropout)
+        self.log_edge_weight: nn.Parameter | None = None
+        self.sum = SumOverEdges()
+
+    def run(self, x: Tensor, edges: Edges) -> Tensor:
+        z = x.relu()
+        for layer in self.layers:
+            z = layer(self.dropout(z)).relu()
+        weights, h = EdgeWeights.normalised(edges, z, self.log_edge_weight), z
+        for _ in range(self.num_steps):
+            h = (1 - self.alpha) * weights.mixed(h, edges, self.sum) + self.alpha * z
+        return h.to(x.dtype)
+
+    def add_edge_types(self, num_edge_types: int) -> None:
+        self.log_edge_weight = nn.Parameter(torch.zeros(num_edge_types))

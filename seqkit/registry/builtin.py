@@ -75,6 +75,7 @@ from seqkit.backbones.tcn
 from seqkit.backbones.message_passing
   GIN | sums over neighbours, in O(edges) | graphs whose degrees matter, molecules
   GCN | normalised means over neighbours, in O(edges) | graphs whose neighbours are alike
+  APPNP | an MLP, then personalised PageRank, in O(edges) | the same with few labelled nodes
 from seqkit.backbones.s4d
   S4D | diagonal state space layers, convolution by FFT | signals and long sequences; generation at constant cost
 from seqkit.backbones.mamba

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from seqkit.backbones import GCN, GIN
+from seqkit.backbones import APPNP, GCN, GIN
 from seqkit.backbones.message_passing import SumOverEdges
 from seqkit.config import builder, complete
 from seqkit.interfaces import Adjacency, Embedded, TokenBatch, TokenSpec
@@ -18,15 +18,16 @@ from seqkit.tokenizers import Graph, Molecule
 
 DIM = 12
 BOTH = pytest.mark.parametrize("cls", [GIN, GCN])
+ALL = pytest.mark.parametrize("cls", [GIN, GCN, APPNP])
 MOLECULES = ["CC(=O)O", "c1ccccc1O", "[Na+].[Cl-]", "C"]
 
 
-@BOTH
+@ALL
 def test_it_keeps_the_laws_on_synthetic_graphs(cls):
     check_backbone(lambda dim, causal: cls(dim, 2), dim=DIM, causal=[False])
 
 
-@BOTH
+@ALL
 @pytest.mark.parametrize("max_distance", [1, None])
 def test_it_keeps_the_laws_on_molecules(cls, max_distance):
     tokenizer = Molecule(max_distance=max_distance)
@@ -36,7 +37,7 @@ def test_it_keeps_the_laws_on_molecules(cls, max_distance):
     assert of_graphs < set(checked)
 
 
-@BOTH
+@ALL
 @pytest.mark.parametrize("objective", [Masked(fraction=0.5), Classify(), Regress()])
 def test_the_gradient_of_every_objective_reaches_every_parameter(cls, objective):
     tokenizer = Molecule()
@@ -74,17 +75,18 @@ def made(cls, num_edge_types, depth=2, **settings):
     return backbone
 
 
-@BOTH
+@ALL
 def test_a_message_takes_one_layer_a_hop(cls):
     x = embedded(7, [(i, i + 1) for i in range(6)], [1] * 6)
     leaf = x.hidden.requires_grad_()
     for depth in (1, 2, 3):
-        hidden = made(cls, 1, depth)(x.replace(hidden=leaf))
+        hops = {"num_steps": depth} if cls is APPNP else {"depth": depth}
+        hidden = made(cls, 1, **hops)(x.replace(hidden=leaf))
         (gradient,) = torch.autograd.grad(hidden[0, 5] @ torch.randn(DIM, dtype=torch.float64), leaf)
         assert gradient[0].abs().amax(dim=-1).nonzero().flatten().tolist() == list(range(5 - depth, 6))
 
 
-@BOTH
+@ALL
 def test_max_edge_type_leaves_out_all_edges_above_it(cls):
     edges, types = [(0, 1), (1, 0), (2, 1), (0, 3), (3, 0)], [1, 2, 2, 3, 4]
     x, few = embedded(5, edges, types), made(cls, 4, max_edge_type=2)
@@ -94,7 +96,7 @@ def test_max_edge_type_leaves_out_all_edges_above_it(cls):
     assert (every(x) - every(x.replace(adjacency=embedded(5, edges[:3], types[:3]).adjacency))).abs().max() > 1e-3
 
 
-@BOTH
+@ALL
 def test_molecules_with_max_edge_type_at_bonds_equal_molecules_of_bonds_alone(cls):
     bonds, every = Molecule(max_distance=1), Molecule()
     assert bonds.spec.num_edge_types == 5
@@ -105,7 +107,7 @@ def test_molecules_with_max_edge_type_at_bonds_equal_molecules_of_bonds_alone(cl
         assert_close(got, right)
 
 
-@BOTH
+@ALL
 def test_a_self_loop_has_its_type_and_is_left_out_beyond_max_edge_type(cls):
     x = embedded(3, [(0, 1), (1, 2)], [1, 2])
     first, second = (embedded(3, [(0, 1), (1, 2), (1, 1)], [1, 2, kind]).adjacency for kind in (1, 2))
@@ -116,7 +118,7 @@ def test_a_self_loop_has_its_type_and_is_left_out_beyond_max_edge_type(cls):
     assert_close(few(x.replace(adjacency=second)), few(x))
 
 
-@BOTH
+@ALL
 def test_edge_types_are_told_apart_and_one_type_has_no_parameters(cls):
     x = embedded(3, [(0, 1), (2, 1)], [1, 2])
     backbone = made(cls, 2)
@@ -127,10 +129,10 @@ def test_edge_types_are_told_apart_and_one_type_has_no_parameters(cls):
         return sum(p.numel() for p in made(cls, num_edge_types).parameters())
 
     assert size(1) == sum(p.numel() for p in cls(DIM, 2).parameters())
-    assert size(3) - size(1) == 2 * 3 * (DIM if cls is GIN else 1)
+    assert size(3) - size(1) == 3 * {GIN: 2 * DIM, GCN: 2, APPNP: 1}[cls]
 
 
-@BOTH
+@ALL
 def test_a_graph_without_edges_is_a_set_of_tokens(cls):
     backbone, x = made(cls, 2), embedded(3, [], [])
     for t in range(3):
@@ -147,12 +149,24 @@ def test_a_layer_adds_to_its_input_and_a_norm_comes_last(cls):
     assert_close(backbone(x)[0], backbone.norm(hidden))
 
 
-@BOTH
+@ALL
 def test_dropout_acts_on_every_layer_while_training_only(cls):
     backbone, x = made(cls, 1, depth=1, dropout=0.5), embedded(3, [(0, 1), (1, 2)], [1, 1])
     assert not torch.equal(backbone(x), backbone(x))
     backbone.eval()
     assert_close(backbone(x), backbone(x))
+
+
+def test_personalised_propagation_comes_to_personalised_pagerank():
+    """After many steps h = alpha (1 - (1 - alpha) A)^-1 z (Gasteiger et al. 2019, eq. 4); with alpha=0.3, 99 do."""
+    n, edges = 5, [(0, 1), (1, 0), (1, 2), (2, 1), (2, 3), (3, 2), (0, 2), (2, 0)]
+    x, backbone = embedded(n, edges, [1] * len(edges)), made(APPNP, 1, 1, num_steps=99, alpha=0.3)
+    loops = torch.eye(n, dtype=torch.float64)
+    loops[tuple(torch.tensor(edges).T)] = 1
+    root = loops.sum(1).rsqrt()
+    z = backbone.layers[0](x.hidden[0].relu()).relu()
+    right = 0.3 * torch.linalg.solve(torch.eye(n).double() - 0.7 * root[:, None] * loops * root, z)
+    assert_close(backbone(x)[0], right)
 
 
 def test_sums_tell_regular_graphs_of_other_degree_apart_and_normalised_means_do_not():
@@ -183,7 +197,7 @@ def test_bfloat16_messages_are_summed_in_float32():
     assert_close(total, torch.full((1, 2), 7.0, dtype=torch.bfloat16))
 
 
-@BOTH
+@ALL
 def test_memory_and_work_grow_with_edges_and_not_with_pairs_of_nodes(cls):
     """20,003 nodes in a ring: a tensor of all pairs would hold 400 million numbers."""
     n = 20_003
@@ -209,7 +223,7 @@ def test_memory_and_work_grow_with_edges_and_not_with_pairs_of_nodes(cls):
 # ── what is refused ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@BOTH
+@ALL
 def test_tokens_without_adjacency_are_refused_when_the_model_is_built(cls):
     name = cls.__name__
     with pytest.raises(ValueError, match=f"{name} passes messages along edges"):
@@ -220,13 +234,17 @@ def test_tokens_without_adjacency_are_refused_when_the_model_is_built(cls):
         Model(TokenSpec(vocab_size=11), cls(DIM), NextToken())
 
 
-@BOTH
+@ALL
 def test_invalid_arguments_and_unsupported_input_are_refused(cls):
     name, x = cls.__name__, embedded(3, [(0, 1)], [1])
     with pytest.raises(ValueError, match="depth=0; message passing needs at least one channel and one layer"):
         cls(DIM, 0)
     with pytest.raises(ValueError, match="max_edge_type=0; edge types start at 1"):
         cls(DIM, max_edge_type=0)
+    with pytest.raises(ValueError, match="num_steps=0; messages go that many hops"):
+        APPNP(DIM, num_steps=0)
+    with pytest.raises(ValueError, match="alpha=1 is a probability"):
+        APPNP(DIM, alpha=1)
     with pytest.raises(ValueError, match=rf"{name} has max_edge_type=6, .* edge types 1 to 5"):
         cls(DIM, max_edge_type=6).check_supported(Molecule(max_distance=1).spec)
     cls(DIM, max_edge_type=5).check_supported(Molecule(max_distance=1).spec)  # the last type is one of them
@@ -241,7 +259,7 @@ def test_invalid_arguments_and_unsupported_input_are_refused(cls):
         backbone.init_cache(3)
 
 
-@BOTH
+@ALL
 def test_it_is_chosen_by_name_in_a_recipe(cls):
     config = complete("graph/solubility", "debug", ["--model.backbone", cls.__name__])
     keys = {"type": cls.__name__, "dim": 96, "depth": 4, "dropout": 0.1, "max_edge_type": None}

@@ -52,6 +52,8 @@ CLAIMS: dict[str, list[str]] = {
     "graph/solubility LSTM": ["--preset", "lstm"],
     "graph/karate": [],
     "graph/nodes": [],
+    "graph/nodes GCN": ["--preset", "gcn"],
+    "graph/nodes Transformer": ["--preset", "transformer"],
     "graph/molecules": [],
     "graph/molecules classes": ["--data", "solubility", "--data.source.classes", "true", "--preset", "classes"],
     **{

@@ -1,4 +1,4 @@
-"""TCN, MeanPool, LinearTransformer, GIN and GCN on accelerators and in other dtypes.
+"""TCN, MeanPool, LinearTransformer, GIN, GCN and APPNP on accelerators and in other dtypes.
 
 No step makes a device wait, dtypes and compilation change only the last digits, gradients are those of finite
 differences, and FLOPs are the formulas'.
@@ -13,7 +13,7 @@ from laws.test_precision import output_in, texts
 from torch.autograd import gradcheck
 
 from seqkit.analysis.cost import describe_model
-from seqkit.backbones import GCN, GIN, TCN, LinearTransformer, MeanPool
+from seqkit.backbones import APPNP, GCN, GIN, TCN, LinearTransformer, MeanPool
 from seqkit.interfaces import TokenBatch, TokenSpec
 from seqkit.model import Model
 from seqkit.objectives import Masked, NextToken
@@ -29,6 +29,7 @@ BUILDS = {
     "LinearTransformer-causal": partial(LinearTransformer, DIM, 2, num_heads=3, causal=True),
     "GIN": partial(GIN, DIM, 2),
     "GCN": partial(GCN, DIM, 2),
+    "APPNP": partial(APPNP, DIM, 2),
     "GIN of the first edge type": partial(GIN, DIM, 2, max_edge_type=1),
 }
 EACH = pytest.mark.parametrize("name", BUILDS)
@@ -122,3 +123,4 @@ def test_flops_are_the_formulas():
     edges = 2 * (n - 1)  # of a path, both ways
     assert flops(GIN(DIM, 3), graph, Masked()) == 3 * (4 * square + edges * DIM)
     assert flops(GCN(DIM, 3), graph, Masked()) == 3 * (square + edges * DIM)
+    assert flops(APPNP(DIM, 3, num_steps=7), graph, Masked()) == 3 * square + 7 * edges * DIM

@@ -7,7 +7,7 @@ from torch.testing import assert_close
 
 torch_geometric_nn = pytest.importorskip("torch_geometric.nn")
 
-from seqkit.backbones.message_passing import Edges, GCNConvolution, GINConvolution  # noqa: E402
+from seqkit.backbones.message_passing import APPNP, Edges, GCNConvolution, GINConvolution  # noqa: E402
 
 DIM, NODES = 7, 11
 close = {"rtol": 0, "atol": 1e-6}
@@ -91,3 +91,17 @@ def test_gradients_equal_those_of_gcnconv():
     got = torch.autograd.grad((ours(x, edges) * direction).sum(), list(ours.parameters()))
     for a, b in zip(got, right):
         assert_close(a, b, **close)
+
+
+@pytest.mark.parametrize("num_edge_types", [1, 3])
+def test_appnp_equals_pygs_propagation_of_the_mlp(num_edge_types):
+    x, edges = graph(num_edge_types)
+    ours, weight = APPNP(DIM, num_steps=5, alpha=0.2), None
+    if num_edge_types > 1:
+        ours.add_edge_bias(num_edge_types)
+    perturbed(ours)
+    if num_edge_types > 1:
+        weight = ours.log_edge_weight.exp()[edges.edge_type - 1]
+    z = ours.layers[0](x.relu()).relu()
+    theirs = torch_geometric_nn.APPNP(5, 0.2)(z, index(edges), weight)
+    assert_close(ours.run(x, edges), theirs, **close)
