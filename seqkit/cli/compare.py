@@ -92,7 +92,7 @@ def _settings(args: Namespace) -> Any:
 
     vary = read_vary(args.vary)
     names = [name.strip() for name in (args.backbones or "").split(",") if name.strip()]
-    same = ("preset", "match", "seeds", "lr_trials", "dropout_trials", "trial_share", "pretrain", "threads")
+    same = ("preset", "match", "seeds", "lr_trials", "dropout_trials", "trial_share", "run_shares", "pretrain")
     return Settings(
         recipe=args.what[0],
         overrides=list(args.overrides),
@@ -100,6 +100,7 @@ def _settings(args: Namespace) -> Any:
         vary=vary,
         measure=not args.no_measure,
         depths=not args.no_depths,
+        threads=args.threads,
         plugins=[str(path) for path in args.plugin],
         **{name: getattr(args, name) for name in same},
     )

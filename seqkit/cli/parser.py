@@ -79,6 +79,13 @@ def _whole(word: str) -> int:
         raise argparse.ArgumentTypeError(f"{word!r} is not a whole number written in digits, such as 7") from None
 
 
+def _shares(word: str) -> list[float]:
+    try:
+        return [float(part) for part in word.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{word!r} is no list of numbers, such as 0.25,0.5") from None
+
+
 GENERATE: tuple[tuple[str, Callable[[str], Any], str], ...] = (
     ("--temperature", float, "0 is greedy (default 0.8)"),
     ("--top-k", _whole, "sample only among the k likeliest tokens"),
@@ -130,6 +137,8 @@ def add_compare(command: argparse.ArgumentParser) -> None:
         default=0,
         help="dropouts tried for each candidate, after the learning rates (default 0)",
     )
+    text = "shares of a run's steps, at which each is trained, too: curves in the place of points (0.25,0.5)"
+    add("--run-shares", type=_shares, default=[], metavar="A,B,…", help=text)
     add("--pretrain", help="masked or next: train without labels first, and report both rankings")
     add("--no-measure", action="store_true", help="leave out speed, latency and memory")
     add("--no-depths", action="store_true", help="do not try half and double the depth at an equal budget")

@@ -29,6 +29,9 @@ from seqkit.report.comparison import write_comparison
 
 SETTINGS = "comparison.json"
 
+ADDED = ("run_shares",)
+"""Settings that may differ from those of a comparison that is there: they add runs and change none."""
+
 
 @dataclass(frozen=True)
 class Prepared:
@@ -134,7 +137,7 @@ def check_folder(folder: Path, settings: Settings, fingerprint: str) -> dict[str
     except (DataError, TypeError, ValueError) as error:
         raise UsageError(f"{path} is damaged ({error}); give another --out") from error
     for name, value in asked.items():
-        if earlier.get(name) != value:
+        if earlier.get(name) != value and name not in ADDED:
             held = f"{folder} holds a comparison with {name} {earlier.get(name)}"
             raise UsageError(f"{held}, not {value}; give another --out")
     if known["fingerprint"] != fingerprint:
@@ -142,6 +145,9 @@ def check_folder(folder: Path, settings: Settings, fingerprint: str) -> dict[str
             f"the recipe or a plug-in has changed since the comparison in {folder} began, and runs of before and after "
             "do not go into one table; give another --out"
         )
+    if earlier != asked:
+        known = {**known, "settings": asked}
+        write_json(path, known)
     return known
 
 

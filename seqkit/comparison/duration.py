@@ -81,7 +81,7 @@ def minutes(plan: Plan, estimates: Mapping[str, Estimate], done: Mapping[str, Ma
             measuring = MEASURE_SECONDS * sum(candidate.of is None for candidate in plan.candidates.values())
             continue
         own = estimates[step.candidate]
-        share = plan.settings.trial_share if step.kind == "trial" else 1.0
-        seconds += own.num_steps * own.step_seconds * share + own.test_seconds * (0.5 if share < 1 else 1) + RUN_SECONDS
+        share = plan.settings.trial_share if step.kind == "trial" else step.share
+        seconds += own.num_steps * own.step_seconds * share + own.test_seconds + RUN_SECONDS
     start = START_SECONDS if seconds or measuring else 0.0
     return (start + seconds / jobs + measuring) / 60

@@ -6,6 +6,7 @@ import copy
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from statistics import fmean
 from typing import Any
 
@@ -35,7 +36,7 @@ class Step:
     """A cell that will run, and the cells that must have ended before. kind, candidate: as in `Cell`.
 
     what: of a trial, what it tries: "lr", "again" (a good rate with another seed), "depth" or "dropout". number: seed
-    of a run; of a trial, which of that kind, from 0.
+    of a run; of a trial, which of that kind, from 0. share: of a whole run's steps; "part" is a run of fewer.
     """
 
     id: str
@@ -44,6 +45,7 @@ class Step:
     needs: tuple[str, ...] = ()
     number: int = 0
     what: str = ""
+    share: float = 1.0
 
 
 class Plan:
@@ -66,6 +68,10 @@ class Plan:
         self.candidates = {candidate.name: candidate for candidate in candidates}
         if len({slug_of(name) for name in self.candidates}) < len(self.candidates):
             raise UsageError(f"two candidates would share a folder: {', '.join(self.candidates)}; rename one")
+        for whole in num_steps.values():
+            steps = [max(1, round(whole * share)) for share in (*settings.run_shares, 1.0)]
+            if len(set(steps)) < len(steps):
+                raise UsageError(f"--run-shares: of {whole} steps these are {steps}, two of them alike; train longer")
 
     def steps(self, results: Results) -> dict[str, Step]:
         """All steps by id that are known, given the results so far: a best rate at the end of a grid adds one."""
@@ -89,9 +95,12 @@ class Plan:
             for seed in seeds:
                 own = (f"{slug}/pretrain-{seed}",) if candidate.of is not None else ()
                 yield Step(f"{slug}/seed-{seed}", "seed", name, tuned + own, seed)
+            for share, seed in product(settings.run_shares, seeds):
+                yield Step(f"{slug}/share-{share:g}-seed-{seed}", "part", name, tuned, seed, share=share)
         if settings.measure and not by_time:
-            everything = tuple(f"{slug_of(n)}/seed-{seed}" for n in self.candidates for seed in seeds)
-            yield Step("measure", "measure", "", everything)
+            kinds = ("seed", *(f"share-{share:g}-seed" for share in settings.run_shares))
+            everything = product(map(slug_of, self.candidates), kinds, seeds)
+            yield Step("measure", "measure", "", tuple(f"{slug}/{kind}-{seed}" for slug, kind, seed in everything))
 
     def _trials(self, candidate: Candidate, before: tuple[str, ...], results: Results) -> Iterator[Step]:
         """Trials of a candidate: learning rates, the best of them again, then depths, then dropouts."""
@@ -142,9 +151,8 @@ class Plan:
         trainer = config["trainer"]
         trainer["enable_progress_bar"] = False
         whole = self.num_steps[candidate.name]
-        num_steps = self._num_steps(candidate, results)
-        if step.kind == "trial":
-            num_steps = max(1, round(num_steps * self.settings.trial_share))
+        share = self.settings.trial_share if step.kind == "trial" else step.share
+        num_steps = max(1, round(self._num_steps(candidate, results) * share))
         if step.kind == "trial" or num_steps != whole:
             trainer["max_steps"], trainer["max_epochs"] = num_steps, None
         warmup = (config["schedule"] or {}).get("warmup_steps")
@@ -164,7 +172,8 @@ class Plan:
             assert self.settings.pretrain is not None
             config = pretraining_config(config, self.settings.pretrain)
             return Cell(step.id, "pretrain", candidate.name, config, None, folder)
-        return Cell(step.id, "seed", candidate.name, config, initial, folder, self.metric, is_first=step.number == 1)
+        is_first = step.kind == "seed" and step.number == 1
+        return Cell(step.id, "seed", candidate.name, config, initial, folder, self.metric, is_first=is_first)
 
     def _sized(self, candidate: Candidate, results: Results) -> dict[str, Any]:
         """The candidate's configuration at the depth that was chosen."""

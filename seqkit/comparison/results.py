@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from seqkit.comparison.candidates import TOLERANCE, Candidate, backbone_of
+from seqkit.comparison.curves import Curve, Point, crossovers, exchange_rate
 from seqkit.comparison.plan import TUNING_SEED, Plan
 from seqkit.comparison.scores import METRICS
 from seqkit.comparison.statistics import LEVEL, Scores, differences, spread
@@ -59,9 +60,61 @@ def gather(plan: Plan, results: Mapping[str, Any], *, started: str) -> dict[str,
         "started": started,
         "run_minutes": round(sum(cell.get("seconds", 0.0) for cell in results.values()) / 60, 1),
     }
-    return complete_results(
-        ended, [_row(plan, candidate, results, metric) for candidate in plan.candidates.values()], metric
-    )
+    scored = [_row(plan, candidate, results, metric) for candidate in plan.candidates.values()]
+    found = complete_results(ended, scored, metric)
+    if settings.run_shares:
+        _add_curves(found, plan, results, metric)
+    return found
+
+
+def _add_curves(found: dict[str, Any], plan: Plan, results: Mapping[str, Any], metric: Metric) -> None:
+    """Add the points of each candidate by steps, its exchange rate with the reference, crossovers, and the scores."""
+    curves: dict[str, Curve] = {}
+    whole = dict(found["scores"])
+    for row in found["candidates"]:
+        points, steps_of = [], [s for s in plan.steps(results).values() if s.candidate == row["name"]]
+        cost = row["cost"] or {}
+        for share in sorted(plan.settings.run_shares):
+            runs = {s.number: results[s.id] for s in steps_of if s.kind == "part" and s.share == share}
+            sound = {seed: run for seed, run in runs.items() if "error" not in run}
+            if sound:
+                scores = _scores_of({seed: run["scores"] for seed, run in sound.items()})
+                points.append(Point(next(iter(sound.values()))["summary"]["steps"], scores))
+        if row["name"] in whole:
+            steps = next(run["steps"] for run in row["runs"] if run["value"] is not None)
+            points.append(Point(steps, whole[row["name"]]))
+        row["by_steps"] = [_point(point, row, cost, metric) for point in points]
+        for point in points[:-1]:
+            found["scores"][f"{row['name']} after {point.steps} steps"] = point.scores
+        if len(points) == len(plan.settings.run_shares) + 1:
+            costs = {"FLOPs": row["training_flops"], "time": cost.get("step_seconds")}
+            curve = Curve(row["name"], points, metric, {unit: value for unit, value in costs.items() if value})
+            curves.update({row["name"]: curve} if curve.seeds else {})
+    reference = curves.get(found["reference"])
+    others = [curve for curve in curves.values() if reference is not None and curve is not reference]
+    rates = [exchange_rate(reference, curve, metric) for curve in others if reference is not None]
+    found["exchange_rates"] = [rate for rate in rates if rate is not None]
+    found["crossovers"] = crossovers(list(curves.values()), metric)
+
+
+def _point(point: Point, row: Row, cost: Mapping[str, Any], metric: Metric) -> dict[str, Any]:
+    mean, std, interval = spread(point.scores, metric)
+    flops, seconds = row["training_flops"], cost.get("step_seconds")
+    return {
+        "steps": point.steps,
+        "flops": flops * point.steps if flops else None,
+        "seconds": seconds * point.steps if seconds else None,
+        "values": point.scores.values(metric).tolist(),
+        "mean": mean,
+        "std": std,
+        "interval": interval,
+    }
+
+
+def _scores_of(scores: Mapping[int, Mapping[str, Any]]) -> Scores:
+    """Scores of all seeds: numerator, denominator and groups of each test example, by seed."""
+    groups = next(iter(scores.values())).get("groups")
+    return Scores.of([(seed, one["numerator"], one["denominator"]) for seed, one in scores.items()], groups)
 
 
 def complete_results(
@@ -100,7 +153,8 @@ def write_results(folder: Path, results: Mapping[str, Any]) -> None:
     """results.json, results.csv with a line for every run, and scores.npz, from which each interval can be had again.
 
     Arrays of scores.npz, each by CANDIDATE/NAME: seeds [s]; numerator and denominator [s e] of every test example, of
-    which the metric is the ratio of sums, or its root; groups [e], where examples belong together.
+    which the metric is the ratio of sums, or its root; groups [e], where examples belong together. A candidate after a
+    part of its steps is CANDIDATE after N steps.
     """
     write_json(folder / "results.json", {key: value for key, value in results.items() if key != "scores"})
     arrays = {f"{name}/{key}": value for name, own in results["scores"].items() for key, value in own.arrays().items()}
@@ -179,7 +233,7 @@ def with_statistics(
         nothing: Row = {"mean": None, "std": None, "interval": None, "by_length": []}
         return {**row, "runs": runs, **nothing, "error": f"no seed finished: {errors[0]}" if errors else None}, None
     first = next(iter(scores.values()))
-    own = Scores.of([(seed, one["numerator"], one["denominator"]) for seed, one in scores.items()], first.get("groups"))
+    own = _scores_of(scores)
     mean, std, interval = spread(own, metric)
     values = dict(zip(own.seeds, own.values(metric).tolist()))
     runs = [{**run, "value": values.get(run["seed"])} for run in runs]

@@ -47,9 +47,10 @@ class Settings:
     match: the budget that is made equal to the reference's, which is the first candidate. seeds: number of seeds.
     lr_trials, dropout_trials: runs on the validation split for each candidate; 0: nothing is tuned. depths: try half
     and double the depth at an equal budget, where backbones are compared at equal parameters or FLOPs and tuned, and
-    nothing is pretrained. trial_share: share of a whole run's steps that a trial takes. pretrain: also train on the
-    same data without labels first. measure: measure speed and memory. threads: torch's threads in each process; None:
-    the cores are shared by the jobs.
+    nothing is pretrained. trial_share: share of a whole run's steps that a trial takes. run_shares: shares of a whole
+    run's steps, of each of which there are as many runs more, with a schedule of their own: a curve in the place of a
+    point. pretrain: also train on the same data without labels first. measure: measure speed and memory. threads:
+    torch's threads in each process; None: the cores are shared by the jobs.
     Raises UsageError for values out of range, or settings that contradict each other.
     """
 
@@ -64,6 +65,7 @@ class Settings:
     dropout_trials: int = 0
     depths: bool = True
     trial_share: float = 1.0
+    run_shares: list[float] = field(default_factory=list)
     pretrain: Pretrain | None = None
     measure: bool = True
     threads: int | None = None
@@ -82,6 +84,13 @@ class Settings:
             raise UsageError(f"--dropout-trials is {self.dropout_trials}; give at most {len(DROPOUTS)}: {DROPOUTS}")
         if not 0 < self.trial_share <= 1:
             raise UsageError(f"--trial-share is {self.trial_share}; give a share of the steps, above 0 and up to 1")
+        if not all(0 < share < 1 for share in self.run_shares) or len(set(self.run_shares)) < len(self.run_shares):
+            shown = ",".join(f"{share:g}" for share in self.run_shares)
+            raise UsageError(
+                f"--run-shares is {shown}; give different shares of a run's steps, between 0 and 1: 0.25,0.5"
+            )
+        if self.run_shares and self.pretrain is not None:
+            raise UsageError("--run-shares and --pretrain: a shorter run has no shorter pretraining; leave one out")
         for option, values in (("--backbones", self.backbones), *((f"--vary {k}", v) for k, v in self.vary.items())):
             lower = [value.lower() for value in values]
             twice = next((value for value in values if lower.count(value.lower()) > 1), None)
@@ -138,6 +147,7 @@ class Settings:
         for name in ("match", "seeds", "lr_trials", "dropout_trials", "trial_share", "pretrain", "threads"):
             if getattr(self, name) != defaults[name]:
                 words += [f"--{name.replace('_', '-')}", str(getattr(self, name))]
+        words += ["--run-shares", ",".join(f"{x:g}" for x in self.run_shares)] if self.run_shares else []
         words += [] if self.measure else ["--no-measure"]
         words += [] if self.depths else ["--no-depths"]
         for plugin in self.plugins:

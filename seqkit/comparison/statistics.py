@@ -128,6 +128,17 @@ def spread(scores: Scores, metric: Metric) -> tuple[float, float | None, tuple[f
     return mean, std, (mean - half, mean + half)
 
 
+def interval_of(linear: np.ndarray) -> tuple[float, float] | None:
+    """Interval of the mean of scores [s u] of seeds and independent units; None of one of each."""
+    parts = _crossed(linear)
+    if not parts:
+        return None
+    variance, df = _variance(parts)
+    half = float(stats.t.ppf((1 + LEVEL) / 2, df)) * variance**0.5
+    mean = float(linear.mean())
+    return mean - half, mean + half
+
+
 def difference(a: Scores, b: Scores, metric: Metric) -> Difference:
     """mean(a) - mean(b), paired where it can be: where both have a seed or an example, what is common to both cancels.
 

@@ -14,7 +14,14 @@ from seqkit.errors import DataError, one_line
 from seqkit.files import read_mapping, write_atomic
 from seqkit.report.candidate_figures import Line, Mark, lines, mean_line, pair_line, spreads
 from seqkit.report.figures import svg
-from seqkit.report.learning_rates import depth_lines, edge_remarks, rate_lines, trial_table, tuning_sentence
+from seqkit.report.learning_rates import (
+    depth_lines,
+    edge_remarks,
+    expected_lines,
+    rate_lines,
+    trial_table,
+    tuning_sentence,
+)
 from seqkit.report.numbers import DASH, Metric, compact, count, finite, p_value, percent, plain, plural, times
 from seqkit.report.ranking import (
     Group,
@@ -98,6 +105,7 @@ def comparison_sections(results: Mapping[str, Any]) -> dict[str, Any]:
         "chosen_keys": _titles(key for row in rows for key in row.result.get("chosen") or {}),
         "values": _values(groups, metric),
         "curves": _curves(rows),
+        "by_steps": _by_steps(rows, metric),
         "costs": _costs(rows),
         "gradients": _gradients(rows),
         "lengths": _lengths(rows, metric),
@@ -110,6 +118,7 @@ def comparison_sections(results: Mapping[str, Any]) -> dict[str, Any]:
         "depths": depth_lines(rows),
         "edges": [remark for row in rows for remark in edge_remarks(row.result)],
         "rates": _rates(rows),
+        "expected": _expected(rows),
         "difference_lines": lambda row: difference_lines(row, metric),
         "value_lines": lambda row: value_lines(row, metric),
         "count": count,
@@ -183,6 +192,23 @@ def _curves(rows: Sequence[Row]) -> list[Figure]:
     return [figure for figure in figures if figure]
 
 
+def _by_steps(rows: Sequence[Row], metric: Metric) -> list[Figure]:
+    """The metric after trainings of several lengths, against their steps, FLOPs and seconds."""
+    figures = []
+    for x, xlabel in (("steps", "training steps"), ("flops", "training FLOPs"), ("seconds", "seconds of training")):
+        drawn: list[Line] = []
+        for row in rows:
+            points = [p for p in row.result.get("by_steps") or [] if p.get(x) is not None and p["mean"] is not None]
+            low = high = None
+            if all(p.get("interval") and None not in p["interval"] for p in points):
+                low, high = ([metric.shown(p["interval"][side]) for p in points] for side in (0, 1))
+            means = [metric.shown(p["mean"]) for p in points]
+            drawn += [Line(row.mark, [p[x] for p in points], means, low, high)] if len(points) > 1 else []
+        alt = f"{metric.title} against {xlabel}, each point a training of its own, one line a candidate"
+        figures.append(_figure(drawn, xlabel, metric.title, alt, log_x=True, bars=True))
+    return [figure for figure in figures if figure]
+
+
 def _costs(rows: Sequence[Row]) -> list[Figure]:
     """Step time and memory against length, latency against context."""
     figures = []
@@ -222,6 +248,12 @@ def _rates(rows: Sequence[Row]) -> Figure | None:
     """Validation loss against the learning rates that were tried."""
     alt = "validation loss against the learning rate that was tried, one line a candidate, the chosen one ringed"
     return _figure(rate_lines(rows), "learning rate", "validation loss of the trial", alt, width=4.6)
+
+
+def _expected(rows: Sequence[Row]) -> Figure | None:
+    """The lowest validation loss that so many trials are expected to give."""
+    alt = "expected validation loss of the best of k trials against k, one line a candidate"
+    return _figure(expected_lines(rows), "trials", "expected lowest validation loss", alt, log_x=False, width=4.6)
 
 
 def _figure(drawn: Sequence[Line | None], xlabel: str, ylabel: str, alt: str, **options: Any) -> Figure | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import mul
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -12,29 +13,43 @@ from seqkit.report.ranking import Row
 
 
 class Trial(NamedTuple):
-    """A cell: the validation loss, or "failed" with its error, or empty where this candidate did not try it."""
+    """A cell: the validation loss, or "failed" with its error, or empty where this candidate did not try it.
+
+    shade: 0 for the lowest loss of the table to 1 for the highest, by rank; None: no loss.
+    """
 
     text: str
     error: str | None = None
     is_chosen: bool = False
+    shade: float | None = None
 
 
 class TrialTable(NamedTuple):
-    """Candidates down, tried values across. keys: what was tried. columns: their values, as text."""
+    """Candidates and seeds down, tried values across. keys: what was tried. columns: their values, as text."""
 
     keys: Sequence[str]
     columns: Sequence[str]
-    rows: Sequence[tuple[Row, Sequence[Trial]]]
+    rows: Sequence[tuple[Row, int | None, Sequence[Trial]]]
 
 
 def trial_table(rows: Sequence[Row]) -> TrialTable | None:
-    """Every trial of every candidate; None where nothing was tried."""
+    """Every trial of every candidate by its seed; None where nothing was tried."""
     keys = _keys(rows)
-    by_row = [{tuple(t["values"].get(key) for key in keys): t for t in _trials(row.result)} for row in rows]
-    columns = sorted({place for tried in by_row for place in tried}, key=lambda values: list(map(_order, values)))
+    found: dict[tuple[int, int | None], dict[tuple[Any, ...], Mapping[str, Any]]] = {}
+    for i, row in enumerate(rows):
+        for trial in row.result.get("trials") or [{"values": {}}]:
+            place = tuple(trial["values"].get(key) for key in keys)
+            found.setdefault((i, trial.get("seed")), {})[place] = trial
+    tried = {place for own in found.values() for place in own if any(value is not None for value in place)}
+    columns = sorted(tried, key=lambda values: list(map(_order, values)))
     if not columns:
         return None
-    table = [(row, [_trial(row, tried.get(place)) for place in columns]) for row, tried in zip(rows, by_row)]
+    losses = {t["loss"] for own in found.values() for t in own.values() if t.get("loss") is not None}
+    shades = {loss: i / max(len(losses) - 1, 1) for i, loss in enumerate(sorted(losses))}
+    table = [
+        (rows[i], seed, [_trial(rows[i], own.get(place), shades) for place in columns])
+        for (i, seed), own in found.items()
+    ]
     return TrialTable(keys, [", ".join(map(plain, place)) for place in columns], table)
 
 
@@ -133,6 +148,23 @@ def rate_lines(rows: Sequence[Row]) -> list[Line]:
     return found
 
 
+def expected_lines(rows: Sequence[Row]) -> list[Line]:
+    """Expected lowest loss of k trials, drawn with replacement from those that each candidate had (Dodge et al. 2019,
+    equation 2), with k on the x axis. A trial that failed counts as the worst that ended."""
+    found = []
+    for row in rows:
+        known = [trial["loss"] for trial in row.result.get("trials") or [] if trial.get("loss") is not None]
+        if len(known) < 2:
+            continue
+        number = len(row.result["trials"])
+        losses = sorted(known + [max(known)] * (number - len(known)))
+        ks = range(1, number + 1)
+        # the i-th lowest is the lowest of k draws if none is lower and not all are higher
+        chance = [[((number - i) / number) ** k - ((number - i - 1) / number) ** k for i in range(number)] for k in ks]
+        found.append(Line(row.mark, list(ks), [sum(map(mul, own, losses)) for own in chance]))
+    return found
+
+
 def _trials(candidate: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     """Trials of a candidate; those of the same values with several seeds are one, with their mean loss."""
     found: dict[str, list[Mapping[str, Any]]] = {}
@@ -150,13 +182,13 @@ def _keys(rows: Sequence[Row]) -> list[str]:
     return list(dict.fromkeys(key for row in rows for trial in _trials(row.result) for key in trial["values"]))
 
 
-def _trial(row: Row, trial: Mapping[str, Any] | None) -> Trial:
+def _trial(row: Row, trial: Mapping[str, Any] | None, shades: Mapping[float, float]) -> Trial:
     if trial is None:
         return Trial("")
     chosen = row.result.get("chosen") or {}
     is_chosen = bool(chosen) and all(trial["values"].get(key) == value for key, value in chosen.items())
     if trial.get("loss") is not None:
-        return Trial(significant(trial["loss"]), trial.get("error"), is_chosen)
+        return Trial(significant(trial["loss"]), trial.get("error"), is_chosen, shades[trial["loss"]])
     return Trial("failed" if trial.get("error") else DASH, trial.get("error"), is_chosen)
 
 

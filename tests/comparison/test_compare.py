@@ -76,6 +76,7 @@ def test_cells_that_fail_are_in_the_table_and_the_others_finish(tmp_path):
 def command(folder):
     words = ["compare", "image/digits", "--preset", "debug", "--backbones", "LSTM,GRU", "--lr-trials", "2"]
     words += ["--seeds", "1", "--no-measure", "--threads", "1", "--jobs", "2", "--data.limit", "60"]
+    words += ["--trainer.max_steps", "4", "--trainer.max_epochs", "null"]
     words += ["--optimizer", "AdamW", "--out", folder]
     return [sys.executable, "-m", "seqkit", *map(str, words)]
 
@@ -106,6 +107,22 @@ def test_a_comparison_that_is_killed_and_resumed_ends_with_the_same_table(tmp_pa
         assert a["chosen"] == b["chosen"]
         assert a["trials"] == b["trials"]
     assert not list(folder.glob("runs/*/.*"))
+    # shorter runs are added to what is there
+    kept = {path: path.stat().st_mtime_ns for path in folder.glob("cells/**/*.json")}
+    refused = subprocess.run([*command(folder), "--run-shares", "0.1"], capture_output=True, text=True)
+    assert "two of them alike" in refused.stderr
+    subprocess.run([*command(folder), "--run-shares", "0.5"], capture_output=True, text=True, check=True)
+    written = {path: path.stat().st_mtime_ns for path in folder.glob("cells/**/*.json")}
+    assert kept.items() <= written.items()
+    assert {path.stem for path in written.keys() - kept.keys()} == {"share-0.5-seed-1"}
+    curves = json.loads((folder / "results.json").read_bytes())
+    assert means(curves) == means(one)
+    for row in curves["candidates"]:
+        half, whole_run = row["by_steps"]
+        assert (2 * half["steps"], whole_run["mean"]) == (whole_run["steps"], row["mean"])
+        assert half["mean"] != whole_run["mean"]
+    assert len(curves["exchange_rates"]) == 1
+    assert "By length of training" in (folder / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow

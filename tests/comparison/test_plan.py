@@ -95,6 +95,25 @@ def test_no_reported_run_has_the_seed_of_a_trial_whatever_the_recipe_says():
     assert seeds == {"lr": [1001] * 6, "again": [1002] * 4, "dropout": [1001] * 4, "seed": [1, 2, 3] * 2}
 
 
+def test_shorter_runs_have_the_rate_of_the_whole_ones_and_a_schedule_of_their_own():
+    config = complete("image/digits", "debug", {"schedule.warmup_steps": 8})
+    plan = plan_of([Candidate("LSTM", config), Candidate("GRU", config)], run_shares=[0.25, 0.5])
+    results = run_to_the_end(plan, lambda cell: abs(math.log(cell.config["optimizer"]["lr"] / 0.0316)))
+    parts = [step for step in plan.steps(results).values() if step.kind == "part" and step.candidate == "GRU"]
+    cells = [plan.cell(step, results).config for step in parts]
+    assert [(cell["seed"], cell["trainer"]["max_steps"]) for cell in cells] == [(1, 10), (2, 10), (1, 20), (2, 20)]
+    assert [cell["schedule"]["warmup_steps"] for cell in cells] == [2, 2, 4, 4]
+    whole = plan.cell(plan.steps(results)["GRU/seed-1"], results).config
+    assert {cell["optimizer"]["lr"] for cell in cells} == {whole["optimizer"]["lr"]}
+    order = list(results)
+    assert all(order.index("GRU/lr-1") < order.index(step.id) < order.index("measure") for step in parts)
+
+
+def test_shares_of_so_few_steps_that_two_are_alike_are_refused():
+    with pytest.raises(UsageError, match=r"of 40 steps these are \[1, 2, 1, 40\]"):
+        plan_of(run_shares=[0.01, 0.05, 0.02])
+
+
 # ── the grid ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -46,6 +46,14 @@ def test_the_command_on_the_page_asks_for_the_same_comparison():
     assert _settings(args) == settings
 
 
+def test_shares_of_a_run_are_written_and_read_again():
+    settings = Settings(recipe="image/digits", backbones=["LSTM", "GRU"], run_shares=[0.25, 0.5])
+    assert "--run-shares 0.25,0.5" in settings.command()
+    args = parser().parse_args(shlex.split(settings.command())[1:])
+    args.overrides = []
+    assert _settings(args) == settings
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
@@ -61,6 +69,9 @@ def test_the_command_on_the_page_asks_for_the_same_comparison():
         ({"seeds": 0}, "--seeds is 0"),
         ({"lr_trials": -1}, "--lr-trials is -1"),
         ({"dropout_trials": 9}, "at most 5"),
+        ({"run_shares": [0.5, 1.0]}, "--run-shares is 0.5,1"),
+        ({"run_shares": [0.5, 0.5]}, "--run-shares is 0.5,0.5"),
+        ({"run_shares": [0.5], "pretrain": "masked"}, "--run-shares and --pretrain"),
         ({"trial_share": 0.0}, "--trial-share is 0.0"),
         ({"pretrain": "contrastive"}, "give masked or next"),
     ],

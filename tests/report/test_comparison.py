@@ -13,8 +13,8 @@ from seqkit.files import write_json
 from seqkit.report.comparison import write_comparison
 
 SECTIONS = [
-    "Candidates", "Every seed", "Learning curves", "Cost against length", "Gradient flow", "By length",
-    "All pairwise differences", "What was not matched", "Failures", "What was tried", "Configurations", "Repeat it",
+    "Candidates", "Every seed", "By length of training", "Learning curves", "Cost against length", "Gradient flow",
+    "By length", "All pairwise differences", "What was not matched", "Failures", "What was tried", "Configurations", "Repeat it",
 ]  # fmt: skip
 
 
@@ -160,7 +160,7 @@ def test_configurations_versions_machine_and_command_are_there(written, by_hand)
 
 def test_every_figure_says_in_words_what_it_shows(written, by_hand):
     page = written(by_hand)
-    assert len(page.labels) == page.tags.count("figure") == 13
+    assert len(page.labels) == page.tags.count("figure") == 17
     assert page.labels[0].endswith("with mean and interval: GRU 97.80, Transformer 97.00")
     assert "validation loss against training FLOPs, mean over seeds, one line a candidate" in page.labels
 
@@ -184,9 +184,11 @@ def test_groups_are_apart_and_say_whether_the_ranking_changed(written):
 def test_figures_go_where_there_is_nothing_to_draw(written):
     results = comparison(2)
     for one in results["candidates"]:
-        one |= {"by_length": [], "gradient_flow": None, "cost": None, "trials": [], "runs": []}
+        one |= {"by_length": [], "by_steps": [], "gradient_flow": None, "cost": None, "trials": [], "runs": []}
     page = written(results)
-    assert not {"By length", "Gradient flow", "Cost against length", "Learning curves"} & set(page.headings)
+    assert not {"By length", "By length of training", "Gradient flow", "Cost against length", "Learning curves"} & set(
+        page.headings
+    )
     assert page.tags.count("figure") == 1
     assert {"Every seed", "What was tried", "What was not matched"} <= set(page.headings)
 
@@ -235,7 +237,7 @@ def test_other_files_are_refused_in_one_line(tmp_path):
 def test_the_synthetic_results_have_the_keys_of_the_schema():
     assert set(candidate(0)) == {
         "name", "group", "error", "parameters", "training_flops", "width", "depth", "budget_gap", "chosen", "trials",
-        "runs", "mean", "std", "interval", "by_length", "cost", "gradient_flow", "config",
+        "runs", "mean", "std", "interval", "by_length", "by_steps", "cost", "gradient_flow", "config",
     }  # fmt: skip
 
 

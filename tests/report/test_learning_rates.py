@@ -1,9 +1,12 @@
 """Trials: every one is shown, the chosen is marked, and a choice on the edge is called out."""
 
+from itertools import product
+from statistics import fmean
+
 import pytest
 from synthetic_results import candidate, comparison
 
-from seqkit.report.learning_rates import depth_lines, edge_remarks, rate_lines, trial_table
+from seqkit.report.learning_rates import depth_lines, edge_remarks, expected_lines, rate_lines, trial_table
 from seqkit.report.ranking import ranked
 
 
@@ -27,8 +30,10 @@ THREE = [trial(0.5, lr=0.001), trial(0.25, lr=0.003), trial(0.75, lr=0.01)]
 def test_every_trial_has_its_cell_and_the_chosen_one_is_marked():
     table = trial_table(rows([*THREE, trial(None, "NaN", lr=0.03)], {"optimizer.lr": 0.003}))
     assert table.columns == ["0.001", "0.003", "0.01", "0.03"]
-    ((_, cells),) = table.rows
+    ((_, seed, cells),) = table.rows
+    assert seed is None  # trials that have none
     assert [cell.text for cell in cells] == ["0.5000", "0.2500", "0.7500", "failed"]
+    assert [cell.shade for cell in cells] == [0.5, 0.0, 1.0, None]
     assert [cell.is_chosen for cell in cells] == [False, True, False, False]
     assert cells[3].error == "NaN"
 
@@ -40,7 +45,7 @@ def test_candidates_with_other_grids_share_the_columns():
     table = trial_table(ranked(results)[0].rows)
     assert table.keys == ["optimizer.lr", "optimizer.dropout"]
     assert table.columns == ["0.001, –", "0.1, 0.2"]
-    assert [[cell.text for cell in cells] for _, cells in table.rows] == [["0.5000", ""], ["", "0.1250"]]
+    assert [[cell.text for cell in cells] for _, _, cells in table.rows] == [["0.5000", ""], ["", "0.1250"]]
 
 
 @pytest.mark.parametrize(("lr", "side"), [(0.001, "smallest"), (0.01, "largest")])
@@ -89,10 +94,29 @@ def test_without_trials_there_is_no_table_and_no_line():
     assert candidate(0)["trials"], "the synthetic candidates have trials"
 
 
-def test_trials_of_one_rate_with_two_seeds_are_one_cell_with_their_mean_and_one_that_failed_is_a_failure():
+def test_trials_of_two_seeds_have_a_line_each_and_what_a_seed_did_not_try_is_empty():
+    again = [{**trial(0.75, lr=0.003), "seed": 2}, {**trial(None, "NaN", lr=0.01), "seed": 2}]
+    table = trial_table(rows([*({**one, "seed": 1} for one in THREE), *again], {"optimizer.lr": 0.003}))
+    assert [(seed, [cell.text for cell in cells]) for _, seed, cells in table.rows] == [
+        (1, ["0.5000", "0.2500", "0.7500"]),
+        (2, ["", "0.7500", "failed"]),
+    ]
+
+
+def test_a_line_of_rates_goes_through_the_mean_of_two_seeds_and_leaves_out_a_rate_that_failed():
     twice = [*THREE, trial(0.75, lr=0.003), trial(None, "NaN", lr=0.01)]
-    ((_, cells),) = trial_table(rows(twice, {"optimizer.lr": 0.003})).rows
-    assert [cell.text for cell in cells] == ["0.5000", "0.5000", "failed"]
+    (line,) = rate_lines(rows(twice, {"optimizer.lr": 0.003}))
+    assert (line.x, line.y) == ([0.001, 0.003], [0.5, 0.5])
+
+
+def test_the_expected_best_of_k_trials_is_the_mean_of_all_ways_to_draw_them():
+    trials = [*THREE, trial(None, "NaN", lr=0.03)]
+    (line,) = expected_lines(rows(trials, {}))
+    losses = [0.5, 0.25, 0.75, 0.75]  # one that failed counts as the worst
+    for k, value in zip(line.x, line.y):
+        assert value == pytest.approx(fmean(min(draw) for draw in product(losses, repeat=k)))
+    assert line.x == [1, 2, 3, 4]
+    assert expected_lines(rows(THREE[:1], {})) == []
 
 
 def test_depths_are_listed_with_their_widths_and_the_chosen_one_is_marked():
