@@ -80,7 +80,7 @@ def exchange_rate(one: Curve, other: Curve, metric: Metric) -> dict[str, Any] | 
         "worse": worse.name,
         "better": better.name,
         "steps": float(ratio[reached]),
-        "is_more": reached == 0 and gaps[0].mean() > 0,
+        "is_more": reached == 0 and float(gaps[0].mean()) > 0,
         "low": None if unsure[-1] == GRID - 1 else float(ratio[unsure[-1]]),
         "high": None if unsure[0] == 0 else float(ratio[unsure[0]]),
         "by_unit": {

@@ -1,5 +1,7 @@
 """Curves over the length of training: exchange rates and crossovers that are known, and how often intervals hold."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -34,6 +36,7 @@ def test_one_that_is_ahead_by_a_doubling_needs_half_of_the_steps(swapped):
     assert (found["worse"], found["better"]) == ("A", "B")
     assert found["steps"] == pytest.approx(2.0, rel=0.01)
     assert not found["is_more"]
+    assert json.loads(json.dumps(found)) == found
     assert found["text"].startswith("A needs 2.00 × the steps of B")
 
 

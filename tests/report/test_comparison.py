@@ -14,7 +14,8 @@ from seqkit.report.comparison import write_comparison
 
 SECTIONS = [
     "Candidates", "Every seed", "By length of training", "Learning curves", "Cost against length", "Gradient flow",
-    "By length", "All pairwise differences", "What was not matched", "Failures", "What was tried", "Configurations", "Repeat it",
+    "By length", "All pairwise differences", "What was not matched", "Failures", "What was tried", "Configurations",
+    "Repeat it",
 ]  # fmt: skip
 
 
