@@ -32,8 +32,9 @@ def run(args: Namespace) -> int:
         known = next((str(f) for f in folders if not (f / "summary.json").is_file()), args.what[0])
         raise UsageError(f"{known} is no run folder; give one recipe, or several folders of finished runs")
     complete(args.what[0], args.preset, args.overrides)  # a mistake is said before what imports torch
-    from seqkit.comparison.compare import check_jobs, default_folder, prepare
+    from seqkit.comparison.compare import check_jobs, default_folder, prepare, write_plan
     from seqkit.comparison.compare import run as compare
+    from seqkit.report.latex import write_latex
 
     settings = _settings(args)
     check_jobs(args.jobs)
@@ -44,7 +45,12 @@ def run(args: Namespace) -> int:
     _print_grid(console, prepared, folder, args.jobs)
     if args.dry_run:
         return 0
+    if args.plan:
+        print(f"plan  {one_line(write_plan(prepared, folder))}")
+        return 0
     results = compare(prepared, folder, jobs=args.jobs)
+    if args.latex:
+        write_latex(folder, results)
     _print_results(console, folder, results)
     return 0 if any(row["mean"] is not None for row in results["candidates"]) else 1
 
@@ -166,11 +172,18 @@ def _runs(args: Namespace, folders: Sequence[Path]) -> int:
     from seqkit.comparison.finished_runs import compare_runs
 
     usual = vars(parser().parse_args(["compare", *args.what]))
-    given = [name for name, value in usual.items() if name not in ("out", "plugin") and getattr(args, name) != value]
+    given = [
+        name for name, value in usual.items() if name not in ("out", "plugin", "latex") and getattr(args, name) != value
+    ]
     if args.overrides or given:
         word = args.overrides[0] if args.overrides else f"--{given[0].replace('_', '-')}"
         raise UsageError(f"finished runs take no {word}; they are compared as they are")
     digest = hashlib.sha256("\n".join(str(folder.resolve()) for folder in folders).encode()).hexdigest()[:8]
     out = args.out or Path("runs/compare") / f"runs-{digest}"
-    _print_results(Console(markup=False, emoji=False), out, compare_runs(folders, out))
+    from seqkit.report.latex import write_latex
+
+    results = compare_runs(folders, out)
+    if args.latex:
+        write_latex(out, results)
+    _print_results(Console(markup=False, emoji=False), out, results)
     return 0

@@ -139,6 +139,8 @@ def add_compare(command: argparse.ArgumentParser) -> None:
     )
     text = "shares of a run's steps, at which each is trained, too: curves in the place of points (0.25,0.5)"
     add("--run-shares", type=_shares, default=[], metavar="A,B,…", help=text)
+    add("--plan", action="store_true", help="write what will be run, and how it will be decided, and stop")
+    add("--latex", action="store_true", help="also write the table as results.tex")
     add("--pretrain", help="masked or next: train without labels first, and report both rankings")
     add("--no-measure", action="store_true", help="leave out speed, latency and memory")
     add("--no-depths", action="store_true", help="do not try half and double the depth at an equal budget")

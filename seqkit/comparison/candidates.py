@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 
 from seqkit.analysis.cost import training_flops
-from seqkit.analysis.receptive_field import farthest_input
+from seqkit.analysis.receptive_field import farthest_input, state_size
 from seqkit.comparison.budget import nearest
 from seqkit.comparison.settings import Settings, Variant
 from seqkit.config import build, complete
@@ -47,6 +47,7 @@ class Depth(NamedTuple):
     flops: int
     budget_gap: float
     farthest: int | None
+    state: int | None
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,9 @@ class Candidate:
     config: complete, learning rate untuned. group: how it was pretrained; None: not at all. of: the candidate whose
     tuned configuration is pretrained; None: it is not pretrained. budget_gap: relative to the reference. optimizers:
     complete configurations of the optimizers that are tried, the recipe's first. depths: others that are tried.
-    farthest: tokens between an input and an output that depends on it, at most; None: all, or it is not known. notes:
-    what had to be changed beside what differs on purpose.
+    farthest: tokens between an input and an output that depends on it, at most; None: all, or it is not known. state:
+    numbers that it keeps of an example, however long; None: they grow with it, or it is not known. notes: what had to
+    be changed beside what differs on purpose.
     """
 
     name: str
@@ -72,6 +74,7 @@ class Candidate:
     optimizers: list[dict[str, Any]] = field(default_factory=list)
     depths: list[Depth] = field(default_factory=list)
     farthest: int | None = None
+    state: int | None = None
     notes: list[str] = field(default_factory=list)
 
 
@@ -101,7 +104,13 @@ def candidates(settings: Settings) -> list[Candidate]:
 
 def _candidate(settings: Settings, fitted: _Fitted, variant: Variant, found: list[Candidate]) -> Candidate:
     """One candidate of a variant, at the budget of the first candidate that was found."""
-    name, backbone, preset, width, words = variant
+    words = words_of(settings, variant)
+    return _matched(settings, fitted, variant.name, variant.preset, words, found[0] if found else None)
+
+
+def words_of(settings: Settings, variant: Variant) -> list[str]:
+    """Override words of a candidate, before its budget is made equal to the reference's."""
+    _, backbone, preset, width, words = variant
     base = complete(settings.recipe, preset, [*settings.overrides, *words])
     words = [*settings.overrides, *words, *backbone_words(base, backbone)]
     if width is not None:
@@ -111,7 +120,7 @@ def _candidate(settings: Settings, fitted: _Fitted, variant: Variant, found: lis
         words.append(f"--data.valid_fraction={VALID_FRACTION}")
     if settings.pretrain == "next":
         words += [f"--{key}=true" for key in keys_of(base["model"]["backbone"], "causal")]
-    return _matched(settings, fitted, name, preset, words, found[0] if found else None)
+    return words
 
 
 @contextmanager
@@ -152,6 +161,7 @@ def _matched(
             config = _resized(settings, preset, words, config, measure, target, None)
         gap = measure(config) / target - 1
     width, depth = size_of(config)
+    farthest, state = fitted.memory(config)
     return Candidate(
         name,
         config,
@@ -161,7 +171,8 @@ def _matched(
         depth=depth,
         optimizers=_optimizers(settings, config),
         depths=list(_other_depths(settings, fitted, preset, words, config, target)),
-        farthest=fitted.farthest(config),
+        farthest=farthest,
+        state=state,
         budget_gap=0.0 if reference is None and settings.match != "none" else gap,
         notes=notes,
     )
@@ -217,7 +228,7 @@ def _other_depths(
         if abs(gap) <= NEARLY and width is not None:
             values = {**dict.fromkeys(widths, width), **dict.fromkeys(depths, depth)}
             sizes = fitted.parameters(found), fitted.flops(found)
-            yield Depth(values, width, depth, *sizes, gap, fitted.farthest(found))
+            yield Depth(values, width, depth, *sizes, gap, *fitted.memory(found))
 
 
 def pretraining_config(config: Mapping[str, Any], pretrain: str) -> dict[str, Any]:
@@ -251,15 +262,16 @@ class _Fitted:
             with torch.random.fork_rng(devices=[]):
                 return training_flops(meta_model(config, tokenizer, objective, device="cpu"), objective, batch)
 
-    def farthest(self, config: Mapping[str, Any]) -> int | None:
-        """`farthest_input` on the longest training example; None where that is all of it."""
+    def memory(self, config: Mapping[str, Any]) -> tuple[int | None, int | None]:
+        """`farthest_input` on the longest training example, None where that is all of it; and `state_size`."""
         tokenizer, objective, _ = self._of(config)
         longest = self._longest[self._key(config)]
         with torch.random.fork_rng(devices=[]):
             model = meta_model(config, tokenizer, objective, device="cpu")
             batch, _ = first_call(objective, model, longest)
             found = farthest_input(model, batch)
-        return found if found is not None and found < int(batch.valid.sum(dim=1).max()) - 1 else None
+            state = state_size(model, batch)
+        return found if found is not None and found < int(batch.valid.sum(dim=1).max()) - 1 else None, state
 
     def _key(self, config: Mapping[str, Any]) -> str:
         return json.dumps([config["data"], config["tokenizer"], config["model"]["objective"]], sort_keys=True)

@@ -13,21 +13,24 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from markupsafe import Markup
 
 from seqkit.comparison.candidates import candidates
 from seqkit.comparison.duration import Estimate, estimate, minutes
 from seqkit.comparison.ledger import Ledger, locked
-from seqkit.comparison.plan import Plan, slug_of
+from seqkit.comparison.plan import TUNING_SEED, Plan, slug_of
 from seqkit.comparison.results import gather, write_results
-from seqkit.comparison.scores import metric_of
+from seqkit.comparison.scores import METRICS, metric_of
 from seqkit.comparison.settings import Settings
 from seqkit.comparison.workers import execute
 from seqkit.config import build
 from seqkit.errors import DataError, UsageError
-from seqkit.files import read_mapping, write_json
+from seqkit.files import read_mapping, write_atomic, write_json
 from seqkit.report.comparison import write_comparison
+from seqkit.report.templates import fill
 
 SETTINGS = "comparison.json"
+PLAN = "plan.md"
 
 ADDED = ("run_shares",)
 """Settings that may differ from those of a comparison that is there: they add runs and change none."""
@@ -78,6 +81,39 @@ def prepare(settings: Settings) -> Prepared:
     return Prepared(settings, plan, estimates)
 
 
+def write_plan(prepared: Prepared, folder: Path) -> Path:
+    """Write what will be run, and how it will be decided, before anything is; `run` in this folder then keeps to it.
+
+    Raises UsageError where the folder holds another comparison, or the runs of this one have begun.
+    """
+    settings, plan = prepared.settings, prepared.plan
+    with locked(folder):
+        first = check_folder(folder, settings, prepared.fingerprint)
+        if Ledger(folder / "cells").results():
+            raise UsageError(f"the comparison in {folder} has begun, and a plan is written before; give another --out")
+        pairs = len(plan.candidates) * (len(plan.candidates) - 1) // 2
+        grids = {}
+        for name, candidate in plan.candidates.items():
+            steps = [step for step in plan.steps({}).values() if step.candidate == name and step.what == "lr"]
+            grids[name] = ["; ".join(f"{k} {v}" for k, v in plan.values(step, {}).items()) for step in steps]
+            grids[name] += [f"{one.depth} layers of width {one.width}" for one in candidate.depths]
+        text = fill(
+            "plan.md",
+            settings=settings,
+            command=Markup(settings.command()),  # noqa: S704 - in a code block
+            candidates=plan.candidates.values(),
+            num_steps=plan.num_steps,
+            grids=grids,
+            metric=METRICS[plan.metric],
+            pairs=pairs,
+            started=first["started"],
+            fingerprint=prepared.fingerprint,
+            tuning_seed=TUNING_SEED,
+        )
+        write_atomic(folder / PLAN, text.encode())
+    return folder / PLAN
+
+
 def _check_one_device(settings: Mapping[str, Any]) -> None:
     """Raise UsageError for several devices: a worker's runs are not started by a command that ranks could repeat."""
     devices = settings["devices"]
@@ -105,6 +141,7 @@ def run(prepared: Prepared, folder: Path, *, jobs: int = 1) -> dict[str, Any]:
     for unfinished in folder.glob("runs/*/.*"):  # of processes that were killed
         shutil.rmtree(unfinished, ignore_errors=True)
     results = {**gather(prepared.plan, ended, started=first["started"]), "jobs": jobs}
+    results["planned"] = first["started"] if (folder / PLAN).exists() else None
     write_results(folder, results)
     write_comparison(folder)
     return results

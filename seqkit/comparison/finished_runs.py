@@ -129,6 +129,6 @@ def _row(name: str, group: Sequence[_Run], metric: Metric) -> tuple[Row, Scores 
         "trials": [],
         "config": to_yaml(first.config),
         "notes": [],
-        **dict.fromkeys(("group", "budget_gap", "farthest", "cost", "gradient_flow")),
+        **dict.fromkeys(("group", "budget_gap", "farthest", "state", "cost", "gradient_flow")),
     }
     return with_statistics(row, runs, scores, metric)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ def gather(plan: Plan, results: Mapping[str, Any], *, started: str) -> dict[str,
         "preset": settings.preset,
         "overrides": settings.overrides,
         "command": settings.command(),
+        "settings": asdict(settings),
         "match": settings.match,
         "recipe_backbone": backbone_of(complete(settings.recipe, settings.preset, settings.overrides)),
         "varied": ["model.backbone"] * bool(settings.backbones) + list(settings.vary),
@@ -208,6 +210,8 @@ def _row(plan: Plan, candidate: Candidate, results: Mapping[str, Any], metric: M
         "depth": size.depth,
         "budget_gap": size.budget_gap,
         "farthest": size.farthest,
+        "state": size.state,
+        "untuned": to_yaml(candidate.config),
         "chosen": {key: value for key, value in chosen.items() if key not in of_size},
         "trials": trials,
         "depth_trials": depths,

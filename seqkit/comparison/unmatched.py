@@ -29,6 +29,7 @@ def unmatched(results: Mapping[str, Any]) -> list[Finding]:
     checks = (
         _sizes,
         _receptive_fields,
+        _states,
         _dropouts,
         _steps,
         _tuning,
@@ -99,11 +100,23 @@ def _receptive_fields(_results: Mapping[str, Any], rows: Sequence[Any]) -> Itera
         yield _note("layers", text)
 
 
+def _states(_results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[Finding]:
+    """What passes from token to token: a fixed number of numbers, or all that was read."""
+    kept = {row["name"]: row["state"] for row in rows if row.get("state") is not None}
+    if kept and len(set(kept.values())) + (len(kept) < len(rows)) > 1:
+        text = f"numbers that are kept of an example, however long: {_listed({n: f'{x:,}' for n, x in kept.items()})}"
+        yield _note("state", text + ("; the others keep more the longer it is" if len(kept) < len(rows) else ""))
+    for row in rows:
+        if (state := row.get("state")) is not None and state < row["longest"]:
+            longest = f"examples have up to {row['longest']:,} tokens"
+            yield _warning("state", f"{row['name']} keeps {state:,} numbers of an example, and {longest}")
+
+
 def _dropouts(_results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[Finding]:
     """Every dropout of every candidate, however deep it lies in the configuration."""
     found = {}
     for row in rows:
-        flat = _flat(load_yaml(row["config"])["model"], "model")
+        flat = flattened(load_yaml(row["config"])["model"], "model")
         values = {key: value for key, value in flat if key.rpartition(".")[2] == "dropout"}
         found[row["name"]] = sorted({value or 0.0 for value in values.values()}) or [0.0]
     if len({tuple(values) for values in found.values()}) > 1:
@@ -239,7 +252,7 @@ def _surroundings(_results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[
 
 
 def _configurations(results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[Finding]:
-    flat = {row["name"]: dict(_flat(load_yaml(row["config"]))) for row in rows}
+    flat = {row["name"]: dict(flattened(load_yaml(row["config"]))) for row in rows}
     varied = tuple(results.get("varied", ()))
     several = len((results["tuning"] or {}).get("optimizers", [])) > 1
     types = {config.get("model.backbone.type") for config in flat.values()}
@@ -294,9 +307,10 @@ def _always(results: Mapping[str, Any], _rows: Sequence[Any]) -> Iterator[Findin
     )
 
 
-def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def flattened(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted keys of a configuration with their values."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
-            yield from _flat(inner, f"{path}.{key}".lstrip("."))
+            yield from flattened(inner, f"{path}.{key}".lstrip("."))
     else:
         yield path, value

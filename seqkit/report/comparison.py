@@ -150,6 +150,7 @@ def _subtitle(results: Mapping[str, Any]) -> str:
         f"{count(results['num_test'])} test examples" if results.get("num_test") else None,
         _moment(results.get("started")),
         None if minutes is None else f"{_long(minutes)} of runs",
+        "planned before any run (plan.md)" if results.get("planned") else None,
     ]
     return " · ".join(part for part in parts if part)
 

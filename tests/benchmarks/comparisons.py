@@ -1,33 +1,46 @@
-"""The comparisons of docs/comparisons: run what is missing of each, and write its page.
+"""The comparisons of docs/comparisons: run what is missing of each, and write its page and the index.
 
-    SEQKIT_DATA=FOLDER OMP_NUM_THREADS=1 python tests/benchmarks/comparisons.py --jobs 2 [--only solubility] [--pages]
+    SEQKIT_DATA=FOLDER python tests/benchmarks/comparisons.py --jobs 2 [--only solubility] [--pages] [--runs FOLDER]
 
-SEQKIT_DATA holds tiny-shakespeare. Results are kept in runs/compare, so a repeated command goes on. On 2 busy
-cores solubility took 22 minutes, characters and g2p some hours. --pages: write the pages
-of those that are complete, and run nothing.
+SEQKIT_DATA holds tiny-shakespeare. Results are kept in runs/compare, so a repeated command goes on. --pages: write the
+pages of those that are complete, and run nothing. A page is NAME.md; NAME/ holds results.json, without the points of
+learning curves, and scores.npz. The index says of each whether its recipe is still the same.
 """
 
 import argparse
 import json
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+from seqkit.comparison.candidates import words_of
+from seqkit.comparison.settings import Settings
+from seqkit.comparison.unmatched import flattened
+from seqkit.config import complete
+from seqkit.config.recipe import load_yaml
+from seqkit.files import write_json
 from seqkit.report.numbers import Metric
 
 ROOT = Path(__file__).parents[2]
+PUBLISHED = ROOT / "docs" / "comparisons"
 BACKBONES = "--backbones Transformer,LSTM,GRU,TCN,S4D,Mamba"
 NAMES = ("Transformer", "LSTM", "GRU", "TCN", "S4D", "Mamba", "GIN")
 BEGIN, END = "<!-- made by tests/benchmarks/comparisons.py -->", "<!-- until here -->"
-LAST = "--trainer.weights last"
 COMPARISONS = {
-    "solubility": f"graph/solubility {BACKBONES},GIN --trainer.max_epochs 15 {LAST}",
-    "char-lm": f"text/char-lm {BACKBONES} --data tinyshakespeare --preset demo --data.valid_fraction 0.1 {LAST} "
-    "--trainer.val_check_interval null --trainer.check_val_every_n_epoch 1 --trainer.limit_val_batches null",
-    "g2p": f"text/g2p {BACKBONES} --data.limit 6000 --trainer.max_epochs 8 --trainer.check_val_every_n_epoch 8 {LAST}",
+    "digits": f"image/digits {BACKBONES} --trainer.max_epochs 8 --seeds 10 --run-shares 0.25,0.5",
+    "solubility": f"graph/solubility {BACKBONES},GIN --trainer.max_epochs 15 --seeds 10 --run-shares 0.25,0.5",
+    "spoken-digits": f"audio/spoken-digits {BACKBONES} --trainer.max_epochs 8 --seeds 5 --run-shares 0.25,0.5",
+    "char-lm": f"text/char-lm {BACKBONES} --data tinyshakespeare --trainer.max_steps 600 --seeds 5 "
+    "--run-shares 0.25,0.5",
+    "g2p": f"text/g2p {BACKBONES} --data.limit 30000 --trainer.max_epochs 2 --seeds 3 --run-shares 0.25,0.5",
+    "digits-quick": "image/digits --preset quick --backbones Transformer,LSTM,TCN --seeds 5 --run-shares 0.25,0.5",
 }
 """Shorter than the recipes' own training; the pages say so by their command."""
+
+SET = ("seed", "model.adjacency")
+"""Keys that a comparison sets itself."""
 
 
 def main():
@@ -36,35 +49,87 @@ def main():
     options.add_argument("--only", choices=COMPARISONS)
     options.add_argument("--jobs", type=int, default=1)
     options.add_argument("--pages", action="store_true")
+    options.add_argument("--runs", type=Path, default=ROOT / "runs" / "compare")
     args = options.parse_args()
     for name, words in COMPARISONS.items():
         if args.only not in (None, name):
             continue
-        folder = ROOT / "runs" / "compare" / name
+        folder = args.runs / name
         if not args.pages:
-            command = ["compare", *shlex.split(words), "--jobs", str(args.jobs), "--out", str(folder)]
+            command = ["compare", *shlex.split(words), "--threads", "1", "--jobs", str(args.jobs), "--out", str(folder)]
             subprocess.run([sys.executable, "-m", "seqkit", *command], check=True)
-        page = folder / "results.md"
-        if page.is_file():
-            text = page.read_text(encoding="utf-8")
-            (ROOT / "docs" / "comparisons" / f"{name}.md").write_text(text, encoding="utf-8")
+        if (folder / "results.md").is_file():
+            publish(folder, name)
+    (PUBLISHED / "index.md").write_text(index(), encoding="utf-8")
     write_table()
+
+
+def publish(folder, name):
+    """Copy a comparison's page, numbers and scores."""
+    results = json.loads((folder / "results.json").read_bytes())
+    for row in results["candidates"]:
+        for run in row["runs"]:
+            run["curve"] = []
+    (PUBLISHED / name).mkdir(exist_ok=True)
+    write_json(PUBLISHED / name / "results.json", results)
+    shutil.copyfile(folder / "scores.npz", PUBLISHED / name / "scores.npz")
+    shutil.copyfile(folder / "results.md", PUBLISHED / f"{name}.md")
+
+
+def changes(results):
+    """Keys of the recipe, or of a default, that are not what they were when the comparison ran, in any candidate."""
+    settings, found = Settings(**results["settings"]), set()
+    rows = [row for row in results["candidates"] if row["group"] is None]
+    for variant, row in zip(settings.variants(), rows, strict=True):
+        then = dict(flattened(load_yaml(row["untuned"])))
+        now = dict(flattened(complete(settings.recipe, variant.preset, words_of(settings, variant))))
+        keys = [key for key in then.keys() | now.keys() if then.get(key) != now.get(key) and key not in SET]
+        # a search sets the width of all but the reference
+        found |= {key for key in keys if row is rows[0] or key.rpartition(".")[2] != "dim"}
+    return sorted(found)
+
+
+def index():
+    """All pages, with what they were made by, and whether their recipe has changed since."""
+    lines = ["| page | metric | seeds | made on | by | state |", "| --- | --- | --- | --- | --- | --- |"]
+    for page in sorted(PUBLISHED.glob("*.md")):
+        path = PUBLISHED / page.stem / "results.json"
+        if page.stem == "index":
+            continue
+        if not path.is_file():
+            lines.append(f"| [{page.stem}]({page.name}) | | | | | **older protocol**, to be made anew |")
+            continue
+        results = json.loads(path.read_bytes())
+        keys = changes(results)
+        state = f"**stale**: {', '.join(keys)} changed since" if keys else "current"
+        made = " ".join(f"{key} {results['versions'].get(key, '–')}" for key in ("seqkit", "torch"))
+        cells = [f"[{page.stem}]({page.name})", Metric.of(results).title, str(len(results["seeds"]))]
+        lines.append(f"| {' | '.join([*cells, results['started'][:10], made, state])} |")
+    table = "\n".join(lines)
+    return f"""# Published comparisons
+
+Each page has the command that repeats it. Its folder holds `results.json` with every number, and `scores.npz` with the
+score of every test example, from which each interval can be computed again ([how](../compare.md#what-the-numbers-are)).
+A page is stale when its recipe, or a default of it, has changed since.
+
+{table}
+"""
 
 
 def write_table():
     """The summary in recipes/README.md, between its two comments."""
     rows = []
     for name in COMPARISONS:
-        path = ROOT / "runs" / "compare" / name / "results.json"
+        path = PUBLISHED / name / "results.json"
         if path.is_file():
             results = json.loads(path.read_bytes())
             metric, shown = Metric.of(results), {}
             for row in results["candidates"]:
                 shown[row["name"]] = "failed" if row["mean"] is None else metric.mean(row["mean"], row["std"])
-            link = f"[{results['recipe']}](../docs/comparisons/{name}.md)"
+            link = f"[{name}](../docs/comparisons/{name}.md)"
             rows.append([link, metric.title, *(shown.get(column, "–") for column in NAMES)])
     if rows:
-        head = [["recipe", "metric", *NAMES], ["---"] * (2 + len(NAMES))]
+        head = [["page", "metric", *NAMES], ["---"] * (2 + len(NAMES))]
         table = "\n".join(f"| {' | '.join(cells)} |" for cells in [*head, *rows])
         path = ROOT / "recipes" / "README.md"
         before, _, rest = path.read_text(encoding="utf-8").partition(BEGIN)

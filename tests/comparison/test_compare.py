@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shlex
 import subprocess
 import sys
 import time
@@ -109,7 +110,7 @@ def test_a_comparison_that_is_killed_and_resumed_ends_with_the_same_table(tmp_pa
     assert not list(folder.glob("runs/*/.*"))
     # shorter runs are added to what is there
     kept = {path: path.stat().st_mtime_ns for path in folder.glob("cells/**/*.json")}
-    refused = subprocess.run([*command(folder), "--run-shares", "0.1"], capture_output=True, text=True)
+    refused = subprocess.run([*command(folder), "--run-shares", "0.9"], capture_output=True, text=True)
     assert "two of them alike" in refused.stderr
     subprocess.run([*command(folder), "--run-shares", "0.5"], capture_output=True, text=True, check=True)
     written = {path: path.stat().st_mtime_ns for path in folder.glob("cells/**/*.json")}
@@ -192,6 +193,28 @@ def test_a_dry_run_prints_the_grid_and_leaves_nothing(tmp_path, capsys, monkeypa
     assert "27 runs; about" in out
     assert "runs/compare/image-digits-" in out
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_plan_says_what_will_be_run_and_decided_and_binds_what_runs_in_its_folder(tmp_path, capsys):
+    folder = tmp_path / "c"
+    words = ["compare", "image/digits", "--preset", "debug", "--backbones", "Transformer,GRU", "--out", str(folder)]
+    assert main([*words, "--plan"]) == 0
+    assert capsys.readouterr().out.strip().endswith("plan.md")
+    text = (folder / "plan.md").read_text(encoding="utf-8")
+    assert shlex.join(["seqkit", *words[:-2]]) in text
+    decides = "The test accuracy of the whole test split, higher is better"
+    for said in ("optimizer.lr 0.01; optimizer.adamw.lr 0.003", "AdamW", "8 layers of width", "Seeds 1 to 3", decides):
+        assert said in text
+    assert "for 1 pair;" in text
+    assert "1001 and 1002" in text
+    assert not (folder / "runs").exists()
+    assert main([*words, "--seeds", "5", "--dry-run"]) == 0
+    assert main([*words, "--seeds", "5"]) == 2  # another comparison than the planned one
+    assert "seeds 3, not 5" in capsys.readouterr().err
+    (folder / "cells" / "GRU").mkdir(parents=True)
+    write_json(folder / "cells" / "GRU" / "lr-1.json", {"metrics": {"loss": 1.0}})
+    assert main([*words, "--plan"]) == 2
+    assert "has begun" in capsys.readouterr().err
 
 
 def test_another_comparison_in_the_folder_is_refused_by_the_setting_that_differs(tmp_path):

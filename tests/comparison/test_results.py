@@ -4,7 +4,7 @@ import csv
 
 import numpy as np
 import pytest
-from scipy.stats import t as students_t
+from published_scores import interval, units
 
 from seqkit.comparison.candidates import Candidate
 from seqkit.comparison.plan import Plan
@@ -101,29 +101,6 @@ def test_flops_of_a_run_and_of_each_point_are_those_of_its_steps():
 
 
 # ── published scores ─────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def interval(x):
-    """Of the mean of a table [seeds, units], as docs/compare.md says it."""
-    s, u = x.shape
-    rows, columns = x.mean(1, keepdims=True), x.mean(0)
-    of_seeds, of_units = u * rows.var(ddof=1), s * columns.var(ddof=1)
-    of_rest = ((x - rows - columns + x.mean()) ** 2).sum() / ((s - 1) * (u - 1))
-    variance = max(of_seeds + of_units - of_rest, of_rest / 2)
-    df = variance**2 / (of_seeds**2 / (s - 1) + of_units**2 / (u - 1) + of_rest**2 / ((s - 1) * (u - 1)))
-    half = students_t.ppf(0.975, max(df, min(s, u) - 1)) * (variance / (s * u)) ** 0.5
-    return x.mean() - half, x.mean() + half
-
-
-def units(scores, name):
-    """A loss is a ratio of sums over the examples of a group, taken as linear in the groups."""
-    numerator, denominator = scores[f"{name}/numerator"], scores[f"{name}/denominator"]
-    groups = scores[f"{name}/groups"]
-    numerator, denominator = (
-        np.stack([x[:, groups == g].sum(1) for g in np.unique(groups)], 1) for x in (numerator, denominator)
-    )
-    ratio = numerator.sum(1, keepdims=True) / denominator.sum(1, keepdims=True)
-    return ratio + (numerator - ratio * denominator) / denominator.mean(1, keepdims=True)
 
 
 def test_a_reader_with_numpy_and_scipy_gets_every_interval_again(tmp_path):

@@ -103,6 +103,9 @@ PLANTED = {
         lambda r, c: c.update(farthest=12, longest=100), "receptive field",
         "no output of LSTM depends on an input more than 12 tokens away, and examples have up to 100",
     ),
+    "a state that is smaller than the example": (
+        lambda r, c: c.update(state=64, longest=100), "state", "LSTM keeps 64 numbers of an example, and examples have"
+    ),
     "dropout inside another backbone": (
         set_config(["--model.backbone.dropout=0.3"]), "dropout", "Transformer: 0.0; LSTM: 0.0 and 0.3"
     ),

@@ -1,0 +1,79 @@
+"""Published comparisons: every interval can be computed again, a stale page says so, and a small run repeats."""
+
+import copy
+import importlib.util
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from published_scores import interval, interval_of_share, units
+
+from seqkit.config.recipe import load_yaml
+from seqkit.report.numbers import Metric
+
+SCRIPT = Path(__file__).parents[1] / "benchmarks" / "comparisons.py"
+SPEC = importlib.util.spec_from_file_location("comparisons", SCRIPT)
+comparisons = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(comparisons)
+PAGES = sorted(path.parent.name for path in comparisons.PUBLISHED.glob("*/results.json"))
+
+
+def results_of(page):
+    return json.loads((comparisons.PUBLISHED / page / "results.json").read_bytes())
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_interval_of_a_page_follows_from_its_scores(page):
+    results = results_of(page)
+    metric, scores = Metric.of(results), dict(np.load(comparisons.PUBLISHED / page / "scores.npz", allow_pickle=False))
+    tables = {row["name"]: units(scores, row["name"], root=metric.root) for row in results["candidates"]}
+    for row in results["candidates"]:
+        table = tables[row["name"]]
+        expected = interval_of_share(table) if metric.proportion and 0 < row["mean"] < 1 else interval(table)
+        assert table.mean() == pytest.approx(row["mean"])
+        assert row["interval"] == pytest.approx(expected)
+        for point in row["by_steps"][:-1]:
+            table = units(scores, f"{row['name']} after {point['steps']} steps", root=metric.root)
+            assert table.mean() == pytest.approx(point["mean"])
+    for pair in results["differences"]:
+        low, high = interval(tables[pair["a"]] - tables[pair["b"]])
+        bounds = (max(low, -1), min(high, 1)) if metric.proportion else (low, high)
+        assert pair["interval"] == pytest.approx(bounds)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_shows_the_numbers_of_its_results(page):
+    results, text = results_of(page), (comparisons.PUBLISHED / f"{page}.md").read_text(encoding="utf-8")
+    metric = Metric.of(results)
+    assert results["command"] in text
+    assert all(metric.mean(row["mean"], row["std"]) in text for row in results["candidates"])
+
+
+def test_the_index_says_which_pages_are_stale():
+    """After a change of a recipe or a default: python tests/benchmarks/comparisons.py --pages."""
+    assert (comparisons.PUBLISHED / "index.md").read_text(encoding="utf-8") == comparisons.index()
+
+
+@pytest.mark.skipif(not PAGES, reason="nothing is published")
+def test_a_page_turns_stale_when_a_key_of_its_recipe_changes():
+    results = copy.deepcopy(results_of("digits-quick"))
+    before = comparisons.changes(results)
+    for row, (old, new) in zip(results["candidates"], [("batch_size: 64", "batch_size: 63"), ("dim: ", "dim: 1")]):
+        assert old in row["untuned"]
+        row["untuned"] = row["untuned"].replace(old, new, 1)
+    assert comparisons.changes(results) == sorted({*before, "data.batch_size"})  # a width was searched for
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not PAGES, reason="nothing is published")
+def test_one_run_of_a_page_gives_what_was_published(tmp_path):
+    """On another processor a run is not the same to the last bit, so within what seeds differ by."""
+    from seqkit.runs.run import run
+
+    results = results_of("digits-quick")
+    row = next(row for row in results["candidates"] if row["name"] == "LSTM")
+    config = load_yaml(row["config"]) | {"seed": row["runs"][0]["seed"]}
+    summary = run(config, tmp_path / "run")
+    assert summary["metrics"]["accuracy"] == pytest.approx(row["runs"][0]["value"], abs=max(4 * row["std"], 0.01))
+    assert summary["data_sha256"] == row["runs"][0]["data_sha256"]
