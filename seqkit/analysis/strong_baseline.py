@@ -38,6 +38,11 @@ OF_PROBABILITIES = ("auroc", "average_precision", "calibration_error")
 LONGEST = 6
 """Longest n-gram, in ids."""
 
+AROUND = (-2, -1, 0, 1, 2)
+"""Places of the tokens by which a token is labelled, from its own."""
+MOST_TOKENS = 300_000
+"""Most labelled tokens that the labeller learns from: so many take 10 s."""
+
 
 class Features(NamedTuple):
     """Features of the training and the test examples, as arrays or sparse matrices, and what suits them.
@@ -66,6 +71,8 @@ def strong_baseline(data: DataModule) -> dict[str, Any] | None:
         sample = splits.train[0]
         if isinstance(sample.raw, GraphData) and isinstance(sample.label, Tensor):
             found = _of_nodes(objective, splits.train, splits.test)
+        elif isinstance(objective, Classify) and objective.level == "token" and data.tokenizer.spec.ids:
+            found = _of_labels(data, objective)
         elif objective.level == "sequence" and not any(isinstance(x, Tensor) for x in labels_of(splits.test)[:1]):
             train = splits.train
             if len(train) > MOST:
@@ -246,6 +253,37 @@ def _of_nodes(
     found = machine.predict(mixed(test[0].raw)[asked.numpy()])
     metrics = _metrics(objective, _as_head(objective, found), test[0].label[asked])
     return "logistic regression on the nodes and their neighbours' features", metrics, int(known.sum())
+
+
+# ── labels of tokens ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _of_labels(data: DataModule, objective: Classify) -> tuple[str, dict[str, float], int]:
+    """Logistic regression on each token's id and those of the two tokens on either side."""
+    from sklearn.linear_model import SGDClassifier
+    from sklearn.preprocessing import OneHotEncoder
+
+    def rows(samples: Sequence[Sample], most: int | None) -> tuple[np.ndarray, Tensor, int]:
+        windows, labels, num_tokens = [], [], 0
+        for sample in samples:
+            if most is not None and num_tokens >= most:
+                break
+            ids = F.pad(data.tokenizer.encode(sample.raw).content, [-AROUND[0], AROUND[-1]], value=-1)
+            label = torch.as_tensor(sample.label)
+            windows.append(ids.unfold(0, len(AROUND), 1)[label != IGNORE])
+            labels.append(label[label != IGNORE])
+            num_tokens += len(labels[-1])
+        return torch.cat(windows).numpy(), torch.cat(labels), len(labels)
+
+    splits = data.splits()
+    train = splits.train
+    train = [train[i] for i in shuffled(len(train), 0)]
+    ids, labels, number = rows(train, MOST_TOKENS)
+    asked, target, _ = rows(splits.test, None)
+    one_hot = OneHotEncoder(handle_unknown="ignore", dtype=np.float32)
+    machine = SGDClassifier(loss="log_loss", alpha=1e-6, max_iter=8, tol=None, random_state=1)
+    found = machine.fit(one_hot.fit_transform(ids), labels.numpy()).predict(one_hot.transform(asked))
+    return "logistic regression on five tokens", _metrics(objective, _as_head(objective, found), target), number
 
 
 # ── next tokens ──────────────────────────────────────────────────────────────────────────────────────────────────────

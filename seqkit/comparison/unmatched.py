@@ -101,7 +101,7 @@ def _receptive_fields(_results: Mapping[str, Any], rows: Sequence[Any]) -> Itera
 
 
 def _states(_results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[Finding]:
-    """What passes from token to token: a fixed number of numbers, or all that was read."""
+    """Numbers that pass from token to token, where there are so many however long the example."""
     kept = {row["name"]: row["state"] for row in rows if row.get("state") is not None}
     if kept and len(set(kept.values())) + (len(kept) < len(rows)) > 1:
         text = f"numbers that are kept of an example, however long: {_listed({n: f'{x:,}' for n, x in kept.items()})}"

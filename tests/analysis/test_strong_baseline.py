@@ -13,7 +13,7 @@ from seqkit.data import DataModule, DataSource, Sample, Splits
 from seqkit.interfaces import IGNORE
 from seqkit.objectives import Classify, Masked, NextToken, Regress
 from seqkit.raw import GraphData, Waveform
-from seqkit.tokenizers import Characters, Graph, LogMel, Molecule, Patches, Series
+from seqkit.tokenizers import Characters, Graph, LogMel, Molecule, Patches, Series, Words
 
 pytest.importorskip("sklearn")
 
@@ -139,5 +139,19 @@ def test_nodes_are_told_by_their_neighbours():
 def test_what_no_specialist_is_known_for_has_none():
     samples = [Sample("abcabc"), Sample("cab"), Sample("bca")]
     assert found(samples, Characters(), Masked()) is None
-    tags = [Sample("abc", torch.tensor([0, 1, 1])) for _ in range(6)]
-    assert found(tags, Characters(), Classify(level="token")) is None
+    tags = [Sample(noise(3, 2), torch.tensor([0, 1, 1])) for _ in range(6)]
+    assert found(tags, Series(2), Classify(level="token")) is None
+
+
+def test_a_token_is_labelled_by_the_tokens_beside_it():
+    """The label is whether the next token is "b": a token alone does not say it."""
+    draw = torch.Generator().manual_seed(0)
+    samples = []
+    for _ in range(60):
+        ids = torch.randint(3, (11,), generator=draw)
+        label = torch.cat([(ids[1:] == 1).long(), torch.tensor([IGNORE])])
+        samples.append(Sample(" ".join("abc"[i] for i in ids), label))
+    result = found(samples, Words(split="spaces"), Classify(level="token"))
+    assert "five tokens" in result["name"]
+    assert result["metrics"]["accuracy"] >= 0.95
+    assert result["num_train"] == 40
