@@ -17,7 +17,8 @@ from seqkit.doctor.subject import Subject
 from seqkit.interfaces import IGNORE, Tokens
 from seqkit.interfaces.tokens import rounding
 from seqkit.raw import GraphData, Waveform
-from seqkit.testing.tokenizers import ALL_READ, share_read
+from seqkit.testing.changed_raws import share_read
+from seqkit.testing.tokenizers import ALL_READ
 
 NUM_SAMPLES = 100
 """Number of raw samples that are encoded and compared."""
