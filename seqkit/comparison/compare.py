@@ -18,7 +18,7 @@ from markupsafe import Markup
 from seqkit.comparison.candidates import candidates
 from seqkit.comparison.duration import Estimate, estimate, minutes
 from seqkit.comparison.ledger import Ledger, locked
-from seqkit.comparison.plan import TUNING_SEED, Plan, slug_of
+from seqkit.comparison.plan import RULES, TUNING_SEED, Plan, slug_of
 from seqkit.comparison.results import gather, write_results
 from seqkit.comparison.scores import METRICS, metric_of
 from seqkit.comparison.settings import Settings
@@ -46,9 +46,9 @@ class Prepared:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of all configurations and plug-ins: a recipe file may change under the same settings."""
+        """SHA-256 of the plan's rules, all configurations and plug-ins: a recipe may change under the same settings."""
         configs = json.dumps({name: c.config for name, c in self.plan.candidates.items()}, sort_keys=True)
-        digest = hashlib.sha256(configs.encode())
+        digest = hashlib.sha256(f"{RULES} {configs}".encode())
         for plugin in self.settings.plugins:
             digest.update(Path(plugin).read_bytes())
         return digest.hexdigest()
@@ -179,8 +179,8 @@ def check_folder(folder: Path, settings: Settings, fingerprint: str) -> dict[str
             raise UsageError(f"{held}, not {value}; give another --out")
     if known["fingerprint"] != fingerprint:
         raise UsageError(
-            f"the recipe or a plug-in has changed since the comparison in {folder} began, and runs of before and after "
-            "do not go into one table; give another --out"
+            f"the recipe, a plug-in or the rules of tuning have changed since the comparison in {folder} began, and "
+            "runs of before and after do not go into one table; give another --out"
         )
     if earlier != asked:
         known = {**known, "settings": asked}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from statistics import fmean
@@ -25,10 +26,16 @@ TUNING_SEED = 1001
 """Seed of the trials, and the first of those with which the best two rates are tried again: no reported run has it."""
 
 BEYOND = 3
-"""Most learning rates that are added beyond the end of a grid, where the best lies there."""
+"""Most learning rates that are added beyond the ends of a candidate's grids, where the best lies there."""
 
 AGAIN = 2
-"""Number of the best rates that are tried with a second seed, and of the seeds by which one of them is chosen."""
+"""Number of the best rates that are tried with a second seed, and of the seeds by which a setting is chosen."""
+
+RULES = 2
+"""Version of how a plan follows from results: those of another one would be taken for results of other trials."""
+
+Rate = tuple[int, int]
+"""Number of the optimizer, and power of the grid's ratio."""
 
 
 @dataclass(frozen=True)
@@ -104,15 +111,18 @@ class Plan:
 
     def _trials(self, candidate: Candidate, before: tuple[str, ...], results: Results) -> Iterator[Step]:
         """Trials of a candidate: learning rates, the best of them again, then depths, then dropouts."""
-        rates = len(self._rates(candidate, results))
-        again = AGAIN if self.settings.lr_trials > 1 else 0
-        if all(_trial(candidate.name, "lr", i).id in results for i in range(rates)):
-            again = min(again, len(self._ranking(candidate, results)))
-        kinds = (("lr", rates), ("again", again), ("depth", len(candidate.depths)))
-        for what, number in (*kinds, ("dropout", self.settings.dropout_trials)):
-            steps = [_trial(candidate.name, what, i, before) for i in range(number)]
+        rates, twice = self._rates(candidate, results)
+        depths, dropouts = len(candidate.depths) * self._num_seeds, self.settings.dropout_trials * self._num_seeds
+        kinds = ("lr", range(len(rates))), ("again", twice), ("depth", range(depths)), ("dropout", range(dropouts))
+        for what, numbers in kinds:
+            steps = [_trial(candidate.name, what, i, before) for i in numbers]
             yield from steps
             before += tuple(step.id for step in steps)
+
+    @property
+    def _num_seeds(self) -> int:
+        """Number of seeds by which a setting is chosen."""
+        return AGAIN if self.settings.lr_trials > 1 else 1
 
     def ready(self, results: Results) -> list[Step]:
         """Steps without a result whose needs all have one, in order."""
@@ -122,15 +132,12 @@ class Plan:
     def values(self, step: Step, results: Results) -> dict[str, Any]:
         """Values by dotted key that a step changes in its candidate's configuration: those that are tried or chosen."""
         candidate = self.candidates[step.candidate]
-        if step.what == "lr":
-            return self._learning_rates(candidate, self._rates(candidate, results)[step.number])
-        if step.what == "again":
-            return self._ranking(candidate, results)[step.number]
+        if step.what in ("lr", "again"):
+            return self._learning_rates(candidate, self._rates(candidate, results)[0][step.number])
         if step.what == "depth":
-            return self.best(candidate, results, ("lr", "again")) | candidate.depths[step.number].values
+            return self._depth(candidate, step.number, self.best(candidate, results, ()))
         if step.what == "dropout":
-            chosen = self.best(candidate, results, ("lr", "again", "depth"))
-            return chosen | self._dropout(candidate, DROPOUTS[step.number])
+            return self._dropout(candidate, step.number, self.best(candidate, results, ("depth",)))
         if step.kind == "pretrain":
             assert candidate.of is not None
             return self.best(self.candidates[candidate.of], results)
@@ -163,7 +170,7 @@ class Plan:
             trainer["check_val_every_n_epoch"] = None
         initial = f"runs/{slug}/pretrain-{max(step.number, 1)}" if candidate.of is not None else None
         if step.kind == "trial":
-            config["seed"] = TUNING_SEED + (step.what == "again")
+            config["seed"] = self.tuning_seed(step)
             initial = f"runs/{slug}/pretrain-1" if candidate.of is not None else None
             return Cell(step.id, "trial", candidate.name, config, initial)
         config["seed"] = step.number
@@ -174,6 +181,11 @@ class Plan:
             return Cell(step.id, "pretrain", candidate.name, config, None, folder)
         is_first = step.kind == "seed" and step.number == 1
         return Cell(step.id, "seed", candidate.name, config, initial, folder, self.metric, is_first=is_first)
+
+    def tuning_seed(self, step: Step) -> int:
+        """Seed of a trial: of depths, and of dropouts, the first half has the first seed, the others the second."""
+        options = {"depth": len(self.candidates[step.candidate].depths), "dropout": self.settings.dropout_trials}
+        return TUNING_SEED + (step.number // options[step.what] if step.what in options else step.what == "again")
 
     def _sized(self, candidate: Candidate, results: Results) -> dict[str, Any]:
         """The candidate's configuration at the depth that was chosen."""
@@ -197,59 +209,75 @@ class Plan:
 
     # ── what is tried ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _rates(self, candidate: Candidate, results: Results) -> list[tuple[int, int]]:
-        """(optimizer, power of the grid's ratio) of each rate that is tried, in order, as far as they are known.
+    def _rates(self, candidate: Candidate, results: Results) -> tuple[list[Rate], list[int]]:
+        """Learning rates that are tried, in order, and the numbers of those with two seeds, as far as they are known.
 
-        A grid has as many powers below its middle as above. While the best of all lies at an end of its optimizer's
-        grid, that grid gets one more there, up to `BEYOND` in all.
+        A grid has as many powers below its middle as above. While the best of all by the first seed, and then the best
+        of those with two, lies at an end of its optimizer's grid, that grid gets one more there.
         """
         number = self.settings.lr_trials
         middle = (number - 1) // 2
         found = [(i, k - middle) for i in range(max(1, len(candidate.optimizers))) for k in range(number)]
-        for _ in range(BEYOND if number > 1 else 0):
-            keys = [_trial(candidate.name, "lr", i).id for i in range(len(found))]
-            if any(key not in results for key in keys):
+        most = len(found) + (BEYOND if number > 1 else 0)
+        while (losses := self._losses(candidate, "lr", range(len(found)), results)) is not None:
+            further = _further(found, losses)
+            if further is None or len(found) == most:
                 break
-            losses = {i: loss for i, key in enumerate(keys) if (loss := _loss(results[key])) is not None}
-            if not losses:
+            found.append(further)
+        if self._num_seeds == 1:
+            return found, []
+        if losses is None:
+            return found, list(range(AGAIN))
+        twice = sorted(losses, key=losses.__getitem__)[:AGAIN]
+        while len(found) < most and (means := self._means(candidate, twice, results)) is not None:
+            further = _further(found, means)
+            if further is None:
                 break
-            optimizer, best = found[min(losses, key=losses.__getitem__)]
-            powers = [power for one, power in found if one == optimizer]
-            if min(powers) < best < max(powers):
-                break
-            found.append((optimizer, best + (1 if best == max(powers) else -1)))
-        return found
+            twice.append(len(found))
+            found.append(further)
+        return found, twice
 
-    def _ranking(self, candidate: Candidate, results: Results) -> list[dict[str, Any]]:
-        """Values of the learning rates whose trials ended, the lowest validation loss first."""
-        rates = self._rates(candidate, results)
-        losses = {i: _loss(results.get(_trial(candidate.name, "lr", i).id, {})) for i in range(len(rates))}
-        known = sorted((loss, i) for i, loss in losses.items() if loss is not None)
-        return [self._learning_rates(candidate, rates[i]) for _, i in known]
+    def _losses(
+        self, candidate: Candidate, what: str, numbers: Iterable[int], results: Results
+    ) -> dict[int, float] | None:
+        """Loss by its number of each of these trials that ended well; None while one has not ended."""
+        trials = {i: results.get(_trial(candidate.name, what, i).id) for i in numbers}
+        if any(result is None for result in trials.values()):
+            return None
+        return {i: loss for i, result in trials.items() if result and (loss := _loss(result)) is not None}
+
+    def _means(self, candidate: Candidate, twice: Sequence[int], results: Results) -> dict[int, float] | None:
+        """Mean loss over both seeds, by its number, of each rate that ended well with both; None while one has not."""
+        one, two = (self._losses(candidate, what, twice, results) for what in ("lr", "again"))
+        return None if one is None or two is None else {i: (one[i] + two[i]) / 2 for i in one.keys() & two.keys()}
 
     def best(
-        self, candidate: Candidate, results: Results, kinds: Sequence[str] = ("lr", "again", "depth", "dropout")
+        self, candidate: Candidate, results: Results, kinds: Sequence[str] = ("depth", "dropout")
     ) -> dict[str, Any]:
-        """Values of the best trial of these kinds, by mean validation loss; empty where every trial failed.
+        """Values of the setting with the lowest validation loss, a mean over seeds; empty where every trial failed.
 
-        Of the rates, one of those that were tried with both seeds; then a depth or a dropout if its loss with the first
-        seed is below that rate's.
+        Of the rates, one of those that were tried with both seeds. kinds: what else is chosen: a depth if it is better,
+        and then the best dropout.
         """
-        tried = [step for step in self._trials(candidate, (), results) if step.what in kinds]
-        known = [(step, loss) for step in tried if (loss := _loss(results.get(step.id, {}))) is not None]
-        twice = [self.values(step, results) for step, _ in known if step.what == "again"]
-        rates = [(self.values(step, results), loss) for step, loss in known if step.what in ("lr", "again")]
-        if twice:
-            rates = [(values, loss) for values, loss in rates if values in twice]
-        means = [(fmean(loss for other, loss in rates if other == values), values) for values, _ in rates]
-        best = min(means, key=lambda pair: pair[0], default=(0.0, dict[str, Any]()))[1]
-        first = [loss for step, loss in known if step.what == "lr" and self.values(step, results) == best]
-        for kind in ("depth", "dropout"):
-            others = [(loss, self.values(step, results)) for step, loss in known if step.what == kind]
-            lowest = min(others, key=lambda pair: pair[0], default=None)
-            if lowest is not None and (kind == "dropout" or not first or lowest[0] < first[0]):
-                best, first = lowest[1], [lowest[0]]
-        return best
+        rates, twice = self._rates(candidate, results)
+        ended = [i for i in range(len(rates)) if _trial(candidate.name, "lr", i).id in results]
+        means = self._means(candidate, twice, results) if len(ended) == len(rates) else None
+        losses = means or self._losses(candidate, "lr", ended, results)
+        chosen, loss = dict[str, Any](), math.inf
+        if losses:
+            lowest = min(losses, key=losses.__getitem__)
+            chosen, loss = self._learning_rates(candidate, rates[lowest]), losses[lowest]
+        for kind, options, values in (
+            ("depth", len(candidate.depths), self._depth),
+            ("dropout", self.settings.dropout_trials, self._dropout),
+        ):
+            found = self._losses(candidate, kind, range(options * self._num_seeds), results) if kind in kinds else None
+            every = [range(i, options * self._num_seeds, options) for i in range(options)]
+            tried = {i: fmean(found[j] for j in own) for i, own in enumerate(every) if found and found.keys() >= {*own}}
+            if tried and (kind == "dropout" or min(tried.values()) < loss):
+                lowest = min(tried, key=tried.__getitem__)
+                chosen, loss = values(candidate, lowest, chosen), tried[lowest]
+        return chosen
 
     def _learning_rates(self, candidate: Candidate, rate: tuple[int, int]) -> dict[str, Any]:
         """The rates of an optimizer, each times the same power of the grid's ratio."""
@@ -261,9 +289,23 @@ class Plan:
             for key in _lr_keys(optimizer)
         }
 
-    def _dropout(self, candidate: Candidate, value: float) -> dict[str, Any]:
+    def _depth(self, candidate: Candidate, number: int, chosen: Mapping[str, Any]) -> dict[str, Any]:
+        return {**chosen, **candidate.depths[number % len(candidate.depths)].values}
+
+    def _dropout(self, candidate: Candidate, number: int, chosen: Mapping[str, Any]) -> dict[str, Any]:
         keys = ["model.dropout", *keys_of(candidate.config["model"]["backbone"], "dropout")]
-        return dict.fromkeys(keys, value)
+        return {**chosen, **dict.fromkeys(keys, DROPOUTS[number % self.settings.dropout_trials])}
+
+
+def _further(rates: Sequence[Rate], losses: Mapping[int, float]) -> Rate | None:
+    """The rate beyond the best of these, where that is at an end of its optimizer's grid; None where it is within."""
+    if not losses:
+        return None
+    optimizer, best = rates[min(losses, key=losses.__getitem__)]
+    powers = [power for one, power in rates if one == optimizer]
+    if min(powers) < best < max(powers):
+        return None
+    return optimizer, best + (1 if best == max(powers) else -1)
 
 
 def _trial(name: str, what: str, number: int, needs: tuple[str, ...] = ()) -> Step:

@@ -7,6 +7,7 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -183,23 +184,27 @@ def _row(plan: Plan, candidate: Candidate, results: Mapping[str, Any], metric: M
     chosen = plan.values(seeds[-1], results)
     size = next((one for one in candidate.depths if one.values.items() <= chosen.items()), candidate)
     of_size = {key for one in candidate.depths for key in one.values}
-    trials, depths = [], []
+    trials, depth_losses = [], dict[int, list[float | None]]()
     for step in steps:
         if step.kind == "trial":
             result, values = results[step.id], plan.values(step, results)
             tried = {key: value for key, value in values.items() if key not in of_size}
             loss = result["metrics"]["loss"] if "error" not in result else None
-            ended = {"seed": plan.cell(step, results).config["seed"], "loss": loss, "error": result.get("error")}
             if step.what == "depth":
-                other = candidate.depths[step.number]
-                depths.append({"width": other.width, "depth": other.depth, "is_chosen": other is size, **ended})
+                depth_losses.setdefault(step.number % len(candidate.depths), []).append(loss)
             else:
-                trials.append({"values": tried, **ended})
-    if depths:
-        rate = plan.best(candidate, results, ("lr", "again"))
-        own = next((t for t in trials if t["values"] == rate and t["seed"] == TUNING_SEED), {"loss": None})
-        is_own = size is candidate
-        depths.append({**own, "width": candidate.width, "depth": candidate.depth, "is_chosen": is_own})
+                trials.append(
+                    {"values": tried, "seed": plan.tuning_seed(step), "loss": loss, "error": result.get("error")}
+                )
+    depths: list[Row] = []
+    if depth_losses:
+        rate = plan.best(candidate, results, ())
+        own = [trial["loss"] for trial in trials if trial["values"] == rate]
+        sizes = [(other, depth_losses[i]) for i, other in enumerate(candidate.depths)] + [(candidate, own)]
+        for one, losses in sizes:
+            known = [loss for loss in losses if loss is not None]
+            mean = fmean(known) if known and len(known) == len(losses) else None
+            depths.append({"width": one.width, "depth": one.depth, "is_chosen": one is size, "loss": mean})
         depths.sort(key=lambda tried: tried["depth"])
     row = {
         "name": candidate.name,

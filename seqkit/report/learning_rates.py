@@ -69,11 +69,11 @@ def tuning_sentence(results: Mapping[str, Any]) -> str:
     more = ""
     if len(seeds := tuning.get("seeds") or []) > 1:
         more = (
-            f" A grid whose best rate was its last was continued, and the best two rates were tried with a second seed "
-            f"(seeds {seeds[0]} and {seeds[1]}, which no reported run has)."
+            " The best two rates were tried with a second seed, a grid whose best rate was its last was continued, and "
+            f"a setting was chosen by its mean over both (seeds {seeds[0]} and {seeds[1]}, which no reported run has)."
         )
     if tuning.get("depths"):
-        more += " Half and double the depth were tried at the same budget."
+        more += " Half and double the depth were tried in the same way, at the same budget."
     return f"For each candidate {' and '.join(tried)} were tried{steps}{where}.{more}"
 
 

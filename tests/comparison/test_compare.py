@@ -223,7 +223,7 @@ def test_another_comparison_in_the_folder_is_refused_by_the_setting_that_differs
     assert check_folder(tmp_path, settings, "a") == first
     with pytest.raises(UsageError, match="with seeds 3, not 5"):
         check_folder(tmp_path, Settings(recipe="image/digits", backbones=["LSTM", "GRU"], seeds=5), "a")
-    with pytest.raises(UsageError, match="the recipe or a plug-in has changed"):
+    with pytest.raises(UsageError, match="the recipe, a plug-in or the rules of tuning have changed"):
         check_folder(tmp_path, settings, "b")
     for damaged in ({"settings": {}}, {"settings": 3, "fingerprint": "a", "started": ""}):
         write_json(tmp_path / "comparison.json", damaged)

@@ -92,7 +92,12 @@ def test_no_reported_run_has_the_seed_of_a_trial_whatever_the_recipe_says():
     for step in plan.steps(results).values():
         if step.kind != "measure":
             seeds.setdefault(step.what or step.kind, []).append(plan.cell(step, results).config["seed"])
-    assert seeds == {"lr": [1001] * 6, "again": [1002] * 4, "dropout": [1001] * 4, "seed": [1, 2, 3] * 2}
+    assert seeds == {
+        "lr": [1001] * 6,
+        "again": [1002] * 4,
+        "dropout": [1001, 1001, 1002, 1002] * 2,
+        "seed": [1, 2, 3] * 2,
+    }
 
 
 def test_shorter_runs_have_the_rate_of_the_whole_ones_and_a_schedule_of_their_own():
@@ -161,10 +166,47 @@ def test_of_the_best_two_rates_the_one_with_the_lower_mean_over_two_seeds_is_cho
     assert rates_tried(plan, run_to_the_end(plan, loss(2.1)), "GRU")[1] == pytest.approx(0.0316)
 
 
+def test_a_grid_goes_on_where_the_mean_of_two_seeds_is_lowest_at_its_last_rate():
+    """With the first seed the middle is best, with both the smallest: the next smaller one is tried with both."""
+    losses = {(1001, 0.00316): 2.0, (1001, 0.01): 1.9, (1001, 0.0316): 3.0, (1002, 0.00316): 1.5, (1002, 0.01): 2.0}
+
+    def loss(cell):
+        key = cell.config["seed"], cell.config["optimizer"]["lr"]
+        return (losses | {(1001, 0.001): 1.8, (1002, 0.001): 1.9})[key]
+
+    plan = plan_of()
+    results = run_to_the_end(plan, loss)
+    tried, chosen = rates_tried(plan, results, "GRU")
+    assert tried == pytest.approx([0.00316, 0.01, 0.0316, 0.001], rel=1e-3)
+    assert chosen == pytest.approx(0.00316)  # 1.75 beside 1.85 and 1.95
+    again = [
+        plan.values(s, results)["optimizer.lr"] for s in plan.steps(results).values() if s.id.startswith("GRU/again")
+    ]
+    assert again == pytest.approx([0.01, 0.00316, 0.001], rel=1e-3)
+
+
+def test_a_depth_that_is_better_with_one_seed_and_not_by_the_mean_of_two_is_not_chosen():
+    config = complete("image/digits", "debug", ["--model.backbone=LSTM"])
+    deep = Depth({"model.backbone.dim": 8, "model.backbone.depth": 8}, 8, 8, 100, 7, 0.01, None, None)
+    plan = plan_of([Candidate("LSTM", config, depths=[deep]), Candidate("GRU", config)])
+
+    def loss(second):
+        def of(cell):
+            is_deep = cell.config["model"]["backbone"]["depth"] == 8
+            rate = abs(math.log(cell.config["optimizer"]["lr"] / 0.01))
+            return rate + (1.0 if not is_deep else 0.5 if cell.config["seed"] == 1001 else second)
+
+        return of
+
+    for second, depth in ((2.0, config["model"]["backbone"]["depth"]), (1.2, 8)):
+        results = run_to_the_end(plan, loss(second))
+        assert plan.cell(plan.steps(results)["LSTM/seed-1"], results).config["model"]["backbone"]["depth"] == depth
+
+
 def test_a_depth_is_chosen_if_it_is_better_than_the_recipes_at_the_same_rate_and_runs_are_of_that_size():
     config = complete("image/digits", "debug", ["--model.backbone=LSTM"])
     depths = [
-        Depth({"model.backbone.dim": 8 * d, "model.backbone.depth": d}, 8 * d, d, 100 + d, 7, 0.01, None)
+        Depth({"model.backbone.dim": 8 * d, "model.backbone.depth": d}, 8 * d, d, 100 + d, 7, 0.01, None, None)
         for d in (1, 8)
     ]
     plan = plan_of([Candidate("LSTM", config, depths=depths), Candidate("GRU", config, depths=depths)])
