@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from operator import mul
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -132,20 +133,30 @@ def depth_lines(rows: Sequence[Row]) -> list[str]:
 
 
 def rate_lines(rows: Sequence[Row]) -> list[Line]:
-    """The lowest loss of each learning rate, a line for each candidate, with its chosen rate ringed."""
+    """The lowest loss of each learning rate, a line for each candidate and optimizer, with its chosen rate ringed.
+
+    Lines of the second optimizer are dotted: its rates are on another scale.
+    """
     key = next((key for key in _keys(rows) if key.rpartition(".")[2] == "lr"), None)
     found = []
     for row in rows:
-        best: dict[float, float] = {}
+        best: dict[str, dict[float, float]] = {}
         for trial in _trials(row.result):
             rate, loss = trial["values"].get(key), trial.get("loss")
             if _is_number(rate) and loss is not None:
-                best[rate] = min(loss, best.get(rate, loss))
-        chosen = (row.result.get("chosen") or {}).get(key)
-        ringed = (chosen, best[chosen]) if chosen in best else None
-        if best:
-            found.append(Line(row.mark, sorted(best), [best[rate] for rate in sorted(best)], ringed=ringed))
+                own = best.setdefault(_kind(trial["values"]), {})
+                own[rate] = min(loss, own.get(rate, loss))
+        chosen = row.result.get("chosen") or {}
+        for i, (kind, losses) in enumerate(best.items()):
+            ringed = (chosen[key], losses[chosen[key]]) if kind == _kind(chosen) and chosen.get(key) in losses else None
+            mark = row.mark if i == 0 else replace(row.mark, line=":")
+            found.append(Line(mark, sorted(losses), [losses[rate] for rate in sorted(losses)], ringed=ringed))
     return found
+
+
+def _kind(values: Mapping[str, Any]) -> str:
+    """The values that are no numbers, such as the optimizer's type."""
+    return repr(sorted((key, value) for key, value in values.items() if not _is_number(value)))
 
 
 def expected_lines(rows: Sequence[Row]) -> list[Line]:

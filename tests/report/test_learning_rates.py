@@ -88,6 +88,17 @@ def test_the_line_goes_through_the_best_loss_of_each_rate_and_rings_the_chosen()
     assert (line.x, line.y, line.ringed) == ([0.001, 0.003, 0.01], [0.5, 0.25, 0.625], (0.003, 0.25))
 
 
+def test_rates_of_two_optimizers_are_two_lines():
+    def of(kind, one):
+        return {**one, "values": {"optimizer.type": kind, **one["values"]}}
+
+    trials = [of("Muon", one) for one in THREE] + [of("AdamW", trial(0.3, lr=0.003)), of("AdamW", trial(0.2, lr=0.01))]
+    one, two = rate_lines(rows(trials, {"optimizer.type": "AdamW", "optimizer.lr": 0.01}))
+    assert (one.x, one.y, one.ringed) == ([0.001, 0.003, 0.01], [0.5, 0.25, 0.75], None)
+    assert (two.x, two.y, two.ringed) == ([0.003, 0.01], [0.3, 0.2], (0.01, 0.2))
+    assert one.mark.line != two.mark.line
+
+
 def test_without_trials_there_is_no_table_and_no_line():
     assert trial_table(rows([], {})) is None
     assert rate_lines(rows([], {})) == []
