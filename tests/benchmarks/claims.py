@@ -34,6 +34,7 @@ CLAIMS: dict[str, list[str]] = {
     "text/g2p GRU": ["--preset", "gru"],
     "text/g2p Bahdanau": ["--preset", "bahdanau"],
     "text/classify": [],
+    "text/classify Transformer": ["--preset", "transformer"],
     "image/classify": [],
     "image/digits": [],
     "image/digits GRU": ["--preset", "gru"],
@@ -55,6 +56,7 @@ CLAIMS: dict[str, list[str]] = {
     "graph/nodes GCN": ["--preset", "gcn"],
     "graph/nodes Transformer": ["--preset", "transformer"],
     "graph/molecules": [],
+    "graph/molecules Transformer": ["--preset", "transformer"],
     "graph/molecules classes": ["--data", "solubility", "--data.source.classes", "true", "--preset", "classes"],
     **{
         f"audio/spoken-digits fsdd without {speaker}": [*FSDD, "--data.source.held_out", speaker]
