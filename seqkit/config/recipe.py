@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import re
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +62,12 @@ def find_recipe(name: str) -> tuple[str, Path]:
     raise UsageError(f"there is no recipe called {name!r}; {suggest(name, recipe_names())}")
 
 
+@lru_cache(maxsize=32)
+def _parsed(text: str) -> Any:
+    """The YAML of a recipe, which a comparison reads a hundred times."""
+    return load_yaml(text, max_values=MAX_VALUES)
+
+
 def read_recipe(name: str) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """A recipe as plain data, and its presets by name.
 
@@ -67,7 +75,7 @@ def read_recipe(name: str) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """
     title, path = find_recipe(name)
     try:
-        config = load_yaml(decoded(read_small(path, MAX_BYTES)), max_values=MAX_VALUES)
+        config = copy.deepcopy(_parsed(decoded(read_small(path, MAX_BYTES))))
     except DataError as error:
         raise UsageError(str(error)) from error
     except (yaml.YAMLError, ValueError) as error:

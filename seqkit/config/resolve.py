@@ -6,6 +6,7 @@ that the new type has too; everything else starts from the new type's own defaul
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial, reduce
@@ -282,7 +283,7 @@ class _Node:
                 check_value(value, field.hint)
             except ValueError as error:
                 raise UsageError(f"{path} is {shown(value)}; {error}") from None
-            return value
+            return copy.deepcopy(value) if isinstance(value, list | dict) else value  # a default is everyone's
         if field.is_list(value) and value is not None:
             if not isinstance(value, list):
                 raise UsageError(f"{path} is {shown(value)}; give a list")

@@ -13,12 +13,13 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import cache, reduce
+from functools import cache, lru_cache, reduce
 from operator import or_
 from typing import Any
 
 from seqkit.errors import UsageError
 from seqkit.registry import BUILT_IN, Component, components, find
+from seqkit.registry.lookup import registered
 
 KIND_BY_TYPE = {
     "Tokenizer": "tokenizer",
@@ -111,7 +112,7 @@ class Field:
                 raise UsageError(f"{path}: {component.name} is no {base}; make it a subclass of it")
             # torch's own get the parameters first, or the optimizer
             num_given = 1 if is_torchs(component) else self.num_given or 0
-        parameters = list(read_parameters(owner).items())[num_given:]
+        parameters = list(read_parameters(owner, registered()).items())[num_given:]
         return {name: key for name, key in parameters if key is not None and name not in self.skip}
 
     def owner(self, type_name: str | None, path: str) -> Any:
@@ -134,10 +135,12 @@ def is_torchs(component: Component) -> bool:
     return component.path.startswith(("torch.optim:", "torch.optim.lr_scheduler:"))
 
 
-def read_parameters(cls: Any) -> dict[str, Field | None]:
+@lru_cache(maxsize=1000)
+def read_parameters(cls: Any, _registered_now: tuple[Component, ...]) -> Mapping[str, Field | None]:
     """The parameters of a class or function as keys; None for one that cannot be written in YAML.
 
-    Raises UsageError for parameters that no recipe can write: `**kwargs`, and one called `type`.
+    A recipe asks for 50 of them, a comparison for thousands; what is registered is part of the question. Raises
+    UsageError for parameters that no recipe can write: `**kwargs`, and one called `type`.
     """
     try:
         hints = typing.get_type_hints(cls.__init__ if inspect.isclass(cls) else cls)

@@ -40,6 +40,11 @@ def components(kind: str) -> dict[str, Component]:
     return built_in | others | _REGISTERED[kind]
 
 
+def registered() -> tuple[Component, ...]:
+    """All components that were registered in this process: what is known of a class may depend on them."""
+    return tuple(component for known in _REGISTERED.values() for component in known.values())
+
+
 def name_conflicts(kind: str) -> list[str]:
     """Sentences about components of installed packages that are not used, since another one has their name."""
     owners = {component.name.lower(): "seqkit" for component in BUILT_IN[kind]}
