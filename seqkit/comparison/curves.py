@@ -56,12 +56,12 @@ class Curve:
 
 
 def exchange_rate(one: Curve, other: Curve, metric: Metric) -> dict[str, Any] | None:
-    """How many times the training the worse of two needs, to be as good as the better.
+    """How many times the steps the worse of two needs, to be as good as the better.
 
     The level is what the worse reaches by all its steps; the better reaches it earlier. The interval holds every ratio
-    at which the two are not told apart at the level. is_more, low and high: the better is better than the level at its
+    at which the two are not told apart at that level. is_more, low and high: the better is better than the level at its
     shortest training already, so the ratio or its bound is larger than the number; a bound of None is not known, as it
-    lies beyond the longest training. None where they have no seed in common.
+    lies beyond the longest training. None where they have no seed or no examples in common.
     """
     seeds = [seed for seed in one.seeds if seed in other.seeds]
     if not seeds or one.at(one.steps[-1], seeds).shape != other.at(other.steps[-1], seeds).shape:
@@ -76,34 +76,35 @@ def exchange_rate(one: Curve, other: Curve, metric: Metric) -> dict[str, Any] | 
     unsure = [i for i, found in enumerate(intervals) if found is not None and found[0] <= 0 <= found[1]]
     unsure = unsure or [reached]
     ratio = worse.steps[-1] / grid
+    shared = [unit for unit in worse.costs if better.costs.get(unit)]
     found = {
         "worse": worse.name,
         "better": better.name,
+        "after": worse.steps[-1],
+        "level": float(level.mean()),
         "steps": float(ratio[reached]),
         "is_more": reached == 0 and float(gaps[0].mean()) > 0,
         "low": None if unsure[-1] == GRID - 1 else float(ratio[unsure[-1]]),
         "high": None if unsure[0] == 0 else float(ratio[unsure[0]]),
-        "by_unit": {
-            unit: worse.costs[unit] / better.costs[unit] for unit in worse.costs if better.costs.get(unit)
-        },
-    }  # fmt: skip
-    return {**found, "text": exchange_sentence(found)}
+        "by_unit": {unit: worse.costs[unit] / better.costs[unit] for unit in shared},
+    }
+    return {**found, "text": exchange_sentence(found, metric)}
 
 
-def exchange_sentence(found: Mapping[str, Any]) -> str:
-    """How much more training the worse needs, in steps and in every other unit."""
-    low, high, more = found["low"], found["high"], "more than " if found["is_more"] else ""
-    if low is None and high is None:
-        bounds = "; any ratio of these lengths is possible"
-    elif low is None:
-        bounds = f", 95 % interval up to {times(high)}, with no lower bound within these lengths"
-    elif high is None:
-        bounds = f", 95 % interval from {times(low)}, with no upper bound within these lengths"
-    else:
-        bounds = f", 95 % interval {times(low)} to {times(high)}"
+def exchange_sentence(found: Mapping[str, Any], metric: Metric) -> str:
+    """How much more training the worse needs, in steps and, by the costs of a step, in every other unit."""
+    low, high, worse, better = found["low"], found["high"], found["worse"], found["better"]
+    level = f"{metric.number(found['level'])} {metric.unit}".strip()
+    target = f"For {level}, its mean after {count(found['after'])} steps, {worse}"
+    more = "more than " if found["is_more"] else ""
+    ratio = f"{more}{times(found['steps'])} the steps of {better}"
+    if low is None:
+        end = "any ratio is possible" if high is None else f"the 95 % interval is from below 1 to {times(high)}"
+        return f"{target} is not shown to need more than {better}: it took {ratio}, and {end}."
+    top = "beyond these lengths" if high is None else times(high)
     units = [f"{more}{times(found['steps'] * factor)} the {unit}" for unit, factor in found["by_unit"].items()]
     also = f", that is {' and '.join(units)}" if units else ""
-    return f"{found['worse']} needs {more}{times(found['steps'])} the steps of {found['better']}{bounds}{also}."
+    return f"{target} needs {ratio} (95 % interval {times(low)} to {top}){also}."
 
 
 def crossovers(curves: Sequence[Curve], metric: Metric) -> list[dict[str, Any]]:

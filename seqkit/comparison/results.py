@@ -12,16 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from seqkit.comparison.candidates import TOLERANCE, Candidate, backbone_of
+from seqkit.comparison.answers import answers
+from seqkit.comparison.candidates import Candidate, backbone_of
 from seqkit.comparison.curves import Curve, Point, crossovers, exchange_rate
 from seqkit.comparison.plan import TUNING_SEED, Plan
 from seqkit.comparison.scores import METRICS
-from seqkit.comparison.statistics import LEVEL, Scores, differences, spread
+from seqkit.comparison.statistics import LEVEL, Scores, differences, holm, spread
 from seqkit.comparison.unmatched import unmatched
 from seqkit.config import complete, to_yaml
 from seqkit.files import write_atomic, write_json
 from seqkit.report.learning_rates import edge_remarks
-from seqkit.report.numbers import Metric, p_value
+from seqkit.report.numbers import Metric
 
 MAX_LENGTHS = 20
 """More distinct lengths of test examples make no curve."""
@@ -42,6 +43,8 @@ def gather(plan: Plan, results: Mapping[str, Any], *, started: str) -> dict[str,
         "command": settings.command(),
         "settings": asdict(settings),
         "match": settings.match,
+        "budget": {"parameters": reference.parameters, "flops": reference.flops}.get(settings.match),
+        "weights": reference.config["trainer"]["weights"],
         "recipe_backbone": backbone_of(complete(settings.recipe, settings.preset, settings.overrides)),
         "varied": ["model.backbone"] * bool(settings.backbones) + list(settings.vary),
         "tuning": {
@@ -93,11 +96,28 @@ def _add_curves(found: dict[str, Any], plan: Plan, results: Mapping[str, Any], m
             costs = {"FLOPs": row["training_flops"], "time": cost.get("step_seconds")}
             curve = Curve(row["name"], points, metric, {unit: value for unit, value in costs.items() if value})
             curves.update({row["name"]: curve} if curve.seeds else {})
+    found["differences_by_steps"] = _differences_by_steps(found, metric)
     reference = curves.get(found["reference"])
     others = [curve for curve in curves.values() if reference is not None and curve is not reference]
     rates = [exchange_rate(reference, curve, metric) for curve in others if reference is not None]
     found["exchange_rates"] = [rate for rate in rates if rate is not None]
     found["crossovers"] = crossovers(list(curves.values()), metric)
+
+
+def _differences_by_steps(found: Mapping[str, Any], metric: Metric) -> list[dict[str, Any]]:
+    """Every pair after each of the shorter trainings, p corrected for all pairs of all these lengths together."""
+    names = [row["name"] for row in found["candidates"]]
+    lengths = sorted({point["steps"] for row in found["candidates"] for point in row["by_steps"][:-1]})
+    pairs: dict[tuple[str, ...], dict[str, Any]] = {}
+    for steps in lengths:
+        scores = {name: own for name in names if (own := found["scores"].get(f"{name} after {steps} steps"))}
+        for entry in _differences(scores, metric):
+            pairs[str(steps), entry["a"], entry["b"]] = {"steps": steps, **entry}
+    corrected = holm({key: entry["p"] for key, entry in pairs.items() if entry["p"] is not None})
+    for key, entry in pairs.items():
+        p = entry["p_holm"] = corrected.get(key)
+        entry["better"] = entry["better"] if p is not None and p < 1 - LEVEL else None
+    return list(pairs.values())
 
 
 def _point(point: Point, row: Row, cost: Mapping[str, Any], metric: Metric) -> dict[str, Any]:
@@ -131,6 +151,7 @@ def complete_results(
     scores = {row["name"]: own for row, own in scored if own is not None}
     runs = [run for row in rows for run in row["runs"] if run["value"] is not None]
     results |= {
+        "train_tokens": runs[0].get("train_tokens") if runs else None,
         "reference": rows[0]["name"],
         "metric": metric._asdict(),
         "num_test": max((s.numerator.shape[1] for s in scores.values()), default=0),
@@ -142,7 +163,7 @@ def complete_results(
     }
     at_edge = [row["name"] for row in rows if edge_remarks(row)]
     results["is_settled"] = not at_edge
-    results["answer"], results["answers"] = _answers(results, metric)
+    results["answer"], results["answers"] = answers(results, metric)
     if at_edge:
         results["answers"].append(
             f"This is not settled: the best setting of {' and of '.join(at_edge)} lies at the end of those that were "
@@ -225,7 +246,8 @@ def _row(plan: Plan, candidate: Candidate, results: Mapping[str, Any], metric: M
         "config": to_yaml(plan.cell(seeds[-1], results).config),
         "notes": candidate.notes,
     }
-    runs = [run_row(step.number, f"runs/{step.id}", results[step.id], size.flops) for step in seeds]
+    seconds = (row["cost"] or {}).get("step_seconds")
+    runs = [run_row(step.number, f"runs/{step.id}", results[step.id], size.flops, seconds) for step in seeds]
     kept = {step.number: results[step.id]["scores"] for step in seeds if "error" not in results[step.id]}
     return with_statistics(row, runs, kept, metric)
 
@@ -252,8 +274,9 @@ def with_statistics(
     return {**row, "runs": runs, **found}, own
 
 
-def run_row(seed: int, folder: str, result: Mapping[str, Any], flops: int | None) -> Row:
-    """One run of the table. flops: FLOPs of one training step."""
+def run_row(seed: int, folder: str, result: Mapping[str, Any], flops: int | None, seconds: float | None = None) -> Row:
+    """One run of the table. flops: FLOPs of one training step. seconds: time of one, measured side by side, in which
+    its curve is drawn; None: not measured, so by the clock, which other runs on the machine slow down."""
     if "error" in result:
         nothing = dict.fromkeys(("value", "steps", "tokens", "seconds", "flops"))
         return {"seed": seed, "folder": folder, **nothing, "metrics": {}, "curve": [], "error": result["error"]}
@@ -268,7 +291,14 @@ def run_row(seed: int, folder: str, result: Mapping[str, Any], flops: int | None
         "train_tokens": summary.get("train_tokens"),
         "seconds": summary["wall_seconds"],
         "flops": flops * summary["steps"] if flops else None,
-        "curve": [{**point, "flops": flops * point["step"] if flops else None} for point in result["curve"]],
+        "curve": [
+            {
+                **point,
+                "flops": flops * point["step"] if flops else None,
+                **({"seconds": seconds * point["step"]} if seconds else {}),
+            }
+            for point in result["curve"]
+        ],
         "data_sha256": summary.get("data_sha256", {}),
         "test_in_training": result.get("test_in_training"),
         "versions": result.get("versions") or summary.get("versions", {}),
@@ -302,83 +332,3 @@ def _differences(scores: Mapping[str, Scores], metric: Metric) -> list[dict[str,
         better = winner if is_earned and one.difference != 0 else None
         found.append({"a": a, "b": b, **one._asdict(), "p_holm": p, "better": better})
     return found
-
-
-# ── answers ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-BUDGETS = {
-    "parameters": " at equal parameters",
-    "flops": " at equal FLOPs",
-    "time": " at equal training time",
-    "none": ", budgets not matched",
-}
-
-
-def _answers(results: Mapping[str, Any], metric: Metric) -> tuple[str, list[str]]:
-    """The sentence that answers the title, and one for each other candidate."""
-    rows = {row["name"]: row for row in results["candidates"] if row["mean"] is not None}
-    failed = [row["name"] for row in results["candidates"] if row["mean"] is None]
-    if not rows:
-        return "No candidate has a result; the failures below say why.", []
-    order = sorted(rows, key=lambda name: rows[name]["mean"], reverse=metric.higher_is_better)
-    best, reference = order[0], results["reference"]
-    sentences = []
-    if len(order) == 1:
-        value = f"{metric.number(rows[best]['mean'])} {metric.unit}".strip()
-        first = f"Only {best} has a result: {value}."
-    else:
-        rival = reference if best != reference and reference in rows else order[1]
-        first = _sentence(results, rows, best, rival, metric)
-        sentences = [_sentence(results, rows, best, name, metric) for name in order[1:] if name != rival]
-    sentences += [f"{name} has no result (see failures)." for name in failed]
-    return first, sentences
-
-
-def _p_value(results: Mapping[str, Any], pair: Mapping[str, Any]) -> str:
-    """The p-value as text, corrected where there are several pairs."""
-    number, shown = sum(one["p"] is not None for one in results["differences"]), p_value(pair)
-    text = f"p {shown}" if shown.startswith("<") else f"p = {shown}"
-    return f"{text} after Holm's correction for {number} pairs" if number > 1 else text
-
-
-def _remark(rows: Mapping[str, Row], *names: str) -> str:
-    """Remark on budgets of these candidates that differ, and on receptive fields that are shorter than examples."""
-    gaps = {name: rows[name].get("budget_gap") or 0.0 for name in names}
-    off = [
-        f"{name} has {abs(gap):.1%} {'more' if gap > 0 else 'less'}"
-        for name, gap in gaps.items()
-        if abs(gap) > TOLERANCE
-    ]
-    for name in names:
-        if (farthest := rows[name].get("farthest")) is not None:
-            off.append(f"{name} sees no farther than {farthest} of {rows[name]['longest']} tokens")
-    return f" ({', '.join(off)})" if off else ""
-
-
-def _sentence(results: Mapping[str, Any], rows: Mapping[str, Row], a: str, b: str, metric: Metric) -> str:
-    """Sentence on whether `a` is better than `b`, by how much, and how much faster or slower it trains."""
-    pair = next(d for d in results["differences"] if {d["a"], d["b"]} == {a, b})
-    unit = metric.difference_unit or metric.label
-    if metric.unit == "%":
-        unit = "points of accuracy" if metric.name == "accuracy" else "percentage points"
-    amount = f"{metric.number(abs(pair['difference']))} {unit}"
-    if pair["interval"] is None:
-        amount += " (no interval: one seed, and one test example)"
-    else:
-        in_favour = 1 if (pair["a"] == a) == metric.higher_is_better else -1
-        low, high = sorted(x * in_favour for x in pair["interval"])
-        amount += f" (95 % interval {metric.number(low)} to {metric.number(high)}, {_p_value(results, pair)})"
-    budget = BUDGETS[results["match"]] + _remark(rows, a, b)
-    if pair["difference"] == 0:
-        text = f"{a} and {b} are equally good{budget}"
-    elif pair["better"] is None:
-        text = f"{a} and {b} are not told apart{budget}: {a} is ahead by {amount}"
-    else:
-        loser = b if pair["better"] == a else a
-        text = f"{pair['better']} is better than {loser} by {amount}{budget}"
-    own, other = ((rows[name].get("cost") or {}).get("tokens_per_second") for name in (a, b))
-    if own and other:
-        ratio = own / other
-        way = f"{'faster' if ratio > 1 else 'slower'} in training by {max(ratio, 1 / ratio):.1f} ×"
-        text += f"; {a} is {'as fast in training' if 0.95 < ratio < 1.05 else way}"
-    return f"{text}."

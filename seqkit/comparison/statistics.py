@@ -13,12 +13,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from scipy import stats
 
 from seqkit.report.numbers import Metric, plural
+
+K = TypeVar("K")
 
 LEVEL = 0.95
 """Confidence level of every interval."""
@@ -218,7 +220,7 @@ def _tested(contrast: _Contrast, metric: Metric) -> Difference:
     return Difference(observed, (max(observed - half, -limit), min(observed + half, limit)), p, pairs)
 
 
-def holm(p: Mapping[tuple[str, str], float]) -> dict[tuple[str, str], float]:
+def holm(p: Mapping[K, float]) -> dict[K, float]:
     """p-values of the pairs of a page so that, of pairs that are equal, any is called different in 5 % of pages.
 
     Holm 1979: the smallest is multiplied by the number of pairs, the next by one fewer; they never fall.

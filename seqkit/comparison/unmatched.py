@@ -94,9 +94,7 @@ def _receptive_fields(_results: Mapping[str, Any], rows: Sequence[Any]) -> Itera
             )
     types = {load_yaml(row["config"])["model"]["backbone"]["type"] for row in rows}
     if len(types) > 1:
-        text = (
-            "each backbone counts its own: a Transformer's has attention and an MLP, one of S4D or Mamba a mixer alone"
-        )
+        text = "each backbone counts its own: a Transformer's has attention and an MLP, that of others a mixer alone"
         yield _note("layers", text)
 
 
@@ -133,7 +131,10 @@ def _steps(results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[Finding]
     times = {row["name"]: fmean(run["seconds"] for run in finished(row)) for row in rows}
     if _gap(list(times.values())) > MUCH:
         text = _listed({name: f"{value:.0f} s" for name, value in times.items()})
-        yield (_warning if by_time else _note)("training time", f"{text} (mean over seeds, validation included)")
+        yield (_warning if by_time else _note)(
+            "training time",
+            f"{text} by the clock (mean over seeds, validation included; other runs may have shared the machine)",
+        )
 
 
 def _tuning(results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[Finding]:
@@ -165,6 +166,12 @@ def _tuning(results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[Finding
     for row in rows:
         for remark in edge_remarks(row):
             yield _warning("tuning", remark)
+    for row in rows:
+        depths = row.get("depth_trials") or []
+        if depths and row["depth"] in (depths[0]["depth"], depths[-1]["depth"]):
+            which = "fewest" if row["depth"] == depths[0]["depth"] else "most"
+            text = f"{row['name']}: the chosen number of layers, {row['depth']}, is the {which} that were tried"
+            yield _note("depth", f"{text}; another may be better")
     if tuning["fraction_of_steps"] < 1:
         text = f"trials took {trial_length(results)}"
         yield _warning(

@@ -95,7 +95,8 @@ def spreads(rows: Sequence[tuple[str, Mark | None, Mapping[str, Any]]], metric: 
             bounds = [metric.shown(bound) for bound in interval]
             axes.plot(bounds, [place] * 2, color=mark.color, linewidth=5, alpha=0.35, solid_capstyle="butt")
         dots = [metric.shown(value) for value in values]
-        axes.plot(dots, [place - 0.27] * len(dots), "o", color=mark.color, markersize=3)
+        heights = [place - 0.24 - 0.07 * dots[:i].count(dot) for i, dot in enumerate(dots)]  # equal ones are stacked
+        axes.plot(dots, heights, "o", color=mark.color, markersize=3)
         if mean is not None:
             axes.plot([metric.shown(mean)], [place], **{**mark.style, "linestyle": "none"}, markersize=7)
         elif not dots:

@@ -29,6 +29,7 @@ from seqkit.report.ranking import (
     comparison_table,
     difference_lines,
     difference_of,
+    is_told_apart,
     ranked,
     ranking_sentences,
     value_lines,
@@ -42,6 +43,10 @@ KEYS = {
     "comparison": ("title", "answer", "metric", "candidates", "differences"),
     "scaling": ("title", "answer", "fits"),
 }
+
+
+FEWEST_DISTANCES = 8
+"""Tokens below which it means little how far a gradient reaches."""
 
 
 class Figure(NamedTuple):
@@ -106,6 +111,8 @@ def comparison_sections(results: Mapping[str, Any]) -> dict[str, Any]:
         "values": _values(groups, metric),
         "curves": _curves(rows),
         "by_steps": _by_steps(rows, metric),
+        "by_steps_pairs": _pairs_by_steps(results, metric),
+        "is_told_apart": lambda group: is_told_apart(results, group),
         "costs": _costs(rows),
         "gradients": _gradients(rows),
         "lengths": _lengths(rows, metric),
@@ -142,12 +149,15 @@ def _titles(keys: Iterable[str]) -> dict[str, str]:
 def _subtitle(results: Mapping[str, Any]) -> str:
     """Version, recipe, seeds, data and date in one line."""
     seeds, minutes = results.get("seeds") or [], results.get("run_minutes")
+    longest = max((row.get("longest") or 0 for row in results.get("candidates") or []), default=0)
     parts = [
         f"seqkit {(results.get('versions') or {}).get('seqkit', '')}".strip(),
         results.get("recipe"),
         f"preset {results['preset']}" if results.get("preset") else None,
         plural(len(seeds), "seed") if seeds else None,
+        f"{count(results['train_tokens'])} training tokens" if results.get("train_tokens") else None,
         f"{count(results['num_test'])} test examples" if results.get("num_test") else None,
+        f"up to {plural(longest, 'token')} each" if longest else None,
         _moment(results.get("started")),
         None if minutes is None else f"{_long(minutes)} of runs",
         "planned before any run (plan.md)" if results.get("planned") else None,
@@ -210,6 +220,24 @@ def _by_steps(rows: Sequence[Row], metric: Metric) -> list[Figure]:
     return [figure for figure in figures if figure]
 
 
+def _pairs_by_steps(results: Mapping[str, Any], metric: Metric) -> list[str]:
+    """For each shorter training, who is better than whom, and how many pairs are not told apart."""
+    entries = results.get("differences_by_steps") or []
+    found = []
+    for steps in dict.fromkeys(entry["steps"] for entry in entries):
+        here = [entry for entry in entries if entry["steps"] == steps]
+        told = []
+        for entry in here:
+            if winner := entry.get("better"):
+                loser = entry["b"] if winner == entry["a"] else entry["a"]
+                amount = metric.number(abs(entry["difference"]))
+                told.append(f"{winner} is better than {loser} by {amount} {metric.difference_unit}".strip())
+        rest = plural(len(here) - len(told), "pair")
+        words = [*told, f"{rest} not told apart"] if len(told) < len(here) else told
+        found.append(f"After {count(steps)} steps: {'; '.join(words)} (p corrected for {len(entries)} pairs).")
+    return found
+
+
 def _costs(rows: Sequence[Row]) -> list[Figure]:
     """Step time and memory against length, latency against context."""
     figures = []
@@ -225,9 +253,10 @@ def _costs(rows: Sequence[Row]) -> list[Figure]:
 
 def _gradients(rows: Sequence[Row]) -> Figure | None:
     """Gradient of the last hidden state against distance."""
-    drawn = [pair_line(row.mark, row.result.get("gradient_flow")) for row in rows]
+    known = [row for row in rows if len(row.result.get("gradient_flow") or []) >= FEWEST_DISTANCES]
+    drawn = [pair_line(row.mark, row.result.get("gradient_flow")) for row in known]
     alt = "norm of the gradient of the last hidden state against the distance to an earlier one, one line a candidate"
-    return _figure(drawn, "distance T − t (tokens)", "|∂h_T/∂h_t|", alt, log_x=False, log_y=True, width=4.6)
+    return _figure(drawn, "distance T − t (tokens)", "norm of the gradient", alt, log_x=False, log_y=True, width=4.6)
 
 
 def _lengths(rows: Sequence[Row], metric: Metric) -> Figure | None:
@@ -295,9 +324,12 @@ def _inference(results: Mapping[str, Any], rows: Sequence[Row]) -> str:
     elif seeds < 2:
         covers = "test examples alone, as there is one seed"
     holm = f" p-values are corrected for {number} pairs (Holm 1979)." if number > 1 else ""
+    share = "; the interval of one candidate is Korn and Graubard's (1998)" if Metric.of(results).proportion else ""
     return (
-        f"95 % intervals cover the choice of {covers} (crossed random effects, t with Satterthwaite's degrees of "
-        f"freedom); scores.npz holds what they were computed from.{holm}"
+        f"95 % intervals cover the choice of {covers}, neither that of the data split nor the tuning: crossed random "
+        f"effects, t with Satterthwaite's degrees of freedom{share}. Each interval is of one pair.{holm} Where the "
+        "variance over seeds is smaller than in the mean of the pairs, p takes that mean. scores.npz holds what all "
+        "this was computed from."
     )
 
 
@@ -309,5 +341,6 @@ def _matched(results: Mapping[str, Any], rows: Sequence[Row]) -> str:
     what = {"parameters": "Parameters", "flops": "FLOPs of a training step", "time": "Training time"}.get(match, match)
     gaps = [gap for row in rows if (gap := row.result.get("budget_gap")) is not None]
     widest = f"; the widest gap is {percent(max(gaps, key=abs))}" if gaps else ""
-    reference = f" to those of {results['reference']}" if results.get("reference") else ""
-    return f"{what} were matched{reference}{widest}."
+    reference = f" to the recipe's {results['reference']}" if results.get("reference") else ""
+    number = f", {count(results['budget'])}" if results.get("budget") else ""
+    return f"{what} were matched{reference}{number}{widest}."

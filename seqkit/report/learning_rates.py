@@ -70,11 +70,15 @@ def tuning_sentence(results: Mapping[str, Any]) -> str:
     more = ""
     if len(seeds := tuning.get("seeds") or []) > 1:
         more = (
-            " The best two rates were tried with a second seed, a grid whose best rate was its last was continued, and "
-            f"a setting was chosen by its mean over both (seeds {seeds[0]} and {seeds[1]}, which no reported run has)."
+            " The best two rates were tried with a second seed, and a setting was chosen by its mean over both (seeds "
+            f"{seeds[0]} and {seeds[1]}, which no reported run has). The grid of the best rate was continued while it "
+            "was the last."
         )
     if tuning.get("depths"):
-        more += " Half and double the depth were tried in the same way, at the same budget."
+        more += (
+            " Half and double the depth were tried with both seeds, at the same budget and at the rate that was best "
+        )
+        more += "for the recipe's depth."
     return f"For each candidate {' and '.join(tried)} were tried{steps}{where}.{more}"
 
 

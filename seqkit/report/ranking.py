@@ -64,6 +64,13 @@ def ranked(results: Mapping[str, Any]) -> list[Group]:
     return found
 
 
+def is_told_apart(results: Mapping[str, Any], group: Group) -> bool:
+    """Whether the first of a group is better than every other."""
+    first, *others = [row.label for row in group.rows if row.rank]
+    found = [difference_of(results, first, other) for other in others]
+    return bool(found) and all(entry is not None and entry.get("better") == first for entry in found)
+
+
 def ranking_sentences(groups: Sequence[Group]) -> list[str]:
     """Sentences on whether pretraining changes the ranking of the candidates that two groups share."""
     sentences = []

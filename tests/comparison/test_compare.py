@@ -190,7 +190,7 @@ def test_a_dry_run_prints_the_grid_and_leaves_nothing(tmp_path, capsys, monkeypa
     assert main(words) == 0
     out = capsys.readouterr().out
     assert "3 learning rates of Muon and AdamW" in out
-    assert "27 runs; about" in out
+    assert "31 runs; about" in out
     assert "runs/compare/image-digits-" in out
     assert list(tmp_path.iterdir()) == []
 

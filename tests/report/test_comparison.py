@@ -126,7 +126,7 @@ def test_what_was_not_matched_is_always_there_warnings_first(written, by_hand):
     page = written(by_hand)
     section = page.text[page.text.index("What was not matched") :]
     assert section.index("Warning: learning-rate trials") < section.index("each candidate has the dropout")
-    assert "Parameters were matched to those of Transformer; the widest gap is +0.5 %." in section
+    assert "Parameters were matched to the recipe's Transformer; the widest gap is +0.5 %." in section
     bare = written(by_hand | {"unmatched": [], "match": "none"}).text
     assert "Nothing that is checked differs between candidates." in bare
     assert "No budget was matched" in bare
@@ -290,3 +290,20 @@ def test_the_subtitle_counts_seeds_and_the_tuning_names_each_optimizer(tmp_path)
     page = write_comparison(tmp_path).read_text(encoding="utf-8")
     assert "3 seeds · " in page
     assert "3 learning rates of each of Muon and AdamW were tried" in page
+
+
+def test_the_first_is_bold_only_where_it_is_better_than_every_other(written, by_hand):
+    assert '<tr class="best">' in written(by_hand).source
+    by_hand["differences"][0]["better"] = None
+    assert '<tr class="best">' not in written(by_hand).source
+
+
+def test_shorter_trainings_have_their_verdicts(written):
+    results = comparison(3)
+    pair = {"a": "GRU", "b": "LSTM", "difference": 0.02, "interval": [0.01, 0.03], "better": "GRU"}
+    even = {**pair, "b": "Transformer", "better": None}
+    results["differences_by_steps"] = [{"steps": 63, **pair}, {"steps": 63, **even}, {"steps": 126, **even}]
+    text = written(results).text
+    told = "GRU is better than LSTM by 2.00 points; 1 pair not told apart (p corrected for 3 pairs)."
+    assert f"After 63 steps: {told}" in text
+    assert "After 126 steps: 1 pair not told apart" in text
