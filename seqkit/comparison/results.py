@@ -127,6 +127,7 @@ def _point(point: Point, row: Row, cost: Mapping[str, Any], metric: Metric) -> d
         "steps": point.steps,
         "flops": flops * point.steps if flops else None,
         "seconds": seconds * point.steps if seconds else None,
+        "seeds": list(point.scores.seeds),
         "values": point.scores.values(metric).tolist(),
         "mean": mean,
         "std": std,
@@ -195,6 +196,9 @@ def write_results(folder: Path, results: Mapping[str, Any]) -> None:
         for run in row["runs"]:
             own = [run[key] for key in ("seed", "value", "steps", "tokens", "seconds")]
             table.writerow([*shared, *own, results["metric"]["name"], chosen, run["error"]])
+        for point in (row.get("by_steps") or [])[:-1]:
+            for seed, value in zip(point["seeds"], point["values"]):
+                table.writerow([*shared, seed, value, point["steps"], "", "", results["metric"]["name"], chosen, ""])
     write_atomic(folder / "results.csv", text.getvalue().encode())
 
 

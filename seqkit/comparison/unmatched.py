@@ -8,6 +8,7 @@ from typing import Any
 
 from seqkit.comparison.candidates import TOLERANCE
 from seqkit.config.recipe import load_yaml
+from seqkit.registry import components
 from seqkit.report.learning_rates import edge_remarks, trial_length
 
 HANDLED = ("trainer.max_steps", "trainer.max_epochs", "model.backbone.type")
@@ -96,6 +97,10 @@ def _receptive_fields(_results: Mapping[str, Any], rows: Sequence[Any]) -> Itera
     if len(types) > 1:
         text = "each backbone counts its own: a Transformer's has attention and an MLP, that of others a mixer alone"
         yield _note("layers", text)
+        known = components("backbone")
+        kinds = {name: known[name].what for name in sorted(types) if name in known and known[name].what}
+        if kinds:
+            yield _note("backbones", f"more differs between them than their names say ({_listed(kinds)})")
 
 
 def _states(_results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[Finding]:

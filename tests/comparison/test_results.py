@@ -144,3 +144,54 @@ def test_better_is_earned_by_the_corrected_p_value_and_of_one_seed_by_nothing():
     for pair in _differences(page({"A": 0.0, "B": 0.1, "C": 0.1}, 3), METRICS["loss"]):
         assert pair["p_holm"] >= pair["p"]
         assert (pair["better"] is not None) == (pair["p_holm"] < 0.05)
+
+
+# ── shorter trainings ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_shorter_runs_are_points_of_a_curve_with_verdicts_of_their_own(tmp_path):
+    rng = np.random.default_rng(0)
+
+    def run(loss, steps):
+        numerator = (loss + 0.1 * rng.normal(size=50)).tolist()
+        found = ended_with({"numerator": numerator, "denominator": [1.0] * 50, "tokens": [7] * 50})
+        return {**found, "summary": {**found["summary"], "steps": steps}}
+
+    config = complete("image/digits", "debug")
+    candidates = [Candidate("LSTM", config, flops=7), Candidate("GRU", config, flops=14)]
+    settings = Settings(
+        recipe="image/digits", backbones=["LSTM", "GRU"], lr_trials=0, seeds=3, measure=False, run_shares=[0.25, 0.5]
+    )
+    plan = Plan(settings, candidates, {"LSTM": 40, "GRU": 40}, metric="loss", generates=False)
+    losses = {
+        ("LSTM", 10): 3.0,
+        ("GRU", 10): 4.0,
+        ("LSTM", 20): 2.0,
+        ("GRU", 20): 2.0,
+        ("LSTM", 40): 1.0,
+        ("GRU", 40): 0.5,
+    }
+    cells = {}
+    for step in plan.steps({}).values():
+        cells[step.id] = run(losses[step.candidate, round(40 * step.share)], round(40 * step.share))
+    results = gather(plan, cells, started="")
+    for row in results["candidates"]:
+        assert [(point["steps"], point["seeds"]) for point in row["by_steps"]] == [(n, [1, 2, 3]) for n in (10, 20, 40)]
+        expected = [losses[row["name"], n] for n in (10, 20, 40)]
+        assert [point["mean"] for point in row["by_steps"]] == pytest.approx(expected, abs=0.05)
+        assert row["by_steps"][-1]["mean"] == row["mean"]
+        assert row["by_steps"][0]["flops"] == 10 * row["training_flops"]
+    assert [(one["steps"], one["better"]) for one in results["differences_by_steps"]] == [(10, "LSTM"), (20, None)]
+    (crossing,) = results["crossovers"]
+    assert (crossing["first"], crossing["then"]) == ("LSTM", "GRU")
+    assert crossing["steps"] == pytest.approx(20, rel=0.1)
+    (rate,) = results["exchange_rates"]
+    assert (rate["worse"], rate["better"], rate["by_unit"]) == ("LSTM", "GRU", {"FLOPs": 0.5})
+    assert 1 < rate["low"] <= rate["steps"] <= rate["high"] < 2
+    write_results(tmp_path, results)
+    with (tmp_path / "results.csv").open(encoding="utf-8") as file:
+        lines = list(csv.DictReader(file))
+    assert [line["steps"] for line in lines if line["candidate"] == "GRU"] == ["40"] * 3 + ["10"] * 3 + ["20"] * 3
+    with np.load(tmp_path / "scores.npz", allow_pickle=False) as published:
+        shorter = published["GRU after 10 steps/numerator"]
+    assert shorter.mean() == pytest.approx(results["candidates"][1]["by_steps"][0]["mean"])
