@@ -35,6 +35,12 @@ COMPARISONS = {
     "char-lm": f"text/char-lm {BACKBONES} --data tinyshakespeare --trainer.max_steps 600 --seeds 5 "
     "--run-shares 0.25,0.5",
     "g2p": f"text/g2p {BACKBONES} --data.limit 30000 --trainer.max_epochs 2 --seeds 3 --run-shares 0.25,0.5",
+    "parity": "mechanism/parity --backbones Transformer,LSTM,Mamba --seeds 5",
+    "associative-recall": "mechanism/associative-recall --backbones Transformer,LSTM,S4D,Mamba --seeds 5",
+    "selective-copy": "mechanism/selective-copy --backbones S4D,Mamba --seeds 10",
+    "copy": "mechanism/copy --backbones Transformer,LSTM --seeds 5",
+    "induction-heads": "mechanism/induction-heads --backbones Transformer,LSTM --seeds 5",
+    "adding": "mechanism/adding --backbones Transformer,LSTM --seeds 5",
     "digits-quick": "image/digits --preset quick --backbones Transformer,LSTM,TCN --seeds 5 --run-shares 0.25,0.5",
 }
 """Shorter than the recipes' own training; the pages say so by their command."""
