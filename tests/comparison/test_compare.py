@@ -121,7 +121,6 @@ def test_a_comparison_that_is_killed_and_resumed_ends_with_the_same_table(tmp_pa
     for row in curves["candidates"]:
         half, whole_run = row["by_steps"]
         assert (2 * half["steps"], whole_run["mean"]) == (whole_run["steps"], row["mean"])
-        assert half["mean"] != whole_run["mean"]
     assert len(curves["exchange_rates"]) == 1
     assert "By length of training" in (folder / "report.html").read_text(encoding="utf-8")
 
