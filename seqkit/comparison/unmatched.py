@@ -20,6 +20,9 @@ EXPECTED = ("trainer.val_check_interval", "trainer.check_val_every_n_epoch", "mo
 Finding = dict[str, str]
 """kind: "warning" (a hostile reviewer would not sign) or "note"; what; text."""
 
+FEW_ERRORS = 10
+"""Test examples that the best candidate has wrong, below which a page says how few decide."""
+
 MUCH = 0.1
 """A share above which a difference in time or work is worth a sentence of its own."""
 
@@ -35,6 +38,7 @@ def unmatched(results: Mapping[str, Any]) -> list[Finding]:
         _steps,
         _tuning,
         _seeds,
+        _ceiling,
         _data,
         _surroundings,
         _configurations,
@@ -202,6 +206,17 @@ def _seeds(results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[Finding]
         yield _warning("seeds", f"{text}; the interval {covers}")
     elif max(map(len, seeds.values()), default=0) < 10:
         yield _note("seeds", "so few make wide intervals, and a rough standard deviation; more would tell more apart")
+
+
+def _ceiling(results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[Finding]:
+    """Numbers of test examples that decide, where they are few."""
+    metric, number = results["metric"], results["num_test"]
+    if metric["unit"] != "%" or not number:
+        return
+    wrong = {row["name"]: (1 - row["mean"] if metric["higher_is_better"] else row["mean"]) * number for row in rows}
+    if min(wrong.values(), default=FEW_ERRORS) < FEW_ERRORS:
+        shown = _listed({name: f"{errors:.1f}" for name, errors in wrong.items()})
+        yield _note("ceiling", f"of {number:,} test examples these are wrong, mean over seeds, so few decide: {shown}")
 
 
 def _data(results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[Finding]:

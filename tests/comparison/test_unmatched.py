@@ -72,6 +72,16 @@ def test_a_grid_that_went_on_is_no_warning_but_a_note():
     assert "a grid whose best rate was its last" in " ".join(finding["text"] for finding in unmatched(results))
 
 
+def test_near_the_ceiling_a_page_says_how_few_examples_decide():
+    results = fair()
+    assert "ceiling" not in {finding["what"] for finding in unmatched(results)}
+    results["candidates"][1]["mean"] = 0.994
+    (text,) = [finding["text"] for finding in unmatched(results) if finding["what"] == "ceiling"]
+    assert text.endswith("Transformer: 100.0; LSTM: 6.0")
+    results["metric"] = METRICS["loss"]._asdict()
+    assert "ceiling" not in {finding["what"] for finding in unmatched(results)}
+
+
 def changed(change):
     results = copy.deepcopy(fair())
     change(results, results["candidates"][1])
