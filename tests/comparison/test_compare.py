@@ -78,7 +78,7 @@ def command(folder):
     words = ["compare", "image/digits", "--preset", "debug", "--backbones", "LSTM,GRU", "--lr-trials", "2"]
     words += ["--seeds", "1", "--no-measure", "--threads", "1", "--jobs", "2", "--data.limit", "60"]
     words += ["--trainer.max_steps", "4", "--trainer.max_epochs", "null"]
-    words += ["--optimizer", "AdamW", "--out", folder]
+    words += ["--optimizer", "AdamW", "--no-depths", "--out", folder]
     return [sys.executable, "-m", "seqkit", *map(str, words)]
 
 
