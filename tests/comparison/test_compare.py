@@ -110,8 +110,6 @@ def test_a_comparison_that_is_killed_and_resumed_ends_with_the_same_table(tmp_pa
     assert not list(folder.glob("runs/*/.*"))
     # shorter runs are added to what is there
     kept = {path: path.stat().st_mtime_ns for path in folder.glob("cells/**/*.json")}
-    refused = subprocess.run([*command(folder), "--run-shares", "0.9"], capture_output=True, text=True)
-    assert "two of them alike" in refused.stderr
     subprocess.run([*command(folder), "--run-shares", "0.5"], capture_output=True, text=True, check=True)
     written = {path: path.stat().st_mtime_ns for path in folder.glob("cells/**/*.json")}
     assert kept.items() <= written.items()
