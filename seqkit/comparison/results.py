@@ -78,6 +78,9 @@ def _add_curves(found: dict[str, Any], plan: Plan, results: Mapping[str, Any], m
     curves: dict[str, Curve] = {}
     whole = dict(found["scores"])
     for row in found["candidates"]:
+        if row["name"] not in whole:  # nothing that a shorter run could be set beside
+            row["by_steps"] = []
+            continue
         points, steps_of = [], [s for s in plan.steps(results).values() if s.candidate == row["name"]]
         cost = row["cost"] or {}
         for share in sorted(plan.settings.run_shares):
@@ -86,9 +89,8 @@ def _add_curves(found: dict[str, Any], plan: Plan, results: Mapping[str, Any], m
             if sound:
                 scores = _scores_of({seed: run["scores"] for seed, run in sound.items()})
                 points.append(Point(next(iter(sound.values()))["summary"]["steps"], scores))
-        if row["name"] in whole:
-            steps = next(run["steps"] for run in row["runs"] if run["value"] is not None)
-            points.append(Point(steps, whole[row["name"]]))
+        steps = next(run["steps"] for run in row["runs"] if run["value"] is not None)
+        points.append(Point(steps, whole[row["name"]]))
         row["by_steps"] = [_point(point, row, cost, metric) for point in points]
         for point in points[:-1]:
             found["scores"][f"{row['name']} after {point.steps} steps"] = point.scores

@@ -195,3 +195,19 @@ def test_shorter_runs_are_points_of_a_curve_with_verdicts_of_their_own(tmp_path)
     with np.load(tmp_path / "scores.npz", allow_pickle=False) as published:
         shorter = published["GRU after 10 steps/numerator"]
     assert shorter.mean() == pytest.approx(results["candidates"][1]["by_steps"][0]["mean"])
+
+
+def test_a_candidate_whose_whole_runs_failed_has_no_curve_and_lends_no_shorter_run_its_place():
+    config = complete("image/digits", "debug")
+    candidates = [Candidate("LSTM", config), Candidate("GRU", config)]
+    settings = Settings(
+        recipe="image/digits", backbones=["LSTM", "GRU"], lr_trials=0, seeds=2, measure=False, run_shares=[0.25, 0.5]
+    )
+    plan = Plan(settings, candidates, {"LSTM": 40, "GRU": 40}, metric="loss", generates=False)
+    cells = {step.id: ended(1.0, 2.0) for step in plan.steps({}).values()}
+    cells |= {f"GRU/seed-{seed}": {"error": "diverged"} for seed in (1, 2)}
+    results = gather(plan, cells, started="")
+    lstm, gru = results["candidates"]
+    assert (len(lstm["by_steps"]), gru["by_steps"]) == (3, [])
+    assert not any(name.startswith("GRU") for name in results["scores"])
+    assert results["differences_by_steps"] == results["exchange_rates"] == results["crossovers"] == []
