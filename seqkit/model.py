@@ -6,14 +6,13 @@ b batch · n tokens
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from torch import Tensor, nn
 
 from seqkit.backbones.transformer import Transformer
 from seqkit.interfaces import Backbone, Cache, Embedded, LabeledBatch, Objective, TokenBatch, TokenSpec
-from seqkit.nn.embedder import Embedder, default_position
+from seqkit.nn.embedder import Embedder, JoinEmbedder, TokenEmbedder, default_position
 from seqkit.nn.position.base import PositionalEncoding
 
 
@@ -51,25 +50,28 @@ class Model(nn.Module):
         super().__init__()
         self.ignores_adjacency = adjacency == "ignore" and spec.num_edge_types > 0
         if self.ignores_adjacency:
-            spec = replace(spec, num_edge_types=0)
+            spec = spec.without_edges()
         if set_as_sequence:
-            spec = replace(spec, is_set=False)
+            spec = spec.as_sequence()
         check_compatible(spec, backbone, objective)
 
         dim = backbone.dim
 
-        def make_embedder(spec: TokenSpec, backbone: Backbone | None, uses_mask_token: bool = False) -> Embedder:
+        def make_embedder(spec: TokenSpec, backbone: Backbone | None, uses_mask_token: bool = False) -> TokenEmbedder:
             if backbone is not None and spec.num_edge_types:
                 backbone.add_edge_bias(spec.num_edge_types)
-            encoding = position or default_position(backbone, spec)
-            return Embedder(
-                spec,
-                dim,
-                position=encoding,
-                dropout=dropout,
-                uses_mask_token=uses_mask_token,
-                embedding_dim=embedding_dim,
-            )
+
+            def embedder(spec: TokenSpec) -> Embedder:
+                return Embedder(
+                    spec,
+                    dim,
+                    position=position or default_position(backbone, spec),
+                    dropout=dropout,
+                    uses_mask_token=uses_mask_token,
+                    embedding_dim=embedding_dim,
+                )
+
+            return JoinEmbedder(spec, dim, lambda _, part: embedder(part)) if spec.is_joined else embedder(spec)
 
         target_spec = objective.target_spec
         self.source_embedder = None if target_spec is None else make_embedder(spec, backbone.get_encoder())
@@ -95,7 +97,7 @@ class Model(nn.Module):
         if self.ignores_adjacency:
             source = None if source is None else source.replace(adjacency=None)
             batch = batch.replace(adjacency=None)
-        embedded: Embedded = self.embedder(batch, masked)
+        embedded = cast(Embedded, self.embedder(batch, masked))
         if source is not None:
             if self.source_embedder is None:
                 raise ValueError("this model takes one sequence; a batch with a source is for the objective Seq2Seq")
@@ -108,7 +110,9 @@ class Model(nn.Module):
 
     def _share_embeddings(self) -> None:
         source = self.source_embedder
-        if source is None or not (source.spec.ids and self.spec.ids):
+        if not (isinstance(source, Embedder) and isinstance(self.embedder, Embedder)) or not (
+            source.spec.ids and self.spec.ids
+        ):
             raise ValueError("share_embeddings=True is for an encoder–decoder over ids; leave it out")
         if source.spec.vocab_size > self.spec.vocab_size:
             raise ValueError(
@@ -166,10 +170,16 @@ def check_compatible(spec: TokenSpec, backbone: Backbone, objective: Objective) 
         )
     if spec.num_edge_types and not backbone.supports_adjacency:
         types = "1 edge type" if spec.num_edge_types == 1 else f"{spec.num_edge_types} edge types"
+        others = "" if spec.is_joined else " or GIN"
         with_mechanism = " with ScaledDotProductAttention" if isinstance(backbone, Transformer) else ""
         raise ValueError(
             f"{name} does not support adjacency (these tokens have {types}); "
-            f"use Transformer{with_mechanism} or GIN, or set model.adjacency=ignore"
+            f"use Transformer{with_mechanism}{others}, or set model.adjacency=ignore"
+        )
+    if spec.is_joined and spec.num_edge_types and not backbone.joins_graphs:
+        raise ValueError(
+            f"{name} attends along edges alone, so tokens of other parts beside a graph would get nothing; use "
+            "Transformer with ScaledDotProductAttention, or set model.adjacency=ignore"
         )
     if spec.is_set and (backbone.is_recurrent or backbone.knows_columns or is_causal(backbone, objective)):
         why = "is recurrent" if backbone.is_recurrent else "is causal"

@@ -77,6 +77,19 @@ def _graphs() -> Sample:
     return Sample(partial(find("tokenizer", "Graph").load(), 3, num_edge_types=2, max_distance=2), raws, bad)
 
 
+def _joined() -> Sample:
+    def build() -> Tokenizer:
+        parts = {"text": find("tokenizer", "Characters").load()(), "ids": find("tokenizer", "Ids").load()(7)}
+        return find("tokenizer", "Join").load()(parts, reads={"ids": "codes"})
+
+    raws = [
+        {"text": "to be", "codes": [0, 6, 2, 2]},
+        [("ids", [5, 1]), ("text", "or not"), ("ids", [3, 0, 4])],
+        {"text": "the question", "codes": None},
+    ]
+    return Sample(build, raws, [{}, {"text": None}, {"texts": "to be"}, {"text": ""}, 7, [("ids",)], [("codes", [1])]])
+
+
 SAMPLES: dict[str, Callable[[], Sample]] = {
     "Bytes": lambda: _text("Bytes"),
     "Characters": lambda: _text("Characters"),
@@ -93,6 +106,7 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
         [[0, 6, 2, 2], torch.tensor([5, 1, 1, 3, 4]), (3, 0)],
         [[], [7], [0, -1], [0.5], [[1, 2]], [True], "12", [2**70]],
     ),
+    "Join": _joined,
     "Series": lambda: Sample(
         partial(find("tokenizer", "Series").load(), 2),
         [[[0.5, 1.0], [-2.0, 3.0]], torch.randn(5, 2, generator=torch.Generator().manual_seed(0)), [[1, 2]] * 3],

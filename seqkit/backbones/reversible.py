@@ -64,7 +64,7 @@ class Reversible(Backbone):
             _check_reversible(layer)
         self.dim, self.num_heads, self.causal = dim, num_heads, causal
         self.supports_adjacency, self.supports_segments = self.stack.supports_adjacency, self.stack.supports_segments
-        self.knows_columns = self.stack.knows_columns
+        self.joins_graphs, self.knows_columns = self.stack.joins_graphs, self.stack.knows_columns
         self.uses_positions = self.stack.uses_positions
 
     def check_supported(self, spec: TokenSpec) -> None:

@@ -167,6 +167,7 @@ class Transformer(Backbone):
             block.check_supported(self._required(block, kind))
             supports &= block.supports
         self.supports_adjacency = AttentionFeature.ADJACENCY in supports
+        self.joins_graphs = self.supports_adjacency and all(kind.needs_mask for kind in self.kinds)
         self.supports_segments = AttentionFeature.SEGMENTS in supports
         self.supports_cache = AttentionFeature.CACHE in supports
         self.is_encoder_decoder = any(block.has_cross_attention for block in self._blocks)
@@ -195,6 +196,12 @@ class Transformer(Backbone):
             position = self.position_of(kind)
             if position is not None:
                 position.check_axes(spec.num_axes, kind.head_dim)
+                if spec.has_unlike_axes and not position.takes_unlike_axes:
+                    axes = ", ".join(f"{name} {part.num_axes}" for name, part in spec.parts)
+                    raise ValueError(
+                        f"{type(position).__name__} takes parts whose positions have equally many axes, and these have "
+                        f"{axes}; use Rotary with interleaved=true, or no position inside attention"
+                    )
             if spec.num_edge_types:
                 block.check_supported(self._required(block, kind) | AttentionFeature.ADJACENCY)
             elif block.attention.needs_adjacency:

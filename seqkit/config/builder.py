@@ -112,6 +112,9 @@ def within_memory() -> Iterator[None]:
 def _value(field: Field, value: Any, path: str) -> Any:
     if field.is_list(value) and value is not None:
         return [_value(field.one, item, f"{path}.{i}") for i, item in enumerate(value)]
+    if field.named and value is not None:
+        fields = field.by_name(value)
+        return {name: _value(fields[name], item, f"{path}.{name}") for name, item in value.items()}
     if field.section is not None:
         fields = field.keys_below(None, path)
         return {name: _value(fields[name], item, f"{path}.{name}") for name, item in value.items()}

@@ -170,6 +170,8 @@ class _Node:
     def below(self, field: Field, value: Mapping[str, Any]) -> _Node:
         """The node of a component or section that `value` writes."""
         path = self.at(field.name)
+        if field.named:
+            return _Node(field.by_name(value), path)
         if field.section is not None:
             return _Node(field.keys_below(None, path), path)
         name = value.get("type", field.default_type)
@@ -228,6 +230,8 @@ class _Node:
         path = self.at(field.name)
         if value is None and field.section is None:
             return None
+        if field.named and not isinstance(value, Mapping):
+            raise UsageError(f"{path} is {shown(value)}; give names, with {_named(field.kind)} each")
         if isinstance(value, str) and field.kind is not None:
             return data_source(value, path) if field.kind == "data_source" else {"type": value}
         if isinstance(value, str) and path == "data":
@@ -253,6 +257,8 @@ class _Node:
         return merged
 
     def _merged(self, field: Field, old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+        if field.named:
+            return self.below(field, {**old, **new}).merge(old, new)
         name = new.get("type", old.get("type"))
         typed = {} if name is None else {"type": name}
         was, now = self.below(field, old), self.below(field, {**new, **typed})
@@ -295,7 +301,7 @@ class _Node:
             return None
         node = self.below(field, written)
         completed = node.complete(written)
-        return completed if field.section is not None else {"type": node.owner, **completed}
+        return completed if field.section is not None or field.named else {"type": node.owner, **completed}
 
 
 def _named(kind: str | None) -> str:
@@ -332,6 +338,9 @@ def _explained(
             yield path, shown(value), in_words(field.hint), about(name)
         elif field.is_list(value):
             yield path, shown(value), f"a list of {(field.kind or '').replace('_', ' ')}s", about(name)
+        elif field.named and value is not None:
+            yield path, ", ".join(value), f"names, with {_named(field.kind)} each", about(name)
+            yield from _explained(node.below(field, value), value, lambda part: f"Part {part}.")
         else:
             if field.kind is not None:
                 name = "null" if value is None else value["type"]

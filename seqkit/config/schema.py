@@ -10,7 +10,7 @@ import inspect
 import math
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cache, lru_cache, reduce
@@ -63,8 +63,9 @@ class Field:
 
     default: plain data; REQUIRED: there is none. kind: kind of the component that the key holds; None: a plain value.
     num_given: number of arguments that the owner of a factory passes itself; None: the component is built here.
-    many: True: a list of components. listable: True: one component or a list, one for each layer. section:
-    `module:Class`, the class whose parameters are the keys below this one. skip: parameters of it that are no keys.
+    many: True: a list of components. named: True: components by name, names being the user's. listable: True: one
+    component or a list, one for each layer. section: `module:Class`, the class whose parameters are the keys below this
+    one. skip: parameters of it that are no keys.
     hint: annotation of a plain value. nullable: True: the component may be null. implied_type: type of the component
     if none is written and the default is null.
     """
@@ -74,6 +75,7 @@ class Field:
     kind: str | None = None
     num_given: int | None = None
     many: bool = False
+    named: bool = False
     listable: bool = False
     section: str | None = None
     skip: tuple[str, ...] = ()
@@ -90,6 +92,10 @@ class Field:
     def one(self) -> Field:
         """The key of one component of a list."""
         return replace(self, many=False, listable=False)
+
+    def by_name(self, names: Iterable[str]) -> dict[str, Field]:
+        """The keys of components that have names, for those names."""
+        return {name: replace(self, name=name, named=False, default=REQUIRED, nullable=False) for name in names}
 
     def is_list(self, value: Any) -> bool:
         """Whether the value has to be a list of components."""
@@ -174,6 +180,8 @@ def _field(parameter: inspect.Parameter, hint: Any) -> Field | None:
         origin, made = typing.get_origin(one), one
         if origin in (list, tuple, Sequence) and name in KIND_BY_NAME:
             return Field(name, default, KIND_BY_NAME[name], many=True, nullable=more["nullable"])
+        if origin is Mapping and (kind := _kind(typing.get_args(one)[1])) is not None:
+            return Field(name, default, kind, named=True, nullable=more["nullable"])
         if origin is Callable:
             given, made = typing.get_args(one)
             more["num_given"] = 0 if given is Ellipsis else len(given)

@@ -30,6 +30,7 @@ from seqkit.errors import DataError, described, is_out_of_memory
 from seqkit.interfaces import Tokenizer, Tokens
 from seqkit.progress import track
 from seqkit.raw import GraphData, Waveform
+from seqkit.tokenizers.join import Join
 
 MIN_SAMPLES = 5_000
 """Splits of fewer samples are encoded in this process, and in memory."""
@@ -346,7 +347,11 @@ def tokenizer_fingerprint(tokenizer: Tokenizer) -> str | None:
     except Exception:  # whatever the tokenizer of a plug-in raises
         return None
     digest = sha256(attributes)
-    code = {Path(getfile(kind)) for kind in type(tokenizer).__mro__[:-1] if kind.__module__ != "abc"}
+    parts = tokenizer.parts if isinstance(tokenizer, Join) else {}
+    kinds = [
+        kind for one in (tokenizer, *parts.values()) for kind in type(one).__mro__[:-1] if kind.__module__ != "abc"
+    ]
+    code = {Path(getfile(kind)) for kind in kinds}
     own = Path(__file__).parents[1] / "tokenizers"
     for path in sorted({*code, *own.glob("*.py"), Path(__file__), Path(token_rows.__file__)}):
         digest.update(path.read_bytes())
@@ -370,6 +375,8 @@ def _raw_bytes(raw: Any) -> bytes | None:
         return f"{raw.dtype.str}{raw.shape}".encode() + np.ascontiguousarray(raw).tobytes()
     if isinstance(raw, int | float | bool | type(None)):
         return f"{type(raw).__name__} {raw!r}".encode()
+    if isinstance(raw, Mapping):
+        raw = [*raw.items()]
     if isinstance(raw, Waveform | GraphData | list | tuple):
         fields = [getattr(raw, name) for name in raw.__dataclass_fields__] if isinstance(raw, GraphData) else list(raw)
         parts = [_raw_bytes(part) for part in fields]

@@ -29,6 +29,9 @@ _COMPRESSED, _CODEC = " zstd", pa.Codec("zstd", compression_level=1)
 _MIN_BYTES, _MAX_BYTES = 2**8, 2**20
 """Sizes that are compressed: smaller ones do not gain, of larger ones, long texts, windows are read from the disk."""
 
+RUN, RUNS = "parts.", "runs"
+"""How the name of a tensor of a run of joined tokens begins, and the column of all of them."""
+
 Row = dict[str, dict[str, Any]]
 """Name to a stored tensor, for each of a sample's tensors."""
 
@@ -64,10 +67,14 @@ def _stored(array: np.ndarray) -> dict[str, Any]:
 
 def batch_of(rows: Sequence[Row], lengths: Sequence[int]) -> pa.RecordBatch:
     """Rows of several samples, of `lengths` tokens each, as a record batch: a column for each of their tensors."""
-    names = dict.fromkeys(name for row in rows for name in row)
+    names = dict.fromkeys(name for row in rows for name in row if not name.startswith(RUN))
     columns = [
         pa.array([row.get(name) and _compressed(row[name]) for row in rows], pa.struct(_PARTS)) for name in names
     ]
+    if any(name.startswith(RUN) for row in rows for name in row):  # examples have parts of their own: one column of all
+        own = [[{"name": n, **_compressed(x)} for n, x in row.items() if n.startswith(RUN)] for row in rows]
+        columns.append(pa.array(own, pa.list_(pa.struct({"name": pa.string(), **_PARTS}))))
+        names[RUNS] = None
     return pa.record_batch([pa.array(lengths, pa.int64()), *columns], names=["length", *names])
 
 
@@ -89,8 +96,9 @@ class Stored:
         self._columns = {
             name: [[chunk.field(part) for part in _PARTS] for chunk in rows[name].chunks]
             for name in rows.column_names
-            if name != "length"
+            if name not in ("length", RUNS)
         }
+        self._runs = rows[RUNS].chunks if RUNS in rows.column_names else None
         self._rows_per_batch = len(rows["length"].chunk(0))
 
     def __contains__(self, index: int) -> bool:
@@ -113,14 +121,22 @@ class Stored:
         batch, row = divmod(index, self._rows_per_batch)
         for name, chunks in self._columns.items():
             *described, values = (part[row] for part in chunks[batch])
-            dtype, stored, shape = (part.as_py() for part in described)
-            if stored != COUNTED:
-                buffer = values.as_buffer()
-                if stored.endswith(_COMPRESSED):
-                    stored = stored.removesuffix(_COMPRESSED)
-                    buffer = _CODEC.decompress(buffer, math.prod(shape) * np.dtype(stored).itemsize)
-                array = np.frombuffer(buffer, stored).reshape(shape)
-                array.flags.writeable = False  # the mapped file
-                yield name, array, np.dtype(dtype)
-            elif name != without_counted:
-                yield name, np.arange(math.prod(shape)).reshape(shape), np.dtype(dtype)
+            yield from self._read(name, [part.as_py() for part in described], values, without_counted)
+        for run in self._runs[batch][row] if self._runs is not None else ():
+            name, *described, values = (run[key] for key in ("name", *_PARTS))
+            yield from self._read(name.as_py(), [part.as_py() for part in described], values, without_counted)
+
+    def _read(
+        self, name: str, described: Sequence[Any], values: pa.Scalar, without_counted: str
+    ) -> Iterator[tuple[str, np.ndarray, np.dtype]]:
+        dtype, stored, shape = described
+        if stored != COUNTED:
+            buffer = values.as_buffer()
+            if stored.endswith(_COMPRESSED):
+                stored = stored.removesuffix(_COMPRESSED)
+                buffer = _CODEC.decompress(buffer, math.prod(shape) * np.dtype(stored).itemsize)
+            array = np.frombuffer(buffer, stored).reshape(shape)
+            array.flags.writeable = False  # the mapped file
+            yield name, array, np.dtype(dtype)
+        elif name != without_counted:
+            yield name, np.arange(math.prod(shape)).reshape(shape), np.dtype(dtype)

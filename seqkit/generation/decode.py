@@ -187,7 +187,7 @@ def _check(
         raise ValueError(f"context_length={context_length} counts tokens of the model's input; make it 1 or more")
     num_columns, num_positions = (
         _max_columns(prompts, max_new_tokens, context_length),
-        model.embedder.position.num_positions,
+        model.embedder.part(None).position.num_positions,
     )
     if num_positions is not None and num_columns > num_positions:
         # the decoder of a Seq2Seq model has seen whole targets, so a cut context would be no advice

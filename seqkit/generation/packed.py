@@ -162,7 +162,7 @@ class PackedDecoder:
         backbone = _known(model.backbone, Transformer)
         if type(model) is not Model or model.source_embedder is not None:
             raise _NotKnownError
-        self._embed = _Embedding(model.embedder, max_tokens, pack)
+        self._embed = _Embedding(model.embedder.part(None), max_tokens, pack)
         self._input_norm = None if backbone.input_norm is None else _norm(backbone.input_norm)
         positions = [_known(position, Rotary) for position in backbone.positions]
         self._rotary = [self._rotary_table(position, backbone, i) for i, position in enumerate(positions)]

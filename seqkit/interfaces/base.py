@@ -295,8 +295,9 @@ class Backbone(nn.Module, ABC):
     causal: True: token i attends to tokens <= i only. False: to all. None: as each batch says (`Embedded.causal`,
     `Embedded.reach`), so that one set of weights may both predict the next token and classify. takes_causality: True:
     it may be built so.
-    supports_adjacency: False: tokens with an adjacency are refused. supports_segments: False: packed sequences are
-    refused, at the first batch.
+    supports_adjacency: False: tokens with an adjacency are refused. joins_graphs: True: an adjacency masks pairs of
+    one graph alone (`Embedded.graphs`), so graphs may be joined with other parts. supports_segments: False: packed
+    sequences are refused, at the first batch.
     uses_positions: True: it uses `positions` itself (rotary attention). is_recurrent: True: it runs over the columns in
     order (an RNN, a convolution over time), so it knows their order but not `positions`: those of several axes are
     added to the embeddings, those of one axis only by an encoding that the model is given. knows_columns: True: it uses
@@ -311,6 +312,7 @@ class Backbone(nn.Module, ABC):
     num_heads: int = 0
     takes_causality: bool = False
     supports_adjacency: bool = False
+    joins_graphs: bool = False
     supports_segments: bool = False
     uses_positions: bool = False
     is_recurrent: bool = False

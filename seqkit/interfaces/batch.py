@@ -14,6 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from seqkit.errors import DataError
+from seqkit.interfaces.parts import Parts
 from seqkit.interfaces.tokens import Adjacency, Tokens, may_read, tensors_of
 from seqkit.raw import describe_tensor
 
@@ -74,6 +76,9 @@ class TokenBatch(_Padded):
     Its own column everywhere: causal; the end of a prefix in the prefix: a prefix language model. None: as the
     objective says. It never falls from column to column, is no earlier than the column itself, and nothing reaches on
     from where it ends (reach[reach[i]] = reach[i]), so what lies beyond leaks through no number of layers.
+    parts: the parts of joined tokens, whose content is the number of each token's part; None: they are of one
+    tokenizer. graphs: [b n] int64, number of the graph that a token of these belongs to, 0: of none: the adjacency
+    masks pairs of one graph alone; None: each example is one graph, if there is an adjacency.
     Raises ValueError where sizes differ, or `reach` is not like that.
     """
 
@@ -85,6 +90,8 @@ class TokenBatch(_Padded):
     source: TokenBatch | None = None
     reach: Tensor | None = None
     features: Tensor | None = None
+    parts: Parts | None = None
+    graphs: Tensor | None = None
 
     def __post_init__(self) -> None:
         _Padded.__post_init__(self)
@@ -106,7 +113,7 @@ class TokenBatch(_Padded):
         if not examples:
             raise ValueError("collate was given no examples; a batch needs at least one")
         n = max(map(len, examples))
-        given = [x.tensors() for x in examples]
+        given = [tensors_of(x) for x in examples]
         for i, tensors in enumerate(given):
             if _kinds(tensors) != _kinds(given[0]):
                 raise ValueError(
@@ -121,7 +128,11 @@ class TokenBatch(_Padded):
             name: pad_sequence([tensors[name] for tensors in given], batch_first=True) for name in given[0]
         }
         valid = torch.arange(n) < torch.tensor([len(x) for x in examples])[:, None]
-        return cls(**padded, valid=valid, adjacency=adjacency)
+        if not any(x.parts for x in examples):
+            return cls(**padded, valid=valid, adjacency=adjacency)
+        parts = Parts.collate(examples, n, cls)
+        graphs = None if adjacency is None else parts.graphs(valid.shape)
+        return cls(**padded, valid=valid, adjacency=adjacency, parts=parts, graphs=graphs)
 
     def select(self, rows: Tensor) -> TokenBatch:
         """These examples, [b'] indices, in this order, each as often as it is named, as padded as they are."""
@@ -133,12 +144,12 @@ class TokenBatch(_Padded):
             new, old = (rows[:, None] == adjacency.edge_index[0] // n).nonzero(as_tuple=True)
             adjacency = Adjacency(adjacency.edge_index[:, old] % n + new * n, adjacency.edge_type[old])
         source = None if self.source is None else self.source.select(rows)
-        return replace(
-            self, adjacency=adjacency, source=source, **{name: x[rows] for name, x in self._by_token().items()}
-        )
+        parts = None if self.parts is None else self.parts.select(rows, self.valid.shape[1])
+        kept: dict[str, Any] = {name: x[rows] for name, x in self._by_token().items()}
+        return replace(self, adjacency=adjacency, source=source, parts=parts, **kept)
 
     def columns(self, kept: slice) -> TokenBatch:
-        """These columns of every example, with the edges among them."""
+        """These columns of every example, with the edges among them. Raises ValueError for some of joined tokens."""
         start, end, _ = kept.indices(self.valid.shape[1])
         return self._between(start, end)
 
@@ -147,7 +158,11 @@ class TokenBatch(_Padded):
         return self._between(0, self.valid.shape[1] + columns)
 
     def _between(self, start: int, end: int) -> TokenBatch:
-        n, adjacency = self.valid.shape[1], self.adjacency
+        n, adjacency, parts = self.valid.shape[1], self.adjacency, self.parts
+        if parts is not None:
+            if start > 0 or end < n:
+                raise ValueError("columns of joined tokens cannot be cut off; cut the examples (`Tokens.at`)")
+            parts = parts.widened(n, end)
         if adjacency is not None:
             column = adjacency.edge_index % n
             new = adjacency.edge_index // n * (end - start) + column - start
@@ -157,24 +172,35 @@ class TokenBatch(_Padded):
             kept["reach"] = kept["reach"].clamp(max=end - 1) - start
         if end > n:
             kept = {name: F.pad(x, [0, 0] * (x.ndim - 2) + [0, end - n]) for name, x in kept.items()}
-        return replace(self, adjacency=adjacency, **kept)
+        return replace(self, adjacency=adjacency, parts=parts, **kept)
 
     def with_dtype(self, dtype: torch.dtype) -> TokenBatch:
         """The batch with numbers of another dtype; ids stay as they are."""
         source = None if self.source is None else self.source.with_dtype(dtype)
+        parts = None if self.parts is None else self.parts.with_dtype(dtype)
         numbers: dict[str, Any] = {n: x.to(dtype) for n, x in self._by_token().items() if x.is_floating_point()}
-        return self.replace(source=source, **numbers)
+        return self.replace(source=source, parts=parts, **numbers)
 
     def example(self, i: int) -> Tokens:
         """The tokens of example i, without padding."""
         one, real = self.select(torch.tensor([i], device=self.valid.device)), self.valid[i]
         given = {x.name: getattr(one, x.name) for x in fields(Tokens)}
+        given["parts"] = () if self.parts is None else self.parts.runs_of(i, self.valid.shape[1])
         own: dict[str, Any] = {name: x[0, real] if isinstance(x, Tensor) else x for name, x in given.items()}
         return Tokens(**own)
 
+    def part(self, name: str | None) -> TokenBatch:
+        """Tokens of a part, a row for each of its runs; None: the batch itself. Raises DataError without that part."""
+        if name is None:
+            return self
+        if self.parts is None:
+            raise DataError(f"the batch has no part {name}; its tokens are of one tokenizer")
+        return self.parts.of(name).batch
+
     def tensors(self) -> dict[str, Tensor]:
-        """Every tensor by name, also those of the adjacency and, as source.content, of the source."""
-        return tensors_of(self)
+        """Every tensor by name, also those of the adjacency and, as source.content, of the source and of parts."""
+        parts = {} if self.parts is None else self.parts.tensors()
+        return tensors_of(self) | {f"parts.{name}": tensor for name, tensor in parts.items()}
 
     def _by_token(self) -> dict[str, Tensor]:
         """Name to tensor [b n ...], for each field that has a value a token."""
@@ -196,7 +222,7 @@ class Embedded(_Padded):
 
     hidden: [b n d], zero where padded. positions: [b n p]. valid: [b n] bool, True = real. adjacency: as in
     `TokenBatch`. segments: [b n] int64 or None. causal: True: tokens attend to earlier ones only, for backbones whose
-    causality comes with the batch; the others have their own. reach: as in `TokenBatch`.
+    causality comes with the batch; the others have their own. reach, graphs, parts: as in `TokenBatch`.
     source: the embedded source sequence, input of an encoder. memory: the encoder's output, to which the decoder
     cross-attends (as in `nn.TransformerDecoder`).
     """
@@ -210,6 +236,8 @@ class Embedded(_Padded):
     memory: Embedded | None = None
     causal: bool = False
     reach: Tensor | None = None
+    graphs: Tensor | None = None
+    parts: Parts | None = None
 
 
 def _kinds(tensors: Mapping[str, Tensor]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The shape of tokens, by which an embedder is built.
+"""The shape of tokens, by which an embedder is built, and how tokens of several parts are joined.
 
 n tokens · k fields · f features · p position axes
 """
@@ -6,15 +6,16 @@ n tokens · k fields · f features · p position axes
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import torch
 from torch import Tensor, nn
 
-from seqkit.errors import DataError
+from seqkit.errors import DataError, suggest
 from seqkit.interfaces.batch import TokenBatch
-from seqkit.interfaces.tokens import Tokens
+from seqkit.interfaces.tokens import Adjacency, Tokens
 from seqkit.raw import describe_tensor
 
 
@@ -25,7 +26,7 @@ class TokenSpec:
     vocab_size: > 0: content is ids below it. num_features: > 0: content is vectors of that width. vocab_sizes: content
     is k ids a token, [n k], each below its own number: the fields of a MIDI event, the columns of a table, the
     codebooks of a codec; with num_features > 0, each token also has numbers, `Tokens.features`. Set exactly one of
-    vocab_size, vocab_sizes and num_features, or the last two.
+    vocab_size, vocab_sizes, num_features and parts, or the middle two.
     num_axes: coordinates of a position: 1 for text, 2 for images, 0 for none. An encoding that splits its width between
     the axes, such as `Sinusoidal`, needs a width that is a multiple of 2 num_axes.
     num_edge_types: > 0: tokens come with an `Adjacency` of that many edge types; 0: every token may attend to every
@@ -34,6 +35,8 @@ class TokenSpec:
     the order of columns is refused.
     embedder: `dim -> nn.Module` from content to [b n dim], in place of a lookup table or a linear layer (a
     convolutional stem).
+    parts: name and spec of each part of joined tokens, in the order in which they stand, as pairs or as a mapping;
+    content is then the number of a token's part, and num_axes and num_edge_types follow from the parts.
     Raises ValueError where the fields contradict each other.
     """
 
@@ -44,8 +47,11 @@ class TokenSpec:
     embedder: Callable[[int], nn.Module] | None = None
     vocab_sizes: tuple[int, ...] = ()
     is_set: bool = False
+    parts: tuple[tuple[str, TokenSpec], ...] = ()
 
     def __post_init__(self) -> None:
+        if self.parts:
+            self._join_parts()
         object.__setattr__(self, "vocab_sizes", tuple(self.vocab_sizes))
         for i, size in enumerate(self.vocab_sizes):
             if not isinstance(size, int) or isinstance(size, bool) or size < 1:
@@ -59,7 +65,7 @@ class TokenSpec:
                 f"TokenSpec has vocab_size={self.vocab_size} and vocab_sizes={list(self.vocab_sizes)}; give one id a "
                 "token (vocab_size) or several (vocab_sizes)"
             )
-        if not self.vocab_sizes and (self.vocab_size > 0) == (self.num_features > 0):
+        if not self.parts and not self.vocab_sizes and (self.vocab_size > 0) == (self.num_features > 0):
             raise ValueError(
                 f"TokenSpec has vocab_size={self.vocab_size} and num_features={self.num_features}; "
                 "content is either ids (vocab_size > 0) or vectors (num_features > 0): set exactly one, or "
@@ -77,6 +83,66 @@ class TokenSpec:
         return self.vocab_size > 0 or bool(self.vocab_sizes)
 
     @property
+    def is_joined(self) -> bool:
+        """True: content is the number of a token's part; ids and vectors are those of the parts."""
+        return bool(self.parts)
+
+    @property
+    def has_unlike_axes(self) -> bool:
+        """True: joined parts have positions of different numbers of axes, such as text and images."""
+        return len({spec.num_axes for _, spec in self.parts if spec.num_axes}) > 1
+
+    def without_edges(self) -> TokenSpec:
+        """The same tokens without an adjacency."""
+        return replace(self, num_edge_types=0, parts=tuple((name, spec.without_edges()) for name, spec in self.parts))
+
+    def as_sequence(self) -> TokenSpec:
+        """The same tokens, whose order means something."""
+        return replace(self, is_set=False, parts=tuple((name, spec.as_sequence()) for name, spec in self.parts))
+
+    def part(self, name: str) -> TokenSpec:
+        """Spec of that part. Raises ValueError, with the names that there are, for another one."""
+        if name not in dict(self.parts):
+            raise ValueError(f"there is no part {name!r}; {suggest(name, [known for known, _ in self.parts])}")
+        return dict(self.parts)[name]
+
+    def join(self, runs: Sequence[tuple[str, Tokens]], *, runs_on: bool = False) -> Tokens:
+        """Joined tokens of these runs of parts, name and tokens each, in this order.
+
+        Positions: a run of one axis has its coordinate on every axis, so rotary positions with interleaved frequencies
+        turn it as they turn text alone; a run of fewer axes than others has 0 on the first ones (an image beside a
+        video is its first frame). runs_on: True: each run begins behind the largest position so far, as in M-RoPE (Wang
+        et al. 2024, Qwen2-VL, section 2.1), and so do the positions of its own tokens. False: all begin at 0.
+        Edge types of a part follow those of the parts before it.
+        Raises DataError where there are no runs, ValueError for a part that is not there.
+        """
+        if not runs:
+            raise DataError(f"the example has none of the parts {', '.join(name for name, _ in self.parts)}")
+        numbers = {name: i for i, (name, _) in enumerate(self.parts)}
+        types = dict(zip(numbers, accumulate((spec.num_edge_types for _, spec in self.parts), initial=0)))
+        content, positions, edges, edge_types, own = [], [], [], [], []
+        column, offset = 0, 0.0
+        for name, tokens in runs:
+            self.part(name)
+            if runs_on and tokens.positions.shape[1]:
+                tokens = replace(tokens, positions=tokens.positions + offset)
+            places = _on_axes(tokens.positions, self.num_axes, offset)
+            if runs_on and places.numel():
+                offset = float(places.max()) + 1
+            if tokens.adjacency is not None:
+                edges.append(tokens.adjacency.edge_index + column)
+                edge_types.append(tokens.adjacency.edge_type + types[name])
+            content.append(torch.full((len(tokens),), numbers[name]))
+            positions.append(places)
+            own.append((name, tokens))
+            column += len(tokens)
+        adjacency = None
+        if self.num_edge_types:  # a batch may have examples without their graphs
+            none = torch.zeros(2, 0, dtype=torch.int64)
+            adjacency = Adjacency(torch.cat([none, *edges], dim=1), torch.cat([none[0], *edge_types]))
+        return Tokens(torch.cat(content), torch.cat(positions), adjacency, parts=tuple(own))
+
+    @property
     def id_sizes(self) -> tuple[int, ...]:
         """Number of ids of each field of a token: one of plain ids, k of several, none of vectors."""
         return self.vocab_sizes or ((self.vocab_size,) if self.vocab_size else ())
@@ -84,11 +150,13 @@ class TokenSpec:
     def ids_of(self, tokens: Tokens | TokenBatch) -> Tensor:
         """The ids of each token, [... n k] int64: of no field where content is vectors."""
         content = tokens.content
+        if self.is_joined:
+            return content[..., None]
         return content if self.vocab_sizes else content[..., None] if self.ids else content[..., :0].long()
 
     def numbers_of(self, tokens: Tokens | TokenBatch) -> Tensor:
         """The numbers of each token, [... n f] float: its vector, or what stands beside its ids, which may be none."""
-        if not self.is_categorical:
+        if not self.is_categorical and not self.is_joined:
             return tokens.content
         return tokens.positions[..., :0] if tokens.features is None else tokens.features
 
@@ -96,8 +164,13 @@ class TokenSpec:
         """n tokens drawn at random, to measure or try a model: any ids, standard normal numbers, no edges.
 
         Positions count from 0; on several axes they fill a cube row by row, with as many steps on every axis.
+        Joined tokens are as many of each part as possible, in the order of the parts.
         Raises DataError for tokens with an adjacency.
         """
+        if self.parts:
+            sizes = [(n + i) // len(self.parts) for i in reversed(range(len(self.parts)))]
+            given = [(name, spec.random(size, generator)) for (name, spec), size in zip(self.parts, sizes) if size]
+            return self.join(given)
         if self.num_edge_types:
             raise DataError("these tokens have an adjacency, and random tokens have no edges; give a real example")
         numbers = torch.randn(n, self.num_features, generator=generator)
@@ -114,7 +187,11 @@ class TokenSpec:
     def check(self, tokens: Tokens) -> None:
         """Raise DataError if `tokens` differ from this spec in width, range of ids, axes or edge types."""
         content, adjacency = tokens.content, tokens.adjacency
-        if self.vocab_sizes:
+        if self.is_joined:
+            self._check_parts(tokens)
+        elif tokens.parts:
+            raise DataError("tokens have parts, and the spec has none")
+        elif self.vocab_sizes:
             self._check_fields(tokens)
         elif tokens.features is not None:
             raise DataError("tokens have features beside their content; the spec says vocab_sizes for such tokens")
@@ -137,6 +214,36 @@ class TokenSpec:
             wrong = int(adjacency.edge_type.max())
             raise DataError(f"an edge has type {wrong}; the spec has edge types 1 to {self.num_edge_types}")
 
+    def _join_parts(self) -> None:
+        """Make pairs of `parts`, and what follows from them. Raises ValueError for names that cannot be parts."""
+        given = self.parts.items() if isinstance(self.parts, Mapping) else self.parts
+        object.__setattr__(self, "parts", tuple((str(name), spec) for name, spec in given))
+        for name, spec in self.parts:
+            if not name.isidentifier() or hasattr(nn.ModuleDict(), name):
+                raise ValueError(f"{name!r} cannot be the name of a part; use letters, digits and _, such as {name}_1")
+            if spec.is_joined:
+                raise ValueError(f"part {name} is joined itself; list its parts beside the others")
+        specs = [spec for _, spec in self.parts]
+        for name, value in (
+            ("num_axes", max(spec.num_axes for spec in specs)),
+            ("num_edge_types", sum(spec.num_edge_types for spec in specs)),
+            ("is_set", any(spec.is_set for spec in specs)),
+        ):
+            object.__setattr__(self, name, value)
+
+    def _check_parts(self, tokens: Tokens) -> None:
+        names, start = [name for name, _ in self.parts], 0
+        if not tokens.parts:
+            raise DataError(f"tokens have no parts; the spec says {', '.join(names)}")
+        for name, run in tokens.parts:
+            if name not in names or bool((tokens.content[start : start + len(run)] != names.index(name)).any()):
+                raise DataError(f"tokens of part {name} are not where content says; make them with TokenSpec.join")
+            try:
+                self.part(name).check(run)
+            except DataError as error:
+                raise DataError(f"part {name}: {error}") from None
+            start += len(run)
+
     def _check_fields(self, tokens: Tokens) -> None:
         content, features = tokens.content, tokens.features
         if content.dtype != torch.int64 or content.ndim != 2 or content.shape[1] != len(self.vocab_sizes):
@@ -150,3 +257,15 @@ class TokenSpec:
         width = 0 if features is None else features.shape[1]
         if width != self.num_features:
             raise DataError(f"tokens have {width} features; the spec says {self.num_features}")
+
+
+def _on_axes(positions: Tensor, num_axes: int, offset: float) -> Tensor:
+    """Positions [n p] of a run on the axes of joined tokens, [n num_axes]; without any, all at `offset`."""
+    n, p = positions.shape
+    if p == num_axes:
+        return positions
+    if p == 0:
+        return torch.full((n, num_axes), offset)
+    if p == 1:
+        return positions.expand(n, num_axes)
+    return torch.cat([torch.full((n, num_axes - p), offset), positions], dim=1)

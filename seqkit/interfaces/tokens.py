@@ -6,7 +6,7 @@ n tokens · k fields · f features · p position axes · e edges
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import accumulate
 from typing import Any, Self
 
@@ -67,6 +67,8 @@ class Tokens:
     content: [n] int64 ids, [n k] int64 ids of k fields, or [n f] float vectors. positions: [n p] float, in the
     tokenizer's own unit (about one per token). adjacency: which token may attend to which; None: every token to every
     other. features: [n f] float numbers beside the ids of fields; None: there are none.
+    parts: name and tokens of each run of joined tokens, in their order (`TokenSpec.join`); content is then the number
+    of each token's part. Empty: they are of one tokenizer.
     Numbers of other precision (float64 as NumPy makes them, float16) become float32.
     Raises DataError where content or positions are empty, not finite or of another length, different positions are all
     the same in float32, or an edge points outside.
@@ -76,6 +78,7 @@ class Tokens:
     positions: Tensor
     adjacency: Adjacency | None = None
     features: Tensor | None = None
+    parts: tuple[tuple[str, Tokens], ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("content", "positions", "features"):
@@ -101,6 +104,8 @@ class Tokens:
             raise DataError(f"positions are {describe_tensor(self.positions)}; give [{n} p] float, one row per token")
         if self.features is not None:
             self._check_features(self.features)
+        if self.parts and sum(len(run) for _, run in self.parts) != n:
+            raise DataError(f"the runs of joined tokens have {sum(len(run) for _, run in self.parts)} tokens, not {n}")
         if not ids:
             _finite("content", self.content)
         _finite("positions", self.positions)
@@ -118,34 +123,63 @@ class Tokens:
 
         Batches, caches, windows and digests go by this list, so a new field is in all of them.
         """
-        return tensors_of(self)
+        found = tensors_of(self)
+        for i, (part, run) in enumerate(self.parts):
+            found |= {f"parts.{i}.{part}.{name}": tensor for name, tensor in run.tensors().items()}
+        return found
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor]) -> Self:
         """Tokens of what `tensors` gave."""
-        rest: dict[str, Any] = dict(tensors)
+        rest: dict[str, Any] = {}
+        runs: dict[tuple[int, str], dict[str, Tensor]] = {}
+        for key, tensor in tensors.items():
+            if key.startswith("parts."):
+                _, number, part, name = key.split(".", 3)
+                runs.setdefault((int(number), part), {})[name] = tensor
+            else:
+                rest[key] = tensor
         edges = [rest.pop(x.name) for x in fields(Adjacency) if x.name in rest]
-        return cls(**rest, adjacency=Adjacency(*edges) if edges else None)
+        parts = tuple((part, Tokens.of(runs[number, part])) for number, part in sorted(runs))
+        return cls(**rest, adjacency=Adjacency(*edges) if edges else None, parts=parts)
 
     @classmethod
     def join(cls, examples: Sequence[Tokens]) -> Self:
         """Tokens of several examples of one tokenizer, one after the other; an edge stays within its example."""
-        given = [x.tensors() for x in examples]
+        given = [tensors_of(x) for x in examples]
         for tensors, start in zip(given, accumulate(map(len, examples), initial=0)):
             if "edge_index" in tensors:
                 tensors["edge_index"] = tensors["edge_index"] + start
         axis = {"edge_index": 1}
-        return cls.of({name: torch.cat([each[name] for each in given], axis.get(name, 0)) for name in given[0]})
+        joined = cls.of({name: torch.cat([each[name] for each in given], axis.get(name, 0)) for name in given[0]})
+        runs = tuple(run for x in examples for run in x.parts)
+        return replace(joined, parts=runs) if runs else joined
 
     def at(self, kept: Tensor | slice) -> Tokens:
-        """The tokens of these indices, [m] int64 without twins, in this order, with the edges among them."""
+        """The tokens of these indices, [m] int64 without twins, in this order, with the edges among them.
+
+        Raises ValueError where they would put tokens of a run of joined tokens apart.
+        """
         index = torch.arange(len(self))[kept]
-        new = {x.name: value[index] for x in fields(self) if isinstance(value := getattr(self, x.name), Tensor)}
+        new: dict[str, Any] = {
+            x.name: value[index] for x in fields(self) if isinstance(value := getattr(self, x.name), Tensor)
+        }
         adjacency = self.adjacency
         if adjacency is not None:
             place = torch.full((len(self),), -1).scatter(0, index, torch.arange(len(index)))
             adjacency = adjacency.moved(place[adjacency.edge_index])
-        return replace(self, adjacency=adjacency, **new)
+        if not self.parts:
+            return replace(self, adjacency=adjacency, **new)
+        ends = torch.tensor([len(run) for _, run in self.parts]).cumsum(0)
+        number = torch.searchsorted(ends, index, right=True)  # of the run of each token
+        if bool((number.diff() < 0).any()):
+            raise ValueError("joined tokens stand run by run; keep the order of the runs")
+        parts = [
+            (name, run.at(index[number == i] - (int(ends[i]) - len(run))))
+            for i, (name, run) in enumerate(self.parts)
+            if bool((number == i).any())
+        ]
+        return replace(self, adjacency=adjacency, parts=tuple(parts), **new)
 
     def append(
         self,
@@ -155,7 +189,9 @@ class Tokens:
         edges: Adjacency | None = None,
     ) -> Tokens:
         """The tokens and one more. content: an id, or [k] ids, or [f] numbers. position: [p]. features: [f] or None.
-        edges: those that come with it, to or from any token."""
+        edges: those that come with it, to or from any token. Raises ValueError for joined tokens."""
+        if self.parts:
+            raise ValueError("a token is appended to a part of joined tokens; use Join.continues")
         one = Tokens(content[None], position[None], features=None if features is None else features[None])
         if self.adjacency is None and edges is None:
             return Tokens.join([self, one])
@@ -233,7 +269,7 @@ def tensors_of(holder: Any) -> dict[str, Tensor]:
         if isinstance(value, Tensor):
             if x.init:
                 found[x.name] = value
-        elif value is not None:
+        elif is_dataclass(value):
             prefix = "" if isinstance(value, Adjacency) else f"{x.name}."
             found |= {prefix + name: tensor for name, tensor in tensors_of(value).items()}
     return found

@@ -1,11 +1,11 @@
 """Token batches to embeddings of one width: the only module that knows what a tokenizer's content is.
 
-b batch · n tokens · k fields · f features · d width
+b batch · n tokens · k fields · f features · d width · r runs of a part · m tokens of a run
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -49,7 +49,24 @@ class FieldEmbedding(nn.Module):
         return torch.stack([table(ids) for table, ids in zip(self.tables, content.unbind(dim=-1), strict=True)]).sum(0)
 
 
-class Embedder(nn.Module):
+class TokenEmbedder(nn.Module):
+    """Base class of embedders: of one tokenizer's tokens, or of joined ones.
+
+    spec: shape of the tokens. dim: width of the embeddings.
+    """
+
+    spec: TokenSpec
+    dim: int
+
+    def part(self, name: str | None) -> Embedder:
+        """Embedder of the tokens that a per-token objective predicts. name: `Objective.part`; None: of all.
+
+        Raises ValueError where joined tokens have no such part, or it is not named.
+        """
+        raise NotImplementedError
+
+
+class Embedder(TokenEmbedder):
     """Embeddings [b n d] of a token batch: lookup table or linear layer, mask token, positional encoding, dropout.
 
     Tokens of several ids have a table for each field, and the embeddings are summed (as those of the codebooks in
@@ -131,6 +148,12 @@ class Embedder(nn.Module):
         )
         return embedded.with_known_padding(batch)
 
+    def part(self, name: str | None) -> Embedder:
+        """The embedder itself. Raises ValueError where a part is named."""
+        if name is not None:
+            raise ValueError(f"the objective is of the part {name}, and these tokens have no parts; leave it out")
+        return self
+
     @property
     def logit_scale(self) -> float:
         """Factor of the hidden states before a tied head, so that logits start at about 1.
@@ -160,3 +183,72 @@ class Embedder(nn.Module):
                 f"hidden states ({self.content.embedding_dim} of {self.dim}); use tied=False, or add the positions"
             )
         return self.content
+
+
+class JoinEmbedder(TokenEmbedder):
+    """Embeddings [b n d] of joined tokens: an embedder for each part, and a learned vector for each modality.
+
+    spec: shape of the joined tokens. make: embedder of a part, from its name and spec. encoders: backbones that encode
+    a part's own tokens before they are joined, by name of the part (a `GIN` over a molecule's atoms).
+    The vectors of the modalities start at zero, so one part joined alone has its own embeddings. A part that no example
+    of a batch has adds zero times its parameters, since `DistributedDataParallel` waits for every gradient.
+    """
+
+    def __init__(
+        self,
+        spec: TokenSpec,
+        dim: int,
+        make: Callable[[str, TokenSpec], Embedder],
+        encoders: Mapping[str, Backbone] | None = None,
+    ):
+        super().__init__()
+        self.spec, self.dim = spec, dim
+        self.parts = nn.ModuleDict({name: make(name, part) for name, part in spec.parts})
+        self.encoders = nn.ModuleDict(dict(encoders or {}))
+        self.modality = nn.Parameter(torch.zeros(len(spec.parts), dim))
+
+    def forward(self, batch: TokenBatch, masked: Tensor | None = None) -> Embedded:
+        """masked: [b n] bool, True: the mask token of its part replaces the token's content (its position stays).
+
+        Raises ValueError for tokens that are not joined.
+        """
+        if batch.parts is None:
+            raise ValueError("the batch has no parts, and this model joins them; encode the examples with Join")
+        b, n = batch.valid.shape
+        hidden = self.modality[batch.content]
+        hidden = hidden.masked_fill(~rearrange(batch.valid, "b n -> b n 1"), 0.0)
+        flat = rearrange(hidden, "b n d -> (b n) d")
+        for name in self.parts:
+            if name not in batch.parts:
+                flat = flat + sum(p.sum() for p in self._parameters_of(name)) * 0.0
+                continue
+            part = batch.parts[name]
+            hides = None if masked is None else masked.reshape(-1)[part.columns] & part.batch.valid
+            embedded: Embedded = self.parts[name](part.batch, hides)
+            own = self.encoders[name](embedded) if name in self.encoders else embedded.hidden
+            # padding of a run is zero and is added to column 0: nothing waits for an accelerator to count tokens
+            flat = flat.index_add(0, part.columns.reshape(-1), rearrange(own, "r m d -> (r m) d").to(flat.dtype))
+        embedded = Embedded(
+            hidden=rearrange(flat, "(b n) d -> b n d", b=b, n=n),
+            positions=batch.positions.masked_fill(~rearrange(batch.valid, "b n -> b n 1"), 0.0),
+            valid=batch.valid,
+            adjacency=batch.adjacency,
+            segments=batch.segments,
+            graphs=batch.graphs,
+            parts=batch.parts,
+        )
+        return embedded.with_known_padding(batch)
+
+    def part(self, name: str | None) -> Embedder:
+        """The embedder of that part. Raises ValueError where it is not named."""
+        names = ", ".join(part for part, _ in self.spec.parts)
+        if name is None:
+            raise ValueError(f"these tokens are joined of {names}; name the part to predict (model.objective.part)")
+        self.spec.part(name)
+        found = self.parts[name]
+        assert isinstance(found, Embedder)
+        return found
+
+    def _parameters_of(self, name: str) -> list[nn.Parameter]:
+        own = [*self.parts[name].parameters()]
+        return own + ([*self.encoders[name].parameters()] if name in self.encoders else [])

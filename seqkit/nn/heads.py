@@ -5,7 +5,7 @@ b batch · n tokens · d width · k outputs or fields · v vocabulary
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import torch
@@ -14,8 +14,10 @@ from einops import rearrange
 from torch import Tensor, nn
 
 from seqkit.interfaces import Embedded, TokenSpec
+from seqkit.interfaces.parts import Parts
+from seqkit.nn.embedder import TokenEmbedder
 
-Pool = Literal["mean", "sum", "max", "last", "first"]
+Pool = Literal["mean", "sum", "max", "last", "first", "parts"]
 
 
 def _linear(dim: int, num_outputs: int, *, bias: bool = True) -> nn.Linear:
@@ -57,9 +59,51 @@ class FieldHead(nn.Module):
 
 def content_head(dim: int, spec: TokenSpec, *, bias: bool = True) -> nn.Module:
     """The head that predicts the content of tokens: logits of an id, logits of each of several ids, or a vector."""
+    if spec.is_joined:
+        raise ValueError("joined tokens have no content of one kind; predict that of a part (model.objective.part)")
     if spec.vocab_sizes:
         return FieldHead(dim, spec.vocab_sizes, bias=bias)
     return TokenHead(dim, spec.vocab_size or spec.num_features, bias=bias)
+
+
+class PartHead(nn.Module):
+    """A head on the tokens of one part of joined tokens: [b n d] → predictions [r m ...] of its r runs.
+
+    before: True: the prediction for a token, and one for the end of the run, come from the column before it, [r m + 1
+    ...]; that of a row's first token comes from no column and means nothing.
+    """
+
+    def __init__(self, part: str, head: nn.Module, *, before: bool = False):
+        super().__init__()
+        self.part, self.head, self.before = part, head, before
+
+    def forward(self, hidden: Tensor, embedded: Embedded) -> Tensor:
+        """Predictions of the runs of the part. Raises ValueError where no example of the batch has it."""
+        if embedded.parts is None or self.part not in embedded.parts:
+            raise ValueError(f"no example of the batch has the part {self.part}, which is to be predicted")
+        columns = embedded.parts[self.part].columns
+        if self.before:
+            columns = columns_before(columns)
+        prediction: Tensor = self.head(rearrange(hidden, "b n d -> (b n) d")[columns], embedded)
+        return prediction
+
+
+class HeadsOfParts(nn.Module):
+    """A head for each part of joined tokens: [b n d] → name to prediction, of the parts that the batch has."""
+
+    def __init__(self, heads: Mapping[str, PartHead]):
+        super().__init__()
+        self.heads = nn.ModuleDict(dict(heads))
+
+    def forward(self, hidden: Tensor, embedded: Embedded) -> dict[str, Tensor]:
+        """Prediction of each part."""
+        return {name: head(hidden, embedded) for name, head in self.heads.items() if name in (embedded.parts or {})}
+
+
+def columns_before(columns: Tensor) -> Tensor:
+    """Columns [r m + 1] that predict the tokens of runs, [r m], and the end of each: one before each token."""
+    first = columns[:, :1]
+    return torch.cat([(first - 1).clamp(min=0), columns], dim=1)
 
 
 class TiedHead(nn.Module):
@@ -82,8 +126,8 @@ class TiedHead(nn.Module):
 class SequenceHead(nn.Module):
     """Pool the real tokens, then a linear layer: [b n d] → [b k].
 
-    pool: "mean", "sum" (for quantities that add up over tokens), "max", "last" (for causal backbones) or "first" (a
-    class token).
+    pool: "mean", "sum" (for quantities that add up over tokens), "max", "last" (for causal backbones), "first" (a class
+    token) or "parts" (of joined tokens: the mean of the means of the parts that an example has).
     """
 
     def __init__(self, dim: int, num_outputs: int, *, pool: Pool = "mean"):
@@ -93,11 +137,20 @@ class SequenceHead(nn.Module):
 
     def forward(self, hidden: Tensor, embedded: Embedded) -> Tensor:
         """Predictions [b k] from hidden [b n d]."""
-        return self.linear(pooled(hidden, embedded.valid, self.pool))
+        return self.linear(pooled(hidden, embedded.valid, self.pool, embedded.parts))
 
 
-def pooled(hidden: Tensor, valid: Tensor, pool: Pool) -> Tensor:
+def sequence_head(embedder: TokenEmbedder, num_outputs: int, pool: Pool) -> SequenceHead:
+    """A `SequenceHead` for tokens of that embedder. Raises ValueError for a pooling by parts of tokens without any."""
+    if pool == "parts" and not embedder.spec.is_joined:
+        raise ValueError("pool=parts is for joined tokens, and these have no parts; use mean")
+    return SequenceHead(embedder.dim, num_outputs, pool=pool)
+
+
+def pooled(hidden: Tensor, valid: Tensor, pool: Pool, parts: Parts | None = None) -> Tensor:
     """One vector [b d] per example from its real tokens. Raises ValueError for an unknown pooling."""
+    if pool == "parts" and parts is not None:
+        return mean_of_parts(hidden, parts)
     real = rearrange(valid, "b n -> b n 1")
     if pool == "max":
         return hidden.masked_fill(~real, float("-inf")).amax(dim=1)
@@ -110,4 +163,19 @@ def pooled(hidden: Tensor, valid: Tensor, pool: Pool) -> Tensor:
         return total
     if pool == "mean":
         return total / real.sum(dim=1)
-    raise ValueError(f"pool={pool!r}; it is one of 'mean', 'sum', 'max', 'last', 'first'")
+    raise ValueError(f"pool={pool!r}; it is one of 'mean', 'sum', 'max', 'last', 'first', 'parts'")
+
+
+def mean_of_parts(hidden: Tensor, parts: Parts) -> Tensor:
+    """Mean [b d] of the means of the parts that each example has."""
+    b, n, _ = hidden.shape
+    flat = rearrange(hidden, "b n d -> (b n) d")
+    means, number = torch.zeros_like(hidden[:, 0]), hidden.new_zeros(b)
+    for part in parts.values():
+        real, rows = part.batch.valid, part.rows(n)
+        sums = flat[part.columns].masked_fill(~rearrange(real, "r m -> r m 1"), 0.0).sum(dim=1)
+        total = torch.zeros_like(means).index_add(0, rows, sums)
+        count = hidden.new_zeros(b).index_add(0, rows, real.sum(dim=1).to(hidden.dtype))
+        means = means + total / rearrange(count.clamp(min=1), "b -> b 1")
+        number = number + (count > 0)
+    return means / rearrange(number, "b -> b 1")

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from seqkit.errors import DataError, one_line
 from seqkit.interfaces import IGNORE, LossOutput, ModelInput, PredictionObjective, TokenBatch, TokenSpec
-from seqkit.nn.embedder import Embedder
-from seqkit.nn.heads import Pool, SequenceHead, TokenHead
+from seqkit.nn.embedder import TokenEmbedder
+from seqkit.nn.heads import Pool, TokenHead, sequence_head
 from seqkit.objectives.labels import plain
 from seqkit.objectives.losses import checked_smoothing, cross_entropy, frequencies
 
@@ -105,12 +105,12 @@ class Classify(PredictionObjective):
 
     def head(self, embedder: nn.Module) -> nn.Module:
         """Logits [b k] or [b n k]."""
-        assert isinstance(embedder, Embedder)
+        assert isinstance(embedder, TokenEmbedder)
         if not self.names:
             raise ValueError("Classify does not know its classes yet; call fit(labels, names) before building a model")
         if self.level == "token":
             return TokenHead(embedder.dim, len(self.names))
-        return SequenceHead(embedder.dim, len(self.names), pool=self.pool)
+        return sequence_head(embedder, len(self.names), self.pool)
 
     def prepare(self, batch: TokenBatch, label: Tensor | None) -> ModelInput:
         """The batch as it is; the target is the label, [b] or [b n]."""

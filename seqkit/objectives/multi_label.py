@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from seqkit.errors import DataError
 from seqkit.interfaces import LossOutput, ModelInput, PredictionObjective, TokenBatch, TokenSpec
-from seqkit.nn.embedder import Embedder
-from seqkit.nn.heads import Pool, SequenceHead
+from seqkit.nn.embedder import TokenEmbedder
+from seqkit.nn.heads import Pool, sequence_head
 
 
 class MultiLabel(PredictionObjective):
@@ -62,10 +62,10 @@ class MultiLabel(PredictionObjective):
 
     def head(self, embedder: nn.Module) -> nn.Module:
         """Logits [b k]."""
-        assert isinstance(embedder, Embedder)
+        assert isinstance(embedder, TokenEmbedder)
         if not self.shares:
             raise ValueError("MultiLabel does not know its labels yet; call fit(labels, names) before building a model")
-        return SequenceHead(embedder.dim, len(self.shares), pool=self.pool)
+        return sequence_head(embedder, len(self.shares), self.pool)
 
     def prepare(self, batch: TokenBatch, label: Tensor | None) -> ModelInput:
         """The batch as it is; the target is the labels, [b k]."""

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from seqkit.errors import DataError, one_line
 from seqkit.interfaces import LossOutput, ModelInput, PredictionObjective, TokenBatch, TokenSpec
-from seqkit.nn.embedder import Embedder
-from seqkit.nn.heads import Pool, SequenceHead, TokenHead
+from seqkit.nn.embedder import TokenEmbedder
+from seqkit.nn.heads import Pool, TokenHead, sequence_head
 from seqkit.objectives.labels import plain
 
 NumberMetric = Literal["RMSE", "MAE", "R2Score", "SpearmanCorrCoef", "PearsonCorrCoef"]
@@ -101,12 +101,12 @@ class Regress(PredictionObjective):
 
     def head(self, embedder: nn.Module) -> nn.Module:
         """Standardised predictions [b k] or [b n k]."""
-        assert isinstance(embedder, Embedder)
+        assert isinstance(embedder, TokenEmbedder)
         if not self.mean:
             raise ValueError("Regress does not know its targets yet; call fit(labels, names) before building the model")
         if self.level == "token":
             return TokenHead(embedder.dim, len(self.mean))
-        return SequenceHead(embedder.dim, len(self.mean), pool=self.pool)
+        return sequence_head(embedder, len(self.mean), self.pool)
 
     def prepare(self, batch: TokenBatch, label: Tensor | None) -> ModelInput:
         """The batch as it is; the target is the label, [b k] or [b n k]."""

@@ -92,7 +92,8 @@ def vectors(trained: TrainedModel, inputs: Iterable[Input]) -> Iterator[Vector]:
 
     def answer(batch: TokenBatch) -> list[Any]:
         hidden = hidden_states(trained.model, batch)
-        return list(zip(hidden.float().cpu(), pooled(hidden, batch.valid, pool_of(trained.model)).float().cpu()))
+        whole = pooled(hidden, batch.valid, pool_of(trained.model), batch.parts)
+        return list(zip(hidden.float().cpu(), whole.float().cpu()))
 
     for one, found in _answered(trained, inputs, answer, BATCH_SIZE):
         if isinstance(found, str):

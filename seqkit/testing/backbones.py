@@ -22,6 +22,7 @@ from seqkit.testing.laws import (
     InFloat64,
     attends_along_edges,
     attends_both_ways,
+    attends_within_graphs_along_edges,
     batch_mates_change_nothing,
     fixed_generator,
     gradients_reach_every_parameter,
@@ -57,7 +58,7 @@ Law = Callable[[EmbeddedBackbone, Sequence[Tokens]], None]
 
 def laws_for(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> list[Law]:
     """The laws that apply to this backbone on these examples (all with an adjacency or all without)."""
-    backbone, has_adjacency = model.backbone, examples[0].adjacency is not None
+    backbone, has_adjacency, is_joined = model.backbone, examples[0].adjacency is not None, model.spec.is_joined
     laws: list[Law] = [padding_changes_nothing, batch_mates_change_nothing, padding_may_hold_anything]
     laws += [gradients_reach_every_parameter, refuses_what_it_does_not_support]
     if backbone.causal is None:
@@ -68,8 +69,10 @@ def laws_for(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> list[Law]:
             laws.append(step_by_step_equals_at_once)
     else:
         laws += [] if has_adjacency else [attends_both_ways]
-        laws += [is_permutation_equivariant] if backbone.supports_adjacency else []
-    if has_adjacency:
+        laws += [is_permutation_equivariant] if backbone.supports_adjacency and not is_joined else []
+    if has_adjacency and is_joined:
+        laws.append(attends_within_graphs_along_edges)
+    elif has_adjacency:
         laws += [nothing_crosses_components, attends_along_edges]
     elif backbone.supports_segments:
         laws.append(packed_equals_separate)
@@ -137,6 +140,8 @@ def check_backbone(
                 )
             try:
                 backbone.check_supported(spec)
+                if spec.is_joined and spec.num_edge_types and backbone.supports_adjacency and not backbone.joins_graphs:
+                    continue
             except ValueError:
                 continue
             is_supported = True
@@ -166,7 +171,7 @@ def _embedded(
 ) -> tuple[EmbeddedBackbone, Sequence[Tokens]]:
     """The backbone behind an embedder, and the examples, both without an adjacency that it does not support."""
     if spec.num_edge_types and not backbone.supports_adjacency:
-        spec, examples = replace(spec, num_edge_types=0), [replace(x, adjacency=None) for x in examples]
+        spec, examples = spec.without_edges(), [replace(x, adjacency=None) for x in examples]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         leave_zero(backbone)
@@ -250,10 +255,28 @@ def synthetic() -> dict[str, tuple[TokenSpec, list[Tokens]]]:
         )
         for n in (5, 8)
     ]
+    specs = {
+        "text": TokenSpec(vocab_size=11),
+        "series": TokenSpec(num_features=2),
+        "graph": TokenSpec(num_features=3, num_axes=0, num_edge_types=2),
+    }
+    parts, with_graphs = TokenSpec(parts=(*specs.items(),)[:2]), TokenSpec(parts=(*specs.items(),)[::2])
+    joined = [
+        parts.join([("text", text[0]), ("series", series[0])]),
+        parts.join([("series", series[1]), ("text", text[1]), ("series", series[0])], runs_on=True),
+        parts.join([("text", text[2])]),
+    ]
+    graphs = [
+        with_graphs.join([("text", text[1]), ("graph", graph[1])]),
+        with_graphs.join([("graph", graph[1]), ("graph", graph[0])], runs_on=True),
+        with_graphs.join([("graph", graph[0])]),
+    ]
     return {
         "text": (TokenSpec(vocab_size=11), text),
         "image": (TokenSpec(num_features=5, num_axes=2), image),
         "series": (TokenSpec(num_features=2), series),
         "graph": (TokenSpec(num_features=3, num_axes=0, num_edge_types=2), graph),
         "fields": (TokenSpec(vocab_sizes=sizes, num_features=2), fields),
+        "joined": (parts, joined),
+        "joined graphs": (with_graphs, graphs),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -69,6 +69,12 @@ def _changed_at_places(raw: Any, num_places: int, generator: random.Random) -> I
             others = generator.sample(letters, min(NUM_OTHERS, len(letters)))
             texts = [[before + after], [raw[:start] + raw[end:].lstrip()], [before + c + after for c in others]]
             yield [[text for text in changed if text.strip()] for changed in texts]
+    elif isinstance(raw, Mapping) or (raw and isinstance(raw, list) and all(isinstance(one, tuple) for one in raw)):
+        pairs: list[tuple[str, Any]] = [*(raw.items() if isinstance(raw, Mapping) else raw)]
+        for i, (name, part) in enumerate(pairs):  # the parts of an example, each at places of its own
+            for kinds in _changed_at_places(part, -(-num_places // len(pairs)), generator):
+                changed = [[[*pairs[:i], (name, other), *pairs[i + 1 :]] for other in kind] for kind in kinds]
+                yield [[dict(one) if isinstance(raw, Mapping) else one for one in kind] for kind in changed]
     elif isinstance(raw, Waveform):
         for kinds in _changed_at_places(raw.samples, num_places, generator):
             yield [[raw._replace(samples=samples) for samples in changed] for changed in kinds]

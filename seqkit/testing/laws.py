@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from seqkit.interfaces import Adjacency, Backbone, Cache, Embedded, TokenBatch, Tokens, TokenSpec
-from seqkit.nn.embedder import Embedder, default_position
+from seqkit.interfaces.parts import Parts
+from seqkit.nn.embedder import Embedder, JoinEmbedder, default_position
 from seqkit.nn.position.bias import EdgeBias
 
 TOLERANCE = 1e-7
@@ -56,8 +57,15 @@ class EmbeddedBackbone(nn.Module):
         super().__init__()
         backbone.check_supported(spec)
         self.causal = causal if backbone.causal is None else backbone.causal
-        position = default_position(backbone, spec)
-        self.embedder: nn.Module = Embedder(spec, backbone.dim, position=position)
+
+        def embedder(own: TokenSpec) -> Embedder:
+            return Embedder(own, backbone.dim, position=default_position(backbone, own))
+
+        self.embedder: nn.Module = (
+            JoinEmbedder(spec, backbone.dim, lambda _, own: embedder(own)) if spec.is_joined else embedder(spec)
+        )
+        if spec.is_joined:
+            nn.init.normal_(self.embedder.get_parameter("modality"))  # it starts at zero, as the edge bias does
         if spec.num_edge_types:
             backbone.add_edge_bias(spec.num_edge_types)
         for module in backbone.modules():
@@ -119,19 +127,27 @@ def batch_mates_change_nothing(model: EmbeddedBackbone, examples: Sequence[Token
 def padding_may_hold_anything(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
     """NaN (or any id) in padded content and positions changes neither hidden states nor gradients."""
     clean = TokenBatch.collate(examples).pad(2)
-    dirty = clean.columns(slice(None))
-    largest = torch.tensor(model.spec.id_sizes) - 1
-    for x in fields(Tokens):
-        value = getattr(clean, x.name)
-        if isinstance(value, Tensor):
-            value = value.clone()
-            value[~clean.valid] = torch.nan if value.is_floating_point() else largest
-            dirty = dirty.replace(**{x.name: value})
+    dirty = _with_dirty_padding(clean, model.spec)
     expected, expected_gradients = _gradients(model, clean)
     got, gradients = _gradients(model, dirty)
     assert_same(got, expected, "the content of padding changes hidden states")
     for name, gradient in expected_gradients.items():
         assert_same(gradients[name], gradient, f"the content of padding changes the gradient of {name}")
+
+
+def _with_dirty_padding(batch: TokenBatch, spec: TokenSpec) -> TokenBatch:
+    """The batch, and those of its parts, with NaN or the largest id where it is padded."""
+    largest = torch.tensor(spec.id_sizes or len(spec.parts)) - 1
+    dirty: dict[str, Any] = {}
+    for name in (x.name for x in fields(Tokens)):
+        value = getattr(batch, name)
+        if isinstance(value, Tensor):
+            dirty[name] = value.clone()
+            dirty[name][~batch.valid] = torch.nan if value.is_floating_point() else largest
+    if batch.parts is not None:
+        own = {name: _with_dirty_padding(part.batch, spec.part(name)) for name, part in batch.parts.items()}
+        dirty["parts"] = Parts({name: replace(part, batch=own[name]) for name, part in batch.parts.items()})
+    return batch.columns(slice(None)).replace(**dirty)
 
 
 def no_token_attends_to_the_future(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
@@ -245,9 +261,7 @@ def attends_along_edges(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> 
         if model.causal:
             may_attend = may_attend.tril()
         may_attend |= torch.eye(n, dtype=torch.bool)
-        reachable = may_attend
-        for _ in range(n.bit_length()):  # each round doubles the hops
-            reachable = reachable.double() @ reachable.double() > 0
+        reachable = _over_any_hops(may_attend)
         influence = _influence(model, x)
         if _stays_zero(model, x, partial(torch.masked_select, mask=may_attend), influence):
             raise AssertionError(f"a target of example {i} does not attend to the source of its edge: no gradient")
@@ -256,6 +270,36 @@ def attends_along_edges(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> 
             raise AssertionError(
                 f"a token of example {i} attends to one that no path leads to: its gradient is {unreachable:.2g}"
             )
+
+
+def attends_within_graphs_along_edges(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
+    """Joined tokens with graphs: a token of a graph attends along edges to tokens of that graph, and to all others."""
+    for i, x in enumerate(examples):
+        assert x.adjacency is not None
+        own = [torch.full((len(run),), k if run.adjacency is not None else -1) for k, (_, run) in enumerate(x.parts)]
+        graph = torch.cat(own)
+        may_attend = (graph[:, None] != graph) | (graph[:, None] < 0) | torch.eye(len(x), dtype=torch.bool)
+        source, target = x.adjacency.edge_index
+        may_attend[target, source] = True
+        if model.causal:
+            may_attend = may_attend.tril()
+        reachable = _over_any_hops(may_attend)
+        influence = _influence(model, x)
+        if _stays_zero(model, x, partial(torch.masked_select, mask=may_attend), influence):
+            raise AssertionError(f"a token of example {i} does not attend to another part, or along an edge")
+        ahead = float(influence.masked_fill(reachable, 0.0).max())
+        if ahead > TOLERANCE * float(influence.max()):
+            raise AssertionError(
+                f"a node of example {i} attends to one that no path leads to: its gradient is {ahead:.2g}"
+            )
+
+
+def _over_any_hops(may_attend: Tensor) -> Tensor:
+    """Pairs [n n] between which a path leads."""
+    reachable = may_attend
+    for _ in range(len(may_attend).bit_length()):  # each round doubles the hops
+        reachable = reachable.double() @ reachable.double() > 0
+    return reachable
 
 
 def packed_equals_separate(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
@@ -305,6 +349,20 @@ def other_content(tokens: Example, where: Tensor, spec: TokenSpec) -> Example:
     where: bool, [n] or [b n]: the tokens that change.
     """
     changed: dict[str, Any] = {}
+    if isinstance(tokens, Tokens) and tokens.parts:
+        lengths = [len(run) for _, run in tokens.parts]
+        runs = [
+            (name, other_content(run, own, spec.part(name)))
+            for (name, run), own in zip(tokens.parts, where.split(lengths), strict=True)
+        ]
+        return replace(tokens, parts=tuple(runs))
+    if isinstance(tokens, TokenBatch) and tokens.parts is not None:
+        own_batches = {
+            name: other_content(part.batch, where.reshape(-1)[part.columns] & part.batch.valid, spec.part(name))
+            for name, part in tokens.parts.items()
+        }
+        parts = {name: replace(part, batch=own_batches[name]) for name, part in tokens.parts.items()}
+        return replace(tokens, parts=Parts(parts))
     for name in (x.name for x in fields(Tokens)):
         value = getattr(tokens, name)
         if isinstance(value, Tensor) and name != "positions":

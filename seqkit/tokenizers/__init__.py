@@ -8,6 +8,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "audio": ["LogMel"],
         "bpe": ["BPE"],
         "given": ["Ids", "Series"],
+        "join": ["Join"],
         "graph": ["Graph"],
         "image": ["Patches"],
         "molecule": ["Molecule"],

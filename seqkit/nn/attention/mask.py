@@ -79,8 +79,12 @@ def attention_context(
         attn_mask = attn_mask & (rearrange(segments, "b n -> b 1 n 1") == rearrange(segments, "b m -> b 1 1 m"))
     if embedded.adjacency is not None:
         edge_types = dense_edge_types(embedded.adjacency, *embedded.valid.shape)
-        itself = torch.eye(n, dtype=torch.bool, device=valid.device)
-        attn_mask = attn_mask & rearrange((edge_types > 0) | itself, "b n m -> b 1 n m")
+        joined = (edge_types > 0) | torch.eye(n, dtype=torch.bool, device=valid.device)
+        if embedded.graphs is not None:  # beside other parts, edges say who attends to whom within a graph alone
+            graphs = embedded.graphs
+            same = rearrange(graphs, "b n -> b n 1") == rearrange(graphs, "b m -> b 1 m")
+            joined = joined | ~same | rearrange(graphs == 0, "b n -> b n 1")
+        attn_mask = attn_mask & rearrange(joined, "b n m -> b 1 n m")
         if edge_bias is not None:
             by_type = rearrange(edge_bias[edge_types], "b n m h -> b h n m")
             bias = by_type if bias is None else bias + by_type

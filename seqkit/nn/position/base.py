@@ -52,10 +52,12 @@ class PositionalEncoding(nn.Module, ABC):
 class RelativePosition(nn.Module):
     """Positions inside attention: rotated queries and keys, a bias on the scores, or vectors added to the keys.
 
-    requires: the features that an attention layer must support.
+    requires: the features that an attention layer must support. takes_unlike_axes: True: joined parts may have
+    positions of different numbers of axes.
     """
 
     requires: ClassVar[AttentionFeature]
+    takes_unlike_axes: bool = False
 
     def check_heads(self, num_heads: int, head_dim: int) -> None:
         """Raise ValueError if it does not fit heads of that number and width (called when a backbone is built)."""

@@ -79,6 +79,10 @@ class Rotary(RelativePosition):
 
     The channel pairs of a head are split equally between the axes (axial; leftover pairs are not rotated);
     of r pairs of an axis, pair i is rotated by position * base^(-i / r).
+    interleaved: True: pair i of a head's R pairs belongs to axis i modulo the number of axes, and has the frequency
+    base^(-i / R). A token with one coordinate on all axes is then rotated as on one axis, so joined parts of unlike
+    axes (text beside images) keep what each has alone (as the interleaved M-RoPE of Qwen3-VL). Of one axis both are
+    the same.
     base: ratio of the frequencies of the first and the last pair, about. share: share of a head's channels, from the
     first on, that are rotated at all, rounded down (GPT-NeoX, Phi; Black et al. 2022, section 2.1). scaling: scaling
     of the frequencies, for longer sequences than in training; None: none.
@@ -87,13 +91,21 @@ class Rotary(RelativePosition):
 
     requires = AttentionFeature.ROTARY
 
-    def __init__(self, *, base: float = 10_000.0, share: float = 1.0, scaling: RotaryScaling | None = None):
+    def __init__(
+        self,
+        *,
+        base: float = 10_000.0,
+        share: float = 1.0,
+        scaling: RotaryScaling | None = None,
+        interleaved: bool = False,
+    ):
         super().__init__()
         if base <= 0:
             raise ValueError(f"base={base} should be positive")
         if not 0 < share <= 1:
             raise ValueError(f"share={share} of a head's channels are rotated; make it above 0 and at most 1")
         self.base, self.share, self.scaling = base, share, scaling
+        self.interleaved = self.takes_unlike_axes = interleaved
 
     def check_axes(self, num_axes: int, head_dim: int) -> None:
         """Raise ValueError if a head has fewer channel pairs than the tokens have axes."""
@@ -117,10 +129,14 @@ class Rotary(RelativePosition):
         if num_axes == 0:
             return None
         self.check_axes(num_axes, head_dim)
-        r = self._pairs(head_dim) // num_axes
+        r = self._pairs(head_dim) // (1 if self.interleaved else num_axes)
         frequencies = self.base ** -(torch.arange(r, device=positions.device, dtype=torch.float32) / r)
         if self.scaling is not None:
             frequencies = self.scaling(frequencies)
-        angles = rearrange(positions.float(), "b n p -> b 1 n p 1") * frequencies
-        angles = rearrange(angles, "b 1 n p r -> b 1 n (p r)")
+        if self.interleaved:
+            axis = torch.arange(r, device=positions.device) % num_axes
+            angles = rearrange(positions.float()[..., axis], "b n r -> b 1 n r") * frequencies
+        else:
+            angles = rearrange(positions.float(), "b n p -> b 1 n p 1") * frequencies
+            angles = rearrange(angles, "b 1 n p r -> b 1 n (p r)")
         return torch.polar(torch.ones_like(angles), angles)

@@ -1,0 +1,115 @@
+"""Parts of a batch of joined tokens: for each, its own tokens and the columns at which they stand.
+
+b batch · n columns · r runs of a part · m tokens of the longest run
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from seqkit.errors import DataError
+from seqkit.interfaces.tokens import Tokens, tensors_of
+
+if TYPE_CHECKING:
+    from seqkit.interfaces.batch import TokenBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Runs of one part in a batch.
+
+    batch: tokens of the runs, a row a run; an example without the part has no row. columns: [r m] int64, the column of
+    each token in the joined batch, counted through it (example i, column t: i n + t); 0 where the run is padded.
+    """
+
+    batch: TokenBatch
+    columns: Tensor
+
+    def rows(self, n: int) -> Tensor:
+        """Example of each run, [r], in a joined batch of n columns."""
+        return self.columns[:, 0] // n
+
+
+class Parts(dict[str, Part]):
+    """Name to part, for each part that some example of the batch has."""
+
+    def of(self, name: str) -> Part:
+        """The part of that name. Raises DataError where no example has it."""
+        if name not in self:
+            raise DataError(f"no example of the batch has the part {name} (it has {', '.join(self)})")
+        return self[name]
+
+    @classmethod
+    def collate(cls, examples: Sequence[Tokens], n: int, make: type[TokenBatch]) -> Parts:
+        """Parts of joined examples in a batch of n columns. Raises ValueError where runs of a part differ in kind."""
+        runs: dict[str, list[tuple[int, Tokens]]] = {}
+        for i, example in enumerate(examples):
+            column = i * n
+            for name, run in example.parts:
+                runs.setdefault(name, []).append((column, run))
+                column += len(run)
+        found = cls()
+        for name, given in runs.items():
+            try:
+                batch = make.collate([run for _, run in given])
+            except ValueError as error:
+                raise ValueError(f"part {name}: {error}") from None
+            first = torch.tensor([column for column, _ in given])
+            columns = first[:, None] + torch.arange(batch.valid.shape[1])
+            found[name] = Part(batch, columns.where(batch.valid, 0))
+        return found
+
+    def graphs(self, shape: torch.Size) -> Tensor:
+        """[b n] int64: number of the graph that a token belongs to, 0: of none."""
+        with_edges = [part for part in self.values() if part.batch.adjacency is not None]
+        found, number = torch.zeros(shape.numel(), dtype=torch.int64), 1
+        for part in with_edges:
+            numbers = torch.arange(number, number + len(part.batch))[:, None].expand_as(part.columns)
+            found[part.columns[part.batch.valid]] = numbers[part.batch.valid]
+            number += len(part.batch)
+        return found.reshape(shape)
+
+    def select(self, rows: Tensor, n: int) -> Parts:
+        """Parts of these examples, [b'] indices, as `TokenBatch.select`."""
+        found = Parts()
+        for name, part in self.items():
+            new, old = (rows[:, None] == part.rows(n)).nonzero(as_tuple=True)
+            if len(old):
+                batch, columns = part.batch.select(old), part.columns[old] % n + (new * n)[:, None]
+                found[name] = Part(batch, columns.where(batch.valid, 0))
+        return found
+
+    def widened(self, n: int, to: int) -> Parts:
+        """Parts of a batch of n columns that gets more on the right."""
+        return Parts({name: Part(x.batch, x.columns // n * to + x.columns % n) for name, x in self.items()})
+
+    def with_dtype(self, dtype: torch.dtype) -> Parts:
+        """Parts with numbers of another dtype."""
+        return Parts({name: Part(part.batch.with_dtype(dtype), part.columns) for name, part in self.items()})
+
+    def to(self, *args: Any, **kwargs: Any) -> Parts:
+        """Parts on another device or of another dtype."""
+        return Parts(
+            {name: Part(x.batch.to(*args, **kwargs), x.columns.to(*args, **kwargs)) for name, x in self.items()}
+        )
+
+    def runs_of(self, row: int, n: int) -> tuple[tuple[str, Tokens], ...]:
+        """Name and tokens of each run of an example, in the order of the sequence."""
+        found: list[tuple[int, str, Tokens]] = []
+        for name, part in self.items():
+            for run in (part.rows(n) == row).nonzero()[:, 0].tolist():
+                found.append((int(part.columns[run, 0]), name, part.batch.example(run)))
+        return tuple((name, tokens) for _, name, tokens in sorted(found, key=lambda x: x[0]))
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Every tensor by name, as text.content."""
+        found: dict[str, Tensor] = {}
+        for name, part in self.items():
+            found |= {f"{name}.columns": part.columns}
+            found |= {f"{name}.{key}": tensor for key, tensor in tensors_of(part.batch).items()}
+        return found

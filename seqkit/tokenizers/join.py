@@ -1,0 +1,126 @@
+"""Several tokenizers as one: joined tokens of examples with several parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from torch import Tensor
+
+from seqkit.errors import DataError, suggest
+from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
+
+
+class Join(Tokenizer):
+    """Tokenizer of examples with several parts, each with a tokenizer of its own (`TokenSpec.join`).
+
+    A raw example is a mapping, from names of parts to their raw examples: they stand in the order of `parts`, and all
+    positions begin at 0. Or it is a list of (name, raw example) pairs in an order of its own, in which a part may come
+    several times: positions run on from run to run. A part that is absent, or None, has no tokens.
+    parts: tokenizers by name. reads: by name of a part, the key of the raw mapping that it reads; a part without an
+    entry reads its own name, so two parts may read one key.
+    Raises DataError for an example with none of the parts, or with a name that is no part.
+    """
+
+    def __init__(self, parts: Mapping[str, Tokenizer], *, reads: dict[str, str] | None = None):
+        if not parts:
+            raise ValueError("Join has no parts; give a tokenizer for each, by name")
+        self.parts: dict[str, Any] = dict(parts)
+        self.reads = dict(reads or {})
+        for name in self.reads:
+            if name not in self.parts:
+                raise ValueError(f"reads names {name!r}, which is no part; {suggest(name, self.parts)}")
+        unfitted = {name: TokenSpec(vocab_size=1) for name in self.parts}
+        TokenSpec(parts=unfitted)  # type: ignore[arg-type]  # refuses names before any data is read
+
+    @property
+    def spec(self) -> TokenSpec:
+        """Spec of the joined tokens. Raises ValueError, with the part's name, before a part is fitted."""
+        found: dict[str, TokenSpec] = {}
+        for name, tokenizer in self.parts.items():
+            try:
+                found[name] = tokenizer.spec
+            except ValueError as error:
+                raise ValueError(f"part {name}: {error}") from None
+        return TokenSpec(parts=tuple(found.items()))
+
+    def encode(self, raw: Any, /) -> Tokens:
+        """Joined tokens of a mapping or of a list of pairs."""
+        runs = []
+        for name, part in self.runs(raw):
+            try:
+                runs.append((name, self.parts[name].encode(part)))
+            except DataError as error:
+                raise DataError(f"part {name}: {error}") from error
+        return self.spec.join(runs, runs_on=not isinstance(raw, Mapping))
+
+    def runs(self, raw: Any) -> list[tuple[str, Any]]:
+        """Name and raw example of each run of a raw example, in the order of the sequence."""
+        keys = {name: self.reads.get(name, name) for name in self.parts}
+        if isinstance(raw, Mapping):
+            unknown = [key for key in raw if key not in keys.values()]
+            if unknown:
+                raise DataError(f"{unknown[0]!r} is no part; {suggest(str(unknown[0]), keys.values())}")
+            return [(name, raw[key]) for name, key in keys.items() if raw.get(key) is not None]
+        if not isinstance(raw, list | tuple) or not all(isinstance(x, list | tuple) and len(x) == 2 for x in raw):
+            raise DataError(
+                f"the example is of type {type(raw).__name__}; give {{part: raw example}}, or a list of such pairs"
+            )
+        for name, _ in raw:
+            if name not in self.parts:
+                raise DataError(f"{name!r} is no part; {suggest(str(name), self.parts)}")
+        return [(name, part) for name, part in raw if part is not None]
+
+    def fit(self, raws: Sequence[Any]) -> None:
+        """Fits each part that can be fitted, and is not, on its own raw examples."""
+        for name, tokenizer in self.parts.items():
+            if not hasattr(tokenizer, "fit") or tokenizer.was_fitted:
+                continue
+            own = [part for raw in raws for run, part in self.runs(raw) if run == name]
+            if not own:
+                raise DataError(f"no training example has the part {name}, so its tokenizer cannot be fitted")
+            tokenizer.fit(own)
+
+    def state(self) -> dict[str, Any]:
+        """State of each part that has one."""
+        return {name: state for name, tokenizer in self.parts.items() if (state := tokenizer.state())}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Restores each part. Raises ValueError for a state of a part that is not there."""
+        for name, own in state.items():
+            if name not in self.parts:
+                raise ValueError(f"the state is of a part {name!r}; {suggest(name, self.parts)}")
+            self.parts[name].load_state(own)
+
+    @property
+    def decode(self) -> Callable[[Tokens], Any] | None:
+        """Function from joined tokens to a raw example; None where a part has no `decode`."""
+        return self._decode if all(getattr(part, "decode", None) for part in self.parts.values()) else None
+
+    def continues(self, tokens: Tokens, content: Tensor) -> Tokens:
+        """The last run goes on by a token of its part."""
+        runs, runs_on = _apart(tokens)
+        *before, (name, last) = runs
+        return self.spec.join([*before, (name, self.parts[name].continues(last, content))], runs_on=runs_on)
+
+    def _decode(self, tokens: Tokens) -> Any:
+        """A mapping, or the list of pairs that it was where positions run on."""
+        runs, runs_on = _apart(tokens)
+        found = [(name, self.parts[name].decode(run)) for name, run in runs]
+        return found if runs_on else {self.reads.get(name, name): part for name, part in found}
+
+
+def _apart(tokens: Tokens) -> tuple[list[tuple[str, Tokens]], bool]:
+    """Runs with the positions that they have alone, and whether those of the joined tokens run on."""
+    alone, offset = [], 0.0
+    for name, run in tokens.parts:
+        if not run.positions.numel():
+            alone.append((name, run))
+            offset += 1
+            continue
+        if float(run.positions.min()) < offset:
+            return list(tokens.parts), False
+        alone.append((name, replace(run, positions=run.positions - offset)))
+        offset = float(run.positions.max()) + 1
+    return alone, len(alone) > 1
