@@ -106,6 +106,11 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
         [[0, 6, 2, 2], torch.tensor([5, 1, 1, 3, 4]), (3, 0)],
         [[], [7], [0, -1], [0.5], [[1, 2]], [True], "12", [2**70]],
     ),
+    "Cells": lambda: Sample(
+        find("tokenizer", "Cells").load(),
+        [{"hp": 130, "origin": "USA", "mpg": 18.5}, {"origin": "Japan", "mpg": None, "hp": 95.0}, {"origin": "USA"}],
+        [{}, {"hp": None}, {"weight": 3.0}, {"hp": "many"}, {"hp": 1e300}, {"hp": [1]}, 7],
+    ),
     "Join": _joined,
     "Series": lambda: Sample(
         partial(find("tokenizer", "Series").load(), 2),

@@ -61,6 +61,8 @@ from seqkit.tokenizers.molecule
 from seqkit.tokenizers.given
   Ids | integers as they are, nothing to fit | data that is tokenized already
   Series | vectors as they are, a token a time step | time series, embeddings of another model
+from seqkit.tokenizers.cells
+  Cells | numbers and categories, a token for each filled cell | rows of a table, with gaps
 from seqkit.tokenizers.join
   Join | several tokenizers, each for a part of an example | examples of several modalities, with gaps
 == backbone

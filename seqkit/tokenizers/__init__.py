@@ -7,6 +7,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submod_attrs={
         "audio": ["LogMel"],
         "bpe": ["BPE"],
+        "cells": ["Cells"],
         "given": ["Ids", "Series"],
         "join": ["Join"],
         "graph": ["Graph"],

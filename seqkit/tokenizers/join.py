@@ -17,7 +17,8 @@ class Join(Tokenizer):
 
     A raw example is a mapping, from names of parts to their raw examples: they stand in the order of `parts`, and all
     positions begin at 0. Or it is a list of (name, raw example) pairs in an order of its own, in which a part may come
-    several times: positions run on from run to run. A part that is absent, or None, has no tokens.
+    several times: positions run on from run to run. A part that is absent, or None, has no tokens; neither has a row of
+    cells of which none is filled.
     parts: tokenizers by name. reads: by name of a part, the key of the raw mapping that it reads; a part without an
     entry reads its own name, so two parts may read one key.
     Raises DataError for an example with none of the parts, or with a name that is no part.
@@ -62,7 +63,7 @@ class Join(Tokenizer):
             unknown = [key for key in raw if key not in keys.values()]
             if unknown:
                 raise DataError(f"{unknown[0]!r} is no part; {suggest(str(unknown[0]), keys.values())}")
-            return [(name, raw[key]) for name, key in keys.items() if raw.get(key) is not None]
+            return [(name, raw[key]) for name, key in keys.items() if _is_given(raw.get(key))]
         if not isinstance(raw, list | tuple) or not all(isinstance(x, list | tuple) and len(x) == 2 for x in raw):
             raise DataError(
                 f"the example is of type {type(raw).__name__}; give {{part: raw example}}, or a list of such pairs"
@@ -70,7 +71,7 @@ class Join(Tokenizer):
         for name, _ in raw:
             if name not in self.parts:
                 raise DataError(f"{name!r} is no part; {suggest(str(name), self.parts)}")
-        return [(name, part) for name, part in raw if part is not None]
+        return [(name, part) for name, part in raw if _is_given(part)]
 
     def fit(self, raws: Sequence[Any]) -> None:
         """Fits each part that can be fitted, and is not, on its own raw examples."""
@@ -109,6 +110,11 @@ class Join(Tokenizer):
         runs, runs_on = _apart(tokens)
         found = [(name, self.parts[name].decode(run)) for name, run in runs]
         return found if runs_on else {self.reads.get(name, name): part for name, part in found}
+
+
+def _is_given(part: Any) -> bool:
+    """Whether a part of an example is there; a mapping without a value is not."""
+    return any(value is not None for value in part.values()) if isinstance(part, Mapping) else part is not None
 
 
 def _apart(tokens: Tokens) -> tuple[list[tuple[str, Tokens]], bool]:

@@ -18,6 +18,7 @@ RENDERERS = {
     "seqkit.tokenizers.audio:LogMel": "seqkit.report.modality.audio:AudioRenderer",
     "seqkit.tokenizers.graph:Graph": "seqkit.report.modality.graph:GraphRenderer",
     "seqkit.tokenizers.molecule:Molecule": "seqkit.report.modality.graph:MoleculeRenderer",
+    "seqkit.tokenizers.cells:Cells": "seqkit.report.modality.base:Renderer",
     "seqkit.tokenizers.given:Ids": "seqkit.report.modality.base:Renderer",
     "seqkit.tokenizers.given:Series": "seqkit.report.modality.base:Renderer",
 }

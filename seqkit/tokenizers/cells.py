@@ -1,0 +1,192 @@
+"""Numbers and categories of a row of a table: one token for each cell that is filled.
+
+n tokens · f columns of numbers
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import torch
+from einops import rearrange
+
+from seqkit.errors import DataError, one_line, suggest
+from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
+
+MAX_NUMBER = 1e18
+"""Largest number of a cell: the square of a larger one, as the spread takes it, is too near the end of float32."""
+
+UNKNOWN = 1
+"""Id of words that training lacks, or has too seldom; 0 is the word of a number."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """Column as it was learned. words: id of each word; None: it holds numbers, of this mean and spread."""
+
+    mean: float = 0.0
+    std: float = 1.0
+    words: Mapping[str, int] | None = None
+
+
+class Cells(Tokenizer):
+    """Numbers and categories of a row, a token for each filled cell; a missing cell has none.
+
+    A raw example maps names of columns to a number, a word, or None. A token has two ids, column and word, and numbers
+    beside them: that of its cell, less the column's mean in training and divided by its standard deviation, at the
+    column's own place. So each column of numbers has a direction of its own in the embedding, as in FT-Transformer
+    (Gorishniy et al. 2021, section 3.3). Positions count the columns in the order of their names.
+    min_count: number of training rows from which on a word has an id of its own; the others share one id, and so do
+    words that training lacks. max_words: most words of a column with ids of their own, the most frequent ones.
+    When: tables of numbers and categories, with gaps. Raises ValueError for counts below 1.
+    """
+
+    def __init__(self, *, min_count: int = 2, max_words: int = 1000) -> None:
+        if min_count < 1 or max_words < 1:
+            raise ValueError(f"min_count={min_count}, max_words={max_words}; they count rows and words: give 1 or more")
+        self.min_count, self.max_words = min_count, max_words
+        self._columns: dict[str, _Column] = {}
+
+    def __repr__(self) -> str:
+        known = f"{len(self._columns)} columns" if self._columns else "not fitted"
+        return f"Cells({known})"
+
+    @property
+    def spec(self) -> TokenSpec:
+        """Ids of column and word, and a number for each column of numbers. Raises ValueError before `fit`."""
+        if not self._columns:
+            raise ValueError("Cells knows no columns yet; call fit(rows)")
+        num_words = sum(len(column.words) for column in self._columns.values() if column.words is not None)
+        return TokenSpec(vocab_sizes=(len(self._columns), UNKNOWN + 1 + num_words), num_features=len(self._numbers()))
+
+    def fit(self, raws: Sequence[Mapping[str, Any]]) -> None:
+        """Learn the columns: mean and spread of numbers, words of categories.
+
+        Raises DataError for a column with numbers and words, and where no cell is filled.
+        """
+        values: dict[str, list[Any]] = {}
+        for raw in raws:
+            for name, value in _filled(raw).items():
+                values.setdefault(name, []).append(value)
+        if not values:
+            raise DataError("no training row has a number or a category; leave Cells out")
+        learned, first_word = {}, UNKNOWN + 1
+        for name in sorted(values):
+            column = self._learned(name, values[name], first_word)
+            learned[name] = column
+            first_word += len(column.words or ())
+        self._columns = learned
+
+    def encode(self, raw: Any, /) -> Tokens:
+        """A row as ids [n 2] and numbers [n f]; positions [n 1] are places of the columns.
+
+        Raises DataError where no cell is filled, for a column that training lacks, and a cell of another kind than its
+        column.
+        """
+        given, places, numbers = _filled(raw), {name: i for i, name in enumerate(self._columns)}, self._numbers()
+        if not given:
+            raise DataError("no cell of the row is filled; leave the row out, or Cells of this example")
+        for name in given:
+            if name not in places:
+                raise DataError(f"no training row has a cell in column {name!r}; {suggest(name, places)}")
+        ids, features = [], torch.zeros(len(given), len(numbers))
+        for i, name in enumerate(sorted(given, key=places.__getitem__)):
+            column, value = self._columns[name], given[name]
+            if column.words is None:
+                features[i, numbers[name]] = (_number(name, value) - column.mean) / column.std
+                ids.append((places[name], 0))
+            else:
+                ids.append((places[name], column.words.get(_word(value), UNKNOWN)))
+        content = torch.tensor(ids)
+        positions = rearrange(content[:, 0].float(), "n -> n 1")
+        return Tokens(content, positions, features=features if numbers else None)
+
+    def state(self) -> dict[str, Any]:
+        """Each column in its order, with mean and spread or with its words; empty before `fit`."""
+        columns = [
+            {"name": name, "mean": column.mean, "std": column.std}
+            if column.words is None
+            else {"name": name, "words": list(column.words)}
+            for name, column in self._columns.items()
+        ]
+        return {"columns": columns} if columns else {}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Take back what `state` gave. Raises ValueError if it is not that."""
+        learned: dict[str, _Column] = {}
+        first_word = UNKNOWN + 1
+        for column in state.get("columns", []):
+            name, words, numbers = column["name"], column.get("words"), [column.get("mean"), column.get("std")]
+            if words is not None and all(isinstance(word, str) for word in words):
+                learned[name] = _Column(words={word: first_word + i for i, word in enumerate(words)})
+                first_word += len(words)
+            elif all(isinstance(x, float) and math.isfinite(x) for x in numbers) and numbers[1] > 0:
+                learned[name] = _Column(*numbers)
+            else:
+                raise ValueError(f"the state of column {name!r} has neither words nor mean and std; write it again")
+        if state and not learned:
+            raise ValueError(f"state holds {sorted(state)}; the state of Cells is {{'columns': list}}")
+        self._columns = learned
+
+    def _numbers(self) -> dict[str, int]:
+        """Place of each column of numbers among the numbers of a token."""
+        return {name: i for i, name in enumerate(n for n, column in self._columns.items() if column.words is None)}
+
+    def _learned(self, name: str, values: Sequence[Any], first_word: int) -> _Column:
+        words = [value for value in values if not _is_number(value)]
+        if not words:
+            numbers = torch.tensor([_number(name, value) for value in values], dtype=torch.float64)
+            mean, std = float(numbers.mean()), float(numbers.std(correction=0))
+            is_constant = std <= 1e-9 * abs(mean)  # rounding of equal numbers is no spread
+            return _Column(mean, 1.0 if is_constant or std == 0 else std)
+        if len(words) < len(values):
+            number = next(value for value in values if _is_number(value))
+            raise DataError(
+                f"column {name!r} holds the number {number!r} and {_shown(words[0])}; write all in one type"
+            )
+        counts = Counter(map(_word, words))
+        own = [word for word, count in counts.most_common(self.max_words) if count >= self.min_count]
+        return _Column(words={word: first_word + i for i, word in enumerate(sorted(own))})
+
+
+def _filled(raw: Any) -> dict[str, Any]:
+    """The cells of a row that are filled. Raises DataError where it is no row."""
+    if not isinstance(raw, Mapping):
+        raise DataError(f"the row is of type {type(raw).__name__}; give a mapping from columns to numbers or words")
+    found = {str(name): value for name, value in raw.items() if value is not None and value == value}  # NaN is a gap
+    for name, value in found.items():
+        if not isinstance(value, str | Real):
+            raise DataError(f"column {name!r} holds a {type(value).__name__}; give a number, a word or None")
+    return found
+
+
+def _is_number(value: Any) -> bool:
+    return not isinstance(value, str | bool)
+
+
+def _number(name: str, value: Any) -> float:
+    """A cell of a column of numbers. Raises DataError where it is none, or too large."""
+    try:
+        number = float(value)
+    except ValueError:
+        raise DataError(f"column {name!r} holds numbers, and this is {_shown(value)}; give a number or None") from None
+    if not abs(number) <= MAX_NUMBER:
+        raise DataError(f"column {name!r} holds {number:g}, and {MAX_NUMBER:g} is the largest number; correct it")
+    return number
+
+
+def _word(value: Any) -> str:
+    """A cell of a column of categories; 4 and 4.0 are one word."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value.strip() if isinstance(value, str) else f"{float(value):.15g}"
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return one_line(text if len(text) <= 60 else f"{text[:57]}…")
