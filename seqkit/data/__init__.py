@@ -5,7 +5,7 @@ import lazy_loader
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
-        "augment": ["Gain", "Noise", "Shift", "SpectralTilt", "SpeedPerturb"],
+        "augment": ["Gain", "Noise", "OnPart", "Shift", "SpectralTilt", "SpeedPerturb"],
         "download": ["data_folder", "fetch"],
         "io": ["read_audio", "read_image", "read_text"],
         "module": ["DataModule"],
@@ -15,6 +15,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "sources.graph_file": ["GraphFile"],
         "sources.graph": ["Cora", "FreeSolv", "Karate", "SmilesTable", "Solubility"],
         "sources.image": ["Cifar10", "Digits", "FashionMnist", "ImageFolder", "Mnist", "Mnist5k"],
+        "sources.pairs": ["Pairs"],
         "sources.pronunciation": ["CMUdict"],
         "sources.punctuation": ["Punctuation", "SentenceEnds"],
         "sources.table": ["SmsSpam", "Table"],

@@ -10,6 +10,7 @@ c channels · t samples
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -131,6 +132,27 @@ class SpectralTilt:
     def __call__(self, raw: Waveform) -> Waveform:
         samples = preemphasis(_samples(raw), _uniform(-self.most, self.most))
         return Waveform(samples / samples.abs().max().clamp(min=1), raw.sample_rate)
+
+
+@dataclass
+class OnPart:
+    """Changes one part of an example of several, made one after the other; an example without it stays as it is.
+
+    part: its key in the raw example. augment: the changes. Raises DataError for an example that is no mapping.
+    """
+
+    part: str
+    augment: Sequence[Callable[[Any], Any]]
+
+    def __call__(self, raw: Any) -> Any:
+        if not isinstance(raw, Mapping):
+            raise DataError(f"OnPart was given {type(raw).__name__}; it changes a part of {{part: raw example}}")
+        changed = raw.get(self.part)
+        if changed is None:
+            return raw
+        for change in self.augment:
+            changed = change(changed)
+        return {**raw, self.part: changed}
 
 
 def _samples(raw: Any) -> Tensor:

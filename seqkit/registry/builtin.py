@@ -225,6 +225,8 @@ from seqkit.data.sources.graph
   cora=Cora | citation graph of 2,708 papers, Planetoid's split | node labels, one larger graph
 from seqkit.data.sources.graph_file
   GraphFile | your own graph: GraphML, GEXF, edges.csv and nodes.csv, npz, safetensors | bring your own graph
+from seqkit.data.sources.pairs
+  Pairs | samples of several sources, paired by class or at random | image and sound of one digit, contrastive training
 from seqkit.data.sources.mechanism
   copy=Copy | repeat a sequence after a delay | does the state hold it, or attention find it
   selective-copy=SelectiveCopy | repeat the symbols scattered among blanks | can the memory choose by content
@@ -239,6 +241,7 @@ from seqkit.data.augment
   Noise | white noise at a signal-to-noise ratio | sound
   Shift | a shift in time | sound
   SpectralTilt | a tilted spectrum | other microphones
+  OnPart | changes of one part of an example | joined tokens
 from torchvision.transforms.v2
   * AutoAugment AugMix CenterCrop ColorJitter ElasticTransform GaussianBlur GaussianNoise Grayscale Normalize Pad
   * RandAugment RandomAdjustSharpness RandomAffine RandomAutocontrast RandomCrop RandomEqualize RandomErasing

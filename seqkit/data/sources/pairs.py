@@ -1,0 +1,176 @@
+"""Pairs of samples of several sources: an example has a part from each, such as an image and a sound of one digit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from itertools import islice
+from typing import Any, Literal
+
+from seqkit.data.source import (
+    DataSource,
+    Sample,
+    Samples,
+    Splits,
+    Subset,
+    groups_of,
+    labels_of,
+    sample_name,
+    shuffled,
+    stratified,
+)
+from seqkit.errors import DataError, suggest
+
+
+class Pairs(DataSource):
+    """Examples of several parts, each drawn from a source of its own; for the tokenizer `Join`.
+
+    parts: sources by name of the part; their labels are the same classes. label: "same": the parts of an example are of
+    one class, which is its label; "sum": they are drawn independently, and the label is the sum of the numbers of their
+    classes, modulo the number of classes. words: further parts, by name, with a text for each class, in the order of
+    the classes; an empty list: the names of the classes. only: the one part that examples keep, to see what it says
+    alone. rounds: passes over the largest part in training, each of which pairs the samples anew; in the other splits
+    it is one. valid_fraction: share of each source's training part that is set aside, by class, before samples are
+    paired, where the source ships no validation split. unlabelled: True: the pairs have no labels, to learn from the
+    pairs alone.
+    Samples are paired within a split, so no sample of a test split occurs in training. All samples of a part occur
+    equally often, or once more; the draws come from SHA-256 and are the same on every machine.
+    Raises ValueError for fewer than two parts, or names that are not there.
+    """
+
+    def __init__(
+        self,
+        parts: Mapping[str, DataSource],
+        *,
+        label: Literal["same", "sum"] = "same",
+        words: dict[str, list[str]] | None = None,
+        only: str | None = None,
+        rounds: int = 1,
+        valid_fraction: float = 0.1,
+        unlabelled: bool = False,
+    ):
+        self.parts, self.words, self.label, self.only = dict(parts), dict(words or {}), label, only
+        self.rounds, self.valid_fraction, self.unlabelled = rounds, valid_fraction, unlabelled
+        names = [*self.parts, *self.words]
+        if not self.parts or len(names) < 2:
+            raise ValueError(f"Pairs has the parts {', '.join(names) or 'none'}; give two or more, one with a source")
+        if only is not None and only not in names:
+            raise ValueError(f"only names {only!r}, which is no part; {suggest(only, names)}")
+        for name in self.words:
+            if name in self.parts:
+                raise ValueError(f"the part {name} has a source and words; give it one of the two")
+        if self.words and label == "sum":
+            raise ValueError("words hold the class of an example, which is the answer with label=sum; leave them out")
+        if rounds < 1:
+            raise ValueError(f"rounds is {rounds}; give the passes over the largest part, 1 or more")
+
+    def read_for(self, tokenizer: Any) -> None:
+        """Prepare each source for the tokenizer of its part."""
+        reads = getattr(tokenizer, "reads", {})
+        for name, own in getattr(tokenizer, "parts", {}).items():
+            source = self.parts.get(reads.get(name, name))
+            if source is not None:
+                source.read_for(own)
+
+    def splits(self) -> Splits:
+        """raw: {part: raw}. Raises DataError where the sources differ in their classes, or a split lacks one."""
+        given = {name: source.splits() for name, source in self.parts.items()}
+        classes = self._classes({name: splits.names for name, splits in given.items()})
+        for name, words in self.words.items():
+            if words and len(words) != len(classes):
+                raise DataError(f"the part {name} has {len(words)} words, and there are {len(classes)} classes")
+        train, valid = dict[str, Sequence[Sample]](), dict[str, Sequence[Sample]]()
+        for name, splits in given.items():
+            train[name], valid[name] = splits.train, splits.valid or []
+            if splits.valid is None and self.valid_fraction:
+                rest, aside = stratified(labels_of(splits.train), self.valid_fraction, seed=1)
+                train[name], valid[name] = Subset(splits.train, rest), Subset(splits.train, aside)
+        return Splits(
+            self._paired("training", train, classes, self.rounds),
+            self._paired("test", {name: splits.test for name, splits in given.items()}, classes),
+            self._paired("validation", valid, classes) if all(map(len, valid.values())) else [],
+            None if self.unlabelled else classes,
+        )
+
+    def _classes(self, names: Mapping[str, list[str] | None]) -> list[str]:
+        """Names of the classes, which all sources share."""
+        (first, classes), *others = names.items()
+        for name, own in others:
+            if own != classes:
+                raise DataError(f"the parts {first} and {name} have the classes {classes} and {own}; give the same")
+        if not classes:
+            raise DataError(f"the part {first} has no classes by which samples could be paired")
+        return classes
+
+    def _paired(
+        self, split: str, parts: Mapping[str, Sequence[Sample]], classes: list[str], rounds: int = 1
+    ) -> PairedSamples:
+        labels = {name: labels_of(samples) for name, samples in parts.items()}
+        every = range(len(classes)) if self.label == "same" else [None]
+        rows: list[tuple[int, ...]] = []
+        for one in every:
+            members = {
+                name: [i for i, label in enumerate(own) if one is None or label == one] for name, own in labels.items()
+            }
+            for name, own in members.items():
+                if not own:
+                    raise DataError(f"the {split} split of the part {name} has no sample of class {classes[one or 0]}")
+            number = rounds * max(map(len, members.values()))
+            drawn = [_repeated(own, f"{split} {i}") for i, own in enumerate(members.values())]
+            rows += islice(zip(*drawn), number)
+        rows = [rows[i] for i in shuffled(len(rows), seed=4)]
+        numbers = [[own[i] for own, i in zip(labels.values(), row)] for row in rows]
+        known = [row[0] if self.label == "same" else sum(row) % len(classes) for row in numbers]
+        words = {name: own or classes for name, own in self.words.items()}
+        return PairedSamples(parts, rows, known, words, self.only, unlabelled=self.unlabelled)
+
+
+class PairedSamples(Samples):
+    """Samples that are made of one sample of each part, when they are asked for.
+
+    rows: index of the sample of each part. classes: class of each row. words: by name of a further part, a text for
+    each class. labels: those classes, or None where the pairs are unlabelled. groups: groups of the parts' samples,
+    as far as they are known.
+    """
+
+    def __init__(
+        self,
+        parts: Mapping[str, Sequence[Sample]],
+        rows: Sequence[tuple[int, ...]],
+        classes: Sequence[int],
+        words: Mapping[str, Sequence[str]],
+        only: str | None = None,
+        *,
+        unlabelled: bool = False,
+    ):
+        self.parts, self.rows, self.classes, self.words, self.only = dict(parts), list(rows), classes, words, only
+        self.labels = [None] * len(classes) if unlabelled else list(classes)
+        known = [groups_of(samples) for samples in self.parts.values()]
+        grouped = [(i, groups) for i, groups in enumerate(known) if groups is not None]
+        self.groups = [" · ".join(groups[row[i]] for i, groups in grouped) for row in self.rows] if grouped else None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def sample(self, index: int) -> Sample:
+        raws = {
+            name: samples[i].raw
+            for (name, samples), i in zip(self.parts.items(), self.rows[index])
+            if self.only in (None, name)
+        }
+        texts = {name: own[self.classes[index]] for name, own in self.words.items() if self.only in (None, name)}
+        return Sample(raws | texts, self.labels[index])
+
+    def sample_name(self, index: int) -> str:
+        """The names of the samples that it is made of, for messages."""
+        each = zip(self.parts.items(), self.rows[index])
+        return ", ".join(f"{name} {sample_name(samples, i)}" for (name, samples), i in each)
+
+
+def _repeated(members: Sequence[int], draw: str) -> Iterator[int]:
+    """The members again and again, each pass in an order of its own that depends on `draw`."""
+    number = 0
+    while True:
+        keys = {i: sha256(f"{draw} {number} {i}".encode()).digest() for i in members}
+        yield from sorted(members, key=keys.__getitem__)
+        number += 1
