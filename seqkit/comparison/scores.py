@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from seqkit.data.module import DataModule
 from seqkit.errors import DataError
@@ -52,7 +51,7 @@ def example_scores(model: Model, data: DataModule, metric: Metric, seed: int) ->
     for index, (order, (batch, label)) in enumerate(zip(loader.batch_indices(), loader)):
         with evaluation_rng(seed, index):
             if metric.name == "sequence_error":
-                values = _sequence_errors(objective, model, batch, label)
+                values = _sequence_errors(objective, model, (batch, label))
             else:
                 values = _scores(metric, objective, model, (batch, label))
         tokens = batch.valid.sum(dim=1).tolist()
@@ -65,13 +64,12 @@ def example_scores(model: Model, data: DataModule, metric: Metric, seed: int) ->
     return {**{name: [row[i] for row in rows] for i, name in columns}, "groups": groups}
 
 
-def _sequence_errors(
-    objective: Objective, model: Model, batch: TokenBatch, label: Tensor | None
-) -> list[tuple[float, float]]:
+def _sequence_errors(objective: Objective, model: Model, batch: LabeledBatch) -> list[tuple[float, float]]:
     from seqkit.objectives.metrics import SequenceErrorRate
 
+    label = objective.references(batch)
     assert label is not None
-    generated, found = objective.predict(model, batch), []
+    generated, found = objective.predict(model, batch[0]), []
     for i in range(len(generated)):
         rate = SequenceErrorRate()
         rate.update(generated[i : i + 1], label[i : i + 1])
@@ -81,7 +79,7 @@ def _sequence_errors(
 
 def _scores(metric: Metric, objective: Objective, model: Model, batch: LabeledBatch) -> list[tuple[float, float]]:
     """Numerator and denominator of each example of a batch, or of the batch where the objective is not separable."""
-    if isinstance(objective, PredictionObjective):
+    if isinstance(objective, PredictionObjective) and batch[0].parts is None:  # parts have a row for each of their runs
         found = objective.step(model, batch)
         assert found.inputs is not None
         assert found.prediction is not None

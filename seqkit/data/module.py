@@ -153,6 +153,7 @@ class DataModule(LightningDataModule):
             self._fit_tokenizer(splits)
         if not self.objective.state():
             self.objective.fit(labels_of(splits.train), splits.names)
+        self.objective.read_from(self.tokenizer)
         self._is_set_up = True
 
     def train_dataloader(self) -> BatchLoader:

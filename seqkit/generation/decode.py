@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import cast
 
 import torch
 from einops import rearrange, repeat
@@ -15,6 +16,7 @@ from torch import Tensor
 from seqkit.generation.packed import MIN_STEPS, PackedCache, PackedDecoder, packed_decoder
 from seqkit.interfaces import Cache, TokenBatch
 from seqkit.model import Model
+from seqkit.nn.embedder import Embedder
 
 
 class DecodingState:
@@ -187,7 +189,7 @@ def _check(
         raise ValueError(f"context_length={context_length} counts tokens of the model's input; make it 1 or more")
     num_columns, num_positions = (
         _max_columns(prompts, max_new_tokens, context_length),
-        model.embedder.part(None).position.num_positions,
+        cast(Embedder, model.embedder).position.num_positions,
     )
     if num_positions is not None and num_columns > num_positions:
         # the decoder of a Seq2Seq model has seen whole targets, so a cut context would be no advice

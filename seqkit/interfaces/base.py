@@ -206,6 +206,13 @@ class Objective(Stateful, ABC):
         """torchmetrics over (generated ids, labels), by name; empty where nothing is generated."""
         return {}
 
+    def references(self, batch: LabeledBatch) -> Tensor | None:
+        """Targets of `generation_metrics`: by default the labels."""
+        return batch[1]
+
+    def read_from(self, tokenizer: Tokenizer) -> None:
+        """Take from the fitted tokenizer what `decode` needs; called when data or a run is loaded."""
+
     def predict(self, model: nn.Module, batch: TokenBatch) -> Tensor:
         """Input of `decode`: the model's prediction, or the ids that it generates where the objective generates."""
         return model(batch)

@@ -64,6 +64,10 @@ class Parts(dict[str, Part]):
             found[name] = Part(batch, columns.where(batch.valid, 0))
         return found
 
+    def columns_of(self, name: str, device: torch.device) -> Tensor:
+        """Columns [r m] of a part; [0 1] where no example has it."""
+        return self[name].columns if name in self else torch.zeros(0, 1, dtype=torch.int64, device=device)
+
     def graphs(self, shape: torch.Size) -> Tensor:
         """[b n] int64: number of the graph that a token belongs to, 0: of none."""
         with_edges = [part for part in self.values() if part.batch.adjacency is not None]
@@ -73,6 +77,20 @@ class Parts(dict[str, Part]):
             found[part.columns[part.batch.valid]] = numbers[part.batch.valid]
             number += len(part.batch)
         return found.reshape(shape)
+
+    def prefix_reach(self, name: str, valid: Tensor) -> Tensor:
+        """Reach [b n] where tokens of a part are predicted: their own column; of others, that before its next run.
+
+        After the last run of the part others reach to the end of the example. valid: [b n], of the joined batch.
+        """
+        b, n = valid.shape
+        counted = torch.zeros(b * n, dtype=torch.int64, device=valid.device)
+        if name in self:
+            part = self[name]
+            counted = counted.index_add(0, part.columns.reshape(-1), part.batch.valid.reshape(-1).long())
+        column, is_own = torch.arange(n, device=valid.device).expand(b, n), counted.reshape(b, n) > 0
+        following = column.where(is_own, valid.sum(dim=1, keepdim=True)).flip(1).cummin(dim=1).values.flip(1)
+        return torch.maximum(column.where(is_own, following - 1), column)
 
     def select(self, rows: Tensor, n: int) -> Parts:
         """Parts of these examples, [b'] indices, as `TokenBatch.select`."""

@@ -66,9 +66,14 @@ def content_head(dim: int, spec: TokenSpec, *, bias: bool = True) -> nn.Module:
     return TokenHead(dim, spec.vocab_size or spec.num_features, bias=bias)
 
 
+END = 0
+"""Number of the end of a run among the predictions of a `PartHead` before its tokens; id i has the number i + 1."""
+
+
 class PartHead(nn.Module):
     """A head on the tokens of one part of joined tokens: [b n d] → predictions [r m ...] of its r runs.
 
+    In a batch of which no example has the part r is 0, and the head's parameters get gradients of zero.
     before: True: the prediction for a token, and one for the end of the run, come from the column before it, [r m + 1
     ...]; that of a row's first token comes from no column and means nothing.
     """
@@ -78,10 +83,9 @@ class PartHead(nn.Module):
         self.part, self.head, self.before = part, head, before
 
     def forward(self, hidden: Tensor, embedded: Embedded) -> Tensor:
-        """Predictions of the runs of the part. Raises ValueError where no example of the batch has it."""
-        if embedded.parts is None or self.part not in embedded.parts:
-            raise ValueError(f"no example of the batch has the part {self.part}, which is to be predicted")
-        columns = embedded.parts[self.part].columns
+        """Predictions of the runs of the part."""
+        assert embedded.parts is not None
+        columns = embedded.parts.columns_of(self.part, hidden.device)
         if self.before:
             columns = columns_before(columns)
         prediction: Tensor = self.head(rearrange(hidden, "b n d -> (b n) d")[columns], embedded)

@@ -6,24 +6,36 @@ b batch · n tokens · k fields · v vocabulary
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import torch
 import torch.nn.functional as F
+from einops import rearrange
 from torch import Tensor, nn
 
 from seqkit.errors import DataError
-from seqkit.interfaces import IGNORE, LossOutput, ModelInput, PredictionObjective, TokenBatch, TokenSpec
+from seqkit.interfaces import (
+    IGNORE,
+    LabeledBatch,
+    LossOutput,
+    ModelInput,
+    PredictionObjective,
+    TokenBatch,
+    Tokenizer,
+    TokenSpec,
+)
 from seqkit.nn.embedder import TokenEmbedder
-from seqkit.nn.heads import PartHead, TiedHead, TokenHead, content_head
+from seqkit.nn.heads import END, PartHead, TiedHead, TokenHead, content_head
 from seqkit.objectives.losses import cross_entropy, frequencies, id_frequencies, like
 
-TokenMetric = Literal["Accuracy", "Perplexity"]
-"""Names of metrics, as in torchmetrics: `seqkit.objectives.metrics.of_ids`."""
+if TYPE_CHECKING:
+    from seqkit.model import Model
 
+TokenMetric = Literal["Accuracy", "Perplexity", "TokenErrorRate", "SequenceErrorRate", "CHRFScore"]
+"""Names of metrics, as in torchmetrics: `seqkit.objectives.metrics.of_ids` and `of_texts`."""
 
-END = 0
-"""Number of the end of a run among the predictions of a part; id i of the part has the number i + 1."""
+GENERATED = ("TokenErrorRate", "SequenceErrorRate", "CHRFScore")
+"""Names of the metrics of generated sequences."""
 
 
 class NextToken(PredictionObjective):
@@ -34,12 +46,15 @@ class NextToken(PredictionObjective):
     field. Numbers beside the ids are input alone: to predict one, make it a field of bins.
 
     part: of joined tokens, the part of ids that is predicted, and the end of each of its runs, which is one more id:
-    captions, or any text that follows other parts. Tokens of other parts attend to all columns up to the next run of
+    captions, or any text that follows other parts. A run that nothing stands before has no prediction for its first
+    token. Tokens of other parts attend to all columns up to the next run of
     that part (a prefix language model; Raffel et al. 2020, section 3.2.1), those of the part to earlier ones. A
     backbone with `causal: true` has the prefix causal, too.
     tied: whether the head's weight is the embedding table.
     bias: whether the head has a bias, if it is not tied.
-    metrics: metrics that are measured beside the loss; None: Accuracy and Perplexity.
+    max_new_tokens: of a part, most tokens that `predict` generates, greedily, for an example.
+    metrics: metrics that are measured beside the loss; None: Accuracy and Perplexity. Of a part, TokenErrorRate,
+    SequenceErrorRate and CHRFScore compare what is generated in place of the last run with that run.
     Raises ValueError if the tokens are vectors; DataError for a batch in which no example has a second token.
     """
 
@@ -54,11 +69,19 @@ class NextToken(PredictionObjective):
         tied: bool = False,
         bias: bool = True,
         metrics: list[TokenMetric] | None = None,
+        max_new_tokens: int = 64,
     ):
+        if max_new_tokens < 1:
+            raise ValueError(f"max_new_tokens={max_new_tokens} counts tokens to generate; make it 1 or more")
+        if part is None and (generated := [name for name in metrics or () if name in GENERATED]):
+            raise ValueError(f"{generated[0]} compares generated sequences of a part; name it (model.objective.part)")
         if part is not None and tied:
             raise ValueError("tied=True shares the table of the part's ids, which has no row for their end; use False")
         self.part, self.tied, self.bias = part, tied, bias
         self.chosen_metrics: list[str] = ["Accuracy", "Perplexity"] if metrics is None else list(metrics)
+        self.max_new_tokens = max_new_tokens
+        self.primary_metric = "sequence_error" if "SequenceErrorRate" in self.chosen_metrics else "loss"
+        self._decode: Callable[[Tensor], Any] | None = None
 
     def head(self, embedder: nn.Module) -> nn.Module:
         """Logits [b n v] over the vocabulary, [b n k v] over those of the fields, or [r m + 1 v + 1] of a part."""
@@ -91,12 +114,16 @@ class NextToken(PredictionObjective):
 
     def _prepare_part(self, batch: TokenBatch, name: str) -> ModelInput:
         """Target [r m + 1]: 1 + id of the tokens of each run, then `END`; IGNORE where no column comes before."""
+        if batch.parts is None:
+            raise DataError(f"the batch has no part {name}; its tokens are of one tokenizer")
+        if name not in batch.parts:  # an example may lack it, and so may all examples of a small batch
+            return ModelInput(batch, None, torch.full((0, 1), IGNORE, device=batch.valid.device))
         own, n = batch.part(name), batch.valid.shape[1]
-        assert batch.parts is not None
         target = F.pad((own.content + 1).masked_fill(~own.valid, IGNORE), [0, 1], value=IGNORE)
         target = target.scatter(1, own.valid.sum(dim=1, keepdim=True), END)
         is_first = F.pad(batch.parts.of(name).columns[:, :1] % n == 0, [0, own.valid.shape[1]])
-        return ModelInput(batch.replace(reach=prefix_reach(batch, name)), None, target.masked_fill(is_first, IGNORE))
+        reach = batch.parts.prefix_reach(name, batch.valid)
+        return ModelInput(batch.replace(reach=reach), None, target.masked_fill(is_first, IGNORE))
 
     def loss(self, prediction: Tensor, target: Tensor, *, training: bool = False) -> LossOutput:
         """Cross-entropy of logits [b n (k) v], summed over the targets [b n (k)] that are not IGNORE."""
@@ -112,20 +139,44 @@ class NextToken(PredictionObjective):
         """The chosen metrics; accuracy is that of the likeliest next token (of fields, the share that is right)."""
         from seqkit.objectives.metrics import of_ids
 
-        return of_ids(self.chosen_metrics)
+        return of_ids([name for name in self.chosen_metrics if name not in GENERATED])
 
+    def generation_metrics(self) -> dict[str, Any]:
+        """The chosen metrics of generated sequences."""
+        from seqkit.objectives.metrics import of_texts
 
-def prefix_reach(batch: TokenBatch, part: str) -> Tensor:
-    """Reach [b n] where tokens of a part are predicted: their own column; of others, that before its next run.
+        return of_texts([name for name in self.chosen_metrics if name in GENERATED], self._text)
 
-    After the last run of the part others reach to the end of the example.
-    """
-    b, n = batch.valid.shape
-    own = batch.parts.of(part) if batch.parts is not None else None
-    assert own is not None
-    counted = torch.zeros(b * n, dtype=torch.int64, device=batch.valid.device)
-    counted = counted.index_add(0, own.columns.reshape(-1), own.batch.valid.reshape(-1).long())
-    column, is_own = torch.arange(n, device=batch.valid.device).expand(b, n), counted.reshape(b, n) > 0
-    length = batch.valid.sum(dim=1, keepdim=True)
-    following = column.where(is_own, length).flip(1).cummin(dim=1).values.flip(1)
-    return torch.maximum(column.where(is_own, following - 1), column)
+    def references(self, batch: LabeledBatch) -> Tensor:
+        """Ids [b 1 t] of the last run of the part in each example, IGNORE behind it."""
+        rows = [torch.full((0,), IGNORE)] * len(batch[0])
+        for i in range(len(rows)):
+            runs = [run.content for name, run in batch[0].example(i).parts if name == self.part]
+            rows[i] = runs[-1] if runs else rows[i]
+        return rearrange(nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=IGNORE), "b t -> b 1 t")
+
+    def read_from(self, tokenizer: Tokenizer) -> None:
+        """Take `decode` of the part's tokenizer, if it has one."""
+        if self.part is not None:
+            self._decode = getattr(getattr(tokenizer, "parts", {}).get(self.part), "decode", None)
+
+    def predict(self, model: nn.Module, batch: TokenBatch) -> Tensor:
+        """Ids [b t] of the part that follows each example, generated greedily, IGNORE from the end on.
+
+        A last run of the part that the example has is left out. Without a part, the model's prediction.
+        """
+        if self.part is None:
+            return super().predict(model, batch)
+        from seqkit.generation.parts import before_last_run, continue_with_part
+
+        made = cast("Model", model)
+        prefixes = [before_last_run(batch.example(i), self.part) for i in range(len(batch))]
+        return continue_with_part(made, prefixes, self.part, self.max_new_tokens).to(batch.valid.device)
+
+    def decode(self, prediction: Tensor) -> list[Any]:
+        """Generated ids [b t] of a part as raw examples of it."""
+        return super().decode(prediction) if self.part is None else [self._text(row) for row in prediction]
+
+    def _text(self, ids: Tensor) -> Any:
+        kept = ids[ids != IGNORE]
+        return kept.tolist() if self._decode is None else self._decode(kept)

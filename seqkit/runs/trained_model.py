@@ -150,6 +150,7 @@ def load_state(built: Built, state: Mapping[str, Any]) -> None:
             raise TypeError("a state is keys with a value each")
         built.tokenizer.load_state(state["tokenizer"])
         built.model["objective"].load_state(state["objective"])
+        built.model["objective"].read_from(built.tokenizer)
     except (LookupError, ArithmeticError, TypeError, ValueError, AttributeError) as error:
         raise DataError(f"state.json does not fit the run ({described(error)}); copy the run again") from error
 

@@ -272,7 +272,7 @@ class TrainingModule(pl.LightningModule):
         if generation_metrics := _of_split(self.generation_metrics, split):
             generated = self.objective.predict(self.model, batch[0])
             for metric in generation_metrics.values():
-                metric.update(generated, batch[1])
+                metric.update(generated, self.objective.references(batch))
 
     def _report(self, split: str) -> None:
         for name, metric in (_of_split(self.metrics, split) | _of_split(self.generation_metrics, split)).items():

@@ -544,8 +544,8 @@ class RunsInTheOrderOfPositions(Plain):
         self.gru = nn.GRU(dim, dim // 2, bidirectional=True, batch_first=True)
 
     def check_supported(self, spec):
-        if spec.num_axes == 0:
-            raise ValueError("it needs positions")
+        if spec.num_axes == 0 or spec.is_joined:
+            raise ValueError("it needs positions that tell tokens apart")
 
     def run(self, embedded, cache):
         hidden = torch.zeros_like(embedded.hidden)

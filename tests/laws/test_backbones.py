@@ -70,7 +70,9 @@ def test_laws_are_checked_with_the_positions_that_a_model_adds(build, modality):
         model = Model(spec, backbone, objective)
     except ValueError:
         pytest.skip(f"{type(backbone).__name__} refuses {modality}")
-    assert type(EmbeddedBackbone(spec, backbone).embedder.position) is type(model.embedder.position)
+    found = EmbeddedBackbone(spec, backbone).embedder
+    for name in (name for name, _ in spec.parts) if spec.is_joined else (None,):
+        assert type(found.part(name).position) is type(model.embedder.part(name).position)
 
 
 @CAUSAL
@@ -122,14 +124,14 @@ def test_the_gradient_of_every_objective_reaches_every_parameter(sample, build, 
     tokenizer, examples = sample.encoded()
     backbone = build(DIM, causal=bool(objective.causal))
     if isinstance(objective, NextToken) and not tokenizer.spec.ids:
-        with pytest.raises(ValueError, match=r"vectors|left to right|adjacency"):
+        with pytest.raises(ValueError, match=r"vectors|left to right|adjacency|joined of text, ids"):
             Model(tokenizer.spec, backbone, objective)
         return
     batch = TokenBatch.collate(examples)
     label = _labels(objective, batch)
     model = Model(tokenizer.spec, backbone, objective, adjacency="use" if backbone.supports_adjacency else "ignore")
-    model_input = objective.prepare(batch, label if not isinstance(objective, Regress) else label.float())
-    objective.loss(model(model_input.batch, model_input.masked), model_input.target, training=True).loss.backward()
+    label = label.float() if isinstance(objective, Regress) else label
+    objective.step(model, (batch, label), training=True).loss.backward()
     for name, p in model.named_parameters():
         assert p.grad is not None, name
         assert bool(torch.isfinite(p.grad).all()), name
@@ -239,6 +241,10 @@ def _without_adjacency(inner, embedded, cache):
     return inner(replace(embedded, adjacency=None), cache)
 
 
+def _without_graphs(inner, embedded, cache):
+    return inner(replace(embedded, graphs=None), cache)
+
+
 def _without_segments(inner, embedded, cache):
     return inner(replace(embedded, segments=None), cache)
 
@@ -334,6 +340,12 @@ PLANTED = {
         laws.is_permutation_equivariant, "image", lambda: Faulty(_transformer(), _order_of_columns)
     ),
     "adjacency ignored": (laws.nothing_crosses_components, "graph", lambda: Faulty(_transformer(), _without_adjacency)),
+    "joined graph whose edges are ignored": (
+        laws.attends_within_graphs_along_edges, "joined graphs", lambda: Faulty(_transformer(), _without_adjacency)
+    ),
+    "text beside a graph that is blind": (
+        laws.attends_within_graphs_along_edges, "joined graphs", lambda: Faulty(_transformer(), _without_graphs)
+    ),
     "adjacency ignored, by gradient": (
         laws.attends_along_edges, "graph", lambda: Faulty(_transformer(), _without_adjacency)
     ),

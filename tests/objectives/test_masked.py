@@ -109,7 +109,7 @@ def test_the_head_the_metrics_and_the_loss_are_those_of_the_tokens(spec, names):
     task = objective.prepare(examples([5, 3], spec.ids), None)
     prediction = Model(spec, LSTM(12), objective)(task.batch, task.masked)
     assert objective.baseline([task.target], spec)(task.target).shape == prediction.shape
-    assert vars(objective) == {"fraction": 0.4}
+    assert vars(objective) == {"fraction": 0.4, "part": None}
 
 
 @pytest.mark.parametrize("ids", [True, False])

@@ -14,9 +14,9 @@ from seqkit.backbones.tcn import TCN
 from seqkit.backbones.transformer import Transformer
 from seqkit.interfaces import IGNORE, TokenBatch
 from seqkit.model import Model
+from seqkit.nn.heads import END
 from seqkit.nn.position.rotary import Rotary
 from seqkit.objectives import Classify, Masked, NextToken
-from seqkit.objectives.next_token import END, prefix_reach
 from seqkit.tokenizers import Graph, Ids, Join, Patches, Series
 
 DIM, SIZE = 24, 5
@@ -59,7 +59,7 @@ def test_the_reach_of_a_prefix_is_its_definition():
         for i, name in enumerate(owner):
             later = [j for j in range(i, len(owner)) if owner[j] == "text"]
             expected.append(i if name == "text" else (later[0] - 1 if later else len(owner) - 1))
-        assert prefix_reach(batch, "text")[0, : len(owner)].tolist() == expected
+        assert batch.parts.prefix_reach("text", batch.valid)[0, : len(owner)].tolist() == expected
 
 
 def test_a_token_is_predicted_from_the_column_before_it_and_the_end_from_the_last():
@@ -68,7 +68,7 @@ def test_a_token_is_predicted_from_the_column_before_it_and_the_end_from_the_las
     expected, count = torch.zeros((), dtype=torch.float64), 0
     for raw in RAWS:
         batch = batch_of(raw)
-        hidden = model.backbone(model.embed(batch.replace(reach=prefix_reach(batch, "text"))))[0]
+        hidden = model.backbone(model.embed(batch.replace(reach=batch.parts.prefix_reach("text", batch.valid))))[0]
         logits = model.head.head(hidden, None)
         column = 0
         for name, run in join().encode(raw).parts:
@@ -86,7 +86,7 @@ def test_a_token_is_predicted_from_the_column_before_it_and_the_end_from_the_las
 def test_nothing_leaks_from_behind_the_reach_at_any_depth():
     """Gradients of the predictions by the embeddings: exactly zero behind, not zero within."""
     model, batch = captioner(), batch_of(RAWS[2])
-    batch = batch.replace(reach=prefix_reach(batch, "text"))
+    batch = batch.replace(reach=batch.parts.prefix_reach("text", batch.valid))
     embedded = model.embed(batch)
     leaf = embedded.hidden.detach().requires_grad_()
     hidden = model.backbone(embedded.replace(hidden=leaf))[0]
@@ -137,9 +137,13 @@ def test_a_part_that_cannot_be_predicted_is_refused_when_the_model_is_built(obje
         Model(join().spec, transformer(True), objective())
 
 
-def test_a_batch_without_the_part_is_refused_by_name():
-    with pytest.raises(ValueError, match=r"no example of the batch has the part text \(it has image\)"):
-        NextToken(part="text").step(captioner(), (batch_of({"image": IMAGE}), None))
+def test_a_batch_without_the_part_has_no_prediction_and_gradients_of_zero():
+    """A batch of examples that lack it may come at any time, and every device must take part in the step."""
+    model = captioner()
+    output = NextToken(part="text").step(model, (batch_of({"image": IMAGE}), None), training=True)
+    output.loss.backward()
+    assert (float(output.loss.detach()), int(output.count)) == (0.0, 0)
+    assert all(p.grad is not None and not bool(p.grad.any()) for p in model.parameters())
 
 
 # ── Masked ───────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -106,7 +106,7 @@ def test_a_transformer_with_it_keeps_the_laws():
     def build(dim, causal):
         block = partial(
             PreNormBlock,
-            attention=partial(MultiHeadAttention, mechanism=partial(LinformerAttention, max_tokens=9, rank=5)),
+            attention=partial(MultiHeadAttention, mechanism=partial(LinformerAttention, max_tokens=17, rank=5)),
         )
         return Transformer(dim, 2, num_heads=3, causal=causal, block=block)
 
