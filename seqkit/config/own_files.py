@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from seqkit.config.overrides import Word
-from seqkit.config.table_columns import reads_files
+from seqkit.config.table_columns import TABLE, reads_files
 from seqkit.errors import UsageError
 from seqkit.registry import components
 
@@ -48,17 +48,27 @@ def data_source(value: str, path: str, *, reads_files: bool = False) -> dict[str
 def with_own_files(
     config: Mapping[str, Any], preset: Mapping[str, Any] | None, pairs: Sequence[tuple[str, Any]]
 ) -> tuple[Mapping[str, Any], Sequence[tuple[str, Any]]]:
-    """Recipe and overrides, in which the source of a folder is written out if the tokenizer reads its files itself."""
-    if not reads_files(named_tokenizer([*config.items(), *(preset or {}).items(), *pairs])):
+    """Recipe and overrides, in which the user's own files are written out as a source that suits the tokenizer.
+
+    That of a folder whose files the tokenizer reads itself, and that of a table whose columns `Join` joins.
+    """
+    tokenizer = named_tokenizer([*config.items(), *(preset or {}).items(), *pairs])
+    is_joined = tokenizer == "Join"
+    if not is_joined and not reads_files(tokenizer):
         return config, pairs
 
     def written(key: str, value: Any) -> Any:
         if key == "data" and isinstance(value, Mapping):
             return {**value, **{name: written("data.source", one) for name, one in value.items() if name == "source"}}
-        folder = value.read() if isinstance(value, Word) else value
-        if key not in ("data", "data.source") or not isinstance(folder, str) or not _own_path(folder).is_dir():
+        own = value.read() if isinstance(value, Word) else value
+        if key not in ("data", "data.source") or not isinstance(own, str):
             return value
-        source = data_source(folder, "data.source", reads_files=True)
+        if not is_joined and not _own_path(own).is_dir():
+            return value
+        source = data_source(own, "data.source", reads_files=not is_joined)
+        if is_joined and source["type"] != TABLE:
+            return value
+        source = source | ({"type": "MixedTable"} if is_joined else {})
         return source if key == "data.source" else {"source": source}
 
     return {key: written(key, value) for key, value in config.items()}, [(key, written(key, v)) for key, v in pairs]

@@ -85,6 +85,7 @@ def complete(
     if kind in presets and kind != preset:  # the recipe leaves it to the table
         source, completed = completed["data"]["source"], merged(kind, preset)
         completed["data"]["source"] = source
+        settle(completed)
     return completed
 
 

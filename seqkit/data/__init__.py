@@ -16,6 +16,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "sources.graph": ["Cora", "FreeSolv", "Karate", "SmilesTable", "Solubility"],
         "sources.image": ["Cifar10", "Digits", "FashionMnist", "ImageFolder", "Mnist", "Mnist5k"],
         "sources.pairs": ["Pairs"],
+        "sources.mixed_table": ["Cars", "MixedTable"],
         "sources.pronunciation": ["CMUdict"],
         "sources.punctuation": ["Punctuation", "SentenceEnds"],
         "sources.table": ["SmsSpam", "Table"],

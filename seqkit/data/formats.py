@@ -43,6 +43,12 @@ class FileFormat:
         reader: Callable[..., Any] = getattr(import_module(module), function)
         return reader(path, **options)
 
+    def read_for(self, path: Path, tokenizer: Any) -> Any:
+        """`read` with the options of that tokenizer."""
+        # an image tokenizer's `channels` is a number; one of audio has words for them
+        options = {name: value for name in self.options if isinstance(value := getattr(tokenizer, name, None), int)}
+        return self.read(path, **options)
+
 
 AUDIO = FileFormat((".wav", ".flac", ".ogg", ".mp3"), "seqkit.data.io:read_audio", folder_source="AudioFolder")
 IMAGE = FileFormat(

@@ -20,7 +20,6 @@ from seqkit.data.formats import (
     IMAGE,
     MAX_FILES,
     TABLE,
-    FileFormat,
     format_of,
     own_reader,
     readable_suffixes,
@@ -86,7 +85,7 @@ def read_inputs(given: str, tokenizer: Tokenizer, *, kind: str | None = None) ->
             f"{given} ends in {path.suffix.lower() or 'nothing'}; raw files end in {', '.join(readable_suffixes())}"
         )
     else:
-        raw = _read(known, path, tokenizer)
+        raw = known.read_for(path, tokenizer)
         yield from ((str(one), one) for one in raw) if known.many else [(given, raw)]
 
 
@@ -266,7 +265,7 @@ class Inputs:
         kind = format_of(path)
         if kind is None or kind.reader is None or kind.many:
             raise DataError(f"{path} is no image or recording")
-        return _read(kind, path, self.tokenizer)
+        return kind.read_for(path, self.tokenizer)
 
 
 class _TableRows:
@@ -307,12 +306,6 @@ class _TableRows:
                 return Input(name, error=f"{name}: {reason(error)}")
         text = value if isinstance(value, str) else " ".join(words_of(value))
         return Input(name, text.strip() if self.kind == "smiles" else text)
-
-
-def _read(kind: FileFormat, path: Path, tokenizer: Tokenizer) -> Any:
-    # an image tokenizer's `channels` is a number; one of audio has words for them
-    options = {name: value for name in kind.options if isinstance(value := getattr(tokenizer, name, None), int)}
-    return kind.read(path, **options)
 
 
 def exists_as(path: Path, test: Callable[[Path], bool]) -> bool:

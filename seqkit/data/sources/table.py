@@ -29,7 +29,7 @@ from seqkit.data.tables.columns import (
     settle,
 )
 from seqkit.data.tables.files import Rows, files_of, is_remote, read_tables
-from seqkit.data.tables.usable_rows import UsableRows
+from seqkit.data.tables.usable_rows import InputColumn, UsableRows
 from seqkit.errors import DataError, attempt, one_line
 
 log = logging.getLogger("seqkit")
@@ -106,8 +106,7 @@ class Table(DataSource):
         reads_files: True: the tokenizer reads files itself, and a column may name them.
         Raises DataError where a column does not exist, or where several fit equally.
         """
-        train, _ = self._files()
-        return self._settled(self._rows(train, max_rows=LOOKED_AT), reads_files)
+        return self._settled(self.first_rows(), reads_files)
 
     def splits(self) -> Splits:
         """Samples that are read on access. Raises DataError for what cannot be learned from, with file and line.
@@ -119,8 +118,7 @@ class Table(DataSource):
 
     def divided(self, say: Callable[[str], None]) -> Splits:
         """The splits, as `splits` returns them; `say` is given the lines in place of the log."""
-        train, others = self._files()
-        rows = {"train": self._rows(train)}
+        rows = self.rows()
         read_file = own_reader(self._tokenizer)
         columns = self._settled(rows["train"], read_file is not None)
         if columns.kind == "file" and read_file is None:
@@ -128,10 +126,9 @@ class Table(DataSource):
                 f"{rows['train'].name}: {columns.input} names files that the tokenizer's read(path) reads, which "
                 f"{type(self._tokenizer).__name__} does not have; write it, or give another --data.kind"
             )
-        for split, path in others.items():
-            rows[split] = self._rows(path)
+        for part in rows.values():
             for column, flag in ((columns.input, "input"), *((target, "target") for target in columns.targets)):
-                check_column(rows[split], column, f"--data.{flag}")
+                check_column(part, column, f"--data.{flag}")
         known = {columns.input, *columns.targets, self.split, self.group}
         for table in rows.values():  # a column of several files is named once
             unused = [column for column in table.names if not is_nameless(column) and column not in known]
@@ -141,11 +138,16 @@ class Table(DataSource):
             known.update(unused)
         read = {
             split: UsableRows(
-                part, columns, self._folder(), say=say, read=read_file, encode=self._encode, skip_bad=self.skip_bad
+                part, columns, InputColumn(part, columns, self.folder, read_file),
+                say=say, encode=self._encode, skip_bad=self.skip_bad,
             )
             for split, part in rows.items()
-        }
-        name = rows["train"].name
+        }  # fmt: skip
+        return self.split_up(read, say)
+
+    def split_up(self, read: dict[str, UsableRows], say: Callable[[str], None]) -> Splits:
+        """The splits of checked rows: classes numbered, training and test told apart, equal inputs said."""
+        name, columns = read["train"].rows.name, read["train"].columns
         if len(read["train"]) < 2 and "test" not in read:
             raise DataError(
                 f"{name} holds {len(read['train'])} usable row; training and test need at least one each: "
@@ -165,6 +167,15 @@ class Table(DataSource):
         sizes = ", ".join(f"{len(part):,} {words[split]}" for split, part in found.items())
         say(f"{name}: {sizes} rows; {rule}")
         return Splits(found["train"], found["test"], found.get("valid"), names, rule)
+
+    def rows(self) -> dict[str, Rows]:
+        """Rows of each split that has files of its own; the others are among those of `train`."""
+        train, others = self._files()
+        return {split: self._rows(path) for split, path in {"train": train, **others}.items()}
+
+    def first_rows(self) -> Rows:
+        """Rows of training by which columns are guessed."""
+        return self._rows(self._files()[0], max_rows=LOOKED_AT)
 
     # ── rows ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -199,7 +210,7 @@ class Table(DataSource):
     def _settled(self, rows: Rows, reads_files: bool) -> Columns:
         columns, guess = settle(
             rows, input=self.input, target=self.target, kind=self.kind, target_kind=self.target_kind,
-            split=self.split, group=self.group, files_in=self._folder() if reads_files else None,
+            split=self.split, group=self.group, files_in=self.folder if reads_files else None,
         )  # fmt: skip
         for line in (*rows.notes, guess) if guess else ():
             log.warning("%s", line)
@@ -210,7 +221,9 @@ class Table(DataSource):
         if self._tokenizer is not None and not hasattr(self._tokenizer, "fit"):
             attempt(self._tokenizer, "encode", raw)
 
-    def _folder(self) -> Path:
+    @property
+    def folder(self) -> Path:
+        """Folder of the files that the table names."""
         file = Path(self.path if isinstance(self.path, str) else self.path[0]).expanduser()
         return file if file.is_dir() else file.parent
 
@@ -395,7 +408,7 @@ def _tell_equal_inputs(found: dict[str, Subset], say: Callable[[str], None]) -> 
             cell = read.cell(index)
             key: Hashable = hash(cell.strip() if isinstance(cell, str) else repr(cell))
             if by_content:
-                key = by_content[read.folder / cell]
+                key = by_content[read.inputs.folder / cell]
             if split == "train":
                 in_training.add(key)
             elif split == "test" and key in in_training:
@@ -411,7 +424,7 @@ def _tell_equal_inputs(found: dict[str, Subset], say: Callable[[str], None]) -> 
             )
         if shared:
             keep = f"where rows are split here, --data.group {read.columns.input} keeps equal inputs together"
-            if by_content:
+            if by_content or read.columns.kind == "row":
                 keep = "take them out of one of them, or give --data.group COLUMN of what belongs together"
             say(
                 f"{read.rows.name}: {len(shared):,} of {len(samples):,} test inputs are in training, too (first: "
@@ -423,5 +436,5 @@ def _keys_of_files(tables: Sequence[UsableRows]) -> dict[Path, Hashable]:
     """The content of each file that a table names, as a key that equal files share; empty where inputs are no files."""
     if tables[0].columns.kind not in OF_FILES or tables[0].columns.target_kind == "tags":
         return {}
-    paths = list({read.folder / read.cell(i): None for read in tables for i in range(len(read))})
+    paths = list({read.inputs.folder / read.cell(i): None for read in tables for i in range(len(read))})
     return dict(zip(paths, content_keys(paths)))

@@ -65,12 +65,18 @@ QUOTES = "\"'`\u00b4\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u00ab\u00bb
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a table. targets: columns of the target, several only for numbers; empty: nothing to learn."""
+    """The columns of a table. targets: columns of the target, several only for numbers; empty: nothing to learn.
+    kind: "row": the input is the row, and `input` what a row must have."""
 
     input: str
     targets: list[str]
-    kind: Kind
+    kind: Kind | Literal["row"]
     target_kind: TargetKind
+
+    @property
+    def target(self) -> str | list[str] | None:
+        """The target as data sources take it: a column, several, or None."""
+        return self.targets[0] if len(self.targets) == 1 else self.targets or None
 
 
 @dataclass(frozen=True)
@@ -178,31 +184,21 @@ def settle(
         raise DataError(f"{name}: {input!r} is both input and target; give another column with --data.target")
     known = {"input": input, "target": targets or target_kind == "none", "target_kind": target_kind, "kind": kind}
     guessed = [key for key, value in known.items() if not value]
-    profiles = {column: _profile(rows, column) for column in rows.names} if guessed else {}
+    profiles = {column: profile_of(rows, column) for column in rows.names} if guessed else {}
     free = {
         column: profile for column, profile in profiles.items()
-        if column not in dict(named).values() and column not in targets and profile.filled and not _is_numbering(column)
+        if column not in dict(named).values() and column not in targets and profile.filled and not is_numbering(column)
     }  # fmt: skip
     candidates = list(free) if input is None else [input]
     of_files = [column for column in candidates if files_in is not None and _names_files(rows, column, files_in)]
     if kind is None:
-        kind = "file" if of_files else _kind_of(rows, candidates)
+        kind = "file" if of_files else kind_of(rows, candidates)
     if input is None and kind in OF_FILES and len(of_files) == 1:
         input = of_files[0]
     elif input is None:
         input = _input(name, kind, target_kind, free, needs_rest=not targets and target_kind != "none")
     free.pop(input, None)
-    if not targets and target_kind != "none":
-        targets = [_target(name, target_kind, free, rows.names)]
-    if target_kind is None:
-        target_kind = _target_kind(rows, {column: profiles[column] for column in targets})
-    if len(targets) > 1 and target_kind != "numbers":
-        raise DataError(
-            f"{name}: several targets ({', '.join(targets)}) are for numbers, and these are {target_kind}; "
-            "give one column with --data.target"
-        )
-    targets = [] if target_kind == "none" else targets
-    _check_first_line(rows, targets)
+    targets, target_kind = settle_target(rows, targets, target_kind, free, profiles)
     columns = Columns(input, targets, kind, target_kind)
     if not guessed:
         return columns, ""
@@ -210,6 +206,31 @@ def settle(
     what += f"the target {' and '.join(map(repr, targets))} ({target_kind})" if targets else "without a target"
     flags = " ".join(f"--data.{key}" for key in guessed if key != "kind")
     return columns, what + (f"; to choose: {flags}" if flags else "")
+
+
+def settle_target(
+    rows: Rows,
+    targets: list[str],
+    target_kind: TargetKind | None,
+    free: Mapping[str, Profile],
+    profiles: Mapping[str, Profile],
+) -> tuple[list[str], TargetKind]:
+    """The columns of the target and what they hold. free: profiles of the columns of which one may be guessed.
+
+    Raises DataError where several fit equally, or they cannot be learned.
+    """
+    if not targets and target_kind != "none":
+        targets = [_target(rows.name, target_kind, free, rows.names)]
+    if target_kind is None:
+        target_kind = _target_kind(rows, {column: profiles[column] for column in targets})
+    if len(targets) > 1 and target_kind != "numbers":
+        raise DataError(
+            f"{rows.name}: several targets ({', '.join(targets)}) are for numbers, and these are {target_kind}; "
+            "give one column with --data.target"
+        )
+    targets = [] if target_kind == "none" else targets
+    _check_first_line(rows, targets)
+    return targets, target_kind
 
 
 def check_column(rows: Rows, column: str, flag: str) -> None:
@@ -223,11 +244,13 @@ def is_nameless(column: str) -> bool:
     return column.startswith("column ")
 
 
-def _is_numbering(column: str) -> bool:
+def is_numbering(column: str) -> bool:
+    """Whether the name of a column says that it numbers the rows."""
     return column.lower() in NUMBERING or column.lower().endswith("_id") or is_nameless(column)
 
 
-def _profile(rows: Rows, column: str) -> Profile:
+def profile_of(rows: Rows, column: str) -> Profile:
+    """Profile of the first values of a column."""
     values = [value for value in islice(rows.column(column), LOOKED_AT) if not is_missing(value)]
     parsed = [x for x in map(number, values) if x is None or not math.isnan(x)]  # what says "missing" is neither
     numbers = [x for x in parsed if x is not None]
@@ -243,7 +266,8 @@ def _profile(rows: Rows, column: str) -> Profile:
     )
 
 
-def _kind_of(rows: Rows, candidates: Sequence[str]) -> Kind:
+def kind_of(rows: Rows, candidates: Sequence[str]) -> Kind:
+    """Kind of the first candidate whose name or values say one; else text."""
     for column in candidates:
         if column.lower() in ("smiles", "canonical_smiles", "isomeric_smiles"):
             return "smiles"
@@ -293,7 +317,7 @@ def _input(name: str, kind: Kind, target_kind: str | None, free: dict[str, Profi
     return first
 
 
-def _target(name: str, target_kind: str | None, free: dict[str, Profile], names: list[str]) -> str:
+def _target(name: str, target_kind: str | None, free: Mapping[str, Profile], names: list[str]) -> str:
     fits = {
         "classes": lambda profile: profile.repeats,
         "numbers": lambda profile: profile.numbers > 0.5,
@@ -324,7 +348,7 @@ def _target_kind(rows: Rows, targets: Mapping[str, Profile]) -> TargetKind:
     Raises DataError where a column holds both.
     """
     for column in targets:
-        _check_decimal_commas(rows, column)
+        check_decimal_commas(rows, column, "--data.target_kind classes")
     profiles = list(targets.values())
     if len(profiles) == 1 and profiles[0].is_binary:
         return "classes"
@@ -343,15 +367,17 @@ def _target_kind(rows: Rows, targets: Mapping[str, Profile]) -> TargetKind:
     return "classes"
 
 
-def _check_decimal_commas(rows: Rows, column: str) -> None:
-    """Raise DataError where a column holds numbers that are written 1,5: they would be taken for classes."""
+def check_decimal_commas(rows: Rows, column: str, otherwise: str) -> None:
+    """Raise DataError where a column holds numbers that are written 1,5: they would be taken for classes.
+
+    otherwise: the flag that says so."""
     cells = [(i, value) for i, value in enumerate(islice(rows.column(column), LOOKED_AT)) if not is_missing(value)]
     with_comma = [(i, value) for i, value in cells if isinstance(value, str) and "," in value]
     if with_comma and all(re.fullmatch(r"\s*[-+]?\d+(,\d+)?\s*", str(value)) for _, value in cells):
         row, value = with_comma[0]
         raise DataError(
             f"{rows.place(row)}: {column} is {one_line(repr(value))}, a number with a decimal comma; write a point, or "
-            "say that these are classes: --data.target_kind classes"
+            f"say that these are classes: {otherwise}"
         )
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seqkit.data.source import Sample
 from seqkit.data.tables.columns import OF_FILES, Columns, exact_number, is_blank, is_missing, lookalike, number
@@ -15,17 +16,61 @@ from seqkit.data.tables.files import Rows
 from seqkit.data.tables.text_formats import bare_name
 from seqkit.errors import DataError, one_line
 
+if TYPE_CHECKING:
+    from seqkit.data.tables.mixed_columns import MixedCells
+
 MAX_NUMBER = 1e18
 """Largest measurement: the square of a larger one, as a loss takes it, is too near the end of float32 (3e38)."""
+
+
+class InputColumn(Sequence[Any]):
+    """Cells of the input column by row, and the raw examples that they hold or name.
+
+    folder: folder of the files that the input names. read: reads these files; None: as images or recordings.
+    """
+
+    def __init__(self, rows: Rows, columns: Columns, folder: Path, read: Callable[[Path], Any] | None = None):
+        self._cells, self.columns, self.folder, self._read_file = rows.column(columns.input), columns, folder, read
+
+    def __len__(self) -> int:
+        return len(self._cells)
+
+    def __getitem__(self, row: Any) -> Any:
+        return self._cells[row]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._cells)  # reads whole batches
+
+    def is_absent(self, cell: Any) -> bool:
+        """Whether a cell holds no input."""
+        return (is_blank if self.columns.kind == "text" else is_missing)(cell)
+
+    def check(self, cell: Any) -> None:
+        """Raise ValueError where a cell is no input, or names no file."""
+        check_cell(self.columns.input, cell, are_words=self.columns.target_kind == "tags")
+        if self.columns.target_kind != "tags" and self.columns.kind in OF_FILES:
+            check_file(self.folder, cell, "choose another column with --data.input")
+
+    def raw(self, cell: Any) -> Any:
+        """The raw example that a cell holds, or names. Raises DataError where a file cannot be read."""
+        if self.columns.target_kind == "tags":
+            return " ".join(words_of(cell))
+        if self.columns.kind in OF_FILES:
+            if self._read_file is not None:
+                return self._read_file(self.folder / cell)
+            from seqkit.data.io import read_audio, read_image  # brings torch
+
+            return (read_image if self.columns.kind == "image" else read_audio)(self.folder / cell)
+        return cell.strip() if self.columns.kind == "smiles" else cell
 
 
 class UsableRows(Sequence[Sample]):
     """Samples of the rows that have input and target; an input is read on access.
 
-    folder: folder of the files that the input names. say: gets the sentence that counts the other rows. read: reads
-    these files; None: as images or recordings. encode: is tried on each molecule, and on what a file of the tokenizer's
-    own format holds, where rows may be left out; None: anything passes. skip_bad: number of rows that may be left out
-    because a cell is not what its column should hold, or a file cannot be read.
+    inputs: cells of each row, and the raw examples that they are. say: gets the sentence that counts the other rows.
+    encode: is tried on each molecule, and on what a file of the tokenizer's own format holds, where rows may be left
+    out; None: anything passes. skip_bad: number of rows that may be left out because a cell is not what its column
+    should hold, or a file cannot be read.
     indices: places of the rows in the table, in its order. codes: class of each row, by its place in `texts`.
     counts: number of each class or tag. numbers: measurements of each row, one after the other; NaN: there is none.
     Raises DataError, with file and line, where more rows than `skip_bad` cannot be used, or none is left.
@@ -35,17 +80,14 @@ class UsableRows(Sequence[Sample]):
         self,
         rows: Rows,
         columns: Columns,
-        folder: Path,
+        inputs: InputColumn | MixedCells,
         *,
         say: Callable[[str], None],
-        read: Callable[[Path], Any] | None = None,
         encode: Callable[[Any], Any] | None = None,
         skip_bad: int = 0,
     ):
-        self._read_file = read
-        self.rows, self.columns, self.folder = rows, columns, folder
+        self.rows, self.columns, self.inputs = rows, columns, inputs
         self.indices, self.codes, self.numbers = array("q"), array("q"), array("d")
-        self._inputs = rows.column(columns.input)
         self._targets = [rows.column(column) for column in columns.targets]
         self.counts: Counter[str] = Counter()
         self._code_of: dict[str, int] = {}
@@ -57,7 +99,7 @@ class UsableRows(Sequence[Sample]):
         return len(self.indices)
 
     def __getitem__(self, index: Any) -> Any:
-        return Sample(self._raw(self.cell(index)), self.label(index))
+        return Sample(self.inputs.raw(self.cell(index)), self.label(index))
 
     @property
     def labels(self) -> list[Any]:
@@ -74,8 +116,8 @@ class UsableRows(Sequence[Sample]):
         return self.rows.place(self.indices[index])
 
     def cell(self, index: int) -> Any:
-        """Cell of the input column."""
-        return self._inputs[self.indices[index]]
+        """Cell of the input column, or cells of the input columns by name."""
+        return self.inputs[self.indices[index]]
 
     def label(self, index: int) -> Any:
         """Target of a sample: a class, a number or several, a text or several, or classes [n] of its words."""
@@ -93,18 +135,6 @@ class UsableRows(Sequence[Sample]):
         import torch  # slow to import, and a mistake is answered without it
 
         return torch.tensor([self._code_of[str(tag).strip()] for tag in words_of(value)])
-
-    def _raw(self, cell: Any) -> Any:
-        """The raw example that a cell holds, or names. Raises DataError where a file cannot be read."""
-        if self.columns.target_kind == "tags":
-            return " ".join(words_of(cell))
-        if self.columns.kind in OF_FILES:
-            if self._read_file is not None:
-                return self._read_file(self.folder / cell)
-            from seqkit.data.io import read_audio, read_image  # brings torch
-
-            return (read_image if self.columns.kind == "image" else read_audio)(self.folder / cell)
-        return cell.strip() if self.columns.kind == "smiles" else cell
 
     def use_classes(self, names: Sequence[str], split: str) -> None:
         """Number classes or tags by their place in `names`. Raises DataError for one that training lacks."""
@@ -131,15 +161,14 @@ class UsableRows(Sequence[Sample]):
         empty: dict[str, list[int]] = {}
         kinds = {self.columns.input: self.columns.kind} | dict.fromkeys(self.columns.targets, self.columns.target_kind)
         words: dict[str, list[int]] = {column: [] for column, kind in kinds.items() if kind == "text"}
-        has_no_input = is_blank if self.columns.input in words else is_missing
-        for i, (value, *labels) in enumerate(zip(self._inputs, *self._targets)):
-            if has_no_input(value):
+        for i, (value, *labels) in enumerate(zip(self.inputs, *self._targets)):
+            if self.inputs.is_absent(value):
                 empty.setdefault(self.columns.input, []).append(i)
                 continue
             try:
-                self._check_input(value)
+                self.inputs.check(value)
                 if skip_bad > 0:  # each input is read once, to find those that cannot be
-                    raw = self._raw(value)
+                    raw = self.inputs.raw(value)
                     if encode is not None:
                         encode(raw)
                 has_target = keep(i, value, labels)
@@ -156,7 +185,8 @@ class UsableRows(Sequence[Sample]):
                 empty.setdefault(" or ".join(self.columns.targets), []).append(i)
         total = len(self.rows) + len(self.rows.faults)
         if num_bad > skip_bad:
-            advice = f"; --data.skip_bad {num_bad} leaves them out" if len(self) else ""
+            is_counted = self.columns.kind != "row"  # of which single cells are left out
+            advice = f"; --data.skip_bad {num_bad} leaves them out" if len(self) and is_counted else ""
             raise DataError(f"{bad[0]} ({num_bad:,} of {total:,} rows cannot be used{advice})")
         why = [f"no {what}: {len(rows):,}, the first in {self._line(rows[0])}" for what, rows in empty.items()]
         why += [f"cannot be used: {num_bad:,}, the first: {bad[0]}"] if bad else []
@@ -176,12 +206,6 @@ class UsableRows(Sequence[Sample]):
 
     def _line(self, row: int) -> str:
         return self.rows.place(row).rpartition(", ")[2]
-
-    def _check_input(self, value: Any) -> None:
-        check_cell(self.columns.input, value, are_words=self.columns.target_kind == "tags")
-        if self.columns.target_kind != "tags" and self.columns.kind in OF_FILES and not (self.folder / value).is_file():
-            where = f"does not exist in {self.folder}; name files relative to the table"
-            raise ValueError(f"{one_line(value)} {where}, or choose another column with --data.input")
 
     # ── targets: each method keeps those of a row; it returns False where the row has none ───────────────────────────
 
@@ -268,6 +292,16 @@ def check_cell(column: str, value: Any, *, are_words: bool) -> None:
             raise ValueError(f"{column} is {_short(value)}, which is no list of words without spaces")
     elif not isinstance(value, str):
         raise ValueError(f"{column} is {_short(value)}, which is no text; write it in quotes")
+
+
+def check_file(folder: Path, name: str, otherwise: str) -> None:
+    """Raise ValueError where a cell names no file in the folder; otherwise: what else may be done."""
+    is_file = False
+    with suppress(OSError, ValueError):  # a long text is no path
+        is_file = (folder / name).is_file()
+    if not is_file:
+        where = f"does not exist in {folder}; name files relative to the table, or {otherwise}"
+        raise ValueError(f"{one_line(name)[:200]} {where}")
 
 
 def words_of(value: Any) -> list[Any]:

@@ -1,0 +1,151 @@
+"""Your own table of columns of several kinds: texts, images, sounds, molecules, numbers, categories; and `cars`."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+from seqkit.data.download import Wheel, writable
+from seqkit.data.source import DataSource, Splits
+from seqkit.data.sources.table import Table
+from seqkit.data.tables.columns import Columns, TargetKind, check_column, is_nameless
+from seqkit.data.tables.mixed_columns import MixedCells, check_kind, settle_mixed
+from seqkit.data.tables.usable_rows import UsableRows
+from seqkit.files import write_atomic
+
+log = logging.getLogger("seqkit")
+
+VEGA = Wheel(
+    "vega_datasets",
+    "0.9.0",
+    "3d7c63917be6ca9b154b565f4779a31fedce57b01b5b9d99d8a34a7608062a1d",
+    ("vega_datasets/_data/cars.json",),
+)
+
+
+class MixedTable(DataSource):
+    """Your own table: each row is an example of several parts, which may be missing, and has a target.
+
+    A column of texts, images, sounds or molecules is a part; numbers, dates (in years) and categories are one part
+    together, `cells`. A raw example maps columns to what their cells hold, and `cells` to a mapping of the others.
+    path: CSV, TSV, JSON Lines, Parquet or Arrow files, as of `Table`. test, valid: files of the other splits. target,
+    target_kind: as of `Table`. columns: kind of each column: text, image, audio, smiles, number, category, date or
+    unused; those that are not named are guessed from names and values, each in one line. Identifiers and columns of one
+    value are not used.
+    split, group, test_fraction, seed, separator: as of `Table`. skip_bad: True: a cell that is not what its column
+    holds, or names a file that cannot be read, counts as empty, and is counted; each is read once beforehand.
+    """
+
+    def __init__(
+        self,
+        path: str | list[str],
+        *,
+        test: str | list[str] | None = None,
+        valid: str | list[str] | None = None,
+        target: str | list[str] | None = None,
+        target_kind: TargetKind | None = None,
+        columns: dict[str, str] | None = None,
+        split: str | None = None,
+        group: str | None = None,
+        test_fraction: float = 0.2,
+        seed: int = 0,
+        separator: str | None = None,
+        skip_bad: bool = False,
+    ):
+        for name, kind in (columns or {}).items():
+            check_kind(name, kind)
+        self._table = Table(
+            path, test=test, valid=valid, target=target, target_kind=target_kind, split=split, group=group,
+            test_fraction=test_fraction, seed=seed, separator=separator,
+        )  # fmt: skip
+        self.columns, self.skip_bad = dict(columns or {}), skip_bad
+        self._tokenizer: Any = None
+
+    def read_for(self, tokenizer: Any) -> None:
+        """Keeps the tokenizer, by whose parts files are read, and cells tried where some may be left out."""
+        self._tokenizer = tokenizer
+
+    def settled(self) -> tuple[dict[str, str], Columns]:
+        """Kind of each input column, and the target; guessed by the first rows where that is open.
+
+        Logs each guess in one line. Raises DataError where a column does not exist, or the target is not clear.
+        """
+        table, rows = self._table, self._table.first_rows()
+        kinds, columns, lines = settle_mixed(
+            rows, self.columns, target=table.target, target_kind=table.target_kind, taken=(table.split, table.group)
+        )
+        for line in (*rows.notes, *lines) if lines else ():
+            log.warning("%s", line)
+        return kinds, columns
+
+    def splits(self) -> Splits:
+        """Samples that are read on access. Raises DataError for what cannot be learned from, with file and line.
+
+        Logs, one line each: rows without input or target, cells that count as empty, and what `Table.splits` says.
+        """
+        return self.divided(log.warning)
+
+    def divided(self, say: Callable[[str], None]) -> Splits:
+        """The splits, as `splits` returns them; `say` is given the lines in place of the log."""
+        kinds, columns = self.settled()
+        read = {}
+        for split, rows in self._table.rows().items():
+            for name in (*columns.targets, *(name for name, kind in kinds.items() if kind != "unused")):
+                check_column(rows, name, "--data.columns")
+            unknown = [name for name in rows.names if name not in (*kinds, *columns.targets) and not is_nameless(name)]
+            if unknown := [name for name in unknown if name not in (self._table.split, self._table.group)]:
+                say(f"{rows.name}: {', '.join(map(repr, unknown[:8]))} is in no row of training, and is not used")
+            cells = MixedCells(rows, kinds, self._table.folder, tokenizer=self._tokenizer, skip_bad=self.skip_bad)
+            if cells.faults:
+                say(f"{rows.name}: {len(cells.faults):,} cells count as empty (the first: {cells.faults[0]})")
+            read[split] = UsableRows(rows, columns, cells, say=say)
+        return self._table.split_up(read, say)
+
+
+class Cars(DataSource):
+    """`cars`: 406 cars of 1970 to 1982 from vega_datasets' wheel (0.2 MB): name, weight, power and more, with gaps.
+
+    target: the column to learn; by default miles per gallon, which 398 of them have. target_kind: as of `Table`.
+    columns: kinds of columns that are other than `KINDS`, as of `MixedTable`. Split: a fifth is test, by class for
+    classes. seed: of its choice.
+    """
+
+    KINDS: ClassVar[Mapping[str, str]] = {
+        "Name": "text", "Miles_per_Gallon": "number", "Cylinders": "number", "Displacement": "number",
+        "Horsepower": "number", "Weight_in_lbs": "number", "Acceleration": "number", "Year": "date",
+        "Origin": "category",
+    }  # fmt: skip
+
+    def __init__(
+        self,
+        *,
+        target: str = "Miles_per_Gallon",
+        target_kind: TargetKind | None = None,
+        columns: dict[str, str] | None = None,
+        seed: int = 0,
+    ):
+        self.target, self.target_kind, self.columns, self.seed = target, target_kind, columns, seed
+        self._tokenizer: Any = None
+
+    def read_for(self, tokenizer: Any) -> None:
+        """Keeps the tokenizer, as `MixedTable.read_for`."""
+        self._tokenizer = tokenizer
+
+    def settled(self) -> tuple[dict[str, str], Columns]:
+        """Kind of each input column, and the target, as `MixedTable.settled`."""
+        return self._table().settled()
+
+    def splits(self) -> Splits:
+        """Raises DataError if the table can be neither found nor downloaded."""
+        return self._table().divided(log.debug)
+
+    def _table(self) -> MixedTable:
+        rows: list[Mapping[str, Any]] = json.loads(VEGA.files()["cars.json"])
+        file = writable("vega_datasets/cars.jsonl")
+        write_atomic(file, "".join(f"{json.dumps(row)}\n" for row in rows).encode())
+        columns = {name: kind for name, kind in self.KINDS.items() if name != self.target} | (self.columns or {})
+        table = MixedTable(str(file), target=self.target, target_kind=self.target_kind, columns=columns, seed=self.seed)
+        table.read_for(self._tokenizer)
+        return table

@@ -1,0 +1,312 @@
+"""Tables of mixed columns: what each column holds, and rows as raw examples of several parts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import date, datetime
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal, get_args
+
+from seqkit.data.formats import AUDIO, IMAGE, FileFormat
+from seqkit.data.tables.columns import (
+    LOOKED_AT,
+    Columns,
+    TargetKind,
+    check_column,
+    check_decimal_commas,
+    is_blank,
+    is_missing,
+    is_numbering,
+    kind_of,
+    number,
+    profile_of,
+    settle_target,
+)
+from seqkit.data.tables.files import Rows
+from seqkit.data.tables.usable_rows import MAX_NUMBER, check_cell, check_file
+from seqkit.errors import DataError, attempt, one_line, suggest
+
+MixedKind = Literal["text", "image", "audio", "smiles", "number", "category", "date", "unused"]
+"""Content of a column; images and sounds are file names relative to the table's folder, or the files' bytes."""
+
+KINDS: tuple[MixedKind, ...] = get_args(MixedKind)
+
+OF_CELLS = ("number", "category", "date")
+"""Kinds of columns that are one part together, whose tokenizer is Cells; every other column is a part."""
+
+FILES: dict[str, FileFormat] = {"image": IMAGE, "audio": AUDIO}
+"""Format of the files of each kind."""
+
+CELLS = "cells"
+"""Key of the row of numbers and categories in a raw example, and name of its part."""
+
+SOUNDS = (b"RIFF", b"fLaC", b"OggS", b"ID3", b"\xff\xfb")
+"""First bytes of files of sound."""
+
+MIN_ROWS = 10
+"""Rows from which on a column of different words or consecutive numbers is taken for identifiers."""
+
+MAX_WORD = 60
+"""Mean number of characters up to which repeated texts are categories."""
+
+
+def settle_mixed(
+    rows: Rows,
+    given: Mapping[str, str],
+    *,
+    target: str | Sequence[str] | None = None,
+    target_kind: TargetKind | None = None,
+    taken: Sequence[str | None] = (),
+) -> tuple[dict[str, str], Columns, list[str]]:
+    """Kind of each input column, target, and a sentence for each guess.
+
+    given: kinds that are known. taken: columns that say something else of a row, such as its split, and are no input.
+    Raises DataError where a column does not exist, holds numbers and words, or no column is left as input.
+    """
+    if len(rows) == 0:
+        raise DataError(f"{rows.name} has a header ({', '.join(rows.names)}) and no rows; give it rows")
+    targets = [target] if isinstance(target, str) else list(target or ())
+    named = [*(("target", name) for name in targets), *(("columns", name) for name in given)]
+    for flag, column in [*named, *(("split or --data.group", name) for name in taken if name is not None)]:
+        check_column(rows, column, f"--data.{flag}")
+    if both := [name for name in targets if given.get(name, "unused") != "unused"]:
+        raise DataError(f"{rows.name}: {both[0]!r} is a target, and an input by --data.columns; leave it out of one")
+    media = {name: kind for name in rows.names if (kind := given.get(name) or _kind_of_bytes(rows, name))}
+    guessed_target = not targets and target_kind != "none"
+    looked_at = [name for name in rows.names if name in targets or (name not in media and name not in taken)]
+    profiles = {name: profile_of(rows, name) for name in looked_at}
+    free = {name: one for name, one in profiles.items() if one.filled and not is_numbering(name)}
+    targets, target_kind = settle_target(rows, targets, target_kind, free, profiles)
+    kinds: dict[str, str] = {}
+    lines = [f"{rows.name}: the target is {' and '.join(map(repr, targets))} ({target_kind})"] if guessed_target else []
+    for name in rows.names:
+        if name in targets or name in taken:
+            continue
+        kinds[name], why = (media[name], "") if name in media else _guess(rows, name)
+        if name not in given:
+            lines.append(f"{rows.name}: {name!r} is {kinds[name]}{why and f', as {why}'}")
+    if lines:
+        lines[-1] += "; to choose: --data.target NAME --data.columns '{NAME: KIND}'"
+    if not any(kind != "unused" for kind in kinds.values()):
+        raise DataError(f"{rows.name}: no column is left as input ({', '.join(rows.names)}); give --data.columns")
+    if CELLS in kinds and kinds[CELLS] not in (*OF_CELLS, "unused"):
+        raise DataError(f"{rows.name}: a column of {kinds[CELLS]} cannot be called {CELLS!r}; rename it")
+    return kinds, Columns("filled cell", targets, "row", target_kind), lines
+
+
+def check_kind(column: str, kind: Any) -> None:
+    """Raise ValueError for a word that is no kind of column."""
+    if kind not in KINDS:
+        raise ValueError(f"columns says that {column!r} is {kind!r}; {suggest(str(kind), KINDS)}")
+
+
+def _kind_of_bytes(rows: Rows, column: str) -> str:
+    """Kind of a column that holds the bytes of files; empty: it does not."""
+    first = next((cell for cell in islice(rows.column(column), LOOKED_AT) if not is_missing(cell)), None)
+    content = first.get("bytes") if isinstance(first, dict) else first
+    if not isinstance(content, bytes):
+        return ""
+    return "audio" if content.startswith(SOUNDS) else "image"
+
+
+def _guess(rows: Rows, column: str) -> tuple[str, str]:
+    """Kind of a column by its name and values, and the reason where that is not plain.
+
+    Raises DataError for a column of numbers and words.
+    """
+    cells = [cell for cell in islice(rows.column(column), LOOKED_AT) if not is_missing(cell)]
+    profile = profile_of(rows, column)
+    known = kind_of(rows, [column]) if cells else "text"
+    if not cells:
+        return "unused", "all its cells are empty"
+    if any(isinstance(cell, list | dict) for cell in cells):
+        return "unused", "it holds lists"
+    if profile.distinct == 1:
+        return "unused", f"every filled cell is {_short(cells[0])}"
+    if known != "text":
+        return known, ""
+    if is_numbering(column):
+        return "unused", "its name says that it numbers the rows"
+    if profile.numbers == 1:
+        numbers = [x for cell in cells if (x := number(cell)) is not None and math.isfinite(x)]
+        whole = len(numbers) >= MIN_ROWS and all(x.is_integer() for x in numbers)
+        counts = whole and len(set(numbers)) == len(numbers) == max(numbers) - min(numbers) + 1
+        return ("unused", "it counts the rows") if counts else ("number", "")
+    if profile.numbers > 0.5:
+        place, cell = next((i, cell) for i, cell in enumerate(rows.column(column)) if not _may_be_number(cell))
+        raise DataError(
+            f"{rows.place(place)}: {column} is {_short(cell)}, and most of its cells are numbers; correct it, or say "
+            f"what they are: --data.columns '{{{column}: category}}' (or unused)"
+        )
+    check_decimal_commas(rows, column, f"--data.columns '{{{column}: category}}'")
+    if all(_years(cell) is not None for cell in cells):
+        return "date", ""
+    if profile.repeats and profile.length <= MAX_WORD:
+        return "category", ""
+    is_word = all(isinstance(cell, str) and len(cell.split()) == 1 and len(cell) <= MAX_WORD for cell in cells)
+    if is_word and profile.distinct == len(cells) >= MIN_ROWS:
+        return "unused", f"each of its {len(cells):,} words is another, as names of rows are"
+    return "text", ""
+
+
+def _may_be_number(cell: Any) -> bool:
+    return is_missing(cell) or number(cell) is not None
+
+
+def _years(cell: Any) -> float | None:
+    """A date, as ISO 8601 writes it, in years since 1970; None: it is something else."""
+    if isinstance(cell, str) and not cell.strip().isdigit():
+        with suppress(ValueError):
+            cell = datetime.fromisoformat(cell.strip())
+    if not isinstance(cell, date):
+        return None
+    days = cell.toordinal() - date(1970, 1, 1).toordinal()
+    seconds = cell.hour * 3600 + cell.minute * 60 + cell.second if isinstance(cell, datetime) else 0
+    return (days + seconds / 86400) / 365.2425
+
+
+class MixedCells(Sequence[dict[str, Any]]):
+    """Filled cells of each row by column, and the raw examples of several parts that they are.
+
+    kinds: kind of each input column; one that the table lacks has no cells. folder: folder of the files that cells
+    name. tokenizer: the run's `Join`, by whose parts files are read and examples tried; None: as images of three
+    channels. skip_bad: True: a cell that is not what its column holds, or names a file that cannot be read, counts as
+    empty; each is read once for that. faults: the reason for each such cell.
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        kinds: Mapping[str, str],
+        folder: Path,
+        *,
+        tokenizer: Any = None,
+        skip_bad: bool = False,
+    ):
+        self.rows, self.folder = rows, folder
+        self.kinds = {name: kind for name, kind in kinds.items() if kind != "unused" and name in rows.names}
+        self._columns = {name: rows.column(name) for name in self.kinds}
+        reads: Mapping[str, str] = getattr(tokenizer, "reads", {})
+        parts: Mapping[str, Any] = getattr(tokenizer, "parts", {})
+        self._tokenizers = {reads.get(part, part): one for part, one in parts.items()}
+        self._bad: set[tuple[int, str]] = set()
+        self.faults: list[str] = []
+        for i, cells in enumerate(self) if skip_bad else ():
+            for name, cell in cells.items():
+                try:
+                    self._try(name, cell)
+                except (ValueError, OSError) as error:
+                    self._bad.add((i, name))
+                    self.faults.append(f"{rows.place(i)}: {error}")
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, row: Any) -> Any:
+        return self._filled(row, [column[row] for column in self._columns.values()])
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        if not self._columns:
+            return iter([{}] * len(self))
+        return (self._filled(row, cells) for row, cells in enumerate(zip(*self._columns.values())))
+
+    def is_absent(self, cells: Mapping[str, Any]) -> bool:
+        """Whether a row has no input: no cell is filled."""
+        return not cells
+
+    def check(self, cells: Mapping[str, Any]) -> None:
+        """Raise ValueError where a cell is not what its column holds, or names no file."""
+        for name, cell in cells.items():
+            kind = self.kinds[name]
+            if kind in OF_CELLS:
+                self._cell(name, cell)
+            elif kind not in FILES or isinstance(cell, str):
+                check_cell(name, cell, are_words=False)
+                if kind in FILES:
+                    check_file(self.folder, cell, f"let it count as empty: --data.skip_bad true; the column is {name}")
+            elif _bytes_of(cell) is None:
+                raise ValueError(f"{name} is {_short(cell)}, which is no file's name or content; correct it")
+
+    def raw(self, cells: Mapping[str, Any]) -> dict[str, Any]:
+        """The raw example of a row: a part for each column of texts, files or molecules, and one of all other cells.
+
+        Raises DataError where a file cannot be read.
+        """
+        parts = {name: self._part(name, cell) for name, cell in cells.items() if self.kinds[name] not in OF_CELLS}
+        row = {name: self._cell(name, cell) for name, cell in cells.items() if self.kinds[name] in OF_CELLS}
+        return parts | ({CELLS: row} if row else {})
+
+    def _filled(self, row: int, cells: Sequence[Any]) -> dict[str, Any]:
+        return {
+            name: cell
+            for (name, kind), cell in zip(self.kinds.items(), cells)
+            if not _is_empty(kind, cell) and (row, name) not in self._bad
+        }
+
+    def _try(self, name: str, cell: Any) -> None:
+        """Read a cell and, where its tokenizer need not be fitted first, encode it. Raises ValueError or OSError."""
+        self.check({name: cell})
+        tokenizer = self._tokenizers.get(name)
+        raw = self.raw({name: cell})
+        if tokenizer is not None and not hasattr(tokenizer, "fit"):
+            attempt(tokenizer, "encode", raw[name])
+
+    def _part(self, name: str, cell: Any) -> Any:
+        kind = self.kinds[name]
+        if kind not in FILES:
+            return cell.strip() if kind == "smiles" else cell
+        tokenizer, content = self._tokenizers.get(name), _bytes_of(cell)
+        if content is None:
+            return FILES[kind].read_for(self.folder / cell, tokenizer)
+        with TemporaryDirectory() as folder:
+            file = Path(folder) / "file"
+            file.write_bytes(content)
+            try:
+                return FILES[kind].read_for(file, tokenizer)
+            except DataError as error:
+                raise DataError(str(error).replace(str(file), f"the file in {name}")) from None
+
+    def _cell(self, name: str, cell: Any) -> float | str:
+        """A number, a date as one, or a category. Raises ValueError where it is none."""
+        kind = self.kinds[name]
+        if kind == "category":
+            if isinstance(cell, str | bool):
+                return str(cell).lower() if isinstance(cell, bool) else cell.strip()
+            if isinstance(cell, int | float):
+                return f"{cell:.15g}"
+            raise ValueError(f"{name} is {_short(cell)}, which is no category; {_otherwise(name)}")
+        found = number(cell) if kind == "number" else _years(cell)
+        if found is None or abs(found) > MAX_NUMBER:
+            what = f"beyond {MAX_NUMBER:g}" if found is not None else f"no {kind}"
+            raise ValueError(f"{name} is {_short(cell)}, which is {what}; {_otherwise(name)}")
+        return found
+
+
+def _is_empty(kind: str, cell: Any) -> bool:
+    if kind == "text":
+        return is_blank(cell)
+    found = number(cell) if kind == "number" else None
+    return is_missing(cell) or (found is not None and math.isnan(found))
+
+
+def _bytes_of(cell: Any) -> bytes | None:
+    """Content of a file in a cell, as it is or as the hub's `datasets` keeps it; None: the cell is something else."""
+    content = cell.get("bytes") if isinstance(cell, dict) else cell
+    return content if isinstance(content, bytes) else None
+
+
+def _otherwise(name: str) -> str:
+    return f"correct it, leave it empty (--data.skip_bad true), or say what the column is: {_flag(name, 'category')}"
+
+
+def _flag(name: str, kind: str) -> str:
+    return f"--data.columns '{{{name}: {kind}}}'"
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return one_line(text if len(text) <= 60 else f"{text[:57]}…")
