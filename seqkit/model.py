@@ -58,10 +58,7 @@ class Model(nn.Module):
         dim = backbone.dim
 
         def make_embedder(spec: TokenSpec, backbone: Backbone | None, uses_mask_token: bool = False) -> TokenEmbedder:
-            if backbone is not None and spec.num_edge_types:
-                backbone.add_edge_bias(spec.num_edge_types)
-
-            def embedder(spec: TokenSpec) -> Embedder:
+            def embedder(spec: TokenSpec, backbone: Backbone | None) -> Embedder:
                 return Embedder(
                     spec,
                     dim,
@@ -71,7 +68,12 @@ class Model(nn.Module):
                     embedding_dim=embedding_dim,
                 )
 
-            return JoinEmbedder(spec, dim, lambda _, part: embedder(part)) if spec.is_joined else embedder(spec)
+            for own, part in [] if backbone is None else backbones_of(backbone, spec):
+                if part.num_edge_types:
+                    own.add_edge_bias(part.num_edge_types)
+            if not spec.is_joined:
+                return embedder(spec, backbone)
+            return JoinEmbedder(spec, dim, lambda name, part: embedder(part, backbone and backbone.part(name)))
 
         target_spec = objective.target_spec
         self.source_embedder = None if target_spec is None else make_embedder(spec, backbone.get_encoder())
@@ -150,6 +152,12 @@ def first_call(objective: Objective, model: nn.Module, batch: LabeledBatch) -> t
     raise ValueError(f"a step of {type(objective).__name__} does not call the model; Objective.step gets it")
 
 
+def backbones_of(backbone: Backbone, spec: TokenSpec) -> list[tuple[Backbone, TokenSpec]]:
+    """Backbones with the tokens that each gets: all, or those of its part."""
+    parts = [(backbone.part(name), part) for name, part in spec.parts]
+    return [(backbone, spec)] if not parts or parts[0][0] is backbone else parts
+
+
 def is_causal(backbone: Backbone, objective: Objective) -> bool:
     """Whether tokens attend to earlier ones only in a model of these two."""
     return bool(objective.causal) if backbone.causal is None else backbone.causal
@@ -202,3 +210,11 @@ def check_compatible(spec: TokenSpec, backbone: Backbone, objective: Objective) 
             "use Masked, Classify or Regress"
         )
     backbone.check_supported(spec)
+    for own, part in backbones_of(backbone, spec):
+        if own is not backbone:
+            if not objective.encodes_parts_alone:
+                raise ValueError(
+                    f"{name} encodes each part by itself, and {goal} needs the parts together; use one backbone for "
+                    "all of them, or the objective Contrastive"
+                )
+            check_compatible(part, own, objective)

@@ -135,6 +135,8 @@ WITH_SOURCE = {"EncoderDecoder", "RNNDecoder", "AttentionDecoder"}
 """Backbones that generate one sequence from another; tests/backbones/test_encoder_decoder.py has their laws."""
 ALONG_EDGES = {"GIN", "GCN", "APPNP"}
 """Backbones that need an adjacency and are bidirectional; tests/backbones/test_message_passing.py has their laws."""
+OF_PARTS = {"Towers"}
+"""Backbones of joined tokens alone; tests/backbones/test_towers.py has their laws."""
 
 
 def backbones() -> dict[str, Callable[..., Backbone]]:
@@ -142,7 +144,7 @@ def backbones() -> dict[str, Callable[..., Backbone]]:
     builds = {
         name: partial(component.load(), depth=2)
         for name, component in components("backbone").items()
-        if name not in WITH_SOURCE | ALONG_EDGES
+        if name not in WITH_SOURCE | ALONG_EDGES | OF_PARTS
     }
     transformer = partial(builds["Transformer"], num_heads=3)
 

@@ -16,6 +16,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "rnn_decoder": ["RNNDecoder"],
         "s4d": ["S4D"],
         "tcn": ["TCN"],
+        "towers": ["Towers"],
         "transformer": ["Transformer"],
     },
 )

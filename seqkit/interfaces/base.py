@@ -147,6 +147,7 @@ class Objective(Stateful, ABC):
     causal: the causality that it needs of the backbone; None: either. needs_labels: True: samples must have labels.
     uses_mask_token: True: it masks tokens, so the Embedder gets a mask token.
     supports_segments: True: it predicts per token and keeps packed sequences apart; False: they are refused.
+    encodes_parts_alone: True: it calls the model with one part of joined tokens at a time.
     primary_metric: the name of the metric by which models are compared: "loss", or one of its metrics.
     An objective holds what was fitted on the labels and nothing of a model, so one may serve several: parameters of
     the loss, such as a temperature, belong to the head (`model.head`).
@@ -159,6 +160,7 @@ class Objective(Stateful, ABC):
     needs_labels: bool = False
     uses_mask_token: bool = False
     supports_segments: bool = False
+    encodes_parts_alone: bool = False
     primary_metric: str = "loss"
 
     @property
@@ -326,6 +328,10 @@ class Backbone(nn.Module, ABC):
     knows_columns: bool = False
     ignores_order: bool = False
     is_encoder_decoder: bool = False
+
+    def part(self, name: str) -> Backbone:
+        """Backbone of a part of joined tokens: this one, unless each part has one of its own."""
+        return self
 
     def get_encoder(self) -> Backbone | None:
         """The encoder, which gets `Embedded.source`; None: there is none, and the decoder attends to the embeddings."""

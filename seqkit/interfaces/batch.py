@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from seqkit.errors import DataError
-from seqkit.interfaces.parts import Parts
+from seqkit.interfaces.parts import Part, Parts
 from seqkit.interfaces.tokens import Adjacency, Tokens, may_read, tensors_of
 from seqkit.raw import describe_tensor
 
@@ -196,6 +196,36 @@ class TokenBatch(_Padded):
         if self.parts is None:
             raise DataError(f"the batch has no part {name}; its tokens are of one tokenizer")
         return self.parts.of(name).batch
+
+    def rows(self, name: str) -> Tensor:
+        """Example of each run of a part, [r]. Raises DataError without that part."""
+        if self.parts is None:
+            raise DataError(f"the batch has no part {name}; its tokens are of one tokenizer")
+        return self.parts.of(name).rows(self.valid.shape[1])
+
+    def only(self, name: str) -> TokenBatch:
+        """Joined tokens of one part alone, a row for each run (`rows`), with the positions that they have.
+
+        Raises DataError without that part, or where an example has several runs of it.
+        """
+        rows, part = self.rows(name), self.part(name)
+        if bool((rows.diff() == 0).any()):
+            raise DataError(f"an example has several runs of the part {name}; give one")
+        assert self.parts is not None
+        columns, shape = self.parts[name].columns, part.valid.shape
+        own = torch.arange(shape.numel(), device=columns.device).reshape(shape).where(part.valid, 0)
+        kept: dict[str, Any] = {}
+        for key, x in self.replace(reach=None)._by_token().items():
+            found = x.flatten(0, 1)[columns]
+            kept[key] = found.masked_fill(~part.valid.reshape(*shape, *[1] * (found.ndim - 2)), 0)
+        adjacency = self.adjacency
+        if adjacency is not None:
+            # padding of a run is column 0 of the batch: it is written nowhere
+            place = torch.full((self.valid.numel() + 1,), -1, device=columns.device)
+            place = place.scatter(0, columns.where(part.valid, self.valid.numel()).reshape(-1), own.reshape(-1))
+            adjacency = adjacency.moved(place[adjacency.edge_index])
+        parts = Parts({name: Part(part, own)})
+        return replace(self, adjacency=adjacency, source=None, reach=None, parts=parts, **kept)
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor by name, also those of the adjacency and, as source.content, of the source and of parts."""

@@ -14,7 +14,7 @@ from einops import rearrange
 from torch import Tensor, nn
 
 from seqkit.interfaces import Embedded, TokenSpec
-from seqkit.interfaces.parts import Parts
+from seqkit.interfaces.parts import Part, Parts
 from seqkit.nn.embedder import TokenEmbedder
 
 Pool = Literal["mean", "sum", "max", "last", "first", "parts"]
@@ -172,14 +172,19 @@ def pooled(hidden: Tensor, valid: Tensor, pool: Pool, parts: Parts | None = None
 
 def mean_of_parts(hidden: Tensor, parts: Parts) -> Tensor:
     """Mean [b d] of the means of the parts that each example has."""
-    b, n, _ = hidden.shape
-    flat = rearrange(hidden, "b n d -> (b n) d")
-    means, number = torch.zeros_like(hidden[:, 0]), hidden.new_zeros(b)
+    means, number = torch.zeros_like(hidden[:, 0]), hidden.new_zeros(len(hidden))
     for part in parts.values():
-        real, rows = part.batch.valid, part.rows(n)
-        sums = flat[part.columns].masked_fill(~rearrange(real, "r m -> r m 1"), 0.0).sum(dim=1)
-        total = torch.zeros_like(means).index_add(0, rows, sums)
-        count = hidden.new_zeros(b).index_add(0, rows, real.sum(dim=1).to(hidden.dtype))
-        means = means + total / rearrange(count.clamp(min=1), "b -> b 1")
-        number = number + (count > 0)
+        mean, count = mean_of_runs(hidden, part)
+        means, number = means + mean, number + (count > 0)
     return means / rearrange(number, "b -> b 1")
+
+
+def mean_of_runs(hidden: Tensor, part: Part) -> tuple[Tensor, Tensor]:
+    """Mean [b d] of an example's tokens of a part, 0 where it has none, and their number [b]."""
+    b, n, _ = hidden.shape
+    real, rows = part.batch.valid, part.rows(n)
+    sums = rearrange(hidden, "b n d -> (b n) d")[part.columns]
+    sums = sums.masked_fill(~rearrange(real, "r m -> r m 1"), 0.0).sum(dim=1)
+    total = torch.zeros_like(hidden[:, 0]).index_add(0, rows, sums)
+    count = hidden.new_zeros(b).index_add(0, rows, real.sum(dim=1).to(hidden.dtype))
+    return total / rearrange(count.clamp(min=1), "b -> b 1"), count

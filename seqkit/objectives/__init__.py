@@ -6,6 +6,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
         "classify": ["Classify"],
+        "contrastive": ["Contrastive"],
         "masked": ["Masked"],
         "next_token": ["NextToken"],
         "multi_label": ["MultiLabel"],

@@ -1,6 +1,6 @@
-"""Cross-entropy of ids and classes, its baseline, and label smoothing.
+"""Cross-entropy of ids and classes, its baseline, label smoothing; positives of contrastive losses.
 
-b batch · n tokens · k fields · v vocabulary or classes
+b batch · n tokens · k fields or parts · v vocabulary or classes · m candidates
 """
 
 from __future__ import annotations
@@ -78,3 +78,9 @@ def checked_smoothing(label_smoothing: float) -> float:
     if not 0 <= label_smoothing < 1:
         raise ValueError(f"label_smoothing={label_smoothing} is a share of the target; make it at least 0 and below 1")
     return label_smoothing
+
+
+def is_positive(anchors: Tensor, candidates: Tensor, i: int, j: int) -> Tensor:
+    """Whether two examples are positives for parts i and j, [b m], by their keys [b k] and [m k]."""
+    same = rearrange(anchors, "b k -> b 1 k") == candidates
+    return same[..., i] | same[..., j]

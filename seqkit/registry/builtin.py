@@ -94,6 +94,8 @@ from seqkit.backbones.reversible
   Reversible | a transformer that stores no activations | deep stacks in little memory; a third slower
 from seqkit.backbones.encoder_decoder
   EncoderDecoder | an encoder and a decoder | one sequence generated from another
+from seqkit.backbones.towers
+  Towers | a backbone for each part of joined tokens | contrastive training with unshared weights
 == preset
 from seqkit.backbones.presets
   vaswani_base | encoder–decoder, 6 + 6 layers, width 512 | to compare with the first Transformer
@@ -121,6 +123,8 @@ from seqkit.objectives.multi_label
   MultiLabel | several yes-or-no labels per sequence, some unknown | assays; labels are 0, 1 or empty
 from seqkit.objectives.regress
   Regress | one or more numbers per sequence or per token | labels are measurements
+from seqkit.objectives.contrastive
+  Contrastive | the parts of one example get vectors that are alike | retrieval, zero-shot classes, no labels needed
 from seqkit.objectives.seq2seq
   Seq2Seq | generate one sequence from another | translation, pronunciation; labels are texts
 == position

@@ -24,6 +24,7 @@ _BY_OBJECTIVE = {
     "NextToken": ("loss",),
     "Masked": ("explained", "loss"),
     "Seq2Seq": ("sequence_error", "loss"),
+    "Contrastive": ("recall@1",),
 }
 _ANY = ("rmse", "explained", "accuracy", "loss")
 
@@ -31,7 +32,7 @@ SHARES = {
     "accuracy", "balanced_accuracy", "macro_f1", "precision", "recall", "explained", "token_error", "sequence_error",
     "calibration_error",
 }  # fmt: skip
-"""Metrics that are shown in percent."""
+"""Metrics that are shown in percent, as are recalls (`a_to_b@1`)."""
 
 LOWER_IS_BETTER = {
     "loss", "rmse", "mae", "perplexity", "bits_per_byte", "token_error", "sequence_error", "calibration_error",
@@ -136,7 +137,7 @@ def format_metric(name: str, value: float | None) -> str:
     """A metric as text: shares in percent, others with three decimals; a dash for none."""
     if value is None:
         return "–"
-    if name in SHARES:
+    if name in SHARES or "@" in name:
         return f"{100 * value:.2f} %"
     return f"{value:.3f}"
 

@@ -1,0 +1,79 @@
+"""A backbone for each part of joined tokens.
+
+b batch · n tokens · d width · r runs of a part · m tokens of the longest run
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from einops import rearrange
+from torch import Tensor, nn
+
+from seqkit.errors import suggest
+from seqkit.interfaces import Backbone, Cache, Embedded, TokenSpec
+
+
+class Towers(Backbone):
+    """A backbone for each part of joined tokens, with weights of its own, as CLIP has (Radford et al. 2021).
+
+    parts: backbones by name of the part, of one width. Tokens attend within a run of their part alone, so objectives
+    that need the parts together are refused; one backbone over all parts serves these.
+    Raises ValueError where the widths differ, or some backbones are causal and others are not.
+    """
+
+    supports_adjacency = True
+    joins_graphs = True
+
+    def __init__(self, parts: Mapping[str, Backbone]):
+        super().__init__()
+        if not parts:
+            raise ValueError("Towers has no parts; give a backbone for each, by name")
+        for what in ("dim", "causal"):
+            found = {name: getattr(backbone, what) for name, backbone in parts.items()}
+            if len(set(found.values())) > 1:
+                each = ", ".join(f"{value} of {name}" for name, value in found.items())
+                raise ValueError(f"the backbones differ in {what} ({each}); give all parts the same")
+        self.parts = nn.ModuleDict(dict(parts))
+        first = next(iter(parts.values()))
+        self.dim, self.causal, self.takes_causality = first.dim, first.causal, first.takes_causality
+
+    def part(self, name: str) -> Backbone:
+        """Backbone of that part. Raises ValueError, with the names that there are, for another one."""
+        if name not in self.parts:
+            raise ValueError(f"Towers has no backbone for the part {name!r}; {suggest(name, self.parts)}")
+        found = self.parts[name]
+        assert isinstance(found, Backbone)
+        return found
+
+    def check_supported(self, spec: TokenSpec) -> None:
+        """Raise ValueError where the tokens are not joined of these very parts."""
+        names = [name for name, _ in spec.parts]
+        if set(names) != set(self.parts):
+            given = f"joined of {', '.join(names)}" if names else "of one tokenizer"
+            raise ValueError(f"Towers has backbones for {', '.join(self.parts)}, and the tokens are {given}")
+
+    def forward(self, embedded: Embedded, cache: Cache | None = None) -> Tensor:
+        """Hidden states [b n d], zero where padded. Raises ValueError for tokens that are not joined."""
+        if embedded.parts is None:
+            raise ValueError("the batch has no parts, and Towers has a backbone for each; encode examples with Join")
+        hidden = rearrange(embedded.hidden, "b n d -> (b n) d")
+        found = torch.zeros_like(hidden)
+        for name, backbone in self.parts.items():
+            if name not in embedded.parts:  # `DistributedDataParallel` waits for every gradient
+                found = found + sum(p.sum() for p in backbone.parameters()) * 0.0
+                continue
+            columns, batch = embedded.parts[name].columns, embedded.parts[name].batch
+            padded = rearrange(~batch.valid, "r m -> r m 1")
+            run = Embedded(
+                hidden=hidden[columns].masked_fill(padded, 0.0),
+                positions=batch.positions.masked_fill(padded, 0.0),
+                valid=batch.valid,
+                adjacency=None if embedded.adjacency is None else batch.adjacency,
+                causal=embedded.causal,
+            ).with_known_padding(batch)
+            # padding of a run is zero and is added to column 0
+            own = rearrange(backbone(run), "r m d -> (r m) d")
+            found = found.index_add(0, columns.reshape(-1), own.to(found.dtype))
+        return rearrange(found, "(b n) d -> b n d", b=len(embedded.valid))

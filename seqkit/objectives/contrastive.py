@@ -1,0 +1,317 @@
+"""Contrastive training: the parts of one example get vectors that are alike.
+
+b batch · n tokens · d width of the shared space · k parts · m candidates, of all devices · r runs of a part
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from einops import einsum, rearrange
+from torch import Tensor, distributed, nn
+
+from seqkit.errors import DataError
+from seqkit.interfaces import Embedded, LabeledBatch, LossOutput, Objective, TokenBatch, TokenSpec
+from seqkit.nn.embedder import TokenEmbedder
+from seqkit.nn.heads import mean_of_runs
+from seqkit.objectives.labels import plain
+from seqkit.objectives.losses import is_positive
+
+MAX_SCALE = 100.0
+"""Largest factor of the cosines, as in CLIP (Radford et al. 2021, section 2.5)."""
+
+
+class Contrastive(Objective):
+    """Contrastive training of two parts or more of joined tokens (CLIP; Radford et al. 2021).
+
+    parts: names of the parts. dim: width of the shared space. temperature: divisor of the cosines at the start; its
+    inverse is learned, as `logit_scale` of the head, and is at most 100.
+
+    Each part is encoded by itself: the model is called once a part, with the tokens of that part alone
+    (`TokenBatch.only`). So nothing of one part can reach another, whatever the backbone, and recurrent ones fit. One
+    pass over all parts would need a backbone that keeps segments apart.
+    Positives are examples with the same class where the data has classes. Otherwise they are examples whose tokens of
+    either part are equal, so two equal captions are no negatives of each other. The loss of an anchor is the mean over
+    its positives of -log softmax (Khosla et al. 2020, equation 2) over all examples of the batch that have the other
+    part; it is averaged over all anchors, in both directions of every pair of parts. An example that lacks a part is
+    left out of its pairs.
+    Negatives come from all devices. Accumulation (`trainer.accumulate_grad_batches`) is not a larger batch: each
+    micro-batch has its own negatives alone.
+    Raises ValueError for fewer than two parts, or a temperature that is too low.
+    """
+
+    primary_metric = "recall@1"
+    encodes_parts_alone = True
+
+    def __init__(self, parts: list[str], *, dim: int = 64, temperature: float = 0.07):
+        self.parts, self.dim, self.temperature = list(parts), dim, temperature
+        if len(set(parts)) < 2 or len(set(parts)) < len(parts):
+            given = ", ".join(parts) or "none"
+            raise ValueError(f"Contrastive compares two parts or more, and the parts are {given}; name each once")
+        if dim < 1:
+            raise ValueError(f"dim is {dim}; give the width of the shared space, 1 or more")
+        if not temperature >= 1 / MAX_SCALE:
+            raise ValueError(f"temperature is {temperature}; give {1 / MAX_SCALE} or more, such as 0.07")
+        self.has_classes: bool | None = None
+
+    def plain_label(self, label: Any) -> Any:
+        """A label as the data module keeps it. Raises DataError for anything but the number of a class."""
+        known = plain(label)
+        if not isinstance(known, int):
+            raise DataError(f"a label is {str(known)[:60]}; Contrastive takes the number of a class, or no labels")
+        return known
+
+    def fit(self, labels: Sequence[Any], names: Sequence[str] | None) -> None:
+        """Learns whether the data has classes. Raises DataError where some examples have one."""
+        known = sum(label is not None for label in labels)
+        if 0 < known < len(labels):
+            raise DataError(f"{known:,} of {len(labels):,} training samples have a label; label all of them, or none")
+        self._set(known > 0)
+
+    def state(self) -> dict[str, Any]:
+        """Whether the data has classes."""
+        return {} if self.has_classes is None else {"has_classes": self.has_classes}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Restores whether the data has classes."""
+        self._set(bool(state["has_classes"]))
+
+    def _set(self, has_classes: bool) -> None:
+        self.has_classes = self.needs_labels = has_classes
+
+    def head(self, embedder: nn.Module) -> nn.Module:
+        """Vectors [b k d] in the shared space. Raises ValueError for parts that are not there."""
+        assert isinstance(embedder, TokenEmbedder)
+        for name in self.parts:
+            embedder.part(name)
+        return ContrastiveHead(self.parts, embedder.dim, self.dim, 1 / self.temperature)
+
+    def step(self, model: nn.Module, batch: LabeledBatch, *, training: bool = False) -> LossOutput:
+        """Loss of all pairs of parts. preds: vectors [b k d] of length 1, NaN where a part is absent. target: [b k],
+        equal numbers for positives."""
+        tokens, label = batch
+        vectors, present = self._encoded(model, tokens)
+        keys = self._keys(tokens, label)
+        candidates = everywhere(vectors, present, keys) if training else Candidates(vectors, present, keys)
+        loss, count = multi_positive_loss(Candidates(vectors, present, keys), candidates)
+        if training:
+            return LossOutput(loss, count)
+        return LossOutput(loss, count, _unit(vectors.detach(), present), keys)
+
+    def predict(self, model: nn.Module, batch: TokenBatch) -> Tensor:
+        """Vectors [b k d] of length 1, NaN where a part is absent."""
+        return _unit(*self._encoded(model, batch))
+
+    def decode(self, prediction: Tensor) -> list[Any]:
+        """Cosine of each pair of parts of an example, by the names of both; of parts that it lacks there is none."""
+        cosines = einsum(prediction, prediction, "b i d, b j d -> b i j").tolist()
+        pairs = [(i, j) for i in range(len(self.parts)) for j in range(i + 1, len(self.parts))]
+        return [
+            {f"{self.parts[i]}, {self.parts[j]}": own[i][j] for i, j in pairs if not math.isnan(own[i][j])}
+            for own in cosines
+        ]
+
+    def baseline_step(
+        self, batches: Iterable[LabeledBatch], spec: TokenSpec
+    ) -> Callable[[LabeledBatch], LossOutput] | None:
+        """Loss of vectors that are all alike: the logarithm of the number of candidates."""
+
+        def step(batch: LabeledBatch) -> LossOutput:
+            keys, present = self._keys(*batch), torch.stack([self._has(batch[0], name) for name in self.parts], dim=1)
+            vectors = torch.zeros(*keys.shape, self.dim, device=keys.device)
+            own = Candidates(vectors, present, keys)
+            return LossOutput(*multi_positive_loss(own, own), _unit(vectors, present), keys)
+
+        return step
+
+    def metrics(self, spec: TokenSpec) -> dict[str, Any]:
+        """Recall at 1 and 5 of each ordered pair of parts (`a_to_b@1`), and the mean of those at 1."""
+        from seqkit.objectives.retrieval import Recall
+
+        pairs = list(permutations(range(len(self.parts)), 2))
+        each = {
+            f"{self.parts[i]}_to_{self.parts[j]}@{most}": Recall([(i, j)], most) for i, j in pairs for most in (1, 5)
+        }
+        return {"recall@1": Recall(pairs, 1), **each}
+
+    def _encoded(self, model: nn.Module, batch: TokenBatch) -> tuple[Tensor, Tensor]:
+        """Vectors [b k d] and whether the example has the part, [b k] bool.
+
+        Where processes train together each calls the model as often as the others, which wait for it: a part that no
+        example here has is encoded as another one, and nothing is taken of it.
+        """
+        here = [name for name in self.parts if batch.parts is not None and name in batch.parts]
+        if not here:
+            raise DataError(f"no example of the batch has any of the parts {', '.join(self.parts)}")
+        vectors: list[Tensor | None] = []
+        for i, name in enumerate(self.parts):
+            encoded = name if name in here else here[0]
+            if name not in here and _num_processes() == 1:
+                vectors.append(None)
+                continue
+            own: Tensor = model(batch.only(encoded))[:, i]  # zeros where it was another part
+            vectors.append(own.new_zeros(len(batch), own.shape[-1]).index_copy(0, batch.rows(encoded), own))
+        known = next(own for own in vectors if own is not None)
+        stacked = torch.stack([torch.zeros_like(known) if own is None else own for own in vectors], dim=1)
+        return stacked, torch.stack([self._has(batch, name) for name in self.parts], dim=1)
+
+    @staticmethod
+    def _has(batch: TokenBatch, name: str) -> Tensor:
+        """Whether each example has the part, [b] bool."""
+        has = torch.zeros(len(batch), dtype=torch.bool, device=batch.valid.device)
+        if batch.parts is None or name not in batch.parts:
+            return has
+        return has.index_fill(0, batch.rows(name), True)
+
+    def _keys(self, batch: TokenBatch, label: Tensor | None) -> Tensor:
+        """Numbers [b k] int64: two examples are positives if their numbers of either part are equal."""
+        if self.has_classes:
+            if label is None or label.shape != (len(batch),) or label.is_floating_point():
+                raise DataError(f"labels are {label if label is None else list(label.shape)}; give a class an example")
+            return rearrange(label, "b -> b 1").expand(-1, len(self.parts))
+        columns = [torch.zeros(len(batch), dtype=torch.int64, device=batch.valid.device) for _ in self.parts]
+        for i, name in enumerate(self.parts):
+            if batch.parts is not None and name in batch.parts:
+                columns[i] = columns[i].index_copy(0, batch.rows(name), fingerprints(batch.parts[name].batch))
+        return torch.stack(columns, dim=1)
+
+
+class ContrastiveHead(nn.Module):
+    """Vectors [b k d] of the parts in a shared space: the mean of a part's tokens, through a linear layer of its own.
+
+    Vectors have the length that makes their products cosines divided by the temperature. Those of absent parts are 0.
+    scale: inverse of the temperature at the start; its logarithm is learned, `logit_scale` [1].
+    """
+
+    def __init__(self, parts: Sequence[str], dim: int, num_outputs: int, scale: float):
+        super().__init__()
+        self.linear = nn.ModuleDict({name: nn.Linear(dim, num_outputs, bias=False) for name in parts})
+        self.logit_scale = nn.Parameter(torch.tensor([math.log(scale)]))
+
+    def forward(self, hidden: Tensor, embedded: Embedded) -> Tensor:
+        """Vectors of each part. Raises ValueError for tokens that are not joined."""
+        if embedded.parts is None:
+            raise ValueError("the batch has no parts, and this head compares them; encode the examples with Join")
+        if self.training:  # the weight itself, as in CLIP, so that the gradient can lower it again
+            self.logit_scale.data.clamp_(max=math.log(MAX_SCALE))
+        columns = []
+        for name, linear in self.linear.items():
+            mean = torch.zeros_like(hidden[:, 0])
+            if name in embedded.parts:
+                mean, _ = mean_of_runs(hidden, embedded.parts[name])
+            columns.append(F.normalize(linear(mean).float(), dim=-1))
+        return torch.stack(columns, dim=1) * (self.logit_scale.clamp(max=math.log(MAX_SCALE)) / 2).exp()
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Examples that are compared.
+
+    vectors: [m k d], whose products are logits. present: [m k] bool, whether the example has the part. keys: [m k]
+    int64, equal for positives.
+    """
+
+    vectors: Tensor
+    present: Tensor
+    keys: Tensor
+
+
+def multi_positive_loss(anchors: Candidates, candidates: Candidates) -> tuple[Tensor, Tensor]:
+    """Sum of the anchors' losses over all ordered pairs of parts, and the number of anchors.
+
+    An anchor's loss is the mean over its positives of -log softmax over the candidates (Khosla et al. 2020, equation
+    2). The anchors are among the candidates, so each has a positive.
+    """
+    losses, counts = [], []
+    for i, j in permutations(range(anchors.vectors.shape[1]), 2):
+        logits = einsum(anchors.vectors[:, i], candidates.vectors[:, j], "b d, m d -> b m")
+        others = candidates.present[:, i] & candidates.present[:, j]
+        logits = logits.masked_fill(~others, -math.inf)
+        positive = is_positive(anchors.keys, candidates.keys, i, j) & others
+        counted = anchors.present[:, i] & anchors.present[:, j]
+        # rows that do not count get finite numbers before log_softmax: NaN times zero is NaN in the gradient
+        log_p = logits.masked_fill(~rearrange(counted, "b -> b 1"), 0.0).log_softmax(dim=1)
+        each = -log_p.masked_fill(~positive, 0.0).sum(dim=1) / positive.sum(dim=1).clamp(min=1)
+        losses.append(each.masked_fill(~counted, 0.0).sum())
+        counts.append(counted.sum())
+    return torch.stack(losses).sum(), torch.stack(counts).sum()
+
+
+def fingerprints(batch: TokenBatch) -> Tensor:
+    """Number [b] int64 of the tokens of each example, padding aside: equal tokens have equal ones.
+
+    Sums of the tensors' bits by pseudo-random factors, modulo 2^64: different tokens have equal numbers in about one of
+    10^12 pairs.
+    """
+    b, n = batch.valid.shape
+    total = _mixed(batch.valid.sum(dim=1))
+    for number, (name, x) in enumerate(sorted(batch.tensors().items())):
+        if name in ("content", "positions", "features"):
+            bits = x if x.dtype == torch.int64 else x.double().view(torch.int64)
+            bits = bits.reshape(b, n, -1)
+            place = torch.arange(n * bits.shape[2], device=x.device).reshape(n, -1)
+            each = _mixed(bits) * _mixed(place + (number + 1) * 2**40)
+            total = total + each.masked_fill(~rearrange(batch.valid, "b n -> b n 1"), 0).sum(dim=(1, 2))
+    if (edges := batch.adjacency) is not None:
+        source, target = edges.edge_index % n
+        each = _mixed(_mixed(_mixed(source) + target) + edges.edge_type)
+        total = total.index_add(0, edges.edge_index[0] // n, each)
+    return total
+
+
+def _mixed(x: Tensor) -> Tensor:
+    """Integers that look random, from int64 (the finalizer of SplitMix64; Steele et al. 2014)."""
+    x = x + 0x1E3779B97F4A7C15
+    x = (x ^ (x >> 30)) * -0x40A7B892E31B1A47
+    x = (x ^ (x >> 27)) * -0x6B2FB644ECCEEE15
+    return x ^ (x >> 31)
+
+
+def _unit(vectors: Tensor, present: Tensor) -> Tensor:
+    """Vectors [b k d] of length 1, NaN where a part is absent."""
+    return F.normalize(vectors, dim=-1).masked_fill(~rearrange(present, "b k -> b k 1"), math.nan)
+
+
+# ── several processes ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def everywhere(vectors: Tensor, present: Tensor, keys: Tensor) -> Candidates:
+    """The examples of all processes, whose numbers may differ; gradients reach the process that a vector is from."""
+    if _num_processes() == 1:
+        return Candidates(vectors, present, keys)
+    sizes = [torch.zeros_like(keys[0, 0]) for _ in range(_num_processes())]
+    distributed.all_gather(sizes, torch.full_like(keys[0, 0], len(keys)))
+    numbers = [int(size) for size in sizes]
+
+    def gathered(x: Tensor) -> Tensor:
+        padded = F.pad(x, [0, 0] * (x.ndim - 1) + [0, max(numbers) - len(x)])
+        whole = Gather.apply(padded)
+        return torch.cat([own[:number] for own, number in zip(whole, numbers)])
+
+    return Candidates(gathered(vectors), gathered(present.long()).bool(), gathered(keys))
+
+
+class Gather(torch.autograd.Function):
+    """Stacks a tensor of every process, [w ...]; its gradient is the sum of those of all processes."""
+
+    @staticmethod
+    def forward(_ctx: Any, x: Tensor) -> Tensor:
+        found = [torch.empty_like(x) for _ in range(_num_processes())]
+        distributed.all_gather(found, x.contiguous())
+        return torch.stack(found)
+
+    @staticmethod
+    def backward(_ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+        gradient = gradient.contiguous()
+        distributed.all_reduce(gradient)
+        return gradient[distributed.get_rank()]
+
+
+def _num_processes() -> int:
+    return distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1

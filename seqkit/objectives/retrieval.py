@@ -1,0 +1,74 @@
+"""Recall of retrieval, as torchmetrics: is the nearest vector of another part that of the same example or class?
+
+m examples · k parts · d width of the vectors
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from einops import einsum
+from torch import Tensor
+from torchmetrics import Metric
+from torchmetrics.utilities import dim_zero_cat
+
+from seqkit.objectives.losses import is_positive
+
+ROWS = 1024
+"""Number of examples whose similarities to all others are in memory together."""
+
+
+class Recall(Metric):
+    """Share of examples that have a positive among the nearest vectors of another part, over the whole split.
+
+    pairs: numbers of two parts each, (asked, found); their shares are averaged. most: number of nearest vectors. Of
+    equally near ones a random order is assumed, so vectors that are all alike have the recall of guessing.
+    """
+
+    higher_is_better = True
+    full_state_update = False
+    preds: list[Tensor]
+    target: list[Tensor]
+
+    def __init__(self, pairs: Sequence[tuple[int, int]], most: int) -> None:
+        super().__init__()
+        self.pairs, self.most = list(pairs), most
+        self.add_state("preds", [], dist_reduce_fx="cat")
+        self.add_state("target", [], dist_reduce_fx="cat")
+
+    def update(self, preds: Tensor, target: Tensor) -> None:
+        """preds: vectors [m k d] of length 1, NaN where a part is absent. target: keys [m k], equal for positives."""
+        self.preds.append(preds)
+        self.target.append(target)
+
+    def compute(self) -> Tensor:
+        """The mean share; NaN where no example has both parts of a pair."""
+        vectors, keys = dim_zero_cat(self.preds).float(), dim_zero_cat(self.target)
+        return torch.stack([self._share(vectors, keys, *pair) for pair in self.pairs]).mean()
+
+    def _share(self, vectors: Tensor, keys: Tensor, i: int, j: int) -> Tensor:
+        known = ~(vectors[:, i, 0].isnan() | vectors[:, j, 0].isnan())
+        vectors, keys = vectors[known], keys[known]
+        hits = [
+            hit_rate(einsum(own[:, i], vectors[:, j], "b d, m d -> b m"), is_positive(own_keys, keys, i, j), self.most)
+            for own, own_keys in zip(vectors.split(ROWS), keys.split(ROWS))
+        ]
+        return torch.cat(hits).mean()
+
+
+def hit_rate(similarity: Tensor, positive: Tensor, most: int) -> Tensor:
+    """Probability [b] that a positive is among the `most` nearest, equally near ones being in a random order.
+
+    similarity, positive: [b m]. Where a nearest positives and t others are equally near, and s places are left for
+    them, it is 1 - t (t - 1) … (t - s + 1) / ((t + a) … (t + a - s + 1)).
+    """
+    best = similarity.masked_fill(~positive, -torch.inf).amax(dim=1, keepdim=True)
+    places = most - (similarity > best).sum(dim=1)
+    level = similarity == best
+    others, nearest = (level & ~positive).sum(dim=1), (level & positive).sum(dim=1)
+    miss = torch.ones(len(similarity), device=similarity.device)
+    for s in range(most):
+        factor = (others - s).clamp(min=0) / (others + nearest - s).clamp(min=1)
+        miss = torch.where(s < places, miss * factor, miss)
+    return 1 - miss

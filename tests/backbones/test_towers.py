@@ -1,0 +1,123 @@
+"""Towers: each part is encoded by its own backbone as if it were alone, and what does not fit is refused.
+
+b batch · n tokens · d width
+"""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from seqkit.backbones import GIN, LSTM, Towers, Transformer
+from seqkit.interfaces import TokenBatch
+from seqkit.model import Model
+from seqkit.nn.position.absolute import NoPosition, Sinusoidal
+from seqkit.nn.position.rotary import Rotary
+from seqkit.objectives import Classify, Contrastive, Masked
+from seqkit.tokenizers import Graph, Ids, Join, Patches
+
+DIM, PARTS = 24, ["image", "text", "graph"]
+IMAGE = torch.rand(1, 4, 12, generator=torch.Generator().manual_seed(0))
+RAWS = [
+    {"image": IMAGE, "text": [1, 2, 3], "graph": (3, [(0, 1), (1, 2)])},
+    {"text": [4], "graph": (2, [(0, 1)])},
+    {"image": IMAGE[:, :, :8], "text": [0, 2]},
+]
+
+
+def join() -> Join:
+    return Join({"image": Patches(4), "text": Ids(5), "graph": Graph(0, num_edge_types=1)})
+
+
+def batch_of(raws) -> TokenBatch:
+    return TokenBatch.collate([join().encode(raw) for raw in raws]).with_dtype(torch.float64)
+
+
+def towers(**changed) -> Towers:
+    torch.manual_seed(0)
+    backbones = {"image": Transformer(DIM, 2, num_heads=3), "text": LSTM(DIM, 2), "graph": GIN(DIM, 2)}
+    return Towers(backbones | changed)
+
+
+def model_of(backbone: Towers) -> Model:
+    objective = Contrastive(PARTS, dim=7)
+    objective.fit([None], None)
+    return Model(join().spec, backbone, objective).double().eval()
+
+
+def test_hidden_states_of_a_part_are_those_of_its_backbone_on_its_tokens_alone():
+    model, batch = model_of(towers()), batch_of(RAWS)
+    embedded = model.embed(batch)
+    hidden = model.backbone(embedded)
+    assert hidden[~batch.valid].abs().sum() == 0
+    for i, raw in enumerate(RAWS):
+        start = 0
+        for name in PARTS:
+            if name not in raw:
+                continue
+            tokens = join().parts[name].encode(raw[name])
+            own = model.embedder.parts[name](TokenBatch.collate([tokens]).with_dtype(torch.float64))
+            alone = model.backbone.parts[name](own)[0]
+            assert_close(hidden[i, start : start + len(tokens)], alone)
+            start += len(tokens)
+
+
+def test_the_order_of_the_parts_and_their_neighbours_change_no_vector():
+    model = model_of(towers())
+    together = model(batch_of(RAWS))
+    for i, raw in enumerate(RAWS):
+        for k, name in enumerate(PARTS):
+            if name in raw:
+                assert_close(model(batch_of([{name: raw[name]}]))[0, k], together[i, k])
+
+
+def test_weights_are_not_shared_and_each_learns_from_its_own_part():
+    model = model_of(towers()).train()
+    model(batch_of([{"text": [1, 2]}]))[0, 1].sum().backward()
+    reached = {
+        name: any(bool(p.grad.abs().sum()) for p in model.backbone.parts[name].parameters() if p.grad is not None)
+        for name in PARTS
+    }
+    assert reached == {"image": False, "text": True, "graph": False}
+    assert all(p.grad is not None for p in model.backbone.parameters()), "DistributedDataParallel waits for each"
+
+
+def test_each_part_has_the_positions_and_edges_that_its_backbone_needs():
+    backbone = towers(image=Transformer(DIM, 2, num_heads=3, position=Rotary()))
+    model = model_of(backbone)
+    added = {name: type(model.embedder.parts[name].position) for name in PARTS}
+    assert added == {"image": NoPosition, "text": NoPosition, "graph": NoPosition}
+    assert type(model_of(towers()).embedder.parts["image"].position) is Sinusoidal
+    edges = [{**RAWS[1], "graph": graph} for graph in ((2, [(0, 1)]), (2, []))]
+    with_edge, without = model(batch_of(edges))
+    assert not torch.allclose(with_edge[2], without[2])
+    assert_close(with_edge[1], without[1])
+
+
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (lambda: Towers({}), "Towers has no parts"),
+        (lambda: towers(text=LSTM(DIM + 6, 2)), "differ in dim .24 of image, 30 of text, 24 of graph."),
+        (lambda: towers(text=LSTM(DIM, 2, causal=True)), "differ in causal"),
+        (
+            lambda: Model(Join({"image": Patches(4)}).spec, towers(), Contrastive(PARTS)),
+            "Towers has backbones for image, text, graph, and the tokens are joined of image",
+        ),
+        (lambda: Model(Ids(5).spec, towers(), Contrastive(PARTS)), "and the tokens are of one tokenizer"),
+        (
+            lambda: Model(join().spec, towers(), Masked()),
+            "Towers encodes each part by itself, and Masked needs the parts together; use one backbone for all",
+        ),
+        (lambda: Model(join().spec, towers(), fitted_classify()), "and Classify needs the parts together"),
+        (lambda: Model(join().spec, towers(graph=LSTM(DIM, 2)), Contrastive(PARTS)), "LSTM does not support adjacency"),
+    ],
+)
+def test_what_does_not_fit_is_refused_when_it_is_built(make, problem):
+    with pytest.raises(ValueError, match=problem):
+        make()
+
+
+def fitted_classify() -> Classify:
+    objective = Classify()
+    objective.fit([0, 1], None)
+    return objective

@@ -1,0 +1,367 @@
+"""Contrastive: the loss and the recall by their definitions, parts that cannot reach each other, two processes as one.
+
+b batch · k parts · d width of the shared space
+"""
+
+import math
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from seqkit.backbones import GRU, LSTM, TCN, Mamba, Transformer
+from seqkit.errors import DataError
+from seqkit.interfaces import TokenBatch
+from seqkit.model import Model
+from seqkit.objectives import Contrastive
+from seqkit.objectives.contrastive import MAX_SCALE, Candidates, fingerprints, multi_positive_loss
+from seqkit.objectives.retrieval import Recall
+from seqkit.tokenizers import Graph, Ids, Join, Patches
+
+DIM, SIZE, PARTS = 24, 5, ["image", "text", "graph"]
+G = torch.Generator().manual_seed(0)
+IMAGES = [torch.rand(1, 4, 4 * n, generator=G) for n in (1, 3, 2, 2)]
+GRAPHS = [(3, [(0, 1), (1, 2)]), (2, [(0, 1)]), (3, [(0, 2), (1, 2)])]
+RAWS = [
+    {"image": IMAGES[0], "text": [1, 2, 3], "graph": GRAPHS[0]},
+    {"text": [4, 0], "graph": GRAPHS[1]},
+    {"image": IMAGES[1], "text": [1, 2, 3]},
+    {"image": IMAGES[2], "graph": GRAPHS[2], "text": [0]},
+    {"image": IMAGES[3]},
+]
+
+
+def join() -> Join:
+    return Join({"image": Patches(4), "text": Ids(SIZE), "graph": Graph(0, num_edge_types=1)})
+
+
+def batch_of(raws=RAWS) -> TokenBatch:
+    return TokenBatch.collate([join().encode(raw) for raw in raws]).with_dtype(torch.float64)
+
+
+def built(labels=None, backbone=None, parts=PARTS, **settings) -> tuple[Model, Contrastive]:
+    torch.manual_seed(0)
+    objective = Contrastive(parts, dim=7, **settings)
+    objective.fit([None] if labels is None else labels, None)
+    model = Model(join().spec, backbone or Transformer(DIM, 2, num_heads=3), objective).double()
+    return model, objective
+
+
+def vectors_of(model: Model, raws) -> dict[tuple[int, str], torch.Tensor]:
+    """Vector of each example's part, whose example had no other part."""
+    found = {}
+    for i, raw in enumerate(raws):
+        for k, name in enumerate(PARTS):
+            if name in raw:
+                found[i, name] = model(batch_of([{name: raw[name]}]))[0, k].detach()
+    return found
+
+
+def defined(vectors, is_positive, num_examples: int) -> tuple[float, int]:
+    """Sum of the anchors' losses and their number, word by word as the docstring of Contrastive says."""
+    total, count = 0.0, 0
+    for a in PARTS:
+        for b in PARTS:
+            both = [i for i in range(num_examples) if (i, a) in vectors and (i, b) in vectors]
+            for i in both if a != b else []:
+                scores = {j: math.exp(float(vectors[i, a] @ vectors[j, b])) for j in both}
+                positives = [j for j in both if is_positive(i, j, a, b)]
+                total -= sum(math.log(scores[j] / sum(scores.values())) for j in positives) / len(positives)
+                count += 1
+    return total, count
+
+
+# ── the batch of one part ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_the_batch_of_one_part_is_that_of_examples_without_the_others(name):
+    alone = batch_of([{name: raw[name]} for raw in RAWS if name in raw])
+    only = batch_of().only(name)
+    assert only.tensors().keys() == alone.tensors().keys()
+    for key, tensor in only.tensors().items():
+        if key != "graphs":  # numbers of graphs may differ where they tell the same ones apart
+            assert_close(tensor, alone.tensors()[key], rtol=0, atol=0, msg=key)
+    assert batch_of().rows(name).tolist() == [i for i, raw in enumerate(RAWS) if name in raw]
+    if name == "graph":
+        assert only.graphs is not None
+        assert (only.graphs > 0).equal(only.valid)
+        assert [len(row[real].unique()) for row, real in zip(only.graphs, only.valid)] == [1] * len(only)
+
+
+def test_an_example_with_two_runs_of_a_part_is_refused():
+    batch = batch_of([[("text", [1]), ("image", IMAGES[0]), ("text", [2])]])
+    with pytest.raises(DataError, match="several runs of the part text"):
+        batch.only("text")
+    assert len(batch.only("image")) == 1
+
+
+# ── the loss ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_without_labels_examples_with_equal_tokens_of_a_part_are_positives():
+    model, objective = built()
+    output = objective.step(model, (batch_of(), None))
+    expected = defined(
+        vectors_of(model, RAWS), lambda i, j, a, b: i == j or ({a, b} >= {"text"} and {i, j} == {0, 2}), len(RAWS)
+    )
+    assert (float(output.loss.detach()), int(output.count)) == (pytest.approx(expected[0]), expected[1])
+
+
+def test_with_labels_examples_of_a_class_are_positives():
+    labels = [3, 1, 1, 3, 1]
+    model, objective = built(labels)
+    output = objective.step(model, (batch_of(), torch.tensor(labels)))
+    expected = defined(vectors_of(model, RAWS), lambda i, j, a, b: labels[i] == labels[j], len(RAWS))
+    assert (float(output.loss.detach()), int(output.count)) == (pytest.approx(expected[0]), expected[1])
+    training = objective.step(model, (batch_of(), torch.tensor(labels)), training=True)
+    assert_close(training.loss, output.loss)
+    assert training.preds is None
+
+
+def test_vectors_that_are_alike_have_the_loss_of_the_constant_prediction():
+    _, objective = built()
+    raws = RAWS[:1] * 2 + RAWS[1:2]
+    step = objective.baseline_step([], join().spec)
+    output = step((batch_of(raws), None))
+    sizes = {"image text": 2, "image graph": 2, "text graph": 3}
+    assert float(output.loss / output.count) == pytest.approx(
+        sum(2 * n * math.log(n) for n in sizes.values()) / sum(2 * n for n in sizes.values())
+    )
+
+
+def test_gradients_equal_finite_differences():
+    keys, present = torch.tensor([[1, 4], [2, 4], [3, 6]]), torch.tensor([[True, True], [True, True], [False, True]])
+    vectors = torch.randn(3, 2, 5, dtype=torch.float64, generator=G, requires_grad=True)
+
+    def loss(x):
+        one = Candidates(x, present, keys)
+        return multi_positive_loss(one, one)[0]
+
+    assert torch.autograd.gradcheck(loss, vectors)
+
+
+def test_one_gradient_step_lowers_the_loss_and_reaches_every_parameter():
+    model, objective = built()
+    before = objective.step(model, (batch_of(), None), training=True)
+    before.loss.backward()
+    unused = {name for name, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum()}
+    assert {name for name in unused if "modality" not in name} <= {
+        name for name, p in model.named_parameters() if "edge_bias" in name or "bias" in name
+    }
+    with torch.no_grad():
+        for p in model.parameters():
+            p -= 1e-4 * p.grad
+    assert objective.step(model, (batch_of(), None), training=True).loss < before.loss
+
+
+def test_a_batch_without_a_part_still_gives_every_parameter_a_gradient():
+    model, objective = built()
+    objective.step(model, (batch_of([RAWS[2], RAWS[2]]), None), training=True).loss.backward()
+    assert all(p.grad is not None for p in model.parameters())
+
+
+def test_the_factor_of_the_cosines_is_learned_and_bounded():
+    model, objective = built(temperature=0.5)
+    vectors = model.train()(batch_of())
+    assert_close(vectors[0].norm(dim=-1).square(), torch.full((3,), 2.0, dtype=torch.float64))
+    objective.step(model, (batch_of(), None), training=True).loss.backward()
+    assert float(model.head.logit_scale.grad) != 0
+    with torch.no_grad():
+        model.head.logit_scale.fill_(9.0)
+    assert float(model.eval()(batch_of())[0].detach().norm(dim=-1)[0]) == pytest.approx(MAX_SCALE**0.5)
+    assert float(model.head.logit_scale.detach()) == 9.0
+    model.train()(batch_of())
+    assert float(model.head.logit_scale.detach()) == pytest.approx(math.log(MAX_SCALE))
+
+
+# ── the wall between parts ───────────────────────────────────────────────────────────────────────────────────────────
+
+BACKBONES = {
+    "Transformer": lambda: Transformer(DIM, 2, num_heads=3),
+    "LSTM": lambda: LSTM(DIM, 2),
+    "GRU-causal": lambda: GRU(DIM, 2, causal=True),
+    "TCN": lambda: TCN(DIM, 2),
+    "Mamba": lambda: Mamba(DIM, 2),
+}
+
+
+@pytest.mark.parametrize("name", BACKBONES)
+def test_nan_in_one_part_changes_nothing_in_another(name):
+    spec = Join({"image": Patches(4), "text": Ids(SIZE)}).spec
+    objective = Contrastive(["image", "text"], dim=7)
+    objective.fit([None], None)
+    model = Model(spec, BACKBONES[name](), objective).double().eval()
+    raws = [{key: raw[key] for key in ("image", "text") if key in raw} for raw in RAWS]
+    batch = TokenBatch.collate([Join({"image": Patches(4), "text": Ids(SIZE)}).encode(raw) for raw in raws])
+    batch = batch.with_dtype(torch.float64)
+    clean = objective.predict(model, batch)
+    image = batch.parts["image"]
+    image.batch.content.fill_(torch.nan)
+    dirty = objective.predict(model, batch)
+    assert_close(dirty[:, 1], clean[:, 1], rtol=0, atol=0, equal_nan=True)
+    assert dirty[0, 0].isnan().all()
+    assert not clean[0, 0].isnan().any()
+
+
+# ── positives by equal tokens ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_fingerprints_are_equal_for_equal_tokens_alone_whatever_the_padding():
+    graphs = [*GRAPHS, (3, [(0, 1), (1, 2)]), (3, [(0, 1)])]
+    batch = TokenBatch.collate([join().encode({"graph": raw}) for raw in graphs]).part("graph")
+    found = fingerprints(batch)
+    assert (found[:, None] == found).sum() == len(graphs) + 2
+    assert found[0] == found[3]
+    assert fingerprints(batch.pad(3)).equal(found)
+    texts = [[0], [0, 0], [1, 2], [2, 1], [1, 2, 0], [1, 2]]
+    found = fingerprints(TokenBatch.collate([Ids(SIZE).encode(raw) for raw in texts]))
+    assert (found[:, None] == found).sum() == len(texts) + 2
+    images = [IMAGES[1], IMAGES[1] + 1e-6, IMAGES[1].clone(), IMAGES[1].flip(1)]
+    found = fingerprints(TokenBatch.collate([Patches(4).encode(raw) for raw in images]))
+    assert (found[:, None] == found).sum() == len(images) + 2
+
+
+def test_fingerprints_of_many_tokens_do_not_collide():
+    rows = torch.randint(2, (20_000, 12), generator=G).unique(dim=0)
+    found = fingerprints(TokenBatch(rows, torch.arange(12.0).expand(len(rows), -1)[..., None], rows >= 0))
+    assert len(found.unique()) == len(rows)
+
+
+# ── recall ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("most", [1, 2, 5])
+def test_recall_is_its_definition(most):
+    vectors = nn.functional.normalize(torch.randn(31, 3, 4, generator=G), dim=-1)
+    keys = torch.randint(9, (31, 3), generator=G)
+    vectors[torch.rand(31, 3, generator=G) < 0.2] = torch.nan
+    shares = []
+    for a, b in ((0, 2), (2, 0), (1, 0)):
+        both = [i for i in range(31) if not vectors[i, [a, b]].isnan().any()]
+        hits = 0
+        for i in both:
+            nearest = sorted(both, key=lambda j: -float(vectors[i, a] @ vectors[j, b]))[:most]
+            hits += any(keys[i, a] == keys[j, a] or keys[i, b] == keys[j, b] for j in nearest)
+        shares.append(hits / len(both))
+    metric = Recall([(0, 2), (2, 0), (1, 0)], most)
+    for part in (slice(0, 7), slice(7, 31)):
+        metric.update(vectors[part], keys[part])
+    assert float(metric.compute()) == pytest.approx(sum(shares) / 3)
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_vectors_that_are_alike_have_the_recall_of_guessing(most):
+    vectors, keys = torch.ones(6, 2, 3), torch.tensor([0, 0, 1, 1, 1, 2])[:, None].expand(-1, 2)
+    metric = Recall([(0, 1)], most)
+    metric.update(vectors, keys)
+    sizes = [2, 2, 3, 3, 3, 1]
+    misses = [math.comb(6 - size, most) / math.comb(6, most) for size in sizes]
+    assert float(metric.compute()) == pytest.approx(1 - sum(misses) / 6)
+
+
+def test_metrics_name_each_direction_and_are_of_the_step():
+    model, objective = built(parts=["image", "text"])
+    metrics = objective.metrics(model.spec)
+    assert list(metrics) == ["recall@1", "image_to_text@1", "image_to_text@5", "text_to_image@1", "text_to_image@5"]
+    assert objective.primary_metric in metrics
+    output = objective.step(model, (batch_of(), None))
+    for metric in metrics.values():
+        metric.update(output.preds, output.target)
+    assert float(metrics["image_to_text@5"].compute()) == 1
+    assert output.preds[1, 0].isnan().all()
+    assert float(metrics["recall@1"].compute()) == pytest.approx(
+        (float(metrics["image_to_text@1"].compute()) + float(metrics["text_to_image@1"].compute())) / 2
+    )
+
+
+def test_a_prediction_is_the_cosine_of_each_pair_of_parts():
+    model, objective = built()
+    found = objective.decode(objective.predict(model.eval(), batch_of()))
+    vectors = vectors_of(model, RAWS)
+    cosine = nn.functional.cosine_similarity(vectors[0, "image"], vectors[0, "text"], dim=0)
+    assert found[0]["image, text"] == pytest.approx(float(cosine))
+    assert [list(one) for one in found[1:]] == [
+        ["text, graph"], ["image, text"], ["image, text", "image, graph", "text, graph"], [],
+    ]  # fmt: skip
+
+
+# ── several processes ────────────────────────────────────────────────────────────────────────────────────────────────
+
+SHARES = [[0, 1, 3], [2, 4]]
+"""Examples of each process; no example of the second has a graph."""
+
+
+def _process(rank: int, folder: str) -> None:
+    torch.distributed.init_process_group(
+        "gloo", f"file://{folder}/meeting", rank=rank, world_size=2, timeout=timedelta(seconds=60)
+    )
+    model, objective = built()
+    output = objective.step(model, (batch_of([RAWS[i] for i in SHARES[rank]]), None), training=True)
+    output.loss.backward()
+    sums = [output.loss.detach(), output.count.double(), *(p.grad for p in model.parameters())]
+    for x in sums:
+        torch.distributed.all_reduce(x)
+    if rank == 0:
+        torch.save(sums, f"{folder}/sums.pt")
+    torch.distributed.destroy_process_group()
+
+
+def test_two_processes_have_the_loss_and_the_gradients_of_one_with_the_whole_batch(tmp_path):
+    torch.multiprocessing.spawn(_process, (str(tmp_path),), nprocs=2)
+    loss, count, *gradients = torch.load(tmp_path / "sums.pt", weights_only=True)
+    model, objective = built()
+    whole = objective.step(model, (batch_of([RAWS[i] for share in SHARES for i in share]), None), training=True)
+    whole.loss.backward()
+    assert_close(loss, whole.loss.detach())
+    assert int(count) == int(whole.count)
+    for ours, p in zip(gradients, model.parameters(), strict=True):
+        assert_close(ours, p.grad)
+    alone = [objective.step(model, (batch_of([RAWS[i] for i in share]), None), training=True).loss for share in SHARES]
+    assert float(loss) > float(sum(alone).detach()) + 0.1, "negatives of the other process count"
+
+
+# ── refusals and state ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (lambda: Contrastive(["image"]), "Contrastive compares two parts or more, and the parts are image"),
+        (lambda: Contrastive(["image", "image"]), "name each once"),
+        (lambda: Contrastive([]), "the parts are none"),
+        (lambda: Contrastive(PARTS, temperature=0.001), "temperature is 0.001; give 0.01 or more"),
+        (lambda: Contrastive(PARTS, dim=0), "dim is 0"),
+        (lambda: built(parts=["image", "txt"]), "there is no part 'txt'"),
+        (lambda: Model(Ids(5).spec, LSTM(8, 1), Contrastive(PARTS)), "these tokens have no parts"),
+    ],
+)
+def test_settings_that_cannot_be_meant_are_refused(make, problem):
+    with pytest.raises(ValueError, match=problem):
+        make()
+
+
+def test_labels_are_classes_for_all_examples_or_for_none():
+    objective = Contrastive(PARTS)
+    assert objective.state() == {}
+    with pytest.raises(DataError, match=r"a label is 0\.5; Contrastive takes the number of a class"):
+        objective.plain_label(0.5)
+    with pytest.raises(DataError, match="1 of 2 training samples have a label"):
+        objective.fit([1, None], None)
+    objective.fit([1, 0], ["a", "b"])
+    other = Contrastive(PARTS)
+    other.load_state(objective.state())
+    assert other.needs_labels
+    with pytest.raises(DataError, match="labels are None; give a class an example"):
+        other.step(built()[0], (batch_of(), None))
+
+
+def test_a_batch_without_its_parts_is_refused():
+    model, objective = built(parts=["image", "graph"])
+    with pytest.raises(DataError, match="no example of the batch has any of the parts image, graph"):
+        objective.step(model, (batch_of([{"text": [1]}]), None))
+    with pytest.raises(DataError, match="any of the parts"):
+        objective.step(model, (replace(batch_of(), parts=None), None))
