@@ -168,9 +168,12 @@ def add_inputs(command: argparse.ArgumentParser) -> None:
     """A run, and examples of the user's for it."""
     add_run(command)
     what = "files, folders, patterns, tables, - for lines of standard input, or the text or SMILES itself"
-    command.add_argument("inputs", nargs="+", metavar="PATH", help=what)
+    command.add_argument("inputs", nargs="*", metavar="PATH", help=what)
     command.add_argument(
-        "--input", metavar="COLUMN", help="column of a table to read (default: the run's own, or by its name)"
+        "--input",
+        metavar="COLUMN",
+        help="column of a table to read (default: the run's own, or by its name); of a run whose examples have parts, "
+        "one example: image=a.png,text=…",
     )
     add_device(command)
 

@@ -64,6 +64,7 @@ def run(args: Namespace) -> int:
 
 def open_inputs(args: Namespace, trained: TrainedModel) -> Inputs:
     """The inputs of a command; what is skipped is said. A table's usual column is that of the run's own data."""
+    from seqkit.config.table_columns import part_columns
     from seqkit.data.inputs import Inputs, table_kind
 
     source = trained.config["data"].get("source")
@@ -73,9 +74,16 @@ def open_inputs(args: Namespace, trained: TrainedModel) -> Inputs:
         from seqkit.runs.graph_inputs import graph_reader  # brings Lightning, which others do without
 
         graph = graph_reader(trained, args.run)
+    columns = part_columns(trained.config)
+    given, column = list(args.inputs), args.input
+    if columns is not None and column is not None:  # one example: image=a.png,text=…
+        given, column = [*given, column], None
+    if not given:
+        raise UsageError(f"give inputs: {'a table, or --input part=value,…' if columns else 'files, tables or texts'}")
     inputs = Inputs(
-        args.inputs, trained.tokenizer, column=args.input, usual_column=own.get("input"), graph=graph,
+        given, trained.tokenizer, column=column, usual_column=own.get("input"), graph=graph, columns=columns,
         kind=table_kind(trained.config), are_words=getattr(trained.objective, "level", "") == "token",
+        skip_bad=columns is not None and (source or {}).get("skip_bad") is True,
     )  # fmt: skip
     for note in inputs.notes:
         print(one_line(note), file=sys.stderr)

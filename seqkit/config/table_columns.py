@@ -78,6 +78,21 @@ def settle(config: Mapping[str, Any], open_to: Collection[str] = ()) -> str | No
     return columns.target_kind
 
 
+def part_columns(config: Mapping[str, Any]) -> dict[str, str] | None:
+    """Kind of each input column that a run's examples have parts for, by its configuration; None: they have one part.
+
+    A part of another source than a mixed table is as its tokenizer reads it; one that no table can hold is left out.
+    """
+    source, tokenizer = config["data"]["source"], config["tokenizer"]
+    if tokenizer["type"] != "Join":
+        return None
+    if isinstance(source, dict) and source["type"] in MIXED_TABLES:
+        return dict(source["columns"])
+    reads = tokenizer["reads"] or {}
+    parts = {reads.get(name, name): KIND_OF_TOKENIZER.get(part["type"]) for name, part in tokenizer["parts"].items()}
+    return {name: kind for name, kind in parts.items() if kind is not None}
+
+
 def _settled(source: Mapping[str, Any], **options: Any) -> Any:
     """Result of a data source's `settled`. Raises DataError as it does; UsageError for its arguments."""
     try:

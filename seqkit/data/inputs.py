@@ -24,6 +24,7 @@ from seqkit.data.formats import (
     own_reader,
     readable_suffixes,
 )
+from seqkit.data.mixed_inputs import MixedRows, parse_example
 from seqkit.data.tables.columns import OF_FILES, check_column, is_blank, is_missing, settle
 from seqkit.data.tables.files import Rows, read_tables
 from seqkit.data.tables.usable_rows import check_cell, words_of
@@ -118,7 +119,10 @@ class Inputs:
     column: column of tables to read; None: `usual_column` if the table has it, else a guess by names and values.
     kind: what the column holds; None: as guessed. are_words: True: a run on words with a tag each, so a cell may be a
     list of words; False: a cell is a text. graph: reads a file as a graph, into the raw example and the names of its
-    nodes; None: graphs are not read. stdin: lines in place of those of standard input.
+    nodes; None: graphs are not read. columns: kind of each input column of a run whose examples have several parts:
+    a row of a table is an example, and so is `image=a.png,text=…` (`parse_example`); None: they have one part.
+    skip_bad: True: cells of its tables that cannot be used count as empty. stdin: lines in place of those of standard
+    input.
     notes: a sentence for each folder of which files were skipped.
     Raises UsageError where a column is named and no table is given; DataError where a folder has nothing to read.
     """
@@ -133,13 +137,15 @@ class Inputs:
         kind: str | None = None,
         are_words: bool = False,
         graph: Callable[[str], tuple[Any, list[str]]] | None = None,
+        columns: Mapping[str, str] | None = None,
+        skip_bad: bool = False,
         stdin: Iterable[bytes] | None = None,
     ):
         self.tokenizer, self.column, self.usual_column, self.kind = tokenizer, column, usual_column, kind
         self.are_words = are_words
-        self.graph, self.stdin = graph, stdin
+        self.graph, self.stdin, self.columns, self.skip_bad = graph, stdin, columns, skip_bad
         self.notes: list[str] = []
-        self._entries: list[str | list[Path] | _TableRows | Input] = []
+        self._entries: list[str | list[Path] | _TableRows | MixedRows | Input] = []
         for one in given:
             self._entries.append(self._entry(one))
         if column is not None and not any(isinstance(entry, _TableRows) for entry in self._entries):
@@ -151,7 +157,8 @@ class Inputs:
         """Number of examples; None: not known. A .smi file counts as one until it is read."""
         if STDIN in self._entries or self.graph is not None:
             return None
-        return sum(len(entry) if isinstance(entry, list | _TableRows) else 1 for entry in self._entries)
+        many = (list, _TableRows, MixedRows)
+        return sum(len(entry) if isinstance(entry, many) else 1 for entry in self._entries)
 
     def __iter__(self) -> Iterator[Input]:
         for entry in self._entries:
@@ -159,6 +166,8 @@ class Inputs:
                 yield entry
             elif isinstance(entry, _TableRows):
                 yield from (entry.input(row, self._file) for row in range(len(entry)))
+            elif isinstance(entry, MixedRows):
+                yield from (Input(name, raw, error) for name, raw, error in entry)
             elif isinstance(entry, list):
                 for path in entry:
                     yield from self._named(str(path))
@@ -167,11 +176,13 @@ class Inputs:
             else:
                 yield from self._named(entry)
 
-    def _entry(self, given: str) -> str | list[Path] | _TableRows | Input:
+    def _entry(self, given: str) -> str | list[Path] | _TableRows | MixedRows | Input:
         """A name, files of a folder or a pattern, or rows of a table, to be read later; or the error of the table."""
         path = Path(given)
         if given == STDIN or self.graph is not None:
             return given
+        if self.columns is not None:
+            return self._mixed(given, self.columns)
         if given and exists_as(path, Path.is_dir):
             return self._folder(path)
         reads_files = own_reader(self.tokenizer) is not None
@@ -193,6 +204,17 @@ class Inputs:
             if found:
                 return found
         return given
+
+    def _mixed(self, given: str, columns: Mapping[str, str]) -> MixedRows | Input:
+        """Rows of a table, or the one example that is written out."""
+        try:
+            if format_of(Path(given)) is TABLE and "=" not in given:
+                rows = MixedRows(given, columns, self.tokenizer, skip_bad=self.skip_bad)
+                self.notes += rows.notes
+                return rows
+            return Input(given, parse_example(given, columns, self.tokenizer))
+        except (ValueError, OSError) as error:
+            return Input(given, error=reason(error))
 
     def _folder(self, folder: Path) -> list[Path]:
         """Files of a folder that are read; adds a note of those that are skipped, by suffix."""
@@ -241,6 +263,9 @@ class Inputs:
                 yield Input(f"line {number}", error=f"standard input, line {number} has more than 16 MB")
             elif not text.strip():
                 yield Input(f"line {number}", error=f"standard input, line {number} is blank")
+            elif self.columns is not None:
+                found = self._mixed(text, self.columns)
+                yield from [found] if isinstance(found, Input) else (Input(*one) for one in found)
             elif format_of(Path(text)) in (IMAGE, AUDIO) or own_reader(self.tokenizer) is not None:
                 yield from self._named(text)
             else:

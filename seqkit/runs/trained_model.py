@@ -76,6 +76,8 @@ class TrainedModel:
     def unlike_training(self, tokens: Tokens) -> str:
         """Difference in size from all training examples, in words; empty if there is none."""
         ends, known = tokens.positions.amax(dim=0).tolist(), self.summary.get("extents", [])
+        if tokens.parts:  # which may be absent
+            known = [[0.0, high] for _, high in known]
         if len(known) != len(ends) or all(low <= end <= high for end, (low, high) in zip(ends, known)):
             return ""
         if len(ends) == 1 and tokens.positions[:, 0].equal(torch.arange(float(len(tokens)))):  # counted, not measured

@@ -1,0 +1,133 @@
+"""An own table of mixed columns: learned by one command, and asked for rows with gaps and for single examples."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import seqkit
+from seqkit.cli.main import main
+from seqkit.files import read_mapping
+
+RECIPE = {
+    "recipe": "mine",
+    "tokenizer": {
+        "type": "Join",
+        "parts": {"text": "Bytes", "image": {"type": "Patches", "patch": 4, "channels": 3}, "cells": "Cells"},
+    },
+    "model": {
+        "objective": {"type": "Classify", "pool": "parts"},
+        "backbone": {"type": "Transformer", "dim": 16, "depth": 1, "num_heads": 2},
+    },
+    "schedule": {"type": "Cosine", "warmup_steps": 2},
+    "trainer": {"max_epochs": 2},
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run on a table of texts, images, numbers and categories with gaps, and the folder of its files."""
+    folder = tmp_path_factory.mktemp("products")
+    rows = []
+    for i in range(30):
+        Image.fromarray(np.full((8, 8, 3), 8 * i, np.uint8)).save(folder / f"{i}.png")
+        row = {
+            "a title": f"thing of {i}",
+            "photo": f"{i}.png",
+            "price": i / 3,
+            "size": "SML"[i % 3],
+            "y": ["no", "yes"][i % 2],
+        }
+        row |= {name: "" for j, name in enumerate(row) if j == i % 9 and name != "y"}
+        rows.append(row)
+    with (folder / "rows.csv").open("w", newline="") as file:
+        table = csv.DictWriter(file, list(rows[0]))
+        table.writeheader()
+        table.writerows(rows)
+    trained = seqkit.fit({**RECIPE, "data": str(folder / "rows.csv")}, out=folder / "run", strong_baseline=False)
+    return trained, folder
+
+
+def asked(capsys, *words):
+    """Exit code, lines and errors of `seqkit predict`."""
+    code = main(["predict", *map(str, words), "--device", "cpu"])
+    printed = capsys.readouterr()
+    return code, printed.out.splitlines(), printed.err
+
+
+def test_the_configuration_says_what_each_column_became(run):
+    config = read_mapping(run[1] / "run" / "config.yaml")
+    assert config["data"]["source"]["type"] == "MixedTable"
+    kinds = {"a title": "text", "photo": "image", "price": "number", "size": "category"}
+    assert config["data"]["source"]["columns"] == kinds
+    assert config["tokenizer"]["reads"] == {"a_title": "a title", "photo": "photo", "cells": "cells"}
+
+
+def test_rows_are_predicted_also_incomplete_ones(run, capsys):
+    """A row is predicted from its cells alone: those of one kind are those of the same raw example from Python."""
+    trained, folder = run
+    new = folder / "new.csv"
+    new.write_text(
+        "size,a title,price,other\nM,some words,7.5,x\n,only words,,y\nL,,,\n,,,z\n,,many,\n", encoding="utf-8"
+    )
+    code, lines, said = asked(capsys, folder / "run", new, "--format", "jsonl", "--probabilities")
+    found = [json.loads(line) for line in lines]
+    assert code == 3
+    assert "has no column photo, so these are absent" in said
+    raws = [
+        {"a title": "some words", "cells": {"size": "M", "price": 7.5}},
+        {"a title": "only words"},
+        {"cells": {"size": "L"}},
+    ]
+    assert [one["prediction"] for one in found[:3]] == trained.predict(raws)
+    assert "none of a title, price, size is filled" in found[3]["error"]
+    assert "price is 'many', which is no number" in found[4]["error"]
+    assert "do not rely" not in said
+
+
+def test_one_example_is_given_part_by_part(run, capsys):
+    _, folder = run
+    photo = folder / "4.png"
+    for words in (
+        ["--input", f"photo={photo},a_title=words, and more,price=2"],
+        [f"a title=words, and more,price=2,photo={photo}"],
+        ["--input", json.dumps({"photo": str(photo), "a title": "words, and more", "price": 2})],
+    ):
+        code, lines, said = asked(capsys, folder / "run", *words, "--format", "jsonl")
+        assert code == 0, said
+        assert json.loads(lines[0])["prediction"] in ("no", "yes")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--input", "titel=words"], "'titel' is no part of the run's examples; did you mean a title?"),
+        (["--input", "photo=missing.png"], "missing.png does not exist"),
+        (["--input", "price=cheap"], "price is 'cheap', which is no number"),
+        (["--input", "price="], "is filled"),
+        (["just words"], "names no part of an example; give a table, or a title=…"),
+        (["nothing.csv"], "nothing.csv does not exist"),
+        ([], "give inputs: a table, or --input part=value"),
+    ],
+)
+def test_each_mistake_is_answered_in_one_line(run, words, said, capsys):
+    code, lines, error = asked(capsys, run[1] / "run", *words)
+    assert code != 0
+    assert not lines
+    assert said in error
+    assert len(error.strip().splitlines()) == 1
+
+
+def test_a_table_without_any_column_of_the_run_is_refused(run, capsys):
+    other = run[1] / "other.csv"
+    other.write_text("weight,height\n1,2\n", encoding="utf-8")
+    code, _, error = asked(capsys, run[1] / "run", other)
+    assert code == 3
+    assert "has none of the columns of the run (a title, photo, price, size); it has weight, height" in error
+
+
+def test_vectors_of_rows_are_written(run, tmp_path, capsys):
+    assert main(["embed", str(run[1] / "run"), str(run[1] / "rows.csv"), "--out", str(tmp_path / "v.parquet")]) == 0
+    assert "30 vectors of 16 numbers" in capsys.readouterr().out
