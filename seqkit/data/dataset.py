@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from seqkit.data.batching import Batch, Key, fold_seed
+from seqkit.data.drop_parts import DropParts, are_lists
 from seqkit.data.encoding import Encoder, encode_split, naming
 from seqkit.data.source import Sample, labels_of, sample_name
 from seqkit.data.token_rows import digest_of, row_of
@@ -39,6 +40,7 @@ class TokenizedDataset:
 
     split: its name, for messages. encode_target: `Objective.encode_target`, applied once to every label. augment:
     changes of the raw sample, made one after the other, with torch's CPU generator seeded by (seed, epoch, index).
+    drop: leaves out parts of the tokens, drawn anew each time, after the cache; None: all parts are there.
     cache False: no tokens are held in memory (loader workers). max_tokens: an example's further tokens, and their
     labels, are left out.
     sha256: digest of labels and tokens without augmentation: two runs with the same digest have the same split.
@@ -56,7 +58,9 @@ class TokenizedDataset:
         cache: bool = True,
         seed: int = 0,
         max_tokens: int | None = None,
+        drop: DropParts | None = None,
     ):
+        self.drop, self._runs_on = drop, drop is not None and are_lists(samples)
         self.samples, self.split, self.max_tokens = samples, split, max_tokens
         self.augment, self.seed = tuple(augment), seed
         self.targets = labels_of(samples)
@@ -95,7 +99,10 @@ class TokenizedDataset:
     def encoded(self, indices: Sequence[int], epoch: int) -> list[Tokens]:
         """Tokens of these examples, each by itself, as that epoch has them."""
         with one_thread():
-            return [self._cached[i] if i in self._cached else self._anew(i, epoch) for i in indices]
+            whole = [self._cached[i] if i in self._cached else self._anew(i, epoch) for i in indices]
+            if self.drop is None:
+                return whole
+            return [self.drop(one, epoch, i, runs_on=self._runs_on) for one, i in zip(whole, indices)]
 
     def sort_keys(self, epoch: int) -> Sequence[float]:
         """For each example a number that rises with its length in that epoch.
@@ -123,6 +130,11 @@ class TokenizedDataset:
         return raw
 
     def _check_one_each(self, index: int, target: Tensor) -> None:
+        if self.drop is not None:
+            raise DataError(
+                f"{self.split} data, {self.name(index)} has a label for each token, so no part can be left out; leave "
+                "out data.drop_parts"
+            )
         if len(target) != self.lengths[index]:
             raise DataError(
                 f"{self.split} data, {self.name(index)} has {len(target)} labels for "

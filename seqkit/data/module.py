@@ -17,6 +17,7 @@ from torch import Tensor
 from seqkit.data.batching import BatchDataset, BatchLoader, LengthGroupedBatchSampler
 from seqkit.data.dataset import TokenizedDataset
 from seqkit.data.documents import TextDocuments
+from seqkit.data.drop_parts import DropParts
 from seqkit.data.encoding import Encoder, encode_split, naming
 from seqkit.data.packing import PackedDataset
 from seqkit.data.source import (
@@ -60,7 +61,9 @@ class DataModule(LightningDataModule):
     document, with windows; by class, with classes; of one graph, some of its labelled nodes). train_share: share of the
     training split that is used, a smaller one being part of a larger one (with windows, the beginning of each
     document); the other splits stay whole. limit: at most N samples (or windows) of each split.
-    augment: changes to raw training samples, drawn anew in every epoch. num_workers: processes that encode. seed: seed
+    augment: changes to raw training samples, drawn anew in every epoch. drop_parts: probability with which each part of
+    a joined example is left out in training, or one by name of a part; never are all, and not the part that is
+    predicted. num_workers: processes that encode. seed: seed
     of the order, the windows and the augmentation in every epoch.
     """
 
@@ -77,6 +80,7 @@ class DataModule(LightningDataModule):
         window: int | None = None,
         valid_fraction: float = 0.1,
         augment: Sequence[Callable[[Any], Any]] | None = None,
+        drop_parts: float | dict[str, float] | None = None,
         num_workers: int = 0,
         limit: int | None = None,
         train_share: float = 1.0,
@@ -101,6 +105,12 @@ class DataModule(LightningDataModule):
             raise ValueError("augment changes whole samples and window cuts documents; use one of the two")
         if packing is not None:
             _check_packing(packing, objective, window, augment)
+        if drop_parts is not None and (packing is not None or window is not None):
+            raise ValueError(
+                "drop_parts changes the length of examples, by which rows are filled; leave one of both out"
+            )
+        kept = getattr(objective, "part", None)
+        self.drop = None if drop_parts is None else DropParts(tokenizer, drop_parts, kept=kept, seed=seed)
         self.source, self.tokenizer, self.objective, self.seed = source, tokenizer, objective, seed
         self.batch_size, self.window, self.valid_fraction = batch_size, window, valid_fraction
         self.augment, self.num_workers, self.limit = list(augment or ()), num_workers, limit
@@ -329,6 +339,7 @@ class DataModule(LightningDataModule):
             cache=self.num_workers == 0,
             seed=self.seed,
             max_tokens=self.max_tokens,
+            drop=self.drop if training else None,
         )
         if self.packing is None or not training:
             return examples

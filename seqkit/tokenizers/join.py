@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -83,6 +83,15 @@ class Join(Tokenizer):
                 raise DataError(f"no training example has the part {name}, so its tokenizer cannot be fitted")
             tokenizer.fit(own)
 
+    def without(self, tokens: Tokens, names: Collection[str], *, runs_on: bool = False) -> Tokens:
+        """The tokens as they are if these parts had not been given.
+
+        runs_on: True: they are those of a list, so positions run on from run to run. Raises DataError where no part is
+        left.
+        """
+        runs = _alone(tokens) if runs_on else tokens.parts
+        return self.spec.join([(name, run) for name, run in runs if name not in names], runs_on=runs_on)
+
     def state(self) -> dict[str, Any]:
         """State of each part that has one."""
         return {name: state for name, tokenizer in self.parts.items() if (state := tokenizer.state())}
@@ -119,14 +128,20 @@ def _is_given(part: Any) -> bool:
 
 def _apart(tokens: Tokens) -> tuple[list[tuple[str, Tokens]], bool]:
     """Runs with the positions that they have alone, and whether those of the joined tokens run on."""
+    alone = _alone(tokens)
+    is_behind = all(float(run.positions.min()) >= 0 for _, run in alone if run.positions.numel())
+    runs_on = is_behind and len(alone) > 1
+    return (alone if runs_on else list(tokens.parts)), runs_on
+
+
+def _alone(tokens: Tokens) -> list[tuple[str, Tokens]]:
+    """Runs with the positions that they have alone, where those of the joined tokens run on."""
     alone, offset = [], 0.0
     for name, run in tokens.parts:
-        if not run.positions.numel():
+        if run.positions.numel():
+            alone.append((name, replace(run, positions=run.positions - offset)))
+            offset = float(run.positions.max()) + 1
+        else:
             alone.append((name, run))
             offset += 1
-            continue
-        if float(run.positions.min()) < offset:
-            return list(tokens.parts), False
-        alone.append((name, replace(run, positions=run.positions - offset)))
-        offset = float(run.positions.max()) + 1
-    return alone, len(alone) > 1
+    return alone
