@@ -93,9 +93,7 @@ KINDS = {
         "a random forest on numbers and categories",
     ),
     "rows with texts": (
-        lambda i: (
-            {"note": f"{'good' if i % 2 else 'bad'} thing", "cells": {"size": i % 7}} if i % 9 else {"note": "bad"}
-        ),
+        lambda i: {"note": f"{'good' if i % 2 else 'bad'} thing"} | ({"cells": {"size": i % 7}} if i % 8 else {}),
         lambda: Join({"note": Words(), "cells": Cells()}),
         "a random forest on numbers and categories and TF-IDF of words",
     ),
