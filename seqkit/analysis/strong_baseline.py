@@ -8,7 +8,7 @@ n tokens · k classes or targets · v vocabulary size
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +23,7 @@ from seqkit.interfaces import IGNORE, LossOutput, Objective
 from seqkit.objectives import Classify, NextToken, Regress
 from seqkit.objectives.metrics import MeanLoss, Perplexity, update
 from seqkit.raw import GraphData, Waveform
-from seqkit.tokenizers import Join, LogMel, Molecule
+from seqkit.tokenizers import LogMel, Molecule
 
 MOST = 4_000
 """Most training examples of an estimator whose time grows faster than their number; the others are left out at random.
@@ -31,9 +31,6 @@ MOST = 4_000
 
 FRAMES, SIDE = 32, 32
 """Log-mel frames that a recording is stretched to, and pixels of a side of larger images, or of many sizes."""
-
-WORDS = 200
-"""Words of a text column beside numbers and categories: trees look at each of them."""
 
 OF_PROBABILITIES = ("auroc", "average_precision", "calibration_error")
 """Metrics that are left out, as not every estimator gives probabilities."""
@@ -81,8 +78,6 @@ def strong_baseline(data: DataModule) -> dict[str, Any] | None:
             if len(train) > MOST:
                 train = [train[i] for i in shuffled(len(train), 0)[:MOST]]
             features = _features(data, train, splits.test)
-            if features is None:
-                return None
             target = np.array(labels_of(train), dtype=float if isinstance(objective, Regress) else int)
             prediction, name = _predicted(objective, features, target)
             found = name, _metrics(objective, prediction, torch.tensor(labels_of(splits.test))), len(train)
@@ -96,15 +91,10 @@ def strong_baseline(data: DataModule) -> dict[str, Any] | None:
 # ── features ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _features(data: DataModule, train: Sequence[Sample], test: Sequence[Sample]) -> Features | None:
-    """Features that suit the first raw example; those of its tokens, where nothing else is known of it.
-
-    None: examples have parts, and none of them is a text or a row of cells.
-    """
+def _features(data: DataModule, train: Sequence[Sample], test: Sequence[Sample]) -> Features:
+    """Features that suit the first raw example; those of its tokens, where nothing else is known of it."""
     raws = [sample.raw for sample in train], [sample.raw for sample in test]
     first = raws[0][0]
-    if isinstance(data.tokenizer, Join):
-        return _of_rows(*raws) if all(isinstance(raw, Mapping) for each in raws for raw in each) else None
     if isinstance(data.tokenizer, Molecule):
         return _of_molecules(*raws)
     if isinstance(first, str):
@@ -126,39 +116,6 @@ def _of_texts(train: Sequence[str], test: Sequence[str]) -> Features:
     letters = TfidfVectorizer(sublinear_tf=True, analyzer="char_wb", ngram_range=(2, 5))
     both = make_union(words, letters)
     return Features("TF-IDF of words and letters", both.fit_transform(train), both.transform(test), "linear")
-
-
-def _of_rows(train: Sequence[Mapping[str, Any]], test: Sequence[Mapping[str, Any]]) -> Features | None:
-    """Numbers and categories of the rows of a table, and its texts' most frequent words by TF-IDF."""
-    from sklearn.feature_extraction import DictVectorizer
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    def cells(raw: Mapping[str, Any]) -> dict[str, Any]:
-        rows = [(part, row) for part, row in raw.items() if isinstance(row, Mapping)]
-        return {f"{part} {name}": value for part, row in rows for name, value in row.items() if value is not None}
-
-    rows, asked = [cells(raw) for raw in train], [cells(raw) for raw in test]
-    texts = sorted({name for raw in train for name, part in raw.items() if isinstance(part, str)})
-    names, blocks = [], []
-    if any(rows):
-        vectors = DictVectorizer(sparse=False)
-        known = [vectors.fit_transform(rows), vectors.transform(asked)]
-        for place, column in enumerate(vectors.feature_names_):  # a missing number is no zero
-            for block, given in zip(known, (rows, asked)):
-                if "=" not in column:
-                    block[[column not in row for row in given], place] = np.nan
-        names.append("numbers and categories")
-        blocks.append(known)
-    for name in texts:
-        words = TfidfVectorizer(max_features=WORDS, analyzer=str.split)
-        each = [[part if isinstance(part := raw.get(name), str) else "" for raw in raws] for raws in (train, test)]
-        blocks.append([words.fit_transform(each[0]).toarray(), words.transform(each[1]).toarray()])
-    if texts:
-        names.append("TF-IDF of words")
-    if not blocks:
-        return None
-    left, right = (np.concatenate(parts, axis=1) for parts in zip(*blocks))
-    return Features(" and ".join(names), left, right, "forest")
 
 
 def _of_images(raws: Sequence[Tensor], *, resize: bool) -> np.ndarray:

@@ -13,7 +13,7 @@ from seqkit.data import DataModule, DataSource, Sample, Splits
 from seqkit.interfaces import IGNORE
 from seqkit.objectives import Classify, Masked, NextToken, Regress
 from seqkit.raw import GraphData, Waveform
-from seqkit.tokenizers import Cells, Characters, Graph, Join, LogMel, Molecule, Patches, Series, Words
+from seqkit.tokenizers import Characters, Graph, LogMel, Molecule, Patches, Series, Words
 
 pytest.importorskip("sklearn")
 
@@ -87,16 +87,6 @@ KINDS = {
     "sounds": (tone, lambda: LogMel(8000, num_mels=40), "log-mel"),
     "molecules": (lambda i: "C" * (2 + i % 5) + ("O" if i % 2 else "Cl"), Molecule, "RDKit"),
     "series": (lambda i: noise(9, 2) + (i % 2), lambda: Series(2), "statistics of the tokens"),
-    "rows": (
-        lambda i: {"cells": {"size": i % 7 + 9.0 * (i % 2), "kind": "ab"[i % 3 // 2]} if i % 8 else {"kind": "b"}},
-        lambda: Join({"cells": Cells()}),
-        "a random forest on numbers and categories",
-    ),
-    "rows with texts": (
-        lambda i: {"note": f"{'good' if i % 2 else 'bad'} thing"} | ({"cells": {"size": i % 7}} if i % 8 else {}),
-        lambda: Join({"note": Words(), "cells": Cells()}),
-        "a random forest on numbers and categories and TF-IDF of words",
-    ),
 }
 
 
