@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
@@ -20,7 +20,7 @@ from seqkit.analysis.units import aligned, number, size
 from seqkit.backbones.presets import PUBLISHED, Published
 from seqkit.errors import suggest
 from seqkit.interfaces import Adjacency, Backbone, Cache, LabeledBatch, Objective, TokenBatch, TokenSpec
-from seqkit.nn.embedder import Embedder
+from seqkit.nn.embedder import Embedder, TokenEmbedder
 from seqkit.nn.moe import MixtureOfExperts
 from seqkit.nn.position.absolute import Learned
 
@@ -138,9 +138,9 @@ def describe_model(
     if context_length < 1:
         raise ValueError(f"context_length={context_length} counts tokens; make it 1 or more")
     embedder, backbone, source = model.embedder, model.backbone, model.source_embedder
-    assert isinstance(embedder, Embedder)
+    assert isinstance(embedder, TokenEmbedder)
     assert isinstance(backbone, Backbone)
-    assert source is None or isinstance(source, Embedder)
+    assert source is None or isinstance(source, TokenEmbedder)
     first_spec = embedder.spec if source is None else source.spec
     if adjacency is not None and not first_spec.num_edge_types:
         raise ValueError(f"these tokens have no adjacency, but one of {len(adjacency)} edges was given; leave it out")
@@ -174,7 +174,8 @@ def describe_recipe(config: Mapping[str, Any], *, context_length: int | None = N
     model, data = untrained(config)
     batch, _ = next(iter(data.train_dataloader()))
     adjacency = None
-    if batch.adjacency is not None and not model.ignores_adjacency and context_length is None:
+    has_edges = batch.adjacency is not None and not model.ignores_adjacency
+    if has_edges and batch.parts is None and context_length is None:
         longest = batch.select(batch.valid.sum(dim=1).argmax()[None])
         adjacency = longest.adjacency
     return describe_model(model, context_length or batch.valid.shape[1], adjacency=adjacency, name=config["recipe"])
@@ -217,12 +218,12 @@ class _Counting(nn.Module):
 
 def _batch(spec: TokenSpec, context_length: int, adjacency: Adjacency | None = None) -> TokenBatch:
     """One example. adjacency: edges of the example; None: a path, if the spec has edges."""
-    if spec.num_edge_types and adjacency is None:
+    if spec.num_edge_types and adjacency is None and not spec.is_joined:
         node = torch.arange(context_length)
         path = torch.stack([node[:-1], node[1:]])
         both_ways = torch.cat([path, path.flip(0)], dim=1)
         adjacency = Adjacency(both_ways, torch.ones_like(both_ways[0]))
-    tokens = replace(spec, num_edge_types=0).random(context_length, torch.Generator().manual_seed(0))
+    tokens = spec.without_edges().random(context_length, torch.Generator().manual_seed(0))
     return TokenBatch.collate([tokens]).replace(adjacency=adjacency)
 
 

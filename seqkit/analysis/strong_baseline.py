@@ -19,11 +19,11 @@ from torch import Tensor
 
 from seqkit.data.module import DataModule
 from seqkit.data.source import Sample, import_optional, labels_of, shuffled
-from seqkit.interfaces import IGNORE, LossOutput, Objective
+from seqkit.interfaces import IGNORE, LossOutput, Objective, Tokenizer
 from seqkit.objectives import Classify, NextToken, Regress
 from seqkit.objectives.metrics import MeanLoss, Perplexity, update
 from seqkit.raw import GraphData, Waveform
-from seqkit.tokenizers import LogMel, Molecule
+from seqkit.tokenizers import Join, LogMel, Molecule
 
 MOST = 4_000
 """Most training examples of an estimator whose time grows faster than their number; the others are left out at random.
@@ -77,7 +77,7 @@ def strong_baseline(data: DataModule) -> dict[str, Any] | None:
             train = splits.train
             if len(train) > MOST:
                 train = [train[i] for i in shuffled(len(train), 0)[:MOST]]
-            features = _features(data, train, splits.test)
+            features = _features(data.tokenizer, *([sample.raw for sample in each] for each in (train, splits.test)))
             target = np.array(labels_of(train), dtype=float if isinstance(objective, Regress) else int)
             prediction, name = _predicted(objective, features, target)
             found = name, _metrics(objective, prediction, torch.tensor(labels_of(splits.test))), len(train)
@@ -91,11 +91,12 @@ def strong_baseline(data: DataModule) -> dict[str, Any] | None:
 # ── features ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _features(data: DataModule, train: Sequence[Sample], test: Sequence[Sample]) -> Features:
+def _features(tokenizer: Tokenizer, train: Sequence[Any], test: Sequence[Any]) -> Features:
     """Features that suit the first raw example; those of its tokens, where nothing else is known of it."""
-    raws = [sample.raw for sample in train], [sample.raw for sample in test]
-    first = raws[0][0]
-    if isinstance(data.tokenizer, Molecule):
+    raws, first = (train, test), train[0]
+    if isinstance(tokenizer, Join):
+        return _of_parts(tokenizer, train, test)
+    if isinstance(tokenizer, Molecule):
         return _of_molecules(*raws)
     if isinstance(first, str):
         return _of_texts(*raws)
@@ -105,7 +106,36 @@ def _features(data: DataModule, train: Sequence[Sample], test: Sequence[Sample])
         is_small = max(first.shape[1:]) <= SIDE and len({raw.shape for each in raws for raw in each}) == 1
         pixels = [_of_images(each, resize=not is_small) for each in raws]
         return Features("pixels and their statistics", pixels[0], pixels[1], "kernel")
-    return Features("statistics of the tokens", _of_tokens(data, raws[0]), _of_tokens(data, raws[1]), "forest")
+    statistics = [_of_tokens(tokenizer, each) for each in raws]
+    return Features("statistics of the tokens", statistics[0], statistics[1], "forest")
+
+
+def _of_parts(tokenizer: Join, train: Sequence[Any], test: Sequence[Any]) -> Features:
+    """Features of each part, side by side, with a column that says whether an example has it.
+
+    Of an example without the part they are the means over the training examples that have it.
+    """
+    from scipy import sparse
+
+    columns: tuple[list[Any], list[Any]] = ([], [])
+    names, suits = [], set()
+    for name, own in tokenizer.parts.items():
+        raws = [[dict(tokenizer.runs(raw)).get(name) for raw in each] for each in (train, test)]
+        there = [np.array([raw is not None for raw in each]) for each in raws]
+        if not there[0].any():
+            continue
+        given = [[raw for raw in each if raw is not None] for each in raws]
+        found = _features(own, given[0], given[1] or given[0][:1])
+        names.append(f"{found.name} ({name})")
+        suits.add(found.suits)
+        for side, values, known in zip(columns, (found.train, found.test), there):
+            dense = values.toarray() if sparse.issparse(values) else values
+            average = np.asarray(found.train.mean(axis=0)).reshape(-1)
+            filled = np.tile(average, (len(known), 1))
+            filled[known] = dense[: known.sum()]
+            side.append(np.column_stack([filled, known]))
+    kind = "scaled kernel" if suits <= {"kernel", "scaled kernel"} else "forest"
+    return Features(" and ".join(names), np.hstack(columns[0]), np.hstack(columns[1]), kind)
 
 
 def _of_texts(train: Sequence[str], test: Sequence[str]) -> Features:
@@ -159,10 +189,10 @@ def _of_molecules(train: Sequence[Any], test: Sequence[Any]) -> Features:
     return Features("RDKit's descriptors and Morgan counts", of(train), of(test), "forest")
 
 
-def _of_tokens(data: DataModule, raws: Sequence[Any]) -> np.ndarray:
+def _of_tokens(tokenizer: Tokenizer, raws: Sequence[Any]) -> np.ndarray:
     """How often each id occurs; mean, deviation, extremes, first and last of each number and position; the length."""
-    spec, rows = data.tokenizer.spec, []
-    for tokens in map(data.tokenizer.encode, raws):
+    spec, rows = tokenizer.spec, []
+    for tokens in map(tokenizer.encode, raws):
         x, ids = torch.cat([spec.numbers_of(tokens), tokens.positions], dim=1), spec.ids_of(tokens)
         kinds = [min(size, 1000) for size in spec.id_sizes]
         counts = [torch.bincount(ids[:, k].clamp(max=999), minlength=number) for k, number in enumerate(kinds)]

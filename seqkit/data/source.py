@@ -66,7 +66,7 @@ class Samples(Sequence[Sample]):
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return Subset(self, range(*index.indices(len(self))))
-        return self.sample(index)
+        return self.sample(range(len(self))[index])  # raises IndexError, by which iteration ends
 
 
 class Files(Samples):

@@ -175,7 +175,20 @@ def _neighbours(adjacency: Adjacency | None, number: int) -> dict[int, list[int]
 
 
 def _vectors(tokens: TokenBatch, spec: TokenSpec) -> Tensor:
-    """Content as vectors [b n f]: ids one-hot, modulo MAX_IDS, then the numbers."""
+    """Content as vectors [b n f]: ids one-hot, modulo MAX_IDS, then the numbers; of joined tokens, part by part."""
+    if tokens.parts is not None:
+        b, n = tokens.valid.shape
+        columns: list[Tensor] = []
+        for name, own in spec.parts:
+            if name in tokens.parts:
+                part = tokens.parts[name]
+                vectors = _vectors(part.batch, own).masked_fill(~rearrange(part.batch.valid, "r m -> r m 1"), 0.0)
+                placed = vectors.new_zeros(b * n, vectors.shape[-1])
+                placed = placed.index_add(0, part.columns.reshape(-1), rearrange(vectors, "r m f -> (r m) f"))
+            else:
+                placed = torch.zeros(b * n, sum(min(x, MAX_IDS) for x in own.id_sizes) + own.num_features).double()
+            columns.append(placed)
+        return rearrange(torch.cat(columns, dim=-1), "(b n) f -> b n f", b=b)
     fields = zip(spec.ids_of(tokens).unbind(-1), spec.id_sizes, strict=True)
     tables = [F.one_hot(ids % MAX_IDS, min(size, MAX_IDS)).double() for ids, size in fields]
     return torch.cat([*tables, spec.numbers_of(tokens).double()], dim=-1)

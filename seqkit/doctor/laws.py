@@ -170,6 +170,8 @@ def _future_difference(probe: _Probe, expected: Tensor, cut: int) -> float:
     after = repeat(columns > cut, "n -> b n", b=len(batch))
     positions = _shuffled(batch.positions, batch.valid & after)  # new values might lie outside a learned table
     other, kept = other_content(batch, after, probe.model.spec).replace(positions=positions), batch.valid & ~after
+    if batch.reach is not None:  # of a prefix, tokens may attend beyond their own column
+        kept = kept & (batch.reach <= cut)
     return _difference(probe.hidden(other)[kept], expected[kept])
 
 

@@ -5,7 +5,7 @@ b batch · n tokens · f features
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from seqkit.doctor.findings import Finding, Result, not_applicable
 from seqkit.doctor.subject import Subject
-from seqkit.interfaces import IGNORE, Tokens
+from seqkit.interfaces import IGNORE, Tokens, TokenSpec
 from seqkit.interfaces.tokens import rounding
 from seqkit.raw import GraphData, Waveform
 from seqkit.testing.changed_raws import share_read
@@ -107,6 +107,8 @@ def _key(value: Any) -> Any:
         return tuple(value.shape), value.contiguous().numpy().tobytes()
     if isinstance(value, Tokens):
         return tuple((name, _key(tensor)) for name, tensor in value.tensors().items())
+    if isinstance(value, Mapping | list | tuple) and not isinstance(value, Waveform):
+        return tuple(map(_key, value.items() if isinstance(value, Mapping) else value))
     if isinstance(value, Waveform):
         return _key(value.samples)
     if isinstance(value, GraphData):
@@ -115,8 +117,9 @@ def _key(value: Any) -> Any:
 
 
 def _ids(encoded: list[Tokens]) -> Tensor:
-    """All ids in one tensor; empty if the content is vectors, or several ids a token."""
-    ids = [tokens.content for tokens in encoded if tokens.content.ndim == 1]
+    """All ids in one tensor, those of parts too; empty if the content is vectors, or several ids a token."""
+    runs = [run for tokens in encoded for _, run in tokens.parts or (("", tokens),)]
+    ids = [tokens.content for tokens in runs if tokens.content.ndim == 1]
     return torch.cat(ids or [torch.empty(0, dtype=torch.int64)])
 
 
@@ -137,13 +140,26 @@ def check_inputs(subject: Subject) -> Result:
             "the recordings are clipped: they were amplified beyond the range of their format",
             "--data.source: recordings that are not overdriven, or --data.augment without amplification",
         )
-    spec = subject.content_spec
-    if not spec.num_features:
+    parts = dict(subject.content_spec.parts or (("", subject.content_spec),))
+    checked = [_check_numbers(subject, name, spec) for name, spec in parts.items() if spec.num_features]
+    faulty = [result for result in checked if result.finding is not None]
+    if not checked:
         return not_applicable("inputs", "the content is ids")
-    content = torch.cat([spec.numbers_of(batch)[batch.valid] for batch, _ in subject.batches]).double()
+    return faulty[0] if faulty else Result("inputs", "; ".join(result.measured for result in checked))
+
+
+def _check_numbers(subject: Subject, part: str, spec: TokenSpec) -> Result:
+    """Check of the numbers of the tokens, or of those of a part."""
+    batches = [batch for batch, _ in subject.batches]
+    if part:
+        batches = [batch.parts[part].batch for batch in batches if batch.parts is not None and part in batch.parts]
+    if not batches:
+        return not_applicable("inputs", f"no example has the part {part}")
+    content = torch.cat([spec.numbers_of(batch)[batch.valid] for batch in batches]).double()
     rms, features = float(content.square().mean().sqrt()), content.square().mean(dim=0).sqrt()
     spread, largest = float(content.std(dim=0, correction=0).max()), int(features.argmax())
-    measured = f"content of size {rms:.2g} (root mean square), most variable feature {spread:.2g}"
+    of = f" of {part}" if part else ""
+    measured = f"content{of} of size {rms:.2g} (root mean square), most variable feature {spread:.2g}"
     tokenizer = type(subject.data.tokenizer).__name__
     fix = f"--tokenizer (now {tokenizer}): one that normalises, or --data.source: values of about 1"
     if spread <= CONSTANT * max(rms, 1e-30):
@@ -168,6 +184,7 @@ def _clipped(subject: Subject) -> float:
     """Share of samples at the largest amplitude, the mean over recordings; 0 if the data is no sound."""
     samples = subject.data.splits().train
     raws = [samples[i].raw for i in range(min(len(samples), NUM_SAMPLES))]
-    waves = [raw.samples.abs() for raw in raws if isinstance(raw, Waveform)]
+    parts = [part for raw in raws for part in (raw.values() if isinstance(raw, Mapping) else [raw])]
+    waves = [raw.samples.abs() for raw in parts if isinstance(raw, Waveform)]
     shares = [float((wave >= 0.999 * wave.max()).double().mean()) for wave in waves if float(wave.max()) > 0]
     return sum(shares) / len(shares) if shares else 0.0

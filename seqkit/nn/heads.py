@@ -87,7 +87,7 @@ class PartHead(nn.Module):
         assert embedded.parts is not None
         columns = embedded.parts.columns_of(self.part, hidden.device)
         if self.before:
-            columns = columns_before(columns)
+            columns = columns_before(columns, hidden.shape[1])
         prediction: Tensor = self.head(rearrange(hidden, "b n d -> (b n) d")[columns], embedded)
         return prediction
 
@@ -104,10 +104,13 @@ class HeadsOfParts(nn.Module):
         return {name: head(hidden, embedded) for name, head in self.heads.items() if name in (embedded.parts or {})}
 
 
-def columns_before(columns: Tensor) -> Tensor:
-    """Columns [r m + 1] that predict the tokens of runs, [r m], and the end of each: one before each token."""
+def columns_before(columns: Tensor, n: int) -> Tensor:
+    """Columns [r m + 1] that predict the tokens of runs, [r m], and the end of each, in a batch of n columns.
+
+    They are those before each token; before the first token of an example there is none, so it is its own.
+    """
     first = columns[:, :1]
-    return torch.cat([(first - 1).clamp(min=0), columns], dim=1)
+    return torch.cat([first - (first % n > 0).long(), columns], dim=1)
 
 
 class TiedHead(nn.Module):

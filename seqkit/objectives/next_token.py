@@ -116,13 +116,13 @@ class NextToken(PredictionObjective):
         """Target [r m + 1]: 1 + id of the tokens of each run, then `END`; IGNORE where no column comes before."""
         if batch.parts is None:
             raise DataError(f"the batch has no part {name}; its tokens are of one tokenizer")
+        reach = batch.parts.prefix_reach(name, batch.valid)
         if name not in batch.parts:  # an example may lack it, and so may all examples of a small batch
-            return ModelInput(batch, None, torch.full((0, 1), IGNORE, device=batch.valid.device))
+            return ModelInput(batch.replace(reach=reach), None, torch.full((0, 1), IGNORE, device=batch.valid.device))
         own, n = batch.part(name), batch.valid.shape[1]
         target = F.pad((own.content + 1).masked_fill(~own.valid, IGNORE), [0, 1], value=IGNORE)
         target = target.scatter(1, own.valid.sum(dim=1, keepdim=True), END)
         is_first = F.pad(batch.parts.of(name).columns[:, :1] % n == 0, [0, own.valid.shape[1]])
-        reach = batch.parts.prefix_reach(name, batch.valid)
         return ModelInput(batch.replace(reach=reach), None, target.masked_fill(is_first, IGNORE))
 
     def loss(self, prediction: Tensor, target: Tensor, *, training: bool = False) -> LossOutput:

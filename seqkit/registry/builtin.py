@@ -218,6 +218,8 @@ from seqkit.data.sources.image
   fashion-mnist=FashionMnist | 70,000 pieces of clothing 28x28 | downloads once
   cifar10=Cifar10 | 60,000 colour photographs 32x32 | downloads once
   ImageFolder | a folder of images by class | bring your own images
+from seqkit.data.sources.arrangements
+  arrangements=Arrangements | three digits and a sentence that says where each is, from scikit-learn | captions, offline
 from seqkit.data.sources.audio
   fsdd=Fsdd | 3,000 spoken digits, six speakers, 8 kHz | official split or leave one speaker out
   spoken-digits=SpokenDigits | synthesised digits in many voices, from espeakng-loader | audio classification, offline

@@ -20,11 +20,13 @@ from seqkit.data.source import sample_name
 from seqkit.errors import DataError, UsageError
 from seqkit.interfaces import IGNORE, TokenBatch, Tokens, TokenSpec
 from seqkit.model import first_call
+from seqkit.objectives.next_token import NextToken
 from seqkit.objectives.seq2seq import Seq2Seq
 from seqkit.report.attention_heatmaps import heatmaps, uniform_entropy
 from seqkit.report.figures import png, svg
 from seqkit.report.inspect import shorten
 from seqkit.report.modality import AttentionSummary, Renderer, find_renderer
+from seqkit.report.modality.join import JoinRenderer
 from seqkit.report.templates import write_page
 from seqkit.runs.prepare import data_module
 from seqkit.runs.trained_model import TrainedModel, load
@@ -58,8 +60,16 @@ OVERLAY_NOTES = {
 }
 """Explanations of the overlay, for the mean over all queries and for the last query alone."""
 
+PARTS_NOTE = (
+    "Attention through all layers (rollout) from each token of the shortest run, on the other runs: the mean over the "
+    "tokens of a run is 1 on its own scale."
+)
+
 _PAGE = "attention.html"
-_PICTURES = {"": "attention", "encoder": "encoder", "decoder": "decoder", "cross": "cross", "rollout": "rollout"}
+_PICTURES = {
+    "": "attention", "encoder": "encoder", "decoder": "decoder", "cross": "cross", "rollout": "rollout",
+    "parts": "parts",
+}  # fmt: skip
 _TITLES = {"": "Attention", "cross": "Cross-attention of the decoder"}
 
 
@@ -123,13 +133,15 @@ def _view(folder: Path, trained: TrainedModel, name: str, raw: Any, notes: list[
         notes.append(f"Generated: {' '.join(generated) or '(nothing)'}")
         decoder = ["bos", *generated]
         names = {"encoder": (own, own), "decoder": (decoder, decoder), "cross": ([*generated, next_token], own)}
+    if isinstance(trained.objective, NextToken) and trained.objective.part is not None:
+        batch, _ = first_call(trained.objective, trained.model, (batch, None))  # with the reach of its prefix
     if any("␣" in text for pair in names.values() for texts in pair for text in texts):
         notes.append("␣ is a space, ↵ the end of a line.")
     try:
         maps = [replace(one, weights=one.weights.cpu()) for one in attention_maps(trained.model, batch)]
     except ValueError as error:
         raise UsageError(str(error)) from error
-    last_query = "" in names and trained.model.causal
+    last_query = "" in names and trained.model.causal and batch.reach is None
     views = list(_views(renderer, raw, tokens, maps, names, last_query=last_query))
     # no picture of an earlier example stays beside the new page
     for name in (_PAGE, *(f"{name}.png" for name in _PICTURES.values())):
@@ -209,6 +221,11 @@ def _views(
             summary = AttentionSummary(layers, rollout(own)[0].float().numpy(), last_query)
             note = f"{OVERLAY_NOTES[last_query]} {renderer.overlay_note}".rstrip()
             yield View("rollout", "Attention on the example", note, renderer.overlay(raw, tokens, summary))
+            if (
+                isinstance(renderer, JoinRenderer)
+                and (figure := renderer.from_tokens(raw, tokens, summary)) is not None
+            ):
+                yield View("parts", "From each token to the other parts", PARTS_NOTE, figure)
 
 
 def _heatmap_note(stack: str, uniform: float, *, signed: bool) -> str:

@@ -21,7 +21,7 @@ _BY_OBJECTIVE = {
     "Classify": ("accuracy",),
     "MultiLabel": ("auroc",),
     "Regress": ("rmse",),
-    "NextToken": ("loss",),
+    "NextToken": ("sequence_error", "loss"),
     "Masked": ("explained", "loss"),
     "Seq2Seq": ("sequence_error", "loss"),
     "Contrastive": ("recall@1",),

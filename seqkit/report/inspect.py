@@ -39,8 +39,13 @@ def inspect(config: Mapping[str, Any], path: Path, given: str | None = None) -> 
 
 
 def describe(tokenizer: Tokenizer, tokens: Tokens) -> list[str]:
-    """Tokenizer, content, positions and adjacency in a few lines."""
+    """Tokenizer, content, positions and adjacency in a few lines; of joined tokens, of each run."""
     spec, n = tokenizer.spec, len(tokens)
+    if tokens.parts:
+        lines, parts = [f"joined     {n} tokens of {len(tokens.parts)} runs"], getattr(tokenizer, "parts", {})
+        for name, run in tokens.parts:
+            lines += [f"part {name}", *(f"  {line}" for line in describe(parts[name], run))]
+        return lines
     content = tokens.content[:8] if spec.ids else tokens.content[0, :8]
     values = ", ".join(f"{value:.4g}" for value in content.tolist())
     more = ", …" if (n if spec.ids else tokens.content.shape[1]) > 8 else ""

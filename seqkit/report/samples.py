@@ -18,6 +18,7 @@ from torch import Tensor
 
 from seqkit.data.module import DataModule
 from seqkit.generation import Sampling, stream_text
+from seqkit.generation.parts import before_last_run
 from seqkit.interfaces import IGNORE, LossOutput, Objective, TokenBatch, Tokens
 from seqkit.objectives.classify import Classify
 from seqkit.objectives.masked import Masked
@@ -81,13 +82,32 @@ def samples(_objective: Objective, _trained: TrainedModel, _data: DataModule | N
 
 
 @samples.register
-def _(_objective: NextToken, trained: TrainedModel, data: DataModule | None) -> list[Section]:
+def _(objective: NextToken, trained: TrainedModel, data: DataModule | None) -> list[Section]:
+    if objective.part is not None:
+        return [] if data is None else _captions(objective, trained, data)
     if not find_renderer(trained.tokenizer).is_text:
         return []
     prompt = _prompt(trained, data)
     text = "".join(stream_text(trained, prompt, NUM_GENERATED, sampling=Sampling(temperature=0.8, seed=1)))
     passage = Passage("prompt (underlined) and continuation", ((prompt, "prompt"), (text, "")))
     return [Section("Sample", f"{NUM_GENERATED} tokens sampled at temperature 0.8, seed 1.", passages=[passage])]
+
+
+def _captions(objective: NextToken, trained: TrainedModel, data: DataModule) -> list[Section]:
+    """The first test examples, each with what is generated behind its other parts, and the reference if it differs."""
+    batch, _ = _first_examples(data, NUM_SHOWN)
+    found = objective.decode(trained.predictor.run(partial(objective.predict, trained.model), batch))
+    right = objective.decode(objective.references((batch, None))[:, 0])
+    renderer, figures, captions = find_renderer(trained.tokenizer), [], []
+    for i, (text, reference) in enumerate(zip(found, right)):
+        with rc_context(STYLE):
+            figure, (axes,) = new_figure(1.6, 1.6)
+            axes.set_axis_off()
+            renderer.thumbnail(before_last_run(example(batch, i), str(objective.part)), axes)
+        figures.append(svg(figure))
+        captions.append(str(text) if text == reference else f"{text} (reference: {reference})")
+    note = f"The first test examples, and the {objective.part} that is generated behind them."
+    return [Section("Generated", note, figures, captions)]
 
 
 def _prompt(trained: TrainedModel, data: DataModule | None) -> str:

@@ -120,25 +120,27 @@ def tell_lost_positions(prepared: Prepared) -> None:
         embedder, encoder = model.source_embedder, model.backbone.get_encoder()
         backbone = model.backbone if encoder is None else encoder
     open_to_choice = prepared.config["model"]["position"] is None and not backbone.ignores_order
-    position = getattr(embedder, "position", None)  # parts of joined tokens each have their own
-    is_unused = open_to_choice and isinstance(position, NoPosition) and not backbone.uses_positions
+    open_to_choice = open_to_choice and not backbone.uses_positions
     samples = data.splits().train
     said: dict[str, str] = {}
     for i in range(0, len(samples), max(1, len(samples) // NUM_TRIED)) if data.window is None else ():
         try:
-            positions = data.tokenizer.encode(samples[i].raw).positions
+            tokens = data.tokenizer.encode(samples[i].raw)
         except Exception:  # noqa: S112  the loader names the example
             continue
-        if rounded := rounding(positions):
-            said.setdefault("rounded", f"training data, {sample_name(samples, i)}: {rounded}")
-        steps = positions[:, 0].diff() if positions.shape[1] == 1 else positions[:0, 0:0]
-        if is_unused and steps.numel() and float(steps.max() - steps.min()) > UNEVEN * float(steps.abs().max()):
-            said.setdefault(
-                "unused",
-                f"training data, {sample_name(samples, i)}: positions grow by {float(steps.min()):g} to "
-                f"{float(steps.max()):g}, and {type(backbone).__name__} uses the order of the tokens alone; add "
-                "positions by --model.position Sinusoidal, or say that they do not matter: --model.position NoPosition",
-            )
+        for part, run in tokens.parts or ((None, tokens),):
+            name, positions = sample_name(samples, i) + (f", part {part}" if part else ""), run.positions
+            if rounded := rounding(positions):
+                said.setdefault("rounded", f"training data, {name}: {rounded}")
+            steps = positions[:, 0].diff() if positions.shape[1] == 1 else positions[:0, 0:0]
+            is_unused = open_to_choice and isinstance(embedder.part(part).position, NoPosition) and steps.numel() > 0
+            if is_unused and float(steps.max() - steps.min()) > UNEVEN * float(steps.abs().max()):
+                said.setdefault(
+                    "unused",
+                    f"training data, {name}: positions grow by {float(steps.min()):g} to {float(steps.max()):g}, and "
+                    f"{type(backbone).__name__} uses the order of the tokens alone; add positions by --model.position "
+                    "Sinusoidal, or say that they do not matter: --model.position NoPosition",
+                )
     for line in said.values():
         log.warning("%s", line)
 

@@ -69,7 +69,7 @@ def _changed_at_places(raw: Any, num_places: int, generator: random.Random) -> I
             others = generator.sample(letters, min(NUM_OTHERS, len(letters)))
             texts = [[before + after], [raw[:start] + raw[end:].lstrip()], [before + c + after for c in others]]
             yield [[text for text in changed if text.strip()] for changed in texts]
-    elif isinstance(raw, Mapping) or (raw and isinstance(raw, list) and all(isinstance(one, tuple) for one in raw)):
+    elif isinstance(raw, Mapping) or (isinstance(raw, list) and raw and all(isinstance(one, tuple) for one in raw)):
         pairs: list[tuple[str, Any]] = [*(raw.items() if isinstance(raw, Mapping) else raw)]
         for i, (name, part) in enumerate(pairs):  # the parts of an example, each at places of its own
             for kinds in _changed_at_places(part, -(-num_places // len(pairs)), generator):

@@ -2,7 +2,6 @@
 
 import math
 from collections import Counter
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from seqkit.data import DataModule, DataSource, Sample, Splits
 from seqkit.interfaces import IGNORE
 from seqkit.objectives import Classify, Masked, NextToken, Regress
 from seqkit.raw import GraphData, Waveform
-from seqkit.tokenizers import Characters, Graph, LogMel, Molecule, Patches, Series, Words
+from seqkit.tokenizers import Characters, Graph, Ids, Join, LogMel, Molecule, Patches, Series, Words
 
 pytest.importorskip("sklearn")
 
@@ -112,7 +111,7 @@ def test_images_of_many_sizes_and_channels_are_brought_to_one():
         samples.append(Sample(image, i % 2))
     tokenizer = Patches(4, resize=(16, 16), channels=3)
     test, train = samples[::3], [sample for i, sample in enumerate(samples) if i % 3]
-    features = _features(SimpleNamespace(tokenizer=tokenizer), train, test)
+    features = _features(tokenizer, [x.raw for x in train], [x.raw for x in test])
     assert features.train.shape[1] == features.test.shape[1] == 3 * (32 * 32 + 5)
     prediction, _ = _predicted(fitted(Classify(), train), features, np.array([sample.label for sample in train]))
     assert (prediction.argmax(dim=1) == torch.tensor([sample.label for sample in test])).float().mean() >= 0.9
@@ -155,3 +154,18 @@ def test_a_token_is_labelled_by_the_tokens_beside_it():
     assert "five tokens" in result["name"]
     assert result["metrics"]["accuracy"] >= 0.95
     assert result["num_train"] == 40
+
+
+def test_features_of_parts_stand_side_by_side_and_say_which_part_is_there():
+    tokenizer = Join({"image": Patches(4), "ids": Ids(5)})
+    image = torch.rand(1, 8, 8, generator=torch.Generator().manual_seed(0))
+    train = [{"image": image, "ids": [1, 2]}, {"ids": [3]}, {"image": image * 0.5}]
+    features = _features(tokenizer, train, [{"ids": [4, 4]}])
+    alone = _features(tokenizer.parts["image"], [image, image * 0.5], [image])
+    width = alone.train.shape[1]
+    np.testing.assert_allclose(features.train[[0, 2], :width], alone.train)
+    np.testing.assert_allclose(features.train[1, :width], alone.train.mean(axis=0), rtol=1e-6)
+    assert features.train[:, width].tolist() == [1, 0, 1]
+    assert features.train[:, -1].tolist() == [1, 1, 0]
+    assert (features.test[0, width], features.test[0, -1]) == (0, 1)
+    assert features.suits == "forest"

@@ -1,0 +1,137 @@
+"""Joined tokens, part by part: each run drawn as its own tokenizer's renderer draws it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from seqkit.interfaces import Tokens
+from seqkit.report.figures import STYLE, new_figure
+from seqkit.report.modality.base import HEAT, MAX_RECEIVED, AttentionSummary, Renderer
+
+MAX_FROM, PER_ROW = 24, 8
+"""Most tokens from which attention is drawn, and how many pictures stand in a row."""
+
+DPI, GAP = 150, 0.25
+"""Dots per inch of a run's picture within the whole, and inches between two of them."""
+
+
+class JoinRenderer(Renderer):
+    """Draws each run of joined tokens by the renderer of its part, one below the other."""
+
+    overlay_note = "Each part has its own picture; 1 is the average over all tokens of the sequence."
+
+    def picture(self, raw: Any, tokens: Tokens) -> Figure:
+        """Pictures of the runs, one below the other."""
+        figures = [
+            (f"{name}: {len(run)} token{'s' * (len(run) > 1)}", one.picture(part, run))
+            for name, one, part, run, _ in self._runs(raw, tokens)
+        ]
+        return _below_each_other(figures)
+
+    def overlay(self, raw: Any, tokens: Tokens, summary: AttentionSummary) -> Figure:
+        """The attention that the tokens of each run receive, drawn on the run."""
+        figures = []
+        for name, one, part, run, columns in self._runs(raw, tokens):
+            own = AttentionSummary(summary.weights[..., columns], summary.rollout[:, columns], summary.last_query)
+            figures.append((name, one.overlay(part, run, own)))
+        return _below_each_other(figures)
+
+    def from_tokens(self, raw: Any, tokens: Tokens, summary: AttentionSummary) -> Figure | None:
+        """Attention from each token of the shortest run to every other run; None for one run, or a longer one.
+
+        Runs with positions on two axes are grids, others strips.
+        """
+        runs = list(self._runs(raw, tokens))
+        _, one, part, run, columns = min(runs, key=lambda x: len(x[3]))
+        others = [x for x in runs if x[4] != columns]
+        if not others or len(run) > MAX_FROM:
+            return None
+        labels = one.token_names(part, run)
+        with rc_context(STYLE):
+            across = min(PER_ROW, len(run))
+            rows = -(-len(run) // across)
+            figure, axes = new_figure(1.35 * across, 1.6 * rows * len(others), columns=across, rows=rows * len(others))
+            for ax in axes:
+                ax.set_axis_off()
+            for k, (other, drawn, _, keys, place) in enumerate(others):
+                received = summary.rollout[columns, place]
+                received = received / received.mean(axis=1, keepdims=True).clip(1e-12)
+                for i, row in enumerate(received):
+                    ax = axes[(k * rows + i // across) * across + i % across]
+                    drawn.thumbnail(keys, ax)
+                    grid = _on_a_grid(keys, row)
+                    low, high, bottom, top = *ax.get_xlim(), *ax.get_ylim()
+                    ax.imshow(
+                        grid, cmap=HEAT, alpha=0.6, vmin=0, vmax=MAX_RECEIVED, extent=(low, high, bottom, top),
+                        aspect="auto", interpolation="nearest",
+                    )  # fmt: skip
+                    ax.set_title(f"{labels[i]} → {other}" if i == 0 else labels[i], fontsize=8)
+        return figure
+
+    def thumbnail(self, tokens: Tokens, axes: Axes) -> None:
+        """Thumbnails of the runs side by side."""
+        axes.set_axis_off()
+        width = 1 / len(tokens.parts)
+        for i, (name, run) in enumerate(tokens.parts):
+            self._renderer(name).thumbnail(run, axes.inset_axes((i * width, 0, 0.94 * width, 1)))
+
+    def token_names(self, raw: Any, tokens: Tokens) -> list[str]:
+        """Names of the tokens of each run, the first of each after the part's."""
+        found: list[str] = []
+        for name, one, part, run, _ in self._runs(raw, tokens):
+            first, *others = one.token_names(part, run)
+            found += [f"{name} {first}", *others]
+        return found
+
+    def _renderer(self, part: str) -> Renderer:
+        from seqkit.report.modality import find_renderer
+
+        tokenizer: Any = self.tokenizer
+        return find_renderer(tokenizer.parts[part])
+
+    def _runs(self, raw: Any, tokens: Tokens) -> Iterator[tuple[str, Renderer, Any, Tokens, slice]]:
+        """Name, renderer, raw example, tokens and columns of each run."""
+        tokenizer: Any = self.tokenizer
+        start = 0
+        for (name, part), (_, run) in zip(tokenizer.runs(raw), tokens.parts):
+            yield name, self._renderer(name), part, run, slice(start, start + len(run))
+            start += len(run)
+
+
+def _on_a_grid(tokens: Tokens, values: np.ndarray) -> np.ndarray:
+    """Values of tokens [m] as a picture: by row and column where positions have two axes, else one row."""
+    if tokens.positions.shape[1] != 2:
+        return values[None]
+    place = tokens.positions.long().numpy()
+    grid = np.zeros(place.max(axis=0) + 1)
+    grid[place[:, 0], place[:, 1]] = values
+    return grid
+
+
+def _below_each_other(figures: list[tuple[str, Figure]]) -> Figure:
+    """One figure of several, each under its title, in their own sizes."""
+    pictures = []
+    for _, figure in figures:
+        with rc_context(STYLE):
+            figure.set_dpi(DPI)
+            canvas = FigureCanvasAgg(figure)
+            canvas.draw()
+            pictures.append(np.asarray(canvas.buffer_rgba()).copy())
+    sizes = [(one.shape[1] / DPI, one.shape[0] / DPI) for one in pictures]
+    width, height = max(w for w, _ in sizes), sum(h for _, h in sizes) + GAP * len(sizes)
+    with rc_context(STYLE):
+        whole, top = Figure(figsize=(width, height), dpi=DPI), height
+        for (title, _), picture, (w, h) in zip(figures, pictures, sizes):
+            top -= GAP + h
+            axes = whole.add_axes((0, top / height, w / width, h / height))
+            axes.imshow(picture, interpolation="nearest", aspect="auto")
+            axes.set_axis_off()
+            whole.text(0.01, (top + h + 0.06) / height, title, fontsize=10, fontweight="bold")
+    return whole

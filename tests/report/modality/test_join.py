@@ -1,0 +1,74 @@
+"""Joined tokens are drawn part by part, each by its renderer, and attention goes from a token to the other parts."""
+
+import numpy as np
+import pytest
+import torch
+
+from seqkit.interfaces import Tokens
+from seqkit.report.inspect import describe
+from seqkit.report.modality import AttentionSummary, find_renderer
+from seqkit.report.modality.join import JoinRenderer
+from seqkit.tokenizers import Graph, Ids, Join, Molecule, Patches, Words
+
+RAW = {"image": torch.rand(1, 8, 12, generator=torch.Generator().manual_seed(0)), "text": "one is above"}
+
+
+def tokenizer() -> Join:
+    made = Join({"image": Patches(4), "text": Words(), "molecule": Molecule(), "ids": Ids(5)})
+    made.parts["text"].fit(["one is above and below"])
+    return made
+
+
+def summary_of(tokens: Tokens) -> AttentionSummary:
+    g, n = np.random.default_rng(0), len(tokens)
+    weights = g.random((2, 3, n, n))
+    weights /= weights.sum(axis=-1, keepdims=True)
+    return AttentionSummary(weights, weights.mean(axis=(0, 1)))
+
+
+@pytest.mark.parametrize(
+    "raw", [RAW, {**RAW, "molecule": "CCO"}, [("ids", [1, 2]), ("text", "one"), ("ids", [3])], {"text": "one"}]
+)
+def test_every_part_is_drawn_and_named(raw):
+    tokens = tokenizer().encode(raw)
+    renderer = find_renderer(tokenizer())
+    assert isinstance(renderer, JoinRenderer)
+    titles = [text.get_text() for text in renderer.picture(raw, tokens).texts]
+    names = [name for name, _ in tokens.parts]
+    assert [title.partition(":")[0] for title in titles] == names
+    assert [text.get_text() for text in renderer.overlay(raw, tokens, summary_of(tokens)).texts] == names
+    labels = renderer.token_names(raw, tokens)
+    assert len(labels) == len(tokens)
+    starts = np.cumsum([0, *(len(run) for _, run in tokens.parts)])[:-1]
+    assert [labels[i].partition(" ")[0] for i in starts] == names
+    lines = describe(tokenizer(), tokens)
+    assert [line for line in lines if line.startswith("part ")] == [f"part {name}" for name in names]
+
+
+def test_attention_goes_from_each_word_to_the_patches_where_they_are():
+    """The picture of a word has the word's row of the rollout, at the row and column of each patch."""
+    tokens = tokenizer().encode(RAW)
+    summary = summary_of(tokens)
+    figure = find_renderer(tokenizer()).from_tokens(RAW, tokens, summary)  # type: ignore[attr-defined]
+    assert [ax.get_title(loc="left") for ax in figure.axes] == ["one → image", "is", "above"]
+    for word, axes in enumerate(figure.axes):
+        received = summary.rollout[6 + word, :6]
+        grid = axes.images[-1].get_array()
+        assert grid.shape == (2, 3)
+        np.testing.assert_allclose(grid.reshape(-1), received / received.mean())
+
+
+def test_one_run_alone_and_a_long_one_have_no_picture_of_pairs():
+    renderer = find_renderer(tokenizer())
+    for raw in ({"text": "one is"}, [("ids", [1] * 30), ("ids", [2] * 25)]):
+        tokens = tokenizer().encode(raw)
+        assert renderer.from_tokens(raw, tokens, summary_of(tokens)) is None  # type: ignore[attr-defined]
+
+
+def test_a_part_of_a_plug_in_is_drawn_by_the_generic_renderer():
+    class Own(Ids):
+        pass
+
+    made = Join({"own": Own(5), "graph": Graph(0, num_edge_types=1)})
+    tokens = made.encode({"own": [1, 2], "graph": (2, [(0, 1)])})
+    assert len(find_renderer(made).picture({"own": [1, 2], "graph": (2, [(0, 1)])}, tokens).texts) == 2
