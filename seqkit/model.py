@@ -5,7 +5,7 @@ b batch · n tokens
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, cast
 
 from torch import Tensor, nn
@@ -28,6 +28,8 @@ class Model(nn.Module):
     embedding_dim: width of an embedding table narrower than the backbone; None: as wide. share_embeddings: True: source
     and target of an encoder–decoder have one table (BART, T5); their tokenizers must be alike. set_as_sequence: True:
     tokens that are a set (`TokenSpec.is_set`) may go through a backbone that knows their order, as they come.
+    encoders: by name of a part of joined tokens, a backbone that encodes its tokens before they are joined, such as GIN
+    over the atoms of a molecule; it has the part's edges, whatever `adjacency` says of the joined sequence.
     Raises ValueError, with what to change, where tokenizer, backbone and objective are incompatible.
 
     causal: whether tokens attend to earlier ones only: the backbone's own, or where that is None, what the objective
@@ -46,8 +48,11 @@ class Model(nn.Module):
         embedding_dim: int | None = None,
         share_embeddings: bool = False,
         set_as_sequence: bool = False,
+        encoders: Mapping[str, Backbone] | None = None,
     ):
         super().__init__()
+        if encoders:
+            _check_encoders(encoders, spec, backbone, objective)
         self.ignores_adjacency = adjacency == "ignore" and spec.num_edge_types > 0
         if self.ignores_adjacency:
             spec = spec.without_edges()
@@ -73,7 +78,11 @@ class Model(nn.Module):
                     own.add_edge_bias(part.num_edge_types)
             if not spec.is_joined:
                 return embedder(spec, backbone)
-            return JoinEmbedder(spec, dim, lambda name, part: embedder(part, backbone and backbone.part(name)))
+
+            def of_part(name: str, part: TokenSpec) -> Embedder:
+                return embedder(part, (encoders or {}).get(name) or (backbone and backbone.part(name)))
+
+            return JoinEmbedder(spec, dim, of_part, encoders)
 
         target_spec = objective.target_spec
         self.source_embedder = None if target_spec is None else make_embedder(spec, backbone.get_encoder())
@@ -161,6 +170,27 @@ def backbones_of(backbone: Backbone, spec: TokenSpec) -> list[tuple[Backbone, To
 def is_causal(backbone: Backbone, objective: Objective) -> bool:
     """Whether tokens attend to earlier ones only in a model of these two."""
     return bool(objective.causal) if backbone.causal is None else backbone.causal
+
+
+def _check_encoders(
+    encoders: Mapping[str, Backbone], spec: TokenSpec, backbone: Backbone, objective: Objective
+) -> None:
+    """Prepare encoders of parts. Raises ValueError for one of no part, of another width, or that sees what follows."""
+    for name, encoder in encoders.items():
+        part, kind = spec.part(name), type(encoder).__name__
+        if encoder.dim != backbone.dim:
+            raise ValueError(
+                f"the encoder of {name} has dim={encoder.dim}, and the backbone {backbone.dim}; use one width"
+            )
+        if part.num_edge_types and not encoder.supports_adjacency:
+            raise ValueError(f"{kind}, the encoder of {name}, does not support adjacency; use GIN or Transformer")
+        if objective.causal and getattr(objective, "part", None) == name and not encoder.causal:
+            raise ValueError(
+                f"{kind}, the encoder of {name}, would see the tokens to predict; build it with causal=True"
+            )
+        encoder.check_supported(part)
+        if part.num_edge_types:
+            encoder.add_edge_bias(part.num_edge_types)
 
 
 def check_compatible(spec: TokenSpec, backbone: Backbone, objective: Objective) -> None:

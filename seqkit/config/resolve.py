@@ -198,7 +198,8 @@ class _Node:
         here = self.mapping(field, config.get(first))
         if here is None:
             here = {"type": field.default_type} if field.default_type else {}
-        return {first: self.below(field, here).nested(here, rest, value)}
+        below = self.below(field, {**here, rest.partition(".")[0]: {}} if field.named else here)
+        return {first: below.nested(here, rest, value)}
 
     def _of_source(self, config: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
         """A key `data.X` that the data module lacks and the data source has: `data.source.X`."""

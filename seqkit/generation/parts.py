@@ -14,6 +14,7 @@ from seqkit.generation.decode import evaluating
 from seqkit.generation.sampling import PerSequenceRNG, Sampling
 from seqkit.interfaces import IGNORE, Cache, TokenBatch, Tokens, TokenSpec
 from seqkit.model import Model
+from seqkit.nn.embedder import JoinEmbedder
 from seqkit.nn.heads import END, PartHead
 
 
@@ -55,7 +56,7 @@ def continue_with_part(
     sequences, ended = list(prefixes), torch.zeros(len(prefixes), dtype=torch.bool)
     starts = [_first_position(x) for x in prefixes]
     with evaluating(model):
-        cache = None if use_cache is False else _cache_of(model, max(map(len, prefixes)) + max_new_tokens)
+        cache = None if use_cache is False else _cache_of(model, part, max(map(len, prefixes)) + max_new_tokens)
         hidden = _hidden_of_all(model, sequences, part, cache)
         for step in range(max_new_tokens):
             chosen = sampling.choose(head.head(hidden, None), None, rng).cpu()
@@ -72,7 +73,9 @@ def continue_with_part(
     return found[:, : int((found != IGNORE).sum(dim=1).max())] if len(found) else found
 
 
-def _cache_of(model: Model, num_columns: int) -> Cache | None:
+def _cache_of(model: Model, part: str, num_columns: int) -> Cache | None:
+    if isinstance(model.embedder, JoinEmbedder) and part in model.embedder.encoders:
+        return None  # it encodes the tokens of a run from the first on
     try:
         return model.backbone.init_cache(num_columns)
     except ValueError:

@@ -306,3 +306,46 @@ def test_every_key_is_explained():
 @pytest.mark.parametrize("word", ["*.txt", "!", "&b", "[", "a: b: c", "@x", "`x`", "%x"])
 def test_a_word_that_is_no_yaml_is_a_text_where_a_text_is_wanted(word):
     assert completed("--tokenizer.alphabet", word, tokenizer="Characters")["tokenizer"]["alphabet"] == word
+
+
+# ── components that have names ───────────────────────────────────────────────────────────────────────────────────────
+
+JOINED = {
+    "tokenizer": {"type": "Join", "parts": {"image": {"type": "Patches", "patch": 4}, "text": "Words"}},
+    "model": {"objective": "Classify", "backbone": {"type": "Transformer", "dim": 8, "depth": 1}},
+}
+KEYS = ("tokenizer", "model")
+
+
+def test_components_that_have_names_are_completed_each():
+    parts = complete(JOINED, only=KEYS)["tokenizer"]["parts"]
+    assert list(parts) == ["image", "text"]
+    assert parts["image"]["patch"] == 4
+    assert parts["image"]["channels"] == 1
+    assert parts["text"] == complete({**JOINED, "tokenizer": "Words"}, only=KEYS)["tokenizer"]
+
+
+def test_a_key_of_a_named_component_can_be_overridden_and_a_new_one_added():
+    words = ["--tokenizer.parts.image.patch", "7", "--tokenizer.parts.sound", "LogMel", "--model.encoders.image", "GIN"]
+    with pytest.raises(UsageError, match=r"model.encoders.image.dim is missing"):
+        complete(JOINED, None, words, only=KEYS)
+    words += ["--model.encoders.image.dim", "8", "--model.encoders.image.depth", "1"]
+    config = complete(JOINED, None, words, only=KEYS)
+    assert list(config["tokenizer"]["parts"]) == ["image", "text", "sound"]
+    assert config["tokenizer"]["parts"]["image"]["patch"] == 7
+    assert config["model"]["encoders"]["image"]["type"] == "GIN"
+    assert complete(config, only=KEYS) == config
+
+
+@pytest.mark.parametrize(
+    ("parts", "fault"),
+    [
+        ("Words", "tokenizer.parts is 'Words'; give names, with a tokenizer each"),
+        ({"text": "Wrds"}, r"tokenizer.parts.text: .*did you mean Words"),
+        ({"text": {"type": "Words", "lower": True}}, r"tokenizer.parts.text: Words has no argument 'lower'"),
+        ({"text": None}, "tokenizer.parts.text is null; give the name of a tokenizer"),
+    ],
+)
+def test_a_fault_in_a_named_component_is_named_by_its_path(parts, fault):
+    with pytest.raises(UsageError, match=fault):
+        complete({**JOINED, "tokenizer": {"type": "Join", "parts": parts}}, only=KEYS)

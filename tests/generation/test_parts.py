@@ -71,6 +71,16 @@ def test_what_is_generated_in_a_batch_is_what_a_loop_by_hand_gives(name, use_cac
     assert len({tuple(row) for row in expected}) > 1, "the prefix matters"
 
 
+def test_an_encoder_of_the_text_sees_all_of_it_in_every_step():
+    torch.manual_seed(1)
+    encoders = {"text": LSTM(DIM, 1, causal=True)}
+    model = Model(tokenizer().spec, BACKBONES["added"](), NextToken(part="text"), encoders=encoders).double().eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3) if parameter.ndim > 1 else None
+    got = continue_with_part(model, [tokenizer().encode(raw) for raw in RAWS], "text", NEW)
+    assert [row[row != IGNORE].tolist() for row in got] == [by_hand(model, raw) for raw in RAWS]
+
+
 def test_the_end_ends_a_run_and_the_others_go_on():
     model = captioner("Transformer")
     examples = [tokenizer().encode(raw) for raw in RAWS]

@@ -281,3 +281,51 @@ def test_synthetic_tokens_are_those_of_their_specs():
     for spec, examples in synthetic().values():
         for x in examples:
             spec.check(x)
+
+
+# ── encoders of parts ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_encoder_encodes_the_tokens_of_its_part_before_they_are_joined():
+    """By hand: the part through its embedder and encoder, alone."""
+    gin = GIN(DIM, 2)
+    model = classifier(join().spec, LSTM(DIM, 1), adjacency="ignore", encoders={"graph": gin})
+    batch = batch_of_all().with_dtype(torch.float64)
+    embedded = model.embed(batch)
+    assert isinstance(model.embedder, JoinEmbedder)
+    assert batch.parts is not None
+    part = batch.parts["graph"]
+    expected = gin(model.embedder.parts["graph"](part.batch))
+    got = embedded.hidden.flatten(0, 1)[part.columns]
+    assert_close(got[part.batch.valid], expected[part.batch.valid])
+    model(batch).sum().backward()
+    assert all(p.grad is not None for p in gin.parameters())
+
+
+def test_edges_reach_an_encoder_whatever_the_joined_sequence_does_with_them():
+    model = classifier(join().spec, LSTM(DIM, 1), adjacency="ignore", encoders={"graph": GIN(DIM, 2)})
+    one, other = ({"graph": (3, edges), "text": "a"} for edges in ([(0, 1)], [(0, 1), (1, 2)]))
+    got = [model(TokenBatch.collate([join().encode(raw)]).with_dtype(torch.float64)) for raw in (one, other)]
+    assert not torch.allclose(*got)
+
+
+@pytest.mark.parametrize(
+    ("encoders", "fault"),
+    [
+        (lambda: {"grph": GIN(DIM, 1)}, "there is no part 'grph'; did you mean graph"),
+        (lambda: {"graph": GIN(DIM + 1, 1)}, "dim=25, and the backbone 24"),
+        (lambda: {"graph": LSTM(DIM, 1)}, "LSTM, the encoder of graph, does not support adjacency"),
+        (lambda: {"text": GIN(DIM, 1)}, "no adjacency"),
+    ],
+)
+def test_an_encoder_that_does_not_fit_its_part_is_refused_when_the_model_is_built(encoders, fault):
+    with pytest.raises(ValueError, match=fault):
+        classifier(join().spec, encoders=encoders())
+
+
+def test_an_encoder_must_not_see_the_tokens_that_are_predicted():
+    backbone = Transformer(DIM, 1, num_heads=3, causal=None, position=Rotary(interleaved=True))
+    objective = NextToken(part="text")
+    with pytest.raises(ValueError, match="would see the tokens to predict; build it with causal=True"):
+        Model(join().spec, backbone, objective, encoders={"text": LSTM(DIM, 1)})
+    Model(join().spec, backbone, objective, encoders={"text": LSTM(DIM, 1, causal=True), "image": LSTM(DIM, 1)})
