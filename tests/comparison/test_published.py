@@ -33,7 +33,7 @@ def test_every_interval_of_a_page_follows_from_its_scores(page):
         expected = interval_of_share(table) if metric.proportion and 0 < row["mean"] < 1 else interval(table)
         assert table.mean() == pytest.approx(row["mean"])
         assert row["interval"] == pytest.approx(expected)
-        for point in row["by_steps"][:-1]:
+        for point in row.get("by_steps", [])[:-1]:  # only of a comparison with shorter runs
             table = units(scores, f"{row['name']} after {point['steps']} steps", root=metric.root)
             assert table.mean() == pytest.approx(point["mean"])
     for pair in results["differences"]:
