@@ -26,15 +26,14 @@ def run(args: Namespace) -> int:
     if args.out.suffix.lower() not in WRITERS:
         raise UsageError(f"--out {args.out} should end in {' or '.join(WRITERS)}, which says the format")
     check_file(args.out, args.inputs, force=args.force)
-    from seqkit.runs.answers import pool_of, vectors
+    from seqkit.runs.answers import described_vectors, vectors
     from seqkit.runs.trained_model import load
 
     trained = load(args.run, args.device, args.dtype)
     inputs = open_inputs(args, trained)
-    dim = trained.model.backbone.dim
+    dim, what = described_vectors(trained)
     with written(args.out, force=args.force) as part, closing(WRITERS[args.out.suffix.lower()](part, dim)) as writer:
         code = each(args.command, vectors(trained, inputs), writer.add, inputs.total)
-    what = f"hidden states, {pool_of(trained.model)} of the tokens"
     if inputs.graph is not None:
         what = "the hidden states of each node"
     print(f"embed  {one_line(args.out)}  {writer.count:,} vectors of {dim} numbers: {what}")

@@ -42,8 +42,8 @@ def check_labels(subject: Subject) -> Result:
     """Do the training labels have anything to do with their inputs?
 
     Labels of whole sequences without a signal are called shuffled. Labels of single tokens may depend on others far
-    away (copying, parity), which simple features do not show: they are called shuffled only if the labels of the test
-    split have a signal.
+    away (copying, parity), and those of joined parts on several parts at once (a sum modulo ten), which simple features
+    do not show: they are called shuffled only if the labels of the test split have a signal.
     """
     if not subject.objective.needs_labels:
         return not_applicable("labels", f"{type(subject.objective).__name__} needs none")
@@ -58,11 +58,13 @@ def check_labels(subject: Subject) -> Result:
     if train < NO_SIGNAL and test is not None and test >= SIGNAL:
         problem = f"the training labels do not depend on the inputs, and the test labels do: {measured}"
         return Result("labels", measured, Finding(problem, cause, fix))
-    if train < NO_SIGNAL and not by_token:
+    joined = subject.content_spec.is_joined
+    if train < NO_SIGNAL and not by_token and not joined:
         problem = f"the labels do not depend on the inputs: {measured}"
         return Result("labels", measured, Finding(problem, f"{cause}; or the task is beyond simple features", fix))
     if train < NO_SIGNAL:
-        return not_applicable("labels", f"not decided: {measured}, but labels of tokens may depend on others far away")
+        on = "joined parts may depend on several at once" if joined else "tokens may depend on others far away"
+        return not_applicable("labels", f"not decided: {measured}, but labels of {on}")
     return Result("labels", measured)
 
 

@@ -147,7 +147,8 @@ class Objective(Stateful, ABC):
     causal: the causality that it needs of the backbone; None: either. needs_labels: True: samples must have labels.
     uses_mask_token: True: it masks tokens, so the Embedder gets a mask token.
     supports_segments: True: it predicts per token and keeps packed sequences apart; False: they are refused.
-    encodes_parts_alone: True: it calls the model with one part of joined tokens at a time.
+    encodes_parts_alone: True: it calls the model with one part of joined tokens at a time, and `predict` gives vectors
+    [b k dim] of k parts, NaN where one is absent.
     primary_metric: the name of the metric by which models are compared: "loss", or one of its metrics.
     An objective holds what was fitted on the labels and nothing of a model, so one may serve several: parameters of
     the loss, such as a temperature, belong to the head (`model.head`).

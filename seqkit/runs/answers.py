@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+import torch.nn.functional as F
 from torch import Tensor
 
 from seqkit.data.encoding import raised_by
@@ -87,10 +88,14 @@ def predictions(
 def vectors(trained: TrainedModel, inputs: Iterable[Input]) -> Iterator[Vector]:
     """Yield the pooled hidden states of each input, in order; if it has parts, the hidden states of each part.
 
-    Raises UsageError if the model has no encoder.
+    A model that encodes parts of joined tokens alone gives the vectors of the shared space: the mean of those of an
+    example's parts, of length 1. Raises UsageError if the model has no encoder.
     """
 
     def answer(batch: TokenBatch) -> list[Any]:
+        if trained.objective.encodes_parts_alone:
+            shared = trained.objective.predict(trained.model, batch).float().nanmean(dim=1)
+            return [(None, vector) for vector in F.normalize(shared, dim=-1).cpu()]
         hidden = hidden_states(trained.model, batch)
         whole = pooled(hidden, batch.valid, pool_of(trained.model), batch.parts)
         return list(zip(hidden.float().cpu(), whole.float().cpu()))
@@ -102,6 +107,13 @@ def vectors(trained: TrainedModel, inputs: Iterable[Input]) -> Iterator[Vector]:
             yield Vector(one.name, found[1])
         else:
             yield from (Vector(part, found[0][i]) for i, part in enumerate(one.parts))
+
+
+def described_vectors(trained: TrainedModel) -> tuple[int, str]:
+    """Width of the vectors of an example, and what they are in words."""
+    if trained.objective.encodes_parts_alone:
+        return int(trained.objective.dim), "vectors in the shared space, mean of the parts"  # type: ignore[attr-defined]
+    return trained.model.backbone.dim, f"hidden states, {pool_of(trained.model)} of the tokens"
 
 
 def pool_of(model: Model) -> Pool:

@@ -8,6 +8,9 @@ import torch
 from torch.testing import assert_close
 
 from seqkit.backbones import GIN, LSTM, Towers, Transformer
+from seqkit.config import complete
+from seqkit.config.builder import build, build_model
+from seqkit.errors import UsageError
 from seqkit.interfaces import TokenBatch
 from seqkit.model import Model
 from seqkit.nn.position.absolute import NoPosition, Sinusoidal
@@ -121,3 +124,14 @@ def fitted_classify() -> Classify:
     objective = Classify()
     objective.fit([0, 1], None)
     return objective
+
+
+def test_a_recipe_names_a_backbone_for_each_part():
+    each = "{type: LSTM, dim: 16, depth: 1}"
+    words = [f"--model.backbone={{type: Towers, parts: {{image: {each}, sound: {each}, word: {each}}}}}"]
+    built = build(complete("multimodal/clip-digits", "debug", words))
+    built.model["objective"].fit([0, 1], None)
+    model = build_model(built, built.tokenizer.spec)
+    assert [type(one).__name__ for one in model.backbone.parts.values()] == ["LSTM"] * 3
+    with pytest.raises(UsageError, match="no backbone called 'LTSM'"):
+        complete("multimodal/clip-digits", "debug", [words[0].replace("word: {type: LSTM", "word: {type: LTSM")])

@@ -3,6 +3,7 @@
 b batch · k parts · d width of the shared space
 """
 
+import json
 import math
 from dataclasses import replace
 from datetime import timedelta
@@ -13,12 +14,16 @@ from torch import nn
 from torch.testing import assert_close
 
 from seqkit.backbones import GRU, LSTM, TCN, Mamba, Transformer
+from seqkit.cli.main import main
+from seqkit.data.inputs import Input
 from seqkit.errors import DataError
 from seqkit.interfaces import TokenBatch
 from seqkit.model import Model
 from seqkit.objectives import Contrastive
 from seqkit.objectives.contrastive import MAX_SCALE, Candidates, fingerprints, multi_positive_loss
 from seqkit.objectives.retrieval import Recall
+from seqkit.runs.answers import vectors
+from seqkit.runs.trained_model import load
 from seqkit.tokenizers import Graph, Ids, Join, Patches
 
 DIM, SIZE, PARTS = 24, 5, ["image", "text", "graph"]
@@ -365,3 +370,26 @@ def test_a_batch_without_its_parts_is_refused():
         objective.step(model, (batch_of([{"text": [1]}]), None))
     with pytest.raises(DataError, match="any of the parts"):
         objective.step(model, (replace(batch_of(), parts=None), None))
+
+
+# ── a run ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.slow
+def test_a_run_is_tested_reported_and_gives_cosines_and_vectors(tmp_path, capsys):
+    pytest.importorskip("espeakng_loader")
+    run = tmp_path / "run"
+    words = ["--model.backbone.depth", "1", "--data.limit", "60", "--trainer.accelerator", "cpu"]
+    command = ["fit", "multimodal/clip-digits", "--preset", "debug", *words, "--out", str(run)]
+    assert main(command) == 0, capsys.readouterr().err
+    summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
+    assert 0 <= summary["metrics"]["recall@1"] <= 1
+    assert "recall@1" in (run / "report.html").read_text(encoding="utf-8")
+    trained = load(run, "cpu")
+    image = torch.rand(1, 28, 28, generator=G)
+    raws = [{"image": image, "word": "two"}, {"word": "two"}, {"image": image}]
+    cosine, nothing, _ = trained.predict(raws)
+    both, word, picture = (one.values for one in vectors(trained, [Input(str(i), raw) for i, raw in enumerate(raws)]))
+    assert nothing == {}
+    assert cosine["image, word"] == pytest.approx(float(word @ picture), abs=1e-5)
+    assert_close(both, nn.functional.normalize(word + picture, dim=0))

@@ -4,11 +4,13 @@ from collections import Counter
 
 import pytest
 
+from seqkit.config import complete
+from seqkit.config.builder import build
 from seqkit.data.augment import OnPart
 from seqkit.data.module import DataModule
 from seqkit.data.source import DataSource, Sample, Samples, Splits
 from seqkit.data.sources.pairs import Pairs
-from seqkit.errors import DataError
+from seqkit.errors import DataError, UsageError
 from seqkit.objectives import Classify
 from seqkit.tokenizers import Bytes, Join
 
@@ -174,3 +176,12 @@ def test_a_change_on_a_part_leaves_the_others_and_absent_parts_alone():
     assert change({"y": "b"}) == {"y": "b"}
     with pytest.raises(DataError, match="OnPart was given str"):
         change("a")
+
+
+def test_a_recipe_names_the_sources_and_the_changes_of_its_parts():
+    config = complete("multimodal/clip-digits", "debug", ["--data.source.parts.image", "digits"])
+    built = build(config)
+    assert [type(own).__name__ for own in built.data["source"].parts.values()] == ["Digits", "SpokenDigits"]
+    assert [change.part for change in built.data["augment"]] == ["image", "sound"]
+    with pytest.raises(UsageError, match="no data source called 'digit'"):
+        complete("multimodal/clip-digits", "debug", ["--data.source.parts.image", "digit"])
