@@ -39,6 +39,7 @@ AT_HAND = {
     "FileFolder",
     "SmilesTable",
     "Table",
+    "MixedTable",
     "Digits",
     "Karate",
     "Solubility",
@@ -266,7 +267,7 @@ def _own_files(folder: Path) -> None:
 
 
 def _own_tables(folder: Path) -> None:
-    """reviews.csv, train.jsonl and test.jsonl, pairs.tsv, tagged.conll, photos.csv, tox.csv."""
+    """reviews.csv, train.jsonl and test.jsonl, pairs.tsv, tagged.conll, photos.csv, products.csv, new.csv, tox.csv."""
     texts = [f"{('a fine', 'an awful')[i % 2]} film, seen on day {i}" for i in range(40)]
     rows = [f'{i},"{text}",{("good", "bad")[i % 2]}' for i, text in enumerate(texts)]
     (folder / "reviews.csv").write_text("\n".join(["id,review,verdict", *rows]) + "\n", encoding="utf-8")
@@ -279,5 +280,13 @@ def _own_tables(folder: Path) -> None:
     (folder / "tagged.conll").write_text("".join(sentences), encoding="utf-8")
     photos = [f"photos/{('cat', 'dog')[i % 2]}/{i}.png,{('cat', 'dog')[i % 2]}" for i in range(12)]
     (folder / "photos.csv").write_text("\n".join(["file,animal", *photos]) + "\n", encoding="utf-8")
+    products = [
+        f"{i},{'thing ' * (i % 4 + 1)}{i},{photos[i % 12].partition(',')[0]},{i / 4},{'SML'[i % 3]}" for i in range(40)
+    ]
+    rows = [f"{row},{('keep', 'drop')[i % 2]}" for i, row in enumerate(products)]
+    (folder / "products.csv").write_text(
+        "\n".join(["item,title,photo,price,size,verdict", *rows]) + "\n", encoding="utf-8"
+    )
+    (folder / "new.csv").write_text("title,size\na new thing,S\n,M\n", encoding="utf-8")
     molecules = [f"{'C' * (i % 9 + 1)}{'ON'[i % 2]},{('yes', 'no')[i % 2]},{0.5 * i}" for i in range(30)]
     (folder / "tox.csv").write_text("\n".join(["smiles,toxic,dose", *molecules]) + "\n", encoding="utf-8")

@@ -8,7 +8,7 @@ n tokens · k classes or targets · v vocabulary size
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +23,7 @@ from seqkit.interfaces import IGNORE, LossOutput, Objective, Tokenizer
 from seqkit.objectives import Classify, NextToken, Regress
 from seqkit.objectives.metrics import MeanLoss, Perplexity, update
 from seqkit.raw import GraphData, Waveform
-from seqkit.tokenizers import Join, LogMel, Molecule
+from seqkit.tokenizers import Cells, Join, LogMel, Molecule
 
 MOST = 4_000
 """Most training examples of an estimator whose time grows faster than their number; the others are left out at random.
@@ -96,6 +96,8 @@ def _features(tokenizer: Tokenizer, train: Sequence[Any], test: Sequence[Any]) -
     raws, first = (train, test), train[0]
     if isinstance(tokenizer, Join):
         return _of_parts(tokenizer, train, test)
+    if isinstance(tokenizer, Cells):
+        return _of_cells(train, test)
     if isinstance(tokenizer, Molecule):
         return _of_molecules(*raws)
     if isinstance(first, str):
@@ -136,6 +138,22 @@ def _of_parts(tokenizer: Join, train: Sequence[Any], test: Sequence[Any]) -> Fea
             side.append(np.column_stack([filled, known]))
     kind = "scaled kernel" if suits <= {"kernel", "scaled kernel"} else "forest"
     return Features(" and ".join(names), np.hstack(columns[0]), np.hstack(columns[1]), kind)
+
+
+def _of_cells(train: Sequence[Mapping[str, Any]], test: Sequence[Mapping[str, Any]]) -> Features:
+    """Numbers, and a column for each word of a category; a missing number is the mean over training."""
+    from sklearn.feature_extraction import DictVectorizer
+
+    rows = [[{k: v for k, v in raw.items() if v is not None} for raw in each] for each in (train, test)]
+    vectors = DictVectorizer(sparse=False).fit(rows[0])
+    found = [vectors.transform(each) for each in rows]
+    for place, column in enumerate(vectors.feature_names_):
+        missing = [np.array([column not in row for row in each]) for each in rows]
+        if any(column in row for row in rows[0]):  # a number; words have columns of their own, column=word
+            mean = found[0][~missing[0], place].mean()
+            for values, gaps in zip(found, missing):
+                values[gaps, place] = mean
+    return Features("numbers and categories", found[0], found[1], "forest")
 
 
 def _of_texts(train: Sequence[str], test: Sequence[str]) -> Features:

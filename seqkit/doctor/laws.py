@@ -19,6 +19,7 @@ from torch import Tensor
 from seqkit.doctor.findings import Finding, Result, not_applicable
 from seqkit.doctor.subject import Subject
 from seqkit.interfaces import IGNORE, Backbone, ModelInput, TokenBatch
+from seqkit.interfaces.parts import Part, Parts
 from seqkit.model import Model
 from seqkit.testing.laws import other_content
 
@@ -242,7 +243,7 @@ def check_positions(subject: Subject) -> Result:
             finding = finding or Finding(problem, "the tokenizer drops the order of its tokens", fix)
             measured.append(problem)
             continue
-        other, whole = batch.replace(positions=_shuffled(batch.positions, batch.valid)), probe.inputs.batch
+        other, whole = _reordered(batch), probe.inputs.batch
         changed = replace(probe.inputs, batch=whole.replace(source=other) if side else other)
         change = probe.change(probe.predict(changed))
         measured.append(f"shuffled positions{side} change the predictions by {change:.1g} of their spread")
@@ -265,6 +266,12 @@ def _no_order(backbone: Backbone | None, batch: TokenBatch) -> str:
     if int(batch.valid.sum(dim=1).max()) < 2:
         return "there is one token"
     return ""
+
+
+def _reordered(batch: TokenBatch) -> TokenBatch:
+    """The batch with shuffled positions; of joined tokens, with those that each part's own embedder adds, too."""
+    parts = batch.parts and Parts({name: Part(_reordered(x.batch), x.columns) for name, x in batch.parts.items()})
+    return batch.replace(positions=_shuffled(batch.positions, batch.valid), parts=parts)
 
 
 def _shuffled(positions: Tensor, where: Tensor) -> Tensor:

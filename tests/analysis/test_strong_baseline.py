@@ -12,7 +12,7 @@ from seqkit.data import DataModule, DataSource, Sample, Splits
 from seqkit.interfaces import IGNORE
 from seqkit.objectives import Classify, Masked, NextToken, Regress
 from seqkit.raw import GraphData, Waveform
-from seqkit.tokenizers import Characters, Graph, Ids, Join, LogMel, Molecule, Patches, Series, Words
+from seqkit.tokenizers import Cells, Characters, Graph, Ids, Join, LogMel, Molecule, Patches, Series, Words
 
 pytest.importorskip("sklearn")
 
@@ -85,6 +85,11 @@ KINDS = {
     "images": (lambda i: noise(1, 8, 8) * 0.2 + 0.7 * (i % 2), lambda: Patches(4), "pixels"),
     "sounds": (tone, lambda: LogMel(8000, num_mels=40), "log-mel"),
     "molecules": (lambda i: "C" * (2 + i % 5) + ("O" if i % 2 else "Cl"), Molecule, "RDKit"),
+    "rows": (
+        lambda i: {"size": i % 7 + 9.0 * (i % 2), "kind": "ab"[i % 3 // 2]} if i % 8 else {"kind": "b"},
+        Cells,
+        "numbers and categories",
+    ),
     "series": (lambda i: noise(9, 2) + (i % 2), lambda: Series(2), "statistics of the tokens"),
 }
 

@@ -28,6 +28,7 @@ WITHOUT_ROTARY = ["--model.backbone.position", "null", "--model.position", "NoPo
         ("image/masked-patches", ["--model.objective", "MasksNothing"], check_target, "--model.objective"),
         ("image/digits", ["--model.position", "NoPosition"], check_positions, "--model.position Sinusoidal"),
         ("image/digits", ["--model.position", "Forgotten"], check_positions, "--model.position Sinusoidal"),
+        ("multimodal/regress", ["--model.position", "NoPosition"], check_positions, "--model.position Sinusoidal"),
         ("image/digits", ["--tokenizer", "WithoutPlaces"], check_positions, "--tokenizer (now WithoutPlaces)"),
         ("text/char-lm", WITHOUT_ROTARY, check_positions, "--model.backbone.position Rotary"),
         (

@@ -107,9 +107,9 @@ class MixedTable(DataSource):
 class Cars(DataSource):
     """`cars`: 406 cars of 1970 to 1982 from vega_datasets' wheel (0.2 MB): name, weight, power and more, with gaps.
 
-    target: the column to learn; by default miles per gallon, which 398 of them have. target_kind: as of `Table`.
-    columns: kinds of columns that are other than `KINDS`, as of `MixedTable`. Split: a fifth is test, by class for
-    classes. seed: of its choice.
+    target: the column to learn; None: miles per gallon, which 398 of them have, or for classes the origin, USA, Europe
+    or Japan. target_kind: as of `Table`. columns: kinds of columns that are other than `KINDS`, as of `MixedTable`.
+    Split: a fifth is test, by class for classes. seed: of its choice.
     """
 
     KINDS: ClassVar[Mapping[str, str]] = {
@@ -121,12 +121,13 @@ class Cars(DataSource):
     def __init__(
         self,
         *,
-        target: str = "Miles_per_Gallon",
+        target: str | None = None,
         target_kind: TargetKind | None = None,
         columns: dict[str, str] | None = None,
         seed: int = 0,
     ):
-        self.target, self.target_kind, self.columns, self.seed = target, target_kind, columns, seed
+        self.target = target or ("Origin" if target_kind == "classes" else "Miles_per_Gallon")
+        self.target_kind, self.columns, self.seed = target_kind, columns, seed
         self._tokenizer: Any = None
 
     def read_for(self, tokenizer: Any) -> None:

@@ -79,7 +79,8 @@ def settle_mixed(
     guessed_target = not targets and target_kind != "none"
     looked_at = [name for name in rows.names if name in targets or (name not in media and name not in taken)]
     profiles = {name: profile_of(rows, name) for name in looked_at}
-    free = {name: one for name, one in profiles.items() if one.filled and not is_numbering(name)}
+    is_input = {name for name in profiles if guessed_target and kind_of(rows, [name]) != "text"}
+    free = {name: x for name, x in profiles.items() if x.filled and not is_numbering(name) and name not in is_input}
     targets, target_kind = settle_target(rows, targets, target_kind, free, profiles)
     kinds: dict[str, str] = {}
     lines = [f"{rows.name}: the target is {' and '.join(map(repr, targets))} ({target_kind})"] if guessed_target else []

@@ -279,7 +279,7 @@ def test_cars_are_as_they_ship(caplog):
     assert abs(np.mean([label for _, label in found]) - 23.5146) < 1e-3
     assert {round(70 + raw["cells"]["Year"]) for raw, _ in found} == set(range(70, 81)) | {82}
     assert not [record for record in caplog.records if "pip downloads" not in record.message]
-    assert Cars(target="Origin").splits().names == ["Europe", "Japan", "USA"]
+    assert Cars(target_kind="classes").splits().names == ["Europe", "Japan", "USA"]
 
 
 def test_the_first_rows_decide_and_a_later_one_that_differs_is_named(tmp_path):
