@@ -16,6 +16,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from seqkit.analysis.missing_parts import RATES, missing_parts
 from seqkit.data.module import DataModule
 from seqkit.generation import Sampling, stream_text
 from seqkit.generation.parts import before_last_run
@@ -27,6 +28,7 @@ from seqkit.objectives.next_token import NextToken
 from seqkit.objectives.regress import Regress
 from seqkit.objectives.seq2seq import Seq2Seq
 from seqkit.report.figures import INK, STYLE, confusion, new_figure, scatter, svg
+from seqkit.report.headline import SHARES
 from seqkit.report.modality import Renderer, find_renderer
 from seqkit.runs.trained_model import TrainedModel
 
@@ -145,7 +147,11 @@ def _(objective: Classify, trained: TrainedModel, data: DataModule | None) -> li
     if objective.level == "token" and find_renderer(trained.tokenizer).is_text:
         sections.append(_tagged(objective, trained, data))
     note = "Predicted class, target class, and the predicted probability."
-    return [*sections, *_gallery("Most confident errors", note, trained, data, errors)]
+    return [
+        *sections,
+        *_missing(trained, data, "accuracy"),
+        *_gallery("Most confident errors", note, trained, data, errors),
+    ]
 
 
 def _by_class(counts: np.ndarray, names: Sequence[str]) -> Section:
@@ -269,7 +275,28 @@ def _(objective: Regress, trained: TrainedModel, data: DataModule | None) -> lis
     largest = float(np.abs(target - preds).max())
     note = f"{len(target):,} test targets; the largest error is {largest:.3g}."
     sections = [Section("Predictions and targets", note, [svg(scatter(target, preds, rmse=rmse))])]
+    sections += _missing(trained, data, "rmse")
     return [*sections, *_gallery("Largest errors", "Prediction and target.", trained, data, errors)]
+
+
+def _missing(trained: TrainedModel, data: DataModule, metric: str) -> list[Section]:
+    """The metric where test examples lack a part of joined tokens, as a figure and a table; none for other tokens."""
+    found = missing_parts(trained, data, metric)
+    if not found:
+        return []
+    is_share = metric in SHARES
+    with rc_context(STYLE):
+        figure, (axes,) = new_figure(5.2, 2.6)
+        for name, values in found.items():
+            axes.plot(
+                [100 * rate for rate in RATES], [100 * x if is_share else x for x in values], marker=".", label=name
+            )
+        axes.set(xlabel="test examples without the part, %", ylabel=f"{metric}, %" if is_share else metric)
+        axes.legend(title="part that is missing")
+    note = "The same model, where a part is taken from a share of the test examples; an example keeps its last part."
+    columns = ("part", *(f"{rate:.0%} without" for rate in RATES))
+    rows = [(name, *(f"{x:.2%}" if is_share else f"{x:.4g}" for x in values)) for name, values in found.items()]
+    return [Section("Missing parts", note, [svg(figure)], columns=columns, rows=rows)]
 
 
 # ── masked ───────────────────────────────────────────────────────────────────────────────────────────────────────────
