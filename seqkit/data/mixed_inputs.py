@@ -30,7 +30,7 @@ class MixedRows:
             raise DataError(f"{path} has none of the columns of the run ({_list(known)}); it has {_list(rows.names)}")
         faults = self._cells.faults
         self.notes = [f"{path} has no column {_list(missing)}, so these are absent"] if missing else []
-        self.notes += [f"{path}: {len(faults):,} cells count as empty (the first: {faults[0]})"] if faults else []
+        self.notes += [f"{path}: cells that count as empty: {len(faults):,} (the first: {faults[0]})"] if faults else []
 
     def __len__(self) -> int:
         return len(self._cells)

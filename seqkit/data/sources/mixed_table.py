@@ -99,7 +99,7 @@ class MixedTable(DataSource):
                 say(f"{rows.name}: {', '.join(map(repr, unknown[:8]))} is in no row of training, and is not used")
             cells = MixedCells(rows, kinds, self._table.folder, tokenizer=self._tokenizer, skip_bad=self.skip_bad)
             if cells.faults:
-                say(f"{rows.name}: {len(cells.faults):,} cells count as empty (the first: {cells.faults[0]})")
+                say(f"{rows.name}: cells that count as empty: {len(cells.faults):,} (the first: {cells.faults[0]})")
             read[split] = UsableRows(rows, columns, cells, say=say)
         return self._table.split_up(read, say)
 

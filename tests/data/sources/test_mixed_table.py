@@ -161,7 +161,7 @@ def test_an_unreadable_file_is_an_error_or_a_counted_absence_and_never_black(tmp
     source = MixedTable(path, skip_bad=True)
     source.read_for(Join(parts))
     found = samples(source)
-    assert "2 cells count as empty (the first: " in caplog.text
+    assert "cells that count as empty: 2 (the first: " in caplog.text
     assert "line 6: " in caplog.text
     assert len(found) == len(rows)
     whole = sum(row["photo"] != "" for row in rows)
