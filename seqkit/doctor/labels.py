@@ -9,6 +9,8 @@ e examples · n tokens · f features · k targets
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -47,7 +49,9 @@ def check_labels(subject: Subject) -> Result:
     """
     if not subject.objective.needs_labels:
         return not_applicable("labels", f"{type(subject.objective).__name__} needs none")
-    by_token, train = _signal(subject, subject.data.train_dataloader())  # one epoch: no example twice
+    loader = subject.data.train_dataloader()
+    with _all_parts(loader.examples):
+        by_token, train = _signal(subject, loader)  # one epoch: no example twice
     if train is None:
         return not_applicable("labels", f"not decided: fewer than {FEW} labels")
     _, test = _signal(subject, subject.data.test_dataloader())
@@ -66,6 +70,19 @@ def check_labels(subject: Subject) -> Result:
         on = "joined parts may depend on several at once" if joined else "tokens may depend on others far away"
         return not_applicable("labels", f"not decided: {measured}, but labels of {on}")
     return Result("labels", measured)
+
+
+@contextmanager
+def _all_parts(examples: Any) -> Iterator[None]:
+    """Context in which examples keep the parts that `data.drop_parts` leaves out, which differ more than classes do."""
+    drop = getattr(examples, "drop", None)
+    try:
+        if drop is not None:
+            examples.drop = None
+        yield
+    finally:
+        if drop is not None:
+            examples.drop = drop
 
 
 def _signal(subject: Subject, batches: Iterable[LabeledBatch]) -> tuple[bool, float | None]:
