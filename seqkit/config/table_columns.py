@@ -33,6 +33,7 @@ TARGET_OF_OBJECTIVE = {
     "Regress": "numbers",
     "Seq2Seq": "text",
     "NextToken": "none",
+    "Contrastive": "none",
     "Masked": "none",
 }
 """Content of the target column by the objective that learns it; for other objectives the table decides."""

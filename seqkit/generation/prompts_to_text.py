@@ -122,7 +122,9 @@ class _Request:
                 None,
             )
         if trained.model.spec.is_joined:
-            raise ValueError("this run writes a part of joined tokens; get it by `seqkit predict`, or continue_with_part")
+            raise ValueError(
+                "this run writes a part of joined tokens; get it by `seqkit predict`, or continue_with_part"
+            )
         if not hasattr(tokenizer, "decode") or not trained.model.spec.ids:
             raise ValueError(f"{type(tokenizer).__name__} does not decode ids to text; generate from a run on text")
         tokens = [tokenizer.encode(raw) for raw in raws]

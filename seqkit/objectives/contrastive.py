@@ -27,11 +27,17 @@ MAX_SCALE = 100.0
 """Largest factor of the cosines, as in CLIP (Radford et al. 2021, section 2.5)."""
 
 
+def _check_parts(parts: Sequence[str]) -> None:
+    if len(set(parts)) < 2 or len(set(parts)) < len(parts):
+        given = ", ".join(parts) or "none"
+        raise ValueError(f"Contrastive compares two parts or more, and the parts are {given}; name each once")
+
+
 class Contrastive(Objective):
     """Contrastive training of two parts or more of joined tokens (CLIP; Radford et al. 2021).
 
-    parts: names of the parts. dim: width of the shared space. temperature: divisor of the cosines at the start; its
-    inverse is learned, as `logit_scale` of the head, and is at most 100.
+    parts: names of the parts; None: all that the tokens have. dim: width of the shared space. temperature: divisor of
+    the cosines at the start; its inverse is learned, as `logit_scale` of the head, and is at most 100.
 
     Each part is encoded by itself: the model is called once a part, with the tokens of that part alone
     (`TokenBatch.only`). So nothing of one part can reach another, whatever the backbone, and recurrent ones fit. One
@@ -49,11 +55,10 @@ class Contrastive(Objective):
     primary_metric = "recall@1"
     encodes_parts_alone = True
 
-    def __init__(self, parts: list[str], *, dim: int = 64, temperature: float = 0.07):
-        self.parts, self.dim, self.temperature = list(parts), dim, temperature
-        if len(set(parts)) < 2 or len(set(parts)) < len(parts):
-            given = ", ".join(parts) or "none"
-            raise ValueError(f"Contrastive compares two parts or more, and the parts are {given}; name each once")
+    def __init__(self, parts: list[str] | None = None, *, dim: int = 64, temperature: float = 0.07):
+        self.parts, self.dim, self.temperature = list(parts or ()), dim, temperature
+        if parts is not None:
+            _check_parts(self.parts)
         if dim < 1:
             raise ValueError(f"dim is {dim}; give the width of the shared space, 1 or more")
         if not temperature >= 1 / MAX_SCALE:
@@ -88,6 +93,8 @@ class Contrastive(Objective):
     def head(self, embedder: nn.Module) -> nn.Module:
         """Vectors [b k d] in the shared space. Raises ValueError for parts that are not there."""
         assert isinstance(embedder, TokenEmbedder)
+        self.parts = self.parts or [name for name, _ in embedder.spec.parts]
+        _check_parts(self.parts)
         for name in self.parts:
             embedder.part(name)
         return ContrastiveHead(self.parts, embedder.dim, self.dim, 1 / self.temperature)

@@ -7,6 +7,12 @@ import pytest
 from seqkit.config import build, complete
 from seqkit.errors import DataError, UsageError
 
+PNG = bytes.fromhex(
+    "89504e470d0a1a0a0000000d4948445200000001000000010800000000"
+    "3a7e9b550000000a49444154789c6360000000020001e221bc330000000049454e44ae426082"
+)
+"""An image of one pixel."""
+
 
 @pytest.fixture
 def table(tmp_path):
@@ -198,3 +204,16 @@ def test_a_table_that_cannot_be_read_is_an_error_of_the_data(table):
             None,
             ["--data", table([f"a long text {i},x{i % 2},y{i % 3}" for i in range(9)], "body,b,c")],
         )
+
+
+@pytest.mark.parametrize("recipe", ["multimodal/clip"])
+def test_pairs_without_labels_need_no_target(table, tmp_path, recipe):
+    """Each row is a pair of its own; a text that no other row has is no class."""
+    for i in range(12):
+        (tmp_path / f"{i}.png").write_bytes(PNG)
+    path = table([f"{i}.png,a caption of {i} words" for i in range(12)], "picture,caption")
+    config = complete(recipe, "debug", ["--data", path])
+    source = config["data"]["source"]
+    assert (source["type"], source["target_kind"], source["target"]) == ("MixedTable", "none", None)
+    assert source["columns"] == {"picture": "image", "caption": "text"}
+    assert list(config["tokenizer"]["parts"]) == ["picture", "caption"]

@@ -24,7 +24,7 @@ from seqkit.objectives.contrastive import MAX_SCALE, Candidates, fingerprints, m
 from seqkit.objectives.retrieval import Recall
 from seqkit.runs.answers import vectors
 from seqkit.runs.trained_model import load
-from seqkit.tokenizers import Graph, Ids, Join, Patches
+from seqkit.tokenizers import Bytes, Graph, Ids, Join, Patches
 
 DIM, SIZE, PARTS = 24, 5, ["image", "text", "graph"]
 G = torch.Generator().manual_seed(0)
@@ -393,3 +393,13 @@ def test_a_run_is_tested_reported_and_gives_cosines_and_vectors(tmp_path, capsys
     assert nothing == {}
     assert cosine["image, word"] == pytest.approx(float(word @ picture), abs=1e-5)
     assert_close(both, nn.functional.normalize(word + picture, dim=0))
+
+
+def test_without_names_all_parts_are_compared():
+    tokenizer = Join({"image": Patches(4), "word": Bytes()})
+    objective = Contrastive(dim=8)
+    model = Model(tokenizer.spec, Transformer(16, 1, num_heads=2), objective)
+    assert objective.parts == ["image", "word"]
+    assert set(objective.metrics(model.spec)) >= {"image_to_word@1", "word_to_image@1"}
+    with pytest.raises(ValueError, match="two parts or more, and the parts are none"):
+        Model(Bytes().spec, Transformer(16, 1, num_heads=2), Contrastive(dim=8))
