@@ -206,7 +206,7 @@ def test_a_table_that_cannot_be_read_is_an_error_of_the_data(table):
         )
 
 
-@pytest.mark.parametrize("recipe", ["multimodal/clip"])
+@pytest.mark.parametrize("recipe", ["multimodal/caption", "multimodal/clip"])
 def test_pairs_without_labels_need_no_target(table, tmp_path, recipe):
     """Each row is a pair of its own; a text that no other row has is no class."""
     for i in range(12):
