@@ -108,7 +108,12 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
     ),
     "Cells": lambda: Sample(
         find("tokenizer", "Cells").load(),
-        [{"hp": 130, "origin": "USA", "mpg": 18.5}, {"origin": "Japan", "mpg": None, "hp": 95.0}, {"origin": "USA"}],
+        [
+            {"hp": 130, "origin": "USA", "mpg": 18.5},
+            {"origin": "Japan", "mpg": None, "hp": 95.0},
+            {"origin": "USA", "mpg": 25.0},
+            {"hp": 70.5, "origin": "Japan", "mpg": 31.0},
+        ],
         [{}, {"hp": None}, {"weight": 3.0}, {"hp": "many"}, {"hp": 1e300}, {"hp": [1]}, 7],
     ),
     "Join": _joined,

@@ -20,6 +20,7 @@ from seqkit.errors import DataError, UsageError, reason
 from seqkit.interfaces import Objective, TokenBatch, Tokens
 from seqkit.model import Model
 from seqkit.nn.heads import Pool, SequenceHead, pooled
+from seqkit.objectives.next_token import NextToken
 
 if TYPE_CHECKING:
     from seqkit.runs.trained_model import TrainedModel
@@ -140,7 +141,8 @@ def hidden_states(model: Model, batch: TokenBatch) -> Tensor:
 
 def check_predicts(objective: Objective) -> None:
     """Raise UsageError if the objective has no prediction for a raw example."""
-    if type(objective).decode is Objective.decode:
+    continues = isinstance(objective, NextToken) and objective.part is None
+    if continues or type(objective).decode is Objective.decode:
         instead = "to continue a text use `seqkit generate`, for" if objective.causal else "for"
         raise UsageError(
             f"{type(objective).__name__} predicts nothing for a raw example; {instead} vectors use `seqkit embed`"

@@ -14,6 +14,7 @@ from torch import Tensor
 from seqkit.interfaces import Tokenizer, Tokens
 from seqkit.raw import GraphData, Waveform
 from seqkit.testing.encoded import difference
+from seqkit.tokenizers.join import Join
 
 NUM_PLACES = 100
 """Number of places in the raw examples that are changed, about."""
@@ -31,7 +32,8 @@ def share_read(tokenizer: Tokenizer, raws: Sequence[Any]) -> float | None:
     generator, num_read, num_tried = random.Random(0), 0, 0  # noqa: S311  draws places, no secrets
     for raw in raws:
         tokens = copy.deepcopy(tokenizer.encode(raw))
-        for kinds in _changed_at_places(raw, -(-NUM_PLACES // len(raws)), generator):
+        has_parts = isinstance(tokenizer, Join)
+        for kinds in _changed_at_places(raw, -(-NUM_PLACES // len(raws)), generator, has_parts=has_parts):
             found = [_is_read(tokenizer, changed, tokens) for changed in kinds]
             is_read = [one for one in found if one is not None]
             num_tried += bool(is_read)
@@ -53,7 +55,9 @@ def _is_read(tokenizer: Tokenizer, changed: Sequence[Any], tokens: Tokens) -> bo
     return False if is_accepted else None
 
 
-def _changed_at_places(raw: Any, num_places: int, generator: random.Random) -> Iterator[list[list[Any]]]:
+def _changed_at_places(
+    raw: Any, num_places: int, generator: random.Random, *, has_parts: bool = False
+) -> Iterator[list[list[Any]]]:
     """Copies of a raw example that are changed at one place, for each of some places: the kinds of change, and of each
     a few, since a tokenizer may take some letters or numbers for one (an alphabet of two, black or white).
 
@@ -69,7 +73,7 @@ def _changed_at_places(raw: Any, num_places: int, generator: random.Random) -> I
             others = generator.sample(letters, min(NUM_OTHERS, len(letters)))
             texts = [[before + after], [raw[:start] + raw[end:].lstrip()], [before + c + after for c in others]]
             yield [[text for text in changed if text.strip()] for changed in texts]
-    elif isinstance(raw, Mapping) or (isinstance(raw, list) and raw and all(isinstance(one, tuple) for one in raw)):
+    elif has_parts:  # a tokenizer of records may have a reason to leave out some of their keys
         pairs: list[tuple[str, Any]] = [*(raw.items() if isinstance(raw, Mapping) else raw)]
         for i, (name, part) in enumerate(pairs):  # the parts of an example, each at places of its own
             for kinds in _changed_at_places(part, -(-num_places // len(pairs)), generator):
