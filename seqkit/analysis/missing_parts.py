@@ -7,7 +7,6 @@ from typing import Any
 import torch
 
 from seqkit.data.dataset import TokenizedDataset, collate_targets
-from seqkit.data.drop_parts import are_lists
 from seqkit.data.module import DataModule
 from seqkit.interfaces import TokenBatch, Tokens
 from seqkit.objectives.metrics import update
@@ -35,7 +34,7 @@ def missing_parts(trained: TrainedModel, data: DataModule, metric: str) -> dict[
     if metric not in trained.objective.metrics(trained.model.spec):
         return {}
     indices = list(range(min(len(examples), MAX_EXAMPLES)))
-    tokens, runs_on = examples.encoded(indices, 0), are_lists(examples.samples)
+    tokens = examples.encoded(indices, 0)
     draws = torch.rand(len(tokens), generator=torch.Generator().manual_seed(0)).tolist()
     found: dict[str, list[float]] = {}
     for name in tokenizer.parts:
@@ -45,7 +44,7 @@ def missing_parts(trained: TrainedModel, data: DataModule, metric: str) -> dict[
         found[name] = []
         for rate in RATES:
             left = [
-                tokenizer.without(x, [name], runs_on=runs_on) if may and draw < rate else x
+                tokenizer.without(x, [name]) if may and draw < rate else x
                 for x, may, draw in zip(tokens, can_lack, draws)
             ]
             found[name].append(_measured(trained, left, [examples.targets[i] for i in indices], metric))

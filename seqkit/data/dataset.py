@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from seqkit.data.batching import Batch, Key, fold_seed
-from seqkit.data.drop_parts import DropParts, are_lists
+from seqkit.data.drop_parts import DropParts
 from seqkit.data.encoding import Encoder, encode_split, naming
 from seqkit.data.source import Sample, labels_of, sample_name
 from seqkit.data.token_rows import digest_of, row_of
@@ -60,7 +60,7 @@ class TokenizedDataset:
         max_tokens: int | None = None,
         drop: DropParts | None = None,
     ):
-        self.drop, self._runs_on = drop, drop is not None and are_lists(samples)
+        self.drop = drop
         self.samples, self.split, self.max_tokens = samples, split, max_tokens
         self.augment, self.seed = tuple(augment), seed
         self.targets = labels_of(samples)
@@ -102,7 +102,7 @@ class TokenizedDataset:
             whole = [self._cached[i] if i in self._cached else self._anew(i, epoch) for i in indices]
             if self.drop is None:
                 return whole
-            return [self.drop(one, epoch, i, runs_on=self._runs_on) for one, i in zip(whole, indices)]
+            return [self.drop(one, epoch, i) for one, i in zip(whole, indices)]
 
     def sort_keys(self, epoch: int) -> Sequence[float]:
         """For each example a number that rises with its length in that epoch.

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from seqkit.data.batching import fold_seed
-from seqkit.data.source import Sample
 from seqkit.errors import suggest
 from seqkit.interfaces import Tokens
 from seqkit.tokenizers.join import Join
@@ -40,17 +39,11 @@ class DropParts:
                 raise ValueError(f"drop_parts is {rate} for {name}; give a probability, from 0 to 1")
         self.tokenizer, self.rates, self.seed = tokenizer, dict(given), seed
 
-    def __call__(self, tokens: Tokens, epoch: int, index: int, *, runs_on: bool = False) -> Tokens:
-        """runs_on: as of `Join.without`."""
+    def __call__(self, tokens: Tokens, epoch: int, index: int) -> Tokens:
         names = list(dict.fromkeys(name for name, _ in tokens.parts))
         generator = torch.Generator().manual_seed(fold_seed(self.seed, epoch, index, 4))
         draws = torch.rand(len(names), generator=generator).tolist()
         dropped = [name for name, draw in zip(names, draws) if draw < self.rates.get(name, 0.0)]
         if len(dropped) == len(names):
             del dropped[int(torch.randint(len(names), (), generator=generator))]
-        return self.tokenizer.without(tokens, dropped, runs_on=runs_on) if dropped else tokens
-
-
-def are_lists(samples: Sequence[Sample]) -> bool:
-    """Whether raw examples are lists of pairs, whose positions run on, by the first one."""
-    return len(samples) > 0 and not isinstance(samples[0].raw, Mapping)
+        return self.tokenizer.without(tokens, dropped) if dropped else tokens

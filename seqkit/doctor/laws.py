@@ -19,7 +19,7 @@ from torch import Tensor
 from seqkit.doctor.findings import Finding, Result, not_applicable
 from seqkit.doctor.subject import Subject
 from seqkit.interfaces import IGNORE, Backbone, ModelInput, TokenBatch
-from seqkit.interfaces.parts import Part, Parts
+from seqkit.interfaces.parts import Parts
 from seqkit.model import Model
 from seqkit.testing.laws import other_content
 
@@ -270,7 +270,7 @@ def _no_order(backbone: Backbone | None, batch: TokenBatch) -> str:
 
 def _reordered(batch: TokenBatch) -> TokenBatch:
     """The batch with shuffled positions; of joined tokens, with those that each part's own embedder adds, too."""
-    parts = batch.parts and Parts({name: Part(_reordered(x.batch), x.columns) for name, x in batch.parts.items()})
+    parts = batch.parts and Parts({name: replace(x, batch=_reordered(x.batch)) for name, x in batch.parts.items()})
     return batch.replace(positions=_shuffled(batch.positions, batch.valid), parts=parts)
 
 

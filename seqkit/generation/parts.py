@@ -6,6 +6,7 @@ b sequences · n columns · t new tokens · v vocabulary
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -108,12 +109,10 @@ def _longer(spec: TokenSpec, tokens: Tokens, part: str, run: Tokens) -> Tokens:
     """The sequence with one more token of its last run, or with the first one of a new run."""
     *before, (name, last) = tokens.parts
     if len(tokens.parts) > 1 and name == part and float(last.positions[-1, 0]) == float(run.positions[0, 0]) - 1:
-        return spec.join([*before, (part, Tokens.join([last, run]))])
-    return spec.join([*tokens.parts, (part, run)])
+        return replace(spec.join([*before, (part, Tokens.join([last, run]))]), runs_on=tokens.runs_on)
+    return replace(spec.join([*tokens.parts, (part, run)]), runs_on=tokens.runs_on)
 
 
 def _first_position(prefix: Tokens) -> float:
     """Position of the first token of a new run: behind the largest one if positions run on, else 0."""
-    starts = [float(run.positions.min()) for _, run in prefix.parts if run.positions.numel()]
-    runs_on = len(starts) > 1 and all(start > 0 for start in starts[1:])
-    return float(prefix.positions.max()) + 1 if runs_on else 0.0
+    return float(prefix.positions.max()) + 1 if prefix.runs_on else 0.0

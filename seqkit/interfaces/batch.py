@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from seqkit.errors import DataError
-from seqkit.interfaces.parts import Part, Parts
+from seqkit.interfaces.parts import Parts
 from seqkit.interfaces.tokens import Adjacency, Tokens, may_read, tensors_of
 from seqkit.raw import describe_tensor
 
@@ -184,8 +184,12 @@ class TokenBatch(_Padded):
     def example(self, i: int) -> Tokens:
         """The tokens of example i, without padding."""
         one, real = self.select(torch.tensor([i], device=self.valid.device)), self.valid[i]
-        given = {x.name: getattr(one, x.name) for x in fields(Tokens)}
-        given["parts"] = () if self.parts is None else self.parts.runs_of(i, self.valid.shape[1])
+        given: dict[str, Any] = {x.name: getattr(one, x.name, None) for x in fields(Tokens)}
+        if self.parts is None:
+            given |= {"parts": (), "runs_on": False}
+        else:
+            n = self.valid.shape[1]
+            given |= {"parts": self.parts.runs_of(i, n), "runs_on": self.parts.is_running_on(i, n)}
         own: dict[str, Any] = {name: x[0, real] if isinstance(x, Tensor) else x for name, x in given.items()}
         return Tokens(**own)
 
@@ -224,7 +228,7 @@ class TokenBatch(_Padded):
             place = torch.full((self.valid.numel() + 1,), -1, device=columns.device)
             place = place.scatter(0, columns.where(part.valid, self.valid.numel()).reshape(-1), own.reshape(-1))
             adjacency = adjacency.moved(place[adjacency.edge_index])
-        parts = Parts({name: Part(part, own)})
+        parts = Parts({name: replace(self.parts[name], batch=part, columns=own)})
         return replace(self, adjacency=adjacency, source=None, reach=None, parts=parts, **kept)
 
     def tensors(self) -> dict[str, Tensor]:

@@ -6,7 +6,7 @@ b batch · n columns · r runs of a part · m tokens of the longest run
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -25,14 +25,20 @@ class Part:
 
     batch: tokens of the runs, a row a run; an example without the part has no row. columns: [r m] int64, the column of
     each token in the joined batch, counted through it (example i, column t: i n + t); 0 where the run is padded.
+    runs_on: [r] bool, as `Tokens.runs_on` of each run's example.
     """
 
     batch: TokenBatch
     columns: Tensor
+    runs_on: Tensor
 
     def rows(self, n: int) -> Tensor:
         """Example of each run, [r], in a joined batch of n columns."""
         return self.columns[:, 0] // n
+
+    def to(self, *args: Any, **kwargs: Any) -> Part:
+        """The part on another device or of another dtype."""
+        return Part(*(getattr(self, x.name).to(*args, **kwargs) for x in fields(self)))
 
 
 class Parts(dict[str, Part]):
@@ -47,21 +53,21 @@ class Parts(dict[str, Part]):
     @classmethod
     def collate(cls, examples: Sequence[Tokens], n: int, make: type[TokenBatch]) -> Parts:
         """Parts of joined examples in a batch of n columns. Raises ValueError where runs of a part differ in kind."""
-        runs: dict[str, list[tuple[int, Tokens]]] = {}
+        runs: dict[str, list[tuple[int, bool, Tokens]]] = {}
         for i, example in enumerate(examples):
             column = i * n
             for name, run in example.parts:
-                runs.setdefault(name, []).append((column, run))
+                runs.setdefault(name, []).append((column, example.runs_on, run))
                 column += len(run)
         found = cls()
         for name, given in runs.items():
             try:
-                batch = make.collate([run for _, run in given])
+                batch = make.collate([run for *_, run in given])
             except ValueError as error:
                 raise ValueError(f"part {name}: {error}") from None
-            first = torch.tensor([column for column, _ in given])
+            first, runs_on = (torch.tensor([one[k] for one in given]) for k in range(2))
             columns = first[:, None] + torch.arange(batch.valid.shape[1])
-            found[name] = Part(batch, columns.where(batch.valid, 0))
+            found[name] = Part(batch, columns.where(batch.valid, 0), runs_on)
         return found
 
     def columns_of(self, name: str, device: torch.device) -> Tensor:
@@ -99,22 +105,20 @@ class Parts(dict[str, Part]):
             new, old = (rows[:, None] == part.rows(n)).nonzero(as_tuple=True)
             if len(old):
                 batch, columns = part.batch.select(old), part.columns[old] % n + (new * n)[:, None]
-                found[name] = Part(batch, columns.where(batch.valid, 0))
+                found[name] = Part(batch, columns.where(batch.valid, 0), part.runs_on[old])
         return found
 
     def widened(self, n: int, to: int) -> Parts:
         """Parts of a batch of n columns that gets more on the right."""
-        return Parts({name: Part(x.batch, x.columns // n * to + x.columns % n) for name, x in self.items()})
+        return Parts({name: replace(x, columns=x.columns // n * to + x.columns % n) for name, x in self.items()})
 
     def with_dtype(self, dtype: torch.dtype) -> Parts:
         """Parts with numbers of another dtype."""
-        return Parts({name: Part(part.batch.with_dtype(dtype), part.columns) for name, part in self.items()})
+        return Parts({name: replace(part, batch=part.batch.with_dtype(dtype)) for name, part in self.items()})
 
     def to(self, *args: Any, **kwargs: Any) -> Parts:
         """Parts on another device or of another dtype."""
-        return Parts(
-            {name: Part(x.batch.to(*args, **kwargs), x.columns.to(*args, **kwargs)) for name, x in self.items()}
-        )
+        return Parts({name: x.to(*args, **kwargs) for name, x in self.items()})
 
     def runs_of(self, row: int, n: int) -> tuple[tuple[str, Tokens], ...]:
         """Name and tokens of each run of an example, in the order of the sequence."""
@@ -123,6 +127,10 @@ class Parts(dict[str, Part]):
             for run in (part.rows(n) == row).nonzero()[:, 0].tolist():
                 found.append((int(part.columns[run, 0]), name, part.batch.example(run)))
         return tuple((name, tokens) for _, name, tokens in sorted(found, key=lambda x: x[0]))
+
+    def is_running_on(self, row: int, n: int) -> bool:
+        """`Tokens.runs_on` of an example."""
+        return any(bool(part.runs_on[part.rows(n) == row].any()) for part in self.values())
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor by name, as text.content."""

@@ -140,7 +140,7 @@ class TokenSpec:
         if self.num_edge_types:  # a batch may have examples without their graphs
             none = torch.zeros(2, 0, dtype=torch.int64)
             adjacency = Adjacency(torch.cat([none, *edges], dim=1), torch.cat([none[0], *edge_types]))
-        return Tokens(torch.cat(content), torch.cat(positions), adjacency, parts=tuple(own))
+        return Tokens(torch.cat(content), torch.cat(positions), adjacency, parts=tuple(own), runs_on=runs_on)
 
     @property
     def id_sizes(self) -> tuple[int, ...]:

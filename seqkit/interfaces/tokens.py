@@ -68,7 +68,8 @@ class Tokens:
     tokenizer's own unit (about one per token). adjacency: which token may attend to which; None: every token to every
     other. features: [n f] float numbers beside the ids of fields; None: there are none.
     parts: name and tokens of each run of joined tokens, in their order (`TokenSpec.join`); content is then the number
-    of each token's part. Empty: they are of one tokenizer.
+    of each token's part. Empty: they are of one tokenizer. runs_on: True: positions run on from run to run, as those of
+    an interleaved list; False: each run has the positions that it has alone.
     Numbers of other precision (float64 as NumPy makes them, float16) become float32.
     Raises DataError where content or positions are empty, not finite or of another length, different positions are all
     the same in float32, or an edge points outside.
@@ -79,6 +80,7 @@ class Tokens:
     adjacency: Adjacency | None = None
     features: Tensor | None = None
     parts: tuple[tuple[str, Tokens], ...] = ()
+    runs_on: bool = False
 
     def __post_init__(self) -> None:
         for name in ("content", "positions", "features"):
@@ -124,6 +126,8 @@ class Tokens:
         Batches, caches, windows and digests go by this list, so a new field is in all of them.
         """
         found = tensors_of(self)
+        if self.runs_on:
+            found["parts.runs_on"] = torch.ones(1, dtype=torch.int64)
         for i, (part, run) in enumerate(self.parts):
             found |= {f"parts.{i}.{part}.{name}": tensor for name, tensor in run.tensors().items()}
         return found
@@ -134,7 +138,9 @@ class Tokens:
         rest: dict[str, Any] = {}
         runs: dict[tuple[int, str], dict[str, Tensor]] = {}
         for key, tensor in tensors.items():
-            if key.startswith("parts."):
+            if key == "parts.runs_on":
+                rest["runs_on"] = True
+            elif key.startswith("parts."):
                 _, number, part, name = key.split(".", 3)
                 runs.setdefault((int(number), part), {})[name] = tensor
             else:
@@ -199,6 +205,17 @@ class Tokens:
         given = [x for x in (self.adjacency, edges) if x is not None]
         index = torch.cat([x.edge_index for x in given], dim=1)
         return replace(both, adjacency=Adjacency(index, torch.cat([x.edge_type for x in given])))
+
+    def alone(self) -> tuple[tuple[str, Tokens], ...]:
+        """Runs of joined tokens with the positions that each has alone."""
+        if not self.runs_on:
+            return self.parts
+        found, offset = [], 0.0
+        for name, run in self.parts:
+            moved = run.positions.numel() > 0
+            found.append((name, replace(run, positions=run.positions - offset) if moved else run))
+            offset = float(run.positions.max()) + 1 if moved else offset + 1
+        return tuple(found)
 
     def equals(self, other: Tokens) -> bool:
         """Whether both have the same tensors, NaN being equal to NaN."""

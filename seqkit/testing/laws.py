@@ -140,7 +140,7 @@ def _with_dirty_padding(batch: TokenBatch, spec: TokenSpec) -> TokenBatch:
     largest = torch.tensor(spec.id_sizes or len(spec.parts)) - 1
     dirty: dict[str, Any] = {}
     for name in (x.name for x in fields(Tokens)):
-        value = getattr(batch, name)
+        value = getattr(batch, name, None)
         if isinstance(value, Tensor):
             dirty[name] = value.clone()
             dirty[name][~batch.valid] = torch.nan if value.is_floating_point() else largest
@@ -364,7 +364,7 @@ def other_content(tokens: Example, where: Tensor, spec: TokenSpec) -> Example:
         parts = {name: replace(part, batch=own_batches[name]) for name, part in tokens.parts.items()}
         return replace(tokens, parts=Parts(parts))
     for name in (x.name for x in fields(Tokens)):
-        value = getattr(tokens, name)
+        value = getattr(tokens, name, None)
         if isinstance(value, Tensor) and name != "positions":
             sizes = torch.tensor(spec.vocab_sizes or spec.vocab_size, device=value.device)
             other = -value - 1 if value.is_floating_point() else (value + 1) % sizes

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
@@ -83,14 +82,10 @@ class Join(Tokenizer):
                 raise DataError(f"no training example has the part {name}, so its tokenizer cannot be fitted")
             tokenizer.fit(own)
 
-    def without(self, tokens: Tokens, names: Collection[str], *, runs_on: bool = False) -> Tokens:
-        """The tokens as they are if these parts had not been given.
-
-        runs_on: True: they are those of a list, so positions run on from run to run. Raises DataError where no part is
-        left.
-        """
-        runs = _alone(tokens) if runs_on else tokens.parts
-        return self.spec.join([(name, run) for name, run in runs if name not in names], runs_on=runs_on)
+    def without(self, tokens: Tokens, names: Collection[str]) -> Tokens:
+        """The tokens as they are if these parts had not been given. Raises DataError where no part is left."""
+        kept = [(name, run) for name, run in tokens.alone() if name not in names]
+        return self.spec.join(kept, runs_on=tokens.runs_on)
 
     def state(self) -> dict[str, Any]:
         """State of each part that has one."""
@@ -110,38 +105,15 @@ class Join(Tokenizer):
 
     def continues(self, tokens: Tokens, content: Tensor) -> Tokens:
         """The last run goes on by a token of its part."""
-        runs, runs_on = _apart(tokens)
-        *before, (name, last) = runs
-        return self.spec.join([*before, (name, self.parts[name].continues(last, content))], runs_on=runs_on)
+        *before, (name, last) = tokens.alone()
+        return self.spec.join([*before, (name, self.parts[name].continues(last, content))], runs_on=tokens.runs_on)
 
     def _decode(self, tokens: Tokens) -> Any:
         """A mapping, or the list of pairs that it was where positions run on."""
-        runs, runs_on = _apart(tokens)
-        found = [(name, self.parts[name].decode(run)) for name, run in runs]
-        return found if runs_on else {self.reads.get(name, name): part for name, part in found}
+        found = [(name, self.parts[name].decode(run)) for name, run in tokens.alone()]
+        return found if tokens.runs_on else {self.reads.get(name, name): part for name, part in found}
 
 
 def _is_given(part: Any) -> bool:
     """Whether a part of an example is there; a mapping without a value is not."""
     return any(value is not None for value in part.values()) if isinstance(part, Mapping) else part is not None
-
-
-def _apart(tokens: Tokens) -> tuple[list[tuple[str, Tokens]], bool]:
-    """Runs with the positions that they have alone, and whether those of the joined tokens run on."""
-    alone = _alone(tokens)
-    is_behind = all(float(run.positions.min()) >= 0 for _, run in alone if run.positions.numel())
-    runs_on = is_behind and len(alone) > 1
-    return (alone if runs_on else list(tokens.parts)), runs_on
-
-
-def _alone(tokens: Tokens) -> list[tuple[str, Tokens]]:
-    """Runs with the positions that they have alone, where those of the joined tokens run on."""
-    alone, offset = [], 0.0
-    for name, run in tokens.parts:
-        if run.positions.numel():
-            alone.append((name, replace(run, positions=run.positions - offset)))
-            offset = float(run.positions.max()) + 1
-        else:
-            alone.append((name, run))
-            offset += 1
-    return alone

@@ -23,6 +23,7 @@ RAWS = [
     {"image": IMAGES[0]},
     {"image": IMAGES[1], "graph": (3, [(0, 1)])},
     [("image", IMAGES[2]), ("text", [1, 2]), ("image", IMAGES[1])],
+    [("image", IMAGES[0])],
 ]
 BACKBONES = {
     "Transformer": lambda: Transformer(DIM, 2, num_heads=3, causal=None, position=Rotary(interleaved=True)),
@@ -95,15 +96,20 @@ def test_the_end_ends_a_run_and_the_others_go_on():
 
 def test_what_the_objective_predicts_does_not_see_the_text_that_it_is_compared_with():
     objective, model = NextToken(part="text", max_new_tokens=NEW), captioner("Transformer")
-    raws = [{**RAWS[0], "text": [3, 3]}, {**RAWS[1], "text": [0]}, [*RAWS[2], ("text", [4, 1, 2])]]
+    raws = [
+        {**RAWS[0], "text": [3, 3]},
+        {**RAWS[1], "text": [0]},
+        [*RAWS[2], ("text", [4, 1, 2])],
+        [*RAWS[3], ("text", [1])],
+    ]
     objective.read_from(tokenizer())
     batch = TokenBatch.collate([tokenizer().encode(raw) for raw in raws]).with_dtype(torch.float64)
     with_text = objective.predict(model, batch)
     without = objective.predict(model, TokenBatch.collate([tokenizer().encode(raw) for raw in RAWS]))
     assert torch.equal(with_text[0], without[0])
-    assert torch.equal(with_text[1], without[1])
+    assert torch.equal(with_text, without)
     assert objective.references((batch, None)).tolist() == [
-        [[3, 3, IGNORE]], [[0, IGNORE, IGNORE]], [[4, 1, 2]]
+        [[3, 3, IGNORE]], [[0, IGNORE, IGNORE]], [[4, 1, 2]], [[1, IGNORE, IGNORE]]
     ]  # fmt: skip
     assert objective.decode(without) == [row[row != IGNORE].tolist() for row in without]
 

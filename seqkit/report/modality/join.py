@@ -79,7 +79,7 @@ class JoinRenderer(Renderer):
         """Thumbnails of the runs side by side."""
         axes.set_axis_off()
         width = 1 / len(tokens.parts)
-        for i, (name, run) in enumerate(tokens.parts):
+        for i, (name, run) in enumerate(tokens.alone()):
             self._renderer(name).thumbnail(run, axes.inset_axes((i * width, 0, 0.94 * width, 1)))
 
     def token_names(self, raw: Any, tokens: Tokens) -> list[str]:
@@ -100,7 +100,7 @@ class JoinRenderer(Renderer):
         """Name, renderer, raw example, tokens and columns of each run."""
         tokenizer: Any = self.tokenizer
         start = 0
-        for (name, part), (_, run) in zip(tokenizer.runs(raw), tokens.parts):
+        for (name, part), (_, run) in zip(tokenizer.runs(raw), tokens.alone()):
             yield name, self._renderer(name), part, run, slice(start, start + len(run))
             start += len(run)
 

@@ -27,7 +27,8 @@ def summary_of(tokens: Tokens) -> AttentionSummary:
 
 
 @pytest.mark.parametrize(
-    "raw", [RAW, {**RAW, "molecule": "CCO"}, [("ids", [1, 2]), ("text", "one"), ("ids", [3])], {"text": "one"}]
+    "raw",
+    [RAW, {**RAW, "molecule": "CCO"}, {"text": "one"}, [("ids", [1, 2]), ("text", "one"), ("image", RAW["image"])]],
 )
 def test_every_part_is_drawn_and_named(raw):
     tokens = tokenizer().encode(raw)
@@ -72,3 +73,11 @@ def test_a_part_of_a_plug_in_is_drawn_by_the_generic_renderer():
     made = Join({"own": Own(5), "graph": Graph(0, num_edge_types=1)})
     tokens = made.encode({"own": [1, 2], "graph": (2, [(0, 1)])})
     assert len(find_renderer(made).picture({"own": [1, 2], "graph": (2, [(0, 1)])}, tokens).texts) == 2
+
+
+def test_an_image_behind_others_is_drawn_as_it_is_alone():
+    raw = [("text", "one is above"), ("image", RAW["image"]), ("ids", [1])]
+    tokens = tokenizer().encode(raw)
+    figure = find_renderer(tokenizer()).from_tokens(raw, tokens, summary_of(tokens))  # type: ignore[attr-defined]
+    assert [axes.images[-1].get_array().shape for axes in figure.axes] == [(1, 3), (2, 3)]
+    assert find_renderer(tokenizer()).token_names(raw, tokens)[3:9] == ["image 0,0", "0,1", "0,2", "1,0", "1,1", "1,2"]
