@@ -84,9 +84,10 @@ def part_columns(config: Mapping[str, Any]) -> dict[str, str] | None:
 
     A part of another source than a mixed table is as its tokenizer reads it; one that no table can hold is left out.
     """
-    source, tokenizer = config["data"]["source"], config["tokenizer"]
-    if tokenizer["type"] != "Join":
+    tokenizer = config.get("tokenizer", {})
+    if tokenizer.get("type") != "Join":
         return None
+    source = config["data"]["source"]
     if isinstance(source, dict) and source["type"] in MIXED_TABLES:
         return dict(source["columns"])
     reads = tokenizer["reads"] or {}

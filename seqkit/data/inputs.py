@@ -59,6 +59,23 @@ class Input:
     parts: Sequence[str] | None = None
 
 
+def first_input(
+    given: str, tokenizer: Tokenizer, *, kind: str | None = None, columns: Mapping[str, str] | None = None
+) -> tuple[str, Any, int]:
+    """Name and raw example of the first example in `given`, and the number of examples.
+
+    given, kind: as of `read_inputs`. columns: as of `Inputs`, which then reads `given`. Raises DataError as both.
+    """
+    if columns is None:
+        found = list(read_inputs(given, tokenizer, kind=kind))
+        return (*found[0], len(found))
+    inputs = Inputs([given], tokenizer, columns=columns)
+    first = next(iter(inputs))
+    if first.error is not None:
+        raise DataError(first.error)
+    return first.name, first.raw, inputs.total or 1
+
+
 def read_inputs(given: str, tokenizer: Tokenizer, *, kind: str | None = None) -> Iterator[tuple[str, Any]]:
     """(name, raw example) for each example in `given`: a file (`FORMATS`), or a text or SMILES string itself.
 

@@ -15,7 +15,8 @@ import torch
 from matplotlib.figure import Figure
 
 from seqkit.analysis.attention_maps import AttentionMap, attention_maps, entropy, rollout
-from seqkit.data.inputs import read_inputs, table_kind
+from seqkit.config.table_columns import part_columns
+from seqkit.data.inputs import first_input, table_kind
 from seqkit.data.source import sample_name
 from seqkit.errors import DataError, UsageError
 from seqkit.interfaces import IGNORE, TokenBatch, Tokens, TokenSpec
@@ -93,11 +94,13 @@ def view_attention(folder: Path, name: str, raw: Any, out: Path) -> Path:
 
 
 def view_input(folder: Path, given: str, out: Path) -> Path:
-    """View of an input of the command line: a file, of which the first example is shown, or a text or SMILES itself."""
+    """View of an input of the command line: a file or table, of which the first example is shown, a text or SMILES
+    itself, or `image=a.png,text=…`."""
     trained = load(folder)
-    found = list(read_inputs(given, trained.tokenizer, kind=table_kind(trained.config)))
-    notes = [f"The first of {len(found):,} examples in it is shown."] if len(found) > 1 else []
-    return _view(folder, trained, *found[0], notes, out)
+    kind, columns = table_kind(trained.config), part_columns(trained.config)
+    name, raw, number = first_input(given, trained.tokenizer, kind=kind, columns=columns)
+    notes = [f"The first of {number:,} examples in it is shown."] if number > 1 else []
+    return _view(folder, trained, name, raw, notes, out)
 
 
 def view_example(folder: Path, number: int, out: Path) -> Path:

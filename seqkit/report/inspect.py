@@ -9,7 +9,8 @@ from typing import Any
 from rich.console import Console
 
 from seqkit.config import build
-from seqkit.data.inputs import read_inputs, table_kind
+from seqkit.config.table_columns import part_columns
+from seqkit.data.inputs import first_input, table_kind
 from seqkit.errors import UsageError, one_line
 from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
 from seqkit.report.figures import png
@@ -26,7 +27,8 @@ ENOUGH_TOKENS = 12
 def inspect(config: Mapping[str, Any], path: Path, given: str | None = None) -> Path:
     """Draw a training example of a complete configuration as tokens, into a PNG at `path`.
 
-    given: an example to draw in its place: a file, or the text or SMILES itself. Also prints a short description.
+    given: an example to draw in its place: a file, the text or SMILES itself, or `image=a.png,text=…`. Also prints a
+    short description.
     Raises DataError or UsageError as training would, and UsageError where the picture's folder is a file.
     """
     for folder in path.parents:
@@ -84,7 +86,7 @@ def _example(config: Mapping[str, Any], given: str | None) -> tuple[Any, Tokeniz
     tokenizer = built.tokenizer
     data = data_module(config, tokenizer, built.model["objective"])
     if given is not None:
-        _, raw = next(iter(read_inputs(given, tokenizer, kind=table_kind(config))))
+        _, raw, _ = first_input(given, tokenizer, kind=table_kind(config), columns=part_columns(config))
         return raw, tokenizer, tokenizer.encode(raw)
     samples = data.splits().train
     for index in [*range(0, len(samples), max(1, len(samples) // 20)), 0]:  # a molecule of two atoms shows little

@@ -120,6 +120,32 @@ def test_each_mistake_is_answered_in_one_line(run, words, said, capsys):
     assert len(error.strip().splitlines()) == 1
 
 
+@pytest.mark.parametrize(("command", "what"), [("inspect", "run/config.yaml"), ("attention", "run")])
+def test_one_example_is_drawn_with_the_words_that_predict_takes(command, what, run, tmp_path, capsys):
+    _, folder = run
+
+    def drawn(given):
+        code = main([command, str(folder / what), "--input", str(given), "--out", str(tmp_path / "view"), "--force"])
+        return code, capsys.readouterr()
+
+    code, printed = drawn(f"photo={folder / '4.png'},a title=words, and more,price=2")
+    assert code == 0, printed.err
+    assert printed.out.strip().endswith({"inspect": ".png", "attention": ".html"}[command])
+    if command == "inspect":
+        assert [line for line in printed.out.splitlines() if line.startswith("part")] == [
+            "part a_title", "part photo", "part cells",
+        ]  # fmt: skip
+        assert "tokens     15 ids" in printed.out, "the text is the one given, not one of the table"
+    code, printed = drawn(folder / "rows.csv")  # a table gives its first row
+    assert code == 0, printed.err
+    for given in ("titel=words", "price=cheap", "just words", "photo=missing.png"):
+        code, printed = drawn(given)
+        assert (code, len(printed.err.strip().splitlines())) == (3, 1), printed.err
+        assert main(["predict", str(folder / "run"), "--input", given]) == 3
+        said = capsys.readouterr().err.strip().removeprefix("seqkit predict: ")
+        assert said.removeprefix(f"{given}: ") == printed.err.strip().removeprefix(f"seqkit {command}: ")
+
+
 def test_a_table_without_any_column_of_the_run_is_refused(run, capsys):
     other = run[1] / "other.csv"
     other.write_text("weight,height\n1,2\n", encoding="utf-8")
