@@ -15,6 +15,7 @@ from seqkit.analysis.receptive_field import farthest_input, state_size
 from seqkit.comparison.budget import nearest
 from seqkit.comparison.settings import Settings, Variant
 from seqkit.config import build, complete
+from seqkit.config.schema import Field, fits
 from seqkit.data.batching import Batch
 from seqkit.data.module import DataModule
 from seqkit.errors import DataError, UsageError
@@ -115,7 +116,7 @@ def words_of(settings: Settings, variant: Variant) -> list[str]:
     words = [*settings.overrides, *words, *backbone_words(base, backbone)]
     if width is not None:
         base = complete(settings.recipe, preset, words)
-        words += [f"--{key}={width}" for key in keys_of(base["model"]["backbone"], "dim")]
+        words += [f"--{key}={width}" for key in widths_of(base)]
     if base["data"]["valid_fraction"] == 0:
         words.append(f"--data.valid_fraction={VALID_FRACTION}")
     if settings.pretrain == "next":
@@ -157,7 +158,7 @@ def _matched(
     target = measure(config)
     if reference is not None and settings.match != "none":
         target = reference.flops if settings.match == "flops" else reference.parameters
-        if abs(measure(config) - target) > 0.001 * target and keys_of(config["model"]["backbone"], "dim"):
+        if abs(measure(config) - target) > 0.001 * target and widths_of(config):
             config = _resized(settings, preset, words, config, measure, target, None)
         gap = measure(config) / target - 1
     width, depth = size_of(config)
@@ -191,8 +192,8 @@ def _resized(
 
     Raises ValueError where no width can be built.
     """
-    backbone = config["model"]["backbone"]
-    widths, depths = keys_of(backbone, "dim"), keys_of(backbone, "depth") if depth is not None else []
+    widths = widths_of(config)
+    depths = keys_of(config["model"]["backbone"], "depth") if depth is not None else []
 
     def at(width: int) -> dict[str, Any]:
         sizes = [*(f"--{key}={width}" for key in widths), *(f"--{key}={depth}" for key in depths)]
@@ -214,8 +215,7 @@ def _other_depths(
 
     A depth at which no width comes nearly there is left out.
     """
-    backbone = config["model"]["backbone"]
-    widths, depths = keys_of(backbone, "dim"), keys_of(backbone, "depth")
+    widths, depths = widths_of(config), keys_of(config["model"]["backbone"], "depth")
     if not settings.tries_depths or not widths or not depths:
         return
     own, measure = value_at(config, depths[0]), fitted.flops if settings.match == "flops" else fitted.parameters
@@ -320,8 +320,10 @@ def backbone_words(config: Mapping[str, Any], name: str | None) -> list[str]:
     backbone = config["model"]["backbone"]
     if name is None:
         return []
+    if "parts" in backbone:  # Towers
+        return [f"--model.backbone.parts.{part}={name}" for part in backbone["parts"]]
     if "encoder" not in backbone:
-        return [f"--model.backbone={name}"]
+        return [f"--model.backbone={name}", *_causal_words(config, name)]
     encoder = backbone["encoder"]
     if name.lower() == encoder["type"].lower():
         return []
@@ -331,17 +333,31 @@ def backbone_words(config: Mapping[str, Any], name: str | None) -> list[str]:
     return [f"--model.backbone.encoder={name}", f"--model.backbone.decoder={json.dumps(decoder)}"]
 
 
+def _causal_words(config: Mapping[str, Any], name: str) -> list[str]:
+    """Where the recipe's backbone is as causal as the objective needs (null), and the other cannot be: that value."""
+    if config["model"]["backbone"].get("causal", False) is not None:
+        return []
+    key = Field("backbone", kind="backbone").keys_below(name, "model.backbone").get("causal")
+    if key is None or fits(None, key.hint):
+        return []
+    objective: Objective = build({"model": config["model"]}).model["objective"]
+    return [f"--model.backbone.causal={str(bool(objective.causal)).lower()}"]
+
+
+def widths_of(config: Mapping[str, Any]) -> list[str]:
+    """Dotted keys of the backbone's width, and of the encoders of parts, which have the same; empty: it has none."""
+    own = keys_of(config["model"]["backbone"], "dim")
+    encoders = (config["model"].get("encoders") or {}).items() if own else ()
+    return [*own, *(key for name, one in encoders for key in keys_of(one, "dim", f"model.encoders.{name}"))]
+
+
 def keys_of(backbone: Mapping[str, Any], name: str, path: str = "model.backbone") -> list[str]:
     """Dotted keys of that name in a backbone and, where it has none, in the backbones inside it."""
     if name in backbone:
         return [f"{path}.{name}"]
-    inner = ("encoder", "decoder", "backbone")
-    return [
-        found
-        for key in inner
-        if isinstance(backbone.get(key), Mapping)
-        for found in keys_of(backbone[key], name, f"{path}.{key}")
-    ]
+    inner = {key: backbone[key] for key in ("encoder", "decoder", "backbone") if isinstance(backbone.get(key), Mapping)}
+    inner |= {f"parts.{part}": one for part, one in backbone.get("parts", {}).items()}
+    return [found for key, one in inner.items() for found in keys_of(one, name, f"{path}.{key}")]
 
 
 def backbone_of(config: Mapping[str, Any]) -> str:

@@ -7,17 +7,20 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from seqkit.data.module import DataModule
 from seqkit.errors import DataError
 from seqkit.interfaces import LabeledBatch, LossOutput, Objective, PredictionObjective, TokenBatch
 from seqkit.model import Model
+from seqkit.objectives import Contrastive
 from seqkit.report.numbers import Metric
 from seqkit.runs.evaluate import bytes_of_test_split
 
 METRICS = {
     "accuracy": Metric("accuracy", "test accuracy", "%", 100, 2, True),
     "rmse": Metric("rmse", "test RMSE", "", 1, 3, root=True),
+    "recall@1": Metric("recall@1", "recall at 1", "%", 100, 2, True),
     "sequence_error": Metric("sequence_error", "sequences wrong", "%", 100, 2),
     "loss": Metric("loss", "test loss", "nats", 1, 4),
     "bits_per_byte": Metric("bits_per_byte", "bits per byte", "bits", 1, 4),
@@ -32,6 +35,8 @@ def metric_of(objective: Objective, num_tokenizers: int = 1) -> Metric:
     that of several tokenizers is compared in bits per byte.
     """
     metric = METRICS.get(objective.primary_metric, METRICS["loss"])
+    if metric.name == "recall@1" and not isinstance(objective, Contrastive):  # another's may mean another thing
+        metric = METRICS["loss"]
     by_bytes = metric.name == "loss" and objective.causal and num_tokenizers > 1
     return METRICS["bits_per_byte"] if by_bytes else metric
 
@@ -40,28 +45,44 @@ def metric_of(objective: Objective, num_tokenizers: int = 1) -> Metric:
 def example_scores(model: Model, data: DataModule, metric: Metric, seed: int) -> dict[str, Any]:
     """Numerator, denominator and number of tokens of every test example, in the order of the test split.
 
-    Of an objective that is not separable, of every batch, by its first example. groups: as `DataModule.test_groups`.
-    seed: seed of the masks of evaluation, as in `TrainingModule`.
+    Of an objective that is not separable, of every batch, by its first example; of recall, of every example, which
+    looks for its positive in the whole split. groups: as `DataModule.test_groups`. seed: seed of the masks of
+    evaluation, as in `TrainingModule`.
     """
     from seqkit.training.module import evaluation_rng
 
     model.eval()
     objective, loader = data.objective, data.test_dataloader()
+    recall: Any = objective.metrics(data.tokenizer.spec)[metric.name] if metric.name == "recall@1" else None
+    by_example = objective.separable or recall is not None
     rows: list[tuple[int, float, float, int]] = []
     for index, (order, (batch, label)) in enumerate(zip(loader.batch_indices(), loader)):
         with evaluation_rng(seed, index):
-            if metric.name == "sequence_error":
+            if recall is not None:
+                output = objective.step(model, (batch, label))
+                recall.update(output.preds, output.target)
+                values = [(0.0, 0.0)] * len(batch)  # they are known once all vectors are
+            elif metric.name == "sequence_error":
                 values = _sequence_errors(objective, model, (batch, label))
             else:
                 values = _scores(metric, objective, model, (batch, label))
         tokens = batch.valid.sum(dim=1).tolist()
-        if not objective.separable:  # the examples of a batch depend on each other, so it is the unit
+        if not by_example:  # the examples of a batch depend on each other, so it is the unit
             order, tokens = [min(order)], [sum(tokens)]
         rows += [(i, *value, n) for i, value, n in zip(order, values, tokens)]
+    if recall is not None:
+        rows = [(i, *value, n) for (i, _, _, n), value in zip(rows, _shares(recall.hits()))]
     rows.sort()
     columns = ((1, "numerator"), (2, "denominator"), (3, "tokens"))
-    groups = data.test_groups() if objective.separable else None
+    groups = data.test_groups() if by_example else None
     return {**{name: [row[i] for row in rows] for i, name in columns}, "groups": groups}
+
+
+def _shares(hits: Tensor) -> list[tuple[float, float]]:
+    """Numerator and denominator of each example from its hits [m p]: each pair of parts weighs as much as another."""
+    known = ~hits.isnan()
+    weight = len(hits) / (known.sum(dim=0) * hits.shape[1])
+    return [(float(a), float(b)) for a, b in zip((hits.nan_to_num() * weight).sum(1), (known * weight).sum(1))]
 
 
 def _sequence_errors(objective: Objective, model: Model, batch: LabeledBatch) -> list[tuple[float, float]]:

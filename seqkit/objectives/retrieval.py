@@ -1,6 +1,6 @@
 """Recall of retrieval, as torchmetrics: is the nearest vector of another part that of the same example or class?
 
-m examples · k parts · d width of the vectors
+m examples · k parts · p pairs of parts · d width of the vectors
 """
 
 from __future__ import annotations
@@ -44,17 +44,29 @@ class Recall(Metric):
 
     def compute(self) -> Tensor:
         """The mean share; NaN where no example has both parts of a pair."""
-        vectors, keys = dim_zero_cat(self.preds).float(), dim_zero_cat(self.target)
-        return torch.stack([self._share(vectors, keys, *pair) for pair in self.pairs]).mean()
+        return self.hits().nanmean(dim=0).mean()
 
-    def _share(self, vectors: Tensor, keys: Tensor, i: int, j: int) -> Tensor:
+    def hits(self) -> Tensor:
+        """Hits [m p] of each example in each pair, in the order of the updates; NaN where it lacks a part."""
+        vectors, keys = dim_zero_cat(self.preds).float(), dim_zero_cat(self.target)
+        return torch.stack([self._hits(vectors, keys, *pair) for pair in self.pairs], dim=1)
+
+    def _hits(self, vectors: Tensor, keys: Tensor, i: int, j: int) -> Tensor:
         known = ~(vectors[:, i, 0].isnan() | vectors[:, j, 0].isnan())
-        vectors, keys = vectors[known], keys[known]
-        hits = [
-            hit_rate(einsum(own[:, i], vectors[:, j], "b d, m d -> b m"), is_positive(own_keys, keys, i, j), self.most)
-            for own, own_keys in zip(vectors.split(ROWS), keys.split(ROWS))
-        ]
-        return torch.cat(hits).mean()
+        found = torch.full((len(vectors),), torch.nan, device=vectors.device)
+        if known.any():
+            vectors, keys = vectors[known], keys[known]
+            found[known] = torch.cat(
+                [
+                    hit_rate(
+                        einsum(own[:, i], vectors[:, j], "b d, m d -> b m"),
+                        is_positive(own_keys, keys, i, j),
+                        self.most,
+                    )
+                    for own, own_keys in zip(vectors.split(ROWS), keys.split(ROWS))
+                ]
+            )
+        return found
 
 
 def hit_rate(similarity: Tensor, positive: Tensor, most: int) -> Tensor:

@@ -6,13 +6,14 @@ import pytest
 import torch
 
 from seqkit.backbones import GRU
-from seqkit.comparison.scores import METRICS, bytes_of_test_split, example_scores, metric_of, per_byte
+from seqkit.comparison.scores import METRICS, _shares, bytes_of_test_split, example_scores, metric_of, per_byte
 from seqkit.comparison.statistics import Scores
 from seqkit.config import complete
 from seqkit.interfaces import TokenBatch, Tokens, TokenSpec
 from seqkit.model import Model
 from seqkit.objectives.classify import Classify
 from seqkit.objectives.masked import Masked
+from seqkit.objectives.retrieval import Recall
 from seqkit.runs.prepare import untrained
 from seqkit.runs.run import run
 from seqkit.training.module import evaluation_rng
@@ -24,6 +25,7 @@ CASES = {
     "text/g2p": "sequence_error",
     "text/masked-lm": "loss",
     "image/masked-patches": "loss",
+    "multimodal/clip": "recall@1",
 }
 
 
@@ -54,6 +56,17 @@ def test_scores_stand_in_the_order_of_the_split_whatever_the_batches():
     assert one["tokens"] == two["tokens"] == data.test_dataloader().examples.lengths
     assert one["tokens"] != sorted(one["tokens"])  # batches are sorted by length, the split is not
     torch.testing.assert_close(torch.tensor(one["numerator"]), torch.tensor(two["numerator"]), rtol=1e-4, atol=1e-6)
+
+
+def test_examples_that_lack_parts_leave_the_mean_over_pairs_of_parts_as_it_is():
+    g = torch.Generator().manual_seed(0)
+    vectors = torch.nn.functional.normalize(torch.randn(31, 3, 4, generator=g), dim=-1)
+    vectors[torch.rand(31, 3, generator=g) < 0.3] = torch.nan
+    recall = Recall([(0, 1), (1, 0), (0, 2)], 1)
+    recall.update(vectors, torch.randint(5, (31, 3), generator=g))
+    numerator, denominator = zip(*_shares(recall.hits()))
+    assert sum(numerator) / sum(denominator) == pytest.approx(float(recall.compute()))
+    assert min(denominator) == 0, "an example of one part has no say"
 
 
 @pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
