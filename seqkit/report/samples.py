@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, singledispatch
+from itertools import islice, permutations
+from textwrap import fill, shorten
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from matplotlib import rc_context
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -22,12 +25,14 @@ from seqkit.generation import Sampling, stream_text
 from seqkit.generation.parts import before_last_run
 from seqkit.interfaces import IGNORE, LossOutput, Objective, TokenBatch, Tokens
 from seqkit.objectives.classify import Classify
+from seqkit.objectives.contrastive import Contrastive
+from seqkit.objectives.losses import is_positive
 from seqkit.objectives.masked import Masked
 from seqkit.objectives.multi_label import MultiLabel
 from seqkit.objectives.next_token import NextToken
 from seqkit.objectives.regress import Regress
 from seqkit.objectives.seq2seq import Seq2Seq
-from seqkit.report.figures import INK, STYLE, confusion, new_figure, scatter, svg
+from seqkit.report.figures import GREEN, INK, STYLE, VERMILION, confusion, new_figure, scatter, svg
 from seqkit.report.headline import SHARES
 from seqkit.report.modality import Renderer, find_renderer
 from seqkit.runs.trained_model import TrainedModel
@@ -40,6 +45,12 @@ NUM_SHOWN_TEXTS = 3
 NUM_PROMPT_TOKENS = 24
 NUM_GENERATED = 400
 MAX_CHARACTERS = 600
+NUM_QUERIES, NUM_NEAREST, NUM_DIRECTIONS = 3, 5, 6
+"""Queries of each direction of retrieval that are shown, how many of the nearest, and most directions."""
+
+MAX_CAPTION = 84
+"""Characters of a text that is drawn as a thumbnail."""
+
 MAX_CLASSES = 100
 """Rows of the table of classes."""
 
@@ -357,6 +368,78 @@ def _masked_pictures(renderer: Renderer, batch: TokenBatch, masked: Tensor, pred
             ax.spines[:].set_visible(False)
         axes[row * columns].set_ylabel(name, color=INK)
     return figure
+
+
+# ── retrieval ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@samples.register
+def _(objective: Contrastive, trained: TrainedModel, data: DataModule | None) -> list[Section]:
+    if data is None:
+        return []
+    places, outputs, loader = list[int](), list[LossOutput](), data.test_dataloader()
+    for indices, batch in zip(loader.batch_indices(), loader):
+        places += indices
+        outputs.append(trained.predictor.step(objective, batch))
+    order = torch.tensor(places).argsort()
+    vectors, keys = (torch.cat([getattr(one, name) for one in outputs])[order] for name in ("preds", "target"))
+    figures = []
+    for i, j in islice(permutations(range(len(objective.parts)), 2), NUM_DIRECTIONS):
+        known = (~(vectors[:, i, 0].isnan() | vectors[:, j, 0].isnan())).nonzero()[:, 0]
+        if not len(known):
+            continue
+        queries = known[:NUM_QUERIES]
+        cosines, nearest = (vectors[queries, i] @ vectors[known, j].T).topk(min(NUM_NEAREST, len(known)), dim=1)
+        right = is_positive(keys[queries], keys[known], i, j).gather(1, nearest)
+        shown = queries.tolist(), known[nearest].tolist(), cosines.tolist(), right.tolist()
+        figures.append(svg(_nearest_pictures(trained, data, (objective.parts[i], objective.parts[j]), *shown)))
+    note = (
+        f"The first test examples by one part, and the nearest of {len(places):,} test examples by another, with their "
+        f"cosines. ✓ and green: {'the same class' if objective.has_classes else 'the same example, or an equal part'}."
+    )
+    return [Section("Nearest examples", note, figures)] if figures else []
+
+
+@rc_context(STYLE)
+def _nearest_pictures(
+    trained: TrainedModel,
+    data: DataModule,
+    names: tuple[str, str],
+    queries: Sequence[int],
+    nearest: Sequence[Sequence[int]],
+    cosines: Sequence[Sequence[float]],
+    right: Sequence[Sequence[bool]],
+) -> Figure:
+    """A row for each query: its own part, and the parts of the nearest examples. names: of the two parts."""
+    columns = 1 + len(nearest[0])
+    figure, axes = new_figure(1.05 * columns, 1.3 * len(queries), rows=len(queries), columns=columns)
+    examples = data.test_dataloader().examples
+    for row, query in enumerate(queries):
+        batch, _ = examples[0, [query, *nearest[row]]]
+        for column in range(columns):
+            ax, name = axes[row * columns + column], names[column > 0]
+            _draw_part(trained, name, dict(example(batch, column).alone())[name], ax)
+            if column == 0:
+                ax.set_title(f"{names[0]} → {names[1]}" if row == 0 else "")
+                continue
+            is_right = right[row][column - 1]
+            ax.set_title(f"{'✓' if is_right else '✗'} {cosines[row][column - 1]:.2f}")
+            for spine in ax.spines.values():
+                spine.set(visible=True, color=GREEN if is_right else VERMILION, linewidth=2.5)
+    return figure
+
+
+def _draw_part(trained: TrainedModel, name: str, tokens: Tokens, axes: Axes) -> None:
+    """A thumbnail of a part of an example; of a text its words."""
+    joined: Any = trained.tokenizer
+    tokenizer = joined.parts[name]
+    renderer = find_renderer(tokenizer)
+    if not renderer.is_text:
+        renderer.thumbnail(tokens, axes)
+        return
+    text = shorten(_text(tokenizer, tokens), width=MAX_CAPTION, placeholder="…")
+    axes.set(xticks=[], yticks=[])
+    axes.text(0.5, 0.5, fill(text, 12), transform=axes.transAxes, ha="center", va="center", fontsize=8)
 
 
 # ── examples ─────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -5,8 +5,10 @@ b batch · k parts · d width of the shared space
 
 import json
 import math
+import re
 from dataclasses import replace
 from datetime import timedelta
+from itertools import permutations
 
 import pytest
 import torch
@@ -15,6 +17,7 @@ from torch.testing import assert_close
 
 from seqkit.backbones import GRU, LSTM, TCN, Mamba, Transformer
 from seqkit.cli.main import main
+from seqkit.config import complete
 from seqkit.data.inputs import Input
 from seqkit.errors import DataError
 from seqkit.interfaces import TokenBatch
@@ -22,7 +25,9 @@ from seqkit.model import Model
 from seqkit.objectives import Contrastive
 from seqkit.objectives.contrastive import MAX_SCALE, Candidates, fingerprints, multi_positive_loss
 from seqkit.objectives.retrieval import Recall
+from seqkit.report.samples import NUM_NEAREST, NUM_QUERIES
 from seqkit.runs.answers import vectors
+from seqkit.runs.prepare import data_module
 from seqkit.runs.trained_model import load
 from seqkit.tokenizers import Bytes, Graph, Ids, Join, Patches
 
@@ -384,8 +389,27 @@ def test_a_run_is_tested_reported_and_gives_cosines_and_vectors(tmp_path, capsys
     assert main(command) == 0, capsys.readouterr().err
     summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
     assert 0 <= summary["metrics"]["recall@1"] <= 1
-    assert "recall@1" in (run / "report.html").read_text(encoding="utf-8")
+    page = (run / "report.html").read_text(encoding="utf-8")
+    assert "recall@1" in page
+    assert "Nearest examples" in page
+    section = page[page.index("Nearest examples") :]
+    pairs = [f"{a} → {b}" for a, b in permutations(["image", "sound", "word"], 2)]
+    assert [pair for pair in pairs if pair in section] == pairs
+    shown = re.findall("([✓✗]) ([-−]?[0-9.]+)", section)
     trained = load(run, "cpu")
+    data = data_module(complete(trained.config), trained.tokenizer, trained.objective)
+    batch, label = data.test_dataloader().examples[0, list(range(60))]
+    found = trained.predictor.step(trained.objective, (batch, label)).preds
+    wanted = [
+        ("✓" if label[j] == label[i] else "✗", float(found[i, a] @ found[j, b]))
+        for a, b in permutations(range(3), 2)
+        for i in range(NUM_QUERIES)
+        for j in sorted(range(60), key=lambda j: -float(found[i, a] @ found[j, b]))[:NUM_NEAREST]
+    ]
+    assert [mark for mark, _ in shown] == [mark for mark, _ in wanted]
+    assert {"✓", "✗"} == {mark for mark, _ in shown}
+    said = [float(cosine.replace("−", "-")) for _, cosine in shown]
+    assert said == pytest.approx([cosine for _, cosine in wanted], abs=0.006)
     image = torch.rand(1, 28, 28, generator=G)
     raws = [{"image": image, "word": "two"}, {"word": "two"}, {"image": image}]
     cosine, nothing, _ = trained.predict(raws)

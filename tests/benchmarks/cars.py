@@ -1,0 +1,100 @@
+"""`multimodal/cars` over five folds of all cars, beside specialists on the same rows, with paired intervals.
+
+    python tests/benchmarks/cars.py [--seeds 1,2] [--keys JSON]    # 5 runs a seed; keys: others of the recipe
+
+Each car is in the test part of one fold, and every figure is over all of them. Each seed draws folds of its own: all
+rotary engines in one fold cost gradient boosting 0.4. Intervals are those of `seqkit compare`: over seeds and cars,
+paired.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from scipy import sparse
+from sklearn.ensemble import GradientBoostingRegressor, RandomForestRegressor
+from sklearn.linear_model import RidgeCV
+
+import seqkit
+from seqkit.analysis.strong_baseline import _of_cells, _of_texts
+from seqkit.comparison.scores import METRICS
+from seqkit.comparison.statistics import Scores, difference, spread
+from seqkit.data.source import shuffled
+from seqkit.data.sources.mixed_table import VEGA, Cars
+
+FOLDS = 5
+RMSE = METRICS["rmse"]
+TARGET = "Miles_per_Gallon"
+KINDS = {name: kind for name, kind in Cars.KINDS.items() if name != TARGET}
+
+
+def specialists(seed, train, target, test):
+    """Predictions for the test examples by the name of a specialist."""
+    cells = _of_cells(*([raw["cells"] for raw in raws] for raws in (train, test)))
+    texts = _of_texts(*([raw["Name"] for raw in raws] for raws in (train, test)))
+    both = [sparse.hstack([own, text]).tocsr() for own, text in ((cells.train, texts.train), (cells.test, texts.test))]
+    forest = RandomForestRegressor(300, max_features=1 / 3, random_state=seed).fit(both[0], target)
+    return {
+        "gradient boosting without the names": GradientBoostingRegressor(random_state=seed)
+        .fit(cells.train, target)
+        .predict(cells.test),
+        "random forest with TF-IDF of the names": forest.predict(both[1]),
+        "ridge regression on TF-IDF of the names": RidgeCV(np.logspace(-2, 3, 6))
+        .fit(texts.train, target)
+        .predict(texts.test),
+        "the mean": np.full(len(test), target.mean()),
+    }
+
+
+def folds(rows, folder, seed):
+    """A table of all rows for each fold, whose column `split` says which are its test part; and their numbers."""
+    order = np.array(shuffled(len(rows), seed))
+    for k in range(FOLDS):
+        aside = set(order[k::FOLDS].tolist())
+        table = folder / f"seed-{seed}-fold-{k}.jsonl"
+        lines = [json.dumps({**row, "split": "test" if i in aside else "train"}) for i, row in enumerate(rows)]
+        table.write_text("\n".join(lines), encoding="utf-8")
+        yield table, sorted(aside)
+
+
+def errors(seed, rows, folder, keys):
+    """Squared error of each car by the name of what predicted it, [m]."""
+    found = {}
+    for table, aside in folds(rows, folder, seed):
+        source = {"type": "MixedTable", "path": str(table), "target": TARGET, "split": "split", "columns": KINDS}
+        words = {"data.source": source, "seed": seed, "trainer.enable_progress_bar": False, **keys}
+        run = seqkit.fit("multimodal/cars", words, out=folder / table.stem, strong_baseline=False)
+        splits = seqkit.data.MixedTable(**{key: value for key, value in source.items() if key != "type"}).splits()
+        train, test = ([(one.raw, one.label) for one in split] for split in (splits.train, splits.test))
+        raws, target = [raw for raw, _ in test], np.array([label for _, label in test])
+        own = {"multimodal/cars": np.array(run.predict(raws))}
+        own |= specialists(seed, [raw for raw, _ in train], np.array([label for _, label in train]), raws)
+        assert target.tolist() == [rows[i][TARGET] for i in aside]
+        for name, predicted in own.items():
+            found.setdefault(name, np.zeros(len(rows)))[aside] = (predicted - target) ** 2
+    return found
+
+
+def main():
+    """Print the RMSE of each over all cars, and the recipe's difference to it."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--seeds", default="1")
+    options.add_argument("--keys", type=json.loads, default={}, help="other keys of the recipe, as a JSON object")
+    args = options.parse_args()
+    rows = [row for row in json.loads(VEGA.files()["cars.json"]) if row[TARGET] is not None]
+    with TemporaryDirectory() as folder:
+        by_seed = {seed: errors(seed, rows, Path(folder), args.keys) for seed in map(int, args.seeds.split(","))}
+    scores = {
+        name: Scores.of([(seed, one[name], np.ones(len(rows))) for seed, one in by_seed.items()])
+        for name in next(iter(by_seed.values()))
+    }
+    for name, own in scores.items():
+        told = difference(scores["multimodal/cars"], own, RMSE)
+        beside = f"the recipe {RMSE.signed(told.difference)} {RMSE.interval(told.interval, signed=True)}"
+        print(f"{name}: {RMSE.number(spread(own, RMSE)[0])}; {beside}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
