@@ -8,19 +8,21 @@ b batch · n tokens · f features · p axes · h heads · c channels of a head �
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 
 from seqkit.analysis.forward_pass import bytes_of, counted, storage_of, tensors_in
 from seqkit.analysis.units import aligned, number, size
 from seqkit.backbones.presets import PUBLISHED, Published
 from seqkit.errors import suggest
 from seqkit.interfaces import Adjacency, Backbone, Cache, LabeledBatch, Objective, TokenBatch, TokenSpec
-from seqkit.nn.embedder import Embedder, TokenEmbedder
+from seqkit.nn.embedder import Embedder, JoinEmbedder, TokenEmbedder
 from seqkit.nn.moe import MixtureOfExperts
 from seqkit.nn.position.absolute import Learned
 
@@ -132,7 +134,8 @@ def describe_model(
     """Cost of a `seqkit.model.Model` at `context_length` tokens, by a copy on device meta or, if need be, on the CPU.
 
     adjacency: adjacency of the example (in an encoder–decoder, of the source); None: a path, in which each token is
-    joined to the next both ways. Only modules that compute along edges count them.
+    joined to the next both ways, in each part of joined tokens that is a graph. Only modules that compute along
+    edges count them.
     Raises ValueError for no tokens, or an adjacency for tokens that have none.
     """
     if context_length < 1:
@@ -144,7 +147,9 @@ def describe_model(
     first_spec = embedder.spec if source is None else source.spec
     if adjacency is not None and not first_spec.num_edge_types:
         raise ValueError(f"these tokens have no adjacency, but one of {len(adjacency)} edges was given; leave it out")
-    batch = _batch(first_spec, context_length, adjacency)
+    encoders = embedder.encoders.items() if isinstance(embedder, JoinEmbedder) else ()
+    graphs = [name for name, encoder in encoders if getattr(encoder, "num_edge_types", 0)]
+    batch = _batch(first_spec, context_length, adjacency, graphs)
     if source is not None:
         batch = _batch(embedder.spec, context_length).replace(source=batch)
     copied, batch, forward = counted(model, batch)
@@ -209,22 +214,34 @@ class _Counting(nn.Module):
         self.head, self.spec = head, model.spec
         self._model, self.flops = [model], 0  # in a list: it is no module of this one
 
-    def forward(self, batch: TokenBatch, masked: Tensor | None = None) -> Tensor:
+    def forward(self, batch: TokenBatch, masked: Tensor | None = None) -> Any:
         with torch.no_grad():
             _, _, one = counted(self._model[0], batch, masked)
         self.flops += one.flops
-        return torch.zeros_like(one.prediction, device=batch.valid.device)
+        return tree_map(partial(torch.zeros_like, device=batch.valid.device), one.prediction)
 
 
-def _batch(spec: TokenSpec, context_length: int, adjacency: Adjacency | None = None) -> TokenBatch:
-    """One example. adjacency: edges of the example; None: a path, if the spec has edges."""
-    if spec.num_edge_types and adjacency is None and not spec.is_joined:
-        node = torch.arange(context_length)
-        path = torch.stack([node[:-1], node[1:]])
-        both_ways = torch.cat([path, path.flip(0)], dim=1)
-        adjacency = Adjacency(both_ways, torch.ones_like(both_ways[0]))
+def _batch(
+    spec: TokenSpec, context_length: int, adjacency: Adjacency | None = None, graphs: Iterable[str] = ()
+) -> TokenBatch:
+    """One example. adjacency: edges of the example; None: a path, if the spec has edges. graphs: parts of joined tokens
+    that have a path, whatever the spec says."""
     tokens = spec.without_edges().random(context_length, torch.Generator().manual_seed(0))
+    if tokens.parts:
+        graphs = {*graphs, *(name for name, part in spec.parts if part.num_edge_types)}
+        runs = [(name, replace(x, adjacency=_path(len(x))) if name in graphs else x) for name, x in tokens.parts]
+        return TokenBatch.collate([spec.join(runs)])
+    if spec.num_edge_types and adjacency is None:
+        adjacency = _path(context_length)
     return TokenBatch.collate([tokens]).replace(adjacency=adjacency)
+
+
+def _path(n: int) -> Adjacency:
+    """Edges from each of n tokens to the next, and back."""
+    node = torch.arange(n)
+    path = torch.stack([node[:-1], node[1:]])
+    both_ways = torch.cat([path, path.flip(0)], dim=1)
+    return Adjacency(both_ways, torch.ones_like(both_ways[0]))
 
 
 def _inactive(experts: MixtureOfExperts) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from seqkit.analysis.forward_pass import counted
 from seqkit.analysis.units import aligned, size
@@ -110,7 +111,7 @@ def device_memory(
             f"the memory of a device is planned without weights (device meta), where {type(model.backbone).__name__} "
             f"does not run ({one_line(error)[:80]}): it looks at values; leave --devices and --strategy out"
         ) from error
-    loss = 3 * forward.prediction.nbytes
+    loss = 3 * sum(x.nbytes for x in tree_leaves(forward.prediction))
     shares, transfers = num_devices if strategy == "fsdp" else 1, 0
     if num_devices > 1:
         by_block = [sum(p.nbytes for p in block.parameters()) for block in blocks_of(model)]

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map
 from torch.utils.flop_counter import FlopCounterMode
 
 from seqkit.errors import UsageError
@@ -24,13 +25,14 @@ class ForwardPass:
     """Figures of a training step's forward pass; bytes are of the storages that autograd saves, each once.
 
     recomputed: bytes if blocks are computed again: the inputs of all blocks, what is saved outside of them, and what
-    the largest block saves; None: the model has no blocks that can be. prediction: on the device of the pass.
+    the largest block saves; None: the model has no blocks that can be. prediction: a tensor, or several in a
+    mapping, on the device of the pass.
     """
 
     flops: int
     activations: int
     recomputed: int | None
-    prediction: Tensor
+    prediction: Any
 
 
 def counted(
@@ -107,7 +109,7 @@ def _forward_pass(model: nn.Module, batch: TokenBatch, masked: Tensor | None = N
         int(counter.get_total_flops()) + attention.flops + sum(uncounted),
         bytes_of(t for t, _ in saved.values()),
         bytes_of(inputs.values()) + max(in_block.values()) if blocks else None,
-        prediction.detach(),
+        tree_map(Tensor.detach, prediction),
     )
 
 

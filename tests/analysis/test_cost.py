@@ -399,3 +399,19 @@ def test_the_model_is_not_changed():
 def test_an_impossible_request_is_refused(name, context_length, message):
     with pytest.raises(ValueError, match=message):
         describe(name, context_length=context_length)
+
+
+@pytest.mark.parametrize("adjacency", ["use", "ignore"])
+def test_an_encoder_along_edges_costs_as_many_of_its_operations_as_there_are_tokens_of_its_part(adjacency):
+    """Each edge of the part's path is a sum of d numbers, in each layer."""
+    graph = TokenSpec(num_features=3, num_axes=0, num_edge_types=2)
+    spec, n, dim = TokenSpec(parts={"graph": graph, "text": TokenSpec(vocab_size=5)}), 22, 8
+
+    def flops(depth):
+        encoders = {"graph": GIN(dim, depth)}
+        model = Model(spec, Transformer(dim, 1, num_heads=2), Masked(), adjacency=adjacency, encoders=encoders)
+        return describe_model(model, n).flops
+
+    nodes = n // 2
+    mlp = 2 * 2 * nodes * dim * 2 * dim
+    assert flops(3) - flops(2) == mlp + 2 * (nodes - 1) * dim

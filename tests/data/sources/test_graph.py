@@ -26,6 +26,15 @@ def test_freesolv_has_every_molecule_once():
     assert len({s.raw for s in [*splits.train, *splits.test]}) == 642
 
 
+def test_the_parts_of_freesolv_are_those_of_the_same_molecules():
+    plain, joined = FreeSolv().splits().test, FreeSolv(parts=["name", "structure"]).splits().test
+    assert [(s.raw["structure"], s.label) for s in joined] == [(s.raw, s.label) for s in plain]
+    others = FreeSolv(parts=["structure", "name"]).splits().train
+    names = {s.raw["structure"]: s.raw["name"] for s in [*joined, *others]}
+    assert (len(names), names["CCCCCCCO"], names["C(Br)Br"]) == (642, "heptan-1-ol", "dibromomethane")
+    assert {tuple(s.raw) for s in FreeSolv(parts=["structure"]).splits().train} == {("structure",)}
+
+
 def table(tmp_path, text):
     path = tmp_path / "m.csv"
     path.write_text(text)
