@@ -31,6 +31,8 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "model": ["Model"],
         "raw": ["GraphData", "Waveform"],
         "registry": ["register"],
-        "runs.trained_model": ["TrainedModel", "load"],
+        "mixture": ["Mixture"],
+        "runs.mixture": ["TrainedMixture", "load"],
+        "runs.trained_model": ["TrainedModel"],
     },
 )

@@ -25,7 +25,7 @@ ORDER = [
     {"nn", "tokenizers"},
     {"backbones", "testing"},
     {"model"},
-    {"generation"},
+    {"generation", "mixture"},
     {"objectives", "data"},
     {"training"},
     {"config"},

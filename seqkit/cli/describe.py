@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 
 from seqkit.config import complete, recipe_names
+from seqkit.config.recipe import is_recipe
 from seqkit.errors import UsageError, printable
 from seqkit.registry import components, suggest
 
@@ -23,7 +24,8 @@ def run(args: Namespace) -> int:
 
         print(printable(describe(args.what, context_length=length)))
         return 0
-    if args.what not in recipe_names() and not args.what.endswith((".yaml", ".yml")):
+    mixture = args.what.rpartition("/")[0]
+    if not any(is_recipe(name) or name.endswith((".yaml", ".yml")) for name in (args.what, mixture)):
         known = [*presets, *recipe_names()]
         raise UsageError(f"there is no preset or recipe called {args.what!r}; {suggest(args.what, known)}")
     config = complete(args.what, args.preset, args.overrides)

@@ -27,9 +27,9 @@ def run(args: Namespace) -> int:
         raise UsageError(f"--out {args.out} should end in {' or '.join(WRITERS)}, which says the format")
     check_file(args.out, args.inputs, force=args.force)
     from seqkit.runs.answers import described_vectors, vectors
-    from seqkit.runs.trained_model import load
+    from seqkit.runs.trained_model import load_one
 
-    trained = load(args.run, args.device, args.dtype)
+    trained = load_one(args.run, args.device, args.dtype)
     inputs = open_inputs(args, trained)
     dim, what = described_vectors(trained)
     with written(args.out, force=args.force) as part, closing(WRITERS[args.out.suffix.lower()](part, dim)) as writer:

@@ -11,11 +11,14 @@ def run(args: Namespace) -> int:
     """Print a run's metrics on the test or validation split; `test` also finishes a run that was not tested."""
     from seqkit.report.page import write_report
     from seqkit.runs.evaluate import evaluate
-    from seqkit.runs.trained_model import state
+    from seqkit.runs.mixture import evaluate_tasks
+    from seqkit.runs.trained_model import state, task_folders
 
-    was_trained = state(args.run) == "trained"
-    for name, value in evaluate(args.run, "test" if args.command == "test" else "valid").items():
-        print(f"{one_line(name):12} {value:.4f}")
+    was_trained, split = state(args.run) == "trained", "test" if args.command == "test" else "valid"
+    tasks = evaluate_tasks(args.run, split) if task_folders(args.run) else {"": evaluate(args.run, split)}
+    for task, metrics in tasks.items():
+        for name, value in metrics.items():
+            print(f"{one_line(f'{task}/{name}' if task else name):12} {value:.4f}")
     if was_trained and args.command == "test":
         write_report(args.run)
     return 0

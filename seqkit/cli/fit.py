@@ -13,6 +13,7 @@ from seqkit.config import complete, dotted, explain, to_yaml
 from seqkit.errors import UsageError, one_line, printable
 
 if TYPE_CHECKING:
+    from seqkit.runs.mixture import TrainedMixture
     from seqkit.runs.trained_model import TrainedModel
 
 
@@ -34,7 +35,7 @@ def run(args: Namespace) -> int:
         return _resume(args)
     if args.out is not None and args.resume is None:
         _check_new(args.out)
-    config = complete(args.recipe, args.preset, args.overrides)
+    config = complete(args.recipe, args.preset, args.overrides, may_mix=True)
     if args.keys:
         for key, value, what, about in explain(config):
             sentences = " ".join(f"{text[:1].upper()}{text[1:]}" for text in (f"{what}.", about) if text)
@@ -93,7 +94,7 @@ def _set_aside(out: Path) -> None:
 
 def _check_same(folder: Path, config: Mapping[str, Any]) -> None:
     """Raise UsageError if the command asks for another configuration than the unfinished run's."""
-    if complete(folder / "config.yaml") != config:
+    if complete(folder / "config.yaml", may_mix=True) != config:
         raise UsageError(
             f"{folder} is unfinished and has another configuration than this command; go on with: "
             f"seqkit fit --resume {folder}, or leave --resume out"
@@ -118,9 +119,10 @@ def _shown(folder: Path, summary: Mapping[str, Any]) -> int:
         from rich.console import Console
 
         from seqkit.report.headline import ResultTable
+        from seqkit.runs.mixture import tasks_of
 
         console = Console(markup=False, emoji=False)
-        console.print(ResultTable([dict(summary)]))
+        console.print(ResultTable(tasks_of(folder)))
         paths = f"run     {one_line(folder)}\nreport  {one_line(folder / 'report.html')}"
         console.print(paths, highlight=False, soft_wrap=True)
     return 0
@@ -133,7 +135,7 @@ def fit(
     preset: str | None = None,
     out: str | Path | None = None,
     strong_baseline: bool = True,
-) -> TrainedModel:
+) -> TrainedModel | TrainedMixture:
     """Train a recipe, test it, write the run folder with its report, and give the trained model back.
 
     recipe: name, path of a YAML file, or a configuration as plain data. overrides: values by dotted key, such as
@@ -141,11 +143,11 @@ def fit(
     strong_baseline: whether to set a specialist's result beside it, which takes seconds.
     Raises UsageError, DataError or DivergedError, each with one line.
     """
-    from seqkit.runs.trained_model import load
+    from seqkit.runs.mixture import load
 
     if out is not None:
         _check_new(Path(out))
-    config = complete(recipe, preset, {} if overrides is None else overrides)
+    config = complete(recipe, preset, {} if overrides is None else overrides, may_mix=True)
     folder, _ = _fit(config, None if out is None else Path(out), has_baseline=strong_baseline)
     return load(folder)
 

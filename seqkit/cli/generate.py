@@ -46,10 +46,10 @@ def strategy(options: dict[str, Any]) -> Sampling | BeamSearch:
 
 def run(args: Namespace) -> int:
     """Print what a run generates, piece by piece."""
-    from seqkit.runs.trained_model import load
+    from seqkit.runs.trained_model import load_one
 
     strategy(vars(args))  # refuses what contradicts itself before anything is loaded
-    trained = load(args.run, args.device, args.dtype)
+    trained = load_one(args.run, args.device, args.dtype)
     is_source, any_tokens = trained.model.source_embedder is not None, needs_any_tokens(trained)
     if not args.prompt and (is_source or any_tokens):
         what = "generates one sequence from another; give the source" if is_source else "needs a beginning; give it"

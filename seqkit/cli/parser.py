@@ -66,10 +66,10 @@ class Parser(argparse.ArgumentParser):
 
 
 def is_recipe(word: str) -> bool:
-    """Whether a word is the name or the file of a recipe, which is never the value of a key."""
+    """Whether a word is the name or the file of a recipe, or of a mixture's task, which is never the value of a key."""
     from seqkit.config.recipe import recipe_names
 
-    return word.endswith((".yaml", ".yml")) or word in recipe_names()
+    return word.endswith((".yaml", ".yml")) or bool({word, word.rpartition("/")[0]} & set(recipe_names()))
 
 
 def _whole(word: str) -> int:
@@ -139,6 +139,8 @@ def add_compare(command: argparse.ArgumentParser) -> None:
     )
     text = "shares of a run's steps, at which each is trained, too: curves in the place of points (0.25,0.5)"
     add("--run-shares", type=_shares, default=[], metavar="A,B,…", help=text)
+    text = "of a mixture: train each of its tasks alone beside it"
+    add("--against", choices=("separate",), metavar="separate", help=text)
     add("--plan", action="store_true", help="write what will be run, and how it will be decided, and stop")
     add("--latex", action="store_true", help="also write the table as results.tex")
     add("--pretrain", help="masked or next: train without labels first, and report both rankings")

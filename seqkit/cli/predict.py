@@ -42,9 +42,9 @@ def run(args: Namespace) -> int:
         raise UsageError(f"--top {args.top} counts the classes to show; give 1 or more")
     check_file(args.out, args.inputs, force=args.force)
     from seqkit.runs.answers import predictions
-    from seqkit.runs.trained_model import load
+    from seqkit.runs.trained_model import load_one
 
-    trained = load(args.run, args.device, args.dtype)
+    trained = load_one(args.run, args.device, args.dtype)
     with_probabilities = args.probabilities or args.top is not None
     inputs = open_inputs(args, trained)
     answers = predictions(trained, inputs, probabilities=with_probabilities)

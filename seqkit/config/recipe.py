@@ -45,6 +45,11 @@ def recipe_names() -> list[str]:
     return sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.glob("*/*.yaml"))
 
 
+def is_recipe(name: str) -> bool:
+    """Whether a name, or a path of a YAML file, is a recipe's."""
+    return name in recipe_names() or (name.endswith((".yaml", ".yml")) and Path(name).is_file())
+
+
 def find_recipe(name: str) -> tuple[str, Path]:
     """A recipe's name and file, given its name or a path. Raises UsageError with the nearest names."""
     path = Path(name)

@@ -10,15 +10,14 @@ import copy
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial, reduce
-from pathlib import Path
 from typing import Any
 
 import yaml
 
 from seqkit.config.docstrings import explanation
-from seqkit.config.overrides import Switch, Word, dotted, plain, shown
+from seqkit.config.overrides import Switch, Word, shown
 from seqkit.config.own_files import data_source, with_own_files
-from seqkit.config.recipe import check_name, load_yaml, read_recipe
+from seqkit.config.recipe import check_name, load_yaml
 from seqkit.config.schema import REQUIRED, Field, check_value, fits, in_words
 from seqkit.config.spellings import check_spelling
 from seqkit.config.table_columns import TARGET_KINDS, settle
@@ -50,43 +49,34 @@ def root(only: Sequence[str] | None = None) -> dict[str, Field]:
     return {field.name: field for field in fields}
 
 
-def complete(
-    recipe: str | Path | Mapping[str, Any],
-    preset: str | None = None,
-    overrides: Mapping[str, Any] | Sequence[str] = (),
+def completed(
+    config: Mapping[str, Any],
+    presets: Mapping[str, Mapping[str, Any]],
+    preset: str | None,
+    pairs: Sequence[tuple[str, Any]],
     *,
     only: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """A complete configuration as plain data.
-
-    recipe: name, path, or a configuration as plain data. overrides: dotted keys with values, or command-line words
-    (`--model.backbone LSTM`). only: keys at the top; None: all.
-    Raises UsageError in one line, with the nearest key or name.
-    """
-    if not isinstance(recipe, str | Path | Mapping):
-        raise UsageError(f"the recipe is {shown(recipe)}; give a name, a path, or keys with a value each")
-    config, presets = (plain(recipe), {}) if isinstance(recipe, Mapping) else read_recipe(str(recipe))
-    if preset is not None and preset not in list(presets):
-        raise UsageError(f"recipe {config.get('recipe')} has no preset {preset!r}; {suggest(str(preset), presets)}")
-    config, pairs = with_own_files(config, presets.get(preset or ""), list(dotted(overrides)))
+    """A complete configuration of a recipe as `read_recipe` gives it. pairs: overrides, as `dotted` gives them."""
+    config, pairs = with_own_files(config, presets.get(preset or ""), pairs)
     _check_early(config, pairs)
-    top = _Node(root(only), "")
+    top = Node(root(only), "")
 
     def merged(*names: str | None) -> dict[str, Any]:
         """The recipe with presets and overrides, completed."""
         written = reduce(top.merge, (presets[name] for name in names if name is not None), config)
-        return top.complete(_overridden(top, written, pairs))
+        return top.complete(overridden(top, written, pairs))
 
-    completed = merged(preset)
-    if "data" not in completed or only is not None:
-        return completed
-    check_name(completed["recipe"])
-    kind = settle(completed, open_to=_open_to(presets, pairs))
+    found = merged(preset)
+    if "data" not in found or only is not None:
+        return found
+    check_name(found["recipe"])
+    kind = settle(found, open_to=_open_to(presets, pairs))
     if kind in presets and kind != preset:  # the recipe leaves it to the table
-        source, completed = completed["data"]["source"], merged(kind, preset)
-        completed["data"]["source"] = source
-        settle(completed)
-    return completed
+        source, found = found["data"]["source"], merged(kind, preset)
+        found["data"]["source"] = source
+        settle(found)
+    return found
 
 
 NAMED = {
@@ -119,7 +109,7 @@ def _check_early(config: Mapping[str, Any], pairs: Sequence[tuple[str, Any]]) ->
             Field(path, kind=NAMED[key]).component(name, path)
 
 
-def _overridden(top: _Node, config: Mapping[str, Any], pairs: Sequence[tuple[str, Any]]) -> Mapping[str, Any]:
+def overridden(top: Node, config: Mapping[str, Any], pairs: Sequence[tuple[str, Any]]) -> Mapping[str, Any]:
     """A configuration with overrides, by dotted key, on top.
 
     Keys with fewer dots come first, so a type comes before its arguments. Of two equal keys the last counts.
@@ -143,7 +133,7 @@ def _open_to(presets: Mapping[str, Any], pairs: Sequence[tuple[str, Any]]) -> se
     return set(presets) & set(TARGET_KINDS)
 
 
-class _Node:
+class Node:
     """A mapping of the configuration: its path, the keys that it may have, and the component that owns them."""
 
     def __init__(self, fields: Mapping[str, Field], path: str, owner: str = ""):
@@ -168,16 +158,16 @@ class _Node:
         near = suggest(self.at(name), deeper or [self.at(known) for known in self.fields])
         raise UsageError(f"there is no key {self.at(name)!r}; {near}")
 
-    def below(self, field: Field, value: Mapping[str, Any]) -> _Node:
+    def below(self, field: Field, value: Mapping[str, Any]) -> Node:
         """The node of a component or section that `value` writes."""
         path = self.at(field.name)
         if field.named:
-            return _Node(field.by_name(value), path)
+            return Node(field.by_name(value), path)
         if field.section is not None:
-            return _Node(field.keys_below(None, path), path)
+            return Node(field.keys_below(None, path), path)
         name = value.get("type", field.default_type)
         keys = field.keys_below(name, path)
-        return _Node(keys, path, field.component(name, path).name)
+        return Node(keys, path, field.component(name, path).name)
 
     # ── merging ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -322,18 +312,16 @@ TOP = {
     "optimizer": "Updates the weights.",
     "schedule": "Learning rate over the training.",
     "trainer": "Length, hardware and checkpoints of the training.",
+    "sampling": "Share of the optimizer steps that each task of a mixture gets.",
+    "moments": "Whose gradients the optimizer remembers: those of all tasks of a mixture, or of each by itself.",
 }
 """Sentences about the keys at the top."""
 
 
-def explain(config: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
-    """(key, its value, what it may be, a sentence about it) for every key of a complete configuration."""
-    yield from _explained(_Node(root(), ""), config, TOP.__getitem__)
-
-
-def _explained(
-    node: _Node, config: Mapping[str, Any], about: Callable[[str], str]
+def explained(
+    node: Node, config: Mapping[str, Any], about: Callable[[str], str]
 ) -> Iterator[tuple[str, str, str, str]]:
+    """Yield (key, its value, what it may be, a sentence about it) for every key of a complete node."""
     for name, field in node.fields.items():
         value, path = config.get(name), node.at(name)
         if field.is_plain:
@@ -342,11 +330,11 @@ def _explained(
             yield path, shown(value), f"a list of {(field.kind or '').replace('_', ' ')}s", about(name)
         elif field.named and value is not None:
             yield path, ", ".join(value), f"names, with {_named(field.kind)} each", about(name)
-            yield from _explained(node.below(field, value), value, lambda part: f"Part {part}.")
+            yield from explained(node.below(field, value), value, lambda part: f"Part {part}.")
         else:
             if field.kind is not None:
                 name = "null" if value is None else value["type"]
                 yield path, name, f"{_named(field.kind)} (seqkit list {field.kind}s)", about(field.name)
             if value is not None:
                 owner = field.owner(value.get("type"), path)
-                yield from _explained(node.below(field, value), value, partial(explanation, owner))
+                yield from explained(node.below(field, value), value, partial(explanation, owner))

@@ -19,7 +19,7 @@ from seqkit.errors import UsageError
 from seqkit.interfaces import LabeledBatch, LossOutput, ModelInput, Objective, TokenSpec
 from seqkit.model import Model, first_call
 from seqkit.runs.prepare import Prepared, prepare
-from seqkit.runs.trained_model import TrainedModel, load
+from seqkit.runs.trained_model import TrainedModel, load_one
 from seqkit.training.module import evaluation_rng
 from seqkit.training.trainer import count_steps
 
@@ -140,7 +140,7 @@ def subject_of(config: Mapping[str, Any], run: Path | None = None) -> Subject:
     loader = prepared.data.train_dataloader()
     num_batches = len(loader) if batch_size <= MAX_BATCH else -(-len(loader.examples) // batch_size)
     num_steps = count_steps(prepared.built.trainer, num_batches)
-    trained = load(run) if run is not None and (run / "summary.json").is_file() else None
+    trained = load_one(run) if run is not None and (run / "summary.json").is_file() else None
     lengths = list(loader.examples.lengths)
     return Subject(config, prepared, batch_size, num_steps, lengths, trained, run)
 

@@ -30,7 +30,7 @@ from seqkit.report.modality import AttentionSummary, Renderer, find_renderer
 from seqkit.report.modality.join import JoinRenderer
 from seqkit.report.templates import write_page
 from seqkit.runs.prepare import data_module
-from seqkit.runs.trained_model import TrainedModel, load
+from seqkit.runs.trained_model import TrainedModel, load_one
 
 MAX_TOKENS = 64
 """A text is cut to at most this many tokens; a picture could not show more."""
@@ -90,13 +90,13 @@ def view_attention(folder: Path, name: str, raw: Any, out: Path) -> Path:
     Raises UsageError where the model has no attention weights, or `out` is no folder; DataError where the example
     cannot be encoded or has too many tokens.
     """
-    return _view(folder, load(folder), name, raw, [], out)
+    return _view(folder, load_one(folder), name, raw, [], out)
 
 
 def view_input(folder: Path, given: str, out: Path) -> Path:
     """View of an input of the command line: a file or table, of which the first example is shown, a text or SMILES
     itself, or `image=a.png,text=…`."""
-    trained = load(folder)
+    trained = load_one(folder)
     kind, columns = table_kind(trained.config), part_columns(trained.config)
     name, raw, number = first_input(given, trained.tokenizer, kind=kind, columns=columns)
     notes = [f"The first of {number:,} examples in it is shown."] if number > 1 else []
@@ -108,7 +108,7 @@ def view_example(folder: Path, number: int, out: Path) -> Path:
 
     Raises UsageError where there is none of that number; DataError where the data is gone.
     """
-    trained = load(folder)
+    trained = load_one(folder)
     data = data_module(trained.config, trained.tokenizer, trained.objective)
     samples = data.splits().test
     if not 0 <= number < len(samples):

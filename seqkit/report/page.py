@@ -13,14 +13,14 @@ import torch
 
 from seqkit.config import complete
 from seqkit.data.module import DataModule
-from seqkit.files import write_atomic
+from seqkit.files import read_mapping, write_atomic
 from seqkit.report.headline import cautions, headline
 from seqkit.report.learning_curves import loss_curve, metric_curve
 from seqkit.report.samples import MAX_EXAMPLES, samples
 from seqkit.report.templates import write_page
 from seqkit.runs.listing import data_name
 from seqkit.runs.prepare import data_module
-from seqkit.runs.trained_model import CURVE, TrainedModel, load
+from seqkit.runs.trained_model import CURVE, TrainedModel, load_one, task_folders
 
 
 def write_report(folder: Path) -> Path:
@@ -30,6 +30,11 @@ def write_report(folder: Path) -> Path:
     The data set may be absent: the page then says so and goes without samples of it.
     Raises UsageError if the folder is no finished run; DataError if its weights are damaged.
     """
+    if places := task_folders(folder):
+        for place in places.values():
+            write_report(place)
+        title = f"{read_mapping(folder / 'config.yaml')['recipe']} · {len(places)} tasks"
+        return write_overview(list(places.values()), folder / "report.html", title=title)
     run = _collect(folder)
     if curve := loss_curve(folder, run["summary"]):
         write_atomic(folder / CURVE, curve.encode())
@@ -44,7 +49,7 @@ def write_overview(folders: Sequence[Path], path: Path, *, title: str) -> Path:
 def _collect(folder: Path) -> dict[str, Any]:
     """Values of a run in the template of the page; warnings are of the result, and of what is missing and why."""
     with torch.random.fork_rng(devices=[]):  # building a model draws weights
-        trained = load(folder)
+        trained = load_one(folder)
         summary = trained.summary | {"objective": type(trained.objective).__name__}
         warnings = cautions(summary)
         limit = summary.get("limit")

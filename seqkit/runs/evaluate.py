@@ -25,7 +25,7 @@ from seqkit.runs.folder import SUMMARY, naming_plugins
 from seqkit.runs.listing import data_name
 from seqkit.runs.prepare import data_module
 from seqkit.runs.summary import FEW_STEPS
-from seqkit.runs.trained_model import load
+from seqkit.runs.trained_model import load_one
 from seqkit.training.trainer import make_trainer, silence_lightning
 
 log = logging.getLogger("seqkit")
@@ -38,7 +38,7 @@ def evaluate(folder: Path, split: str) -> dict[str, float]:
     """
     import pytorch_lightning as pl
 
-    trained = load(folder)
+    trained = load_one(folder)
     with naming_plugins(folder):
         config = complete(trained.config)
     pl.seed_everything(config["seed"], verbose=False)
@@ -153,8 +153,12 @@ BASELINE_BATCHES = 100_000
 """Most batches of the training split on which the best constant is fitted."""
 
 
-def baseline(objective: Objective, spec: TokenSpec, data: DataModule) -> tuple[dict[str, float], int]:
-    """Metrics of the best constant prediction, fitted on the training split, on the test split; and their number.
+def baseline(
+    objective: Objective, spec: TokenSpec, data: DataModule, split: str = "test"
+) -> tuple[dict[str, float], int]:
+    """Metrics of the best constant prediction, fitted on the training split, on another one; and their number.
+
+    split: "test" or "valid".
 
     Both are empty, and 0, where the objective knows none.
     """
@@ -171,7 +175,8 @@ def baseline(objective: Objective, spec: TokenSpec, data: DataModule) -> tuple[d
         if step is None:
             return {}, 0
         metrics: dict[str, Any] = {"loss": MeanLoss(), **objective.metrics(spec)}
-        for batch in track(data.test_dataloader(), "baseline, on test data", len(data.test_dataloader())):
+        held_out = data.test_dataloader() if split == "test" else data.val_dataloader()
+        for batch in track(held_out, "baseline, on held-out data", len(held_out)):
             output = step(batch)
             for metric in metrics.values():
                 update(metric, output)

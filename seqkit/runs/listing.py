@@ -61,7 +61,9 @@ def describe(folder: Path) -> RunRow:
 
 
 def data_name(config: Mapping[str, Any]) -> str:
-    """Name of a run's data: the file or folder of the user's, else the data source."""
+    """Name of a run's data: the file or folder of the user's, else the data source; of a mixture, its tasks."""
+    if isinstance(config.get("tasks"), Mapping):
+        return ", ".join(config["tasks"])
     section = config.get("data")
     source = section.get("source") if isinstance(section, Mapping) else None
     if not isinstance(source, Mapping):

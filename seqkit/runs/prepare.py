@@ -5,24 +5,30 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from seqkit.config import Built, build, build_model
+from seqkit.config.completion import task_configs
 from seqkit.data.encoding import raised_by
+from seqkit.data.mixture import MixtureData
 from seqkit.data.module import DataModule
 from seqkit.data.source import sample_name
 from seqkit.errors import DataError, UsageError, described, is_out_of_memory
 from seqkit.interfaces import Objective, Tokenizer
 from seqkit.interfaces.tokens import rounding
+from seqkit.mixture import Mixture
 from seqkit.model import Model
 from seqkit.nn.position.absolute import NoPosition
 from seqkit.runs.trained_model import load_state
-from seqkit.training.trainer import TrainerSettings
+from seqkit.training.trainer import SHARDED, TrainerSettings
 from seqkit.training.weights import load_body
+
+if TYPE_CHECKING:
+    from seqkit.training.module import Task
 
 log = logging.getLogger("seqkit")
 
@@ -38,25 +44,42 @@ LOOKED_AT = 10_000
 
 @dataclass(frozen=True)
 class Prepared:
-    """Model and data of a run, before a trainer is made."""
+    """Model and data of a run, before a trainer is made.
+
+    tasks: of a mixture, each task as a run of its own; model is then a `Mixture`, and data a `MixtureData`. Otherwise
+    it is empty, model a `Model`, and data a `DataModule`.
+    """
 
     config: Mapping[str, Any]
     built: Built
-    model: Model
-    data: DataModule
+    model: Any
+    data: Any
+    tasks: Mapping[str, Prepared] = field(default_factory=dict)
 
     @property
     def seed(self) -> int:
         """Seed of the run's random numbers."""
         return int(self.config["seed"])
 
-    def training_module(self, num_steps: int) -> Any:
-        """LightningModule for a training of that many optimizer steps."""
+    def objectives(self) -> dict[str, Task]:
+        """Model and objective of each task, by what the names of its metrics begin with."""
+        from seqkit.training.module import Task
+
+        if not self.tasks:
+            return {"": Task(self.model, self.data.objective)}
+        return {f"{name}/": Task(task.model, task.data.objective) for name, task in self.tasks.items()}
+
+    def training_module(self, num_steps: int, constants: Mapping[str, float] | None = None) -> Any:
+        """LightningModule for a training of that many optimizer steps. constants: as of `TrainingModule`."""
         from seqkit.training.module import TrainingModule
 
+        objectives = {name: task.data.objective for name, task in self.tasks.items()}
+        optimizers = {name: task.built.optimizer for name, task in self.tasks.items()}
         return TrainingModule(
             self.model,
-            self.data.objective,
+            objectives or self.data.objective,
+            constants=constants,
+            by_task=optimizers if self.config.get("moments") == "by_task" else None,
             optimizer=self.built.optimizer,
             schedule=self.built.schedule,
             num_steps=num_steps,
@@ -77,6 +100,8 @@ def prepare(config: Mapping[str, Any], initial: Path | None = None, state: Mappi
     if not 0 <= seed < 2**32:
         raise UsageError(f"seed is {seed}; give 0 to {2**32 - 1}")
     pl.seed_everything(seed, verbose=False)
+    if "tasks" in config:
+        return _mixture(config, initial, state)
     built = build(config)
     TrainerSettings.of(built.trainer)  # refuses before any data is read
     if state is not None:
@@ -84,11 +109,73 @@ def prepare(config: Mapping[str, Any], initial: Path | None = None, state: Mappi
     model, data = _model_and_data(built, seed)
     if initial is not None:
         load_body(model, initial)
-    decided = built.data["source"].decided()
-    if decided:  # repeated by config.yaml, and not decided again
-        section = config["data"]
-        config = {**config, "data": {**section, "source": {**section["source"], **decided}}}
-    return Prepared(config, built, model, data)
+    return Prepared(_with_decided(config, built), built, model, data)
+
+
+def _with_decided(config: Mapping[str, Any], built: Built) -> Mapping[str, Any]:
+    """The configuration with what its data source decided, which config.yaml repeats, so it is not decided again."""
+    decided, section = built.data["source"].decided(), config["data"]
+    return {**config, "data": {**section, "source": {**section["source"], **decided}}} if decided else config
+
+
+def _mixture(config: Mapping[str, Any], initial: Path | None, state: Mapping[str, Any] | None) -> Prepared:
+    """A mixture: each task is prepared in turn as a run of its own would be, but for the backbone, which is one."""
+    if initial is not None:
+        raise UsageError("a mixture begins with random weights; train it without weights of another run")
+    tasks: dict[str, Prepared] = {}
+    backbone: Any = None
+    for name, own in task_configs(config).items():
+        try:
+            built = build(own)
+            if backbone is None:
+                settings = TrainerSettings.of(built.trainer)
+                if settings.strategy == SHARDED:
+                    raise UsageError(f"trainer.strategy {SHARDED} shards one model, and a mixture has several")
+                if str(settings.precision) in ("16-mixed", "16") and config["moments"] == "by_task":
+                    raise UsageError(
+                        "float16 scales gradients, which an optimizer for each task would undo more than once; give "
+                        "--trainer.precision bf16-mixed"
+                    )
+                backbone = built.model["backbone"]
+            built = built._replace(model={**built.model, "backbone": backbone})
+            if state is not None:
+                load_state(built, state["tasks"][name])
+            model, data = _model_and_data(built, config["seed"])
+        except UsageError as error:
+            raise UsageError(f"tasks.{name}: {error}") from error
+        except DataError as error:
+            raise DataError(f"tasks.{name}: {error}") from error
+        tasks[name] = Prepared(_with_decided(own, built), built, model, data)
+    models = {name: task.model for name, task in tasks.items()}
+    sections = {name: {**section, "data": tasks[name].config["data"]} for name, section in config["tasks"].items()}
+    shared = built._replace(tokenizer=None, model={}, data={})
+    together = MixtureData(
+        {name: task.data for name, task in tasks.items()},
+        config["sampling"],
+        seed=config["seed"],
+        accumulate=built.trainer["accumulate_grad_batches"],
+    )
+    return Prepared({**config, "tasks": sections}, shared, Mixture(backbone, models), together, tasks)
+
+
+def alone(task: Prepared) -> Model:
+    """Model of a mixture's task as its own configuration describes it, with the weights that it has in the mixture.
+
+    The shared backbone may have weights for other tasks, such as biases of edges.
+    """
+    with torch.random.fork_rng(devices=[]):
+        backbone = build(task.config).model["backbone"]
+        model = build_model(task.built._replace(model={**task.built.model, "backbone": backbone}), task.model.spec)
+    names, weights = model.state_dict().keys(), task.model.state_dict()
+    model.load_state_dict({name: weights[name] for name in names})
+    return model
+
+
+def check_examples(prepared: Prepared) -> None:
+    """Look at a few examples of the run, or of each of its tasks, before it is trained. Raises DataError."""
+    for one in prepared.tasks.values() or [prepared]:
+        check_test_examples(one.data)
+        tell_lost_positions(one)
 
 
 def check_test_examples(data: DataModule) -> None:
@@ -146,11 +233,13 @@ def tell_lost_positions(prepared: Prepared) -> None:
 
 
 def saved_state(prepared: Prepared) -> dict[str, Any]:
-    """State of tokenizer and objective, proven to come back through JSON.
+    """State of tokenizer and objective, or of those of each task, proven to come back through JSON.
 
     Raises UsageError if a fresh tokenizer with that state has another spec, or encodes the first training example to
     other tokens: its run could be trained, and not be used.
     """
+    if prepared.tasks:
+        return {"tasks": {name: saved_state(task) for name, task in prepared.tasks.items()}}
     tokenizer, objective = prepared.data.tokenizer, prepared.data.objective
     state = {"tokenizer": tokenizer.state(), "objective": objective.state()}
     name = type(tokenizer).__name__

@@ -46,8 +46,10 @@ from seqkit.runs.folder import (
     rank,
     sha256,
 )
-from seqkit.runs.prepare import Prepared, check_test_examples, prepare, saved_state, tell_lost_positions
+from seqkit.runs.mixture import constants, finish_tasks
+from seqkit.runs.prepare import Prepared, alone, check_examples, prepare, saved_state
 from seqkit.runs.setup import BestOfValidation, RunSetup
+from seqkit.runs.trained_model import TASKS
 from seqkit.training import metrics_csv
 from seqkit.training.checkpoint_files import FOLDER, Checkpoint, check_room, newest_good, sweep
 from seqkit.training.checkpoint_io import VerifiedCheckpointIO, read_checkpoint
@@ -90,7 +92,7 @@ def run(
         check_new(folder)
     signals = StopSignals()
     with signals.installed(), silence_lightning():
-        state = read_mapping(folder / STATE, "objective", "tokenizer") if resume else None
+        state = read_mapping(folder / STATE, *_keys_of_state(config)) if resume else None
         prepared = prepare(config, initial, state)
         config = prepared.config
         attempt = Attempt(prepared, folder, signals, count_flops)
@@ -106,14 +108,15 @@ def run(
                 state = saved_state(prepared) | digests
                 write_json(folder / STATE, state | {"sha256": _sha256_of(state)})
             with logging_to(folder / "log.txt"):
-                check_test_examples(prepared.data)
-                tell_lost_positions(prepared)
+                check_examples(prepared)
                 summary = attempt.fit(resume=resume)
                 prepared = attempt.prepared
                 if signals.received is not None:
                     raise signals.interrupted(f"trained, and not tested; finish it with: seqkit test {folder}")
                 signals.phase = "testing"
                 signals.next_step = f"; the run is trained, finish it with: seqkit test {folder}"
+                if prepared.tasks:
+                    return finish_tasks(folder, prepared, specialist)
                 summary = finish(folder, summary, prepared.model, prepared.data, config, specialist)
                 return summary | ({} if examine is None else examine(prepared.model, prepared.data))
 
@@ -139,7 +142,9 @@ def resume_run(
         raise UsageError(f"{folder} has trained to its end, so there is nothing to resume{then}")
     _check_unchanged(folder)
     with naming_plugins(folder):
-        config = complete(folder / CONFIG, None, dict(changes))  # a mistyped key is answered with the nearest
+        config = complete(
+            folder / CONFIG, None, dict(changes), may_mix=True
+        )  # a mistyped key is answered with the nearest
     for key in changes:
         if key not in MAY_CHANGE:
             raise UsageError(
@@ -167,6 +172,8 @@ def trial(config: Mapping[str, Any], *, initial: Path | None = None) -> dict[str
     Returns metrics, steps, seconds and the SHA-256 of the splits used. Raises as `run`, DivergedError if the validation
     loss is not finite, and UsageError if the data has no validation split.
     """
+    if "tasks" in config:
+        raise UsageError(f"{config['recipe']} trains several tasks; give one of them, such as {config['recipe']}/NAME")
     prepared = prepare(config, initial)
     data, settings = prepared.data, {**prepared.built.trainer, "enable_progress_bar": False}
     train_loader, valid_loader = data.train_dataloader(), data.val_dataloader()
@@ -237,20 +244,23 @@ class Attempt:
         data, settings = prepared.data, prepared.built.trainer
         train_loader = data.train_dataloader()
         valid_loader: Any = data.val_dataloader() or None
+        valid_loaders = valid_loader if isinstance(valid_loader, list) else [valid_loader] if valid_loader else []
         setup = RunSetup(prepared, folder, signals)
         trainer, checkpoint = setup.trainer(valid_loader is not None), None
         is_first = trainer.is_global_zero
         num_steps = count_steps(settings, len(train_loader), trainer.world_size)
         setup.check_steps(num_steps)
-        if valid_loader is not None and (number := len(valid_loader.batch_indices())) < trainer.world_size:
+        number = min((len(loader.batch_indices()) for loader in valid_loaders), default=trainer.world_size)
+        if number < trainer.world_size:
             raise UsageError(  # Lightning lets no process be without a batch
                 f"the validation split has {number} batches, fewer than the {trainer.world_size} devices; "
                 "give a smaller --data.batch_size, or a larger --data.valid_fraction"
             )
-        module = prepared.training_module(num_steps)
+        compares = settings["weights"] == "best" and valid_loader is not None and len(prepared.tasks) > 1
+        module = prepared.training_module(num_steps, constants(prepared) if compares else None)
         if resume:
             checkpoint = self._checkpoint(trainer, module)
-        if self.count_flops is not None and is_first:
+        if self.count_flops is not None and is_first and not prepared.tasks:
             setup.step_log.flops_per_token = self._flops_per_token(train_loader.examples, self.count_flops)
             setup.step_log.peak_flops = peak_flops(trainer)
         module.stop_requested = lambda: signals.received is not None
@@ -275,12 +285,12 @@ class Attempt:
         except DivergedError:  # on all processes alike
             self.prepared = replace(prepared, model=module.gather_model())
             if is_first and trainer.global_step > 0 and _first_not_finite(self.prepared.model) is None:
-                self._write(trainer, module, train_loader.examples, "diverged", "last", module.tokens_here)
+                self._write(trainer, module, "diverged", "last", module.tokens_by_task())
             raise
         finally:
             self.has_stepped = trainer.global_step > 0
             self.seconds = time.perf_counter() - started + setup.state.seconds_before
-        tokens_seen = module.tokens_seen
+        tokens_seen = module.tokens_by_task()
         self.prepared = replace(prepared, model=module.gather_model())
         _leave_process_group()
         os.environ.pop(FOLDER_OF_RANKS, None)
@@ -289,7 +299,7 @@ class Attempt:
         weights = setup.use_best_weights(self.prepared.model) if settings["weights"] == "best" else "last"
         if (name := _first_not_finite(self.prepared.model)) is not None:
             raise DivergedError(f"{name} is not finite at the end of training; lower the learning rate")
-        summary = self._write(trainer, module, train_loader.examples, "trained", weights, tokens_seen)
+        summary = self._write(trainer, module, "trained", weights, tokens_seen)
         log.info("trained in %.0f s, %d steps", self.seconds, trainer.global_step)
         signals.deferred = False
         return summary
@@ -345,50 +355,97 @@ class Attempt:
                 log.warning("FLOPs are not counted (%s)", one_line(described(error)))
                 return None
 
-    def _write(
-        self, trainer: Any, module: Any, examples: Any, state: str, weights: str, tokens_seen: int
-    ) -> dict[str, Any]:
-        """Write the weights, then the summary. Raises StorageError if there is no room."""
-        folder, prepared, data = self.folder, self.prepared, self.prepared.data
-        model, path = prepared.model, folder / FOLDER / "model.safetensors"
+    def _write(self, trainer: Any, module: Any, state: str, weights: str, tokens: Mapping[str, int]) -> dict[str, Any]:
+        """Write the weights, then the summary, of the run or of each of its tasks. tokens: seen in training, by task.
+
+        Raises StorageError if there is no room.
+        """
+        prepared, steps = self.prepared, trainer.global_step
+        rest = {"skipped_steps": module.num_skipped, "weights": weights, "wall_seconds": round(self.seconds, 1)}
         try:
-            digest = save_weights(model, path)
-            summary = {
-                "state": state,
-                "recipe": prepared.config["recipe"],
-                "backbone": type(model.backbone).__name__,
-                "objective": type(data.objective).__name__,
-                "metrics": {},
-                "num_train": len(examples),
-                "train_tokens": sum(examples.lengths),
-                **({} if data.limit is None else {"limit": data.limit}),
-                "unknown": data.unknown(),
-                "baseline": {},
-                "num_parameters": model.num_parameters,
-                "extents": data.extents(),
-                "steps": trainer.global_step,
-                "skipped_steps": module.num_skipped,
-                "weights": weights,
-                "tokens_seen": tokens_seen,
-                "wall_seconds": round(self.seconds, 1),
-                "seed": prepared.seed,
-                "sha256": digest,
-                "config_sha256": sha256(folder / CONFIG),
-                "state_sha256": sha256(folder / STATE),
-                "data_sha256": data.sha256(),
-                "versions": versions(),
+            if not prepared.tasks:
+                rest |= {"steps": steps, "tokens_seen": tokens[""]}
+                return write_summary(self.folder, prepared, {"state": state, **rest})
+            own = {
+                name: {"steps": number, "tokens_seen": tokens[f"{name}/"]}
+                for name, number in prepared.data.steps(steps).items()
             }
-            write_json(folder / SUMMARY, summary)
+            return _write_tasks(self.folder, prepared, {"state": state, "steps": steps, **rest}, own)
         except OSError as error:
             raise StorageError(
-                f"{path} cannot be written ({error.strerror}); make room, then go on with: seqkit fit --resume {folder}"
+                f"{self.folder} cannot be written ({error.strerror}); make room, then go on with: seqkit fit --resume "
+                f"{self.folder}"
             ) from error
-        return summary
+
+
+def write_summary(folder: Path, prepared: Prepared, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the weights of a run into its folder, then its summary, which is returned. facts: of its training."""
+    data, model = prepared.data, prepared.model
+    digest = save_weights(model, folder / FOLDER / "model.safetensors")
+    examples = data.train_dataloader().examples
+    summary = {
+        "recipe": prepared.config["recipe"],
+        "backbone": type(model.backbone).__name__,
+        "objective": type(data.objective).__name__,
+        "metrics": {},
+        "num_train": len(examples),
+        "train_tokens": sum(examples.lengths),
+        **({} if data.limit is None else {"limit": data.limit}),
+        "unknown": data.unknown(),
+        "baseline": {},
+        "num_parameters": model.num_parameters,
+        "extents": data.extents(),
+        **facts,
+        "seed": prepared.seed,
+        "sha256": digest,
+        "config_sha256": sha256(folder / CONFIG),
+        "state_sha256": sha256(folder / STATE),
+        "data_sha256": data.sha256(),
+        "versions": versions(),
+    }
+    write_json(folder / SUMMARY, summary)
+    return summary
+
+
+def _write_tasks(
+    folder: Path, prepared: Prepared, facts: Mapping[str, Any], own: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Write each task of a mixture as a run of its own, and the summary of the mixture, which is returned.
+
+    facts: of the training. own: what differs between tasks.
+    """
+    states = read_mapping(folder / STATE, TASKS)[TASKS]
+    digests: list[str] = []
+    for name, task in prepared.tasks.items():
+        place = folder / TASKS / name
+        (place / FOLDER).mkdir(parents=True, exist_ok=True)
+        write_atomic(place / CONFIG, to_yaml(dict(task.config)).encode())
+        write_json(place / STATE, states[name] | {"plugins": plugin_digests(task.config)})
+        metrics_csv.write_of_task(folder / metrics_csv.NAME, name, place / metrics_csv.NAME)
+        digests.append(write_summary(place, replace(task, model=alone(task)), {**facts, **own[name]})["sha256"])
+    summary = {
+        "recipe": prepared.config["recipe"],
+        "backbone": type(prepared.model.backbone).__name__,
+        "metrics": {},
+        "num_parameters": prepared.model.num_parameters,
+        **facts,
+        "tokens_seen": sum(each["tokens_seen"] for each in own.values()),
+        "seed": prepared.seed,
+        "sha256": hashlib.sha256("".join(digests).encode()).hexdigest(),
+        "versions": versions(),
+    }
+    write_json(folder / SUMMARY, summary)
+    return summary
+
+
+def _keys_of_state(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Keys that `state.json` of a run must have."""
+    return ("tasks",) if "tasks" in config else ("objective", "tokenizer")
 
 
 def _check_unchanged(folder: Path) -> None:
     """Raise DataError if configuration or state of a run are not as they were written when it began."""
-    state = read_mapping(folder / STATE, "objective", "tokenizer", "config_sha256", "sha256")
+    state = read_mapping(folder / STATE, "config_sha256", "sha256")
     written = state.pop("sha256")
     for file, known, found in (
         (STATE, written, _sha256_of(state)),

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from seqkit.errors import UsageError
-from seqkit.model import Model
 from seqkit.runs.folder import rank
 from seqkit.runs.prepare import Prepared
 from seqkit.training.checkpoint_files import BEST, FOLDER, newest_good
 from seqkit.training.checkpoint_io import VerifiedCheckpointIO, read_checkpoint
 from seqkit.training.interrupt import StopSignals
 from seqkit.training.metrics_csv import MetricsCSV
+from seqkit.training.module import RELATIVE_LOSS, Task
 from seqkit.training.trainer import make_trainer
 
 log = logging.getLogger("seqkit")
@@ -40,21 +40,21 @@ class RunSetup:
         from seqkit.training.resume import ResumePoints
 
         settings, folder, prepared = self.prepared.built.trainer, self.folder, self.prepared
-        objective, spec = prepared.data.objective, prepared.model.spec
         users, wants_best = list(settings["callbacks"] or ()), settings["weights"] == "best"
-        metrics = ["loss", *objective.metrics(spec), *objective.generation_metrics()]
-        check_monitors(users, ["train/loss", *(f"valid/{name}" for name in metrics if validates)])
-        callbacks = [*users, LossSpikes(), self.step_log, self.state]
+        check_monitors(users, list(_columns(prepared.objectives(), validates=validates)))
+        # losses of tasks in turn jump in every step
+        callbacks = [*users, *([] if prepared.tasks else [LossSpikes()]), self.step_log, self.state]
         if settings["enable_progress_bar"] is not False and rank() == 0:
             callbacks.append(StepProgress(prepared.config["recipe"]))
-        if validates:
+        if validates and (wants_best or len(prepared.tasks) < 2):  # else there is no one metric of all tasks
             self.best = BestOfValidation(prepared, folder / FOLDER, users)
             callbacks += self.best.callbacks if wants_best else self.best.callbacks[:1]
-        elif wants_best and prepared.data.valid_fraction > 0:
+        elif wants_best and not prepared.tasks and prepared.data.valid_fraction > 0:
             log.warning("the data is too small for a validation split, so the weights are those of the last step")
         elif wants_best:
+            which = "a task" if prepared.tasks else "the data"
             raise UsageError(
-                "trainer.weights is best, but the data has no validation split; give --data.valid_fraction 0.1, or "
+                f"trainer.weights is best, but {which} has no validation split; give --data.valid_fraction 0.1, or "
                 "--trainer.weights last"
             )
         points = ResumePoints(
@@ -82,7 +82,7 @@ class RunSetup:
             if isinstance(callback, EMA):
                 callback.check_steps(num_steps)
 
-    def use_best_weights(self, model: Model) -> str:
+    def use_best_weights(self, model: Any) -> str:
         """Load the best weights of the run into its model; gives their description."""
         return "last" if self.best is None else self.best.load_into(model)
 
@@ -97,10 +97,10 @@ class BestOfValidation:
 
         averages = any(isinstance(one, WeightAveraging) for one in users)
         self.folder = folder
-        self._best = best_weights(folder, prepared.data.objective, prepared.model.spec, averages=averages)
+        self._best = best_weights(folder, prepared.objectives(), averages=averages)
         self.callbacks = [self._best, FinalValidation()]
 
-    def load_into(self, model: Model) -> str:
+    def load_into(self, model: Any) -> str:
         """Load the best weights; gives their description."""
         found = newest_good(self.folder, BEST)
         chosen = Path(self._best.best_model_path).name if self._best.best_model_path else None
@@ -116,6 +116,17 @@ class BestOfValidation:
         own = {name.removeprefix("model."): value for name, value in weights.items() if name.startswith("model.")}
         model.load_state_dict(own)
         return f"best, of step {found.step}"
+
+
+def _columns(tasks: Mapping[str, Task], *, validates: bool) -> Iterator[str]:
+    """Yield the columns of metrics that a callback may monitor."""
+    for prefix, task in tasks.items():
+        yield f"train/{prefix}loss"
+        objective = task.objective
+        names = ["loss", *objective.metrics(task.model.spec), *objective.generation_metrics()] if validates else []
+        yield from (f"valid/{prefix}{name}" for name in names)
+    if validates and len(tasks) > 1:
+        yield RELATIVE_LOSS
 
 
 def _profiler(name: str | None, folder: Path) -> Any:

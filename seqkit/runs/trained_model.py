@@ -108,7 +108,19 @@ class TrainedModel:
         return f'{html}<img style="background: white" src="data:image/svg+xml;base64,{curve}">'
 
 
-def load(
+TASKS = "tasks"
+"""Folder of a mixture's run that holds the folders of its tasks."""
+
+
+def task_folders(folder: Path) -> dict[str, Path]:
+    """Folders of the tasks of a mixture's run, by name; empty for any other run."""
+    if not (folder / CONFIG).is_file():
+        return {}
+    tasks = read_mapping(folder / CONFIG).get(TASKS)
+    return {name: folder / TASKS / name for name in tasks} if isinstance(tasks, Mapping) else {}
+
+
+def load_one(
     folder: str | Path, device: str | torch.device = "cpu", dtype: str | torch.dtype | None = None
 ) -> TrainedModel:
     """Model, tokenizer and objective of a run, in evaluation mode; the data set may be absent.
@@ -121,6 +133,8 @@ def load(
     folder = Path(folder)
     check_trained(folder)
     check_no_links(folder)
+    if places := task_folders(folder):
+        raise UsageError(f"{folder} is a mixture of tasks; give one of them: {', '.join(map(str, places.values()))}")
     config = read_mapping(folder / CONFIG, "data", "model", "tokenizer")
     summary = read_summary(folder)
     state = read_mapping(folder / STATE, "objective", "tokenizer")

@@ -105,6 +105,19 @@ def cut(path: Path, step: int, known: Mapping[str, Any]) -> None:
         _write(path, kept, columns)
 
 
+def write_of_task(path: Path, task: str, own: Path) -> None:
+    """Write the rows of one task of a mixture's metrics.csv to a file as of a run of that task alone.
+
+    Steps are those of the mixture.
+    """
+    rows, columns = _rows(path) if path.is_file() else ([], [])
+    names = {f"{split}/{task}/": f"{split}/" for split in ("train", "valid")}
+    renamed = {x: new + x.removeprefix(old) for x in columns for old, new in names.items() if x.startswith(old)}
+    renamed |= {name: name for name in ("epoch", "step") if name in columns}
+    kept = [row for row in rows if any(row.get(name) for name in renamed if name not in ("epoch", "step"))]
+    _write(own, [{new: row.get(old) for old, new in renamed.items()} for row in kept], list(renamed.values()))
+
+
 def _as_bytes(row: Mapping[str, Any]) -> bytes:
     """Content of a row, whatever other columns there are."""
     return repr(sorted((name, str(value)) for name, value in row.items() if value not in (None, ""))).encode()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
@@ -14,12 +14,14 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 from seqkit.data.batching import BatchLoader
+from seqkit.data.mixture import TaskBatch, TaskExamples
 from seqkit.errors import DivergedError
 from seqkit.interfaces import LabeledBatch, Objective
+from seqkit.mixture import Mixture
 from seqkit.model import Model
 from seqkit.nn.moe import AuxiliaryLoss
 from seqkit.objectives.metrics import MeanLoss, update
-from seqkit.training.optim import OptimizerFactory, Schedule
+from seqkit.training.optim import OptimizerFactory, OptimizersByTask, Schedule
 from seqkit.training.parallel import ShardedStrategy, gather_weights, is_sharded, shard, without_weights
 
 log = logging.getLogger("seqkit")
@@ -28,6 +30,18 @@ CPU = torch.device("cpu")
 
 NAMED = 4
 """Number of examples of a batch that an error names."""
+
+
+RELATIVE_LOSS = "valid/relative_loss"
+"""Validation loss of a mixture: mean over tasks of the loss by that of the best constant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A model, and the objective for which it is trained."""
+
+    model: Model
+    objective: Objective
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +54,11 @@ class MicroBatch:
 
 
 class TrainingModule(pl.LightningModule):
-    """Trains a model for an objective.
+    """Trains a model for an objective, or the models of a mixture in turn, each for its own.
 
+    objective: of the model; of a mixture one for each task, by name. Metrics then are `valid/TASK/NAME`, and
+    `valid/relative_loss` is the mean over tasks of the loss by that of the best constant, `constants`. by_task: an
+    optimizer for each task of a mixture, with a state of its own over the shared weights; None: one for all tasks.
     num_steps: optimizer steps of the whole training. seed: seed of the tokens that evaluation masks.
     skip_nonfinite: optimizer steps that may be left out because their loss or gradient is not finite.
     The gradient of an optimizer step is that of the sum of losses over all its micro-batches and devices, divided by
@@ -50,9 +67,11 @@ class TrainingModule(pl.LightningModule):
 
     def __init__(
         self,
-        model: Model,
-        objective: Objective,
+        model: Model | Mixture,
+        objective: Objective | Mapping[str, Objective],
         *,
+        constants: Mapping[str, float] | None = None,
+        by_task: Mapping[str, OptimizerFactory] | None = None,
         optimizer: OptimizerFactory | None = None,
         schedule: Schedule | None = None,
         num_steps: int = 1,
@@ -61,27 +80,46 @@ class TrainingModule(pl.LightningModule):
     ):
         super().__init__()
         self.model, self.objective = model, objective
+        self.constants, self.by_task = constants, by_task
+        self.tasks = _tasks_of(model, objective)
+        self.task = ""
+        """Name of the task whose step this is; empty where there is one alone."""
         self.optimizer, self.schedule, self.num_steps, self.seed = optimizer, schedule, num_steps, seed
         self.skip_nonfinite = skip_nonfinite
         self.metrics = torch.nn.ModuleDict(
             {
-                split: torch.nn.ModuleDict({"loss": MeanLoss(), **objective.metrics(model.spec)})
+                split: torch.nn.ModuleDict(
+                    {
+                        prefix + name: metric
+                        for prefix, task in self.tasks.items()
+                        for name, metric in {"loss": MeanLoss(), **task.objective.metrics(task.model.spec)}.items()
+                    }
+                )
                 for split in ("valid", "test")
             }
         )
         self.generation_metrics = torch.nn.ModuleDict(
-            {split: torch.nn.ModuleDict(objective.generation_metrics()) for split in ("valid", "test")}
+            {
+                split: torch.nn.ModuleDict(
+                    {
+                        prefix + name: metric
+                        for prefix, task in self.tasks.items()
+                        for name, metric in task.objective.generation_metrics().items()
+                    }
+                )
+                for split in ("valid", "test")
+            }
         )
         self.num_skipped = 0
         self.stop_requested: Callable[[], bool] = lambda: False
         self.stop_agreed = False
         """Whether any rank was asked to stop before the last optimizer step; the same on all of them."""
-        self.whole_model: Model | None = None
+        self.whole_model: Model | Mixture | None = None
         """Model that gets all weights when training has ended, if they are sharded."""
         self.statistics: dict[str, float] = {}
         """Means of what the auxiliary losses' modules report of the last step that is logged, by column."""
         self._batches_to_evaluate = 0
-        self._num_tokens: Tensor | int = 0
+        self._num_tokens: dict[str, Tensor | int] = dict.fromkeys(self.tasks, 0)
         self.tokens_processed = 0
         """Tokens of the training batches of this process as the model gets them, padding included, since it began."""
         self._step: list[MicroBatch] = []
@@ -94,7 +132,7 @@ class TrainingModule(pl.LightningModule):
             self.whole_model = cast(Model, without_weights(self.model))
             shard(self.model, strategy.mesh)
 
-    def gather_model(self) -> Model:
+    def gather_model(self) -> Any:
         """Model with all weights; if they are sharded, in the first process alone. All processes take part."""
         if self.whole_model is None:
             return self.model
@@ -103,25 +141,46 @@ class TrainingModule(pl.LightningModule):
 
     def training_step(self, batch: LabeledBatch, index: int) -> Tensor:
         """Sum of the losses of a micro-batch."""
-        output = self.objective.step(self.model, batch, training=True)
+        self.task, task = self._task(batch)
+        output = task.objective.step(task.model, batch[:2], training=True)
         self._step.append(MicroBatch(output.loss.detach(), output.count, index))
         valid = (batch[0] if output.inputs is None else output.inputs.batch).valid
-        self._num_tokens = self._num_tokens + valid.sum()
+        self._num_tokens[self.task] = self._num_tokens[self.task] + valid.sum()
         self.tokens_processed += valid.numel()
-        return output.loss + output.count * self._aux_loss() if self._auxiliary else output.loss
+        loss = output.loss + output.count * self._aux_loss() if self._auxiliary else output.loss
+        if self.trainer.world_size > 1:  # DDP waits for a gradient of every parameter
+            for parameter in self._of_other_tasks():
+                loss = loss + 0 * parameter.sum()
+        return loss
+
+    def _task(self, batch: LabeledBatch) -> tuple[str, Task]:
+        """Name, as the metrics begin with it, and model and objective of a batch."""
+        name = f"{batch.task}/" if isinstance(batch, TaskBatch) else ""
+        return name, self.tasks[name]
+
+    def _of_other_tasks(self) -> list[torch.nn.Parameter]:
+        """Trained parameters of which the current task has none."""
+        if len(self.tasks) == 1:
+            return []
+        own = {id(p) for p in self.tasks[self.task].model.parameters()}
+        return [p for p in self.model.parameters() if p.requires_grad and id(p) not in own]
 
     @property
     def tokens_seen(self) -> int:
         """Real tokens of all training batches so far, on all devices."""
+        return sum(self.tokens_by_task().values())
+
+    def tokens_by_task(self) -> dict[str, int]:
+        """`tokens_seen` of each task, by what its metrics' names begin with."""
         if self._trainer is None or self.trainer.world_size == 1:
-            return self.tokens_here
-        counted = torch.as_tensor(self._num_tokens, device=self.device)
-        return int(self.trainer.strategy.reduce(counted.clone(), reduce_op="sum"))
+            return {name: int(number) for name, number in self._num_tokens.items()}
+        counted = torch.stack([torch.as_tensor(number, device=self.device) for number in self._num_tokens.values()])
+        return dict(zip(self._num_tokens, self.trainer.strategy.reduce(counted, reduce_op="sum").tolist()))
 
     @property
     def tokens_here(self) -> int:
         """Real tokens of the training batches of this process."""
-        return int(self._num_tokens)
+        return sum(int(number) for number in self._num_tokens.values())
 
     def _aux_loss(self) -> Tensor:
         """Sum of the auxiliary losses of the model's modules, per prediction.
@@ -159,6 +218,8 @@ class TrainingModule(pl.LightningModule):
         Raises DivergedError where that has happened more often than `skip_nonfinite` times, on all devices alike.
         """
         trainer, step, self._step = self.trainer, self._step, []
+        for parameter in self._of_other_tasks():  # what DDP waited for is no gradient: their optimizer leaves them
+            parameter.grad = None
         losses = torch.stack([one.loss for one in step]).float()
         counts = [torch.as_tensor(one.count, device=self.device, dtype=torch.float32) for one in step]
         stops = torch.full((), float(self.stop_requested()), device=self.device)
@@ -178,7 +239,7 @@ class TrainingModule(pl.LightningModule):
         if not bool(torch.isfinite(self.gradient_norm) & (num_nonfinite == 0)):
             self._leave_out(parameters, step, loss_is_finite=not bool(num_nonfinite))
         elif self.logs_this_step:
-            self.log("train/loss", self.step_loss, logger=False)
+            self.log(f"train/{self.task}loss", self.step_loss, logger=False)
 
     def _leave_out(self, parameters: list[torch.nn.Parameter], step: list[MicroBatch], *, loss_is_finite: bool) -> None:
         """Make the optimizer step do nothing, or raise DivergedError if the budget is spent."""
@@ -207,7 +268,11 @@ class TrainingModule(pl.LightningModule):
         loader = self.trainer.train_dataloader
         if not isinstance(loader, BatchLoader) or not named:
             return numbers
-        examples = loader.epoch_batches.own()[named[0]]
+        batch: Any = loader.epoch_batches.own()[named[0]]
+        if isinstance(loader.examples, TaskExamples):
+            loader, batch = loader.examples.loaders[batch[0]], loader.examples.indices(batch)
+            numbers = f"{numbers} of the task {self.task[:-1]}"
+        examples: list[int] = batch
         more = f" and {len(examples) - NAMED} more" if len(examples) > NAMED else ""
         return f"{numbers}: {', '.join(loader.examples.name(i) for i in examples[:NAMED])}{more}"
 
@@ -231,14 +296,18 @@ class TrainingModule(pl.LightningModule):
             torch.nn.utils.clip_grads_with_norm_(parameters, gradient_clip_val, self.gradient_norm)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        checkpoint["training"] = {"num_tokens": self.tokens_seen, "num_skipped": self.num_skipped}
+        counted = self.tokens_by_task()
+        number: Any = counted if len(counted) > 1 or "" not in counted else counted[""]
+        checkpoint["training"] = {"num_tokens": number, "num_skipped": self.num_skipped}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         counted = checkpoint["training"]
-        self._num_tokens = counted["num_tokens"] if self.global_rank == 0 else 0  # `tokens_seen` sums over devices
+        number = counted["num_tokens"]
+        if self.global_rank == 0:  # `tokens_seen` sums over devices
+            self._num_tokens = dict(number) if isinstance(number, dict) else {"": number}
         self.num_skipped = counted["num_skipped"]
 
-    def validation_step(self, batch: LabeledBatch, index: int) -> None:
+    def validation_step(self, batch: LabeledBatch, index: int, dataloader_idx: int = 0) -> None:
         self._evaluate("valid", batch, index)
 
     def test_step(self, batch: LabeledBatch, index: int) -> None:
@@ -254,7 +323,15 @@ class TrainingModule(pl.LightningModule):
 
     def on_validation_epoch_end(self) -> None:
         for _ in range(self._batches_to_evaluate):  # the others need this process's part of the weights
-            self.objective.step(self.model, self._last_batch)
+            _, task = self._task(self._last_batch)
+            task.objective.step(task.model, self._last_batch[:2])
+        losses = [
+            float(_of_split(self.metrics, "valid")[f"{prefix}loss"].compute()) / self.constants[prefix[:-1]]
+            for prefix in self.tasks
+            if self.constants is not None
+        ]
+        if losses:
+            self.log(RELATIVE_LOSS, sum(losses) / len(losses), prog_bar=True)
         self._report("valid")
 
     def on_test_epoch_end(self) -> None:
@@ -263,16 +340,19 @@ class TrainingModule(pl.LightningModule):
     def _evaluate(self, split: str, batch: LabeledBatch, index: int) -> None:
         if self.trainer.world_size > 1:  # the batch's number as one device would count it
             index = index * self.trainer.world_size + self.trainer.global_rank
+        prefix, task = self._task(batch)
         with evaluation_rng(self.seed, index, self.device):
-            output = self.objective.step(self.model, batch)
+            output = task.objective.step(task.model, batch[:2])
         if is_sharded(self.model):
             self._last_batch = batch
-        for metric in _of_split(self.metrics, split).values():
-            update(metric, output)
-        if generation_metrics := _of_split(self.generation_metrics, split):
-            generated = self.objective.predict(self.model, batch[0])
-            for metric in generation_metrics.values():
-                metric.update(generated, self.objective.references(batch))
+        for name, metric in _of_split(self.metrics, split).items():
+            if name.startswith(prefix):
+                update(metric, output)
+        own = [x for name, x in _of_split(self.generation_metrics, split).items() if name.startswith(prefix)]
+        if own:
+            generated = task.objective.predict(task.model, batch[0])
+            for metric in own:
+                metric.update(generated, task.objective.references(batch[:2]))
 
     def _report(self, split: str) -> None:
         for name, metric in (_of_split(self.metrics, split) | _of_split(self.generation_metrics, split)).items():
@@ -289,13 +369,23 @@ class TrainingModule(pl.LightningModule):
 
     def predict_step(self, batch: LabeledBatch, index: int) -> list[Any]:
         """Predictions in the user's terms, one per example."""
-        return self.objective.decode(self.objective.predict(self.model, batch[0]))
+        _, task = self._task(batch)
+        return task.objective.decode(task.objective.predict(task.model, batch[0]))
+
+    def build_optimizer(self, model: torch.nn.Module) -> torch.optim.Optimizer:
+        """Optimizer of all trained parameters of `model`, which is the module's own or one like it."""
+        assert self.optimizer is not None
+        if not self.by_task:
+            return self.optimizer.build(model)
+        models = cast(Mixture, model).tasks
+        built = {f"{name}/": factory.build(models[name]) for name, factory in self.by_task.items()}
+        return OptimizersByTask(built, lambda: self.task)
 
     def configure_optimizers(self) -> Any:
         """Optimizer, and the scheduler of its learning rate, stepped once an optimizer step."""
         if self.optimizer is None:
             raise ValueError("this TrainingModule has no optimizer, so it only evaluates; pass one to train")
-        optimizer = self.optimizer.build(self.model)
+        optimizer = self.build_optimizer(self.model)
         attached = self._trainer is not None
         if attached and getattr(self.trainer.precision_plugin, "scaler", None) is not None:
             _unfuse(optimizer)
@@ -311,6 +401,14 @@ def evaluation_rng(seed: int, index: int, device: torch.device = CPU) -> Iterato
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed * 1_000_003 + index)
         yield
+
+
+def _tasks_of(model: Model | Mixture, objective: Objective | Mapping[str, Objective]) -> dict[str, Task]:
+    """Tasks by what the names of their metrics begin with: TASK/, or nothing where there is one."""
+    if isinstance(objective, Objective):
+        return {"": Task(cast(Model, model), objective)}
+    tasks = cast(Mixture, model).tasks
+    return {f"{name}/": Task(cast(Model, tasks[name]), one) for name, one in objective.items()}
 
 
 def _unfuse(optimizer: torch.optim.Optimizer) -> None:

@@ -189,6 +189,45 @@ class CombinedOptimizer(torch.optim.Optimizer):
         self.param_groups = [group for optimizer in self.optimizers for group in optimizer.param_groups]
 
 
+class OptimizersByTask(torch.optim.Optimizer):
+    """An optimizer for each task of a mixture, over the shared parameters and its own; each step is of one of them.
+
+    The shared parameters have a state in each, so the momentum of one task moves nothing in the steps of another.
+    optimizers: by name of the task. task: name of the task whose step it is, read when the closure has run; an unknown
+    one steps all of them.
+    """
+
+    def __init__(self, optimizers: dict[str, torch.optim.Optimizer], task: Callable[[], str]):
+        self.by_task, self.task = optimizers, task
+        self.optimizers = list(optimizers.values())
+        parameters = {id(p): p for one in self.optimizers for group in one.param_groups for p in group["params"]}
+        super().__init__(list(parameters.values()), {})
+        self._take_groups()
+
+    def _take_groups(self) -> None:
+        self.param_groups = [group for one in self.optimizers for group in one.param_groups]
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Run the closure once, then step the optimizer of its task."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        own = self.by_task.get(self.task())
+        for optimizer in self.optimizers if own is None else [own]:
+            optimizer.step()
+        return loss
+
+    def state_dict(self) -> dict[str, Any]:
+        """States of the optimizers by task."""
+        return {"tasks": {name: optimizer.state_dict() for name, optimizer in self.by_task.items()}}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        for name, optimizer in self.by_task.items():
+            optimizer.load_state_dict(state_dict["tasks"][name])
+        self._take_groups()
+
+
 class Schedule(ABC):
     """Builds a learning-rate scheduler, which is stepped once an optimizer step."""
 

@@ -8,6 +8,7 @@ from typing import Any
 from pytorch_lightning import Callback
 
 from seqkit.progress import ProgressBar
+from seqkit.training.module import RELATIVE_LOSS
 
 EVERY = 10
 """Steps between two updates of the bar."""
@@ -46,7 +47,8 @@ class StepProgress(Callback):
         # a step that takes seconds is shown by itself: the loss that is read here waits for an accelerator
         if step % EVERY == 0 or step == pl_module.num_steps or now - self._updated >= SLOW_SECONDS:
             self._updated = now
-            shown = {k: float(v) for k, v in trainer.callback_metrics.items() if k in ("train/loss", "valid/loss")}
+            known = (f"train/{pl_module.task}loss", "valid/loss", RELATIVE_LOSS)
+            shown = {k: float(v) for k, v in trainer.callback_metrics.items() if k in known}
             self._update(trainer.global_step, " ".join(f"{k} {v:.3f}" for k, v in shown.items()))
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:

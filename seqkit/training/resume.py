@@ -24,11 +24,11 @@ from pytorch_lightning.callbacks import ModelCheckpoint, WeightAveraging
 
 from seqkit.data.batching import fold_seed
 from seqkit.errors import DataError, DivergedError
-from seqkit.interfaces import Objective, TokenSpec
 from seqkit.training.callbacks import in_folder
 from seqkit.training.checkpoint_files import BEST, RESUME, Checkpoint
 from seqkit.training.interrupt import StopSignals
 from seqkit.training.metrics_csv import MetricsCSV
+from seqkit.training.module import RELATIVE_LOSS, Task
 from seqkit.training.parallel import ShardedStrategy, local_part
 
 KEY = "resume"
@@ -56,6 +56,9 @@ def check_complete(content: Mapping[str, Any], found: Checkpoint, expected: Mapp
     counted = content.get("training")
     if isinstance(counted, Mapping) and counted.get("num_skipped", 0) >= found.step:  # the optimizer made no step
         missing = [name for name in missing if not name.startswith("optimizer_states")]
+    by_task = counted.get("num_tokens") if isinstance(counted, Mapping) else None
+    for task in (name for name, number in by_task.items() if not number) if isinstance(by_task, Mapping) else ():
+        missing = [name for name in missing if not name.startswith(f"optimizer_states.0.tasks.{task}")]  # nor for it
     if what is None and missing:
         what = f"has no {missing[0]}" + (f" (and {len(missing) - 1} more)" if len(missing) > 1 else "")
     for place in (("global_step",), (KEY, "step"), STEPS) if what is None else ():
@@ -99,7 +102,7 @@ def _optimizer_state(module: Any) -> dict[str, Any]:
     for weight in model.parameters():
         tensors[id(weight)] = torch.nn.Parameter(torch.zeros([1] * weight.ndim), requires_grad=weight.requires_grad)
     small = copy.deepcopy(model, tensors)
-    optimizer = module.optimizer.build(small)
+    optimizer = module.build_optimizer(small)
     for weight in small.parameters():
         weight.grad = torch.zeros_like(weight)
     optimizer.step(lambda: torch.zeros(()))
@@ -213,18 +216,23 @@ def is_point(trainer: Any, pl_module: Any) -> bool:
     return not trainer.fit_loop.epoch_loop._should_accumulate() and trainer.global_step < pl_module.num_steps
 
 
-def best_weights(folder: Path, objective: Objective, spec: TokenSpec, *, averages: bool) -> ModelCheckpoint:
-    """Callback that keeps the weights with the best validation metric, the objective's primary one.
+def best_weights(folder: Path, tasks: Mapping[str, Task], *, averages: bool) -> ModelCheckpoint:
+    """Callback that keeps the weights with the best validation metric: the objective's primary one, or `RELATIVE_LOSS`
+    of several tasks.
 
     averages: whether a callback validates averaged weights. It puts them into complete checkpoints alone, so weights
     by themselves would be others than those that were validated.
     """
-    name = objective.primary_metric
-    metric = (objective.metrics(spec) | objective.generation_metrics()).get(name)
+    monitor, metric = RELATIVE_LOSS, None
+    if len(tasks) == 1:
+        ((prefix, task),) = tasks.items()
+        name, spec = task.objective.primary_metric, task.model.spec
+        metric = (task.objective.metrics(spec) | task.objective.generation_metrics()).get(name)
+        monitor = f"valid/{prefix}{name}"
     return _BestWeights(
         dirpath=folder,
         filename=f"{BEST}-{{step}}",
-        monitor=f"valid/{name}",
+        monitor=monitor,
         mode="max" if getattr(metric, "higher_is_better", False) else "min",
         save_top_k=1,
         save_weights_only=not averages,

@@ -12,10 +12,11 @@ from pytorch_lightning import Callback
 class StepLog(Callback):
     """Writes one row to every logger each `log_every_n_steps` optimizer steps, and one for the last step.
 
-    Columns: train/loss (nats, or the objective's unit, per prediction, over all devices), train/grad_norm (before
-    clipping), lr, what modules such as a mixture of experts report, and of this process since the row before:
-    train/real_tokens (share of the processed tokens that are no padding), train/tokens_per_second,
-    train/gflops_per_second if `flops_per_token` is known, train/utilization if the device's peak is known, too.
+    Columns: train/loss (nats, or the objective's unit, per prediction, over all devices; of a mixture train/TASK/loss,
+    of the task whose step it is), train/grad_norm (before clipping), lr, what modules such as a mixture of experts
+    report, and of this process since the row before: train/real_tokens (share of the processed tokens that are no
+    padding), train/tokens_per_second, train/gflops_per_second if `flops_per_token` is known, train/utilization if the
+    device's peak is known, too.
     flops_per_token: FLOPs of training for a processed token, forward and backward. peak_flops: of one device a second.
     Rows are written here and not by `LightningModule.log`, which would write them after the step's checkpoint.
     """
@@ -48,7 +49,7 @@ class StepLog(Callback):
         if not is_due or trainer.fit_loop.epoch_loop._should_accumulate():
             return
         row: dict[str, float] = {
-            "train/loss": float(pl_module.step_loss),
+            f"train/{pl_module.task}loss": float(pl_module.step_loss),
             "train/grad_norm": float(pl_module.gradient_norm),
             **self._rates,
             **pl_module.statistics,

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from seqkit.config import complete
+from seqkit.runs.mixture import load
 from seqkit.runs.prepare import data_module
-from seqkit.runs.trained_model import load
 
 
 @torch.inference_mode()

@@ -18,7 +18,7 @@ from seqkit.cli.main import main
 from seqkit.data import read_image
 from seqkit.interfaces import TokenBatch
 from seqkit.runs.answers import BATCH_SIZE, hidden_states
-from seqkit.runs.trained_model import load
+from seqkit.runs.mixture import load
 
 PREDICT = """
 import sys

@@ -248,7 +248,7 @@ def test_a_width_beyond_all_memory_is_refused_in_one_line(width):
 
 def test_every_component_can_be_written_in_a_recipe():
     """Each has keys that its annotations explain, and those without required arguments are complete by name alone."""
-    from seqkit.config.resolve import _Node
+    from seqkit.config.resolve import Node
 
     owners = {
         "position": 2,
@@ -268,7 +268,7 @@ def test_every_component_can_be_written_in_a_recipe():
         for name in components(kind):
             keys = field.keys_below(name, "x")
             if all(key.default is not REQUIRED for key in keys.values()):
-                assert _Node({"x": field}, "").complete({"x": name})["x"]["type"] == name
+                assert Node({"x": field}, "").complete({"x": name})["x"]["type"] == name
 
 
 def test_the_trainers_keys_are_settings_only():

@@ -125,8 +125,8 @@ def test_torchs_optimizers_and_schedules_can_be_named():
 @pytest.mark.parametrize("name", recipe_names())
 def test_a_complete_configuration_is_its_own_completion(name):
     for preset in (None, *read_recipe(name)[1]):
-        config = complete(name, preset)
-        assert complete(config) == config
+        config = complete(name, preset, may_mix=True)
+        assert complete(config, may_mix=True) == config
 
 
 def test_a_block_and_a_position_for_each_layer():

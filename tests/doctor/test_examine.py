@@ -1,8 +1,9 @@
 """`seqkit doctor` names each planted fault, and that one alone; of the recipes it finds nothing wrong."""
 
 import pytest
+from single_recipes import single_recipes
 
-from seqkit.config import complete, recipe_names
+from seqkit.config import complete
 from seqkit.doctor import examine as module
 from seqkit.doctor.examine import examine
 from seqkit.doctor.findings import Result
@@ -68,7 +69,7 @@ def test_a_batch_that_is_too_large_for_the_memory_is_named_alone(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("recipe", recipe_names())
+@pytest.mark.parametrize("recipe", list(single_recipes()))
 def test_a_healthy_recipe_has_no_finding(recipe):
     assert findings(recipe) == {}
 

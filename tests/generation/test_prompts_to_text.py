@@ -214,7 +214,7 @@ def run(monkeypatch, capsys):
     from seqkit.cli.main import main
 
     def command(trained, *words):
-        monkeypatch.setattr("seqkit.runs.trained_model.load", lambda *_: trained)
+        monkeypatch.setattr("seqkit.runs.trained_model.load_one", lambda *_: trained)
         try:
             code = main(["generate", "runs/mine", *words])
         except SystemExit as done:  # argparse's own refusals

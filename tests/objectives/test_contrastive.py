@@ -27,8 +27,8 @@ from seqkit.objectives.contrastive import MAX_SCALE, Candidates, fingerprints, m
 from seqkit.objectives.retrieval import Recall
 from seqkit.report.samples import NUM_NEAREST, NUM_QUERIES
 from seqkit.runs.answers import vectors
+from seqkit.runs.mixture import load
 from seqkit.runs.prepare import data_module
-from seqkit.runs.trained_model import load
 from seqkit.tokenizers import Bytes, Graph, Ids, Join, Patches
 
 DIM, SIZE, PARTS = 24, 5, ["image", "text", "graph"]

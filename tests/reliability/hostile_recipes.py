@@ -70,7 +70,7 @@ NAMES = (
     "pytorch_lightning.Trainer",
     "seqkit.registry.plugins:import_plugins",
     "seqkit.cli.main.main",
-    "_Node",
+    "Node",
     f"{SENTINEL}.Run",
     f"{SENTINEL}:run",
 )

@@ -149,7 +149,7 @@ def accumulations(data: Path) -> Iterator[Case]:
 
 
 def _accumulated(data: Path, recipe: str, steps: int, folder: Path) -> None:
-    from seqkit.runs.trained_model import load
+    from seqkit.runs.mixture import load
 
     words = {"trainer__max_steps": steps, "trainer__max_epochs": -1, "model__dropout": 0.0, "data__batch_size": 4,
              "optimizer": "torch.optim.SGD", "optimizer__lr": 0.1}  # fmt: skip

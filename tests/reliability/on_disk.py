@@ -397,7 +397,7 @@ def _file_damaged(run: Path, file: str, damage: Callable[[bytes], bytes] | None,
 
 def _summary_damaged(run: Path, copy: Path, damage: Any, folder: Path) -> None:
     """No sum is kept of the summary itself: it is refused, or what is loaded by it are the weights of the run."""
-    from seqkit.runs.trained_model import load
+    from seqkit.runs.mixture import load
 
     ended = forked(command("generate", str(copy), "--tokens", "1"), folder)
     if ended.code == 0:

@@ -25,7 +25,8 @@ from seqkit.registry import components
 from seqkit.report import attention
 from seqkit.report.attention import MAX_TOKENS, MAX_UNCUT, uniform_heads, view_attention, view_example, view_input
 from seqkit.report.modality.text import TextRenderer
-from seqkit.runs.trained_model import TrainedModel, load
+from seqkit.runs.mixture import load
+from seqkit.runs.trained_model import TrainedModel
 from seqkit.tokenizers import Characters, Patches
 
 ONE_STACK = ["attention.html", "attention.png", "rollout.png"]
@@ -87,7 +88,7 @@ def given(monkeypatch):
     """Let `load` give this run, whatever its folder."""
 
     def give(run):
-        monkeypatch.setattr(attention, "load", lambda _: run)
+        monkeypatch.setattr(attention, "load_one", lambda _: run)
         return run
 
     return give

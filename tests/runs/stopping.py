@@ -13,7 +13,7 @@ from pytorch_lightning import Callback
 
 from seqkit.config import complete
 from seqkit.runs import run as run_module
-from seqkit.runs.trained_model import load
+from seqkit.runs.mixture import load
 
 TEXT = "To be, or not to be, that is the question.\n" * 40
 

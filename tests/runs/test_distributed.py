@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from seqkit.files import read_mapping
-from seqkit.runs.trained_model import load
+from seqkit.runs.mixture import load
 
 pytestmark = [
     pytest.mark.slow,

@@ -19,8 +19,8 @@ from seqkit.runs import folder as folder_module
 from seqkit.runs import run as run_module
 from seqkit.runs.evaluate import evaluate
 from seqkit.runs.folder import logging_to
+from seqkit.runs.mixture import load
 from seqkit.runs.run import resume_run, run
-from seqkit.runs.trained_model import load
 from seqkit.training import resume
 from seqkit.training.checkpoint_files import newest_good
 from seqkit.training.checkpoint_io import read_checkpoint, write_checkpoint

@@ -17,8 +17,8 @@ from seqkit.interfaces import Tokens
 from seqkit.runs import evaluate as evaluate_module
 from seqkit.runs import run as run_module
 from seqkit.runs.evaluate import evaluate
+from seqkit.runs.mixture import load
 from seqkit.runs.run import run, trial
-from seqkit.runs.trained_model import load
 
 QUICK = ["--trainer.enable_progress_bar", "false", "--trainer.accelerator", "cpu"]
 

@@ -13,9 +13,10 @@ from seqkit.data.inputs import Input
 from seqkit.errors import DataError, UsageError
 from seqkit.interfaces import Tokens
 from seqkit.runs.answers import predictions, vectors
+from seqkit.runs.mixture import load
 from seqkit.runs.predictor import find_device
 from seqkit.runs.run import run
-from seqkit.runs.trained_model import TrainedModel, load
+from seqkit.runs.trained_model import TrainedModel
 
 
 class Echo(torch.nn.Linear):

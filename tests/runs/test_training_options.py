@@ -12,8 +12,8 @@ from seqkit.config import complete
 from seqkit.errors import DivergedError, UsageError
 from seqkit.files import read_mapping
 from seqkit.runs.evaluate import evaluate
+from seqkit.runs.mixture import load
 from seqkit.runs.run import resume_run, run
-from seqkit.runs.trained_model import load
 from seqkit.training.checkpoint_files import checkpoints
 
 WORDS = {

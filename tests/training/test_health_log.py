@@ -15,8 +15,8 @@ from seqkit.errors import DivergedError, UsageError
 from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention
 from seqkit.nn.block import PostNormBlock, PreNormBlock
+from seqkit.runs.mixture import load
 from seqkit.runs.run import resume_run, run
-from seqkit.runs.trained_model import load
 from seqkit.training.health import SPIKE_WINDOW, HeadEntropy, gradient_norms, total_norm
 from seqkit.training.health_log import LossSpikes, TrainingHealth, _bounds_scores
 from seqkit.training.module import TrainingModule

@@ -7,9 +7,9 @@ from torch import nn
 from seqkit.config import complete
 from seqkit.errors import DataError
 from seqkit.files import read_mapping, write_json
+from seqkit.runs.mixture import load
 from seqkit.runs.prepare import untrained
 from seqkit.runs.run import run
-from seqkit.runs.trained_model import load
 from seqkit.training.weights import load_body, load_weights, save_weights
 
 

@@ -1,0 +1,108 @@
+"""Runs of a mixture: the folder of each task, `RUN/tasks/NAME`, is that of an ordinary run."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from seqkit.errors import DataError, UsageError, suggest
+from seqkit.files import read_mapping, write_json
+from seqkit.runs.evaluate import Specialist, baseline, evaluate, finish
+from seqkit.runs.folder import SUMMARY
+from seqkit.runs.prepare import Prepared
+from seqkit.runs.trained_model import TrainedModel, load_one, task_folders
+
+log = logging.getLogger("seqkit")
+
+
+@dataclass(frozen=True)
+class TrainedMixture:
+    """The trained models of a mixture by task, with one backbone, ready to use.
+
+    summary: what `summary.json` of the mixture says. folder: the run's.
+    """
+
+    tasks: dict[str, TrainedModel]
+    summary: dict[str, Any]
+    folder: Path
+
+    def task(self, name: str) -> TrainedModel:
+        """The model of a task, like any other trained one. Raises UsageError with the nearest name."""
+        if name not in self.tasks:
+            raise UsageError(f"{self.folder} has no task {name!r}; {suggest(name, self.tasks)}")
+        return self.tasks[name]
+
+
+def load(
+    folder: str | Path, device: str | torch.device = "cpu", dtype: str | torch.dtype | None = None
+) -> TrainedModel | TrainedMixture:
+    """The trained model of a run, or of a mixture those of all tasks; arguments and errors as of `load_one`.
+
+    Raises DataError where the backbones of a mixture's tasks differ.
+    """
+    folders = task_folders(Path(folder))
+    if not folders:
+        return load_one(folder, device, dtype)
+    tasks = {name: load_one(place, device, dtype) for name, place in folders.items()}
+    first = max(tasks.values(), key=lambda trained: len(trained.model.backbone.state_dict()))  # has weights of all
+    shared = first.model.backbone.state_dict()
+    for trained in tasks.values():
+        own = trained.model.backbone.state_dict()
+        if not all(key in shared and own[key].equal(shared[key]) for key in own):
+            raise DataError(f"{trained.folder} has another backbone than {first.folder}; copy the run whole again")
+        trained.model.backbone = first.model.backbone
+    return TrainedMixture(tasks, read_mapping(Path(folder) / SUMMARY), Path(folder))
+
+
+def constants(prepared: Prepared) -> dict[str, float]:
+    """Loss of the best constant prediction on the validation split of each task.
+
+    Raises UsageError for a task whose objective knows no constant.
+    """
+    found: dict[str, float] = {}
+    for name, task in prepared.tasks.items():
+        metrics, _ = baseline(task.data.objective, task.model.spec, task.data, "valid")
+        if not metrics.get("loss"):
+            raise UsageError(
+                f"trainer.weights is best, but the loss of the task {name} has no best constant to compare it with; "
+                "give --trainer.weights last"
+            )
+        found[name] = metrics["loss"]
+    return found
+
+
+def finish_tasks(folder: Path, prepared: Prepared, specialist: Specialist | None) -> dict[str, Any]:
+    """Test every task of a trained mixture, and write it to the summaries; gives that of the mixture."""
+    for name, task in prepared.tasks.items():
+        log.info("testing %s", name)
+        place = task_folders(folder)[name]
+        finish(place, read_mapping(place / SUMMARY), task.model, task.data, task.config, specialist)
+    return _finished(folder)
+
+
+def evaluate_tasks(folder: Path, split: str) -> dict[str, dict[str, float]]:
+    """Metrics of every task on a split, as `evaluate` of each; the test split finishes those not tested yet."""
+    found = {name: evaluate(place, split) for name, place in task_folders(folder).items()}
+    if split == "test":
+        _finished(folder)
+    return found
+
+
+def _finished(folder: Path) -> dict[str, Any]:
+    summary = read_mapping(folder / SUMMARY)
+    if summary.get("state") != "finished":
+        summary |= {"state": "finished", "date": datetime.now().isoformat(timespec="seconds")}
+        write_json(folder / SUMMARY, summary)
+    return summary
+
+
+def tasks_of(folder: Path) -> list[dict[str, Any]]:
+    """Summaries of a run's tasks, or of the run itself where it is no mixture."""
+    places: Mapping[str, Path] = task_folders(folder) or {"": folder}
+    return [read_mapping(place / SUMMARY) for place in places.values()]
