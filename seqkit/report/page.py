@@ -42,8 +42,9 @@ def write_report(folder: Path) -> Path:
 
 
 def write_overview(folders: Sequence[Path], path: Path, *, title: str) -> Path:
-    """Write several runs into one page: a table, then each run's report."""
-    return _write(path, title, [_collect(folder) for folder in folders])
+    """Write several runs into one page: a table, then each run's report; a mixture's tasks are runs."""
+    places = [place for folder in folders for place in task_folders(folder).values() or [folder]]
+    return _write(path, title, [_collect(place) for place in places])
 
 
 def _collect(folder: Path) -> dict[str, Any]:
