@@ -119,10 +119,14 @@ def _shown(folder: Path, summary: Mapping[str, Any]) -> int:
         from rich.console import Console
 
         from seqkit.report.headline import ResultTable
+        from seqkit.report.page import mixture_facts
         from seqkit.runs.mixture import tasks_of
+        from seqkit.runs.trained_model import task_folders
 
         console = Console(markup=False, emoji=False)
         console.print(ResultTable(tasks_of(folder)))
+        if task_folders(folder):
+            console.print(f"together: {one_line(mixture_facts(dict(summary)))}", highlight=False)
         paths = f"run     {one_line(folder)}\nreport  {one_line(folder / 'report.html')}"
         console.print(paths, highlight=False, soft_wrap=True)
     return 0

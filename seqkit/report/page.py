@@ -33,8 +33,10 @@ def write_report(folder: Path) -> Path:
     if places := task_folders(folder):
         for place in places.values():
             write_report(place)
-        title = f"{read_mapping(folder / 'config.yaml')['recipe']} · {len(places)} tasks"
-        return write_overview(list(places.values()), folder / "report.html", title=title)
+        summary = read_mapping(folder / "summary.json")
+        title = f"{summary['recipe']} · {len(places)} tasks"
+        runs = [_collect(place) for place in places.values()]
+        return _write(folder / "report.html", title, runs, mixture_facts(summary))
     run = _collect(folder)
     if curve := loss_curve(folder, run["summary"]):
         write_atomic(folder / CURVE, curve.encode())
@@ -108,6 +110,14 @@ def _environment(summary: dict[str, Any]) -> dict[str, str]:
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
     here = {"platform": platform.platform(), "cores": str(os.cpu_count()), "accelerator": device}
     return {**summary["versions"], "seed": str(summary["seed"]), **{f"{k} (of this page)": v for k, v in here.items()}}
+
+
+def mixture_facts(summary: dict[str, Any]) -> str:
+    """What the tasks of a mixture have together: parameters, steps and seconds."""
+    return (
+        f"one {summary['backbone']}, {summary['num_parameters']:,} parameters in all tasks together, "
+        f"{summary['steps']:,} steps in {summary['wall_seconds']:.0f} s"
+    )
 
 
 def _write(path: Path, title: str, runs: Sequence[dict[str, Any]], facts: str = "") -> Path:
