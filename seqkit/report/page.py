@@ -113,7 +113,7 @@ def _environment(summary: dict[str, Any]) -> dict[str, str]:
 
 
 def mixture_facts(summary: dict[str, Any]) -> str:
-    """What the tasks of a mixture have together: parameters, steps and seconds."""
+    """Parameters, steps and seconds that the tasks of a mixture have together."""
     return (
         f"one {summary['backbone']}, {summary['num_parameters']:,} parameters in all tasks together, "
         f"{summary['steps']:,} steps in {summary['wall_seconds']:.0f} s"
