@@ -142,9 +142,8 @@ def resume_run(
         raise UsageError(f"{folder} has trained to its end, so there is nothing to resume{then}")
     _check_unchanged(folder)
     with naming_plugins(folder):
-        config = complete(
-            folder / CONFIG, None, dict(changes), may_mix=True
-        )  # a mistyped key is answered with the nearest
+        # a mistyped key is answered with the nearest
+        config = complete(folder / CONFIG, None, dict(changes), may_mix=True)
     for key in changes:
         if key not in MAY_CHANGE:
             raise UsageError(

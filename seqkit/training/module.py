@@ -20,6 +20,7 @@ from seqkit.interfaces import LabeledBatch, Objective
 from seqkit.mixture import Mixture
 from seqkit.model import Model
 from seqkit.nn.moe import AuxiliaryLoss
+from seqkit.nn.position.bias import EdgeBias
 from seqkit.objectives.metrics import MeanLoss, update
 from seqkit.training.optim import OptimizerFactory, OptimizersByTask, Schedule
 from seqkit.training.parallel import ShardedStrategy, gather_weights, is_sharded, shard, without_weights
@@ -159,10 +160,14 @@ class TrainingModule(pl.LightningModule):
         return name, self.tasks[name]
 
     def _of_other_tasks(self) -> list[torch.nn.Parameter]:
-        """Trained parameters of which the current task has none."""
+        """Trained parameters that the current task does not use: other tasks', and the shared biases of edges where
+        it has no edges."""
         if len(self.tasks) == 1:
             return []
-        own = {id(p) for p in self.tasks[self.task].model.parameters()}
+        model = self.tasks[self.task].model
+        own = {id(p) for p in model.parameters()}
+        if not model.spec.num_edge_types:
+            own -= {id(p) for bias in model.backbone.modules() if isinstance(bias, EdgeBias) for p in bias.parameters()}
         return [p for p in self.model.parameters() if p.requires_grad and id(p) not in own]
 
     @property

@@ -298,7 +298,8 @@ def test_a_mixture_is_not_tuned_and_a_task_that_is_null_is_left_out(text):
 
 def recipe_file(folder, text, **words):
     path = folder / "mixed.yaml"
-    config = mixture({"image": IMAGE, "text": text}, **words)
+    graph = {"from": "graph/solubility", "preset": "debug", "data": {"batch_size": 8}}
+    config = mixture({"image": IMAGE, "text": text, "graph": graph}, **words)
     path.write_text(to_yaml(config), encoding="utf-8")
     return str(path)
 
@@ -310,10 +311,11 @@ def test_two_processes_take_the_steps_of_as_many_micro_batches(tmp_path, text, m
     """Tasks differ in their parameters, so each step leaves some without a gradient on all devices alike."""
     plain = {"type": "torch.optim.SGD", "lr": 0.1}
     backbone = {**BACKBONE, "dropout": 0.0}
-    recipe = recipe_file(tmp_path, text, moments=moments, optimizer=plain, model__backbone=backbone)
+    words = {"moments": moments, "optimizer": plain, "model__backbone": backbone, "trainer__gradient_clip_val": 1.0}
+    recipe = recipe_file(tmp_path, text, **words)
     fitted(recipe, *TWO, "--out", str(tmp_path / "two"))
     fitted(recipe, "--trainer.accumulate_grad_batches", "2", "--out", str(tmp_path / "one"))
-    for name in ("image", "text"):
+    for name in ("image", "text", "graph"):
         one, two = (load(tmp_path / run / "tasks" / name) for run in ("one", "two"))
         assert one.summary["tokens_seen"] == two.summary["tokens_seen"]
         theirs = two.model.state_dict()
@@ -332,5 +334,5 @@ def test_two_processes_that_were_stopped_end_as_two_that_were_not(tmp_path, text
     code, said = finished(process)
     assert code == 128 + signal.SIGTERM, said
     fitted("--resume", str(tmp_path / "stopped"))
-    for name in ("image", "text"):
+    for name in ("image", "text", "graph"):
         assert not differences(*(tmp_path / run / "tasks" / name for run in ("whole", "stopped")))
