@@ -102,6 +102,14 @@ def _narrower(task: Prepared, parameters: float) -> int:
     return best
 
 
+def _without_decided(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration without arguments of data sources, some of which a run has decided itself."""
+    tasks = {name: _without_decided(task) for name, task in config.get("tasks", {}).items()}
+    data = {**config.get("data", {})}
+    data["source"] = data.get("source", {}).get("type")
+    return {**config, "tasks": tasks, "data": data}
+
+
 def _train(config: Mapping[str, Any], folder: Path) -> None:
     """Train a configuration, or go on with it; nothing where the folder holds it finished.
 
@@ -110,7 +118,7 @@ def _train(config: Mapping[str, Any], folder: Path) -> None:
     settings = {**config, "trainer": {**config["trainer"], "enable_progress_bar": None}}
     if (folder / CONFIG).is_file():
         known = complete(read_mapping(folder / CONFIG), may_mix=True)
-        if {**known, "data": None, "tasks": None} != {**settings, "data": None, "tasks": None}:
+        if _without_decided(known) != _without_decided(settings):
             raise UsageError(f"{folder} holds a run of another configuration; give another --out")
         if (folder / SUMMARY).is_file() and read_mapping(folder / SUMMARY).get("state") == "finished":
             return

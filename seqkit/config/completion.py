@@ -95,6 +95,7 @@ def complete_mixture(
     null is left out. Raises UsageError, which names the task and its key.
     """
     top = Node(mixture_root(), "")
+    _refuse_keys_of_tasks(config, preset, pairs)
     layers = [{key: value for key, value in one.items() if key != "tasks"} for one in (config, preset)]
     shared = overridden(top, reduce(top.merge, layers), [pair for pair in pairs if _task_of(pair[0]) is None])
     found = top.complete(shared)
@@ -164,6 +165,16 @@ def _task_of(key: str) -> tuple[str, str] | None:
     return (name, rest) if first == "tasks" else None
 
 
+def _refuse_keys_of_tasks(
+    config: Mapping[str, Any], preset: Mapping[str, Any], pairs: Sequence[tuple[str, Any]]
+) -> None:
+    """Raise UsageError for `data` or `tokenizer` at the top of a mixture, where each task has its own."""
+    for key in (*config, *preset, *(key for key, _ in pairs)):
+        if key.partition(".")[0] in ("data", "tokenizer"):
+            name = next(iter(_tasks(config, preset, pairs)), "NAME")
+            raise UsageError(f"{key} is of a task, and each task has its own; give --tasks.{name}.{key}")
+
+
 def _tasks(
     config: Mapping[str, Any], preset: Mapping[str, Any], pairs: Sequence[tuple[str, Any]]
 ) -> dict[str, list[tuple[str, Any]]]:
@@ -195,7 +206,7 @@ def _write(written: dict[str, list[tuple[str, Any]]], name: str, task: Any) -> N
     if task is None:
         written.pop(name, None)
         return
-    if not re.fullmatch(NAME, name) or "." in name or hasattr(dict, name):
+    if not re.fullmatch(NAME, name) or "." in name:
         raise UsageError(f"the task {name!r} has a name that no module can have; use letters, digits, - and _")
     keys = {"from": task} if isinstance(task, str) else task
     if not isinstance(keys, Mapping):

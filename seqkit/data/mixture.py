@@ -181,13 +181,9 @@ class MixtureData:
         return self._loader({name: data.train_dataloader() for name, data in self.tasks.items()}, self.order())
 
     def val_dataloader(self) -> list[BatchLoader]:
-        """Batches of the validation split of each task; an empty list where a task has none."""
+        """Batches of the validation split of each task that has one."""
         loaders = {name: data.val_dataloader() for name, data in self.tasks.items()}
-        if not all(loaders.values()):
-            return []
-        return [
-            self._loader({name: loader}, None) for name, loader in loaders.items() if isinstance(loader, BatchLoader)
-        ]
+        return [self._loader({name: one}, None) for name, one in loaders.items() if isinstance(one, BatchLoader)]
 
     def steps(self, number: int) -> dict[str, int]:
         """Optimizer steps of each task among the first so many."""

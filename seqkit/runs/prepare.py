@@ -125,6 +125,10 @@ def _mixture(config: Mapping[str, Any], initial: Path | None, state: Mapping[str
     tasks: dict[str, Prepared] = {}
     backbone: Any = None
     for name, own in task_configs(config).items():
+        if hasattr(torch.nn.ModuleDict(), name):
+            raise UsageError(
+                f"the task {name!r} has a name that no module can have; give it another, such as my_{name}"
+            )
         try:
             built = build(own)
             if backbone is None:

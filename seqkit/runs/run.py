@@ -255,7 +255,7 @@ class Attempt:
                 f"the validation split has {number} batches, fewer than the {trainer.world_size} devices; "
                 "give a smaller --data.batch_size, or a larger --data.valid_fraction"
             )
-        compares = settings["weights"] == "best" and valid_loader is not None and len(prepared.tasks) > 1
+        compares = settings["weights"] == "best" and len(prepared.tasks) > 1
         module = prepared.training_module(num_steps, constants(prepared) if compares else None)
         if resume:
             checkpoint = self._checkpoint(trainer, module)

@@ -46,16 +46,17 @@ class RunSetup:
         callbacks = [*users, *([] if prepared.tasks else [LossSpikes()]), self.step_log, self.state]
         if settings["enable_progress_bar"] is not False and rank() == 0:
             callbacks.append(StepProgress(prepared.config["recipe"]))
-        if validates and (wants_best or len(prepared.tasks) < 2):  # else there is no one metric of all tasks
+        lacks = next((name for name, task in prepared.tasks.items() if not task.data.val_dataloader()), "")
+        if validates and not lacks and (wants_best or len(prepared.tasks) < 2):  # else there is no metric of all tasks
             self.best = BestOfValidation(prepared, folder / FOLDER, users)
             callbacks += self.best.callbacks if wants_best else self.best.callbacks[:1]
         elif wants_best and not prepared.tasks and prepared.data.valid_fraction > 0:
             log.warning("the data is too small for a validation split, so the weights are those of the last step")
         elif wants_best:
-            which = "a task" if prepared.tasks else "the data"
+            which, of_task = (f"the task {lacks}", f"tasks.{lacks}.") if lacks else ("the data", "")
             raise UsageError(
-                f"trainer.weights is best, but {which} has no validation split; give --data.valid_fraction 0.1, or "
-                "--trainer.weights last"
+                f"trainer.weights is best, but {which} has no validation split; give --{of_task}data.valid_fraction "
+                "0.1, or --trainer.weights last"
             )
         points = ResumePoints(
             folder / FOLDER,

@@ -60,6 +60,9 @@ OPTIONAL: dict[str, Any] = {
 
 def check_trained(folder: Path) -> None:
     """Raise UsageError if a folder holds no run, or one that has not trained to its end. Imports no torch."""
+    mixture = folder.parent.parent
+    if not (folder / "config.yaml").exists() and folder.parent.name == "tasks" and (mixture / "config.yaml").exists():
+        raise UsageError(f"{mixture} did not train to its end; go on with `seqkit fit --resume {mixture}`")
     if not (folder / "config.yaml").exists():
         raise UsageError(
             f"{folder} is no run: it has no config.yaml; give a folder such as runs/text/char-lm/2026-01-31-120000"

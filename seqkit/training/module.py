@@ -111,6 +111,8 @@ class TrainingModule(pl.LightningModule):
                 for split in ("valid", "test")
             }
         )
+        self.losses: dict[str, Tensor | float] = {}
+        """Loss of the last optimizer step of each task since the last row of the log."""
         self.num_skipped = 0
         self.stop_requested: Callable[[], bool] = lambda: False
         self.stop_agreed = False
@@ -240,7 +242,7 @@ class TrainingModule(pl.LightningModule):
         torch._foreach_mul_(gradients, scale)
         norm = torch.nn.utils.get_total_norm(gradients)
         self.gradient_norm = norm.full_tensor() if isinstance(norm, DTensor) else norm
-        self.step_loss = loss / count.clamp(min=1)
+        self.losses[self.task] = self.step_loss = loss / count.clamp(min=1)
         if not bool(torch.isfinite(self.gradient_norm) & (num_nonfinite == 0)):
             self._leave_out(parameters, step, loss_is_finite=not bool(num_nonfinite))
         elif self.logs_this_step:
@@ -303,14 +305,15 @@ class TrainingModule(pl.LightningModule):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         counted = self.tokens_by_task()
         number: Any = counted if len(counted) > 1 or "" not in counted else counted[""]
-        checkpoint["training"] = {"num_tokens": number, "num_skipped": self.num_skipped}
+        losses = {name: float(loss) for name, loss in self.losses.items()}
+        checkpoint["training"] = {"num_tokens": number, "num_skipped": self.num_skipped, "losses": losses}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         counted = checkpoint["training"]
         number = counted["num_tokens"]
         if self.global_rank == 0:  # `tokens_seen` sums over devices
             self._num_tokens = dict(number) if isinstance(number, dict) else {"": number}
-        self.num_skipped = counted["num_skipped"]
+        self.num_skipped, self.losses = counted["num_skipped"], dict(counted["losses"])
 
     def validation_step(self, batch: LabeledBatch, index: int, dataloader_idx: int = 0) -> None:
         self._evaluate("valid", batch, index)

@@ -83,7 +83,7 @@ def structure(trainer: Any, module: Any, data_sha256: Mapping[str, str]) -> dict
         "callbacks": {callback.state_key: state for callback in trainer.callbacks if (state := callback.state_dict())},
         "optimizer_states": [_optimizer_state(module)],
         "lr_schedulers": [{"last_epoch": 0, "base_lrs": []}] if module.schedule is not None else [],
-        "training": {"num_tokens": 0, "num_skipped": 0},
+        "training": {"num_tokens": 0, "num_skipped": 0, "losses": {}},
         "run": {"format": FORMAT, "num_steps": 0, "seconds": 0.0, "data_sha256": data_sha256},
         KEY: {
             **dict.fromkeys(("validation_follows", "epoch_ends", "epoch", "step")),

@@ -13,7 +13,7 @@ class StepLog(Callback):
     """Writes one row to every logger each `log_every_n_steps` optimizer steps, and one for the last step.
 
     Columns: train/loss (nats, or the objective's unit, per prediction, over all devices; of a mixture train/TASK/loss,
-    of the task whose step it is), train/grad_norm (before clipping), lr, what modules such as a mixture of experts
+    of the last step of each task), train/grad_norm (before clipping), lr, what modules such as a mixture of experts
     report, and of this process since the row before: train/real_tokens (share of the processed tokens that are no
     padding), train/tokens_per_second, train/gflops_per_second if `flops_per_token` is known, train/utilization if the
     device's peak is known, too.
@@ -49,13 +49,14 @@ class StepLog(Callback):
         if not is_due or trainer.fit_loop.epoch_loop._should_accumulate():
             return
         row: dict[str, float] = {
-            f"train/{pl_module.task}loss": float(pl_module.step_loss),
+            **{f"train/{task}loss": float(loss) for task, loss in pl_module.losses.items()},
             "train/grad_norm": float(pl_module.gradient_norm),
             **self._rates,
             **pl_module.statistics,
             **self._tokens(pl_module),
             "epoch": trainer.current_epoch,
         }
+        pl_module.losses.clear()
         for logger in trainer.loggers:
             logger.log_metrics(row, step=step - 1)
 

@@ -50,6 +50,8 @@ def test_each_task_stands_beside_runs_of_its_own(tmp_path):
     }
     with pytest.raises(UsageError, match="holds a run of another configuration; give another --out"):
         compared(tmp_path / "out", "--optimizer.lr", "0.5")
+    with pytest.raises(UsageError, match="holds a run of another configuration; give another --out"):
+        compared(tmp_path / "out", "--tasks.image.lr_scale", "0.1")
 
 
 def test_a_recipe_of_one_task_or_without_steps_is_refused(tmp_path):

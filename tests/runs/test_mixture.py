@@ -270,6 +270,9 @@ def test_a_task_folder_with_other_weights_in_its_backbone_is_not_loaded_as_one_o
         ({"tasks.image.model.backbone": "LSTM"}, "tasks.image: the backbone is the mixture's"),
         ({"tasks.image.data.limt": 3}, "tasks.image: there is no key 'data.limt'; did you mean data.limit"),
         ({"tasks.keys": "image/digits"}, "the task 'keys' has a name that no module can have"),
+        ({"tasks.train": "image/digits"}, "the task 'train' has a name that no module can have"),
+        ({"tasks.type": "image/digits"}, "the task 'type' has a name that no module can have"),
+        ({"data.limit": 3}, r"data\.limit is of a task, and each task has its own; give --tasks\.image"),
         ({"tasks.other": "mixture/four"}, "tasks.other: from: mixture/four is a mixture itself"),
         (
             {"trainer__accumulate_grad_batches": 50},
@@ -282,6 +285,12 @@ def test_a_mistake_is_answered_in_one_line(text, change, said):
     with pytest.raises(UsageError, match=said) as error:
         len(prepare(mixture(tasks, **change)).data.train_dataloader())
     assert "\n" not in str(error.value)
+
+
+def test_the_task_without_a_validation_split_is_named_where_the_best_weights_are_wanted(tmp_path, text):
+    words = {"trainer__weights": "best", "tasks.image.data.valid_fraction": 0.0}
+    with pytest.raises(UsageError, match=r"the task image has no validation split; give --tasks\.image\.data"):
+        run(mixture({"text": text, "image": IMAGE}, **words), tmp_path / "run")
 
 
 def test_a_mixture_is_not_tuned_and_a_task_that_is_null_is_left_out(text):
@@ -336,3 +345,28 @@ def test_two_processes_that_were_stopped_end_as_two_that_were_not(tmp_path, text
     fitted("--resume", str(tmp_path / "stopped"))
     for name in ("image", "text", "graph"):
         assert not differences(*(tmp_path / run / "tasks" / name for run in ("whole", "stopped")))
+
+
+def test_tasks_with_a_validation_split_are_validated_where_another_has_none(tmp_path, text):
+    words = {"trainer__val_check_interval": 4, "trainer__check_val_every_n_epoch": None}
+    words |= {"trainer__weights": "last", "tasks.image.data.valid_fraction": 0.0}
+    run(mixture({"text": text, "image": IMAGE}, **words), tmp_path / "run")
+    columns = {name for row in rows(tmp_path / "run") for name in row}
+    assert "valid/text/loss" in columns
+    assert "valid/image/loss" not in columns
+
+
+def test_a_row_of_the_log_has_the_last_loss_of_every_task(tmp_path, text):
+    run(mixture({"text": text, "image": IMAGE}, trainer__log_every_n_steps=4), tmp_path / "run")
+    for row in rows(tmp_path / "run"):
+        if "train/grad_norm" in row:
+            assert {"train/text/loss", "train/image/loss"} <= row.keys()
+    for name in ("text", "image"):
+        assert [row["train/loss"] for row in rows(tmp_path / "run" / "tasks" / name) if "train/loss" in row]
+
+
+def test_a_task_of_a_mixture_that_did_not_end_says_how_it_goes_on(tmp_path, text):
+    with with_callback(Kick(5)), pytest.raises(Interrupted):
+        run(mixture({"text": text, "image": IMAGE}), tmp_path / "run")
+    with pytest.raises(UsageError, match=r"run did not train to its end; go on with `seqkit fit --resume .*run`"):
+        load_one(tmp_path / "run" / "tasks" / "text")
