@@ -151,7 +151,7 @@ class TrainingModule(pl.LightningModule):
         self._num_tokens[self.task] = self._num_tokens[self.task] + valid.sum()
         self.tokens_processed += valid.numel()
         loss = output.loss + output.count * self._aux_loss() if self._auxiliary else output.loss
-        if self.trainer.world_size > 1:  # DDP waits for a gradient of every parameter
+        if len(self.tasks) > 1 and self.trainer.world_size > 1:  # DDP waits for a gradient of every parameter
             for parameter in self._of_other_tasks():
                 loss = loss + 0 * parameter.sum()
         return loss
