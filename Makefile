@@ -1,4 +1,4 @@
-# make demo    train one recipe per modality, then all in one backbone (6 minutes on 2 cores); one HTML report
+# make demo    train one recipe per modality, then all in one backbone (9 minutes on 2 busy cores); one HTML report
 # make test    the whole test suite
 # make lint    ruff and mypy
 # make wheel   dist/*.whl
