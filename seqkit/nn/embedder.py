@@ -5,6 +5,7 @@ b batch · n tokens · k fields · f features · d width · r runs of a part · 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
@@ -49,7 +50,7 @@ class FieldEmbedding(nn.Module):
         return torch.stack([table(ids) for table, ids in zip(self.tables, content.unbind(dim=-1), strict=True)]).sum(0)
 
 
-class TokenEmbedder(nn.Module):
+class TokenEmbedder(nn.Module, ABC):
     """Base class of embedders: of one tokenizer's tokens, or of joined ones.
 
     spec: shape of the tokens. dim: width of the embeddings.
@@ -58,12 +59,12 @@ class TokenEmbedder(nn.Module):
     spec: TokenSpec
     dim: int
 
+    @abstractmethod
     def part(self, name: str | None) -> Embedder:
         """Embedder of the tokens that a per-token objective predicts. name: `Objective.part`; None: of all.
 
         Raises ValueError where joined tokens have no such part, or it is not named.
         """
-        raise NotImplementedError
 
 
 class Embedder(TokenEmbedder):

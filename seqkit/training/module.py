@@ -87,30 +87,8 @@ class TrainingModule(pl.LightningModule):
         """Name of the task whose step this is; empty where there is one alone."""
         self.optimizer, self.schedule, self.num_steps, self.seed = optimizer, schedule, num_steps, seed
         self.skip_nonfinite = skip_nonfinite
-        self.metrics = torch.nn.ModuleDict(
-            {
-                split: torch.nn.ModuleDict(
-                    {
-                        prefix + name: metric
-                        for prefix, task in self.tasks.items()
-                        for name, metric in {"loss": MeanLoss(), **task.objective.metrics(task.model.spec)}.items()
-                    }
-                )
-                for split in ("valid", "test")
-            }
-        )
-        self.generation_metrics = torch.nn.ModuleDict(
-            {
-                split: torch.nn.ModuleDict(
-                    {
-                        prefix + name: metric
-                        for prefix, task in self.tasks.items()
-                        for name, metric in task.objective.generation_metrics().items()
-                    }
-                )
-                for split in ("valid", "test")
-            }
-        )
+        self.metrics = self._by_split(lambda one: {"loss": MeanLoss(), **one.objective.metrics(one.model.spec)})
+        self.generation_metrics = self._by_split(lambda one: one.objective.generation_metrics())
         self.losses: dict[str, Tensor | float] = {}
         """Loss of the last optimizer step of each task since the last row of the log."""
         self.num_skipped = 0
@@ -127,6 +105,14 @@ class TrainingModule(pl.LightningModule):
         """Tokens of the training batches of this process as the model gets them, padding included, since it began."""
         self._step: list[MicroBatch] = []
         self._auxiliary = [module for module in model.modules() if isinstance(module, AuxiliaryLoss)]
+
+    def _by_split(self, metrics: Callable[[Task], dict[str, Any]]) -> torch.nn.ModuleDict:
+        """Metrics of all tasks, by split, then by name."""
+        found: dict[str, dict[str, Any]] = {"valid": {}, "test": {}}
+        for own in found.values():
+            for prefix, task in self.tasks.items():
+                own |= {prefix + name: metric for name, metric in metrics(task).items()}
+        return torch.nn.ModuleDict({split: torch.nn.ModuleDict(own) for split, own in found.items()})
 
     def configure_model(self) -> None:
         """Shard the model if the strategy says so."""
