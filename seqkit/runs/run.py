@@ -471,11 +471,18 @@ def _first_not_finite(model: Model) -> str | None:
 
 
 def _leave_process_group() -> None:
-    """End the distributed run: one process alone does what comes after training."""
+    """End the distributed run: one process alone does what comes after training.
+
+    The others wait for their threads of Gloo: one that frees its last tensor while the interpreter ends aborts the
+    process, and with it the run; DDP and DTensor keep the group, so destroying it does not join them (torch 2.11).
+    """
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
         distributed.barrier()
+        is_first = distributed.get_rank() == 0
         distributed.destroy_process_group()
+        if not is_first:
+            time.sleep(0.5)
 
 
 __all__ = ["Interrupted", "resume_run", "run", "trial", "versions"]

@@ -15,7 +15,7 @@ from reliability.on_disk import _copy, _damages, sound_runs
 from runs.stopping import Kick, differences, with_callback
 
 from seqkit.runs.run import MAY_CHANGE
-from seqkit.training.checkpoint_files import checkpoints
+from seqkit.training.checkpoint_files import newest_good
 
 # ── links ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -205,7 +205,7 @@ def _orphaned(data: Path, recipe: str, how: str, folder: Path) -> None:
     run = folder / "run"
     fit = fit_words(recipe, run, data, **words, trainer__checkpoint_every_n_steps=2)
     process, deadline = started(command(*fit), folder / "said-first"), time.monotonic() + 60
-    while not checkpoints(run / "checkpoints"):
+    while newest_good(run / "checkpoints") is None:  # a file has its manifest a moment later
         if time.monotonic() > deadline or os.waitpid(process.pid, os.WNOHANG)[0]:
             raise Lost(f"it ended by itself: {process.said.read_text()[-300:]!r}")
         time.sleep(0.01)
