@@ -172,19 +172,22 @@ def _against(args: Namespace) -> int:
     from rich.console import Console
 
     from seqkit.cli.parser import parser
-    from seqkit.comparison.against_separate import against_separate
+    from seqkit.comparison.against_separate import KINDS, against_separate
     from seqkit.report.numbers import plural
 
     usual, own = vars(parser().parse_args(["compare", *args.what])), ("out", "plugin", "against", "seeds", "preset")
     given = [name for name, value in usual.items() if name not in (*own, "overrides") and getattr(args, name) != value]
     if given:
-        raise UsageError(f"--against separate takes no --{given[0].replace('_', '-')}; it trains the mixture as it is")
+        raise UsageError(
+            f"--against {args.against} takes no --{given[0].replace('_', '-')}; it trains the mixture as it is"
+        )
     words = [args.what[0], args.preset or "", *args.overrides]
     digest = hashlib.sha256("\n".join(words).encode()).hexdigest()[:8]
     out = args.out or Path("runs/compare") / f"{args.what[0].replace('/', '-').removesuffix('.yaml')}-separate-{digest}"
     console = Console(markup=False, emoji=False)
     console.print(f"each task alone and in the mixture, {plural(args.seeds, 'seed')}; folder  {one_line(out)}")
-    found = against_separate(args.what[0], args.preset, args.overrides, seeds=args.seeds, out=out)
+    kinds = [kind for kind in KINDS if kind != "noise" or args.against == "noise"]
+    found = against_separate(args.what[0], args.preset, args.overrides, seeds=args.seeds, out=out, kinds=kinds)
     for task, results in found.items():
         console.print(f"\n{one_line(task)}", style="bold")
         _print_results(console, out / task, results)

@@ -139,8 +139,8 @@ def add_compare(command: argparse.ArgumentParser) -> None:
     )
     text = "shares of a run's steps, at which each is trained, too: curves in the place of points (0.25,0.5)"
     add("--run-shares", type=_shares, default=[], metavar="A,B,…", help=text)
-    text = "of a mixture: train each of its tasks alone beside it"
-    add("--against", choices=("separate",), metavar="separate", help=text)
+    text = "of a mixture: train each task alone beside it; noise: and mixtures whose other tasks are noise"
+    add("--against", choices=("separate", "noise"), metavar="separate|noise", help=text)
     add("--plan", action="store_true", help="write what will be run, and how it will be decided, and stop")
     add("--latex", action="store_true", help="also write the table as results.tex")
     add("--pretrain", help="masked or next: train without labels first, and report both rankings")

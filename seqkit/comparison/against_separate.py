@@ -29,8 +29,9 @@ KINDS = {
     "separate": "the task alone: the same model, its share of the steps, so as many examples",
     "small": "the task alone in a model of 1/N of the mixture's parameters, for N tasks",
     "long": "the task alone for all steps of the mixture",
+    "noise": "the mixture with inputs of the other tasks that are noise (`data.noise`)",
 }
-"""Runs that stand beside a mixture, by name."""
+"""Runs that stand beside a mixture, by name; the mixture is trained anew for the noise of each task."""
 
 
 def against_separate(
@@ -40,7 +41,7 @@ def against_separate(
     *,
     seeds: int,
     out: Path,
-    kinds: Sequence[str] = tuple(KINDS),
+    kinds: Sequence[str] = ("separate", "small", "long"),
 ) -> dict[str, dict[str, Any]]:
     """Train a mixture and each of its tasks alone, with the seeds 1, 2, …, and compare them task by task.
 
@@ -59,9 +60,15 @@ def against_separate(
         _train({**config, "seed": seed}, runs / f"mixture-{seed}")
         for name, kind, alone in _alone(config, prepared, kinds):
             _train({**alone, "seed": seed}, runs / f"{name}-{kind}-{seed}")
+        for name in names if "noise" in kinds else ():
+            _train({**_noisy(config, but=name), "seed": seed}, runs / f"{name}-noise-{seed}")
     found: dict[str, dict[str, Any]] = {}
     for name in names:
-        groups = {kind: [runs / f"{name}-{kind}-{seed}" for seed in range(1, seeds + 1)] for kind in kinds}
+        places = {kind: Path("tasks", name) if kind == "noise" else Path() for kind in kinds}
+        groups = {
+            kind: [runs / f"{name}-{kind}-{seed}" / place for seed in range(1, seeds + 1)]
+            for kind, place in places.items()
+        }
         groups["mixture"] = [runs / f"mixture-{seed}" / "tasks" / name for seed in range(1, seeds + 1)]
         found[name] = compare_runs(groups, out / name)
     return found
@@ -73,7 +80,7 @@ def _alone(config: Mapping[str, Any], prepared: Prepared, kinds: Sequence[str]) 
     total = count_steps(trainer, len(prepared.data.train_dataloader()))
     own = prepared.data.steps(total)
     for name, task in task_configs(config).items():
-        for kind in kinds:
+        for kind in [kind for kind in kinds if kind != "noise"]:
             steps = total if kind == "long" else own[name]
             alone = {**task, "trainer": {**trainer, "max_steps": steps, "max_epochs": None}}
             if isinstance(every := trainer["val_check_interval"], int):
@@ -82,6 +89,15 @@ def _alone(config: Mapping[str, Any], prepared: Prepared, kinds: Sequence[str]) 
                 dim = _narrower(prepared.tasks[name], prepared.model.num_parameters / len(prepared.tasks))
                 alone["model"] = {**task["model"], "backbone": {**task["model"]["backbone"], "dim": dim}}
             yield name, kind, alone
+
+
+def _noisy(config: Mapping[str, Any], *, but: str) -> dict[str, Any]:
+    """A mixture in which inputs of all tasks but that one are noise."""
+    tasks = {
+        name: task if name == but else {**task, "data": {**task["data"], "noise": True}}
+        for name, task in config["tasks"].items()
+    }
+    return {**config, "tasks": tasks}
 
 
 def _narrower(task: Prepared, parameters: float) -> int:

@@ -19,6 +19,7 @@ from seqkit.data.dataset import TokenizedDataset
 from seqkit.data.documents import TextDocuments
 from seqkit.data.drop_parts import DropParts
 from seqkit.data.encoding import Encoder, encode_split, naming
+from seqkit.data.noise import NoiseInputs
 from seqkit.data.packing import PackedDataset
 from seqkit.data.source import (
     DataSource,
@@ -63,8 +64,9 @@ class DataModule(LightningDataModule):
     document); the other splits stay whole. limit: at most N samples (or windows) of each split.
     augment: changes to raw training samples, drawn anew in every epoch. drop_parts: probability with which each part of
     a joined example is left out in training, or one by name of a part; never are all, and not the part that is
-    predicted. num_workers: processes that encode. seed: seed
-    of the order, the windows and the augmentation in every epoch.
+    predicted. noise: a control: what these parts say, or all tokens (true), is noise in every split (`NoiseInputs`).
+    num_workers: processes that encode. seed: seed of the order, the windows, the augmentation and the noise in every
+    epoch.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class DataModule(LightningDataModule):
         valid_fraction: float = 0.1,
         augment: Sequence[Callable[[Any], Any]] | None = None,
         drop_parts: float | dict[str, float] | None = None,
+        noise: bool | list[str] | None = None,
         num_workers: int = 0,
         limit: int | None = None,
         train_share: float = 1.0,
@@ -111,6 +114,7 @@ class DataModule(LightningDataModule):
             )
         kept = getattr(objective, "part", None)
         self.drop = None if drop_parts is None else DropParts(tokenizer, drop_parts, kept=kept, seed=seed)
+        self.noise = None if noise in (None, False) else NoiseInputs(tokenizer, noise, kept=kept, seed=seed)
         self.source, self.tokenizer, self.objective, self.seed = source, tokenizer, objective, seed
         self.batch_size, self.window, self.valid_fraction = batch_size, window, valid_fraction
         self.augment, self.num_workers, self.limit = list(augment or ()), num_workers, limit
@@ -322,7 +326,7 @@ class DataModule(LightningDataModule):
             tokens_per_batch=self.tokens_per_batch,
             sort_keys=getattr(examples, "sort_keys", None) if shuffle and self.augment else None,
         )
-        return BatchLoader(cast(BatchDataset, examples), sampler, self.num_workers)
+        return BatchLoader(cast(BatchDataset, examples), sampler, self.num_workers, self.noise)
 
     def _dataset(
         self, split: str, samples: Sequence[Sample], *, training: bool

@@ -5,6 +5,7 @@ import pytest
 from seqkit.comparison.against_separate import KINDS, against_separate
 from seqkit.errors import UsageError
 from seqkit.files import read_mapping
+from seqkit.runs.folder import CONFIG
 
 WORDS = [
     "--tasks.text",
@@ -19,7 +20,7 @@ WORDS = [
 
 
 def compared(out, *words, seeds=1):
-    return against_separate("mixture/four", "debug", [*WORDS, *words], seeds=seeds, out=out)
+    return against_separate("mixture/four", "debug", [*WORDS, *words], seeds=seeds, out=out, kinds=tuple(KINDS))
 
 
 @pytest.mark.slow
@@ -33,12 +34,21 @@ def test_each_task_stands_beside_runs_of_its_own(tmp_path):
         assert results["reference"] == "separate"
         own = read_mapping(tmp_path / "out" / "runs" / "mixture-1" / "tasks" / task / "summary.json")
         steps = {kind: summaries[f"{task}-{kind}-1"]["steps"] for kind in KINDS}
-        assert steps == {"separate": own["steps"], "small": own["steps"], "long": mixture["steps"]}
+        assert steps == {
+            "separate": own["steps"], "small": own["steps"], "long": mixture["steps"], "noise": mixture["steps"]
+        }  # fmt: skip
+        noise = read_mapping(tmp_path / "out" / "runs" / f"{task}-noise-1" / CONFIG)["tasks"]
+        assert {name: one["data"]["noise"] for name, one in noise.items()} == {
+            name: None if name == task else True for name in found
+        }
         assert own["steps"] == 3
         small, one = (summaries[f"{task}-{kind}-1"]["num_parameters"] for kind in ("small", "separate"))
         assert abs(small - mixture["num_parameters"] / 2) < abs(one - mixture["num_parameters"] / 2)
         assert (
-            len({summaries[f"{task}-{kind}-1"]["data_sha256"]["test"] for kind in KINDS} | {own["data_sha256"]["test"]})
+            len(
+                {summaries[f"{task}-{kind}-1"]["data_sha256"]["test"] for kind in KINDS if kind != "noise"}
+                | {own["data_sha256"]["test"]}
+            )
             == 1
         )
         assert (tmp_path / "out" / task / "report.html").is_file()
