@@ -2,9 +2,9 @@
 
     python tests/benchmarks/swapped_captions.py RUN …    # runs of multimodal/clip on `arrangements`
 
-Both sentences have the same words in another order, so a bag of words is right in half of the cases: "one is above four ,
-four is left of seven" beside "one is left of four , four is above seven". Ties count half. After ARO (Yuksekgonul et al.
-2023, arXiv 2210.01936), whose sentences exchange what stands around a relation.
+Both sentences have the same words in another order, so a bag of words is right in half of the cases: "one is above
+four , four is left of seven" beside "one is left of four , four is above seven". Ties count half. After ARO
+(Yuksekgonul et al. 2023, arXiv 2210.01936), whose sentences exchange what stands around a relation.
 """
 
 from __future__ import annotations
