@@ -179,7 +179,7 @@ def _surroundings() -> dict[str, Any]:
     """Versions and machine of this process."""
     import torch
 
-    from seqkit.runs.run import versions
+    from seqkit.runs.trained_files import versions
 
     accelerator = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     return {

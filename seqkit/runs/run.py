@@ -11,11 +11,9 @@ import json
 import logging
 import math
 import os
-import platform
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -47,23 +45,20 @@ from seqkit.runs.folder import (
     sha256,
 )
 from seqkit.runs.mixture import constants, finish_tasks
-from seqkit.runs.prepare import Prepared, alone, check_examples, prepare, saved_state
+from seqkit.runs.prepare import Prepared, check_examples, prepare, saved_state
 from seqkit.runs.setup import BestOfValidation, RunSetup
-from seqkit.runs.trained_model import TASKS
+from seqkit.runs.trained_files import write_summary, write_tasks
 from seqkit.training import metrics_csv
 from seqkit.training.checkpoint_files import FOLDER, Checkpoint, check_room, newest_good, sweep
 from seqkit.training.checkpoint_io import VerifiedCheckpointIO, read_checkpoint
 from seqkit.training.interrupt import StopSignals
 from seqkit.training.recompute import activation_checkpointing
 from seqkit.training.trainer import SHARDED, count_steps, make_trainer, silence_lightning, train
-from seqkit.training.weights import save_weights
 
 log = logging.getLogger("seqkit")
 
 CountFlops = Callable[[Model, Objective, LabeledBatch], int]
 """FLOPs of a training step: `seqkit.analysis.cost.training_flops`."""
-
-PACKAGES = ("seqkit", "torch", "torchvision", "torchaudio", "timm", "pytorch-lightning", "einops", "numpy")
 
 
 def run(
@@ -202,11 +197,6 @@ def trial(config: Mapping[str, Any], *, initial: Path | None = None) -> dict[str
     if not math.isfinite(metrics["loss"]):
         raise DivergedError(f"the validation loss is {metrics['loss']}; lower the learning rate")
     return {"metrics": metrics, "steps": steps, "wall_seconds": round(seconds, 2), "data_sha256": data.sha256()}
-
-
-def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that a result may depend on."""
-    return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
 
 
 def compile_blocks(prepared: Prepared) -> None:
@@ -369,72 +359,12 @@ class Attempt:
                 name: {"steps": number, "tokens_seen": tokens[f"{name}/"]}
                 for name, number in prepared.data.steps(steps).items()
             }
-            return _write_tasks(self.folder, prepared, {"state": state, "steps": steps, **rest}, own)
+            return write_tasks(self.folder, prepared, {"state": state, "steps": steps, **rest}, own)
         except OSError as error:
             raise StorageError(
                 f"{self.folder} cannot be written ({error.strerror}); make room, then go on with: seqkit fit --resume "
                 f"{self.folder}"
             ) from error
-
-
-def write_summary(folder: Path, prepared: Prepared, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the weights of a run into its folder, then its summary, which is returned. facts: of its training."""
-    data, model = prepared.data, prepared.model
-    digest = save_weights(model, folder / FOLDER / "model.safetensors")
-    examples = data.train_dataloader().examples
-    summary = {
-        "recipe": prepared.config["recipe"],
-        "backbone": type(model.backbone).__name__,
-        "objective": type(data.objective).__name__,
-        "metrics": {},
-        "num_train": len(examples),
-        "train_tokens": sum(examples.lengths),
-        **({} if data.limit is None else {"limit": data.limit}),
-        "unknown": data.unknown(),
-        "baseline": {},
-        "num_parameters": model.num_parameters,
-        "extents": data.extents(),
-        **facts,
-        "seed": prepared.seed,
-        "sha256": digest,
-        "config_sha256": sha256(folder / CONFIG),
-        "state_sha256": sha256(folder / STATE),
-        "data_sha256": data.sha256(),
-        "versions": versions(),
-    }
-    write_json(folder / SUMMARY, summary)
-    return summary
-
-
-def _write_tasks(
-    folder: Path, prepared: Prepared, facts: Mapping[str, Any], own: Mapping[str, Mapping[str, Any]]
-) -> dict[str, Any]:
-    """Write each task of a mixture as a run of its own, and the summary of the mixture, which is returned.
-
-    facts: of the training. own: what differs between tasks.
-    """
-    states = read_mapping(folder / STATE, TASKS)[TASKS]
-    digests: list[str] = []
-    for name, task in prepared.tasks.items():
-        place = folder / TASKS / name
-        (place / FOLDER).mkdir(parents=True, exist_ok=True)
-        write_atomic(place / CONFIG, to_yaml(dict(task.config)).encode())
-        write_json(place / STATE, states[name] | {"plugins": plugin_digests(task.config)})
-        metrics_csv.write_of_task(folder / metrics_csv.NAME, name, place / metrics_csv.NAME)
-        digests.append(write_summary(place, replace(task, model=alone(task)), {**facts, **own[name]})["sha256"])
-    summary = {
-        "recipe": prepared.config["recipe"],
-        "backbone": type(prepared.model.backbone).__name__,
-        "metrics": {},
-        "num_parameters": prepared.model.num_parameters,
-        **facts,
-        "tokens_seen": sum(each["tokens_seen"] for each in own.values()),
-        "seed": prepared.seed,
-        "sha256": hashlib.sha256("".join(digests).encode()).hexdigest(),
-        "versions": versions(),
-    }
-    write_json(folder / SUMMARY, summary)
-    return summary
 
 
 def _keys_of_state(config: Mapping[str, Any]) -> tuple[str, ...]:
@@ -485,4 +415,4 @@ def _leave_process_group() -> None:
             time.sleep(0.5)
 
 
-__all__ = ["Interrupted", "resume_run", "run", "trial", "versions"]
+__all__ = ["Interrupted", "resume_run", "run", "trial"]

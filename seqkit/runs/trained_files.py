@@ -1,0 +1,87 @@
+"""Files that a trained run leaves: its weights and `summary.json`, and the folder of each task of a mixture."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from seqkit.config import to_yaml
+from seqkit.files import read_mapping, write_atomic, write_json
+from seqkit.runs.folder import CONFIG, STATE, SUMMARY, plugin_digests, sha256
+from seqkit.runs.prepare import Prepared, alone
+from seqkit.runs.trained_model import TASKS
+from seqkit.training import metrics_csv
+from seqkit.training.checkpoint_files import FOLDER
+from seqkit.training.weights import save_weights
+
+PACKAGES = ("seqkit", "torch", "torchvision", "torchaudio", "timm", "pytorch-lightning", "einops", "numpy")
+
+
+def write_summary(folder: Path, prepared: Prepared, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the weights of a run into its folder, then its summary, which is returned. facts: of its training."""
+    data, model = prepared.data, prepared.model
+    digest = save_weights(model, folder / FOLDER / "model.safetensors")
+    examples = data.train_dataloader().examples
+    summary = {
+        "recipe": prepared.config["recipe"],
+        "backbone": type(model.backbone).__name__,
+        "objective": type(data.objective).__name__,
+        "metrics": {},
+        "num_train": len(examples),
+        "train_tokens": sum(examples.lengths),
+        **({} if data.limit is None else {"limit": data.limit}),
+        "unknown": data.unknown(),
+        "baseline": {},
+        "num_parameters": model.num_parameters,
+        "extents": data.extents(),
+        **facts,
+        "seed": prepared.seed,
+        "sha256": digest,
+        "config_sha256": sha256(folder / CONFIG),
+        "state_sha256": sha256(folder / STATE),
+        "data_sha256": data.sha256(),
+        "versions": versions(),
+    }
+    write_json(folder / SUMMARY, summary)
+    return summary
+
+
+def write_tasks(
+    folder: Path, prepared: Prepared, facts: Mapping[str, Any], own: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Write each task of a mixture as a run of its own, and the summary of the mixture, which is returned.
+
+    facts: of the training. own: what differs between tasks.
+    """
+    states = read_mapping(folder / STATE, TASKS)[TASKS]
+    digests: list[str] = []
+    for name, task in prepared.tasks.items():
+        place = folder / TASKS / name
+        (place / FOLDER).mkdir(parents=True, exist_ok=True)
+        write_atomic(place / CONFIG, to_yaml(dict(task.config)).encode())
+        write_json(place / STATE, states[name] | {"plugins": plugin_digests(task.config)})
+        metrics_csv.write_of_task(folder / metrics_csv.NAME, name, place / metrics_csv.NAME)
+        digests.append(write_summary(place, replace(task, model=alone(task)), {**facts, **own[name]})["sha256"])
+    summary = {
+        "recipe": prepared.config["recipe"],
+        "backbone": type(prepared.model.backbone).__name__,
+        "metrics": {},
+        "num_parameters": prepared.model.num_parameters,
+        **facts,
+        "tokens_seen": sum(each["tokens_seen"] for each in own.values()),
+        "seed": prepared.seed,
+        "sha256": hashlib.sha256("".join(digests).encode()).hexdigest(),
+        "versions": versions(),
+    }
+    write_json(folder / SUMMARY, summary)
+    return summary
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that a result may depend on."""
+    return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
