@@ -113,8 +113,9 @@ def write_of_task(path: Path, task: str, own: Path) -> None:
     rows, columns = _rows(path) if path.is_file() else ([], [])
     names = {f"{split}/{task}/": f"{split}/" for split in ("train", "valid")}
     renamed = {x: new + x.removeprefix(old) for x in columns for old, new in names.items() if x.startswith(old)}
+    kept = [row for row in rows if any(row.get(name) for name in renamed)]
+    renamed |= {x: "lr" + x.removeprefix(f"lr/{task}") for x in columns if f"{x}/".startswith(f"lr/{task}/")}
     renamed |= {name: name for name in ("epoch", "step") if name in columns}
-    kept = [row for row in rows if any(row.get(name) for name in renamed if name not in ("epoch", "step"))]
     _write(own, [{new: row.get(old) for old, new in renamed.items()} for row in kept], list(renamed.values()))
 
 

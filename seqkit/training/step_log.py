@@ -8,15 +8,17 @@ from typing import Any
 import torch
 from pytorch_lightning import Callback
 
+from seqkit.training.optim import OptimizersByTask
+
 
 class StepLog(Callback):
     """Writes one row to every logger each `log_every_n_steps` optimizer steps, and one for the last step.
 
     Columns: train/loss (nats, or the objective's unit, per prediction, over all devices; of a mixture train/TASK/loss,
-    of the last step of each task), train/grad_norm (before clipping), lr, what modules such as a mixture of experts
-    report, and of this process since the row before: train/real_tokens (share of the processed tokens that are no
-    padding), train/tokens_per_second, train/gflops_per_second if `flops_per_token` is known, train/utilization if the
-    device's peak is known, too.
+    of the last step of each task), train/grad_norm (before clipping), lr (lr/TASK where each task has an optimizer),
+    what modules such as a mixture of experts report, and of this process since the row before: train/real_tokens (share
+    of the processed tokens that are no padding), train/tokens_per_second, train/gflops_per_second if `flops_per_token`
+    is known, train/utilization if the device's peak is known, too.
     flops_per_token: FLOPs of training for a processed token, forward and backward. peak_flops: of one device a second.
     Rows are written here and not by `LightningModule.log`, which would write them after the step's checkpoint.
     """
@@ -106,8 +108,16 @@ def peak_flops(trainer: Any) -> float | None:
 
 
 def _learning_rates(optimizer: Any) -> dict[str, float]:
-    """`lr` of the first group of parameters, and `lr/1`, … of those that differ from all before."""
+    """`lr` of the first group of parameters, and `lr/1`, … of those that differ from all before.
+
+    Where each task of a mixture has an optimizer, `lr/TASK` and `lr/TASK/1`, ….
+    """
     rates: dict[str, float] = {}
+    if isinstance(optimizer, OptimizersByTask):
+        for name, one in optimizer.by_task.items():
+            own = _learning_rates(one)
+            rates |= {f"lr/{name.rstrip('/')}{key.removeprefix('lr')}": rate for key, rate in own.items()}
+        return rates
     for i, group in enumerate(optimizer.param_groups):
         rate = float(group["lr"])
         if rate not in rates.values():

@@ -231,6 +231,15 @@ def test_each_task_is_a_trained_model_like_any_other(mixed):
         load_one(mixed)
 
 
+def test_learning_rates_of_a_mixture_say_whose_they_are(mixed):
+    first = (mixed / "metrics.csv").read_text().splitlines()[0].split(",")
+    assert {name for name in first if name.startswith("lr/")} >= {"lr/image", "lr/sound", "lr/graph"}
+    assert "lr" not in first
+    own = (mixed / "tasks" / "image" / "metrics.csv").read_text().splitlines()[0].split(",")
+    assert "lr" in own
+    assert not any(name.startswith("lr/image") for name in own)
+
+
 def test_metrics_of_a_task_are_those_that_the_run_wrote(mixed):
     found = evaluate_tasks(mixed, "test")
     assert list(found) == ["image", "sound", "graph"]
