@@ -216,7 +216,7 @@ def _other_depths(
     A depth at which no width comes nearly there is left out.
     """
     widths, depths = widths_of(config), keys_of(config["model"]["backbone"], "depth")
-    if not settings.tries_depths or not widths or not depths:
+    if not settings.tries_depths or not widths or not depths or config["model"].get("init") is not None:
         return
     own, measure = value_at(config, depths[0]), fitted.flops if settings.match == "flops" else fitted.parameters
     for depth in sorted({max(1, own // 2), 2 * own} - {own}):

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from seqkit.config.resolve import root
+from seqkit.config.resolve import INIT, root
 from seqkit.config.schema import Field, check_value, is_torchs
 from seqkit.errors import DataError, UsageError
 from seqkit.interfaces import Tokenizer, TokenSpec
@@ -21,7 +21,10 @@ MAX_MODULES = 50_000
 
 
 class Built(NamedTuple):
-    """Components of a run. model, data: keyword arguments of `Model` and `DataModule`, built after fitting."""
+    """Components of a run. model, data: keyword arguments of `Model` and `DataModule`, built after fitting.
+
+    init: folder of the run with whose weights training begins; None: they are random.
+    """
 
     tokenizer: Tokenizer
     model: dict[str, Any]
@@ -29,6 +32,7 @@ class Built(NamedTuple):
     optimizer: Any
     schedule: Any
     trainer: dict[str, Any]
+    init: str | None = None
 
 
 def build(config: Mapping[str, Any]) -> Built:
@@ -39,7 +43,8 @@ def build(config: Mapping[str, Any]) -> Built:
     fields = root(None if "data" in config else tuple(config))
     with within_memory():
         made = {name: _value(field, config[name], name) for name, field in fields.items() if name in config}
-    arguments: dict[str, Any] = {name: made.get(name) for name in Built._fields}
+    init = made["model"].pop(INIT.name, None)
+    arguments: dict[str, Any] = {name: made.get(name) for name in Built._fields} | {"init": init}
     return Built(**arguments)
 
 

@@ -23,6 +23,7 @@ GENERAL = {
     "dim": "Width of the hidden states.",
     "drop_path": "Probability with which the branch of a layer is left out in training (stochastic depth).",
     "dropout": "Probability with which a value is set to zero in training.",
+    "init": "Folder of a trained run with whose weights training begins, as far as they fit.",
     "inplace": "True: the input's memory is used for the output.",
     "kernel_size": "Width of the convolution, in tokens.",
     "lr": "Learning rate.",

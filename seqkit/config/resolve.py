@@ -33,9 +33,13 @@ MODEL_KEYS = ("tokenizer", "model")
 """Keys from which a trained model is built again; the others are for training."""
 
 
+INIT = Field("init", None, hint=str | None)
+"""The run with whose weights training begins."""
+
+
 def root(only: Sequence[str] | None = None) -> dict[str, Field]:
     """The keys at the top of a configuration. only: their names; None: all."""
-    fields = [Field("tokenizer", kind="tokenizer"), Field("model", {}, section=MODEL, skip=("spec",))]
+    fields = [Field("tokenizer", kind="tokenizer"), Field("model", {}, section=MODEL, skip=("spec",), more=(INIT,))]
     if only is None:
         fields = [
             Field("recipe", "mine", hint=str),

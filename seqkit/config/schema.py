@@ -65,7 +65,7 @@ class Field:
     num_given: number of arguments that the owner of a factory passes itself; None: the component is built here.
     many: True: a list of components. named: True: components by name, names being the user's. listable: True: one
     component or a list, one for each layer. section: `module:Class`, the class whose parameters are the keys below this
-    one. skip: parameters of it that are no keys.
+    one. skip: parameters of it that are no keys. more: keys below this one that are no parameters of it.
     hint: annotation of a plain value. nullable: True: the component may be null. implied_type: type of the component
     if none is written and the default is null.
     """
@@ -79,6 +79,7 @@ class Field:
     listable: bool = False
     section: str | None = None
     skip: tuple[str, ...] = ()
+    more: tuple[Field, ...] = ()
     hint: Any = Any
     nullable: bool = False
     implied_type: str | None = None
@@ -119,7 +120,8 @@ class Field:
             # torch's own get the parameters first, or the optimizer
             num_given = 1 if is_torchs(component) else self.num_given or 0
         parameters = list(read_parameters(owner, registered()).items())[num_given:]
-        return {name: key for name, key in parameters if key is not None and name not in self.skip}
+        found = {name: key for name, key in parameters if key is not None and name not in self.skip}
+        return found | {key.name: key for key in self.more}
 
     def owner(self, type_name: str | None, path: str) -> Any:
         """The class or function whose parameters are the keys below this one."""

@@ -23,9 +23,9 @@ from seqkit.interfaces.tokens import rounding
 from seqkit.mixture import Mixture
 from seqkit.model import Model
 from seqkit.nn.position.absolute import NoPosition
+from seqkit.runs.initial_weights import InitialWeights
 from seqkit.runs.trained_model import load_state
 from seqkit.training.trainer import SHARDED, TrainerSettings
-from seqkit.training.weights import load_body
 
 if TYPE_CHECKING:
     from seqkit.training.module import Task
@@ -47,7 +47,8 @@ class Prepared:
     """Model and data of a run, before a trainer is made.
 
     tasks: of a mixture, each task as a run of its own; model is then a `Mixture`, and data a `MixtureData`. Otherwise
-    it is empty, model a `Model`, and data a `DataModule`.
+    it is empty, model a `Model`, and data a `DataModule`. initial: where weights and vocabulary come from, as
+    `InitialWeights` gives it; None: they are its own.
     """
 
     config: Mapping[str, Any]
@@ -55,6 +56,7 @@ class Prepared:
     model: Any
     data: Any
     tasks: Mapping[str, Prepared] = field(default_factory=dict)
+    initial: Mapping[str, Any] | None = None
 
     @property
     def seed(self) -> int:
@@ -91,8 +93,9 @@ class Prepared:
 def prepare(config: Mapping[str, Any], initial: Path | None = None, state: Mapping[str, Any] | None = None) -> Prepared:
     """Seed the generators, read the data, build the model.
 
-    initial: run whose embedder and backbone are taken. state: state of tokenizer and objective, as in `state.json`;
-    None: they are fitted. Raises DataError or UsageError, each with one line.
+    initial: run whose weights are taken, in the place of `model.init`. state: state of tokenizer and objective, as in
+    `state.json`, of a run that goes on: its weights are in its checkpoints; None: they are fitted. Raises DataError or
+    UsageError, each with one line.
     """
     import pytorch_lightning as pl
 
@@ -106,10 +109,23 @@ def prepare(config: Mapping[str, Any], initial: Path | None = None, state: Mappi
     TrainerSettings.of(built.trainer)  # refuses before any data is read
     if state is not None:
         load_state(built, state)
-    model, data = _model_and_data(built, seed)
-    if initial is not None:
-        load_body(model, initial)
-    return Prepared(_with_decided(config, built), built, model, data)
+        model, data = _model_and_data(built, seed)
+        return Prepared(_with_decided(config, built), built, model, data, initial=state.get("initial"))
+    model, data, origin = _begun(config, built, initial)
+    return Prepared(_with_decided(config, built), built, model, data, initial=origin)
+
+
+def _begun(
+    config: Mapping[str, Any], built: Built, initial: Path | None
+) -> tuple[Model, DataModule, dict[str, Any] | None]:
+    """Model and data of a training that begins, and where its weights come from; None: they are random."""
+    run = Path(built.init) if initial is None and built.init is not None else initial
+    if run is None:
+        return *_model_and_data(built, config["seed"]), None
+    weights = InitialWeights(run, config)
+    weights.give_vocabulary(built.tokenizer)
+    model, data = _model_and_data(built, config["seed"])
+    return model, data, weights.load_into(model, data.objective)
 
 
 def _with_decided(config: Mapping[str, Any], built: Built) -> Mapping[str, Any]:
@@ -131,6 +147,8 @@ def _mixture(config: Mapping[str, Any], initial: Path | None, state: Mapping[str
             )
         try:
             built = build(own)
+            if built.init is not None:
+                raise UsageError("model.init: a mixture begins with random weights; leave it out")
             if backbone is None:
                 settings = TrainerSettings.of(built.trainer)
                 if settings.strategy == SHARDED:
@@ -246,6 +264,8 @@ def saved_state(prepared: Prepared) -> dict[str, Any]:
         return {"tasks": {name: saved_state(task) for name, task in prepared.tasks.items()}}
     tokenizer, objective = prepared.data.tokenizer, prepared.data.objective
     state = {"tokenizer": tokenizer.state(), "objective": objective.state()}
+    if prepared.initial is not None:
+        state["initial"] = dict(prepared.initial)
     name = type(tokenizer).__name__
     advice = "its state() must hold all that fit() learned, as plain data, and load_state() must take it back"
     try:
@@ -276,7 +296,8 @@ def saved_state(prepared: Prepared) -> dict[str, Any]:
 
 def untrained(config: Mapping[str, Any]) -> tuple[Model, DataModule]:
     """Model of a complete configuration with its initial weights, and its data, set up. Raises as `prepare`."""
-    return _model_and_data(build(config), config["seed"])
+    model, data, _ = _begun(config, build(config), None)
+    return model, data
 
 
 def data_module(config: Mapping[str, Any], tokenizer: Tokenizer, objective: Objective) -> DataModule:

@@ -44,6 +44,7 @@ from seqkit.runs.folder import (
     rank,
     sha256,
 )
+from seqkit.runs.initial_weights import told
 from seqkit.runs.mixture import constants, finish_tasks
 from seqkit.runs.prepare import Prepared, check_examples, prepare, saved_state
 from seqkit.runs.setup import BestOfValidation, RunSetup
@@ -104,6 +105,8 @@ def run(
                 write_json(folder / STATE, state | {"sha256": _sha256_of(state)})
             with logging_to(folder / "log.txt"):
                 check_examples(prepared)
+                if prepared.initial is not None and not resume:
+                    log.warning("%s", told(prepared.initial))
                 summary = attempt.fit(resume=resume)
                 prepared = attempt.prepared
                 if signals.received is not None:

@@ -40,6 +40,7 @@ def write_summary(folder: Path, prepared: Prepared, facts: Mapping[str, Any]) ->
         "num_parameters": model.num_parameters,
         "extents": data.extents(),
         **facts,
+        **({} if prepared.initial is None else {"initial": dict(prepared.initial)}),
         "seed": prepared.seed,
         "sha256": digest,
         "config_sha256": sha256(folder / CONFIG),

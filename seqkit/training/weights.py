@@ -8,7 +8,7 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from seqkit.errors import DataError, one_line
-from seqkit.files import read_mapping, write_atomic
+from seqkit.files import write_atomic
 from seqkit.nn.attention.multi_head import with_separate_projections
 
 
@@ -30,31 +30,13 @@ def save_weights(model: nn.Module, path: Path) -> str:
 def load_weights(model: nn.Module, path: Path, digest: str) -> None:
     """Load what `save_weights` wrote. Raises DataError if the file is missing, changed, or of another model."""
     weights = with_separate_projections(_read_weights(path, digest), model)
-    if wrong := _misfits(weights, model.state_dict()):
+    if wrong := misfits(weights, model.state_dict()):
         more = f", and {len(wrong) - 1} more" if wrong[1:] else ""
         raise DataError(f"{path} does not fit the model of config.yaml: {wrong[0]}{more}; copy the run again")
     model.load_state_dict(weights, strict=False)
 
 
-def load_body(model: nn.Module, run: Path) -> None:
-    """Load embedder and backbone of a run, and leave the head as it is, to fine-tune.
-
-    A mask token that only one of the two has is left out. Raises DataError if anything else does not fit.
-    """
-    summary = read_mapping(run / "summary.json", "sha256")
-    weights = _read_weights(run / "checkpoints" / "model.safetensors", summary["sha256"])
-    weights = _body(with_separate_projections(weights, model))
-    if wrong := _misfits(weights, _body(model.state_dict())):
-        raise DataError(f"the weights of {run} do not fit this model: {wrong[0]}")
-    model.load_state_dict(weights, strict=False)
-
-
-def _body(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    parts = ("embedder.", "source_embedder.", "backbone.")
-    return {name: x for name, x in weights.items() if name.startswith(parts) and not name.endswith(".mask_token")}
-
-
-def _misfits(weights: dict[str, Tensor], own: dict[str, Tensor]) -> list[str]:
+def misfits(weights: dict[str, Tensor], own: dict[str, Tensor]) -> list[str]:
     """Faults of weights for a model, one for each name; a weight that is tied to a given one need not be given."""
     tied = {own[name].data_ptr() for name in weights if name in own}
     wrong = [f"{name} is missing" for name, x in own.items() if name not in weights and x.data_ptr() not in tied]

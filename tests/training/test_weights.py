@@ -4,13 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from seqkit.config import complete
 from seqkit.errors import DataError
 from seqkit.files import read_mapping, write_json
-from seqkit.runs.mixture import load
-from seqkit.runs.prepare import untrained
-from seqkit.runs.run import run
-from seqkit.training.weights import load_body, load_weights, save_weights
+from seqkit.training.weights import load_weights, save_weights
 
 
 def test_weights_are_loaded_as_saved_and_a_changed_bit_is_refused(tmp_path):
@@ -68,20 +64,3 @@ def test_a_damaged_mapping_is_refused_in_one_line(tmp_path, name, content):
 def test_a_missing_mapping_is_refused(tmp_path):
     with pytest.raises(DataError, match="is missing"):
         read_mapping(tmp_path / "a.json", "seed")
-
-
-def test_the_body_of_a_run_is_taken_and_the_head_stays(tmp_path):
-    quiet = {"trainer.enable_progress_bar": False, "data.limit": 20}
-    pretrained = complete("image/digits", "debug", {**quiet, "model.objective": {"type": "Masked"}})
-    run(pretrained, tmp_path / "run")
-    trained = load(tmp_path / "run").model.state_dict()
-    model, _ = untrained(complete("image/digits", "debug", quiet))
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    load_body(model, tmp_path / "run")
-    for name, value in model.state_dict().items():
-        expected = before[name] if name.startswith("head.") else trained[name]
-        torch.testing.assert_close(value, expected)
-    assert any(not torch.equal(before[name], value) for name, value in model.state_dict().items())
-    wider, _ = untrained(complete("image/digits", "debug", {**quiet, "model.backbone.dim": 72}))
-    with pytest.raises(DataError, match="do not fit this model"):
-        load_body(wider, tmp_path / "run")

@@ -1,0 +1,111 @@
+"""Weights of a trained run with which another training begins (`model.init`): which are taken, and which are new."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from seqkit.config import complete
+from seqkit.config.resolve import MODEL_KEYS
+from seqkit.errors import UsageError
+from seqkit.interfaces import Objective, Tokenizer
+from seqkit.model import Model
+from seqkit.runs.trained_model import load_one
+from seqkit.tokenizers.join import Join
+from seqkit.training.weights import misfits
+
+
+class InitialWeights:
+    """Weights and vocabulary of a run, for a model of another configuration.
+
+    The backbone is taken whole. An embedder is taken where its tokenizer, or that of its part, has the same settings:
+    the fitted state, such as a vocabulary, is then taken too, so ids mean the same. The head is taken where objective
+    and classes are the same. All else is new.
+    run: folder of a trained run. config: complete configuration of the model that begins with it.
+    Raises UsageError for a folder that is no trained run, or a mixture; DataError if a file of it is damaged.
+    """
+
+    def __init__(self, run: Path, config: Mapping[str, Any]):
+        self.run = run
+        with torch.random.fork_rng(devices=[]):  # what is new is as without these weights
+            self.trained = load_one(run)
+        theirs = complete({key: self.trained.config[key] for key in MODEL_KEYS}, only=MODEL_KEYS)
+        ours = {key: config[key] for key in MODEL_KEYS}
+        self._is_same_tokenizer = ours["tokenizer"] == theirs["tokenizer"]
+        self._is_same_objective = ours["model"]["objective"] == theirs["model"]["objective"]
+        own, other = (dict(each["tokenizer"].get("parts") or {}) for each in (ours, theirs))
+        self._parts = [name for name, part in own.items() if other.get(name) == part]
+
+    def give_vocabulary(self, tokenizer: Tokenizer) -> None:
+        """Load the fitted state of the run's tokenizer, or of those of the parts that it has, too."""
+        theirs = self.trained.tokenizer
+        pairs = [(tokenizer, theirs)] if self._is_same_tokenizer else []
+        if not pairs and isinstance(tokenizer, Join) and isinstance(theirs, Join):
+            pairs = [(tokenizer.parts[name], theirs.parts[name]) for name in self._parts]
+        for own, other in pairs:
+            if state := other.state():
+                own.load_state(copy.deepcopy(state))
+
+    def load_into(self, model: Model, objective: Objective) -> dict[str, Any]:
+        """Copy what is taken into the model; gives run, SHA-256 of its weights, and names of what is taken and new.
+
+        objective: the model's own, fitted.
+
+        Raises UsageError if backbone or embedder are otherwise built.
+        """
+        theirs, own = self.trained.model.state_dict(), model.state_dict()
+        embedder, target = ("embedder", None) if model.source_embedder is None else ("source_embedder", "embedder")
+        taken = ["backbone"]
+        if self._is_same_tokenizer:
+            taken.append(embedder)
+        else:
+            taken += [f"{embedder}.{kind}.{name}" for name in self._parts for kind in ("parts", "encoders")]
+        is_same_head = self._is_same_objective and objective.state() == self.trained.objective.state()
+        weights = _below(theirs, taken)
+        optional = {name for name in {*weights, *own} if name.endswith(".mask_token")}
+        weights = {name: x for name, x in weights.items() if name not in optional or _fits(name, x, own)}
+        needed = {name: x for name, x in _below(own, taken).items() if name not in optional}
+        if wrong := misfits(weights, needed | {name: own[name] for name in weights if name in optional}):
+            raise UsageError(
+                f"model.init {self.run}: {wrong[0]}; give model.backbone and what the embedder has (model.position, "
+                "model.encoders) as its config.yaml says"
+            )
+        head = [name for name in ("head", target) if name is not None]
+        if is_same_head and not misfits(_below(theirs, head), _below(own, head)):
+            weights |= _below(theirs, head)
+            taken += head
+        model.load_state_dict(weights, strict=False)
+        new = sorted({_component(name) for name in own if name not in weights and name not in optional})
+        return {
+            "run": str(self.run),
+            "sha256": self.trained.summary["sha256"],
+            "taken": sorted({_component(name) for name in weights}),
+            "new": new,
+        }
+
+
+def told(initial: Mapping[str, Any]) -> str:
+    """What was taken, in a line."""
+    new = ", ".join(initial["new"]) or "nothing"
+    return f"weights of {initial['run']}: {', '.join(initial['taken'])}; new: {new}"
+
+
+def _below(weights: Mapping[str, Tensor], prefixes: list[str]) -> dict[str, Tensor]:
+    return {name: x for name, x in weights.items() if name.startswith(tuple(f"{prefix}." for prefix in prefixes))}
+
+
+def _fits(name: str, weight: Tensor, own: Mapping[str, Tensor]) -> bool:
+    return name in own and own[name].shape == weight.shape
+
+
+def _component(name: str) -> str:
+    """Name of the component that a weight belongs to: backbone, head, embedder, or embedder of a part."""
+    words = name.split(".")
+    if words[1] == "modality":
+        return "vectors of the modalities"
+    return f"{words[0]} of {words[2]}" if words[1] in ("parts", "encoders") and "embedder" in words[0] else words[0]
