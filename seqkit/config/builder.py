@@ -43,7 +43,7 @@ def build(config: Mapping[str, Any]) -> Built:
     fields = root(None if "data" in config else tuple(config))
     with within_memory():
         made = {name: _value(field, config[name], name) for name, field in fields.items() if name in config}
-    init = made["model"].pop(INIT.name, None)
+    init = made.get("model", {}).pop(INIT.name, None)
     arguments: dict[str, Any] = {name: made.get(name) for name in Built._fields} | {"init": init}
     return Built(**arguments)
 

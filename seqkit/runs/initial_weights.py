@@ -90,7 +90,7 @@ class InitialWeights:
 
 
 def told(initial: Mapping[str, Any]) -> str:
-    """What was taken, in a line."""
+    """A line that says what was taken, and what is new."""
     new = ", ".join(initial["new"]) or "nothing"
     return f"weights of {initial['run']}: {', '.join(initial['taken'])}; new: {new}"
 
