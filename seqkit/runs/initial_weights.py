@@ -24,8 +24,8 @@ class InitialWeights:
     """Weights and vocabulary of a run, for a model of another configuration.
 
     The backbone is taken whole. An embedder is taken where its tokenizer, or that of its part, has the same settings:
-    the fitted state, such as a vocabulary, is then taken too, so ids mean the same. The head is taken where objective
-    and classes are the same. All else is new.
+    the fitted state, such as a vocabulary, is then taken too, so ids mean the same. The head is taken where tokenizer,
+    objective and classes are the same: it may predict ids. All else is new.
     run: folder of a trained run. config: complete configuration of the model that begins with it.
     Raises UsageError for a folder that is no trained run, or a mixture; DataError if a file of it is damaged.
     """
@@ -65,7 +65,8 @@ class InitialWeights:
             taken.append(embedder)
         else:
             taken += [f"{embedder}.{kind}.{name}" for name in self._parts for kind in ("parts", "encoders")]
-        is_same_head = self._is_same_objective and objective.state() == self.trained.objective.state()
+        is_same_head = self._is_same_tokenizer and self._is_same_objective
+        is_same_head = is_same_head and objective.state() == self.trained.objective.state()
         weights = _below(theirs, taken)
         optional = {name for name in {*weights, *own} if name.endswith(".mask_token")}
         weights = {name: x for name, x in weights.items() if name not in optional or _fits(name, x, own)}

@@ -39,6 +39,16 @@ def is_equal(ours, theirs, prefix):
     return all(torch.equal(ours[name], theirs[name]) for name in names)
 
 
+def test_a_head_over_ids_of_other_tokens_is_new_though_it_has_the_same_shape(tmp_path):
+    def settings(alphabet):
+        return {"tokenizer": {"type": "Characters", "alphabet": alphabet}}
+
+    run(texts(tmp_path, "a cab. ", **settings(" .abc")), tmp_path / "run")
+    begun = prepare(texts(tmp_path, "x yz. ", **settings(" .xyz"), model__init=str(tmp_path / "run")))
+    assert begun.initial["taken"] == ["backbone"]
+    assert not is_equal(begun.model.state_dict(), weights_of(tmp_path / "run"), "head.")
+
+
 @pytest.fixture(scope="module")
 def classifier(tmp_path_factory):
     folder = tmp_path_factory.mktemp("init") / "run"
