@@ -38,9 +38,11 @@ def interval(x):
 
 
 def interval_of_share(x):
-    """Of a mean that lies between 0 and 1 (Clopper and Pearson 1934; Korn and Graubard 1998)."""
-    variance, df = variance_of_mean(x)
+    """Of a mean from 0 to 1 (Clopper and Pearson 1934; Korn and Graubard 1998)."""
     mean, u = x.mean(), x.shape[1]
+    if mean in (0, 1):  # nothing varies: as if each unit had been seen once
+        return (beta.ppf(0.025, u, 1), 1.0) if mean else (0.0, beta.ppf(0.975, 1, u))
+    variance, df = variance_of_mean(x)
     count = mean * (1 - mean) / variance * (students_t.ppf(0.975, u - 1) / students_t.ppf(0.975, df)) ** 2
     hits = mean * count
     return beta.ppf(0.025, hits, count - hits + 1), beta.ppf(0.975, hits + 1, count - hits)

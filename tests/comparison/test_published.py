@@ -30,7 +30,7 @@ def test_every_interval_of_a_page_follows_from_its_scores(page):
     tables = {row["name"]: units(scores, row["name"], root=metric.root) for row in results["candidates"]}
     for row in results["candidates"]:
         table = tables[row["name"]]
-        expected = interval_of_share(table) if metric.proportion and 0 < row["mean"] < 1 else interval(table)
+        expected = interval_of_share(table) if metric.proportion else interval(table)
         assert table.mean() == pytest.approx(row["mean"])
         assert row["interval"] == pytest.approx(expected)
         for point in row.get("by_steps", [])[:-1]:  # only of a comparison with shorter runs
