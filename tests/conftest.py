@@ -52,6 +52,12 @@ def _text(name: str, **settings: Any) -> Sample:
     return Sample(partial(find("tokenizer", name).load(), **settings), raws, ["", 7])
 
 
+def _from_file() -> Sample:
+    from tokenizer_files import kept  # which needs the library tokenizers
+
+    return _text("FromFile", path=kept())
+
+
 def _images() -> Sample:
     g = torch.Generator().manual_seed(0)
     raws = [torch.rand(1, h, w, generator=g) for h, w in ((4, 9), (6, 6), (2, 6))]
@@ -95,6 +101,7 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
     "Characters": lambda: _text("Characters"),
     "Words": lambda: _text("Words"),
     "BPE": lambda: _text("BPE", vocab_size=263),
+    "FromFile": _from_file,
     "Patches": _images,
     "LogMel": _sounds,
     "Graph": _graphs,

@@ -22,8 +22,8 @@ TARGET_KINDS = ("classes", "numbers", "text", "tags", "none")
 """Kinds of target. A recipe that leaves the kind to the table has a preset of that name for each kind it can learn."""
 
 KIND_OF_TOKENIZER = {
-    "Bytes": "text", "Characters": "text", "Words": "text", "BPE": "text", "Patches": "image", "LogMel": "audio",
-    "Molecule": "smiles",
+    "Bytes": "text", "Characters": "text", "Words": "text", "BPE": "text", "FromFile": "text", "Patches": "image",
+    "LogMel": "audio", "Molecule": "smiles",
 }  # fmt: skip
 """Content of the input column by the tokenizer that reads it; for other tokenizers the table decides."""
 

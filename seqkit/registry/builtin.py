@@ -50,6 +50,8 @@ from seqkit.tokenizers.text
   Words | one id per word, punctuation apart | small closed vocabularies, classic baselines
 from seqkit.tokenizers.bpe
   BPE | byte-level subwords, trained on your text | larger corpora, shorter sequences
+from seqkit.tokenizers.from_file
+  FromFile | subwords by the tokenizer.json of another model | weights that were trained with these ids
 from seqkit.tokenizers.image
   Patches | p x q patches, (row, column) positions | images of any size that they tile
 from seqkit.tokenizers.audio

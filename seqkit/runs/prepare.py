@@ -18,6 +18,7 @@ from seqkit.data.mixture import MixtureData
 from seqkit.data.module import DataModule
 from seqkit.data.source import sample_name
 from seqkit.errors import DataError, UsageError, described, is_out_of_memory
+from seqkit.files import MAX_JSON_BYTES
 from seqkit.interfaces import Objective, Tokenizer
 from seqkit.interfaces.tokens import rounding
 from seqkit.mixture import Mixture
@@ -258,7 +259,7 @@ def saved_state(prepared: Prepared) -> dict[str, Any]:
     """State of tokenizer and objective, or of those of each task, proven to come back through JSON.
 
     Raises UsageError if a fresh tokenizer with that state has another spec, or encodes the first training example to
-    other tokens: its run could be trained, and not be used.
+    other tokens, or if the state is larger than what is read back: its run could be trained, and not be used.
     """
     if prepared.tasks:
         return {"tasks": {name: saved_state(task) for name, task in prepared.tasks.items()}}
@@ -272,6 +273,8 @@ def saved_state(prepared: Prepared) -> dict[str, Any]:
         text = json.dumps(state)
     except (TypeError, ValueError) as error:
         raise UsageError(f"the state of {name} is no plain data ({described(error)}); {advice}") from error
+    if len(text) > MAX_JSON_BYTES:
+        raise UsageError(f"the state of {name} has {len(text):,} characters; {MAX_JSON_BYTES:,} are read back at most")
     raw = prepared.data.splits().train[0].raw
     raw = raw[:LOOKED_AT] if isinstance(raw, str) else raw
     try:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from seqkit.tokenizers.library import as_value_error, library
 from seqkit.tokenizers.text import Text, each_text, utf8
 
 MAX_TRAINING_BYTES = 2**25
@@ -35,6 +36,8 @@ _FOREIGN = ("truncation", "padding", "added_tokens", "normalizer", "post_process
 _FOREIGN_IN_MODEL = ("dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback")
 """Settings that tokenizers of the library may have and `BPE` never has."""
 
+_OWN = "BPE loads only what its own state() gave; for the tokenizer.json of another model use FromFile"
+
 
 class BPE(Text):
     """Subwords, byte-level: frequent byte sequences get an id of their own, so any text encodes and decodes exactly.
@@ -50,7 +53,7 @@ class BPE(Text):
     def __init__(self, vocab_size: int | None = None) -> None:
         if vocab_size is not None and vocab_size < 256:
             raise ValueError(f"vocab_size={vocab_size}; byte-level BPE starts from the 256 bytes, so give 256 or more")
-        _library()
+        library("BPE")
         self._num_wanted = vocab_size
         self._model: Any = None
 
@@ -93,14 +96,12 @@ class BPE(Text):
         foreign = [key for key in _FOREIGN if state.get(key)]
         foreign += [key for key in _FOREIGN_IN_MODEL if isinstance(inner, dict) and inner.get(key)]
         if foreign:  # before the library sees them: it would pad to any length, and ends with a stack on some prefixes
-            raise ValueError(f"state has {', '.join(foreign)}; BPE loads only what its own state() gave")
-        try:
-            model = _library().Tokenizer.from_str(json.dumps(state))
-        except Exception as error:  # the library raises bare Exception
-            raise ValueError(f"state is not the JSON of a tokenizer: {error}") from None
+            raise ValueError(f"state has {', '.join(foreign)}; {_OWN}")
+        with as_value_error("state is not the JSON of a tokenizer"):
+            model = library("BPE").Tokenizer.from_str(json.dumps(state))
         types = [(state.get(key) or {}).get("type") for key in ("model", "pre_tokenizer", "decoder")]
         if types != ["BPE", "ByteLevel", "ByteLevel"]:
-            raise ValueError(f"state is a tokenizer of {types}; BPE loads only what its own state() gave")
+            raise ValueError(f"state is a tokenizer of {types}; {_OWN}")
         if sorted(model.get_vocab().values()) != list(range(model.get_vocab_size())):
             raise ValueError(f"state numbers its {model.get_vocab_size()} tokens otherwise than from 0 without gaps")
         self._model = model
@@ -124,18 +125,6 @@ class BPE(Text):
         return self._fitted().decode(ids.tolist(), skip_special_tokens=False)
 
 
-def _library() -> Any:
-    try:
-        import tokenizers
-        import tokenizers.decoders
-        import tokenizers.models
-        import tokenizers.pre_tokenizers
-        import tokenizers.trainers
-    except ImportError as error:
-        raise ValueError('BPE needs the library tokenizers; pip install "seqkit[text]"') from error
-    return tokenizers
-
-
 def _sample(raws: Iterable[str]) -> tuple[list[str], int]:
     """Texts to train on, and the number of bytes of all texts, estimated where only a sample is read."""
     texts: Any = raws if isinstance(raws, Sequence) else list(raws)
@@ -155,13 +144,13 @@ def _vocab_size_for(num_bytes: int) -> int:
 
 
 def _trained(texts: Sequence[str], vocab_size: int) -> Any:
-    library = _library()
-    model = library.Tokenizer(library.models.BPE())
-    model.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    model.decoder = library.decoders.ByteLevel()
-    trainer = library.trainers.BpeTrainer(
+    tokenizers = library("BPE")
+    model = tokenizers.Tokenizer(tokenizers.models.BPE())
+    model.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    model.decoder = tokenizers.decoders.ByteLevel()
+    trainer = tokenizers.trainers.BpeTrainer(
         vocab_size=vocab_size,
-        initial_alphabet=sorted(library.pre_tokenizers.ByteLevel.alphabet()),
+        initial_alphabet=sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
     with _one_thread():

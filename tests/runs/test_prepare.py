@@ -5,11 +5,13 @@ import torch
 
 from seqkit.backbones import GRU, Transformer
 from seqkit.data import DataModule, DataSource, Sample, Splits
+from seqkit.errors import UsageError
 from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
 from seqkit.model import Model
 from seqkit.nn.position.absolute import NoPosition, Sinusoidal
 from seqkit.objectives import Masked
-from seqkit.runs.prepare import Prepared, tell_lost_positions
+from seqkit.runs import prepare
+from seqkit.runs.prepare import Prepared, saved_state, tell_lost_positions
 
 
 class Times(Tokenizer):
@@ -68,3 +70,10 @@ def test_positions_that_float32_rounds_are_said(caplog):
     (line,) = told(seconds, Transformer(8, 1, num_heads=2), caplog)
     assert "sample 0: positions up to 1.7e+09 are rounded to" in line
     assert line.endswith("; subtract the first")
+
+
+def test_a_state_that_is_too_large_to_be_read_back_is_refused_before_training(monkeypatch):
+    data = DataModule(Recorded(EVEN), Times(), Masked(), valid_fraction=0, batch_size=2)
+    monkeypatch.setattr(prepare, "MAX_JSON_BYTES", 29)
+    with pytest.raises(UsageError, match=r"the state of Times has \d+ characters; 29 are read back at most"):
+        saved_state(Prepared({}, None, Model(Times.spec, GRU(8), Masked()), data))

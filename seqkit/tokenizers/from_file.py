@@ -1,0 +1,191 @@
+"""Subwords of another's model, by its `tokenizer.json`.
+
+n tokens
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from seqkit.errors import DataError
+from seqkit.files import MAX_JSON_BYTES, decoded, load_json, read_small
+from seqkit.tokenizers.library import as_value_error, library
+from seqkit.tokenizers.text import Text, utf8
+
+NAME = "tokenizer.json"
+"""Name of the file in a model's folder, and key of its text in the state."""
+
+_TEXT = 2**32 - 1
+"""Id that stands for a text where it is asked what is put around one."""
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """A tokenizer of the library, and what is asked of it often.
+
+    size: number of ids. unknown_id: that of unknown words; None: there is none. before, behind: ids that it puts
+    around a text.
+    """
+
+    model: Any
+    size: int
+    unknown_id: int | None
+    before: list[int]
+    behind: list[int]
+
+
+class FromFile(Text):
+    """Subwords as a `tokenizer.json` of the library `tokenizers` makes them: exactly the ids of the model it is of.
+
+    path: the file, or the folder that holds it under this name.
+    special_tokens: True: with what the model puts around a text (`[CLS]` and `[SEP]`, `</s>`), which `decode` takes off
+    again where there is more. False: without, as for a text to go on with.
+    Padding, truncation and dropout that the file asks for are left out: batches are padded elsewhere, and no text is
+    cut in silence. Its ids for end and padding are ids as all others. The text of the file is the state, so a run needs
+    the file no more. A normal form that it makes (lower case, single spaces) is not undone.
+    When: weights that were trained with these ids, or to be compared with a published model.
+    Raises ValueError if the library is missing; DataError, once it is used, if the file cannot be read.
+    """
+
+    def __init__(self, path: str, special_tokens: bool = True) -> None:
+        library("FromFile")
+        self.path, self.special_tokens = path, special_tokens
+        self._json: str | None = None  # read when it is needed: a run that is loaded has it in its state
+        self._made: _Ready | None = None
+
+    def __repr__(self) -> str:
+        return f"FromFile({self.path!r}{'' if self.special_tokens else ', special_tokens=False'})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The text, so that a copy needs no file, and not what the library makes of it, which may round the scores."""
+        with suppress(DataError):  # whoever uses the copy gets it
+            self._ready()
+        return {**vars(self), "_made": None}
+
+    @property
+    def vocab_size(self) -> int:
+        return self._ready().size
+
+    @property
+    def unknown_id(self) -> int | None:
+        return self._ready().unknown_id
+
+    def state(self) -> dict[str, Any]:
+        """The text of the file. Raises DataError if it cannot be read, and no state was loaded."""
+        self._ready()
+        return {NAME: self._json}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Take back what `state` gave; the file is not read. Raises ValueError if it is not that."""
+        if not state:
+            return
+        text = state.get(NAME)
+        if set(state) != {NAME} or not isinstance(text, str):
+            raise ValueError(f"state holds {sorted(state)}; the state of FromFile is {{{NAME!r}: text}}")
+        if len(text) > MAX_JSON_BYTES:
+            raise ValueError(f"state has {len(text):,} characters; {MAX_JSON_BYTES:,} are the most")
+        try:
+            self._made = _made(text, self.special_tokens)
+        except ValueError as error:
+            raise ValueError(f"state: {error}") from None
+        self._json = text
+
+    def _ready(self) -> _Ready:
+        if self._made is None:
+            text = self._json or _text_of(self.path)
+            try:
+                self._made = _made(text, self.special_tokens)
+            except ValueError as error:
+                raise DataError(f"{self.path}: {error}") from None
+            self._json = text
+        return self._made
+
+    def _ids(self, text: str) -> np.ndarray:
+        utf8(text)  # a DataError for what the library cannot encode
+        ready = self._ready()
+        try:
+            with as_value_error(f"a text of {len(text):,} characters has no ids"):
+                ids = ready.model.encode(text, add_special_tokens=self.special_tokens).ids
+        except ValueError as error:
+            raise DataError(str(error)) from None
+        if not ids:
+            raise DataError(f"a text of {len(text):,} characters holds no tokens; drop it")
+        return np.array(ids, np.uint32)
+
+    def _text(self, ids: np.ndarray) -> str:
+        ready, inner = self._ready(), ids.tolist()
+        if inner[: len(ready.before)] == ready.before:
+            inner = inner[len(ready.before) :]
+        if ready.behind and inner[-len(ready.behind) :] == ready.behind:
+            inner = inner[: -len(ready.behind)]
+        with as_value_error("the ids have no text"):
+            text: str = ready.model.decode(inner or ids.tolist(), skip_special_tokens=False)
+        return text
+
+
+def _text_of(path: str) -> str:
+    """Text of the file. Raises DataError, in one line with the path, if it cannot be read."""
+    try:
+        file = Path(path).expanduser()
+        return decoded(read_small(file / NAME if file.is_dir() else file, MAX_JSON_BYTES))
+    except DataError:
+        raise
+    except FileNotFoundError:
+        raise DataError(f"{path} does not exist; give a {NAME}, or the folder that holds it") from None
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = (isinstance(error, OSError) and error.strerror) or error
+        raise DataError(f"{path} cannot be read as a {NAME}: {reason}") from None
+
+
+def _made(text: str, special_tokens: bool) -> _Ready:
+    """The tokenizer of a `tokenizer.json`. Raises ValueError in one line for any other text."""
+    try:
+        parsed = load_json(text)
+    except ValueError as error:
+        raise ValueError(f"it is damaged, or no JSON ({error})") from None
+    inner = parsed.get("model") if isinstance(parsed, dict) else None
+    if not isinstance(inner, dict):
+        raise ValueError(f"it is JSON, but no {NAME}: it has no model")
+    _check_prefix(inner)
+    with as_value_error(f"it is no {NAME} that the library tokenizers reads"):
+        model = library("FromFile").Tokenizer.from_str(text)
+        model.no_padding()
+        model.no_truncation()
+        if getattr(model.model, "dropout", None) is not None:
+            model.model.dropout = None  # other ids each time
+        around = model.encode("", add_special_tokens=False)
+        around.pad(1, pad_id=_TEXT)
+        before, behind = _parted(model.post_process(around).ids) if special_tokens else ([], [])
+        vocabulary = model.get_vocab()
+    size = 1 + max(vocabulary.values(), default=-1)
+    if size == 0:
+        raise ValueError("its vocabulary is empty")
+    if size > 2 * len(vocabulary):  # an embedding has a row for each
+        raise ValueError(f"it numbers {len(vocabulary):,} tokens up to {size - 1:,}; most ids would mean nothing")
+    if wrong := [i for i in before + behind if i >= size]:
+        raise ValueError(f"it puts id {wrong[0]:,} around a text, and its ids go from 0 to {size - 1:,}")
+    unknown = inner.get("unk_id")
+    if isinstance(name := inner.get("unk_token"), str):
+        unknown = vocabulary.get(name)
+    return _Ready(model, size, unknown if isinstance(unknown, int) and unknown < size else None, before, behind)
+
+
+def _parted(ids: list[int]) -> tuple[list[int], list[int]]:
+    """Ids before the one that stands for the text, and behind it."""
+    at = ids.index(_TEXT)
+    return ids[:at], ids[at + 1 :]
+
+
+def _check_prefix(model: dict[str, Any]) -> None:
+    """Raise ValueError for merges without their prefix, at which the library ends with a stack on standard error."""
+    prefix, merges = model.get("continuing_subword_prefix"), model.get("merges")
+    if not isinstance(prefix, str) or not prefix or not isinstance(merges, list):
+        return
+    ends = [str(merge.split(" ")[-1] if isinstance(merge, str) else (merge or [""])[-1]) for merge in merges]
+    if not all(end.startswith(prefix) for end in ends):
+        raise ValueError(f"it has merges whose second part does not begin with {prefix[:20]!r}, as its model says")
