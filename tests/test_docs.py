@@ -9,6 +9,7 @@
 c channels · t samples
 """
 
+import json
 import re
 import shlex
 import sys
@@ -267,6 +268,34 @@ def _own_files(folder: Path) -> None:
     rows = [f"{'C' * (i % 7 + 1)}O,{-0.4 * (i % 7):.1f}" for i in range(20)]
     (folder / "molecules.csv").write_text("\n".join(["smiles,target", *rows]) + "\n", encoding="utf-8")
     _own_tables(folder)
+    _own_bert(folder / "minilm")
+
+
+def _own_bert(folder: Path) -> None:
+    """minilm/: a tiny BERT as transformers saves one."""
+    from safetensors.numpy import save_file
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    words = ["[UNK]", "a", "an", "fine", "awful", "film", ",", "seen", "on", "day", *map(str, range(40))]
+    folder.mkdir()
+    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    sizes = {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 12, "max_position_embeddings": 64}
+    config = {"model_type": "bert", "vocab_size": len(words), "num_hidden_layers": 1, **sizes}
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    shapes = {f"{name}.weight": (8, 8) for name in ("attention.output.dense", "pooler.dense")}
+    shapes |= {f"attention.self.{name}.weight": (8, 8) for name in ("query", "key", "value")}
+    shapes |= {"intermediate.dense.weight": (12, 8), "output.dense.weight": (8, 12)}
+    shapes |= {f"{name}.LayerNorm.weight": (8,) for name in ("attention.output", "output", "embeddings")}
+    shapes |= {name.replace("weight", "bias"): (shape[0],) for name, shape in shapes.items()}
+    outside = ("pooler", "embeddings")
+    shapes = {name if name.startswith(outside) else f"encoder.layer.0.{name}": x for name, x in shapes.items()}
+    for name, size in (("word", len(words)), ("position", 64), ("token_type", 2)):
+        shapes[f"embeddings.{name}_embeddings.weight"] = (size, 8)
+    rng = np.random.default_rng(0)
+    weights = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    save_file(weights, folder / "model.safetensors")
 
 
 def _own_tables(folder: Path) -> None:

@@ -28,6 +28,7 @@ ORDER = [
     {"generation", "mixture"},
     {"objectives", "data"},
     {"training"},
+    {"pretrained"},
     {"config"},
     {"runs"},
     {"analysis"},

@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from seqkit.config.docstrings import explanation
+from seqkit.config.foreign_models import with_foreign
 from seqkit.config.overrides import Switch, Word, shown
 from seqkit.config.own_files import data_source, with_own_files
 from seqkit.config.recipe import check_name, load_yaml
@@ -69,7 +70,7 @@ def completed(
     def merged(*names: str | None) -> dict[str, Any]:
         """The recipe with presets and overrides, completed."""
         written = reduce(top.merge, (presets[name] for name in names if name is not None), config)
-        return top.complete(overridden(top, written, pairs))
+        return top.complete(overridden(top, with_foreign(written, pairs), pairs))
 
     found = merged(preset)
     if "data" not in found or only is not None:

@@ -1,9 +1,10 @@
-"""Weights of a trained run with which another training begins (`model.init`): which are taken, and which are new."""
+"""Weights of another model with which a training begins (`model.init`): which are taken, and which are new."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,35 +16,55 @@ from seqkit.config.resolve import MODEL_KEYS
 from seqkit.errors import UsageError
 from seqkit.interfaces import Objective, Tokenizer
 from seqkit.model import Model
+from seqkit.pretrained.folder import is_foreign, settings
+from seqkit.pretrained.folder import weights as weights_of
 from seqkit.runs.trained_model import load_one
 from seqkit.tokenizers.join import Join
 from seqkit.training.weights import misfits
 
 
+@dataclass(frozen=True)
+class Source:
+    """What another model gives: its settings, weights by our names, and what tells whether ids mean the same.
+
+    settings: the sections `tokenizer` and `model` of its configuration, complete. tokenizer: fitted; None: it reads its
+    file. objective: state of the objective. sha256: of the weights. left_out: what of the model is of no use here.
+    """
+
+    settings: Mapping[str, Any]
+    weights: Mapping[str, Tensor]
+    tokenizer: Tokenizer | None
+    objective: Mapping[str, Any]
+    sha256: str
+    left_out: Sequence[str] = ()
+
+
 class InitialWeights:
-    """Weights and vocabulary of a run, for a model of another configuration.
+    """Weights and vocabulary of a run, or of a foreign model, for a model of another configuration.
 
     The backbone is taken whole. An embedder is taken where its tokenizer, or that of its part, has the same settings:
     the fitted state, such as a vocabulary, is then taken too, so ids mean the same. The head is taken where tokenizer,
     objective and classes are the same: it may predict ids. All else is new.
-    run: folder of a trained run. config: complete configuration of the model that begins with it.
-    Raises UsageError for a folder that is no trained run, or a mixture; DataError if a file of it is damaged.
+    place: folder of a trained run, or of a model as transformers saves it (`seqkit.pretrained`). config: complete
+    configuration of the model that begins with it.
+    Raises UsageError for a folder that is neither, or a mixture; DataError if a file of it is damaged.
     """
 
-    def __init__(self, run: Path, config: Mapping[str, Any]):
-        self.run = run
-        with torch.random.fork_rng(devices=[]):  # what is new is as without these weights
-            self.trained = load_one(run)
-        theirs = complete({key: self.trained.config[key] for key in MODEL_KEYS}, only=MODEL_KEYS)
+    def __init__(self, place: Path, config: Mapping[str, Any]):
+        self.place = place
         ours = {key: config[key] for key in MODEL_KEYS}
+        self.source = _foreign(place, ours) if is_foreign(place) else _trained(place)
+        theirs = self.source.settings
         self._is_same_tokenizer = ours["tokenizer"] == theirs["tokenizer"]
         self._is_same_objective = ours["model"]["objective"] == theirs["model"]["objective"]
         own, other = (dict(each["tokenizer"].get("parts") or {}) for each in (ours, theirs))
         self._parts = [name for name, part in own.items() if other.get(name) == part]
 
     def give_vocabulary(self, tokenizer: Tokenizer) -> None:
-        """Load the fitted state of the run's tokenizer, or of those of the parts that it has, too."""
-        theirs = self.trained.tokenizer
+        """Load the fitted state of the other tokenizer, or of those of the parts that it has, too."""
+        theirs = self.source.tokenizer
+        if theirs is None:
+            return
         pairs = [(tokenizer, theirs)] if self._is_same_tokenizer else []
         if not pairs and isinstance(tokenizer, Join) and isinstance(theirs, Join):
             pairs = [(tokenizer.parts[name], theirs.parts[name]) for name in self._parts]
@@ -58,7 +79,8 @@ class InitialWeights:
 
         Raises UsageError if backbone or embedder are otherwise built.
         """
-        theirs, own = self.trained.model.state_dict(), model.state_dict()
+        own = model.state_dict()
+        theirs = {name: _first_rows(name, x, own) for name, x in self.source.weights.items()}
         embedder, target = ("embedder", None) if model.source_embedder is None else ("source_embedder", "embedder")
         taken = ["backbone"]
         if self._is_same_tokenizer:
@@ -66,14 +88,14 @@ class InitialWeights:
         else:
             taken += [f"{embedder}.{kind}.{name}" for name in self._parts for kind in ("parts", "encoders")]
         is_same_head = self._is_same_tokenizer and self._is_same_objective
-        is_same_head = is_same_head and objective.state() == self.trained.objective.state()
+        is_same_head = is_same_head and objective.state() == self.source.objective
         weights = _below(theirs, taken)
         optional = {name for name in {*weights, *own} if name.endswith(".mask_token")}
         weights = {name: x for name, x in weights.items() if name not in optional or _fits(name, x, own)}
         needed = {name: x for name, x in _below(own, taken).items() if name not in optional}
         if wrong := misfits(weights, needed | {name: own[name] for name in weights if name in optional}):
             raise UsageError(
-                f"model.init {self.run}: {wrong[0]}; give model.backbone and what the embedder has (model.position, "
+                f"model.init {self.place}: {wrong[0]}; give model.backbone and what the embedder has (model.position, "
                 "model.encoders) as its config.yaml says"
             )
         head = [name for name in ("head", target) if name is not None]
@@ -82,18 +104,51 @@ class InitialWeights:
             taken += head
         model.load_state_dict(weights, strict=False)
         new = sorted({_component(name) for name in own if name not in weights and name not in optional})
+        left_out = sorted({name.partition(".")[0] for name in self.source.left_out})
         return {
-            "run": str(self.run),
-            "sha256": self.trained.summary["sha256"],
+            "run": str(self.place),
+            "sha256": self.source.sha256,
             "taken": sorted({_component(name) for name in weights}),
             "new": new,
+            **({"left_out": left_out} if left_out else {}),
         }
+
+
+def _trained(run: Path) -> Source:
+    """What a trained run gives."""
+    with torch.random.fork_rng(devices=[]):  # what is new is as without these weights
+        trained = load_one(run)
+    return Source(
+        complete({key: trained.config[key] for key in MODEL_KEYS}, only=MODEL_KEYS),
+        trained.model.state_dict(),
+        trained.tokenizer,
+        trained.objective.state(),
+        trained.summary["sha256"],
+    )
+
+
+def _foreign(folder: Path, ours: Mapping[str, Any]) -> Source:
+    """What a foreign model gives. ours: the settings of the model that begins with it; the objective is of these."""
+    objective = ours["model"]["objective"]
+    found = settings(folder, objective["type"])
+    found["model"]["objective"] = {**objective, **found["model"].get("objective", {})}
+    theirs, left_out, digest = weights_of(folder)
+    head = "head.table." if found["model"]["objective"].get("tied") else "head.linear."
+    theirs = {name: x for name, x in theirs.items() if not name.startswith("head.") or name.startswith(head)}
+    return Source(complete(found, only=MODEL_KEYS), theirs, None, {}, digest, left_out)
+
+
+def _first_rows(name: str, weight: Tensor, own: Mapping[str, Tensor]) -> Tensor:
+    """A table of ids without the rows at its end, with which files fill up to a round number, that no id has."""
+    is_table = name in ("embedder.content.weight", "head.table.weight", "head.linear.weight") and name in own
+    return weight[: len(own[name])] if is_table else weight
 
 
 def told(initial: Mapping[str, Any]) -> str:
     """A line that says what was taken, and what is new."""
     new = ", ".join(initial["new"]) or "nothing"
-    return f"weights of {initial['run']}: {', '.join(initial['taken'])}; new: {new}"
+    left_out = f"; left out: {', '.join(initial['left_out'])}" if initial.get("left_out") else ""
+    return f"weights of {initial['run']}: {', '.join(initial['taken'])}; new: {new}{left_out}"
 
 
 def _below(weights: Mapping[str, Tensor], prefixes: list[str]) -> dict[str, Tensor]:

@@ -1,0 +1,41 @@
+"""Tokenizer and backbone of a foreign model in a recipe that begins with its weights (`model.init`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from seqkit.config.overrides import Word
+from seqkit.errors import DataError, UsageError
+from seqkit.pretrained.folder import is_foreign, settings
+
+
+def with_foreign(config: Mapping[str, Any], pairs: Sequence[tuple[str, Any]]) -> Mapping[str, Any]:
+    """A recipe with tokenizer, backbone, positions and dropout of the foreign model that `model.init` names.
+
+    Named by an override, they take the place of the recipe's; named in the recipe, they are what it leaves out. Other
+    overrides come on top of them. Raises UsageError for a model that is not read.
+    """
+    model = config.get("model")
+    model = dict(model) if isinstance(model, Mapping) else {}
+    given = [value.read() if isinstance(value, Word) else value for key, value in pairs if key == "model.init"]
+    path = given[-1] if given else model.get("init")
+    if not isinstance(path, str) or not is_foreign(Path(path)):
+        return config
+    if not given and "tokenizer" in config and "backbone" in model:  # a complete configuration
+        return config
+    named = [value for key, value in pairs if key.removesuffix(".type") == "model.objective"]
+    objective = named[-1] if named else model.get("objective")
+    objective = objective.read() if isinstance(objective, Word) else objective
+    name = objective.get("type") if isinstance(objective, Mapping) else objective
+    try:
+        found = settings(Path(path), name)
+    except DataError as error:
+        raise UsageError(f"model.init: {error}") from error
+    if "objective" in found["model"]:
+        own = objective if isinstance(objective, Mapping) else {}
+        found["model"]["objective"] = {**own, **found["model"]["objective"]}
+    if given:
+        return {**config, "tokenizer": found["tokenizer"], "model": {**model, **found["model"]}}
+    return {"tokenizer": found["tokenizer"], **config, "model": {**found["model"], **model}}

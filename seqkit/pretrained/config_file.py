@@ -1,0 +1,92 @@
+"""`config.json` of Hugging Face's transformers, of which every key is read, known to change nothing, or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from seqkit.errors import DataError
+from seqkit.files import decoded, load_json, read_small
+
+NAME = "config.json"
+MAX_BYTES = 1 << 20
+
+CHANGES_NOTHING = {
+    "_name_or_path", "architectures", "auto_map", "bos_token_id", "chunk_size_feed_forward", "classifier_dropout",
+    "cls_token_id", "decoder_start_token_id", "dtype", "eos_token_id", "gradient_checkpointing", "id2label",
+    "initializer_range", "is_decoder", "add_cross_attention", "label2id", "language",
+    "mask_token_id", "max_length", "model_type", "n_ctx", "name_or_path", "num_labels", "output_attentions",
+    "output_hidden_states", "output_past", "pad_token_id", "prefix", "pretraining_tp", "problem_type", "pruned_heads",
+    "qa_dropout", "return_dict", "sep_token_id", "seq_classif_dropout", "summary_activation",
+    "summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj", "task_specific_params", "tie_word_embeddings",
+    "tokenizer_class", "torch_dtype", "transformers_version", "type_vocab_size", "unk_token_id",
+    "use_cache", "vocab_size",
+}  # fmt: skip
+"""Keys that do not change what a forward pass gives, or that the weights tell themselves."""
+
+
+class ConfigFile:
+    """Settings of a foreign model; what was not read at the end is refused (`check_all_read`).
+
+    path: the file. Raises DataError where it is missing, damaged, or names no model type.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        try:
+            values = load_json(decoded(read_small(path, MAX_BYTES)))
+        except FileNotFoundError:
+            raise DataError(f"{path} is missing; give a folder that transformers saved (save_pretrained)") from None
+        except ValueError as error:
+            raise DataError(f"{path} is no JSON ({' '.join(str(error).split())}); copy it again") from error
+        if not isinstance(values, Mapping) or not isinstance(values.get("model_type"), str):
+            raise DataError(f"{path} names no model_type; give a folder that transformers saved (save_pretrained)")
+        self.model_type: str = values["model_type"]
+        self._values = dict(values)
+        self._read: set[str] = set()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Value of a key, or the default where it is not written."""
+        self._read.add(name)
+        return self._values.get(name, default)
+
+    def size(self, name: str, default: int | None = None) -> int:
+        """A whole number above 0. Raises DataError for anything else."""
+        value = self.get(name, default)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise self.refused(name, "a whole number above 0")
+        return value
+
+    def number(self, name: str, default: float) -> float:
+        """A finite number. Raises DataError for anything else."""
+        value = self.get(name, default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < float("inf"):
+            raise self.refused(name, "a number")
+        return float(value)
+
+    def one_of(self, name: str, options: Mapping[Any, Any], default: Any = None) -> Any:
+        """What the value of a key stands for. Raises DataError for a value that is not read, with those that are."""
+        value = self.get(name, default)
+        if isinstance(value, list | dict) or value not in options:
+            raise self.refused(name, " or ".join(str(option) for option in options))
+        return options[value]
+
+    def must_be(self, default: Any, *names: str) -> None:
+        """Raise DataError where one of these keys has another value than the one that is read, its default."""
+        for name in names:
+            if self.get(name, default) != default:
+                raise self.refused(name, str(default))
+
+    def check_all_read(self) -> None:
+        """Raise DataError for the first key that was not read: it may change what the model computes."""
+        left = sorted(self._values.keys() - self._read - CHANGES_NOTHING)
+        if left:
+            raise DataError(
+                f"{self.path}: the key {left[0]} of a {self.model_type} is not known, and could change what the model "
+                "computes; it is refused until it is read"
+            )
+
+    def refused(self, name: str, known: str) -> DataError:
+        """The error for a value that is not read."""
+        return DataError(f"{self.path}: {name} is {self._values.get(name)!r}, and what is read is {known}")

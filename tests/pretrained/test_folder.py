@@ -1,0 +1,284 @@
+"""Models that transformers saved, read from their folders: the same hidden states and logits, or a refusal."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from seqkit.config import build, build_model, complete
+from seqkit.errors import DataError, UsageError
+from seqkit.interfaces import TokenBatch, Tokens
+from seqkit.pretrained.folder import weights
+from seqkit.runs.initial_weights import InitialWeights
+
+VOCAB, CONTEXT = 29, 23
+LENGTHS = [[13, 13], [11, 19, 5]]
+BERT = {
+    "vocab_size": VOCAB, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 3, "intermediate_size": 40,
+    "max_position_embeddings": CONTEXT,
+}  # fmt: skip
+LLAMA = {
+    "vocab_size": VOCAB, "hidden_size": 24, "num_hidden_layers": 4, "num_attention_heads": 3, "num_key_value_heads": 1,
+    "intermediate_size": 43, "bos_token_id": None, "eos_token_id": None, "pad_token_id": None,
+}  # fmt: skip
+LLAMA3 = {
+    "rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}  # fmt: skip
+ENCODERS = {
+    "Bert": BERT,
+    "Roberta": {**BERT, "pad_token_id": 1, "type_vocab_size": 1},
+    "XLMRoberta": {**BERT, "pad_token_id": 1, "type_vocab_size": 1},
+    "DistilBert": {
+        "vocab_size": VOCAB, "dim": 24, "n_layers": 3, "n_heads": 3, "hidden_dim": 40, "activation": "relu",
+        "max_position_embeddings": CONTEXT,
+    },
+}  # fmt: skip
+DECODERS = {
+    "GPT2": {"vocab_size": VOCAB, "n_embd": 24, "n_layer": 3, "n_head": 3, "n_positions": CONTEXT},
+    "Llama": {**LLAMA, "rope_parameters": LLAMA3, "tie_word_embeddings": False},
+    "Mistral": {**LLAMA, "sliding_window": 5, "head_dim": 10},
+    "Qwen2": {**LLAMA, "use_sliding_window": True, "sliding_window": 7, "max_window_layers": 2},
+    "Qwen3": {**LLAMA, "head_dim": 14, "tie_word_embeddings": True},
+    "SmolLM3": {**LLAMA, "tie_word_embeddings": True},
+    "Olmo2": {**LLAMA, "num_key_value_heads": 3},
+}
+
+
+def saved(folder, name, settings, kind="Model", **how):
+    """Their model with random weights, none at 0 or 1, and the folder that they save."""
+    config = getattr(transformers, f"{name}Config")(**settings, attn_implementation="eager")
+    torch.manual_seed(3)
+    model = getattr(transformers, f"{name}{kind}")(config).eval()
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(torch.randn_like(p) * 0.1)
+    model.save_pretrained(folder, **how)
+    words = Tokenizer(models.WordLevel({f"w{i}": i for i in range(settings["vocab_size"])}, unk_token="w0"))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    words.save(str(folder / "tokenizer.json"))
+    return model
+
+
+def begun(folder, recipe, **overrides):
+    """Our model of a recipe that begins with that folder, and what was said of its weights."""
+    given = {name.replace("__", "."): value for name, value in overrides.items()}
+    config = complete(recipe, "debug", {"model.init": str(folder), **given})
+    built = build(config)
+    objective = built.model["objective"]
+    if recipe == "text/classify":
+        objective.fit([0, 1], ["ham", "spam"])
+    model = build_model(built, built.tokenizer.spec).eval()
+    return SimpleNamespace(
+        model=model, config=config, origin=InitialWeights(folder, config).load_into(model, objective)
+    )
+
+
+def texts(lengths, low=2):
+    """A batch of random ids, padded."""
+    torch.manual_seed(5)
+    ids = [torch.randint(low, VOCAB, (n,)) for n in lengths]
+    return TokenBatch.collate([Tokens(x, torch.arange(len(x)).float()[:, None]) for x in ids])
+
+
+def assert_equal(got, right, valid):
+    assert right[valid].std() > 0.1
+    torch.testing.assert_close(got[valid], right[valid], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("lengths", LENGTHS)
+@pytest.mark.parametrize("name", ENCODERS)
+def test_hidden_states_of_an_encoder(tmp_path, name, lengths):
+    theirs = saved(tmp_path, name, ENCODERS[name])
+    ours = begun(tmp_path, "text/classify")
+    batch = texts(lengths)
+    with torch.no_grad():
+        content = batch.content.masked_fill(~batch.valid, 1)
+        right = theirs(content, attention_mask=batch.valid.long()).last_hidden_state
+        assert_equal(ours.model.backbone(ours.model.embed(batch)), right, batch.valid)
+    assert ours.origin["taken"] == ["backbone", "embedder"]
+    assert ours.origin["new"] == ["head"]
+
+
+@pytest.mark.parametrize("lengths", LENGTHS)
+@pytest.mark.parametrize("name", DECODERS)
+def test_logits_of_a_decoder(tmp_path, name, lengths):
+    theirs = saved(tmp_path, name, DECODERS[name], "LMHeadModel" if name == "GPT2" else "ForCausalLM")
+    ours = begun(tmp_path, "text/char-lm")
+    batch = texts(lengths)
+    with torch.no_grad():
+        right = theirs(batch.content, attention_mask=batch.valid.long()).logits
+        assert_equal(ours.model(batch), right, batch.valid)
+    assert ours.origin["taken"] == ["backbone", "embedder", "head"]
+    assert ours.origin["new"] == []
+
+
+# ── what files may look like ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def rewritten(folder, change):
+    """The folder with other weights: `change` gets them by name."""
+    held = load_file(folder / "model.safetensors")
+    change(held)
+    save_file(held, folder / "model.safetensors")
+
+
+def configured(folder, **keys):
+    """The folder with other keys in its config.json."""
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **keys}))
+
+
+def test_files_in_parts_with_a_prefix_and_with_names_of_old(tmp_path):
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    saved(whole, "Bert", BERT, "ForMaskedLM")
+    saved(parts, "Bert", BERT, "ForMaskedLM", max_shard_size="8KB")
+    assert len(list(parts.glob("*.safetensors"))) > 1
+    right, left_out, _ = weights(whole)
+    assert left_out
+    assert all(name.startswith("cls.") for name in left_out)
+
+    def rename(held):
+        for name in [name for name in held if "LayerNorm" in name]:
+            old = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
+            held[old] = held.pop(name)
+        held["bert.embeddings.position_ids"] = torch.arange(CONTEXT)[None]
+
+    rewritten(whole, rename)
+    for folder in (whole, parts):
+        got, _, _ = weights(folder)
+        assert got.keys() == right.keys()
+        assert all(torch.equal(got[name], x) for name, x in right.items())
+
+
+def test_rows_that_no_id_has_are_left_out(tmp_path):
+    theirs = saved(tmp_path, "GPT2", {**DECODERS["GPT2"], "vocab_size": VOCAB + 3}, "LMHeadModel")
+    words = Tokenizer(models.WordLevel({f"w{i}": i for i in range(VOCAB)}, unk_token="w0"))
+    words.save(str(tmp_path / "tokenizer.json"))
+    ours, batch = begun(tmp_path, "text/char-lm"), texts([13, 13])
+    with torch.no_grad():
+        assert_equal(ours.model(batch), theirs(batch.content).logits[..., :VOCAB], batch.valid)
+
+
+def test_the_head_is_new_where_the_tokenizer_is_another(tmp_path):
+    saved(tmp_path, "GPT2", DECODERS["GPT2"], "LMHeadModel")
+    ours = begun(tmp_path, "text/char-lm", tokenizer="Bytes")
+    assert ours.origin["taken"] == ["backbone"]
+    assert ours.origin["new"] == ["embedder", "head"]
+
+
+def test_dropout_activation_and_positions_are_those_of_the_model(tmp_path):
+    saved(
+        tmp_path,
+        "Bert",
+        {**BERT, "hidden_dropout_prob": 0.3, "attention_probs_dropout_prob": 0.2, "hidden_act": "relu"},
+    )
+    model = complete("text/classify", "debug", {"model.init": str(tmp_path)})["model"]
+    block = model["backbone"]["block"]
+    assert (model["dropout"], model["backbone"]["dropout"]) == (0.3, 0.3)
+    assert block["attention"]["mechanism"]["dropout"] == 0.2
+    assert block["mlp"]["activation"]["type"] == "ReLU"
+    assert model["position"]["sizes"] == [CONTEXT]
+
+
+# ── what is refused ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        (
+            {"position_embedding_type": "relative_key"},
+            "position_embedding_type is 'relative_key', and what is read is absolute",
+        ),
+        ({"is_decoder": True}, "is_decoder is True, and what is read is False"),
+        ({"hidden_act": "xielu"}, "hidden_act is 'xielu', and what is read is gelu or"),
+        ({"hidden_size": 24.5}, "hidden_size is 24.5, and what is read is a whole number above 0"),
+        ({"hidden_dropout_prob": "much"}, "hidden_dropout_prob is 'much', and what is read is a number"),
+        ({"talking_heads": True}, "the key talking_heads of a bert is not known"),
+        ({"model_type": "berd"}, "model_type is 'berd', and what is read is .*did you mean bert"),
+    ],
+)
+def test_a_setting_that_is_not_read_is_refused(tmp_path, keys, said):
+    saved(tmp_path, "Bert", BERT)
+    configured(tmp_path, **keys)
+    with pytest.raises(UsageError, match=said) as refused:
+        complete("text/classify", "debug", {"model.init": str(tmp_path)})
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "rope",
+    [{"rope_type": "yarn", "factor": 2.0}, {"rope_type": "default", "partial_rotary_factor": 0.5}, {"beta_fast": 3}],
+)
+def test_rotary_positions_that_are_not_read_are_refused(tmp_path, rope):
+    saved(tmp_path, "Llama", DECODERS["Llama"])
+    configured(tmp_path, rope_parameters=rope)
+    with pytest.raises(UsageError, match="rope_parameters is .*what is read is"):
+        complete("text/char-lm", "debug", {"model.init": str(tmp_path)})
+
+
+def extra(held):
+    held["encoder.layer.0.adapter.weight"] = torch.ones(3)
+
+
+def lost(held):
+    del held["encoder.layer.2.output.dense.weight"]
+
+
+def lost_of_three(held):
+    del held["encoder.layer.2.attention.self.key.weight"]
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "said"),
+    [
+        (extra, DataError, r"has a weight encoder\.layer\.0\.adapter\.weight that a bert is not known to have"),
+        (lost, UsageError, r"backbone\.blocks\.2\.mlp\.down_proj\.weight is missing"),
+        (lost_of_three, DataError, r"has no weight encoder\.layer\.2\.attention\.self\.key\.weight"),
+    ],
+)
+def test_weights_are_all_read_or_the_file_is_refused(tmp_path, change, error, said):
+    saved(tmp_path, "Bert", BERT)
+    rewritten(tmp_path, change)
+    with pytest.raises(error, match=said):
+        begun(tmp_path, "text/classify")
+
+
+def test_pickled_weights_and_other_files_are_not_opened(tmp_path):
+    saved(tmp_path, "Bert", BERT)
+    whole = (tmp_path / "model.safetensors").rename(tmp_path / "pytorch_model.bin")
+    with pytest.raises(DataError, match="only safetensors are read"):
+        weights(tmp_path)
+    index = tmp_path / "model.safetensors.index.json"
+    for name in ("../outside.safetensors", "pytorch_model.bin", 3):
+        index.write_text(json.dumps({"weight_map": {"pooler.dense.bias": name}}))
+        with pytest.raises(DataError, match="index.json is damaged"):
+            weights(tmp_path)
+    whole.rename(tmp_path / "one.safetensors")
+    index.write_text(json.dumps({"weight_map": {"pooler.dense.bias": "one.safetensors"}}))
+    with pytest.raises(DataError, match=r"index\.json and one\.safetensors disagree about the weight"):
+        weights(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"no weights")
+    with pytest.raises(DataError, match="which may disagree"):
+        weights(tmp_path)
+    index.unlink()
+    with pytest.raises(DataError, match="holds no weights"):
+        weights(tmp_path)
+
+
+def test_a_backbone_of_ones_own_does_not_take_the_weights(tmp_path):
+    saved(tmp_path, "Bert", BERT)
+    with pytest.raises(UsageError, match=r"model\.init .*is (missing|unknown or of another shape)"):
+        begun(tmp_path, "text/classify", model__backbone__depth=2)
+
+
+def test_a_folder_without_a_tokenizer_is_refused(tmp_path):
+    saved(tmp_path, "Bert", BERT)
+    (tmp_path / "tokenizer.json").unlink()
+    with pytest.raises(UsageError, match=r"has no tokenizer\.json"):
+        complete("text/classify", "debug", {"model.init": str(tmp_path)})

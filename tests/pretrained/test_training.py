@@ -1,0 +1,45 @@
+"""A training that begins with a foreign model: it needs the folder once, and a recipe may name it."""
+
+import shutil
+
+import pytest
+from test_folder import BERT, saved
+
+from seqkit.config import complete, load_yaml
+from seqkit.runs.run import load, run
+
+QUIET = {"trainer.enable_progress_bar": False}
+
+
+@pytest.fixture
+def table(tmp_path):
+    rows = [f"w{i % 9} w{i % 5} w{i % 7},{('good', 'bad')[i % 2]}" for i in range(60)]
+    path = tmp_path / "table.csv"
+    path.write_text("\n".join(["text,label", *rows]) + "\n")
+    return path
+
+
+def test_a_run_needs_the_folder_once(tmp_path, table):
+    saved(tmp_path / "bert", "Bert", BERT)
+    settings = {"data": str(table), "model.init": str(tmp_path / "bert"), "data.limit": None, **QUIET}
+    config = complete("text/classify", "debug", settings)
+    summary = run(config, tmp_path / "run")
+    assert summary["initial"]["taken"] == ["backbone", "embedder"]
+    assert summary["initial"]["left_out"] == ["pooler"]
+    before = load(tmp_path / "run").predict(["w1 w2", "w3"])
+    shutil.rmtree(tmp_path / "bert")
+    (tmp_path / "run").rename(tmp_path / "moved")
+    moved = load(tmp_path / "moved")
+    assert moved.predict(["w1 w2", "w3"]) == before
+    assert complete(load_yaml((tmp_path / "moved" / "config.yaml").read_text())) == moved.config
+
+
+def test_a_recipe_that_names_the_folder_gets_what_it_leaves_out(tmp_path, table):
+    saved(tmp_path / "bert", "Bert", BERT)
+    written = {"data": str(table), "model": {"init": str(tmp_path / "bert"), "objective": "Classify", "dropout": 0.4}}
+    config = complete(written)
+    assert config["tokenizer"]["type"] == "FromFile"
+    assert config["model"]["backbone"]["dim"] == 24
+    assert config["model"]["dropout"] == 0.4
+    by_override = complete("text/classify", None, {"data": str(table), "model.init": str(tmp_path / "bert")})
+    assert config["model"]["backbone"] == by_override["model"]["backbone"]
