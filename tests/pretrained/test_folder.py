@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-import transformers
+from foreign_models import BERT, CONTEXT, DECODERS, ENCODERS, VOCAB, saved
 from safetensors.torch import load_file, save_file
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import Tokenizer, models
 
 from seqkit.config import build, build_model, complete
 from seqkit.errors import DataError, UsageError
@@ -15,53 +15,7 @@ from seqkit.interfaces import TokenBatch, Tokens
 from seqkit.pretrained.folder import weights
 from seqkit.runs.initial_weights import InitialWeights
 
-VOCAB, CONTEXT = 29, 23
 LENGTHS = [[13, 13], [11, 19, 5]]
-BERT = {
-    "vocab_size": VOCAB, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 3, "intermediate_size": 40,
-    "max_position_embeddings": CONTEXT,
-}  # fmt: skip
-LLAMA = {
-    "vocab_size": VOCAB, "hidden_size": 24, "num_hidden_layers": 4, "num_attention_heads": 3, "num_key_value_heads": 1,
-    "intermediate_size": 43, "bos_token_id": None, "eos_token_id": None, "pad_token_id": None,
-}  # fmt: skip
-LLAMA3 = {
-    "rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 64,
-}  # fmt: skip
-ENCODERS = {
-    "Bert": BERT,
-    "Roberta": {**BERT, "pad_token_id": 1, "type_vocab_size": 1},
-    "XLMRoberta": {**BERT, "pad_token_id": 1, "type_vocab_size": 1},
-    "DistilBert": {
-        "vocab_size": VOCAB, "dim": 24, "n_layers": 3, "n_heads": 3, "hidden_dim": 40, "activation": "relu",
-        "max_position_embeddings": CONTEXT,
-    },
-}  # fmt: skip
-DECODERS = {
-    "GPT2": {"vocab_size": VOCAB, "n_embd": 24, "n_layer": 3, "n_head": 3, "n_positions": CONTEXT},
-    "Llama": {**LLAMA, "rope_parameters": LLAMA3, "tie_word_embeddings": False},
-    "Mistral": {**LLAMA, "sliding_window": 5, "head_dim": 10},
-    "Qwen2": {**LLAMA, "use_sliding_window": True, "sliding_window": 7, "max_window_layers": 2},
-    "Qwen3": {**LLAMA, "head_dim": 14, "tie_word_embeddings": True},
-    "SmolLM3": {**LLAMA, "tie_word_embeddings": True},
-    "Olmo2": {**LLAMA, "num_key_value_heads": 3},
-}
-
-
-def saved(folder, name, settings, kind="Model", **how):
-    """Their model with random weights, none at 0 or 1, and the folder that they save."""
-    config = getattr(transformers, f"{name}Config")(**settings, attn_implementation="eager")
-    torch.manual_seed(3)
-    model = getattr(transformers, f"{name}{kind}")(config).eval()
-    with torch.no_grad():
-        for p in model.parameters():
-            p.add_(torch.randn_like(p) * 0.1)
-    model.save_pretrained(folder, **how)
-    words = Tokenizer(models.WordLevel({f"w{i}": i for i in range(settings["vocab_size"])}, unk_token="w0"))
-    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    words.save(str(folder / "tokenizer.json"))
-    return model
 
 
 def begun(folder, recipe, **overrides):
@@ -218,7 +172,7 @@ def test_a_setting_that_is_not_read_is_refused(tmp_path, keys, said):
 def test_rotary_positions_that_are_not_read_are_refused(tmp_path, rope):
     saved(tmp_path, "Llama", DECODERS["Llama"])
     configured(tmp_path, rope_parameters=rope)
-    with pytest.raises(UsageError, match="rope_parameters is .*what is read is"):
+    with pytest.raises(UsageError, match=r"rope_parameters is .*what is read is"):
         complete("text/char-lm", "debug", {"model.init": str(tmp_path)})
 
 
@@ -257,7 +211,7 @@ def test_pickled_weights_and_other_files_are_not_opened(tmp_path):
     index = tmp_path / "model.safetensors.index.json"
     for name in ("../outside.safetensors", "pytorch_model.bin", 3):
         index.write_text(json.dumps({"weight_map": {"pooler.dense.bias": name}}))
-        with pytest.raises(DataError, match="index.json is damaged"):
+        with pytest.raises(DataError, match=r"index\.json is damaged"):
             weights(tmp_path)
     whole.rename(tmp_path / "one.safetensors")
     index.write_text(json.dumps({"weight_map": {"pooler.dense.bias": "one.safetensors"}}))

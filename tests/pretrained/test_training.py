@@ -3,7 +3,7 @@
 import shutil
 
 import pytest
-from test_folder import BERT, saved
+from foreign_models import BERT, saved
 
 from seqkit.config import complete, load_yaml
 from seqkit.runs.run import load, run

@@ -1,0 +1,52 @@
+"""Small models that transformers saves, with random weights and a tokenizer of words, for the tests of `pretrained`."""
+
+import torch
+import transformers
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+VOCAB, CONTEXT = 29, 23
+BERT = {
+    "vocab_size": VOCAB, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 3, "intermediate_size": 40,
+    "max_position_embeddings": CONTEXT,
+}  # fmt: skip
+LLAMA = {
+    "vocab_size": VOCAB, "hidden_size": 24, "num_hidden_layers": 4, "num_attention_heads": 3, "num_key_value_heads": 1,
+    "intermediate_size": 43, "bos_token_id": None, "eos_token_id": None, "pad_token_id": None,
+}  # fmt: skip
+LLAMA3 = {
+    "rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}  # fmt: skip
+ENCODERS = {
+    "Bert": BERT,
+    "Roberta": {**BERT, "pad_token_id": 1, "type_vocab_size": 1},
+    "XLMRoberta": {**BERT, "pad_token_id": 1, "type_vocab_size": 1},
+    "DistilBert": {
+        "vocab_size": VOCAB, "dim": 24, "n_layers": 3, "n_heads": 3, "hidden_dim": 40, "activation": "relu",
+        "max_position_embeddings": CONTEXT,
+    },
+}  # fmt: skip
+DECODERS = {
+    "GPT2": {"vocab_size": VOCAB, "n_embd": 24, "n_layer": 3, "n_head": 3, "n_positions": CONTEXT},
+    "Llama": {**LLAMA, "rope_parameters": LLAMA3, "tie_word_embeddings": False},
+    "Mistral": {**LLAMA, "sliding_window": 5, "head_dim": 10},
+    "Qwen2": {**LLAMA, "use_sliding_window": True, "sliding_window": 7, "max_window_layers": 2},
+    "Qwen3": {**LLAMA, "head_dim": 14, "tie_word_embeddings": True},
+    "SmolLM3": {**LLAMA, "tie_word_embeddings": True},
+    "Olmo2": {**LLAMA, "num_key_value_heads": 3},
+}
+
+
+def saved(folder, name, settings, kind="Model", **how):
+    """Their model with random weights, none at 0 or 1, and the folder that they save."""
+    config = getattr(transformers, f"{name}Config")(**settings, attn_implementation="eager")
+    torch.manual_seed(3)
+    model = getattr(transformers, f"{name}{kind}")(config).eval()
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(torch.randn_like(p) * 0.1)
+    model.save_pretrained(folder, **how)
+    words = Tokenizer(models.WordLevel({f"w{i}": i for i in range(settings["vocab_size"])}, unk_token="w0"))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    words.save(str(folder / "tokenizer.json"))
+    return model
