@@ -65,7 +65,7 @@ class ConfigFile:
         return float(value)
 
     def one_of(self, name: str, options: Mapping[Any, Any], default: Any = None) -> Any:
-        """What the value of a key stands for. Raises DataError for a value that is not read, with those that are."""
+        """Meaning of the value of a key. Raises DataError for a value that is not read, with those that are."""
         value = self.get(name, default)
         if isinstance(value, list | dict) or value not in options:
             raise self.refused(name, " or ".join(str(option) for option in options))

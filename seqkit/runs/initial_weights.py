@@ -25,7 +25,7 @@ from seqkit.training.weights import misfits
 
 @dataclass(frozen=True)
 class Source:
-    """What another model gives: its settings, weights by our names, and what tells whether ids mean the same.
+    """Another model: its settings, weights by our names, and what tells whether ids mean the same.
 
     settings: the sections `tokenizer` and `model` of its configuration, complete. tokenizer: fitted; None: it reads its
     file. objective: state of the objective. sha256: of the weights. left_out: what of the model is of no use here.
@@ -115,7 +115,7 @@ class InitialWeights:
 
 
 def _trained(run: Path) -> Source:
-    """What a trained run gives."""
+    """The source that a trained run is."""
     with torch.random.fork_rng(devices=[]):  # what is new is as without these weights
         trained = load_one(run)
     return Source(
@@ -128,7 +128,7 @@ def _trained(run: Path) -> Source:
 
 
 def _foreign(folder: Path, ours: Mapping[str, Any]) -> Source:
-    """What a foreign model gives. ours: the settings of the model that begins with it; the objective is of these."""
+    """The source that a foreign model is. ours: settings of the model that begins with it, which give the objective."""
     objective = ours["model"]["objective"]
     found = settings(folder, objective["type"])
     found["model"]["objective"] = {**objective, **found["model"].get("objective", {})}

@@ -6,8 +6,8 @@ import pytest
 from foreign_models import BERT, saved
 
 from seqkit.config import complete, load_yaml
+from seqkit.runs.mixture import load
 from seqkit.runs.run import run
-from seqkit.runs.trained_model import load
 
 QUIET = {"trainer.enable_progress_bar": False}
 
