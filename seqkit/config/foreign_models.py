@@ -14,6 +14,8 @@ from seqkit.pretrained.folder import is_foreign, settings
 def with_foreign(config: Mapping[str, Any], pairs: Sequence[tuple[str, Any]]) -> Mapping[str, Any]:
     """A recipe with tokenizer, backbone, positions and dropout of the foreign model that `model.init` names.
 
+    Examples end where its learned positions do (`data.max_tokens`), unless the recipe says otherwise.
+
     Named by an override, they take the place of the recipe's; named in the recipe, they are what it leaves out. Other
     overrides come on top of them. Raises UsageError for a model that is not read.
     """
@@ -36,6 +38,15 @@ def with_foreign(config: Mapping[str, Any], pairs: Sequence[tuple[str, Any]]) ->
     if "objective" in found["model"]:
         own = objective if isinstance(objective, Mapping) else {}
         found["model"]["objective"] = {**own, **found["model"]["objective"]}
+    data = config.get("data")
+    found_data = {} if name == "NextToken" else _cut(found["model"])
+    data = {**found_data, **(data if isinstance(data, Mapping) else {} if data is None else {"source": data})}
     if given:
-        return {**config, "tokenizer": found["tokenizer"], "model": {**model, **found["model"]}}
-    return {"tokenizer": found["tokenizer"], **config, "model": {**found["model"], **model}}
+        return {**config, "data": data, "tokenizer": found["tokenizer"], "model": {**model, **found["model"]}}
+    return {"tokenizer": found["tokenizer"], **config, "data": data, "model": {**found["model"], **model}}
+
+
+def _cut(model: Mapping[str, Any]) -> dict[str, Any]:
+    """The end of examples behind which a table of learned positions has no row; how many end there is logged."""
+    sizes = model["position"].get("sizes") if isinstance(model["position"], Mapping) else None
+    return {"max_tokens": sizes[0]} if sizes else {}

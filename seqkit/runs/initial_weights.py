@@ -18,6 +18,7 @@ from seqkit.interfaces import Objective, Tokenizer
 from seqkit.model import Model
 from seqkit.pretrained.folder import is_foreign, settings
 from seqkit.pretrained.folder import weights as weights_of
+from seqkit.runs.folder import CONFIG
 from seqkit.runs.trained_model import load_one
 from seqkit.tokenizers.join import Join
 from seqkit.training.weights import misfits
@@ -94,10 +95,13 @@ class InitialWeights:
         weights = {name: x for name, x in weights.items() if name not in optional or _fits(name, x, own)}
         needed = {name: x for name, x in _below(own, taken).items() if name not in optional}
         if wrong := misfits(weights, needed | {name: own[name] for name in weights if name in optional}):
-            raise UsageError(
-                f"model.init {self.place}: {wrong[0]}; give model.backbone and what the embedder has (model.position, "
-                "model.encoders) as its config.yaml says"
+            advice = (
+                "leave model.backbone and model.position out, and they are that model's"
+                if self.source.tokenizer is None
+                else "give model.backbone and what the embedder has (model.position, model.encoders) as its "
+                "config.yaml says"
             )
+            raise UsageError(f"model.init {self.place}: {wrong[0]}; {advice}")
         head = [name for name in ("head", target) if name is not None]
         if is_same_head and not misfits(_below(theirs, head), _below(own, head)):
             weights |= _below(theirs, head)
@@ -116,6 +120,11 @@ class InitialWeights:
 
 def _trained(run: Path) -> Source:
     """The source that a trained run is."""
+    if not (run / CONFIG).is_file():
+        raise UsageError(
+            f"model.init: {run} is no run, for it has no {CONFIG}, and no model that transformers saved, for it has no "
+            "config.json; give a folder of either kind"
+        )
     with torch.random.fork_rng(devices=[]):  # what is new is as without these weights
         trained = load_one(run)
     return Source(

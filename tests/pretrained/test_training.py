@@ -3,7 +3,7 @@
 import shutil
 
 import pytest
-from foreign_models import BERT, saved
+from foreign_models import BERT, CONTEXT, saved
 
 from seqkit.config import complete, load_yaml
 from seqkit.runs.mixture import load
@@ -33,6 +33,17 @@ def test_a_run_needs_the_folder_once(tmp_path, table):
     moved = load(tmp_path / "moved")
     assert moved.predict(["w1 w2", "w3"]) == before
     assert complete(load_yaml((tmp_path / "moved" / "config.yaml").read_text())) == moved.config
+
+
+def test_texts_end_where_the_learned_positions_do(tmp_path, table, caplog):
+    saved(tmp_path / "bert", "Bert", BERT)
+    table.write_text(table.read_text() + "w1 " * 200 + ",good\n" + "w2 " * 200 + ",bad\n")
+    settings = {"data": str(table), "model.init": str(tmp_path / "bert"), "data.limit": None, **QUIET}
+    config = complete("text/classify", "debug", settings)
+    assert config["data"]["max_tokens"] == CONTEXT
+    assert run(config, tmp_path / "run")["state"] == "finished"
+    assert "have 23 tokens or more and end there" in caplog.text
+    assert complete("text/classify", "debug", {**settings, "data.max_tokens": 9})["data"]["max_tokens"] == 9
 
 
 def test_a_recipe_that_names_the_folder_gets_what_it_leaves_out(tmp_path, table):

@@ -152,7 +152,7 @@ def test_a_backbone_that_is_otherwise_built_is_refused(classifier):
 
 def test_what_is_no_trained_run_is_refused_in_one_line(tmp_path):
     for place in (tmp_path / "nothing", tmp_path):
-        with pytest.raises(UsageError, match=r"is no run: it has no config\.yaml") as refused:
+        with pytest.raises(UsageError, match=r"is no run, for it has no config\.yaml, and no model") as refused:
             prepare(digits(model__init=str(place)))
         assert "\n" not in str(refused.value)
     mixture = complete("mixture/four", "debug", {"tasks.image.model.init": str(tmp_path)}, may_mix=True)
