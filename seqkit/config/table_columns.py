@@ -119,7 +119,12 @@ def _settle_parts(source: dict[str, Any], tokenizer: dict[str, Any]) -> str | No
             "tokenizer Join, or one column: --data.source.type Table"
         )
     if tokenizer["reads"] is None or not source["columns"]:
-        kinds, columns = _settled(source)
+        from seqkit.data.tables.mixed_columns import CELLS, OF_CELLS
+
+        given = tokenizer["parts"]
+        reads_text = any(KIND_OF_TOKENIZER.get(part["type"]) == "text" for part in given.values())
+        has_cells = not reads_text or any(name in given for name in (CELLS, *OF_CELLS))
+        kinds, columns = _settled(source, has_cells=has_cells)
         source.update(columns=kinds, target=columns.target, target_kind=columns.target_kind)
         tokenizer["parts"], tokenizer["reads"] = _parts_of(kinds, tokenizer["parts"])
     return str(source["target_kind"])

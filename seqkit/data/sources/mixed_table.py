@@ -67,15 +67,17 @@ class MixedTable(DataSource):
         """Keeps the tokenizer, by whose parts files are read, and cells tried where some may be left out."""
         self._tokenizer = tokenizer
 
-    def settled(self) -> tuple[dict[str, str], Columns]:
+    def settled(self, *, has_cells: bool = True) -> tuple[dict[str, str], Columns]:
         """Kind of each input column, and the target; guessed by the first rows where that is open.
 
+        has_cells: False: the recipe reads no categories, so short texts that are repeated are texts.
         Logs each guess in one line. Raises DataError where a column does not exist, or the target is not clear.
         """
         table, rows = self._table, self._table.first_rows()
         kinds, columns, lines = settle_mixed(
-            rows, self.columns, target=table.target, target_kind=table.target_kind, taken=(table.split, table.group)
-        )
+            rows, self.columns, target=table.target, target_kind=table.target_kind, taken=(table.split, table.group),
+            has_cells=has_cells,
+        )  # fmt: skip
         for line in (*rows.notes, *lines) if lines else ():
             log.warning("%s", line)
         return kinds, columns
@@ -134,9 +136,9 @@ class Cars(DataSource):
         """Keeps the tokenizer, as `MixedTable.read_for`."""
         self._tokenizer = tokenizer
 
-    def settled(self) -> tuple[dict[str, str], Columns]:
+    def settled(self, *, has_cells: bool = True) -> tuple[dict[str, str], Columns]:
         """Kind of each input column, and the target, as `MixedTable.settled`."""
-        return self._table().settled()
+        return self._table().settled(has_cells=has_cells)
 
     def splits(self) -> Splits:
         """Raises DataError if the table can be neither found nor downloaded."""

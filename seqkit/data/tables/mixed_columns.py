@@ -61,10 +61,12 @@ def settle_mixed(
     target: str | Sequence[str] | None = None,
     target_kind: TargetKind | None = None,
     taken: Sequence[str | None] = (),
+    has_cells: bool = True,
 ) -> tuple[dict[str, str], Columns, list[str]]:
     """Kind of each input column, target, and a sentence for each guess.
 
     given: kinds that are known. taken: columns that say something else of a row, such as its split, and are no input.
+    has_cells: False: nothing reads categories, so short texts that are repeated are texts.
     Raises DataError where a column does not exist, holds numbers and words, or no column is left as input.
     """
     if len(rows) == 0:
@@ -87,7 +89,7 @@ def settle_mixed(
     for name in rows.names:
         if name in targets or name in taken:
             continue
-        kinds[name], why = (media[name], "") if name in media else _guess(rows, name)
+        kinds[name], why = (media[name], "") if name in media else _guess(rows, name, has_cells)
         if name not in given:
             lines.append(f"{rows.name}: {name!r} is {kinds[name]}{why and f', as {why}'}")
     if lines:
@@ -114,7 +116,7 @@ def _kind_of_bytes(rows: Rows, column: str) -> str:
     return "audio" if content.startswith(SOUNDS) else "image"
 
 
-def _guess(rows: Rows, column: str) -> tuple[str, str]:
+def _guess(rows: Rows, column: str, has_cells: bool) -> tuple[str, str]:
     """Kind of a column by its name and values, and the reason where that is not plain.
 
     Raises DataError for a column of numbers and words.
@@ -147,7 +149,7 @@ def _guess(rows: Rows, column: str) -> tuple[str, str]:
     if all(_years(cell) is not None for cell in cells):
         return "date", ""
     if profile.repeats and profile.length <= MAX_WORD:
-        return "category", ""
+        return ("category", "") if has_cells else ("text", "the recipe reads no categories")
     is_word = all(isinstance(cell, str) and len(cell.split()) == 1 and len(cell) <= MAX_WORD for cell in cells)
     if is_word and profile.distinct == len(cells) >= MIN_ROWS:
         return "unused", f"each of its {len(cells):,} words is another, as names of rows are"
