@@ -159,6 +159,12 @@ def _matched(
     if reference is not None and settings.match != "none":
         target = reference.flops if settings.match == "flops" else reference.parameters
         if abs(measure(config) - target) > 0.001 * target and widths_of(config):
+            init = config["model"].get("init")
+            if init not in (None, reference.config["model"].get("init")):
+                raise ValueError(
+                    f"the weights of model.init have a width of their own, so {measure(config):,} {settings.match} "
+                    f"cannot be made the {target:,} of {reference.name}; give --match none"
+                )
             config = _resized(settings, preset, words, config, measure, target, None)
         gap = measure(config) / target - 1
     width, depth = size_of(config)

@@ -1,9 +1,11 @@
 """The solver of budgets, alone and over every backbone of every modality."""
 
 import pytest
+from foreign_models import BERT, saved
 
 from seqkit.comparison.budget import nearest
 from seqkit.comparison.candidates import NEARLY, candidates
+from seqkit.comparison.duration import estimate
 from seqkit.comparison.settings import Settings
 from seqkit.errors import UsageError
 
@@ -98,6 +100,24 @@ def test_a_combination_that_cannot_be_right_is_refused_before_anything_runs():
         candidates(Settings(recipe="image/digits", preset="debug", backbones=["Transformer", "LSTN"]))
     with pytest.raises(UsageError, match="--pretrain next: Transformer: NextToken predicts ids"):
         candidates(Settings(recipe="image/digits", preset="debug", backbones=["Transformer", "LSTM"], pretrain="next"))
+
+
+def test_a_model_that_has_its_weights_keeps_its_width(tmp_path):
+    saved(tmp_path, "Bert", BERT)
+    words = {"recipe": "text/classify", "preset": "debug", "vary": {"model.init": ["null", str(tmp_path)]}}
+    with pytest.raises(UsageError, match=r"model\.init have a width of their own.*; give --match none"):
+        candidates(Settings(**words))
+    random, begun = candidates(Settings(**words, match="none"))
+    assert begun.config["model"]["backbone"]["dim"] == BERT["hidden_size"] != random.config["model"]["backbone"]["dim"]
+    with pytest.raises(UsageError, match=r"LSTM: model\.init .*is missing"):
+        estimate(
+            candidates(
+                Settings(
+                    recipe="text/classify", preset="debug", backbones=["Transformer", "LSTM"], match="none",
+                    overrides=[f"--model.init={tmp_path}"],
+                )
+            )[1:]
+        )  # fmt: skip
 
 
 def test_two_names_of_one_configuration_are_refused():
