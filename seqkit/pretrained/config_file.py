@@ -50,11 +50,11 @@ class ConfigFile:
         self._read.add(name)
         return self._values.get(name, default)
 
-    def size(self, name: str, default: int | None = None) -> int:
-        """A whole number above 0. Raises DataError for anything else."""
+    def size(self, name: str, default: int | None = None, *, most: int = 1 << 24) -> int:
+        """A whole number from 1 to `most`. Raises DataError for anything else."""
         value = self.get(name, default)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise self.refused(name, "a whole number above 0")
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+            raise self.refused(name, f"a whole number from 1 to {most:,}")
         return value
 
     def number(self, name: str, default: float) -> float:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Settings = dict[str, Any]
+MAX_LAYERS = 1000
 TANH = {"type": "GELU", "approximate": "tanh"}
 ACTIVATIONS: dict[Any, Any] = {
     "gelu": "GELU", "gelu_new": TANH, "gelu_pytorch_tanh": TANH, "relu": "ReLU", "silu": "SiLU", "swish": "SiLU",
@@ -28,11 +29,11 @@ ACTIVATIONS: dict[Any, Any] = {
 class Family:
     """How models of one kind are read.
 
-    model: the section `model` of a recipe from `config.json`; None for `objective` leaves the recipe's. layers: what
-    the names of a layer's weights begin with, with {} for its number. layer: its modules. rest: modules outside layers.
-    embeddings: our tables from theirs, which it takes out. prefix: what names begin with in a model that has a head.
-    left_out: beginnings of names that are of no use here, such as heads. tied: whether the head is the table; None: the
-    model has no head.
+    model: the section `model` of a recipe from `config.json`, with an `objective` where the head is read, too. layers:
+    what the names of a layer's weights begin with, with {} for its number. layer: its modules. rest: modules outside
+    layers. embeddings: our tables from theirs, which it takes out. prefix: what names begin with in a model that has a
+    head. left_out: beginnings of names that are of no use here, such as heads. head: name of the head that predicts the
+    next token; None: there is none.
     """
 
     model: Callable[[ConfigFile], Settings]
@@ -74,7 +75,7 @@ def _bert(config: ConfigFile) -> Settings:
     config.must_be("absolute", "position_embedding_type")
     config.must_be(False, "is_decoder", "add_cross_attention")
     return _post_norm(
-        config, config.size("hidden_size", 768), config.size("num_hidden_layers", 12),
+        config, config.size("hidden_size", 768), config.size("num_hidden_layers", 12, most=MAX_LAYERS),
         config.size("num_attention_heads", 12), config.size("intermediate_size", 3072),
         config.number("layer_norm_eps", 1e-12), config.size("max_position_embeddings", 512) - _skipped(config),
         ("hidden_act", "hidden_dropout_prob", "attention_probs_dropout_prob"),
@@ -117,7 +118,7 @@ def _distilbert(config: ConfigFile) -> Settings:
     config.must_be(False, "sinusoidal_pos_embds")
     dim, inner = config.size("dim", 768), config.size("hidden_dim", 3072)
     return _post_norm(
-        config, dim, config.size("n_layers", 6), config.size("n_heads", 12), inner, 1e-12,
+        config, dim, config.size("n_layers", 6, most=MAX_LAYERS), config.size("n_heads", 12), inner, 1e-12,
         config.size("max_position_embeddings", 512), ("activation", "dropout", "attention_dropout"),
     )  # fmt: skip
 
@@ -156,7 +157,8 @@ def _gpt2(config: ConfigFile) -> Settings:
         "dropout": config.number("embd_pdrop", 0.1),
         "objective": {"type": "NextToken", "tied": True},
         "backbone": {
-            "type": "Transformer", "dim": dim, "depth": config.size("n_layer", 12), "causal": True, "norm": norm,
+            "type": "Transformer", "dim": dim, "depth": config.size("n_layer", 12, most=MAX_LAYERS),
+            "causal": True, "norm": norm,
             "num_heads": config.size("n_head", 12), "dropout": config.number("resid_pdrop", 0.1),
             "block": {
                 "type": "PreNormBlock", "norm": norm, "attention": {"mechanism": attention},
@@ -196,7 +198,7 @@ def _llama(config: ConfigFile) -> Settings:
     """LLaMA, Mistral, Qwen2, Qwen3, SmolLM3 and OLMo 2: they differ in norms, windows, biases and positions."""
     kind = config.model_type
     dim, heads = config.size("hidden_size"), config.size("num_attention_heads")
-    depth, head_dim = config.size("num_hidden_layers"), config.get("head_dim") or dim // heads
+    depth, head_dim = config.size("num_hidden_layers", most=MAX_LAYERS), config.get("head_dim") or dim // heads
     norm = {"type": "RMSNorm", "eps": config.number("rms_norm_eps", 1e-6)}
     has_bias = config.get("attention_bias", False) is True
     config.must_be(False, "mlp_bias")

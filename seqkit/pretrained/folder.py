@@ -31,13 +31,23 @@ def settings(folder: Path, objective: str | None) -> dict[str, Any]:
     Raises DataError for a model that is not read, or a setting of it.
     """
     config = ConfigFile(folder / NAME)
-    model = family_of(config).model(config)
+    model = _model(config)
     config.check_all_read()
     if objective != "NextToken":
         model.pop("objective", None)
     if not (folder / TOKENIZER).is_file():
         raise DataError(f"{folder} has no {TOKENIZER}; save its fast tokenizer there (save_pretrained)")
     return {"tokenizer": {"type": "FromFile", "path": str(folder / TOKENIZER)}, "model": model}
+
+
+def _model(config: ConfigFile) -> dict[str, Any]:
+    """The section `model` of a recipe. Raises DataError for values of wrong types, too."""
+    try:
+        return family_of(config).model(config)
+    except DataError:
+        raise
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise DataError(f"{config.path} has values that are not understood ({one_line(error)})") from error
 
 
 def weights(folder: Path) -> tuple[dict[str, Tensor], list[str], str]:
@@ -47,7 +57,7 @@ def weights(folder: Path) -> tuple[dict[str, Tensor], list[str], str]:
     """
     config = ConfigFile(folder / NAME)
     family = family_of(config)
-    depth = family.model(config)["backbone"]["depth"]
+    depth = _model(config)["backbone"]["depth"]
     theirs, digest = _read(folder)
     theirs = {_plain(name, family.prefix): x.float() for name, x in theirs.items()}
     theirs = {name: x for name, x in theirs.items() if not name.endswith(BUFFERS)}
@@ -62,6 +72,8 @@ def weights(folder: Path) -> tuple[dict[str, Tensor], list[str], str]:
         ours |= taken(family.rest, theirs, "backbone.", "", head_dim)
     except KeyError as error:
         raise DataError(f"{folder} has no weight {error.args[0]}; copy it again") from None
+    except (RuntimeError, IndexError) as error:
+        raise DataError(f"{folder}: the weights are of other sizes than {NAME} says ({one_line(error)})") from error
     if family.head is not None:
         table = ours["embedder.content.weight"]
         own = theirs.pop(f"{family.head}.weight", None)

@@ -151,8 +151,12 @@ def test_dropout_activation_and_positions_are_those_of_the_model(tmp_path):
         ),
         ({"is_decoder": True}, "is_decoder is True, and what is read is False"),
         ({"hidden_act": "xielu"}, "hidden_act is 'xielu', and what is read is gelu or"),
-        ({"hidden_size": 24.5}, "hidden_size is 24.5, and what is read is a whole number above 0"),
+        ({"hidden_size": 24.5}, "hidden_size is 24.5, and what is read is a whole number from 1 to 16,777,216"),
         ({"hidden_dropout_prob": "much"}, "hidden_dropout_prob is 'much', and what is read is a number"),
+        (
+            {"num_hidden_layers": 10**9},
+            "num_hidden_layers is 1000000000, and what is read is a whole number from 1 to 1,000",
+        ),
         ({"talking_heads": True}, "the key talking_heads of a bert is not known"),
         ({"model_type": "berd"}, "model_type is 'berd', and what is read is .*did you mean bert"),
     ],
@@ -176,6 +180,21 @@ def test_rotary_positions_that_are_not_read_are_refused(tmp_path, rope):
         complete("text/char-lm", "debug", {"model.init": str(tmp_path)})
 
 
+@pytest.mark.parametrize(
+    "keys", [{"rope_parameters": [1]}, {"num_key_value_heads": "x"}, {"head_dim": "wide"}, {"layer_types": 3}]
+)
+def test_values_of_wrong_types_are_one_line(tmp_path, keys):
+    saved(tmp_path, "Qwen2", DECODERS["Qwen2"])
+    configured(tmp_path, **keys)
+    with pytest.raises(UsageError) as refused:
+        build(complete("text/char-lm", "debug", {"model.init": str(tmp_path)}))
+    assert "\n" not in str(refused.value)
+
+
+def narrow(held):
+    held["embeddings.position_embeddings.weight"] = torch.ones(CONTEXT, 7)
+
+
 def extra(held):
     held["encoder.layer.0.adapter.weight"] = torch.ones(3)
 
@@ -191,6 +210,7 @@ def lost_of_three(held):
 @pytest.mark.parametrize(
     ("change", "error", "said"),
     [
+        (narrow, DataError, r"the weights are of other sizes than config\.json says"),
         (extra, DataError, r"has a weight encoder\.layer\.0\.adapter\.weight that a bert is not known to have"),
         (lost, UsageError, r"backbone\.blocks\.2\.mlp\.down_proj\.weight is missing"),
         (lost_of_three, DataError, r"has no weight encoder\.layer\.2\.attention\.self\.key\.weight"),
