@@ -77,7 +77,7 @@ class GINConvolution(GraphConvolution):
             types = (edges.edge_type - 1).clamp(max=self.edge_embedding.num_embeddings - 1)  # those above are masked
             messages = (messages + self.edge_embedding(types)).relu()
         messages = messages.masked_fill(rearrange(edges.masked, "e -> e 1"), 0.0)
-        return self.mlp((1 + self.eps) * x + self.sum(messages, edges.target, len(x)))
+        return self.mlp((1 + self.eps) * x + self.sum(messages, edges.target, x.shape[0]))
 
     def add_edge_types(self, num_edge_types: int) -> None:
         self.edge_embedding = nn.Embedding(num_edge_types, self.dim)
@@ -104,7 +104,7 @@ class EdgeWeights(NamedTuple):
         weight = weight.masked_fill(edges.masked, 0.0)
         # a self-loop takes the place of the token's own 1; a sum over none of them, where they are masked, leaves it
         replaced = ((edges.source == edges.target) & ~edges.masked).to(wide)
-        own = torch.ones(len(x), dtype=wide, device=x.device).index_add(0, edges.target, -replaced)
+        own = torch.ones(x.shape[0], dtype=wide, device=x.device).index_add(0, edges.target, -replaced)
         return cls(weight, own, own.index_add(0, edges.target, weight).rsqrt())
 
     def mixed(self, x: Tensor, edges: Edges, total: SumOverEdges) -> Tensor:
@@ -112,7 +112,7 @@ class EdgeWeights(NamedTuple):
         # symmetric normalisation in two steps, by the source's degree before the sum and the target's after it
         scaled = x * rearrange(self.inverse_root, "N -> N 1")
         messages = scaled.index_select(0, edges.source) * rearrange(self.weight, "e -> e 1")
-        mixed = scaled * rearrange(self.own, "N -> N 1") + total(messages, edges.target, len(x))
+        mixed = scaled * rearrange(self.own, "N -> N 1") + total(messages, edges.target, x.shape[0])
         return mixed * rearrange(self.inverse_root, "N -> N 1")
 
 
@@ -200,7 +200,7 @@ class _AlongEdges(Backbone):
         if embedded.segments is not None or cache is not None:
             raise ValueError(f"{name} does not support segments or a cache; give each graph its own row")
         x = self.run(rearrange(embedded.hidden, "b n d -> (b n) d"), self._edges(embedded))
-        hidden = rearrange(x, "(b n) d -> b n d", b=len(embedded.hidden))
+        hidden = rearrange(x, "(b n) d -> b n d", b=embedded.hidden.shape[0])
         return hidden.masked_fill(~rearrange(embedded.valid, "b n -> b n 1"), 0.0)
 
     def _edges(self, embedded: Embedded) -> Edges:

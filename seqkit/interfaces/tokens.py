@@ -43,7 +43,7 @@ class Adjacency:
             )
         if edge_type.shape != index.shape[1:] or edge_type.dtype != torch.int64:
             raise ValueError(f"edge_type is {describe_tensor(edge_type)}; give [{index.shape[1]}] int64, one per edge")
-        if len(edge_type) and may_read(edge_type) and int(edge_type.min()) < 1:
+        if may_read(edge_type) and len(edge_type) and int(edge_type.min()) < 1:
             raise ValueError(
                 f"edge_type goes down to {int(edge_type.min())}; types start at 1 (0 is a token with itself)"
             )

@@ -80,7 +80,11 @@ class MixtureOfExperts(PaddingAwareMLP, AuxiliaryLoss):
         Padding goes to no expert and gives zero.
         """
         tokens = rearrange(x, "b n d -> (b n) d")
-        if valid is None or valid.is_meta:  # tensors without data are taken to have no padding
+        if torch.compiler.is_exporting():  # how many tokens an expert gets is no size of a graph: each gets all
+            output = self._mix_all(tokens)
+            if valid is not None:
+                output = output.masked_fill(~rearrange(valid, "b n -> (b n) 1"), 0.0)
+        elif valid is None or valid.is_meta:  # tensors without data are taken to have no padding
             output = self._mix(tokens)
         else:
             real = rearrange(valid, "b n -> (b n)").nonzero()[:, 0]
@@ -97,6 +101,13 @@ class MixtureOfExperts(PaddingAwareMLP, AuxiliaryLoss):
         outputs = torch.cat([expert(one) for expert, one in zip(self.experts, inputs)])
         outputs = rearrange(outputs.index_select(0, by_expert.argsort()), "(t k) d -> t k d", k=self.top_k)
         return einsum(gates.to(outputs.dtype), outputs, "t k, t k d -> t d")
+
+    def _mix_all(self, x: Tensor) -> Tensor:
+        """`_mix` with every expert over every token."""
+        gates, chosen = self._route(x)
+        weights = gates.new_zeros(x.shape[0], len(self.experts)).scatter(1, chosen, gates)
+        outputs = torch.stack([expert(x) for expert in self.experts], dim=1)
+        return einsum(weights.to(outputs.dtype), outputs, "t e, t e d -> t d")
 
     def _route(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Gates and chosen experts, both [t k], the best first."""

@@ -15,6 +15,8 @@ from einops import rearrange
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from seqkit.nn.recurrence import scan_tokens
+
 Spectrum = Literal["lin", "inv"]
 """Initial frequencies: S4D-Lin or S4D-Inv."""
 
@@ -59,6 +61,8 @@ class S4DLayer(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """[b n d] from x [b n d], which is zero where padded."""
         n, exact = x.shape[1], _exact(x)
+        if torch.compiler.is_exporting():
+            return self._token_by_token(exact).to(x.dtype)
         log_step, C = self._discretised(exact.dtype)
         with _no_autocast(x):
             kernels = geometric_sums(C, log_step, n)
@@ -67,6 +71,28 @@ class S4DLayer(nn.Module):
                 kernel = F.pad(kernel, [0, n]) + F.pad(kernels[1].flip(-1), [n, 0])
             y = fft_convolution(exact, kernel) + exact * self.D.to(exact.dtype)
         return y.to(x.dtype)
+
+    def _token_by_token(self, x: Tensor) -> Tensor:
+        """`forward` as a recurrence in real numbers: graphs have neither complex ones nor a kernel of any length."""
+        log_step, C = self._discretised(x.dtype)
+        size, angle = log_step.real.exp(), log_step.imag
+        re, im = size * angle.cos(), size * angle.sin()
+        start = x.new_zeros(x.shape[0], self.dim, self.num_pairs)
+
+        def way(x: Tensor, C: Tensor, *, is_late: bool) -> Tensor:
+            """One direction. is_late: a token is added to the state after its output."""
+            left, right = 2 * C.real, 2 * C.imag
+
+            def step(state: tuple[Tensor, Tensor], token: tuple[Tensor, ...]) -> tuple[tuple[Tensor, Tensor], Tensor]:
+                h, g = state
+                new = (re * h - im * g + rearrange(token[0], "b d -> b d 1"), re * g + im * h)
+                seen, turned = state if is_late else new
+                return new, (left * seen - right * turned).sum(dim=-1)
+
+            return scan_tokens(step, (start, start.clone()), (x,))
+
+        y = way(x, C[0], is_late=False) + x * self.D.to(x.dtype)
+        return y + way(x.flip(1), C[1], is_late=True).flip(1) if self.bidirectional else y
 
     def step(self, x: Tensor, valid: Tensor | None, state: Tensor | None) -> tuple[Tensor, Tensor]:
         """The next tokens after a state: y [b n d] and the complex state [b d s] after each last real token.

@@ -21,6 +21,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
+from seqkit.nn.recurrence import scan_tokens
+
 Kernel = Callable[..., Any]
 """`mamba_ssm.ops.selective_scan_interface.selective_scan_fn`."""
 
@@ -56,8 +58,22 @@ def selective_scan(
     exact = torch.float64 if x.dtype == torch.float64 else torch.float32
     if state is None:
         state = x.new_zeros(x.shape[0], *A.shape, dtype=exact)
+    if torch.compiler.is_exporting():
+        return _token_by_token(*(t.to(exact) for t in (x, dt, A, B, C, state))).to(x.dtype), state
     y, last = _SelectiveScan.apply(*(t.to(exact) for t in (x, dt, A, B, C, state)))
     return y.to(x.dtype), last
+
+
+def _token_by_token(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, state: Tensor) -> Tensor:
+    """y [b n e] of `selective_scan`, as one operation of a graph."""
+
+    def step(state: Tensor, token: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        x, dt, B, C = token
+        added = rearrange(dt * x, "b e -> b e 1") * rearrange(B, "b s -> b 1 s")
+        new = (rearrange(dt, "b e -> b e 1") * A).exp() * state + added
+        return new, (new * rearrange(C, "b s -> b 1 s")).sum(dim=-1)
+
+    return scan_tokens(step, state, (x, dt, B, C))
 
 
 def scan_flops(b: int, n: int, e: int, s: int) -> int:

@@ -57,7 +57,7 @@ class EdgeAttention(AttentionMechanism, InheritedDropout):
         values = _flat(v.to(own.dtype), v.shape[1])
         output = (own * values).index_add(0, target, edge * values.index_select(0, source))
         output = output / rearrange(total, "N g r -> N g r 1")
-        return rearrange(output, "(b n) g r c -> b (g r) n c", b=len(q)).to(v.dtype)
+        return rearrange(output, "(b n) g r c -> b (g r) n c", b=q.shape[0]).to(v.dtype)
 
     def attention_weights(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
         """[b h n m], without dropout; O(n^2) memory."""
@@ -80,7 +80,7 @@ class EdgeAttention(AttentionMechanism, InheritedDropout):
         if context.edge_bias is not None:
             bias = rearrange(context.edge_bias.to(wide), "t (g r) -> t g r", g=k.shape[1])
             # an edge from a token to itself adds no attention, it sets the type of the token's own score
-            own_type = adjacency.edge_type.new_zeros(len(own)).index_add(0, target, adjacency.edge_type * itself)
+            own_type = adjacency.edge_type.new_zeros(own.shape[0]).index_add(0, target, adjacency.edge_type * itself)
             own, edge = own + bias[own_type], edge + bias[adjacency.edge_type]
         masked = itself
         if context.is_causal:

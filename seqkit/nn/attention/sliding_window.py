@@ -76,7 +76,7 @@ class SlidingWindowAttention(AttentionMechanism, InheritedDropout):
         if cache is not None:
             k, v = cache.update(k, v)
         n = q.shape[2]
-        if n != k.shape[2]:
+        if n != k.shape[2] or torch.compiler.is_exporting():  # blocks depend on the length
             return self._attend(q, k, v, rearrange(self._dense_mask(q, k, context), "b n m -> b 1 n m"))
         valid = _key_valid(k, context)
         attend = self._attend_with_stride if 0 < self.stride < n else self._attend_by_blocks
@@ -102,7 +102,7 @@ class SlidingWindowAttention(AttentionMechanism, InheritedDropout):
         n, m = q.shape[2], k.shape[2]
         valid = _key_valid(k, context)
         column = torch.arange(m, device=k.device)
-        index = valid.cumsum(dim=1) - 1 if n < m else repeat(column, "m -> b m", b=len(valid))
+        index = valid.cumsum(dim=1) - 1 if n < m else repeat(column, "m -> b m", b=valid.shape[0])
         back = rearrange(index[:, m - n :], "b n -> b n 1") - rearrange(index, "b m -> b 1 m")
         attn_mask = back.abs() < self.size
         if self.stride:
@@ -181,7 +181,7 @@ class SlidingWindowAttention(AttentionMechanism, InheritedDropout):
         n, device = valid.shape[1], valid.device
         size, max_distance = self._block_size(n), min(self.size, n) - 1
         column = torch.arange(n, device=device)
-        not_global = rearrange(column >= self.num_global, "n -> 1 1 n 1").expand(len(valid), -1, -1, -1)
+        not_global = rearrange(column >= self.num_global, "n -> 1 1 n 1").expand(valid.shape[0], -1, -1, -1)
         window_valid, in_window = (
             rearrange(self._window_keys(x, causal), "bt 1 w 1 -> bt 1 1 w")
             for x in (rearrange(valid, "b n -> b 1 n 1"), not_global)

@@ -1,0 +1,1 @@
+"""Trained models as graphs that run without seqkit: torch.export and ONNX."""

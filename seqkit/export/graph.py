@@ -1,0 +1,188 @@
+"""A model as one graph over tensors, for every batch size and length, by torch.export or as ONNX.
+
+b batch · n tokens · k fields · f features · p position axes · e edges
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from seqkit.errors import UsageError, one_line
+from seqkit.interfaces import Adjacency, TokenBatch, Tokens, TokenSpec
+from seqkit.model import Model
+
+MAX_BATCH, MAX_TOKENS, MAX_EDGES = 1 << 16, 1 << 20, 1 << 26
+"""Sizes up to which a graph says that it takes inputs."""
+
+EXAMPLE = (3, 8, True)
+"""Examples, tokens, and whether there is padding, of the batch with which the model is traced."""
+CHECKED = ((2, 7, False), (4, 5, True), (1, 11, False), (5, 12, True), (1, 1, False))
+"""The same of the batches on which the written file is compared with the model."""
+TOLERANCE = 1e-4
+"""Largest difference, in units of the largest output."""
+
+
+class OfTensors(nn.Module):
+    """A model as a function of the tensors of a batch, in the order of `names`.
+
+    content: [b n], [b n k] or [b n f]. positions: [b n p]. valid: [b n] bool, True = real. features: [b n f], where the
+    tokens have numbers beside ids. edge_index [2 e] and edge_type [e], where they have edges; nodes count through the
+    whole batch, i * n + t. Gives what the head gives.
+    """
+
+    def __init__(self, model: Model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, *tensors: Tensor) -> Tensor:
+        """The head's prediction."""
+        given: dict[str, Any] = dict(zip(names(self.model.spec), tensors, strict=True))
+        if "edge_index" in given:
+            given["adjacency"] = Adjacency(given.pop("edge_index"), given.pop("edge_type"))
+        prediction: Tensor = self.model(TokenBatch(**given))
+        return prediction
+
+
+def names(spec: TokenSpec) -> tuple[str, ...]:
+    """Names of the inputs of a graph over tokens of that shape."""
+    found = ["content", "positions", "valid"]
+    if spec.vocab_sizes and spec.num_features:
+        found.append("features")
+    return (*found, "edge_index", "edge_type") if spec.num_edge_types else tuple(found)
+
+
+def export(model: Model, out: Path, to: str, notes: Mapping[str, str]) -> float:
+    """Write a model in evaluation mode to a file, and compare the file with the model at other sizes.
+
+    to: "torch", a program for `torch.export.load`, or "onnx". notes: texts that the file carries beside the graph.
+    Gives the largest difference of outputs. Raises UsageError, with the reason, where the model cannot be exported,
+    the format's packages are missing, or the file gives other numbers: nothing is said to be exported that is not
+    equal.
+    """
+    model = model.eval()
+    _check(model, to)
+    name = type(model.backbone).__name__
+    function, spec = OfTensors(model), model.spec
+    try:
+        with _quiet(), torch.no_grad():
+            program = torch.export.export(function, _batch(spec, *EXAMPLE), dynamic_shapes=(_sizes(spec),))
+            run = WRITERS[to](program, out, spec, notes)
+            worst = max(_difference(run, function, _batch(spec, *sizes)) for sizes in CHECKED)
+    except Exception as error:  # what torch cannot export is told by a dozen kinds of errors
+        raise UsageError(
+            f"{name} cannot be exported to {to} with these settings ({one_line(error)[:300]}); a Transformer with "
+            "ScaledDotProductAttention can (docs/export.md has the table)"
+        ) from error
+    if not worst <= TOLERANCE:
+        raise UsageError(f"{name} gives other numbers from the {to} file, by {worst:.1e} of the largest; not exported")
+    return worst
+
+
+def _check(model: Model, to: str) -> None:
+    """Raise UsageError for models of more inputs than one sequence, and for missing packages."""
+    if model.source_embedder is not None:
+        raise UsageError("an encoder–decoder generates token by token, and is not exported; export an encoder or a GPT")
+    if model.spec.is_joined:
+        raise UsageError("a model of joined parts has no fixed inputs, and is not exported; export one of a single part")
+    if to == "onnx" and (missing := [each for each in ("onnx", "onnxscript", "onnxruntime") if find_spec(each) is None]):
+        raise UsageError(f"ONNX needs {', '.join(missing)}; pip install 'seqkit[export]'")
+
+
+def _sizes(spec: TokenSpec) -> tuple[dict[int, Any], ...]:
+    """Which sizes of each input may vary."""
+    b = torch.export.Dim("b", min=1, max=MAX_BATCH)
+    n = torch.export.Dim("n", min=1, max=MAX_TOKENS)
+    e = torch.export.Dim("e", min=0, max=MAX_EDGES)
+    of = {"edge_index": {1: e}, "edge_type": {0: e}}
+    return tuple(of.get(name, {0: b, 1: n}) for name in names(spec))
+
+
+def _batch(spec: TokenSpec, b: int, n: int, is_padded: bool) -> tuple[Tensor, ...]:
+    """Random tokens of that shape, the same at every call."""
+    random = torch.Generator().manual_seed(b * 1000 + n)
+    lengths = [n if i == 0 or not is_padded else int(torch.randint(1, n + 1, (), generator=random)) for i in range(b)]
+    batch = TokenBatch.collate([_tokens(spec, length, random) for length in lengths]).tensors()
+    return tuple(batch[name] for name in names(spec))
+
+
+def _tokens(spec: TokenSpec, n: int, random: torch.Generator) -> Tokens:
+    if spec.vocab_sizes:
+        content = torch.stack([torch.randint(size, (n,), generator=random) for size in spec.vocab_sizes], dim=1)
+    elif spec.ids:
+        content = torch.randint(spec.vocab_size, (n,), generator=random)
+    else:
+        content = torch.randn(n, spec.num_features, generator=random)
+    axes = [torch.arange(n) // 4, torch.arange(n) % 4] if spec.num_axes > 1 else [torch.arange(n)]
+    axes += [torch.zeros(n)] * (spec.num_axes - len(axes))
+    positions = torch.stack(axes, dim=1).float() if spec.num_axes else torch.zeros(n, 0)
+    features = torch.randn(n, spec.num_features, generator=random) if "features" in names(spec) else None
+    if not spec.num_edge_types:
+        return Tokens(content, positions, features=features)
+    edges = (torch.rand(n, n, generator=random) < 0.4).triu(1)
+    edges = edges | edges.T
+    types = torch.randint(1, spec.num_edge_types + 1, (n, n), generator=random)
+    return Tokens(content, positions, Adjacency(edges.nonzero().T.contiguous(), types[edges]), features=features)
+
+
+def _difference(run: Callable[..., Tensor], model: OfTensors, given: tuple[Tensor, ...]) -> float:
+    """Largest difference of outputs at real tokens, or of whole examples, in units of the largest output."""
+    got, right, valid = run(*given), model(*given), given[2]
+    if got.shape != right.shape:
+        raise ValueError(f"the file gives {list(got.shape)}, the model {list(right.shape)}")
+    if right.shape[:2] == valid.shape and model.model.head.is_per_token:
+        got, right = got[valid], right[valid]
+    return float((got - right).abs().max() / right.abs().max().clamp(min=1e-6))
+
+
+def _write_torch(program: Any, out: Path, spec: TokenSpec, notes: Mapping[str, str]) -> Callable[..., Tensor]:
+    torch.export.save(program, out, extra_files=dict(notes))
+    loaded: Callable[..., Tensor] = torch.export.load(out).module()
+    return loaded
+
+
+def _write_onnx(program: Any, out: Path, spec: TokenSpec, notes: Mapping[str, str]) -> Callable[..., Tensor]:
+    import onnxruntime
+
+    written = torch.onnx.export(
+        program, (), dynamo=True, verbose=False, input_names=list(names(spec)), output_names=["prediction"]
+    )
+    assert written is not None
+    written.model.metadata_props.update(notes)
+    written.save(out, external_data=False)
+    session = onnxruntime.InferenceSession(out, providers=["CPUExecutionProvider"])
+    taken = {each.name for each in session.get_inputs()}  # a model may use no positions
+
+    def run(*given: Tensor) -> Tensor:
+        by_name = {name: x.numpy() for name, x in zip(names(spec), given) if name in taken}
+        return torch.from_numpy(session.run(None, by_name)[0])
+
+    return run
+
+
+WRITERS: dict[str, Callable[..., Callable[..., Tensor]]] = {"torch": _write_torch, "onnx": _write_onnx}
+"""Formats of `export`: each writes a program to a file, and gives the file as a function of tensors."""
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what torch says to those who develop its exporters."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "torch.export", "torch._export")]
+    before = [each.level for each in loggers]
+    try:
+        for each in loggers:
+            each.setLevel(logging.CRITICAL)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for each, level in zip(loggers, before):
+            each.setLevel(level)
