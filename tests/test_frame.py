@@ -25,7 +25,7 @@ ORDER = [
     {"nn", "tokenizers"},
     {"backbones", "testing"},
     {"model"},
-    {"generation", "mixture"},
+    {"generation", "mixture", "export"},
     {"objectives", "data"},
     {"training"},
     {"pretrained"},

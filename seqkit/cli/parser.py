@@ -15,7 +15,7 @@ from seqkit.registry import suggest
 USAGE = 2
 
 NAMES = (
-    "fit", "compare", "scale", "validate", "test", "report", "predict", "embed", "runs", "generate", "attention",
+    "fit", "compare", "scale", "validate", "test", "report", "predict", "embed", "runs", "generate", "attention", "export",
     "list", "inspect", "describe", "doctor", "tune", "check", "new",
 )  # fmt: skip
 COMMANDS = {name: "evaluate" if name in ("validate", "test") else name for name in NAMES}
@@ -257,6 +257,10 @@ def parser() -> argparse.ArgumentParser:
     for option, kind, text in GENERATE:
         generate.add_argument(option, type=kind, help=text)
     add_device(generate)
+    export = add("export", "write a run's model as one graph that runs without seqkit: torch.export or ONNX")
+    add_run(export)
+    export.add_argument("--to", choices=("torch", "onnx"), required=True, help="torch: a .pt2 file; onnx: a .onnx file")
+    export.add_argument("--out", type=Path, metavar="FILE", help="the file (default: RUN's name, here)")
     attention = add("attention", "draw the attention of a run, on an example of yours")
     add_run(attention)
     example = attention.add_mutually_exclusive_group(required=True)

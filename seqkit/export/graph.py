@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from seqkit.errors import UsageError, one_line
 from seqkit.interfaces import Adjacency, TokenBatch, Tokens, TokenSpec
 from seqkit.model import Model
+from seqkit.nn.heads import SequenceHead
 
 MAX_BATCH, MAX_TOKENS, MAX_EDGES = 1 << 16, 1 << 20, 1 << 26
 """Sizes up to which a graph says that it takes inputs."""
@@ -79,7 +80,7 @@ def export(model: Model, out: Path, to: str, notes: Mapping[str, str]) -> float:
             worst = max(_difference(run, function, _batch(spec, *sizes)) for sizes in CHECKED)
     except Exception as error:  # what torch cannot export is told by a dozen kinds of errors
         raise UsageError(
-            f"{name} cannot be exported to {to} with these settings ({one_line(error)[:300]}); a Transformer with "
+            f"{name} cannot be exported to {to} with these settings ({_reason(error)}); a Transformer with "
             "ScaledDotProductAttention can (docs/export.md has the table)"
         ) from error
     if not worst <= TOLERANCE:
@@ -87,13 +88,24 @@ def export(model: Model, out: Path, to: str, notes: Mapping[str, str]) -> float:
     return worst
 
 
+def _reason(error: BaseException) -> str:
+    """What went wrong first, in one line: torch's exporters say it last, below advice for those who develop them."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return one_line(error)[:300]
+
+
 def _check(model: Model, to: str) -> None:
     """Raise UsageError for models of more inputs than one sequence, and for missing packages."""
     if model.source_embedder is not None:
         raise UsageError("an encoder–decoder generates token by token, and is not exported; export an encoder or a GPT")
     if model.spec.is_joined:
-        raise UsageError("a model of joined parts has no fixed inputs, and is not exported; export one of a single part")
-    if to == "onnx" and (missing := [each for each in ("onnx", "onnxscript", "onnxruntime") if find_spec(each) is None]):
+        raise UsageError(
+            "a model of joined parts has no fixed inputs, and is not exported; export one of a single part"
+        )
+    if to == "onnx" and (
+        missing := [each for each in ("onnx", "onnxscript", "onnxruntime") if find_spec(each) is None]
+    ):
         raise UsageError(f"ONNX needs {', '.join(missing)}; pip install 'seqkit[export]'")
 
 
@@ -138,12 +150,12 @@ def _difference(run: Callable[..., Tensor], model: OfTensors, given: tuple[Tenso
     got, right, valid = run(*given), model(*given), given[2]
     if got.shape != right.shape:
         raise ValueError(f"the file gives {list(got.shape)}, the model {list(right.shape)}")
-    if right.shape[:2] == valid.shape and model.model.head.is_per_token:
+    if right.shape[:2] == valid.shape and not isinstance(model.model.head, SequenceHead):
         got, right = got[valid], right[valid]
     return float((got - right).abs().max() / right.abs().max().clamp(min=1e-6))
 
 
-def _write_torch(program: Any, out: Path, spec: TokenSpec, notes: Mapping[str, str]) -> Callable[..., Tensor]:
+def _write_torch(program: Any, out: Path, _spec: TokenSpec, notes: Mapping[str, str]) -> Callable[..., Tensor]:
     torch.export.save(program, out, extra_files=dict(notes))
     loaded: Callable[..., Tensor] = torch.export.load(out).module()
     return loaded

@@ -67,7 +67,7 @@ def _gru(gates: Tensor, recurrent: Tensor, memory: Tensor) -> tuple[Tensor, Tens
     return hidden, hidden.clone()
 
 
-def _rnn(gates: Tensor, recurrent: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+def _rnn(gates: Tensor, recurrent: Tensor, _memory: Tensor) -> tuple[Tensor, Tensor]:
     hidden = (gates + recurrent).tanh()
     return hidden, hidden.clone()
 

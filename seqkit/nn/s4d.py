@@ -74,14 +74,16 @@ class S4DLayer(nn.Module):
 
     def _token_by_token(self, x: Tensor) -> Tensor:
         """`forward` as a recurrence in real numbers: graphs have neither complex ones nor a kernel of any length."""
-        log_step, C = self._discretised(x.dtype)
-        size, angle = log_step.real.exp(), log_step.imag
-        re, im = size * angle.cos(), size * angle.sin()
+        a, w = (rearrange(t.to(x.dtype), "(d s) -> d s", d=self.dim) for t in (-self.log_decay.exp(), self.frequency))
+        dt = rearrange(self.log_dt.to(x.dtype).exp(), "d -> d 1")
+        re, im = (a * dt).exp() * (w * dt).cos(), (a * dt).exp() * (w * dt).sin()
+        held, turned = ((re - 1) * a + im * w) / (a**2 + w**2), (im * a - (re - 1) * w) / (a**2 + w**2)
+        C = [(c[..., 0] * held - c[..., 1] * turned, c[..., 0] * turned + c[..., 1] * held) for c in self.C.to(x.dtype)]
         start = x.new_zeros(x.shape[0], self.dim, self.num_pairs)
 
-        def way(x: Tensor, C: Tensor, *, is_late: bool) -> Tensor:
+        def way(x: Tensor, C: tuple[Tensor, Tensor], *, is_late: bool) -> Tensor:
             """One direction. is_late: a token is added to the state after its output."""
-            left, right = 2 * C.real, 2 * C.imag
+            left, right = 2 * C[0], 2 * C[1]
 
             def step(state: tuple[Tensor, Tensor], token: tuple[Tensor, ...]) -> tuple[tuple[Tensor, Tensor], Tensor]:
                 h, g = state

@@ -105,5 +105,6 @@ def dense_edge_types(adjacency: Adjacency, b: int, n: int) -> Tensor:
     """Edge types as [b n n] (target, source), 0 where there is no edge. O(b n^2) memory: for some hundred tokens."""
     edge_types = torch.zeros(b * n * n, dtype=torch.int64, device=adjacency.edge_type.device)
     source, target = adjacency.edge_index
-    edge_types[target * n + source % n] = adjacency.edge_type
+    column = torch.arange(n, device=source.device).expand(b, n).reshape(-1)  # source % n has no form in ONNX
+    edge_types[target * n + column[source]] = adjacency.edge_type
     return rearrange(edge_types, "(b n m) -> b n m", b=b, n=n)

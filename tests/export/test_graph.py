@@ -1,0 +1,111 @@
+"""Every backbone as a graph: the same numbers at other sizes than the example's, or a refusal by name."""
+
+import importlib.util
+from functools import partial
+
+import pytest
+import torch
+
+from seqkit.backbones import Transformer
+from seqkit.errors import UsageError
+from seqkit.export.graph import TOLERANCE, WRITERS, export
+from seqkit.interfaces import TokenSpec
+from seqkit.model import Model
+from seqkit.nn.attention.edge import EdgeAttention
+from seqkit.nn.attention.linformer import LinformerAttention
+from seqkit.nn.attention.lsh import LSHAttention
+from seqkit.nn.attention.multi_head import MultiHeadAttention
+from seqkit.nn.attention.sliding_window import SlidingWindowAttention
+from seqkit.nn.attention.top_k import TopKAttention
+from seqkit.nn.block import PreNormBlock
+from seqkit.nn.mlp import MLP
+from seqkit.nn.moe import MixtureOfExperts
+from seqkit.nn.position.rotary import Rotary
+from seqkit.objectives import Classify, NextToken
+from seqkit.registry import find
+
+DIM = 24
+SPECS = {
+    "text": TokenSpec(vocab_size=13),
+    "sound": TokenSpec(num_features=5),
+    "image": TokenSpec(num_features=5, num_axes=2),
+    "graph": TokenSpec(num_features=5, num_axes=0, num_edge_types=3),
+}
+SEQUENCES = ("text", "sound", "image")
+
+
+def of(name, causal):
+    settings = {} if name == "MeanPool" else {"depth": 2}
+    return find("backbone", name).load()(DIM, causal=causal, **settings)
+
+
+def along_edges(name, causal):
+    return find("backbone", name).load()(DIM)
+
+
+def attending(causal, mechanism=None, mlp=MLP, **more):
+    attention = MultiHeadAttention if mechanism is None else partial(MultiHeadAttention, mechanism=mechanism)
+    return Transformer(
+        DIM, 2, num_heads=3, causal=causal, block=partial(PreNormBlock, attention=attention, mlp=mlp), **more
+    )
+
+
+EQUAL = {
+    "Transformer": (attending, (*SEQUENCES, "graph")),
+    "Rotary": (lambda causal: attending(causal, position=Rotary()), SEQUENCES),
+    "SlidingWindow": (partial(attending, mechanism=partial(SlidingWindowAttention, size=3)), SEQUENCES),
+    "MixtureOfExperts": (partial(attending, mlp=partial(MixtureOfExperts, num_experts=3)), ("text", "sound")),
+    **{
+        name: (partial(of, name), SEQUENCES)
+        for name in ("LSTM", "GRU", "RNN", "TCN", "S4D", "Mamba", "MeanPool", "LinearTransformer", "Reversible")
+    },
+    **{name: (partial(along_edges, name), ("graph",)) for name in ("GIN", "GCN", "APPNP")},
+}
+REFUSED = {
+    "TopK": (partial(attending, mechanism=partial(TopKAttention, k=9)), "text"),
+    "Edge": (partial(attending, mechanism=EdgeAttention), "graph"),
+    "LSH": (partial(attending, mechanism=partial(LSHAttention, bucket_size=4)), "text"),
+    "Linformer": (partial(attending, mechanism=partial(LinformerAttention, max_tokens=16, rank=5)), "image"),
+}
+FORMATS = [
+    "torch",
+    pytest.param(
+        "onnx", marks=pytest.mark.skipif(not importlib.util.find_spec("onnxruntime"), reason="no onnxruntime")
+    ),
+]
+
+
+def model_of(backbone, kind):
+    torch.manual_seed(0)
+    if kind == "text":
+        return Model(SPECS[kind], backbone(causal=True), NextToken())
+    objective = Classify()
+    objective.fit([0, 1, 2], None)
+    return Model(SPECS[kind], backbone(causal=False), objective)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("to", FORMATS)
+@pytest.mark.parametrize(("name", "kind"), [(name, kind) for name, (_, kinds) in EQUAL.items() for kind in kinds])
+def test_a_graph_gives_the_same_at_other_sizes(tmp_path, name, kind, to):
+    model, out = model_of(EQUAL[name][0], kind), tmp_path / ("m.pt2" if to == "torch" else "m.onnx")
+    assert export(model, out, to, {"seqkit.json": "{}"}) <= TOLERANCE
+    assert out.stat().st_size > 1000
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_backbone_whose_graph_is_of_some_lengths_alone_is_refused(tmp_path, name):
+    backbone, kind = REFUSED[name]
+    with pytest.raises(UsageError, match="Transformer cannot be exported to torch with these settings") as refused:
+        export(model_of(backbone, kind), tmp_path / "m.pt2", "torch", {})
+    assert "\n" not in str(refused.value)
+
+
+def test_a_graph_that_gives_other_numbers_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setitem(
+        WRITERS,
+        "torch",
+        lambda program, out, spec, notes: lambda *given: program.module()(*given) + 0.1,
+    )
+    with pytest.raises(UsageError, match="gives other numbers from the torch file"):
+        export(model_of(attending, "sound"), tmp_path / "m.pt2", "torch", {})
