@@ -15,8 +15,8 @@ from seqkit.registry import suggest
 USAGE = 2
 
 NAMES = (
-    "fit", "compare", "scale", "validate", "test", "report", "predict", "embed", "runs", "generate", "attention", "export",
-    "list", "inspect", "describe", "doctor", "tune", "check", "new",
+    "fit", "compare", "scale", "validate", "test", "report", "predict", "embed", "runs", "generate", "attention",
+    "export", "list", "inspect", "describe", "doctor", "tune", "check", "new",
 )  # fmt: skip
 COMMANDS = {name: "evaluate" if name in ("validate", "test") else name for name in NAMES}
 """Every command, and the module of `seqkit.cli` that runs it."""
