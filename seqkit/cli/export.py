@@ -45,7 +45,7 @@ def run(args: Namespace) -> int:
 
 
 def _notes(trained: TrainedModel) -> dict[str, Any]:
-    """What a user of the graph needs to know of the run."""
+    """Facts of the run that a user of the graph needs."""
     state = trained.objective.state()
     return {
         "recipe": trained.summary["recipe"],

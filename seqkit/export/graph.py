@@ -89,7 +89,7 @@ def export(model: Model, out: Path, to: str, notes: Mapping[str, str]) -> float:
 
 
 def _reason(error: BaseException) -> str:
-    """What went wrong first, in one line: torch's exporters say it last, below advice for those who develop them."""
+    """The error that came first, in one line: torch's exporters say it last, below advice for those who develop them."""
     while error.__cause__ is not None:
         error = error.__cause__
     return one_line(error)[:300]
@@ -110,7 +110,7 @@ def _check(model: Model, to: str) -> None:
 
 
 def _sizes(spec: TokenSpec) -> tuple[dict[int, Any], ...]:
-    """Which sizes of each input may vary."""
+    """Sizes of each input that may vary."""
     b = torch.export.Dim("b", min=1, max=MAX_BATCH)
     n = torch.export.Dim("n", min=1, max=MAX_TOKENS)
     e = torch.export.Dim("e", min=0, max=MAX_EDGES)
@@ -186,7 +186,7 @@ WRITERS: dict[str, Callable[..., Callable[..., Tensor]]] = {"torch": _write_torc
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what torch says to those who develop its exporters."""
+    """Silence of torch, which speaks to those who develop its exporters."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "torch.export", "torch._export")]
     before = [each.level for each in loggers]
     try:
