@@ -89,7 +89,7 @@ def export(model: Model, out: Path, to: str, notes: Mapping[str, str]) -> float:
 
 
 def _reason(error: BaseException) -> str:
-    """The error that came first, in one line: torch's exporters say it last, below advice for those who develop them."""
+    """The error that came first, in one line; torch's exporters say it last, below advice for their developers."""
     while error.__cause__ is not None:
         error = error.__cause__
     return one_line(error)[:300]
