@@ -33,12 +33,7 @@ def run(args: Namespace) -> int:
 
     trained = load_one(args.run)
     with written(out, force=False) as part:
-        whole = part.with_name(f"{part.name}{suffix}")  # writers look at the end of the name
-        try:
-            worst = export(trained.model, whole, args.to, {NOTES: json.dumps(_notes(trained))})
-            whole.replace(part)
-        finally:
-            whole.unlink(missing_ok=True)
+        worst = export(trained.model, part, args.to, {NOTES: json.dumps(_notes(trained))})
     inputs = ", ".join(names(trained.model.spec))
     print(f"export  {one_line(out)}  of {inputs}; equal to the model to {worst:.0e} at other sizes")
     return 0
@@ -46,12 +41,11 @@ def run(args: Namespace) -> int:
 
 def _notes(trained: TrainedModel) -> dict[str, Any]:
     """Facts of the run that a user of the graph needs."""
-    state = trained.objective.state()
     return {
         "recipe": trained.summary["recipe"],
         "weights_sha256": trained.summary["sha256"],
         "tokenizer": trained.config["tokenizer"],
         "objective": trained.config["model"]["objective"],
-        "objective_state": state,
+        "objective_state": trained.objective.state(),
         "metrics": trained.summary["metrics"],
     }

@@ -54,7 +54,7 @@ EQUAL = {
     "Transformer": (attending, (*SEQUENCES, "graph")),
     "Rotary": (lambda causal: attending(causal, position=Rotary()), SEQUENCES),
     "SlidingWindow": (partial(attending, mechanism=partial(SlidingWindowAttention, size=3)), SEQUENCES),
-    "MixtureOfExperts": (partial(attending, mlp=partial(MixtureOfExperts, num_experts=3)), ("text", "sound")),
+    "MixtureOfExperts": (partial(attending, mlp=partial(MixtureOfExperts, num_experts=3)), (*SEQUENCES, "graph")),
     **{
         name: (partial(of, name), SEQUENCES)
         for name in ("LSTM", "GRU", "RNN", "TCN", "S4D", "Mamba", "MeanPool", "LinearTransformer", "Reversible")
