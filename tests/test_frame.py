@@ -31,7 +31,7 @@ ORDER = [
     {"pretrained"},
     {"config"},
     {"runs"},
-    {"analysis"},
+    {"analysis", "serve"},
     {"doctor"},
     {"report"},
     {"comparison"},

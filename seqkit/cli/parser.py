@@ -16,7 +16,7 @@ USAGE = 2
 
 NAMES = (
     "fit", "compare", "scale", "validate", "test", "report", "predict", "embed", "runs", "generate", "attention",
-    "export", "list", "inspect", "describe", "doctor", "tune", "check", "new",
+    "export", "serve", "list", "inspect", "describe", "doctor", "tune", "check", "new",
 )  # fmt: skip
 COMMANDS = {name: "evaluate" if name in ("validate", "test") else name for name in NAMES}
 """Every command, and the module of `seqkit.cli` that runs it."""
@@ -261,6 +261,15 @@ def parser() -> argparse.ArgumentParser:
     add_run(export)
     export.add_argument("--to", choices=("torch", "onnx"), required=True, help="torch: a .pt2 file; onnx: a .onnx file")
     export.add_argument("--out", type=Path, metavar="FILE", help="the file (default: RUN's name, here)")
+    serve = add("serve", "answer requests over HTTP: predictions, vectors, texts")
+    serve.add_argument("runs", nargs="+", metavar="RUN", help="a run folder, or NAME=RUN; several: below /NAME")
+    serve.add_argument("--host", default="127.0.0.1", help="address to listen at (default 127.0.0.1: this machine)")
+    serve.add_argument("--port", type=_whole, default=8000, help="default 8000")
+    serve.add_argument(
+        "--max-batch-size", type=_whole, default=32, metavar="N", help="examples of a batch (default 32)"
+    )
+    serve.add_argument("--timeout", type=float, default=30.0, metavar="S", help="seconds for an answer (default 30)")
+    add_device(serve)
     attention = add("attention", "draw the attention of a run, on an example of yours")
     add_run(attention)
     example = attention.add_mutually_exclusive_group(required=True)

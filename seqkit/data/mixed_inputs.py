@@ -50,22 +50,34 @@ def parse_example(given: str, kinds: Mapping[str, str], tokenizer: Any) -> Any:
 
     Files are named relative to the working folder. Raises DataError for what is none, and for a wrong name or value.
     """
-    import pyarrow as pa
-
     known = _used(kinds)
     values = load_json(given) if given.startswith("{") else _pairs(given)
     if not isinstance(values, dict) or not values:
         advice = f"give a table, or {_list([f'{name}=…' for name in known])} (several with a comma between them)"
         raise DataError(f"{one_line(given)[:100]!r} names no part of an example; {advice}")
     columns = {part: column for part, column in getattr(tokenizer, "reads", {}).items() if column in known}
-    cells: dict[str, str | None] = {}
+    cells: dict[str, str | bytes | None] = {}
     for name, value in values.items():
         column = name if name in known else columns.get(name)
         if column is None:
             raise DataError(f"{one_line(name)!r} is no part of the run's examples; {suggest(name, known)}")
         cells[column] = value if value is None or isinstance(value, str) else str(value)
-    table = pa.table({name: pa.array([cell], pa.string()) for name, cell in cells.items()})
-    one = MixedCells(Rows(table, [*cells], [("the example", 1)], [], []), kinds, Path(), tokenizer=tokenizer)
+    return example_of(cells, kinds, tokenizer)
+
+
+def example_of(cells: Mapping[str, str | bytes | None], kinds: Mapping[str, str], tokenizer: Any) -> Any:
+    """The raw example of cells by column; bytes: the content of a file, which a text would name.
+
+    Raises DataError for a wrong column or value.
+    """
+    import pyarrow as pa
+
+    known = _used(kinds)
+    for name in cells:
+        if name not in known:
+            raise DataError(f"{one_line(name)!r} is no part of the run's examples; {suggest(name, known)}")
+    kept = {name: pa.array([x], pa.binary() if isinstance(x, bytes) else pa.string()) for name, x in cells.items()}
+    one = MixedCells(Rows(pa.table(kept), [*cells], [("the example", 1)], [], []), kinds, Path(), tokenizer=tokenizer)
     try:
         return _raw(one, one[0])
     except ValueError as error:

@@ -1,0 +1,1 @@
+"""Trained runs over HTTP: `seqkit serve`. LitServe keeps the process of the models; FastAPI answers requests."""
