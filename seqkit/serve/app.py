@@ -10,7 +10,7 @@ import signal
 import time
 import uuid
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -18,19 +18,20 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from litserve.utils import LitAPIStatus, ResponseBufferItem
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from seqkit import __version__
 from seqkit.errors import printable
 from seqkit.serve.limits import Limits
-from seqkit.serve.requests import UPLOADS, Bodies, Inputs, Prompt, RequestError, busy, parse
+from seqkit.serve.requests import UPLOADS, Bodies, Inputs, Prompt, RequestError, busy, gone, parse
 
 if TYPE_CHECKING:
     from seqkit.serve.server import RunsServer
 
 log = logging.getLogger("seqkit")
 
-FORMS = {"predict": Inputs, "embed": Inputs, "generate": Prompt}
+FORMS: dict[str, type[BaseModel]] = {"predict": Inputs, "embed": Inputs, "generate": Prompt}
 SUMMARIES = {
     "predict": "Predictions for one input or several",
     "embed": "Vectors of one input or several",
@@ -108,7 +109,7 @@ class _Asker:
             body = b""
             try:
                 body = await self.bodies.read(request)
-                form = parse(request, body, FORMS[action])
+                form: Any = parse(request, body, FORMS[action], self.limits)
                 return await answer(request, {"run": run, "action": action}, form)
             finally:
                 self.num_waiting -= 1
@@ -166,15 +167,15 @@ class _Asker:
         """The result of a coroutine, which is cancelled if the client goes away."""
         task = asyncio.ensure_future(waiting)
 
-        async def gone() -> None:
+        async def until_gone() -> None:
             while (await request.receive())["type"] != "http.disconnect":
                 pass
 
-        watch = asyncio.ensure_future(gone())
+        watch = asyncio.ensure_future(until_gone())
         try:
             await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
-                raise RequestError(499, "the client is gone")
+                raise gone()
             return task.result()
         finally:
             for one in (task, watch):
@@ -184,7 +185,7 @@ class _Asker:
     def _streaming(self, change: int) -> None:
         self.num_waiting += change
 
-    async def _messages(self, payload: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+    async def _messages(self, payload: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
         """What the process of the models sends for a request, until its last message.
 
         Raises RequestError if it takes too long. If the request is given up, the process hears of it.
@@ -227,7 +228,7 @@ async def _joined(messages: AsyncIterator[dict[str, Any]]) -> str:
 
 
 async def _events(
-    first: dict[str, Any], messages: AsyncIterator[dict[str, Any]], count: Callable[[int], None]
+    first: dict[str, Any], messages: AsyncGenerator[dict[str, Any], None], count: Callable[[int], None]
 ) -> AsyncIterator[str]:
     """Server-sent events: {"text": piece}, and as the last one {"end": …} or {"error": …}. count: of such streams."""
     count(1)
@@ -241,7 +242,7 @@ async def _events(
         yield f"data: {json.dumps({'error': str(error)})}\n\n"
     finally:
         count(-1)
-        await messages.aclose()  # type: ignore[attr-defined]
+        await messages.aclose()
 
 
 def _watching_parent(server: RunsServer) -> Any:

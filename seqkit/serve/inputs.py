@@ -100,8 +100,7 @@ class InputReader:
             raise DataError(f"the input is {_named(value)}; give a text")
         if not value.strip():
             raise DataError("the text is empty; give one")
-        if len(value) > self.limits.characters:
-            raise DataError(f"the text has {len(value):,} characters, and {self.limits.characters:,} are the most")
+        self._check_length("the input", value, self.kind)
         return value.strip() if self.kind == "smiles" else value
 
     def _parts(self, value: Any) -> Any:
@@ -113,20 +112,26 @@ class InputReader:
         tokenizers = {column: tokenizer.parts[part] for part, column in names.items()} | tokenizer.parts
         cells: dict[str, str | bytes | None] = {}
         for name, cell in value.items():
-            column = name if name in self.columns else names.get(name, name)
-            if isinstance(cell, list | dict) and self.columns.get(column) not in FILES:
+            column = str(name if name in self.columns else names.get(name, name))
+            kind = self.columns.get(column, "")
+            if isinstance(cell, list | dict) and kind not in FILES:
                 raise DataError(f"{one_line(name)[:60]} is {_named(cell)}; give a text or a number")
             if cell is None:
                 cells[column] = None
-            elif (kind := self.columns.get(column)) in FILES:
+            elif kind in FILES:
                 content = self._bytes(cell)
                 self._check_size(content, kind, tokenizers.get(column))
                 cells[column] = content
             else:
-                cells[column] = cell if isinstance(cell, str) else str(cell)
-                if len(cells[column] or "") > self.limits.characters:
-                    raise DataError(f"{column} has more than {self.limits.characters:,} characters")
+                text = cell if isinstance(cell, str) else str(cell)
+                self._check_length(one_line(name)[:60], text, kind)
+                cells[column] = text
         return example_of(cells, self.columns, tokenizer)
+
+    def _check_length(self, name: str, text: str, kind: str | None) -> None:
+        most = self.limits.smiles_characters if kind == "smiles" else self.limits.characters
+        if len(text) > most:
+            raise DataError(f"{name} has {len(text):,} characters, and {most:,} are the most")
 
     def _bytes(self, value: Any) -> bytes:
         """Content of a file. Raises DataError for anything else, a name of a file above all."""

@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypeVar
 
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.requests import ClientDisconnect
 
 from seqkit.errors import one_line, printable
 from seqkit.files import load_json
@@ -82,6 +83,8 @@ class Bodies:
                     chunks.append(chunk)
         except BaseException as error:
             self.held -= size
+            if isinstance(error, ClientDisconnect):
+                raise gone() from None
             if isinstance(error, TimeoutError):
                 slow = f"the body did not come within {limits.seconds:g} seconds"
                 raise RequestError(408, slow, {"Connection": "close"}) from None
@@ -98,7 +101,12 @@ def busy() -> RequestError:
     return RequestError(503, "too many requests wait; try again", {"Retry-After": "1"})
 
 
-def parse(request: Request, body: bytes, form: type[Form]) -> Form:
+def gone() -> RequestError:
+    """The end of a request whose client went away; nobody reads it."""
+    return RequestError(499, "the client is gone")
+
+
+def parse(request: Request, body: bytes, form: type[Form], limits: Limits) -> Form:
     """A body as its form. Raises RequestError for another content type, for what is no JSON, and for wrong fields."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind.startswith(UPLOADS):
@@ -109,6 +117,8 @@ def parse(request: Request, body: bytes, form: type[Form]) -> Form:
         raise RequestError(
             415, f"the content type is {printable(kind)[:60] or 'missing'}; send application/json, or a file as image/…"
         )
+    if sum(map(body.count, (b",", b"[", b"{"))) > limits.json_values:
+        raise RequestError(413, f"the body has more than {limits.json_values:,} commas and brackets, the most here")
     try:
         values = load_json(body.decode("utf-8"))
     except ValueError as error:

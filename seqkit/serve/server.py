@@ -6,9 +6,11 @@ says why (Serving).
 
 from __future__ import annotations
 
+import faulthandler
 import logging
 import multiprocessing
 import os
+import signal
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -24,6 +26,9 @@ from seqkit.serve.limits import Limits
 
 BATCH_SECONDS = 0.005
 """Longest wait for more examples of a batch that has room."""
+
+STUCK = 2
+"""Times the limit of a request after which the process of the models counts as stuck, and ends."""
 
 
 class RunsAPI(LitAPI):
@@ -90,7 +95,10 @@ class WorkerLoop(LitLoop):
         try:
             while os.getppid() == parent:
                 self._receive(worker, request_queue, lit_api)
+                # nothing can interrupt a library that hangs; LitServe starts the process again
+                faulthandler.dump_traceback_later(STUCK * lit_api.limits.seconds, exit=True)
                 worker.turn()
+                faulthandler.cancel_dump_traceback_later()
         except (KeyboardInterrupt, EOFError, BrokenPipeError, ConnectionError):
             return  # the server stops
 
@@ -144,9 +152,12 @@ class RunsServer(LitServer):
         from seqkit.serve.app import application
 
         self.app = application(self, self.described, self.limits)
-        for one in sockets:
-            one.listen(2048)  # clients that come from now on wait, instead of being refused
-        processes = super()._start_server(port, num, log_level, sockets, kind, **options)
+        for listener in sockets:
+            listener.listen(2048)  # clients that come from now on wait, instead of being refused
+        before = {one: signal.signal(one, signal.SIG_DFL) for one in (signal.SIGINT, signal.SIGTERM)}
+        processes = super()._start_server(port, num, log_level, sockets, kind, **options)  # ends without a traceback
+        for one, handler in before.items():
+            signal.signal(one, handler)
         self.announce(self.described)
         return processes
 

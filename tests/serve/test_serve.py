@@ -1,0 +1,254 @@
+"""`seqkit serve`: one server of three runs, asked as a client would, also by ones that mean harm or go away."""
+
+import base64
+import json
+import socket
+import struct
+import subprocess
+import sys
+import time
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import numpy as np
+import pytest
+import requests
+from PIL import Image
+
+import seqkit
+from seqkit.cli.main import main
+
+pytestmark = pytest.mark.slow
+QUICK = {"trainer.enable_progress_bar": False, "trainer.accelerator": "cpu"}
+JSON = {"Content-Type": "application/json"}
+WORDS = ["fine", "a rather good day", "no", "a bad, bad and very long story about a bad day", "good"]
+STEADY = 1e-5
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Three runs: digits, texts of a table, and a language model."""
+    place = tmp_path_factory.mktemp("serve")
+    rows = [f"{text},{label}" for text, label in (("a good day", "up"), ("a bad day", "down"))] * 20
+    (place / "own.csv").write_text("text,label\n" + "\n".join(f"{row}{i % 7}" for i, row in enumerate(rows)))
+    (place / "plain.txt").write_text("the cat sat on the mat and the dog sat on the log. " * 40)
+    seqkit.fit("image/digits", QUICK, preset="debug", out=place / "digits")
+    given = {**QUICK, "data": str(place / "own.csv"), "data.input": "text", "data.target": "label"}
+    seqkit.fit("text/classify", given, preset="debug", out=place / "own")
+    seqkit.fit("text/char-lm", {**QUICK, "data": str(place / "plain.txt")}, preset="debug", out=place / "lm")
+    return place
+
+
+@pytest.fixture(scope="module")
+def url(folder):
+    """Address of a server of the three runs."""
+    port = free_port()
+    words = ["serve", *(str(folder / name) for name in ("digits", "own", "lm")), "--port", str(port), "--device", "cpu"]
+    command = [sys.executable, "-m", "seqkit", *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+        line = server.stdout.readline()
+        assert line.startswith(f"serve  http://127.0.0.1:{port}  digits: predict, embed (image); own: "), (
+            line or server.stderr.read()
+        )
+        yield f"http://127.0.0.1:{port}"
+        server.terminate()
+        assert server.wait(timeout=30) == 0
+        assert server.stderr.read() == "", "neither a request nor the end left a traceback"
+
+
+def post(address, **given):
+    return requests.post(address, json=given, timeout=40)
+
+
+def png(height, width):
+    """A small PNG that declares this size."""
+
+    def chunk(name, data):
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    parts = (chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(bytes(10**6))), chunk(b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+
+
+def printed(capsys, *words):
+    """What a command prints as JSON Lines."""
+    capsys.readouterr()
+    assert main([*map(str, words), "--device", "cpu"]) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def assert_alike(answer, expected):
+    assert answer["prediction"] == expected["prediction"]
+    assert answer["probabilities"] == pytest.approx(expected["probabilities"], abs=STEADY)
+
+
+def test_texts_of_a_ragged_batch_get_the_answers_of_the_command(url, folder, capsys):
+    lines = printed(capsys, "predict", folder / "own", *WORDS, "--probabilities", "--format", "jsonl")
+    together = post(f"{url}/own/predict", inputs=WORDS, probabilities=True).json()["results"]
+    for text, answer, expected in zip(WORDS, together, lines):
+        assert_alike(answer, expected)
+        assert_alike(post(f"{url}/own/predict", input=text, probabilities=True).json(), expected)
+
+
+def test_an_image_gets_the_answer_of_the_command_as_base64_and_as_the_body(url, folder, tmp_path, capsys):
+    pixels = np.random.default_rng(0).integers(0, 256, (8, 8), dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "x.png")
+    (expected,) = printed(
+        capsys, "predict", folder / "digits", tmp_path / "x.png", "--probabilities", "--format", "jsonl"
+    )
+    content = (tmp_path / "x.png").read_bytes()
+    coded = {"base64": base64.b64encode(content).decode()}
+    assert_alike(post(f"{url}/digits/predict", input=coded, probabilities=True).json(), expected)
+    sent = requests.post(f"{url}/digits/predict", content, headers={"Content-Type": "image/png"}, timeout=40)
+    assert sent.json()["prediction"] == expected["prediction"]
+
+
+def test_vectors_are_those_of_the_command(url, folder, tmp_path):
+    assert main(["embed", str(folder / "own"), *WORDS, "--out", str(tmp_path / "x.npz"), "--device", "cpu"]) == 0
+    results = post(f"{url}/own/embed", inputs=WORDS).json()["results"]
+    with np.load(tmp_path / "x.npz") as arrays:
+        np.testing.assert_allclose([one["vector"] for one in results], arrays["vectors"], atol=STEADY)
+
+
+def test_a_text_is_that_of_the_command_whole_and_streamed_and_beside_others(url, folder, capsys):
+    assert main(["generate", str(folder / "lm"), "--prompt", "the", "--tokens", "30", "--device", "cpu"]) == 0
+    expected = capsys.readouterr().out.removesuffix("\n")
+    asked = {"input": "the", "max_new_tokens": 30}
+    with ThreadPoolExecutor(4) as pool:
+        others = [pool.submit(post, f"{url}/lm/generate", input="a", max_new_tokens=40, seed=i) for i in range(3)]
+        assert "the" + post(f"{url}/lm/generate", **asked).json()["text"] == expected
+        assert len({one.result().json()["text"] for one in others}) == 3
+    streamed = requests.post(f"{url}/lm/generate", json={**asked, "stream": True}, timeout=40, stream=True)
+    assert streamed.headers["content-type"].startswith("text/event-stream")
+    events = [json.loads(line.removeprefix(b"data: ")) for line in streamed.iter_lines() if line]
+    assert events[-1] == {"end": "done"}
+    assert len(events) > 2
+    assert "the" + "".join(one.get("text", "") for one in events) == expected
+
+
+def test_one_bad_input_leaves_the_others_of_its_batch_alone(url):
+    good = post(f"{url}/own/predict", inputs=WORDS).json()["results"]
+    mixed = post(f"{url}/own/predict", inputs=[WORDS[0], 3, *WORDS[1:3], "", *WORDS[3:]]).json()["results"]
+    assert [one for one in mixed if "error" not in one] == good
+    assert [i for i, one in enumerate(mixed) if "error" in one] == [1, 4]
+    with ThreadPoolExecutor(16) as pool:
+        sent = [pool.submit(post, f"{url}/own/predict", input=WORDS[i % 5] if i % 3 else None) for i in range(48)]
+        for i, one in enumerate(sent):
+            assert one.result().status_code == (200 if i % 3 else 422)
+            assert one.result().json().get("prediction") == (good[i % 5]["prediction"] if i % 3 else None)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "says"),
+    [
+        ("own/predict", b"", 400, "no JSON"),
+        ("own/predict", b"[1]", 400, "no JSON object"),
+        ("own/predict", b'{"input": NaN}', 400, "NaN"),
+        ("own/predict", b'{"input": 1e999}', 400, "infinite"),
+        ("own/predict", b'{"input": "\xff"}', 400, "utf-8"),
+        ("own/predict", b'{"input": ' + b"[" * 10**5 + b"]" * 10**5 + b"}", 400, "nested"),
+        ("own/predict", b'{"input": ' + b"9" * 10**5 + b"}", 400, "no JSON"),
+        ("own/predict", b'{"input": ["a"' + b', "a"' * 2**18 + b"]}", 413, "262,144"),
+        ("own/predict", b'{"input": "a", "inputs": ["a"]}', 422, "either"),
+        ("own/predict", b'{"inputs": ["a"' + b', "a"' * 10**4 + b"]}", 422, "1 to 64"),
+        ("own/predict", b'{"input": "a", "path": "x"}', 422, "path"),
+        ("own/predict", b'{"input": {"a": 1}}', 422, "an object; give a text"),
+        ("own/predict", b'{"input": "' + b"a" * 70_000 + b'"}', 422, "65,536"),
+        ("lm/embed", b'{"input": "' + b"a" * 5000 + b'"}', 422, "4,096"),
+        ("digits/predict", b'{"input": "/etc/passwd"}', 422, "content of the file"),
+        ("digits/predict", b'{"input": {"path": "/etc/passwd"}}', 422, "content of the file"),
+        ("digits/predict", b'{"input": {"base64": "###"}}', 422, "not base64"),
+        ("digits/predict", b'{"input": {"base64": "AAAA"}}', 422, "the upload cannot be read as an image"),
+        ("lm/generate", b'{"input": "a", "temperature": -1}', 422, "temperature"),
+        ("lm/generate", b'{"input": "a", "temperature": -1, "stream": true}', 422, "temperature"),
+        ("lm/generate", b'{"input": "a", "max_new_tokens": 1000000000}', 422, "2,048"),
+        ("lm/generate", b'{"input": "a", "stop": [""]}', 422, "stop"),
+        ("lm/predict", b'{"input": "a"}', 404, "Not Found"),
+    ],
+    ids=str,
+)
+def test_a_bad_request_has_one_line_that_says_why(url, path, body, status, says):
+    answer = requests.post(f"{url}/{path}", body, headers=JSON, timeout=40)
+    assert answer.status_code == status
+    assert says in answer.json()["error"]
+    assert "\n" not in answer.json()["error"]
+
+
+def test_bodies_that_are_too_large_compressed_or_of_another_type_are_refused(url):
+    address = f"{url}/own/predict"
+    for body in (b"a" * (2**24 + 1), (b"a" * 2**16 for _ in range(300))):  # with a declared length, and in chunks
+        with suppress(requests.ConnectionError):  # the rest of the body was not taken
+            assert requests.post(address, body, headers=JSON, timeout=40).status_code == 413
+    for headers in ({**JSON, "Content-Encoding": "gzip"}, {"Content-Type": "text/plain"}, {}):
+        assert requests.post(address, b"{}", headers=headers, timeout=40).status_code == 415
+
+
+@pytest.mark.parametrize("size", [(50_000, 50_000), (5000, 5000)])
+def test_an_image_that_declares_too_many_pixels_is_not_unpacked(url, size):
+    answer = requests.post(f"{url}/digits/predict", png(*size), headers={"Content-Type": "image/png"}, timeout=40)
+    assert (answer.status_code, "pixels" in answer.json()["error"]) == (422, True)
+
+
+def test_clients_that_are_slow_or_gone_leave_the_server_to_others(url):
+    host, port = url.removeprefix("http://").split(":")
+    head = b"POST /lm/generate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    slow = [socket.create_connection((host, int(port))) for _ in range(50)]
+    for i, one in enumerate(slow):
+        body = json.dumps({"input": "a", "max_new_tokens": 2000, "stream": i % 2 == 0}).encode()
+        one.sendall(head % len(body) + (body if i % 5 else body[:3]))
+    time.sleep(0.2)
+    for one in slow[1:]:
+        one.close()
+    assert post(f"{url}/own/predict", input="good").status_code == 200
+    slow[0].close()
+
+
+def test_health_openapi_and_the_pages(url):
+    health = requests.get(f"{url}/health", timeout=40).json()
+    assert health["status"] == "ok"
+    assert health["runs"]["lm"]["offers"] == ["embed", "generate"]
+    paths = requests.get(f"{url}/openapi.json", timeout=40).json()["paths"]
+    assert {"/own/predict", "/digits/embed", "/lm/generate"} <= set(paths)
+    assert "swagger" in requests.get(f"{url}/docs", timeout=40).text
+    assert 'type="file"' in requests.get(f"{url}/digits/", timeout=40).text
+    page = requests.get(f"{url}/own/", timeout=40)
+    assert "<textarea" in page.text
+    assert "http" not in page.text, "nothing of the page is elsewhere"
+    assert 'href="lm/"' in requests.get(f"{url}/", timeout=40).text
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["no-such"], "no run"),
+        (["{run}", "{run}"], "two runs are called own"),
+        (["predict={run}"], "cannot be part of an address"),
+        (["{run}", "--port", "{taken}"], "cannot be used"),
+        (["{run}", "--port", "80"], "1024"),
+        (["{run}", "--host", "example.org"], "127.0.0.1"),
+        (["{run}", "--timeout", "nan"], "--timeout"),
+    ],
+)
+def test_a_server_that_cannot_start_says_why_in_one_line(folder, capsys, words, says):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        given = [word.format(run=folder / "own", taken=taken.getsockname()[1]) for word in words]
+        assert main(["serve", *given]) == 2
+    error = capsys.readouterr().err
+    assert says in error
+    assert error.count("\n") == 1
+
+
+def test_a_missing_extra_is_named(folder, capsys, monkeypatch):
+    monkeypatch.setattr("seqkit.cli.serve.find_spec", lambda name: None)
+    assert main(["serve", str(folder / "own")]) == 2
+    assert 'pip install "seqkit[serve]"' in capsys.readouterr().err
