@@ -2,6 +2,7 @@
 
 import base64
 import json
+import shlex
 import socket
 import struct
 import subprocess
@@ -10,6 +11,8 @@ import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
+from shutil import which
 
 import numpy as np
 import pytest
@@ -47,7 +50,13 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def url(folder):
+def process():
+    """Number of the server's first process, once it runs."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def url(folder, process):
     """Address of a server of the three runs."""
     port = free_port()
     words = ["serve", *(str(folder / name) for name in ("digits", "own", "lm")), "--port", str(port), "--device", "cpu"]
@@ -57,6 +66,7 @@ def url(folder):
         assert line.startswith(f"serve  http://127.0.0.1:{port}  digits: predict, embed (image); own: "), (
             line or server.stderr.read()
         )
+        process["pid"] = server.pid
         yield f"http://127.0.0.1:{port}"
         server.terminate()
         assert server.wait(timeout=30) == 0
@@ -225,6 +235,20 @@ def test_health_openapi_and_the_pages(url):
     assert 'href="lm/"' in requests.get(f"{url}/", timeout=40).text
 
 
+@pytest.mark.skipif(which("curl") is None, reason="needs curl")
+def test_the_commands_of_the_page_work(url, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Image.fromarray(np.zeros((8, 8), np.uint8)).save("digit.png")
+    page = (Path(__file__).parents[2] / "docs" / "serve.md").read_text(encoding="utf-8")
+    lines = page.partition("```sh\n")[2].partition("```")[0].splitlines()
+    assert len(lines) >= 14
+    for command, shown in zip(lines[::2], lines[1::2]):
+        words = shlex.split(command.removeprefix("$ ").replace("localhost:8000", url))
+        printed = subprocess.run(words, capture_output=True, text=True, check=True).stdout.partition("\n\n")[0]
+        answer, expected = (json.loads(text.removeprefix("data: ")) for text in (printed, shown))
+        assert answer.keys() == expected.keys(), command
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -252,3 +276,12 @@ def test_a_missing_extra_is_named(folder, capsys, monkeypatch):
     monkeypatch.setattr("seqkit.cli.serve.find_spec", lambda name: None)
     assert main(["serve", str(folder / "own")]) == 2
     assert 'pip install "seqkit[serve]"' in capsys.readouterr().err
+
+
+def test_a_killed_process_of_the_models_is_started_again(url, process):
+    psutil = pytest.importorskip("psutil")
+    children = psutil.Process(process["pid"]).children(recursive=True)
+    max(children, key=lambda one: one.memory_info().rss).kill()  # the one that holds torch and the models
+    until = time.monotonic() + 60
+    while (answer := post(f"{url}/own/predict", input="good")).status_code != 200:
+        assert time.monotonic() < until, answer.text
