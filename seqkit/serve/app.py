@@ -186,7 +186,7 @@ class _Asker:
         self.num_waiting += change
 
     async def _messages(self, payload: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
-        """What the process of the models sends for a request, until its last message.
+        """Messages of the process of the models on a request, to the last one.
 
         Raises RequestError if it takes too long. If the request is given up, the process hears of it.
         """

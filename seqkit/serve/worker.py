@@ -43,7 +43,7 @@ class ServedRun:
         self.offers = [name for name, is_offered in self._offered() if is_offered]
 
     def description(self) -> dict[str, Any]:
-        """What a client needs to know of the run, as plain data."""
+        """Facts of the run that a client needs, as plain data."""
         return {
             "recipe": printable(self.trained.summary["recipe"]),
             "offers": self.offers,

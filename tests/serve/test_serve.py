@@ -282,6 +282,7 @@ def test_a_killed_process_of_the_models_is_started_again(url, process):
     psutil = pytest.importorskip("psutil")
     children = psutil.Process(process["pid"]).children(recursive=True)
     max(children, key=lambda one: one.memory_info().rss).kill()  # the one that holds torch and the models
+    time.sleep(2)  # a request that it took with it would be answered 504, at the time limit
     until = time.monotonic() + 60
     while (answer := post(f"{url}/own/predict", input="good")).status_code != 200:
         assert time.monotonic() < until, answer.text
