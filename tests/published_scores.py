@@ -37,6 +37,15 @@ def interval(x):
     return x.mean() - half, x.mean() + half
 
 
+def interval_of_difference(x):
+    """Of a difference of two shares."""
+    if (x == x[0, 0]).all():  # nothing varies: as far as the interval of a share of 0
+        half = beta.ppf(0.975, 1, x.shape[1])
+        return max(x[0, 0] - half, -1), min(x[0, 0] + half, 1)
+    low, high = interval(x)
+    return max(low, -1), min(high, 1)
+
+
 def interval_of_share(x):
     """Of a mean from 0 to 1 (Clopper and Pearson 1934; Korn and Graubard 1998)."""
     mean, u = x.mean(), x.shape[1]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from published_scores import interval, interval_of_share, units
+from published_scores import interval, interval_of_difference, interval_of_share, units
 
 from seqkit.config.recipe import load_yaml
 from seqkit.report.numbers import Metric
@@ -37,9 +37,8 @@ def test_every_interval_of_a_page_follows_from_its_scores(page):
             table = units(scores, f"{row['name']} after {point['steps']} steps", root=metric.root)
             assert table.mean() == pytest.approx(point["mean"])
     for pair in results["differences"]:
-        low, high = interval(tables[pair["a"]] - tables[pair["b"]])
-        bounds = (max(low, -1), min(high, 1)) if metric.proportion else (low, high)
-        assert pair["interval"] == pytest.approx(bounds)
+        between = interval_of_difference if metric.proportion else interval
+        assert pair["interval"] == pytest.approx(between(tables[pair["a"]] - tables[pair["b"]]))
 
 
 @pytest.mark.parametrize("page", PAGES)
