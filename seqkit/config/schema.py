@@ -36,6 +36,7 @@ KIND_BY_TYPE = {
     "OptimizerFactory": "optimizer",
     "Schedule": "schedule",
     "LoggerFactory": "logger",
+    "FineTuning": "fine_tuning",
 }
 """Kind of a parameter whose annotation names this class, or a subclass of it."""
 

@@ -279,8 +279,14 @@ from seqkit.training.callbacks
   ModelCheckpoint | further weights beside the run's own | several best ones, one of every epoch
   LearningRateMonitor | learning rates of all groups | optimizers with several groups
   DeviceStatsMonitor | memory and load of the device | looking for a bottleneck
+from seqkit.training.fine_tuning
+  GradualUnfreezing | blocks begin to train one after the other, the last first | small data, a model of other weights
 from seqkit.training.health_log
   TrainingHealth | gradient norm by layer, attention entropy by head; says a collapse | looking for an instability
+== fine_tuning
+from seqkit.training.fine_tuning
+  Freeze | parts keep their weights, all taken ones by default | a new head on fixed features; the cheapest
+  LoRA | small low-rank changes of the backbone train | large pretrained models; few trained parameters
 == logger
 from seqkit.training.loggers
   TensorBoard | event files in the run folder | curves of many runs side by side

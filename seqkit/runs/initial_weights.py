@@ -21,7 +21,7 @@ from seqkit.pretrained.folder import weights as weights_of
 from seqkit.runs.folder import CONFIG
 from seqkit.runs.trained_model import load_one
 from seqkit.tokenizers.join import Join
-from seqkit.training.weights import misfits
+from seqkit.training.weights import component_of, misfits
 
 
 @dataclass(frozen=True)
@@ -107,12 +107,12 @@ class InitialWeights:
             weights |= _below(theirs, head)
             taken += head
         model.load_state_dict(weights, strict=False)
-        new = sorted({_component(name) for name in own if name not in weights and name not in optional})
+        new = sorted({component_of(name) for name in own if name not in weights and name not in optional})
         left_out = sorted({name.partition(".")[0] for name in self.source.left_out})
         return {
             "run": str(self.place),
             "sha256": self.source.sha256,
-            "taken": sorted({_component(name) for name in weights}),
+            "taken": sorted({component_of(name) for name in weights}),
             "new": new,
             **({"left_out": left_out} if left_out else {}),
         }
@@ -166,11 +166,3 @@ def _below(weights: Mapping[str, Tensor], prefixes: list[str]) -> dict[str, Tens
 
 def _fits(name: str, weight: Tensor, own: Mapping[str, Tensor]) -> bool:
     return name in own and own[name].shape == weight.shape
-
-
-def _component(name: str) -> str:
-    """Name of the component that a weight belongs to: backbone, head, embedder, or embedder of a part."""
-    words = name.split(".")
-    if words[1] == "modality":
-        return "vectors of the modalities"
-    return f"{words[0]} of {words[2]}" if words[1] in ("parts", "encoders") and "embedder" in words[0] else words[0]

@@ -47,7 +47,7 @@ from seqkit.runs.folder import (
 from seqkit.runs.initial_weights import told
 from seqkit.runs.mixture import constants, finish_tasks
 from seqkit.runs.prepare import Prepared, check_examples, prepare, saved_state
-from seqkit.runs.setup import BestOfValidation, RunSetup
+from seqkit.runs.setup import BestOfValidation, RunSetup, begin_fine_tuning, end_fine_tuning
 from seqkit.runs.trained_files import write_summary, write_tasks
 from seqkit.training import metrics_csv
 from seqkit.training.checkpoint_files import FOLDER, Checkpoint, check_room, newest_good, sweep
@@ -190,12 +190,14 @@ def trial(config: Mapping[str, Any], *, initial: Path | None = None) -> dict[str
             plugins=[VerifiedCheckpointIO()],
         )
         module = prepared.training_module(count_steps(settings, len(train_loader), trainer.world_size))
+        begin_fine_tuning(settings, prepared.model, prepared.initial)
         compile_blocks(prepared)
         started = time.perf_counter()
         train(trainer, module, train_loader, valid_loader if validates else None)
         seconds, steps = time.perf_counter() - started, trainer.global_step
         if wants_best:
             best.load_into(prepared.model)
+        end_fine_tuning(settings, prepared.model)
         metrics = evaluate_model(prepared.model, data, config, "valid")
     if not math.isfinite(metrics["loss"]):
         raise DivergedError(f"the validation loss is {metrics['loss']}; lower the learning rate")
@@ -249,6 +251,9 @@ class Attempt:
                 "give a smaller --data.batch_size, or a larger --data.valid_fraction"
             )
         compares = settings["weights"] == "best" and len(prepared.tasks) > 1
+        recipe, parameters = prepared.config["recipe"], f"{prepared.model.num_parameters:,}"
+        log.info("recipe %s, %s parameters, seed %d", recipe, parameters, prepared.seed)
+        begin_fine_tuning(settings, prepared.model, prepared.initial)
         module = prepared.training_module(num_steps, constants(prepared) if compares else None)
         if resume:
             checkpoint = self._checkpoint(trainer, module)
@@ -265,8 +270,6 @@ class Attempt:
             # weights, the best ones, and points with up to two numbers of the optimizer for each weight
             check_room(folder, num_bytes * (2 + 3 * (settings["checkpoint_keep"] + 1)))
             os.environ[FOLDER_OF_RANKS] = str(folder.absolute())
-        recipe, parameters = prepared.config["recipe"], f"{prepared.model.num_parameters:,}"
-        log.info("recipe %s, %s parameters, seed %d", recipe, parameters, prepared.seed)
         if checkpoint is not None:
             log.info("resuming after step %d of %d", checkpoint.step, num_steps)
         signals.phase, signals.deferred = "training", True
@@ -353,6 +356,7 @@ class Attempt:
         Raises StorageError if there is no room.
         """
         prepared, steps = self.prepared, trainer.global_step
+        end_fine_tuning(prepared.built.trainer, prepared.model)
         rest = {"skipped_steps": module.num_skipped, "weights": weights, "wall_seconds": round(self.seconds, 1)}
         try:
             if not prepared.tasks:

@@ -8,14 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from seqkit.errors import UsageError
+from seqkit.mixture import Mixture
+from seqkit.model import Model
 from seqkit.runs.folder import rank
 from seqkit.runs.prepare import Prepared
 from seqkit.training.checkpoint_files import BEST, FOLDER, newest_good
 from seqkit.training.checkpoint_io import VerifiedCheckpointIO, read_checkpoint
+from seqkit.training.fine_tuning import GradualUnfreezing
 from seqkit.training.interrupt import StopSignals
 from seqkit.training.metrics_csv import MetricsCSV
 from seqkit.training.module import RELATIVE_LOSS, Task
-from seqkit.training.trainer import make_trainer
+from seqkit.training.trainer import SHARDED, make_trainer
 
 log = logging.getLogger("seqkit")
 
@@ -86,6 +89,36 @@ class RunSetup:
     def use_best_weights(self, model: Any) -> str:
         """Load the best weights of the run into its model; gives their description."""
         return "last" if self.best is None else self.best.load_into(model)
+
+
+def begin_fine_tuning(settings: Mapping[str, Any], model: Model | Mixture, initial: Mapping[str, Any] | None) -> None:
+    """Prepare a model for training as the trainer's settings say, and log how many of its parameters train.
+
+    initial: where its weights come from, as a run's summary says it; None: they are random.
+    Raises UsageError where a method cannot do its work: silently, all parameters would train.
+    """
+    gradual = any(isinstance(callback, GradualUnfreezing) for callback in settings["callbacks"] or ())
+    method = settings["fine_tuning"]
+    if gradual and initial is None:
+        raise UsageError(
+            "trainer.callbacks: GradualUnfreezing keeps weights that the model begins with, and they are random; give "
+            "--model.init RUN, and train no mixture"
+        )
+    if method is None:
+        return
+    if isinstance(model, Mixture) or settings["strategy"] == SHARDED:
+        what = "a mixture" if isinstance(model, Mixture) else f"trainer.strategy {SHARDED}"
+        raise UsageError(f"trainer.fine_tuning: {what} trains all parameters; leave it out")
+    total = sum(p.numel() for p in model.parameters())
+    method.begin(model, () if initial is None else initial["taken"])
+    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    log.info("%s trains %s parameters; the model has %s", type(method).__name__, f"{trained:,}", f"{total:,}")
+
+
+def end_fine_tuning(settings: Mapping[str, Any], model: Model | Mixture) -> None:
+    """Give a trained model the parameters that it had before `begin_fine_tuning`."""
+    if settings["fine_tuning"] is not None:
+        settings["fine_tuning"].end(model)
 
 
 class BestOfValidation:

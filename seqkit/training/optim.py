@@ -16,6 +16,7 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler, OneCycleLR, ReduceLROnPlateau
 
+from seqkit.errors import UsageError
 from seqkit.nn.position.base import RelativePosition
 from seqkit.nn.position.bias import EdgeBias
 from seqkit.training import muon
@@ -35,25 +36,54 @@ class AdamW(OptimizerFactory):
     """Adam with decoupled weight decay (`torch.optim.AdamW`).
 
     Only matrices decay (embedding tables among them), not biases and norms.
+    layer_decay: factor on the learning rate from each block to the one below it, for fine-tuning (Clark et al. 2020,
+    appendix B): the head trains with `lr`, block i of n with lr · layer_decay^(n + 1 - i), the embedder as block 0.
     """
 
-    def __init__(self, lr: float = 1e-3, *, betas: tuple[float, float] = (0.9, 0.99), weight_decay: float = 0.1):
+    def __init__(
+        self,
+        lr: float = 1e-3,
+        *,
+        betas: tuple[float, float] = (0.9, 0.99),
+        weight_decay: float = 0.1,
+        layer_decay: float | None = None,
+    ):
         _not_negative(lr=lr, weight_decay=weight_decay)
+        if layer_decay is not None and not 0 < layer_decay <= 1:
+            raise ValueError(f"layer_decay={layer_decay} is a factor; make it above 0 and at most 1")
+        self.layer_decay = layer_decay
         if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
             raise ValueError(f"betas={betas} are 2 decay rates; give 2 numbers, each at least 0 and below 1")
         self.lr, self.betas, self.weight_decay = lr, betas, weight_decay
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
-        """Optimizer with two groups: with decay and without."""
-        return self.build_for(_trainable(model))
+        """Optimizer with two groups, with decay and without; with `layer_decay`, two for each block.
+
+        Raises UsageError for `layer_decay` and a model without blocks.
+        """
+        if self.layer_decay is None:
+            return self.build_for(_trainable(model))
+        by_name, named = depths(model), [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+        last = max(by_name.values())
+        groups = []
+        for depth in sorted(set(by_name.values()), reverse=True):
+            own = [p for name, p in named if by_name[name] == depth]
+            groups += self._groups(own, self.lr * self.layer_decay ** (last - depth))
+        return self._of(groups)
 
     def build_for(self, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
         """Optimizer of a list of parameters."""
+        return self._of(self._groups(parameters, self.lr))
+
+    def _groups(self, parameters: list[nn.Parameter], lr: float) -> list[dict[str, Any]]:
         groups = [
-            {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": self.weight_decay},
-            {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
+            {"params": [p for p in parameters if p.ndim >= 2], "lr": lr, "weight_decay": self.weight_decay},
+            {"params": [p for p in parameters if p.ndim < 2], "lr": lr, "weight_decay": 0.0},
         ]
-        return torch.optim.AdamW([g for g in groups if g["params"]], lr=self.lr, betas=self.betas, fused=True)
+        return [group for group in groups if group["params"]]
+
+    def _of(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
+        return torch.optim.AdamW(groups, lr=self.lr, betas=self.betas, fused=True)
 
 
 class Muon(OptimizerFactory):
@@ -81,6 +111,8 @@ class Muon(OptimizerFactory):
         if not isinstance(adamw, AdamW | None):
             given = f"torch.optim.{adamw.cls.__name__}" if isinstance(adamw, TorchOptimizer) else type(adamw).__name__
             raise ValueError(f"adamw is {given}; give seqkit's AdamW, or leave it out")
+        if adamw is not None and adamw.layer_decay is not None:
+            raise ValueError("adamw.layer_decay is of AdamW alone, and Muon trains the blocks; leave it out")
         self.lr, self.momentum, self.weight_decay, self.ns_steps = lr, momentum, weight_decay, ns_steps
         self.adamw = adamw or AdamW(lr)
 
@@ -92,8 +124,10 @@ class Muon(OptimizerFactory):
             id(p) for m in backbone.modules() if isinstance(m, RelativePosition | EdgeBias) for p in m.parameters()
         }
         matrices = [p for p in _trainable(backbone) if p.ndim == 2 and id(p) not in tables]
-        if not matrices:
+        if not matrices and any(True for _ in _trainable(backbone)):
             raise ValueError("Muon found no matrix in the backbone; use AdamW")
+        if not matrices:  # the backbone is frozen
+            return self.adamw.build_for(_trainable(model))
         taken = set(map(id, matrices))
         rest = [p for p in _trainable(model) if id(p) not in taken]
         optimizer = muon.Muon(
@@ -148,6 +182,33 @@ def _refused(cls: type, error: Exception) -> ValueError:
     if not isinstance(error, TypeError | ValueError) or not why:
         why = f"{type(error).__name__}: {why}".strip(": ")
     return ValueError(f"{cls.__name__} refuses its arguments: {why}")
+
+
+def depths(model: nn.Module) -> dict[str, int]:
+    """Depth of each parameter of a model by name: 0 in the embedder, i in block i, counted from 1, n + 1 behind them.
+
+    An encoder and a decoder are counted each by itself, so that their last blocks are as deep.
+    Raises UsageError for a model whose backbone has no blocks, or, in a mixture, for several models.
+    """
+    backbone = getattr(model, "backbone", model)
+    modules = backbone.named_modules(prefix="backbone")
+    stacks = {
+        name: module.blocks for name, module in modules if isinstance(getattr(module, "blocks", None), nn.ModuleList)
+    }
+    if not stacks or not hasattr(model, "embedder"):
+        raise UsageError(
+            f"{type(backbone).__name__} has no blocks of which one lies below the other; leave out layer_decay and "
+            "GradualUnfreezing, or use Transformer"
+        )
+    last = max(len(blocks) for blocks in stacks.values()) + 1
+    found: dict[str, int] = {}
+    for name, _ in model.named_parameters():
+        found[name] = 0 if "embedder" in name.partition(".")[0] else last
+        for stack, blocks in stacks.items():
+            if name.startswith(f"{stack}.blocks."):
+                index = int(name[len(stack) + len(".blocks.") :].partition(".")[0])
+                found[name] = last - len(blocks) + index
+    return found
 
 
 def _trainable(model: nn.Module) -> list[nn.Parameter]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from seqkit.errors import UsageError
+from seqkit.training.fine_tuning import FineTuning
 
 log = logging.getLogger("seqkit")
 
@@ -37,7 +38,8 @@ class TrainerSettings:
     checkpoint_keep: number of them that stay. weights: weights of the run: `last`, or `best` by the objective's metric
     on the validation split. skip_nonfinite: optimizer steps that may be left out because loss or
     gradient are not finite. compile: torch.compile each block of the backbone. activation_checkpointing: keep only the
-    inputs of each block for the backward pass, and compute the rest again. strategy: also `fsdp`, which is FSDP2 (not
+    inputs of each block for the backward pass, and compute the rest again. fine_tuning: which parameters train, in a
+    training that begins with the weights of another model; null: all. strategy: also `fsdp`, which is FSDP2 (not
     Lightning's class of that name, which is FSDP1): weights, gradients and optimizer state sharded over the devices.
     Raises UsageError for values that Lightning takes and fails at later, or makes nothing of.
     """
@@ -62,6 +64,7 @@ class TrainerSettings:
     log_every_n_steps: int | None = 20
     logger: Sequence[Any] | None = None
     callbacks: Sequence[Any] | None = None
+    fine_tuning: FineTuning | None = None
     profiler: str | None = None
     enable_progress_bar: bool | None = None
     enable_model_summary: bool | None = False
@@ -124,7 +127,7 @@ class TrainerSettings:
 
 OWN = (
     "checkpoint_every_minutes", "checkpoint_every_n_steps", "checkpoint_keep", "weights", "skip_nonfinite", "compile",
-    "activation_checkpointing", "callbacks", "logger", "profiler",
+    "activation_checkpointing", "callbacks", "fine_tuning", "logger", "profiler",
 )  # fmt: skip
 """Settings that are not passed to Lightning's Trainer as they are."""
 

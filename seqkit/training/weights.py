@@ -27,6 +27,14 @@ def save_weights(model: nn.Module, path: Path) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+def component_of(name: str) -> str:
+    """Name of the component that a weight belongs to: backbone, head, embedder, or embedder of a part."""
+    words = name.split(".")
+    if words[1] == "modality":
+        return "vectors of the modalities"
+    return f"{words[0]} of {words[2]}" if words[1] in ("parts", "encoders") and "embedder" in words[0] else words[0]
+
+
 def load_weights(model: nn.Module, path: Path, digest: str) -> None:
     """Load what `save_weights` wrote. Raises DataError if the file is missing, changed, or of another model."""
     weights = with_separate_projections(_read_weights(path, digest), model)

@@ -7,9 +7,11 @@ from generating import TWO, generating_model, sources
 from torch import nn
 from torch.testing import assert_close
 
+from seqkit.errors import UsageError
 from seqkit.interfaces import TokenBatch, Tokens, TokenSpec
 from seqkit.model import Model
 from seqkit.objectives import NextToken
+from seqkit.training.fine_tuning import LoRA
 
 NAMES = pytest.mark.parametrize("name", [*sorted(backbones()), *TWO])
 IDS = [[3, 1, 4, 1, 5], [2], [7, 1, 8]]
@@ -22,31 +24,6 @@ def model_and_batch(name):
         model = Model(TokenSpec(vocab_size=13), backbones()[name](24, causal=True), NextToken()).eval()
     tokens = [Tokens(torch.tensor(ids), torch.arange(float(len(ids)))[:, None]) for ids in IDS]
     return model, TokenBatch.collate(tokens).replace(source=sources(name))
-
-
-class LoRA(nn.Module):
-    """A linear layer and a product of two thin matrices beside it (Hu et al. 2022, equation 3)."""
-
-    def __init__(self, layer):
-        super().__init__()
-        self.layer = layer
-        self.a = nn.Parameter(torch.randn(2, layer.in_features) * 0.3)
-        self.b = nn.Parameter(torch.randn(layer.out_features, 2) * 0.3)
-
-    def forward(self, x):
-        return self.layer(x) + x @ self.a.T @ self.b.T
-
-    def merged(self):
-        self.layer.weight.data += self.b @ self.a
-        return self.layer
-
-
-def replaced(module, change):
-    """The module with `change` of every layer inside it that it changes."""
-    for name, child in module.named_children():
-        new = change(child)
-        setattr(module, name, new) if new is not child else replaced(child, change)
-    return module
 
 
 @NAMES
@@ -64,11 +41,32 @@ def test_every_linear_layer_is_called(name):
 @NAMES
 def test_merging_lora_changes_nothing(name):
     model, batch = model_and_batch(name)
+    names = model.state_dict().keys()
+    lora = LoRA(2)
+    if refused := refusal(model.backbone):
+        with pytest.raises(UsageError, match=refused):
+            lora.begin(model, ["backbone"])
+        return
     with torch.no_grad():
         before = model(batch)
-        replaced(model.backbone, lambda layer: LoRA(layer) if isinstance(layer, nn.Linear) else layer)
+        lora.begin(model, ["backbone"])
+        assert torch.equal(model(batch), before)
+        changes = [p for name, p in model.named_parameters() if ".lora_B." in name]
+        for change in changes:
+            change.normal_(std=0.3)
         unmerged = model(batch)
-        replaced(model.backbone, lambda layer: layer.merged() if isinstance(layer, LoRA) else layer)
-        if any(isinstance(layer, nn.Linear) for layer in model.backbone.modules()):
-            assert not torch.allclose(before, unmerged, atol=1e-3)
+        assert not torch.allclose(before, unmerged, atol=1e-3)
+    model(batch).sum().backward()
+    assert changes
+    assert all(change.grad is not None for change in changes)
+    with torch.no_grad():
+        lora.end(model)
+        assert model.state_dict().keys() == names
         assert_close(model(batch), unmerged, rtol=1e-3, atol=1e-4)
+
+
+def refusal(backbone):
+    """Part of the message by which LoRA refuses a backbone; None: it takes it."""
+    if any(isinstance(module, nn.RNNBase | nn.RNNCellBase) for module in backbone.modules()):
+        return f"{type(backbone).__name__} is recurrent"
+    return None if any(type(module) is nn.Linear for module in backbone.modules()) else "has no linear map"

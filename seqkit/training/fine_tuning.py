@@ -1,0 +1,195 @@
+"""Fine-tuning of a model that begins with the weights of another (`model.init`): which of its parameters train.
+
+What came from the other model is its *taken* components, such as `backbone` and `embedder`; new ones always train.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+
+import pytorch_lightning as pl
+from torch import nn
+
+from seqkit.errors import UsageError, suggest
+from seqkit.training.optim import depths
+from seqkit.training.weights import component_of
+
+
+class FineTuning(ABC):
+    """Which parameters train (`trainer.fine_tuning`)."""
+
+    @abstractmethod
+    def begin(self, model: nn.Module, taken: Collection[str]) -> None:
+        """Prepare the model for training. taken: components whose weights came from another model.
+
+        Raises UsageError if nothing would train, or the model has no place for it.
+        """
+
+    def end(self, model: nn.Module) -> None:
+        """Give the trained model the parameters that it had before `begin`, by name and shape."""
+        for parameter in model.parameters():
+            parameter.requires_grad_(True)
+
+
+class Freeze(FineTuning):
+    """Parts of the model keep their weights.
+
+    parts: names of modules, such as `embedder` or `backbone.blocks.0`; None: all that was taken from the other model,
+    but for the head. Dropout stays on in them. Gradients are computed down to the lowest part that trains, so frozen
+    parts below it cost a forward pass alone.
+    """
+
+    def __init__(self, parts: Sequence[str] | None = None):
+        if parts is not None and (isinstance(parts, str) or not parts):
+            raise ValueError(f"parts={parts!r} is a list of modules' names; give one or more, such as [embedder]")
+        self.parts = parts
+
+    def begin(self, model: nn.Module, taken: Collection[str]) -> None:
+        if self.parts is None:
+            frozen = _taken_names(model, [name for name in taken if name != "head"], "Freeze")
+        else:
+            known = [name for name, module in model.named_modules() if name and any(True for _ in module.parameters())]
+            for part in self.parts:
+                if part not in known:
+                    raise UsageError(f"trainer.fine_tuning: the model has no part {part!r}; {suggest(part, known)}")
+            modules = [model.get_submodule(part) for part in self.parts]
+            ids = {id(p) for module in modules for p in module.parameters()}
+            frozen = {name for name, p in model.named_parameters() if id(p) in ids}
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(name not in frozen)
+        if not any(p.requires_grad for p in model.parameters()):
+            raise UsageError("trainer.fine_tuning: Freeze leaves no parameter to train; name fewer parts")
+
+
+class LoRA(FineTuning):
+    """Low-rank changes of the backbone's linear maps train, its own weights do not (Hu et al. 2022, section 4.1).
+
+    A map W x becomes W x + (alpha / rank) B A x, with A [rank, in] random and B [out, rank] zero. All `nn.Linear` of
+    the backbone have one (Dettmers et al. 2023, section 4). A taken embedder or head is frozen, too.
+    The run's weights have the changes added: it is used, exported and fine-tuned like any other. Made by peft's
+    `inject_adapter_in_model` (extra `lora`).
+    alpha: None: twice the rank. dropout: on x, in the change alone. targets: last words of the names of the linear maps
+    that are changed, such as `qkv_proj`; None: all.
+    Raises UsageError for a recurrent layer, whose matrices are no linear maps of their own.
+    """
+
+    def __init__(
+        self, rank: int = 8, *, alpha: float | None = None, dropout: float = 0.0, targets: Sequence[str] | None = None
+    ):
+        if rank < 1:
+            raise ValueError(f"rank={rank} counts the rows of a change; make it 1 or more")
+        if alpha is not None and not alpha > 0:
+            raise ValueError(f"alpha={alpha} scales the change; make it above 0")
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout={dropout} is a share; make it at least 0 and below 1")
+        if targets is not None and (isinstance(targets, str) or not targets):
+            raise ValueError(f"targets={targets!r} is a list of names; give one or more, such as [qkv_proj]")
+        self.rank, self.alpha, self.dropout, self.targets = rank, alpha, dropout, targets
+
+    def begin(self, model: nn.Module, taken: Collection[str]) -> None:
+        try:
+            from peft import LoraConfig, inject_adapter_in_model
+        except ImportError as error:
+            raise UsageError("LoRA needs peft; pip install 'seqkit[lora]'") from error
+        frozen = _taken_names(model, taken, "LoRA")
+        maps = self._maps(model)
+        config = LoraConfig(
+            r=self.rank,
+            lora_alpha=2 * self.rank if self.alpha is None else self.alpha,  # type: ignore[arg-type]
+            lora_dropout=self.dropout,
+            target_modules=maps,
+        )
+        inject_adapter_in_model(config, model)
+        for name, parameter in model.named_parameters():  # peft has frozen all but the adapters
+            parameter.requires_grad_(name.replace(".base_layer.", ".") not in frozen)
+
+    def _maps(self, model: nn.Module) -> list[str]:
+        """Names of the linear maps that get a change."""
+        backbone = model.get_submodule("backbone")
+        title = type(backbone).__name__
+        if any(isinstance(module, nn.RNNBase | nn.RNNCellBase) for module in backbone.modules()):
+            raise UsageError(
+                f"trainer.fine_tuning: {title} is recurrent, and LoRA changes linear maps alone; use Freeze, or "
+                "optimizer.layer_decay"
+            )
+        maps = [f"backbone.{name}" for name, module in backbone.named_modules() if type(module) is nn.Linear]
+        if not maps:
+            raise UsageError(f"trainer.fine_tuning: {title} has no linear map that LoRA could change; use Freeze")
+        last = sorted({name.rpartition(".")[2] for name in maps})
+        for target in self.targets or ():
+            if target not in last:
+                raise UsageError(
+                    f"trainer.fine_tuning.targets: no linear map is called {target!r}; {suggest(target, last)}"
+                )
+        return [name for name in maps if self.targets is None or name.rpartition(".")[2] in self.targets]
+
+    def end(self, model: nn.Module) -> None:
+        from peft.tuners.tuners_utils import BaseTunerLayer
+
+        for name, module in list(model.named_modules()):
+            if isinstance(module, BaseTunerLayer):
+                module.merge()
+                model.set_submodule(name, module.get_base_layer())
+        super().end(model)
+
+
+def _taken_names(model: nn.Module, taken: Collection[str], method: str) -> set[str]:
+    """Names of the parameters that came from another model. Raises UsageError if there is none."""
+    if not taken:
+        raise UsageError(
+            f"trainer.fine_tuning: {method} keeps the weights that the model begins with, and they are random; give "
+            "--model.init RUN"
+        )
+    ours = dict(model.named_parameters(remove_duplicate=False))
+    ids = {id(p) for name, p in ours.items() if component_of(name) in taken}  # a tied head is the embedder's
+    return {name for name, p in ours.items() if id(p) in ids}
+
+
+class GradualUnfreezing(pl.Callback):
+    """Blocks begin to train one after the other, the last first; the embedder does last (Howard and Ruder 2018, 3.3).
+
+    The head and all that lies behind the last block train from the beginning. epochs_per_block: epochs between two
+    blocks. Frozen parameters have no gradient, so no optimizer moves or decays them; the schedule of the learning rate
+    goes on meanwhile.
+    Raises UsageError for a model without blocks, several devices, or a training that ends before all blocks train.
+    """
+
+    def __init__(self, *, epochs_per_block: int = 1) -> None:
+        if epochs_per_block < 1:
+            raise ValueError(f"epochs_per_block={epochs_per_block} counts epochs; make it 1 or more")
+        self.epochs_per_block = epochs_per_block
+        self._depths: list[tuple[nn.Parameter, int]] = []
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if trainer.world_size > 1:
+            raise UsageError("trainer.callbacks: GradualUnfreezing trains on one device; give --trainer.devices 1")
+        by_name = depths(pl_module.model)
+        last = max(by_name.values())
+        needed = last * self.epochs_per_block + 1
+        epochs = trainer.max_epochs
+        if epochs is not None and 0 < epochs < needed:
+            raise UsageError(
+                f"trainer.callbacks: GradualUnfreezing needs {needed} epochs until all {last - 1} blocks and the "
+                f"embedder train, and training has {epochs}; give --trainer.max_epochs {needed}, or Freeze"
+            )
+        named = pl_module.model.named_parameters()
+        self._depths = [(p, by_name[name]) for name, p in named if p.requires_grad]
+        self._unfreeze(trainer.current_epoch, last)
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._unfreeze(trainer.current_epoch, max(depth for _, depth in self._depths))
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._restore()
+
+    def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
+        self._restore()
+
+    def _unfreeze(self, epoch: int, last: int) -> None:
+        for parameter, depth in self._depths:
+            parameter.requires_grad_(depth >= last - epoch // self.epochs_per_block)
+
+    def _restore(self) -> None:
+        for parameter, _ in self._depths:
+            parameter.requires_grad_(True)
