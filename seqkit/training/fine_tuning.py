@@ -164,7 +164,8 @@ class GradualUnfreezing(pl.Callback):
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if trainer.world_size > 1:
             raise UsageError("trainer.callbacks: GradualUnfreezing trains on one device; give --trainer.devices 1")
-        by_name = depths(pl_module.model)
+        model = pl_module.get_submodule("model")
+        by_name = depths(model)
         last = max(by_name.values())
         needed = last * self.epochs_per_block + 1
         epochs = trainer.max_epochs
@@ -173,7 +174,7 @@ class GradualUnfreezing(pl.Callback):
                 f"trainer.callbacks: GradualUnfreezing needs {needed} epochs until all {last - 1} blocks and the "
                 f"embedder train, and training has {epochs}; give --trainer.max_epochs {needed}, or Freeze"
             )
-        named = pl_module.model.named_parameters()
+        named = model.named_parameters()
         self._depths = [(p, by_name[name]) for name, p in named if p.requires_grad]
         self._unfreeze(trainer.current_epoch, last)
 

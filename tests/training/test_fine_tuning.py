@@ -95,17 +95,16 @@ class _Trainer:
     world_size, max_epochs, current_epoch = 1, 7, 0
 
 
-class _Module:
-    def __init__(self, model):
-        self.model = model
+def _module(model):
+    return torch.nn.ModuleDict({"model": model})
 
 
 def test_from_epoch_to_epoch_one_more_block_trains(base):
     model, trainer, callback = load(base).model, _Trainer(), GradualUnfreezing(epochs_per_block=2)
-    callback.on_train_start(trainer, _Module(model))
+    callback.on_train_start(trainer, _module(model))
     by_epoch = []
     for trainer.current_epoch in range(7):
-        callback.on_train_epoch_start(trainer, _Module(model))
+        callback.on_train_epoch_start(trainer, _module(model))
         by_epoch.append(sorted({depths(model)[name] for name, p in model.named_parameters() if p.requires_grad}))
     assert by_epoch == [[3], [3], [2, 3], [2, 3], [1, 2, 3], [1, 2, 3], [0, 1, 2, 3]]
 
