@@ -98,7 +98,7 @@ def begin_fine_tuning(settings: Mapping[str, Any], model: Model | Mixture, initi
     Raises UsageError where a method cannot do its work: silently, all parameters would train.
     """
     gradual = any(isinstance(callback, GradualUnfreezing) for callback in settings["callbacks"] or ())
-    method = settings["fine_tuning"]
+    method = settings.get("fine_tuning")  # a setting that older runs have not
     if gradual and initial is None:
         raise UsageError(
             "trainer.callbacks: GradualUnfreezing keeps weights that the model begins with, and they are random; give "
@@ -117,8 +117,8 @@ def begin_fine_tuning(settings: Mapping[str, Any], model: Model | Mixture, initi
 
 def end_fine_tuning(settings: Mapping[str, Any], model: Model | Mixture) -> None:
     """Give a trained model the parameters that it had before `begin_fine_tuning`."""
-    if settings["fine_tuning"] is not None:
-        settings["fine_tuning"].end(model)
+    if (method := settings.get("fine_tuning")) is not None:
+        method.end(model)
 
 
 class BestOfValidation:
