@@ -356,8 +356,8 @@ class Attempt:
         Raises StorageError if there is no room.
         """
         prepared, steps = self.prepared, trainer.global_step
-        end_fine_tuning(prepared.built.trainer, prepared.model)
         rest = {"skipped_steps": module.num_skipped, "weights": weights, "wall_seconds": round(self.seconds, 1)}
+        rest |= end_fine_tuning(prepared.built.trainer, prepared.model)
         try:
             if not prepared.tasks:
                 rest |= {"steps": steps, "tokens_seen": tokens[""]}

@@ -115,10 +115,14 @@ def begin_fine_tuning(settings: Mapping[str, Any], model: Model | Mixture, initi
     log.info("%s trains %s parameters; the model has %s", type(method).__name__, f"{trained:,}", f"{total:,}")
 
 
-def end_fine_tuning(settings: Mapping[str, Any], model: Model | Mixture) -> None:
-    """Give a trained model the parameters that it had before `begin_fine_tuning`."""
-    if (method := settings.get("fine_tuning")) is not None:
-        method.end(model)
+def end_fine_tuning(settings: Mapping[str, Any], model: Model | Mixture) -> dict[str, int]:
+    """Give a trained model the parameters that it had before `begin_fine_tuning`; gives, for the summary, how many of
+    them trained, if a method chose them."""
+    if (method := settings.get("fine_tuning")) is None:
+        return {}
+    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    method.end(model)
+    return {"trained_parameters": trained}
 
 
 class BestOfValidation:

@@ -6,6 +6,7 @@ from runs.stopping import Kick, differences, with_callback
 
 from seqkit.config import complete
 from seqkit.errors import Interrupted, UsageError
+from seqkit.files import read_mapping
 from seqkit.runs.mixture import load
 from seqkit.runs.run import resume_run, run, trial
 from seqkit.training.fine_tuning import Freeze, GradualUnfreezing, LoRA
@@ -65,8 +66,10 @@ def test_lora_changes_the_linear_maps_alone_and_the_run_has_the_names_of_any_oth
         name = f"backbone.blocks.{i}.attention.qkv_proj.weight"
         difference = weights_of(tmp_path / "run")[name] - weights_of(base)[name]
         assert torch.linalg.matrix_rank(difference, rtol=1e-3) == 2
-    log = (tmp_path / "run" / "log.txt").read_text()
-    assert "LoRA trains " in log
+    trained = read_mapping(tmp_path / "run" / "summary.json")["trained_parameters"]
+    width, num_blocks = load(base).model.backbone.dim, 2
+    assert trained == num_blocks * 2 * (width + 3 * width)
+    assert f"LoRA trains {trained:,} parameters" in (tmp_path / "run" / "log.txt").read_text()
 
 
 @pytest.mark.parametrize("how", ["LoRA", "Freeze"])

