@@ -279,7 +279,7 @@ from seqkit.training.callbacks
   ModelCheckpoint | further weights beside the run's own | several best ones, one of every epoch
   LearningRateMonitor | learning rates of all groups | optimizers with several groups
   DeviceStatsMonitor | memory and load of the device | looking for a bottleneck
-from seqkit.training.fine_tuning
+from seqkit.training.gradual_unfreezing
   GradualUnfreezing | blocks begin to train one after the other, the last first | small data, a model of other weights
 from seqkit.training.health_log
   TrainingHealth | gradient norm by layer, attention entropy by head; says a collapse | looking for an instability

@@ -14,7 +14,7 @@ from seqkit.runs.folder import rank
 from seqkit.runs.prepare import Prepared
 from seqkit.training.checkpoint_files import BEST, FOLDER, newest_good
 from seqkit.training.checkpoint_io import VerifiedCheckpointIO, read_checkpoint
-from seqkit.training.fine_tuning import GradualUnfreezing
+from seqkit.training.gradual_unfreezing import GradualUnfreezing
 from seqkit.training.interrupt import StopSignals
 from seqkit.training.metrics_csv import MetricsCSV
 from seqkit.training.module import RELATIVE_LOSS, Task

@@ -9,7 +9,8 @@ from seqkit.errors import Interrupted, UsageError
 from seqkit.files import read_mapping
 from seqkit.runs.mixture import load
 from seqkit.runs.run import resume_run, run, trial
-from seqkit.training.fine_tuning import Freeze, GradualUnfreezing, LoRA
+from seqkit.training.fine_tuning import Freeze, LoRA
+from seqkit.training.gradual_unfreezing import GradualUnfreezing
 from seqkit.training.optim import AdamW, depths
 
 

@@ -20,6 +20,7 @@ ADDED = {
     "checkpoint_every_n_steps": None,
     "checkpoint_keep": 1,
     "compile": False,
+    "fine_tuning": None,
     "skip_nonfinite": 0,
     "weights": "last",
 }
