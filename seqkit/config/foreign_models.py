@@ -48,5 +48,5 @@ def with_foreign(config: Mapping[str, Any], pairs: Sequence[tuple[str, Any]]) ->
 
 def _cut(model: Mapping[str, Any]) -> dict[str, Any]:
     """The end of examples behind which a table of learned positions has no row; how many end there is logged."""
-    sizes = model["position"].get("sizes") if isinstance(model["position"], Mapping) else None
-    return {"max_tokens": sizes[0]} if sizes else {}
+    position = model["position"] if isinstance(model["position"], Mapping) else {}
+    return {"max_tokens": position["sizes"][0] - position.get("first", 0)} if "sizes" in position else {}

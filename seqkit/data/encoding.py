@@ -81,7 +81,7 @@ class Encoder:
             tokens = self.tokenizer.encode(raw if change is None else change(raw))
             if self.max_tokens is None:
                 return tokens
-            return tokens.first(self.max_tokens, is_set=self.tokenizer.spec.is_set)
+            return self.tokenizer.cut(tokens, self.max_tokens)
 
 
 @contextmanager

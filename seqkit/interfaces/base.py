@@ -76,6 +76,13 @@ class Tokenizer(Stateful, ABC):
     def encode(self, raw: Any, /) -> Tokens:
         """One raw example as tokens. Raises DataError with the reason where it cannot be one."""
 
+    def cut(self, tokens: Tokens, n: int) -> Tokens:
+        """At most n tokens of an example (`data.max_tokens`); here: the first.
+
+        Raises DataError where the others cannot be left out (`Tokens.first`).
+        """
+        return tokens.first(n, is_set=self.spec.is_set)
+
     def continues(self, tokens: Tokens, content: Tensor) -> Tokens:
         """The tokens and one more of that content, an id or [k] ids, with the position that it has. For generation.
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from einops import EinopsError
 
 from seqkit.errors import DataError, one_line
 from seqkit.files import decoded, load_json, read_small
 from seqkit.pretrained.config_file import NAME, ConfigFile
 from seqkit.pretrained.families import family_of
-from seqkit.pretrained.rows import taken
+from seqkit.pretrained.rows import read, write
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,62 +31,104 @@ def is_foreign(folder: Path) -> bool:
 def settings(folder: Path, objective: str | None) -> dict[str, Any]:
     """Tokenizer and model of a foreign folder as a recipe writes them. Reads no weights.
 
-    objective: name of the recipe's; a language model's head is described where it is NextToken, too.
+    objective: name of the recipe's; the model's own head is described where it has one for it.
     Raises DataError for a model that is not read, or a setting of it.
     """
     config = ConfigFile(folder / NAME)
-    model = _model(config)
+    family = family_of(config)
+    with _understood(config):
+        model, head = family.model(config), family.heads.get(objective or "")
+        if head is not None:
+            model["objective"] = head.objective(config)
+        types = config.size("type_vocab_size") if config.get("type_vocab_size") else 0
+        ids = config.size("vocab_size")
     config.check_all_read()
-    if objective != "NextToken":
-        model.pop("objective", None)
     if not (folder / TOKENIZER).is_file():
         raise DataError(f"{folder} has no {TOKENIZER}; save its fast tokenizer there (save_pretrained)")
-    return {"tokenizer": {"type": "FromFile", "path": str(folder / TOKENIZER)}, "model": model}
+    path = str(folder / TOKENIZER)
+    return {"tokenizer": {"type": "FromFile", "path": path, "num_ids": ids, "token_types": types}, "model": model}
 
 
-def _model(config: ConfigFile) -> dict[str, Any]:
-    """The section `model` of a recipe. Raises DataError for values of wrong types, too."""
+@contextmanager
+def _understood(config: ConfigFile) -> Iterator[None]:
+    """Turn an error of a value of a wrong type into a DataError."""
     try:
-        return family_of(config).model(config)
+        yield
     except DataError:
         raise
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
+    except (TypeError, ValueError, KeyError, AttributeError, ZeroDivisionError) as error:
         raise DataError(f"{config.path} has values that are not understood ({one_line(error)})") from error
 
 
-def weights(folder: Path) -> tuple[dict[str, Tensor], list[str], str]:
+def weights(folder: Path, objective: str | None) -> tuple[dict[str, Tensor], list[str], str]:
     """Weights of a foreign folder under our names, in float32; names of theirs that were left out; a SHA-256 of all.
 
+    objective: as of `settings`; a head for it is read where the file has one.
     Raises DataError where a file is missing or damaged, or a weight is unknown or missing.
     """
     config = ConfigFile(folder / NAME)
     family = family_of(config)
-    depth = _model(config)["backbone"]["depth"]
     theirs, digest = _read(folder)
     theirs = {_plain(name, family.prefix): x.float() for name, x in theirs.items()}
     theirs = {name: x for name, x in theirs.items() if not name.endswith(BUFFERS)}
-    left_out = [name for name in theirs if name.startswith(family.left_out)]
-    for name in left_out:
-        del theirs[name]
+    with _understood(config):
+        head = family.heads.get(objective or "")
+        of_head = [] if head is None else head.table(config)
+        table = family.table(config)
+    if not any(name in theirs for row in of_head for name in row.theirs):
+        of_head = []  # a file of the model without its head
     try:
-        ours = {f"embedder.{name}": x for name, x in family.embeddings(theirs, config).items()}
-        head_dim = _head_dim(config)
-        for i in range(depth):
-            ours |= taken(family.layer, theirs, f"backbone.blocks.{i}.", family.layers.format(i), head_dim)
-        ours |= taken(family.rest, theirs, "backbone.", "", head_dim)
+        ours, used = read([*table, *of_head], theirs)
     except KeyError as error:
         raise DataError(f"{folder} has no weight {error.args[0]}; copy it again") from None
-    except (RuntimeError, IndexError) as error:
+    except (RuntimeError, ValueError, IndexError, EinopsError) as error:
         raise DataError(f"{folder}: the weights are of other sizes than {NAME} says ({one_line(error)})") from error
-    if family.head is not None:
-        table = ours["embedder.content.weight"]
-        own = theirs.pop(f"{family.head}.weight", None)
-        ours["head.linear.weight"] = table if own is None else own
-        ours["head.table.weight"] = table
-    if theirs:
-        more = f" and {len(theirs) - 1} more" if len(theirs) > 1 else ""
-        raise DataError(f"{folder} has a weight {min(theirs)}{more} that a {config.model_type} is not known to have")
-    return ours, sorted(left_out), digest
+    others = sorted(theirs.keys() - used)
+    if unknown := [name for name in others if not name.startswith(family.left_out)]:
+        more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
+        raise DataError(f"{folder} has a weight {unknown[0]}{more} that a {config.model_type} is not known to have")
+    return ours, others, digest
+
+
+def written(
+    config: ConfigFile, ours: Mapping[str, Tensor], objective: str | None
+) -> tuple[dict[str, Tensor], list[str]]:
+    """Weights under their names from ours, in the type that `config.json` names where that loses nothing.
+
+    ours: tied ones once. objective: as of `settings`; its head is written where the family has one for it. Also gives
+    the names of ours that were left out, of a head that they do not have.
+    Raises DataError for any other weight that they have no place for, or that is missing.
+    """
+    family = family_of(config)
+    with _understood(config):
+        head, table = family.heads.get(objective or ""), family.table(config)
+        of_head = [] if head is None else head.table(config)
+    if any(row.ours not in ours and not row.may_miss for row in of_head):
+        head, of_head = None, []
+    try:
+        found, names = write([*table, *of_head], ours)
+    except KeyError as error:
+        raise DataError(f"the model has no weight {error.args[0]}, which a {config.model_type} has") from None
+    except (RuntimeError, ValueError, EinopsError) as error:
+        raise DataError(f"the weights do not fit {NAME} ({one_line(error)})") from error
+    others = sorted(ours.keys() - names)
+    if unknown := [name for name in others if not name.startswith("head.") and not name.endswith(".mask_token")]:
+        raise DataError(f"a {config.model_type} has no place for the weight {unknown[0]}")
+    prefix = "" if head is None else family.prefix
+    names_of_head = {name for row in of_head for name in row.theirs}
+    found = {name if name in names_of_head else prefix + name: x for name, x in found.items()}
+    return {name: _as_saved(x, config) for name, x in found.items()}, others
+
+
+def _as_saved(x: Tensor, config: ConfigFile) -> Tensor:
+    """A tensor in the type that the model was saved in, if all its values have one there."""
+    import torch
+
+    kind = getattr(torch, str(config.get("dtype") or config.get("torch_dtype")), None)
+    if not isinstance(kind, torch.dtype) or not kind.is_floating_point:
+        return x
+    narrow = x.to(kind)
+    return narrow if narrow.to(x.dtype).equal(x) else x
 
 
 BUFFERS = (".attn.bias", ".attn.masked_bias", "rotary_emb.inv_freq", "embeddings.position_ids")
@@ -95,12 +141,6 @@ def _plain(name: str, prefix: str) -> str:
         if name.endswith(old):
             name = name.removesuffix(old) + new
     return name.removeprefix(prefix)
-
-
-def _head_dim(config: ConfigFile) -> int:
-    heads = config.get("num_attention_heads") or config.get("n_heads") or config.get("n_head") or 1
-    dim = config.get("hidden_size") or config.get("dim") or config.get("n_embd") or heads
-    return int(config.get("head_dim") or dim // heads)
 
 
 def _read(folder: Path) -> tuple[dict[str, Tensor], str]:

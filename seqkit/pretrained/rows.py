@@ -1,72 +1,234 @@
-"""Tables of names: which weights of another library become which of ours, and how.
+"""Tables of names: which tensors of another library become which of ours, and back.
+
+A table is a list of rows, made for the sizes of one model. `read` and `write` go through the same rows, so what is read
+is written back bit for bit.
 
 h heads · c channels of one head · r channel pairs · i inputs · o outputs
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
 
 from einops import rearrange
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-KINDS = ("weight", "bias")
+
+class Change(Protocol):
+    """A change of a tensor that loses nothing: `write` takes back what `read` did."""
+
+    def read(self, x: Tensor, /) -> Tensor:
+        """Our tensor from theirs."""
+
+    def write(self, x: Tensor, /) -> Tensor:
+        """Their tensor from ours."""
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Channels of a head that rotary positions turn: theirs pair (i, i + r), ours (2 i, 2 i + 1). Rows are [(h c) ...].
+
+    head_dim: channels of a head. rotated: how many of them, from the first on, are turned; None: all.
+    """
+
+    head_dim: int
+    rotated: int | None = None
+
+    def read(self, x: Tensor, /) -> Tensor:
+        """Our order of the rows."""
+        return self._reordered(x, "h (two r) ... -> h (r two) ...")
+
+    def write(self, x: Tensor, /) -> Tensor:
+        """Their order of the rows."""
+        return self._reordered(x, "h (r two) ... -> h (two r) ...")
+
+    def _reordered(self, x: Tensor, pattern: str) -> Tensor:
+        import torch
+
+        heads = rearrange(x, "(h c) ... -> h c ...", c=self.head_dim)
+        turned = self.head_dim if self.rotated is None else self.rotated
+        heads = torch.cat([rearrange(heads[:, :turned], pattern, two=2), heads[:, turned:]], dim=1)
+        return rearrange(heads, "h c ... -> (h c) ...")
+
+
+class Transposed:
+    """A weight that stands as [i o] (`Conv1D` of transformers); a bias stays as it is."""
+
+    def read(self, x: Tensor, /) -> Tensor:
+        """[o i] from [i o]."""
+        return rearrange(x, "i o -> o i") if x.ndim == 2 else x
+
+    write = read
+
+
+@dataclass(frozen=True)
+class Rearranged:
+    """An einops pattern of axes from theirs to ours, `theirs -> ours`, with the sizes that it needs."""
+
+    pattern: str
+    sizes: Mapping[str, int]
+
+    def read(self, x: Tensor, /) -> Tensor:
+        """Our axes from theirs."""
+        return rearrange(x, self.pattern, **self.sizes)
+
+    def write(self, x: Tensor, /) -> Tensor:
+        """Their axes from ours."""
+        theirs, ours = self.pattern.split("->")
+        return rearrange(x, f"{ours} -> {theirs}", **self.sizes)
+
+
+@dataclass(frozen=True)
+class InTurn:
+    """Several changes, one after the other as they are read."""
+
+    changes: tuple[Change, ...]
+
+    def read(self, x: Tensor, /) -> Tensor:
+        """All changes in order."""
+        for change in self.changes:
+            x = change.read(x)
+        return x
+
+    def write(self, x: Tensor, /) -> Tensor:
+        """All changes taken back, the last first."""
+        for change in reversed(self.changes):
+            x = change.write(x)
+        return x
 
 
 @dataclass(frozen=True)
 class Row:
-    """A module of ours, from one or several modules of theirs over the same input, their outputs side by side.
+    """A tensor of ours from one or several of theirs, side by side along the first axis.
 
-    theirs: names of the modules. turned: how many of the first have the channels of a head rotated in pairs (i, i + r);
-    ours are (2 i, 2 i + 1). transposed: True: a weight stands as [i o] (their `Conv1D`).
+    ours: its name. theirs: their names; an empty one stands for zeros, which they do not store. sizes: rows of each of
+    theirs; None: equal ones. changes: of each of theirs before they are joined; None: none of it. whole: of the joined
+    tensor. stacked: True: they are stacked along a new first axis. may_miss: True: neither side needs to have it.
     """
 
+    ours: str
     theirs: tuple[str, ...]
-    turned: int = 0
-    transposed: bool = False
+    sizes: tuple[int, ...] | None = None
+    changes: tuple[Change | None, ...] = ()
+    whole: Change | None = None
+    may_miss: bool = False
+    is_alias: bool = False
 
-    def take(self, weights: dict[str, Tensor], layer: str, head_dim: int) -> dict[str, Tensor]:
-        """Weight and bias by kind, as far as they are there, taken out of `weights`. layer: start of their names.
+    def read(self, weights: Mapping[str, Tensor]) -> Tensor | None:
+        """Our tensor; None if it may miss and does. Raises KeyError with the name of one that is missing."""
+        import torch
 
-        Raises KeyError with the name of the one that is missing beside others.
-        """
-        found: dict[str, Tensor] = {}
-        for kind in KINDS:
-            names = [f"{layer}{name}.{kind}" for name in self.theirs]
-            if not any(name in weights for name in names):
-                continue
-            rows = [weights.pop(name) for name in names]
-            if self.transposed and kind == "weight":
-                rows = [rearrange(x, "i o -> o i") for x in rows]
-            rows = [_in_pairs(x, head_dim) if i < self.turned else x for i, x in enumerate(rows)]
-            found[kind] = rows[0] if len(rows) == 1 else _stacked(rows)
+        if self.may_miss and not any(name in weights for name in self.theirs):
+            return None
+        given = [weights[name] for name in self.theirs if name]
+        if not all(self.theirs):
+            assert self.sizes is not None
+            rest = iter(given)
+            given = [
+                next(rest) if name else given[0].new_zeros(size, *given[0].shape[1:])
+                for name, size in zip(self.theirs, self.sizes)
+            ]
+        if self.sizes is not None:
+            for name, x, size in zip(self.theirs, given, self.sizes):
+                if len(x) != size:
+                    raise ValueError(f"{name} has {len(x)} rows in place of {size}")
+        parts = [x if change is None else change.read(x) for x, change in zip(given, self._changes())]
+        joined = parts[0] if len(parts) == 1 else torch.cat(parts)
+        return joined if self.whole is None else self.whole.read(joined)
+
+    def write(self, x: Tensor) -> dict[str, Tensor]:
+        """Their tensors by name. Raises ValueError for what they have no place for."""
+        x = x if self.whole is None else self.whole.write(x)
+        parts = [x] if len(self.theirs) == 1 else list(x.split(self.sizes or len(x) // len(self.theirs)))
+        found = {}
+        for name, part, change in zip(self.theirs, parts, self._changes(), strict=True):
+            if name:
+                found[name] = (part if change is None else change.write(part)).contiguous()
+            elif part.any():
+                raise ValueError(f"{self.ours} has values where the other library stores none")
         return found
 
-
-def row(*theirs: str, turned: int = 0, transposed: bool = False) -> Row:
-    """A row of a table."""
-    return Row(theirs, turned, transposed)
+    def _changes(self) -> Sequence[Change | None]:
+        return self.changes or (None,) * len(self.theirs)
 
 
-def taken(
-    table: Mapping[str, Row], weights: dict[str, Tensor], ours: str, theirs: str, head_dim: int
-) -> dict[str, Tensor]:
-    """Our weights by name of the modules of a table, taken out of `weights`. ours, theirs: what names begin with."""
+Rows = list[Row]
+
+
+def tensor(ours: str, *theirs: str, whole: Change | None = None, may_miss: bool = False) -> Rows:
+    """The row of a tensor that is no weight or bias of a module, such as a table of positions."""
+    return [Row(ours, theirs, whole=whole, may_miss=may_miss)]
+
+
+def module(
+    ours: str,
+    *theirs: str,
+    sizes: tuple[int, ...] | None = None,
+    changes: tuple[Change | None, ...] = (),
+    whole: Change | None = None,
+    without_bias: Collection[str] = (),
+) -> Rows:
+    """Rows of the weight and the bias of a module, as far as they are there.
+
+    without_bias: those of theirs that have no bias beside others that have one.
+    """
+    weight = Row(f"{ours}.weight", tuple(f"{name}.weight" for name in theirs), sizes, changes, whole, may_miss=True)
+    biases = tuple("" if name in without_bias else f"{name}.bias" for name in theirs)
+    return [weight, replace(weight, ours=f"{ours}.bias", theirs=biases)]
+
+
+def alias(ours: str, theirs: str) -> Rows:
+    """The row of a second name in their files, such as that of a tied head."""
+    return [Row(ours, (theirs,), may_miss=True, is_alias=True)]
+
+
+def below(rows: Rows, ours: str, theirs: str) -> Rows:
+    """Rows of modules inside others. ours, theirs: what their names begin with."""
+    return [
+        replace(row, ours=ours + row.ours, theirs=tuple(name and theirs + name for name in row.theirs)) for row in rows
+    ]
+
+
+def layers(depth: int, ours: str, theirs: str, rows: Rows) -> Rows:
+    """The rows of each of so many layers. ours, theirs: what their names begin with, with {} for the number."""
+    return [row for i in range(depth) for row in below(rows, ours.format(i), theirs.format(i))]
+
+
+def read(table: Rows, weights: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], set[str]]:
+    """Our tensors by name, and the names of theirs that were read.
+
+    Raises KeyError with the name of one that is missing, ValueError or RuntimeError for sizes that do not fit.
+    """
     found: dict[str, Tensor] = {}
-    for name, one in table.items():
-        found |= {f"{ours}{name}.{kind}": x for kind, x in one.take(weights, theirs, head_dim).items()}
-    return found
+    used: set[str] = set()
+    for row in table:
+        if (x := row.read(weights)) is None:
+            continue
+        if row.is_alias and not x.equal(found[row.ours]):
+            raise ValueError(f"{row.theirs[0]} is tied to another weight, and differs from it")
+        found.setdefault(row.ours, x)
+        used |= {name for name in row.theirs if name}
+    return found, used
 
 
-def _stacked(rows: list[Tensor]) -> Tensor:
-    import torch
+def write(table: Rows, weights: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], set[str]]:
+    """Their tensors by name, and the names of ours that were written.
 
-    return torch.cat(rows)
-
-
-def _in_pairs(x: Tensor, head_dim: int) -> Tensor:
-    return rearrange(x, "(h two r) ... -> (h r two) ...", two=2, r=head_dim // 2)
+    Raises KeyError with the name of one of ours that is missing; ValueError where two of ours that are one tensor of
+    theirs differ, or they have no place for a value.
+    """
+    found: dict[str, Tensor] = {}
+    written: set[str] = set()
+    for row in table:
+        if row.is_alias or (row.may_miss and row.ours not in weights):
+            continue
+        for name, x in row.write(weights[row.ours]).items():
+            if name in found and not x.equal(found[name]):
+                raise ValueError(f"{row.ours} differs from the other tensor that is {name} there")
+            found[name] = x
+        written.add(row.ours)
+    return found, written

@@ -81,7 +81,7 @@ class InitialWeights:
         Raises UsageError if backbone or embedder are otherwise built.
         """
         own = model.state_dict()
-        theirs = {name: _first_rows(name, x, own) for name, x in self.source.weights.items()}
+        theirs = self.source.weights
         embedder, target = ("embedder", None) if model.source_embedder is None else ("source_embedder", "embedder")
         taken = ["backbone"]
         if self._is_same_tokenizer:
@@ -96,23 +96,23 @@ class InitialWeights:
         needed = {name: x for name, x in _below(own, taken).items() if name not in optional}
         if wrong := misfits(weights, needed | {name: own[name] for name in weights if name in optional}):
             advice = (
-                "leave model.backbone and model.position out, and they are that model's"
+                "leave model.backbone and model.position out, and they are that model's (if they are, its weights and "
+                "its config.json disagree)"
                 if self.source.tokenizer is None
                 else "give model.backbone and what the embedder has (model.position, model.encoders) as its "
                 "config.yaml says"
             )
             raise UsageError(f"model.init {self.place}: {wrong[0]}; {advice}")
         head = [name for name in ("head", target) if name is not None]
-        if is_same_head and not misfits(_below(theirs, head), _below(own, head)):
+        if is_same_head and not misfits(_below(theirs, head), _untied(_below(own, head), weights, own)):
             weights |= _below(theirs, head)
-            taken += head
         model.load_state_dict(weights, strict=False)
-        new = sorted({component_of(name) for name in own if name not in weights and name not in optional})
+        new = sorted({component_of(name) for name in _untied(own, weights, own) if name not in optional})
         left_out = sorted({name.partition(".")[0] for name in self.source.left_out})
         return {
             "run": str(self.place),
             "sha256": self.source.sha256,
-            "taken": sorted({component_of(name) for name in weights}),
+            "taken": sorted({component_of(name) for name in own} - set(new)),
             "new": new,
             **({"left_out": left_out} if left_out else {}),
         }
@@ -141,16 +141,8 @@ def _foreign(folder: Path, ours: Mapping[str, Any]) -> Source:
     objective = ours["model"]["objective"]
     found = settings(folder, objective["type"])
     found["model"]["objective"] = {**objective, **found["model"].get("objective", {})}
-    theirs, left_out, digest = weights_of(folder)
-    head = "head.table." if found["model"]["objective"].get("tied") else "head.linear."
-    theirs = {name: x for name, x in theirs.items() if not name.startswith("head.") or name.startswith(head)}
+    theirs, left_out, digest = weights_of(folder, objective["type"])
     return Source(complete(found, only=MODEL_KEYS), theirs, None, {}, digest, left_out)
-
-
-def _first_rows(name: str, weight: Tensor, own: Mapping[str, Tensor]) -> Tensor:
-    """A table of ids without the rows at its end, with which files fill up to a round number, that no id has."""
-    is_table = name in ("embedder.content.weight", "head.table.weight", "head.linear.weight") and name in own
-    return weight[: len(own[name])] if is_table else weight
 
 
 def told(initial: Mapping[str, Any]) -> str:
@@ -162,6 +154,12 @@ def told(initial: Mapping[str, Any]) -> str:
 
 def _below(weights: Mapping[str, Tensor], prefixes: list[str]) -> dict[str, Tensor]:
     return {name: x for name, x in weights.items() if name.startswith(tuple(f"{prefix}." for prefix in prefixes))}
+
+
+def _untied(some: Mapping[str, Tensor], weights: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Those of our tensors that the given weights do not set, also under another name. own: all of ours."""
+    given = {own[name].data_ptr() for name in weights}
+    return {name: x for name, x in some.items() if x.data_ptr() not in given}
 
 
 def _fits(name: str, weight: Tensor, own: Mapping[str, Tensor]) -> bool:

@@ -71,7 +71,7 @@ class TrainedModel:
     def encode(self, raw: Any) -> Tokens:
         """Tokens of a raw example as the run's data had them, cut to `data.max_tokens`. Raises as the tokenizer."""
         tokens, most = self.tokenizer.encode(raw), self.config.get("data", {}).get("max_tokens")
-        return tokens if most is None else tokens.first(most, is_set=self.tokenizer.spec.is_set)
+        return tokens if most is None else self.tokenizer.cut(tokens, most)
 
     def unlike_training(self, tokens: Tokens) -> str:
         """Difference in size from all training examples, in words; empty if there is none."""

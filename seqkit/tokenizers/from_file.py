@@ -6,16 +6,18 @@ n tokens
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from seqkit.errors import DataError
 from seqkit.files import MAX_JSON_BYTES, decoded, load_json, read_small
+from seqkit.interfaces import Tokens, TokenSpec
 from seqkit.tokenizers.library import as_value_error, library
-from seqkit.tokenizers.text import Text, utf8
+from seqkit.tokenizers.text import Text, checked, utf8
 
 NAME = "tokenizer.json"
 """Name of the file in a model's folder, and key of its text in the state."""
@@ -45,21 +47,38 @@ class FromFile(Text):
     path: the file, or the folder that holds it under this name.
     special_tokens: True: with what the model puts around a text (`[CLS]` and `[SEP]`, `</s>`), which `decode` takes off
     again where there is more. False: without, as for a text to go on with.
+    num_ids: number of ids of the model, which may be more than the file has: tables are filled up to round numbers.
+    None: as many as the file has.
+    token_types: number of the model's token types (`type_vocab_size` of BERT), a second axis of the positions: 0 in a
+    text, 1 in the second text of a pair. 0: positions count tokens alone, and pairs are refused.
+    A pair is a list of two texts.
     Padding, truncation and dropout that the file asks for are left out: batches are padded elsewhere, and no text is
     cut in silence. Its ids for end and padding are ids as all others. The text of the file is the state, so a run needs
     the file no more. A normal form that it makes (lower case, single spaces) is not undone.
     When: weights that were trained with these ids, or to be compared with a published model.
-    Raises ValueError if the library is missing; DataError, once it is used, if the file cannot be read.
+    Raises ValueError if the library is missing; DataError, once it is used, if the file cannot be read, or has more ids
+    than `num_ids`.
     """
 
-    def __init__(self, path: str, special_tokens: bool = True) -> None:
+    def __init__(
+        self, path: str, special_tokens: bool = True, *, num_ids: int | None = None, token_types: int = 0
+    ) -> None:
         library("FromFile")
+        if (num_ids is not None and num_ids < 1) or token_types < 0:
+            raise ValueError(f"num_ids={num_ids} and token_types={token_types} are counts; give None and 0, or more")
         self.path, self.special_tokens = path, special_tokens
+        self.num_ids, self.token_types = num_ids, token_types
         self._json: str | None = None  # read when it is needed: a run that is loaded has it in its state
         self._made: _Ready | None = None
 
     def __repr__(self) -> str:
-        return f"FromFile({self.path!r}{'' if self.special_tokens else ', special_tokens=False'})"
+        given: tuple[tuple[str, Any, Any], ...] = (
+            ("special_tokens", self.special_tokens, True),
+            ("num_ids", self.num_ids, None),
+            ("token_types", self.token_types, 0),
+        )
+        changed = "".join(f", {name}={value!r}" for name, value, default in given if value != default)
+        return f"FromFile({self.path!r}{changed})"
 
     def __getstate__(self) -> dict[str, Any]:
         """The text, so that a copy needs no file, and not what the library makes of it, which may round the scores."""
@@ -68,8 +87,13 @@ class FromFile(Text):
         return {**vars(self), "_made": None}
 
     @property
+    def spec(self) -> TokenSpec:
+        """Ids below `vocab_size` on one axis, or two with token types."""
+        return TokenSpec(vocab_size=self.vocab_size, num_axes=2 if self.token_types else 1)
+
+    @property
     def vocab_size(self) -> int:
-        return self._ready().size
+        return self._ready().size if self.num_ids is None else self.num_ids
 
     @property
     def unknown_id(self) -> int | None:
@@ -90,7 +114,7 @@ class FromFile(Text):
         if len(text) > MAX_JSON_BYTES:
             raise ValueError(f"state has {len(text):,} characters; {MAX_JSON_BYTES:,} are the most")
         try:
-            self._made = _made(text, self.special_tokens)
+            self._made = _made(text, self.special_tokens, self.num_ids)
         except ValueError as error:
             raise ValueError(f"state: {error}") from None
         self._json = text
@@ -99,23 +123,57 @@ class FromFile(Text):
         if self._made is None:
             text = self._json or _text_of(self.path)
             try:
-                self._made = _made(text, self.special_tokens)
+                self._made = _made(text, self.special_tokens, self.num_ids)
             except ValueError as error:
                 raise DataError(f"{self.path}: {error}") from None
             self._json = text
         return self._made
 
+    def encode(self, raw: Any, /) -> Tokens:
+        """A text, or a list of two, as ids [n]; positions [n 1] or [n 2] count tokens from 0, and say the token type.
+
+        Raises DataError if a text is no `str`, is empty, or has no ids; for a pair where there are no two token types.
+        """
+        if not self.token_types:
+            return super().encode(raw)
+        texts = [checked(text) for text in raw] if isinstance(raw, list | tuple) else [checked(raw)]
+        if len(texts) > min(2, self.token_types):
+            types = "1 token type" if self.token_types == 1 else f"{self.token_types} token types"
+            raise DataError(f"an example has {len(texts)} texts, and the model {types}; give one text")
+        found = self._encoded(*texts)
+        positions = torch.stack([torch.arange(len(found.ids)), torch.tensor(found.type_ids)], dim=1).float()
+        return Tokens(torch.tensor(found.ids), positions)
+
+    def cut(self, tokens: Tokens, n: int) -> Tokens:
+        """At most n tokens: the first, and behind them the special tokens that end a text."""
+        behind = len(self._ready().behind)
+        if len(tokens) <= n:
+            return tokens
+        if n <= behind:
+            return tokens.at(slice(n))
+        end = torch.arange(len(tokens) - behind, len(tokens))
+        kept = tokens.at(torch.cat([torch.arange(n - behind), end]))
+        positions = kept.positions.clone()
+        positions[:, 0] = torch.arange(len(positions))
+        return replace(kept, positions=positions)
+
     def _ids(self, text: str) -> np.ndarray:
-        utf8(text)  # a DataError for what the library cannot encode
+        return np.array(self._encoded(text).ids, np.uint32)
+
+    def _encoded(self, *texts: str) -> Any:
+        """What the library makes of a text or two. Raises DataError if it has no ids."""
+        for text in texts:
+            utf8(text)  # a DataError for what the library cannot encode
         ready = self._ready()
+        name = f"a text of {len(texts[0]):,} characters" if len(texts) == 1 else "a pair of texts"
         try:
-            with as_value_error(f"a text of {len(text):,} characters has no ids"):
-                ids = ready.model.encode(text, add_special_tokens=self.special_tokens).ids
+            with as_value_error(f"{name} has no ids"):
+                found = ready.model.encode(*texts, add_special_tokens=self.special_tokens)
         except ValueError as error:
             raise DataError(str(error)) from None
-        if not ids:
-            raise DataError(f"a text of {len(text):,} characters holds no tokens; drop it")
-        return np.array(ids, np.uint32)
+        if not found.ids:
+            raise DataError(f"{name} holds no tokens; drop it")
+        return found
 
     def _text(self, ids: np.ndarray) -> str:
         ready, inner = self._ready(), ids.tolist()
@@ -142,8 +200,8 @@ def _text_of(path: str) -> str:
         raise DataError(f"{path} cannot be read as a {NAME}: {reason}") from None
 
 
-def _made(text: str, special_tokens: bool) -> _Ready:
-    """The tokenizer of a `tokenizer.json`. Raises ValueError in one line for any other text."""
+def _made(text: str, special_tokens: bool, num_ids: int | None = None) -> _Ready:
+    """The tokenizer of a `tokenizer.json`. Raises ValueError in one line for any other text, or one of more ids."""
     try:
         parsed = load_json(text)
     except ValueError as error:
@@ -165,6 +223,8 @@ def _made(text: str, special_tokens: bool) -> _Ready:
     size = 1 + max(vocabulary.values(), default=-1)
     if size == 0:
         raise ValueError("its vocabulary is empty")
+    if num_ids is not None and size > num_ids:
+        raise ValueError(f"it has ids up to {size - 1:,}, and the model has {num_ids:,}; it belongs to another model")
     if size > 2 * len(vocabulary):  # an embedding has a row for each
         raise ValueError(f"it numbers {len(vocabulary):,} tokens up to {size - 1:,}; most ids would mean nothing")
     if wrong := [i for i in before + behind if i >= size]:

@@ -63,13 +63,13 @@ class Text(Tokenizer):
 
         Raises DataError if `raw` is not a `str`, is empty, or holds what the tokenizer cannot encode.
         """
-        ids = self._ids(_checked(raw)).astype(np.int64)
+        ids = self._ids(checked(raw)).astype(np.int64)
         positions = rearrange(torch.arange(len(ids), dtype=torch.float32), "n -> n 1")
         return Tokens(torch.from_numpy(ids), positions)
 
     def ids(self, raw: Any) -> np.ndarray:
         """Ids [n] as in `encode`, in the smallest unsigned integers that hold the vocabulary. Raises as `encode`."""
-        return self._ids(_checked(raw)).astype(np.min_scalar_type(self.vocab_size - 1), copy=False)
+        return self._ids(checked(raw)).astype(np.min_scalar_type(self.vocab_size - 1), copy=False)
 
     def missing(self, text: str) -> tuple[Counter[str], int]:
         """Counts of each `unit` of a text that has no id of its own, and the number of units of the text."""
@@ -344,7 +344,7 @@ def _code_points(text: str) -> np.ndarray:
     return np.frombuffer(text.encode("utf-32-le", errors="surrogatepass"), np.uint32)
 
 
-def _checked(raw: Any) -> str:
+def checked(raw: Any) -> str:
     if not isinstance(raw, str):
         raise DataError(f"a text tokenizer takes a str, but was given {type(raw).__name__}; decode or join it first")
     if not raw:
@@ -372,6 +372,6 @@ def each_text(raws: Iterable[str]) -> Iterator[str]:
     is_empty = True
     for raw in raws:
         is_empty = False
-        yield _checked(raw)
+        yield checked(raw)
     if is_empty:
         raise DataError("fit was given no texts; give at least one")

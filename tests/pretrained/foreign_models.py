@@ -37,15 +37,15 @@ DECODERS = {
 }
 
 
-def saved(folder, name, settings, kind="Model", **how):
+def saved(folder, name, settings, kind="Model", *, dtype="float32", max_shard_size="1GB", **how):
     """Their model with random weights, none at 0 or 1, and the folder that they save."""
     config = getattr(transformers, f"{name}Config")(**settings, attn_implementation="eager")
     torch.manual_seed(3)
-    model = getattr(transformers, f"{name}{kind}")(config).eval()
+    model = getattr(transformers, f"{name}{kind}")(config, **how).eval()
     with torch.no_grad():
         for p in model.parameters():
             p.add_(torch.randn_like(p) * 0.1)
-    model.save_pretrained(folder, **how)
+    model.to(getattr(torch, dtype)).save_pretrained(folder, max_shard_size=max_shard_size)
     words = Tokenizer(models.WordLevel({f"w{i}": i for i in range(settings["vocab_size"])}, unk_token="w0"))
     words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     words.save(str(folder / "tokenizer.json"))

@@ -12,7 +12,8 @@ from tokenizers import Tokenizer, models
 from seqkit.config import build, build_model, complete
 from seqkit.errors import DataError, UsageError
 from seqkit.interfaces import TokenBatch, Tokens
-from seqkit.pretrained.folder import weights
+from seqkit.pretrained.config_file import ConfigFile
+from seqkit.pretrained.folder import weights, written
 from seqkit.runs.initial_weights import InitialWeights
 
 LENGTHS = [[13, 13], [11, 19, 5]]
@@ -32,11 +33,15 @@ def begun(folder, recipe, **overrides):
     )
 
 
-def texts(lengths, low=2):
-    """A batch of random ids, padded."""
+def texts(lengths, low=2, num_axes=1):
+    """A batch of random ids, padded; the second axis is the token type: 0, and 1 in the last third."""
     torch.manual_seed(5)
-    ids = [torch.randint(low, VOCAB, (n,)) for n in lengths]
-    return TokenBatch.collate([Tokens(x, torch.arange(len(x)).float()[:, None]) for x in ids])
+    tokens = []
+    for n in lengths:
+        index = torch.arange(n)
+        positions = torch.stack([index, (index >= n - n // 3).long()][:num_axes], dim=1).float()
+        tokens.append(Tokens(torch.randint(low, VOCAB, (n,)), positions))
+    return TokenBatch.collate(tokens)
 
 
 def assert_equal(got, right, valid):
@@ -49,10 +54,13 @@ def assert_equal(got, right, valid):
 def test_hidden_states_of_an_encoder(tmp_path, name, lengths):
     theirs = saved(tmp_path, name, ENCODERS[name])
     ours = begun(tmp_path, "text/classify")
-    batch = texts(lengths)
+    types = ENCODERS[name].get("type_vocab_size", 2)
+    batch = texts(lengths, num_axes=ours.model.spec.num_axes)
+    batch.positions[..., 1:].clamp_(max=types - 1)
     with torch.no_grad():
         content = batch.content.masked_fill(~batch.valid, 1)
-        right = theirs(content, attention_mask=batch.valid.long()).last_hidden_state
+        given = {} if name == "DistilBert" else {"token_type_ids": batch.positions[..., 1].long()}
+        right = theirs(content, attention_mask=batch.valid.long(), **given).last_hidden_state
         assert_equal(ours.model.backbone(ours.model.embed(batch)), right, batch.valid)
     assert ours.origin["taken"] == ["backbone", "embedder"]
     assert ours.origin["new"] == ["head"]
@@ -92,7 +100,7 @@ def test_files_in_parts_with_a_prefix_and_with_names_of_old(tmp_path):
     saved(whole, "Bert", BERT, "ForMaskedLM")
     saved(parts, "Bert", BERT, "ForMaskedLM", max_shard_size="8KB")
     assert len(list(parts.glob("*.safetensors"))) > 1
-    right, left_out, _ = weights(whole)
+    right, left_out, _ = weights(whole, "Classify")
     assert left_out
     assert all(name.startswith("cls.") for name in left_out)
 
@@ -104,18 +112,37 @@ def test_files_in_parts_with_a_prefix_and_with_names_of_old(tmp_path):
 
     rewritten(whole, rename)
     for folder in (whole, parts):
-        got, _, _ = weights(folder)
+        got, _, _ = weights(folder, "Classify")
         assert got.keys() == right.keys()
         assert all(torch.equal(got[name], x) for name, x in right.items())
 
 
-def test_rows_that_no_id_has_are_left_out(tmp_path):
+def test_rows_that_no_id_of_the_tokenizer_has_are_kept(tmp_path):
     theirs = saved(tmp_path, "GPT2", {**DECODERS["GPT2"], "vocab_size": VOCAB + 3}, "LMHeadModel")
     words = Tokenizer(models.WordLevel({f"w{i}": i for i in range(VOCAB)}, unk_token="w0"))
     words.save(str(tmp_path / "tokenizer.json"))
     ours, batch = begun(tmp_path, "text/char-lm"), texts([13, 13])
     with torch.no_grad():
-        assert_equal(ours.model(batch), theirs(batch.content).logits[..., :VOCAB], batch.valid)
+        assert_equal(ours.model(batch), theirs(batch.content).logits, batch.valid)
+
+
+ALL = [(name, ENCODERS[name], "Model", "Classify") for name in ENCODERS]
+ALL += [(name, DECODERS[name], "LMHeadModel" if name == "GPT2" else "ForCausalLM", "NextToken") for name in DECODERS]
+
+
+@pytest.mark.parametrize(("name", "given", "kind", "objective"), ALL)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_what_is_read_is_written_back_bit_for_bit(tmp_path, name, given, kind, objective, dtype):
+    more = {"add_pooling_layer": False} if kind == "Model" and name != "DistilBert" else {}
+    saved(tmp_path, name, given, kind, dtype=dtype, **more)
+    held = load_file(tmp_path / "model.safetensors")
+    ours, left_out, _ = weights(tmp_path, objective)
+    found, others = written(ConfigFile(tmp_path / "config.json"), ours, objective)
+    assert (left_out, others) == ([], [])
+    assert found.keys() == held.keys()
+    for key, x in held.items():
+        assert found[key].dtype == x.dtype == getattr(torch, dtype)
+        assert found[key].equal(x), key
 
 
 def test_the_head_is_new_where_the_tokenizer_is_another(tmp_path):
@@ -136,7 +163,7 @@ def test_dropout_activation_and_positions_are_those_of_the_model(tmp_path):
     assert (model["dropout"], model["backbone"]["dropout"]) == (0.3, 0.3)
     assert block["attention"]["mechanism"]["dropout"] == 0.2
     assert block["mlp"]["activation"]["type"] == "ReLU"
-    assert model["position"]["sizes"] == [CONTEXT]
+    assert model["position"]["sizes"] == [CONTEXT, 2]
 
 
 # ── what is refused ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -210,7 +237,7 @@ def lost_of_three(held):
 @pytest.mark.parametrize(
     ("change", "error", "said"),
     [
-        (narrow, DataError, r"the weights are of other sizes than config\.json says"),
+        (narrow, UsageError, r"position\.tables\.0 is unknown or of another shape.* disagree"),
         (extra, DataError, r"has a weight encoder\.layer\.0\.adapter\.weight that a bert is not known to have"),
         (lost, UsageError, r"backbone\.blocks\.2\.mlp\.down_proj\.weight is missing"),
         (lost_of_three, DataError, r"has no weight encoder\.layer\.2\.attention\.self\.key\.weight"),
@@ -227,22 +254,22 @@ def test_pickled_weights_and_other_files_are_not_opened(tmp_path):
     saved(tmp_path, "Bert", BERT)
     whole = (tmp_path / "model.safetensors").rename(tmp_path / "pytorch_model.bin")
     with pytest.raises(DataError, match="only safetensors are read"):
-        weights(tmp_path)
+        weights(tmp_path, "Classify")
     index = tmp_path / "model.safetensors.index.json"
     for name in ("../outside.safetensors", "pytorch_model.bin", 3):
         index.write_text(json.dumps({"weight_map": {"pooler.dense.bias": name}}))
         with pytest.raises(DataError, match=r"index\.json is damaged"):
-            weights(tmp_path)
+            weights(tmp_path, "Classify")
     whole.rename(tmp_path / "one.safetensors")
     index.write_text(json.dumps({"weight_map": {"pooler.dense.bias": "one.safetensors"}}))
     with pytest.raises(DataError, match=r"index\.json and one\.safetensors disagree about the weight"):
-        weights(tmp_path)
+        weights(tmp_path, "Classify")
     (tmp_path / "model.safetensors").write_bytes(b"no weights")
     with pytest.raises(DataError, match="which may disagree"):
-        weights(tmp_path)
+        weights(tmp_path, "Classify")
     index.unlink()
     with pytest.raises(DataError, match="holds no weights"):
-        weights(tmp_path)
+        weights(tmp_path, "Classify")
 
 
 def test_a_backbone_of_ones_own_does_not_take_the_weights(tmp_path):

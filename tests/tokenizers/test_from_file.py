@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 from tokenizer_files import KINDS, TEXT, byte_level, saved, unigram, wordpiece
-from tokenizers import Tokenizer, processors
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from torch.testing import assert_close
 
 from seqkit import fit, load
 from seqkit.config import build, complete
 from seqkit.errors import DataError, UsageError
+from seqkit.interfaces import TokenSpec
 from seqkit.testing import check_tokenizer
 from seqkit.tokenizers import BPE, FromFile
 from seqkit.tokenizers import from_file as module
@@ -238,7 +239,8 @@ def test_a_configuration_names_the_file(tmp_path):
     path = saved(wordpiece(), tmp_path)
     given = {"tokenizer": {"type": "FromFile", "path": path}}
     config = complete("text/classify", "debug", given)
-    assert config["tokenizer"] == {"type": "FromFile", "path": path, "special_tokens": True}
+    defaults = {"special_tokens": True, "num_ids": None, "token_types": 0}
+    assert config["tokenizer"] == {"type": "FromFile", "path": path, **defaults}
     assert build(config).tokenizer.encode("to be").equals(FromFile(path).encode("to be"))
     with pytest.raises(UsageError, match="path"):
         complete("text/classify", "debug", {"tokenizer": "FromFile"})
@@ -254,3 +256,50 @@ def test_a_run_folder_needs_the_file_no_more(tmp_path):
     trained = load(run)
     assert trained.predict(["to be, or not to be"])
     assert trained.tokenizer.encode("to be").content[0] == 2
+
+
+def bert(folder):
+    """A tokenizer of words as BERT has it: [CLS] a [SEP], and [CLS] a [SEP] b [SEP] of other token types."""
+    words = Tokenizer(
+        models.WordLevel({word: i for i, word in enumerate(["[UNK]", "[CLS]", "[SEP]", "a", "b", "c"])}, "[UNK]")
+    )
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    words.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
+    )
+    path = folder / "tokenizer.json"
+    words.save(str(path))
+    return FromFile(str(path), token_types=2, num_ids=8)
+
+
+def test_token_types_are_the_second_axis_of_the_positions(tmp_path):
+    tokens = bert(tmp_path).encode(["a b", "c"])
+    assert tokens.content.tolist() == [1, 3, 4, 2, 5, 2]
+    assert tokens.positions.tolist() == [[0, 0], [1, 0], [2, 0], [3, 0], [4, 1], [5, 1]]
+    assert bert(tmp_path).encode("c a").positions.tolist() == [[0, 0], [1, 0], [2, 0], [3, 0]]
+    assert bert(tmp_path).spec == TokenSpec(vocab_size=8, num_axes=2)
+
+
+def test_more_texts_than_token_types_are_refused(tmp_path):
+    path = bert(tmp_path).path
+    with pytest.raises(DataError, match="an example has 2 texts, and the model 1 token type"):
+        FromFile(path, token_types=1).encode(["a", "b"])
+    with pytest.raises(DataError, match="an example has 3 texts, and the model 2 token types"):
+        FromFile(path, token_types=2).encode(["a", "b", "c"])
+    with pytest.raises(DataError, match="str"):
+        FromFile(path).encode(["a", "b"])
+
+
+def test_a_file_of_more_ids_than_the_model_has_is_refused(tmp_path):
+    path = bert(tmp_path).path
+    with pytest.raises(DataError, match="it has ids up to 5, and the model has 5"):
+        FromFile(path, num_ids=5).encode("a")
+
+
+def test_a_text_is_cut_before_the_special_tokens_that_end_it(tmp_path):
+    tokenizer = bert(tmp_path)
+    tokens = tokenizer.cut(tokenizer.encode("a b c a"), 4)
+    assert tokens.content.tolist() == [1, 3, 4, 2]
+    assert tokens.positions[:, 0].tolist() == [0, 1, 2, 3]
+    whole = tokenizer.encode("a")
+    assert tokenizer.cut(whole, 3) is whole
