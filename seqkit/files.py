@@ -6,7 +6,10 @@ import errno
 import json
 import os
 import re
+import shutil
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -231,6 +234,21 @@ def write_atomic(path: Path, content: bytes) -> None:
         temporary.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """A new folder beside `path`, which gets that name when the context ends without error, and is removed otherwise.
+
+    Raises FileExistsError or OSError if there is anything else than an empty folder at `path`.
+    """
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part.mkdir(parents=True)
+    try:
+        yield part
+        part.replace(path)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
 
 
 def open_to_append(path: Path) -> FileIO:

@@ -1,8 +1,9 @@
-"""`seqkit export RUN --to torch|onnx`."""
+"""`seqkit export RUN --to torch|onnx|hf|safetensors`."""
 
 from __future__ import annotations
 
 import json
+import os
 from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,20 +14,26 @@ from seqkit.errors import UsageError, one_line
 if TYPE_CHECKING:
     from seqkit.runs.trained_model import TrainedModel
 
-SUFFIXES = {"torch": ".pt2", "onnx": ".onnx"}
+GRAPHS = {"torch": ".pt2", "onnx": ".onnx"}
+"""Ends of the names of graphs."""
+
 NOTES = "seqkit.json"
 """Name of the text that a file carries beside its graph."""
 
 
 def run(args: Namespace) -> int:
-    """Write the model of a run as one graph that runs without seqkit, and say how equal it is."""
+    """Write the model of a run as a graph or as a folder, and say what holds of it."""
     from seqkit.runs.summary import check_trained
 
     check_trained(args.run)  # a mistake is said before what imports torch
-    suffix = SUFFIXES[args.to]
-    out = Path(f"{args.run.resolve().name}{suffix}") if args.out is None else args.out
-    if out.suffix != suffix:
-        raise UsageError(f"--out {out} should end in {suffix}, as files of --to {args.to} do")
+    ending = GRAPHS.get(args.to, f"-{args.to}")
+    out = Path(f"{args.run.resolve().name}{ending}") if args.out is None else args.out
+    if args.to not in GRAPHS:
+        return _folder(args, out)
+    if args.push is not None:
+        raise UsageError(f"--push uploads a folder, and --to {args.to} writes a file; give --to hf or safetensors")
+    if out.suffix != ending:
+        raise UsageError(f"--out {out} should end in {ending}, as files of --to {args.to} do")
     check_file(out)
     from seqkit.export.graph import export, names
     from seqkit.runs.trained_model import load_one
@@ -36,6 +43,19 @@ def run(args: Namespace) -> int:
         worst = export(trained.model, part, args.to, {NOTES: json.dumps(_notes(trained))})
     inputs = ", ".join(names(trained.model.spec))
     print(f"export  {one_line(out)}  of {inputs}; equal to the model to {worst:.0e} at other sizes")
+    return 0
+
+
+def _folder(args: Namespace, out: Path) -> int:
+    if os.path.lexists(out):
+        raise UsageError(f"--out {out} exists already; give another folder")
+    from seqkit.export.folder import to_hf, to_seqkit
+    from seqkit.runs.trained_model import load_one
+
+    trained = load_one(args.run)
+    left_out = to_hf(trained, out) if args.to == "hf" else to_seqkit(trained, out)
+    said = f"; left out, as the other library has no such head: {', '.join(left_out)}" if left_out else ""
+    print(f"export  {one_line(out)}  {trained.model.num_parameters:,} parameters{said}")
     return 0
 
 

@@ -16,9 +16,9 @@ USAGE = 2
 
 NAMES = (
     "fit", "compare", "scale", "validate", "test", "report", "predict", "embed", "runs", "generate", "attention",
-    "export", "serve", "list", "inspect", "describe", "doctor", "tune", "check", "new",
+    "export", "import", "serve", "list", "inspect", "describe", "doctor", "tune", "check", "new",
 )  # fmt: skip
-COMMANDS = {name: "evaluate" if name in ("validate", "test") else name for name in NAMES}
+COMMANDS = {name: name for name in NAMES} | {"validate": "evaluate", "test": "evaluate", "import": "import_model"}
 """Every command, and the module of `seqkit.cli` that runs it."""
 
 TAKE_KEYS = ("fit", "compare", "scale", "inspect", "describe", "doctor", "tune", "check")
@@ -257,10 +257,17 @@ def parser() -> argparse.ArgumentParser:
     for option, kind, text in GENERATE:
         generate.add_argument(option, type=kind, help=text)
     add_device(generate)
-    export = add("export", "write a run's model as one graph that runs without seqkit: torch.export or ONNX")
+    take = add("import", "write a model of another library as a run folder")
+    take.add_argument("source", metavar="SOURCE", help="a folder that transformers saved, or hf:OWNER/NAME[@REVISION]")
+    take.add_argument("out", type=Path, metavar="RUN", help="the run folder, which must be new")
+    export = add("export", "write a run's model as a graph that runs without seqkit, or as a folder to publish")
     add_run(export)
-    export.add_argument("--to", choices=("torch", "onnx"), required=True, help="torch: a .pt2 file; onnx: a .onnx file")
-    export.add_argument("--out", type=Path, metavar="FILE", help="the file (default: RUN's name, here)")
+    export.add_argument(
+        "--to", choices=("torch", "onnx", "hf", "safetensors"), required=True,
+        help="torch: a .pt2 file; onnx: a .onnx file; hf: a folder for transformers; safetensors: one for seqkit.load",
+    )  # fmt: skip
+    export.add_argument("--out", type=Path, metavar="PLACE", help="file or folder (default: RUN's name, here)")
+    export.add_argument("--push", metavar="OWNER/NAME", help="also upload the folder to Hugging Face's hub")
     serve = add("serve", "answer requests over HTTP: predictions, vectors, texts")
     serve.add_argument("runs", nargs="+", metavar="RUN", help="a run folder, or NAME=RUN; several: below /NAME")
     serve.add_argument("--host", default="127.0.0.1", help="address to listen at (default 127.0.0.1: this machine)")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from seqkit.config.overrides import Word
 from seqkit.errors import DataError, UsageError
-from seqkit.pretrained.folder import is_foreign, settings
+from seqkit.pretrained.folder import is_foreign, located, longest, settings
 
 
 def with_foreign(config: Mapping[str, Any], pairs: Sequence[tuple[str, Any]]) -> Mapping[str, Any]:
@@ -23,7 +22,7 @@ def with_foreign(config: Mapping[str, Any], pairs: Sequence[tuple[str, Any]]) ->
     model = dict(model) if isinstance(model, Mapping) else {}
     given = [value.read() if isinstance(value, Word) else value for key, value in pairs if key == "model.init"]
     path = given[-1] if given else model.get("init")
-    if not isinstance(path, str) or not is_foreign(Path(path)):
+    if not isinstance(path, str) or not is_foreign(place := located(path)):
         return config
     if not given and "tokenizer" in config and "backbone" in model:  # a complete configuration
         return config
@@ -32,21 +31,15 @@ def with_foreign(config: Mapping[str, Any], pairs: Sequence[tuple[str, Any]]) ->
     objective = objective.read() if isinstance(objective, Word) else objective
     name = objective.get("type") if isinstance(objective, Mapping) else objective
     try:
-        found = settings(Path(path), name)
+        found = settings(place, name)
     except DataError as error:
         raise UsageError(f"model.init: {error}") from error
     if "objective" in found["model"]:
         own = objective if isinstance(objective, Mapping) else {}
         found["model"]["objective"] = {**own, **found["model"]["objective"]}
     data = config.get("data")
-    found_data = {} if name == "NextToken" else _cut(found["model"])
+    found_data = {} if name == "NextToken" else longest(found["model"])
     data = {**found_data, **(data if isinstance(data, Mapping) else {} if data is None else {"source": data})}
     if given:
         return {**config, "data": data, "tokenizer": found["tokenizer"], "model": {**model, **found["model"]}}
     return {"tokenizer": found["tokenizer"], **config, "data": data, "model": {**found["model"], **model}}
-
-
-def _cut(model: Mapping[str, Any]) -> dict[str, Any]:
-    """The end of examples behind which a table of learned positions has no row; how many end there is logged."""
-    position = model["position"] if isinstance(model["position"], Mapping) else {}
-    return {"max_tokens": position["sizes"][0] - position.get("first", 0)} if "sizes" in position else {}

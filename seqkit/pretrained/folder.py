@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from einops import EinopsError
 
 from seqkit.errors import DataError, one_line
-from seqkit.files import decoded, load_json, read_small
-from seqkit.pretrained.config_file import NAME, ConfigFile
+from seqkit.files import decoded, load_json, read_small, write_atomic
+from seqkit.pretrained.config_file import MAX_BYTES, NAME, ConfigFile
 from seqkit.pretrained.families import family_of
 from seqkit.pretrained.rows import read, write
 
@@ -23,9 +23,60 @@ ONE, INDEX, TOKENIZER = "model.safetensors", "model.safetensors.index.json", "to
 MAX_INDEX_BYTES = 64 << 20
 
 
+HUB = "hf:"
+"""Beginning of the name of a model on Hugging Face's hub."""
+
+
+def located(source: str | Path) -> Path:
+    """Folder of a model: the path itself, or for `hf:NAME` where its files are on this machine, fetched if need be."""
+    if not str(source).startswith(HUB):
+        return Path(source)
+    from seqkit.pretrained.hub import fetched
+
+    return fetched(str(source))
+
+
 def is_foreign(folder: Path) -> bool:
     """Whether a folder holds another library's model: it has a `config.json`, and is no run of ours."""
     return (folder / NAME).is_file() and not (folder / "config.yaml").is_file()
+
+
+def own_objective(folder: Path) -> str | None:
+    """Name of the objective whose head the model was saved with (`architectures`); None: it has none that is known.
+
+    Raises DataError for a model that is not read.
+    """
+    config = ConfigFile(folder / NAME)
+    classes = config.get("architectures") or [""]
+    heads = family_of(config).heads.items()
+    return next((name for name, head in heads if str(classes[0]).endswith(head.classes)), None)
+
+
+def kept_files(place: Path) -> dict[str, bytes]:
+    """The settings of a foreign model by the names of their files, so that a run can be written back as such a model.
+
+    place: its folder, or that of a run that began with it; empty for any other run.
+    """
+    folder = place if is_foreign(place) else place / KEPT
+    if not (folder / NAME).is_file():
+        return {}
+    return {name: read_small(folder / name, MAX_BYTES) for name in KEPT_FILES if (folder / name).is_file()}
+
+
+def keep_files(place: Path, run: Path) -> None:
+    """Copy the settings of the foreign model that a run begins with into its folder. place: as of `kept_files`."""
+    for name, content in kept_files(place).items():
+        (run / KEPT).mkdir(exist_ok=True)
+        write_atomic(run / KEPT / name, content)
+
+
+KEPT = "pretrained"
+"""Folder in a run for the settings of the model that it began with."""
+
+KEPT_FILES = (
+    NAME, "tokenizer_config.json", "special_tokens_map.json", "generation_config.json", "preprocessor_config.json",
+    "processor_config.json",
+)  # fmt: skip
 
 
 def settings(folder: Path, objective: str | None) -> dict[str, Any]:
@@ -47,6 +98,12 @@ def settings(folder: Path, objective: str | None) -> dict[str, Any]:
         raise DataError(f"{folder} has no {TOKENIZER}; save its fast tokenizer there (save_pretrained)")
     path = str(folder / TOKENIZER)
     return {"tokenizer": {"type": "FromFile", "path": path, "num_ids": ids, "token_types": types}, "model": model}
+
+
+def longest(model: Mapping[str, Any]) -> dict[str, Any]:
+    """The section `data` that ends examples where a table of learned positions does; how many end there is logged."""
+    position = model["position"] if isinstance(model["position"], Mapping) else {}
+    return {"max_tokens": position["sizes"][0] - position.get("first", 0)} if "sizes" in position else {}
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from seqkit.config.resolve import MODEL_KEYS
 from seqkit.errors import UsageError
 from seqkit.interfaces import Objective, Tokenizer
 from seqkit.model import Model
-from seqkit.pretrained.folder import is_foreign, settings
+from seqkit.pretrained.folder import is_foreign, located, settings
 from seqkit.pretrained.folder import weights as weights_of
 from seqkit.runs.folder import CONFIG
 from seqkit.runs.trained_model import load_one
@@ -46,13 +46,13 @@ class InitialWeights:
     The backbone is taken whole. An embedder is taken where its tokenizer, or that of its part, has the same settings:
     the fitted state, such as a vocabulary, is then taken too, so ids mean the same. The head is taken where tokenizer,
     objective and classes are the same: it may predict ids. All else is new.
-    place: folder of a trained run, or of a model as transformers saves it (`seqkit.pretrained`). config: complete
+    source: folder of a trained run, or of a model as transformers saves it, or `hf:NAME`. config: complete
     configuration of the model that begins with it.
     Raises UsageError for a folder that is neither, or a mixture; DataError if a file of it is damaged.
     """
 
-    def __init__(self, place: Path, config: Mapping[str, Any]):
-        self.place = place
+    def __init__(self, source: str | Path, config: Mapping[str, Any]):
+        self.name, place = str(source), located(source)
         ours = {key: config[key] for key in MODEL_KEYS}
         self.source = _foreign(place, ours) if is_foreign(place) else _trained(place)
         theirs = self.source.settings
@@ -102,7 +102,7 @@ class InitialWeights:
                 else "give model.backbone and what the embedder has (model.position, model.encoders) as its "
                 "config.yaml says"
             )
-            raise UsageError(f"model.init {self.place}: {wrong[0]}; {advice}")
+            raise UsageError(f"model.init {self.name}: {wrong[0]}; {advice}")
         head = [name for name in ("head", target) if name is not None]
         if is_same_head and not misfits(_below(theirs, head), _untied(_below(own, head), weights, own)):
             weights |= _below(theirs, head)
@@ -110,7 +110,7 @@ class InitialWeights:
         new = sorted({component_of(name) for name in _untied(own, weights, own) if name not in optional})
         left_out = sorted({name.partition(".")[0] for name in self.source.left_out})
         return {
-            "run": str(self.place),
+            "run": self.name,
             "sha256": self.source.sha256,
             "taken": sorted({component_of(name) for name in own} - set(new)),
             "new": new,

@@ -120,7 +120,7 @@ def _begun(
     config: Mapping[str, Any], built: Built, initial: Path | None
 ) -> tuple[Model, DataModule, dict[str, Any] | None]:
     """Model and data of a training that begins, and where its weights come from; None: they are random."""
-    run = Path(built.init) if initial is None and built.init is not None else initial
+    run = built.init if initial is None else initial
     if run is None:
         return *_model_and_data(built, config["seed"]), None
     weights = InitialWeights(run, config)

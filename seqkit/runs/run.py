@@ -27,6 +27,7 @@ from seqkit.errors import DataError, DivergedError, Interrupted, StorageError, U
 from seqkit.files import read_mapping, write_atomic, write_json
 from seqkit.interfaces import LabeledBatch, Objective
 from seqkit.model import Model, first_call
+from seqkit.pretrained.folder import keep_files, located
 from seqkit.runs.evaluate import Specialist, check_data, evaluate_model, finish
 from seqkit.runs.folder import (
     CONFIG,
@@ -103,6 +104,8 @@ def run(
                 digests = {"config_sha256": sha256(folder / CONFIG), "plugins": plugin_digests(config)}
                 state = saved_state(prepared) | digests
                 write_json(folder / STATE, state | {"sha256": _sha256_of(state)})
+                if prepared.initial is not None:
+                    keep_files(located(prepared.initial["run"]), folder)
             with logging_to(folder / "log.txt"):
                 check_examples(prepared)
                 if prepared.initial is not None and not resume:

@@ -17,14 +17,19 @@ def save_weights(model: nn.Module, path: Path) -> str:
     from safetensors.torch import save
 
     path.parent.mkdir(parents=True, exist_ok=True)
+    content = save(untied(model))
+    write_atomic(path, content)
+    return hashlib.sha256(content).hexdigest()
+
+
+def untied(model: nn.Module) -> dict[str, Tensor]:
+    """All weights by name on the CPU, tied ones under their first name alone."""
     shared: dict[int, str] = {}
     weights: dict[str, Tensor] = {}
     for name, tensor in model.state_dict().items():
         if shared.setdefault(tensor.data_ptr(), name) == name or tensor.numel() == 0:
             weights[name] = tensor.detach().cpu().contiguous()
-    content = save(weights)
-    write_atomic(path, content)
-    return hashlib.sha256(content).hexdigest()
+    return weights
 
 
 def component_of(name: str) -> str:

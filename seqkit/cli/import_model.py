@@ -1,0 +1,26 @@
+"""`seqkit import SOURCE RUN`."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from seqkit.errors import one_line
+
+
+def run(args: Namespace) -> int:
+    """Write a model of another library as a run folder, and say what it can do."""
+    from seqkit.runs.folder import check_new
+
+    check_new(args.out)  # a mistake is said before what imports torch
+    from seqkit.pretrained.folder import located
+    from seqkit.runs.imported import HEADLESS, import_model
+
+    summary = import_model(located(args.source), args.out, args.source)
+    left_out = ", ".join(summary["initial"]["left_out"])
+    print(
+        f"import  {one_line(args.out)}  {summary['num_parameters']:,} parameters, objective {summary['objective']}"
+        + (f"; left out: {left_out}" if left_out else "")
+    )
+    command = {HEADLESS: "embed", "NextToken": "generate", "Seq2Seq": "generate"}.get(summary["objective"], "predict")
+    print(f"next    seqkit {command} {one_line(args.out)} …; to fine-tune: seqkit fit RECIPE --model.init {args.out}")
+    return 0

@@ -1,0 +1,60 @@
+"""A model of another library as a run folder: it predicts, embeds, generates, is fine-tuned and compared as any run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from seqkit.config import build, build_model, complete, to_yaml
+from seqkit.config.resolve import MODEL_KEYS
+from seqkit.errors import DataError, UsageError
+from seqkit.files import whole_folder, write_atomic, write_json
+from seqkit.pretrained import folder as foreign
+from seqkit.runs.folder import CONFIG, STATE, SUMMARY, check_new, sha256
+from seqkit.runs.trained_files import versions
+from seqkit.training.checkpoint_files import FOLDER
+from seqkit.training.weights import misfits, save_weights
+
+HEADLESS = "Features"
+"""Objective of a model whose head is not known, or that has none."""
+
+
+def import_model(place: Path, out: Path, source: str) -> dict[str, Any]:
+    """Write a model of another library as a run folder; gives its summary.
+
+    place: the model's folder. source: what the user named it, which the summary keeps.
+    Raises UsageError if `out` exists or the place is no model, DataError if the model is not read: every setting has to
+    be known, and every weight has to have its place.
+    """
+    check_new(out)
+    if not foreign.is_foreign(place):
+        raise UsageError(f"{place} holds no model of another library: it has no {foreign.NAME}, or is a run itself")
+    objective = foreign.own_objective(place) or HEADLESS
+    found = foreign.settings(place, objective)
+    state = found["model"].pop("objective_state", {})
+    model_section = {"objective": {"type": objective}, **found["model"]}
+    config = complete({"tokenizer": found["tokenizer"], "model": model_section}, only=MODEL_KEYS)
+    built = build(config)
+    built.model["objective"].load_state(state) if state else None
+    model = build_model(built, built.tokenizer.spec)
+    weights, left_out, digest = foreign.weights(place, objective)
+    if wrong := misfits(weights, model.state_dict()):
+        raise DataError(f"{place}: {wrong[0]}; its weights and its {foreign.NAME} disagree, copy it again")
+    model.load_state_dict(weights, strict=False)
+
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with whole_folder(out) as part:
+        (part / FOLDER).mkdir()
+        foreign.keep_files(place, part)
+        data = foreign.longest(found["model"])
+        write_atomic(part / CONFIG, to_yaml({"recipe": "imported", "data": data, **config}).encode())
+        write_json(part / STATE, {"tokenizer": built.tokenizer.state(), "objective": state})
+        summary = {
+            "recipe": "imported", "backbone": type(model.backbone).__name__, "objective": objective, "metrics": {},
+            "num_parameters": model.num_parameters, "tokens_seen": 0, "steps": 0, "wall_seconds": 0.0, "seed": 0,
+            "initial": {"run": source, "sha256": digest, "left_out": sorted({name.split(".")[0] for name in left_out})},
+            "sha256": save_weights(model, part / FOLDER / "model.safetensors"),
+            "config_sha256": sha256(part / CONFIG), "state_sha256": sha256(part / STATE), "versions": versions(),
+        }  # fmt: skip
+        write_json(part / SUMMARY, summary)
+    return summary
