@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ SMALL = {
 VOCABULARIES = {"vocab.json": 16 << 20, "vocab.txt": 16 << 20, "merges.txt": 16 << 20}
 """The same of files that say again what `tokenizer.json` says, in most models; a larger one is left out."""
 
+COMMIT = "[0-9a-f]{40}"
 SHARD = r"[A-Za-z0-9][A-Za-z0-9._-]*\.safetensors"
 MAX_SHARDS = 1000
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".msgpack", ".h5")
@@ -76,7 +78,7 @@ def fetched(source: str, *, offline: bool | None = None) -> Path:
 
     source: `hf:NAME`, `hf:OWNER/NAME` or `hf:OWNER/NAME@REVISION`, where a revision is a branch, a tag or a commit.
     offline: True: from the cache alone; None: as `HF_HUB_OFFLINE` says. A hub that cannot be reached is a warning where
-    the cache has the model. A line says which commit it is.
+    the cache has the model. A line says at which commit a branch or a tag is.
     The files are `config.json`, weights as safetensors, `tokenizer.json` and other settings: no pickle, and no code.
     Raises UsageError for a name that is not there, DataError where the model cannot be fetched, is not complete, or is
     damaged.
@@ -85,19 +87,41 @@ def fetched(source: str, *, offline: bool | None = None) -> Path:
     hub = library()
     if hub.constants.HF_HUB_OFFLINE if offline is None else offline:
         return _cached(source, "HF_HUB_OFFLINE is set" if offline is None else "it is not to be fetched")
+    if re.fullmatch(COMMIT, revision):
+        return _at_commit(source, hub.constants.ENDPOINT, hub.constants.HF_HUB_CACHE)
+    folder, commit = _online(source)
+    if commit is not None:
+        # The library writes at which commit a branch is, for use offline, once it has a file of it; that is here.
+        with suppress(Exception):
+            hub.hf_hub_download(repo, NAME, revision=revision)
+        log.warning("%s is commit %s", source, commit)
+    return folder
+
+
+def _online(source: str) -> tuple[Path, str | None]:
+    """The folder of a model, and the commit that the hub names; None: it cannot be reached, and this is the cache's."""
+    repo, revision = parsed(source)
     try:
         found = listing(repo, revision, source)
     except Unreachable as error:
         folder = _cached(source, str(error).removeprefix(f"{source}: "))
         log.warning("%s; the commit %s of the cache is used", error, folder.name)
-        return folder
-    folder = _downloaded(source, repo, found)
-    if revision != found.commit:
-        # The library writes which commit a branch is, for use offline, once it has a file of it; that is here already.
-        with suppress(Exception):
-            hub.hf_hub_download(repo, NAME, revision=revision)
-    log.warning("%s is commit %s", source, found.commit)
-    return folder
+        return folder, None
+    return _downloaded(source, repo, found), found.commit
+
+
+@lru_cache(maxsize=16)
+def _at_commit(source: str, _endpoint: str, _cache: str) -> Path:
+    """The folder of a commit, which never changes: a training asks for it several times."""
+    return _online(source)[0]
+
+
+def pinned(source: str) -> str:
+    """A name of the hub with the commit that it is at, fetched; any other source as it is. Raises as `fetched`."""
+    if not source.startswith(HUB):
+        return source
+    repo, revision = parsed(source)
+    return source if re.fullmatch(COMMIT, revision) else f"{HUB}{repo}@{fetched(source).name}"
 
 
 def origin(folder: Path) -> dict[str, Any]:
@@ -150,7 +174,7 @@ def listing(repo: str, revision: str, source: str) -> Listing:
             if each.size is None or digest is None:
                 raise DataError(f"{source}: the hub does not say how large its files are; check HF_ENDPOINT")
             files[each.rfilename] = Listed(each.size, digest)
-    if not re.fullmatch("[0-9a-f]{40}", str(info.sha)):
+    if not re.fullmatch(COMMIT, str(info.sha)):
         raise DataError(f"{source}: the hub names the commit {one_line(shortened(info.sha, 50))!r}; check HF_ENDPOINT")
     return Listing(info.sha, bool(info.private), files)
 

@@ -1,5 +1,6 @@
 """Models of a hub on 127.0.0.1: what is fetched, what is refused, and what is left when something fails."""
 
+import json
 import os
 import subprocess
 import sys
@@ -9,15 +10,17 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from foreign_models import ENCODERS, saved
+from foreign_models import DECODERS, ENCODERS, saved
 from huggingface_hub import constants
 from stub_hub import MODEL, SHARDED, SMALL, TOKEN, Repo, git_sha, sha256
 
+from seqkit.cli.main import main
+from seqkit.config import complete
 from seqkit.errors import DataError, UsageError
 from seqkit.pretrained import hub as ours
 from seqkit.pretrained.folder import located
 from seqkit.pretrained.folder import weights as weights_of
-from seqkit.pretrained.hub import fetched, origin, parsed
+from seqkit.pretrained.hub import fetched, origin, parsed, pinned
 from seqkit.progress import ProgressBar
 
 ROOT = Path(__file__).parents[2]
@@ -456,3 +459,37 @@ def test_bytes_by_the_xet_protocol_are_counted_once():
             rates = ("total_bytes_completion_rate", "total_transfer_bytes_completion_rate")
             reporter.update_progress(SimpleNamespace(**dict.fromkeys(counts, done), **dict.fromkeys(rates, 2.0)))
     assert bar.done == [13, n]
+
+
+# ── runs that begin with a model of the hub ──────────────────────────────────────────────────────────────────────────
+
+
+def test_a_configuration_names_the_commit_and_needs_the_hub_no_more(hub, tmp_path, caplog):
+    place = tmp_path / "bert"
+    saved(place, "Bert", ENCODERS["Bert"])
+    hub.repos["owner/bert"] = repo = Repo({path.name: path.read_bytes() for path in place.iterdir()})
+    commit = repo.revisions["main"]
+    config = complete("text/classify", None, {"model.init": "hf:owner/bert"})
+    assert config["model"]["init"] == f"hf:owner/bert@{commit}"
+    assert caplog.messages == [f"hf:owner/bert is commit {commit}"]
+    recipe = {"recipe": "mine", "model": {"init": "hf:owner/bert", "objective": "Classify"}}
+    written = complete(recipe, None, {"data": "sentence-ends"})
+    assert written["model"]["init"] == config["model"]["init"]
+    before = list(hub.asked)
+    assert complete(config) == config
+    assert located(config["model"]["init"]) == fetched("hf:owner/bert", offline=True)
+    assert hub.asked == before
+
+
+def test_pinning_leaves_a_path_and_a_commit_as_they_are(hub):
+    assert [pinned(source) for source in ("runs/bert", f"{NAME}@{'0' * 40}")] == ["runs/bert", f"{NAME}@{'0' * 40}"]
+    assert hub.asked == []
+
+
+def test_an_imported_run_names_the_commit(hub, tmp_path):
+    place = tmp_path / "gpt2"
+    saved(place, "GPT2", DECODERS["GPT2"], "LMHeadModel")
+    hub.repos["owner/gpt2"] = repo = Repo({path.name: path.read_bytes() for path in place.iterdir()})
+    assert main(["import", "hf:owner/gpt2", str(tmp_path / "run")]) == 0
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["initial"]["run"] == f"hf:owner/gpt2@{repo.revisions['main']}"
