@@ -49,7 +49,7 @@ def run(args: Namespace) -> int:
 def _folder(args: Namespace, out: Path) -> int:
     if os.path.lexists(out):
         raise UsageError(f"--out {out} exists already; give another folder")
-    from seqkit.export.folder import to_hf, to_seqkit
+    from seqkit.runs.exported import to_hf, to_seqkit
     from seqkit.runs.trained_model import load_one
 
     trained = load_one(args.run)
