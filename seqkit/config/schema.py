@@ -11,7 +11,7 @@ import math
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
 from functools import cache, lru_cache, reduce
 from operator import or_
@@ -317,6 +317,8 @@ def in_words(hint: Any) -> str:
             words.append(f"a list (each: {in_words(arguments[0])})" if arguments else "a list")
         elif origin is dict or one is dict:
             words.append("keys with a value each")
+        elif is_dataclass(one):
+            words.append(f"the keys {', '.join(x.name for x in fields(one))}")
         elif _is_enum(one):
             words += [str(member.value) for member in one]
         else:
