@@ -44,7 +44,9 @@ class ImageRenderer(Renderer):
             whole.add_patch(
                 Rectangle((column * q - 0.5, row * p - 0.5), q, p, fill=False, edgecolor=VERMILION, linewidth=2.2)
             )
-            whole.set(xlabel="column (position axis 1)", ylabel="row (position axis 0)")
+            on_axes = self.tokenizer.positions == "grid"
+            axes = [f" (position axis {axis})" if on_axes else "" for axis in range(2)]
+            whole.set(xlabel=f"column{axes[1]}", ylabel=f"row{axes[0]}")
             before = f"{k} learned tokens + " if k else ""
             whole.set_title(f"{height * p}x{width * q} pixels → {before}{len(patches)} patches of {p}x{q}")
             image = self.tokenizer.pixels(tokens)
