@@ -109,7 +109,7 @@ class Patches(Tokenizer):
 
     @property
     def resizing(self) -> Resize | None:
-        """What is done to an image before it is cut; None: nothing."""
+        """Resizing of an image before it is cut into patches; None: it keeps its size."""
         return Resize(self.resize) if isinstance(self.resize, tuple) else self.resize
 
     def encode(self, raw: Any, /) -> Tokens:
