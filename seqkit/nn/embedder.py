@@ -1,6 +1,7 @@
 """Token batches to embeddings of one width: the only module that knows what a tokenizer's content is.
 
-b batch · n tokens · k fields · f features · d width · r runs of a part · m tokens of a run
+b batch · n tokens · k fields, or learned tokens before the others · f features · d width · r runs of a part
+m tokens of a run
 """
 
 from __future__ import annotations
@@ -50,6 +51,24 @@ class FieldEmbedding(nn.Module):
         return torch.stack([table(ids) for table, ids in zip(self.tables, content.unbind(dim=-1), strict=True)]).sum(0)
 
 
+class PrefixEmbedding(nn.Module):
+    """A linear layer over f features, and a learned vector for each of k tokens that have none (`num_prefix_tokens`).
+
+    std: standard deviation of the learned vectors at the start.
+    """
+
+    def __init__(self, num_features: int, num_prefix_tokens: int, width: int, *, std: float):
+        super().__init__()
+        self.prefix = nn.Parameter(torch.randn(num_prefix_tokens, width) * std)
+        self.projection = nn.Linear(num_features, width)
+
+    def forward(self, content: Tensor) -> Tensor:
+        """Embeddings [b n d] of content [b n k+f], which begins with the flags of the k tokens."""
+        flags, features = content.tensor_split([len(self.prefix)], dim=-1)
+        is_prefix = flags.sum(dim=-1, keepdim=True) > 0.5
+        return torch.where(is_prefix, flags @ self.prefix, self.projection(features))
+
+
 class TokenEmbedder(nn.Module, ABC):
     """Base class of embedders: of one tokenizer's tokens, or of joined ones.
 
@@ -71,7 +90,8 @@ class Embedder(TokenEmbedder):
     """Embeddings [b n d] of a token batch: lookup table or linear layer, mask token, positional encoding, dropout.
 
     Tokens of several ids have a table for each field, and the embeddings are summed (as those of the codebooks in
-    MusicGen; Copet et al. 2023, section 2.2); numbers beside them are added through a linear layer.
+    MusicGen; Copet et al. 2023, section 2.2); numbers beside them are added through a linear layer. Tokens before the
+    others that have no content (`num_prefix_tokens`) are learned vectors.
     spec: shape of the tokens. position: `(dim, num_axes) -> PositionalEncoding`. dropout: dropout of the sum.
     uses_mask_token: True: an objective will mask tokens.
     embedding_dim: width of content and positions, projected to d afterwards (Lan et al. 2020, ALBERT, section 3.1);
@@ -104,6 +124,8 @@ class Embedder(TokenEmbedder):
         elif spec.ids:
             self.content = nn.Embedding(spec.vocab_size, width)
             nn.init.normal_(self.content.weight, std=self.position.std)
+        elif k := spec.num_prefix_tokens:
+            self.content = PrefixEmbedding(spec.num_features - k, k, width, std=self.position.std)
         else:
             self.content = nn.Linear(spec.num_features, width)
         has_features = bool(spec.vocab_sizes) and spec.num_features > 0 and spec.embedder is None

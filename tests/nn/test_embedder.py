@@ -57,6 +57,32 @@ def test_vectors_go_through_a_linear_layer():
     assert_close(embedder(batch).hidden[batch.valid], right[batch.valid])
 
 
+def test_tokens_without_content_are_learned_vectors_wherever_they_stand():
+    embedder = Embedder(TokenSpec(num_features=5, num_prefix_tokens=2, num_axes=2), 12, position=NoPosition)
+    content = torch.block_diag(torch.eye(2), torch.randn(4, 3))
+    order = torch.tensor([3, 1, 5, 0, 4, 2])
+    batch = TokenBatch.collate([Tokens(x, torch.randn(len(x), 2)) for x in (content[order], content[:3])])
+    layer = embedder.content
+    right = torch.cat([layer.prefix, layer.projection(content[2:, 2:])])
+    assert_close(embedder(batch).hidden[0], right[order])
+    assert_close(embedder(batch).hidden[1, :3], right[:3])
+    assert not embedder(batch).hidden[1, 3:].any()
+    assert {name for name, _ in layer.named_parameters()} == {"prefix", "projection.weight", "projection.bias"}
+
+
+@pytest.mark.parametrize("sizes", [{"num_features": 2}, {"vocab_size": 7}, {"vocab_sizes": (2, 3), "num_features": 5}])
+def test_tokens_without_content_need_vectors_with_a_flag_each(sizes):
+    with pytest.raises(ValueError, match="give vectors that begin with a flag for each of these tokens"):
+        TokenSpec(**sizes, num_prefix_tokens=2)
+
+
+def test_random_tokens_begin_with_those_without_content():
+    tokens = TokenSpec(num_features=5, num_prefix_tokens=2).random(7)
+    assert torch.equal(tokens.content[:, :2], torch.eye(7, 2))
+    assert not tokens.content[:2, 2:].any()
+    assert tokens.content[2:, 2:].all()
+
+
 def test_a_tokenizers_own_embedder_takes_the_place_of_both():
     spec = replace(VECTORS, embedder=lambda dim: nn.Conv1d(5, 5, 1) if dim == 3 else None)
     batch = vectors(5, 5)
