@@ -127,6 +127,8 @@ from seqkit.objectives.regress
   Regress | one or more numbers per sequence or per token | labels are measurements
 from seqkit.objectives.contrastive
   Contrastive | the parts of one example get vectors that are alike | retrieval, zero-shot classes, no labels needed
+from seqkit.objectives.features
+  Features | a vector per example, nothing to train | models without a head
 from seqkit.objectives.seq2seq
   Seq2Seq | generate one sequence from another | translation, pronunciation; labels are texts
 == position

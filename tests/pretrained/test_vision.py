@@ -1,0 +1,94 @@
+"""Vision models that transformers saved: the raw image goes in, their logits come out; written back bit for bit."""
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from PIL import Image
+from safetensors.torch import load_file
+
+from seqkit.interfaces import TokenBatch
+from seqkit.pretrained.config_file import ConfigFile
+from seqkit.pretrained.folder import weights, written
+from seqkit.runs.exported import to_hf
+from seqkit.runs.imported import import_model
+from seqkit.runs.trained_model import load_one
+
+SIDE, PATCH, CLASSES = 20, 5, 3
+SIZES = {
+    "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 3, "image_size": SIDE, "patch_size": PATCH,
+    "attn_implementation": "eager", "id2label": {i: name for i, name in enumerate(["cat", "dog", "owl"])},
+}  # fmt: skip
+MODELS = {
+    "vit": ("ViTForImageClassification", {"intermediate_size": 40}),
+    "deit": ("DeiTForImageClassification", {"intermediate_size": 40}),
+    "dinov2": ("Dinov2Model", {"mlp_ratio": 2, "layerscale_value": 0.5}),
+}
+
+
+@pytest.fixture(params=MODELS)
+def saved(request, tmp_path):
+    """Their model with random weights, its processor, and the folder that both were saved in."""
+    name, more = MODELS[request.param]
+    kind = getattr(transformers, name)
+    torch.manual_seed(3)
+    model = kind(kind.config_class(**SIZES, **more)).eval()
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(torch.randn_like(p) * 0.1)
+    model.save_pretrained(tmp_path / "theirs")
+    size = {"height": SIDE, "width": SIDE}
+    processor = transformers.ViTImageProcessor(size=size, resample=3)
+    processor.save_pretrained(tmp_path / "theirs")
+    return model, processor, tmp_path
+
+
+def image(height, width):
+    return Image.fromarray(np.random.default_rng(height).integers(0, 256, (height, width, 3), np.uint8))
+
+
+def test_raw_images_give_their_hidden_states_and_classes(saved):
+    model, processor, place = saved
+    import_model(place / "theirs", place / "run", "theirs")
+    run, images = load_one(place / "run"), [image(31, 17), image(20, 20)]
+    given = [torch.from_numpy(np.array(one).transpose(2, 0, 1)) for one in images]
+    batch = TokenBatch.collate([run.tokenizer.encode(one) for one in given])
+    with torch.no_grad():
+        right = model(**processor(images, return_tensors="pt"), output_hidden_states=True)
+        hidden = run.model.backbone(run.model.embed(batch))
+        if run.summary["objective"] == "Classify":
+            torch.testing.assert_close(run.model(batch), right.logits, rtol=0, atol=1e-5)
+            names = [SIZES["id2label"][int(i)] for i in right.logits.argmax(dim=1)]
+            assert run.predict(given) == names
+        else:
+            assert right.last_hidden_state.std() > 0.1
+            torch.testing.assert_close(hidden, right.last_hidden_state, rtol=0, atol=1e-5)
+
+
+def test_what_is_read_is_written_back_bit_for_bit(saved):
+    _, _, place = saved
+    import_model(place / "theirs", place / "run", "theirs")
+    assert to_hf(load_one(place / "run"), place / "back") == []
+    held, back = (load_file(place / name / "model.safetensors") for name in ("theirs", "back"))
+    assert held.keys() == back.keys()
+    assert all(held[name].equal(x) for name, x in back.items())
+
+
+def test_an_image_processor_of_another_size_is_refused(saved):
+    from seqkit.errors import DataError
+
+    _, _, place = saved
+    transformers.ViTImageProcessor(size={"height": 15, "width": 15}).save_pretrained(place / "theirs")
+    with pytest.raises(DataError, match=r"images become \[15, 15\] pixels, and the table of positions is for \[20, 20\]"):
+        import_model(place / "theirs", place / "run", "theirs")
+
+
+def test_every_weight_has_its_place(saved):
+    _, _, place = saved
+    ours, _, _ = weights(place / "theirs", "Features")
+    found, others = written(ConfigFile(place / "theirs" / "config.json"), ours, "Features")
+    held = load_file(place / "theirs" / "model.safetensors")
+    assert others == []
+    assert {name.split("embeddings.")[-1] for name in found} <= {name.split("embeddings.")[-1] for name in held} | {
+        name.partition(".")[2] for name in held
+    }
