@@ -1,4 +1,4 @@
-"""What is known of the models of one kind: their settings as a recipe writes them, and the names of their weights."""
+"""Families of models of other libraries: settings as a recipe writes them, and the names of their weights."""
 
 from __future__ import annotations
 
