@@ -305,7 +305,7 @@ class _Embedding:
         self.num_axes = embedder.spec.num_axes
         if content.max_norm is not None:  # looking up would change the table
             raise _NotKnownError
-        self._content = content.weight
+        self._content, self._scale = content.weight, embedder.scale
         self._num_position_channels = self._position.num_position_channels
         self._vectors = self._table(max_tokens)
         self._norm = None if embedder.norm is None else _norm(embedder.norm)
@@ -321,6 +321,8 @@ class _Embedding:
     def __call__(self, ids: Tensor, positions: Tensor) -> Tensor:
         """[b d] for ids [b] at positions [b]."""
         x = F.embedding(ids, self._content)
+        if self._scale != 1:
+            x = x * self._scale
         if self._num_position_channels:
             x = F.pad(x, [0, self._num_position_channels])
         if self._vectors is not None:
@@ -438,14 +440,16 @@ def _residual(module: nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
     if residual.drop_path is not None:
         raise _NotKnownError
     norm = None if residual.norm is None else _norm(residual.norm)
-    scale = residual.scale
+    fixed, learned = residual.fixed_scale, residual.scale
+    scale = fixed if learned is None else learned * fixed
+    has_scale = learned is not None or fixed != 1
 
     def add(x: Tensor, branch: Tensor) -> Tensor:
         if norm is not None:
             branch = norm(branch)
-        return x + branch if scale is None else x + branch * scale
+        return x + branch * scale if has_scale else x + branch
 
-    return torch.add if norm is None and scale is None else add
+    return add if norm is not None or has_scale else torch.add
 
 
 def _mlp(module: nn.Module, pack: _Packer) -> Function:

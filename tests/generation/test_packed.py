@@ -62,6 +62,10 @@ COMPOSITIONS = {
     ),
     "layers unlike": lambda: stack([PreNormBlock, PostNormBlock], position=[Rotary(base=100), None]),
     "residuals": lambda: stack(partial(PreNormBlock, residual=partial(Residual, layer_scale=0.7, norm=nn.LayerNorm))),
+    "branches with a scale": lambda: stack(partial(PreNormBlock, residual=partial(Residual, scale=0.3))),
+    "branches with both scales": lambda: stack(
+        partial(PreNormBlock, residual=partial(Residual, layer_scale=0.7, scale=0.3))
+    ),
     "temperature": lambda: stack(attended(mechanism=partial(ScaledDotProductAttention, temperature=0.9))),
     "gated": lambda: stack(partial(PreNormBlock, mlp=partial(GatedMLP, activation=nn.Sigmoid, bias=True))),
     "kernel of 2": lambda: stack(attended(convolution=partial(CausalConvolution, kernel_size=2))),
@@ -70,6 +74,7 @@ EMBEDDERS = {
     "learned positions": {"position": partial(Learned, sizes=[31])},
     "positions of their own channels": {"position": partial(SinusoidalConcat, channels=4)},
     "narrow embeddings": {"embedding_dim": 10},
+    "embeddings with a scale": {"embedding_scale": 0.4},
 }
 SUPPORTED = [*PRESETS, *COMPOSITIONS, *EMBEDDERS, "tied beside sinusoids", "no axes", "normalised embeddings"]
 
