@@ -23,7 +23,7 @@ from seqkit.nn.convolution import CausalConvolution
 from seqkit.nn.mlp import MLP, GatedMLP, QuickGELU, ReLUSquared
 from seqkit.nn.position.absolute import Learned, SinusoidalConcat
 from seqkit.nn.position.bias import ALiBi
-from seqkit.nn.position.rotary import LLaMA3Scaling, Rotary
+from seqkit.nn.position.rotary import LLaMA3Scaling, Rotary, YaRNScaling
 from seqkit.nn.residual import Residual
 from seqkit.objectives import NextToken
 
@@ -60,6 +60,7 @@ COMPOSITIONS = {
     "partial and scaled rotary": lambda: stack(
         position=Rotary(share=0.5, scaling=LLaMA3Scaling(original_max_tokens=16))
     ),
+    "rotary with a factor": lambda: stack(position=Rotary(scaling=YaRNScaling(4.0, original_max_tokens=16))),
     "layers unlike": lambda: stack([PreNormBlock, PostNormBlock], position=[Rotary(base=100), None]),
     "residuals": lambda: stack(partial(PreNormBlock, residual=partial(Residual, layer_scale=0.7, norm=nn.LayerNorm))),
     "branches with a scale": lambda: stack(partial(PreNormBlock, residual=partial(Residual, scale=0.3))),
