@@ -49,13 +49,17 @@ def run(args: Namespace) -> int:
 def _folder(args: Namespace, out: Path) -> int:
     if os.path.lexists(out):
         raise UsageError(f"--out {out} exists already; give another folder")
-    from seqkit.export.folder import to_hf, to_seqkit
+    from seqkit.runs.exported import to_hf, to_seqkit
     from seqkit.runs.trained_model import load_one
 
     trained = load_one(args.run)
     left_out = to_hf(trained, out) if args.to == "hf" else to_seqkit(trained, out)
     said = f"; left out, as the other library has no such head: {', '.join(left_out)}" if left_out else ""
     print(f"export  {one_line(out)}  {trained.model.num_parameters:,} parameters{said}")
+    if args.push is not None:
+        from seqkit.export.push import push
+
+        print(f"push    {push(out, args.push, private=args.private)}")
     return 0
 
 

@@ -59,7 +59,7 @@ def with_foreign(config: Mapping[str, Any], pairs: Pairs) -> Mapping[str, Any]:
         own = objective if isinstance(objective, Mapping) else {}
         found["model"]["objective"] = {**own, **found["model"]["objective"]}
     data = config.get("data")
-    found_data = {} if name == "NextToken" else longest(found["model"])
+    found_data = {} if name == "NextToken" else longest(found)
     data = {**found_data, **(data if isinstance(data, Mapping) else {} if data is None else {"source": data})}
     if given:
         return {**config, "data": data, "tokenizer": found["tokenizer"], "model": {**model, **found["model"]}}

@@ -11,7 +11,7 @@ import math
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
 from functools import cache, lru_cache, reduce
 from operator import or_
@@ -270,7 +270,10 @@ def check_value(value: Any, hint: Any) -> Any:
     try:
         # as JSON, whose types are YAML's: a list may be a tuple, a whole number a float, but "7" is no number
         return TypeAdapter(hint).validate_json(json.dumps(value), strict=True)
-    except (ValidationError, TypeError):
+    except (ValidationError, TypeError) as error:
+        faults = error.errors() if isinstance(error, ValidationError) else []
+        if own := [fault["ctx"]["error"] for fault in faults if fault["type"] == "value_error"]:
+            raise ValueError(str(own[0])) from None  # of a class of ours, which says what is wrong
         if isinstance(value, float) and int in _alternatives(hint) and value.is_integer():
             raise ValueError(f"write {value:.0f}, without point or exponent") from None
         raise ValueError(f"give {in_words(hint)}") from None
@@ -317,6 +320,8 @@ def in_words(hint: Any) -> str:
             words.append(f"a list (each: {in_words(arguments[0])})" if arguments else "a list")
         elif origin is dict or one is dict:
             words.append("keys with a value each")
+        elif is_dataclass(one):
+            words.append(f"the keys {', '.join(x.name for x in fields(one))}")
         elif _is_enum(one):
             words += [str(member.value) for member in one]
         else:

@@ -45,7 +45,7 @@ ANNOUNCED_MINUTES = 0.5
 """An encoding that takes longer is announced."""
 
 _CHUNK = 256
-_LIBRARIES = ("seqkit", "torch", "torchaudio", "torchvision", "numpy", "rdkit", "tokenizers")
+_LIBRARIES = ("seqkit", "torch", "torchaudio", "torchvision", "pillow", "numpy", "rdkit", "tokenizers")
 """Libraries whose versions are part of a fingerprint: another version may encode otherwise."""
 
 log = logging.getLogger("seqkit")

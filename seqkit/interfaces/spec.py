@@ -33,6 +33,8 @@ class TokenSpec:
     other.
     is_set: True: the order in which tokens come means nothing (points, the items of a basket), so a backbone that knows
     the order of columns is refused.
+    num_prefix_tokens: k > 0: every example begins with k tokens that have a learned vector each and no content of their
+    own, such as ViT's class token. The first k of num_features are flags: 1 in the token of that number, else 0.
     embedder: `dim -> nn.Module` from content to [b n dim], in place of a lookup table or a linear layer (a
     convolutional stem).
     parts: name and spec of each part of joined tokens, in the order in which they stand, as pairs or as a mapping;
@@ -48,6 +50,7 @@ class TokenSpec:
     vocab_sizes: tuple[int, ...] = ()
     is_set: bool = False
     parts: tuple[tuple[str, TokenSpec], ...] = ()
+    num_prefix_tokens: int = 0
 
     def __post_init__(self) -> None:
         if self.parts:
@@ -56,10 +59,15 @@ class TokenSpec:
         for i, size in enumerate(self.vocab_sizes):
             if not isinstance(size, int) or isinstance(size, bool) or size < 1:
                 raise ValueError(f"TokenSpec.vocab_sizes[{i}] is {size!r}; it counts ids, so make it an integer >= 1")
-        for name in ("vocab_size", "num_features", "num_axes", "num_edge_types"):
+        for name in ("vocab_size", "num_features", "num_axes", "num_edge_types", "num_prefix_tokens"):
             value = getattr(self, name)
             if not isinstance(value, int) or value < 0:
                 raise ValueError(f"TokenSpec.{name} is {value!r}; it counts something, so make it an integer >= 0")
+        if self.num_prefix_tokens and (self.is_categorical or self.num_features <= self.num_prefix_tokens):
+            raise ValueError(
+                f"TokenSpec has num_prefix_tokens={self.num_prefix_tokens} and num_features={self.num_features}; give "
+                "vectors that begin with a flag for each of these tokens, and add their number to num_features"
+            )
         if self.vocab_sizes and self.vocab_size:
             raise ValueError(
                 f"TokenSpec has vocab_size={self.vocab_size} and vocab_sizes={list(self.vocab_sizes)}; give one id a "
@@ -174,6 +182,8 @@ class TokenSpec:
         if self.num_edge_types:
             raise DataError("these tokens have an adjacency, and random tokens have no edges; give a real example")
         numbers = torch.randn(n, self.num_features, generator=generator)
+        if k := self.num_prefix_tokens:
+            numbers[:, :k], numbers[:k, k:] = torch.eye(n, k), 0.0
         ids = [torch.randint(size, (n,), generator=generator) for size in self.id_sizes]
         side = math.ceil(round(n ** (1 / self.num_axes), 6)) if self.num_axes > 1 else n
         index = torch.arange(n)

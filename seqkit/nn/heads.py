@@ -61,6 +61,11 @@ def content_head(dim: int, spec: TokenSpec, *, bias: bool = True) -> nn.Module:
     """The head that predicts the content of tokens: logits of an id, logits of each of several ids, or a vector."""
     if spec.is_joined:
         raise ValueError("joined tokens have no content of one kind; predict that of a part (model.objective.part)")
+    if spec.num_prefix_tokens:
+        raise ValueError(
+            f"the objective predicts the content of tokens, and {spec.num_prefix_tokens} before the others have none; "
+            "give tokenizer.num_prefix_tokens=0, or an objective for whole examples"
+        )
     if spec.vocab_sizes:
         return FieldHead(dim, spec.vocab_sizes, bias=bias)
     return TokenHead(dim, spec.vocab_size or spec.num_features, bias=bias)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +28,19 @@ CHANGES_NOTHING = {
 class ConfigFile:
     """Settings of a foreign model; what was not read at the end is refused (`check_all_read`).
 
-    path: the file. Raises DataError where it is missing, damaged, or names no model type.
+    path: the file. kinds: keys of which one names the type of the model. section: key below which the settings stand,
+    and maybe their type; None: they are at the top. changes_nothing: keys that need not be read.
+    Raises DataError where the file is missing, damaged, or names no type.
     """
 
-    def __init__(self, path: Path):
+    def __init__(
+        self,
+        path: Path,
+        *,
+        kinds: Sequence[str] = ("model_type",),
+        section: str | None = None,
+        changes_nothing: Set[str] = CHANGES_NOTHING,
+    ):
         self.path = path
         try:
             values = load_json(decoded(read_small(path, MAX_BYTES)))
@@ -39,11 +48,15 @@ class ConfigFile:
             raise DataError(f"{path} is missing; give a folder that transformers saved (save_pretrained)") from None
         except ValueError as error:
             raise DataError(f"{path} is no JSON ({' '.join(str(error).split())}); copy it again") from error
-        if not isinstance(values, Mapping) or not isinstance(values.get("model_type"), str):
-            raise DataError(f"{path} names no model_type; give a folder that transformers saved (save_pretrained)")
-        self.model_type: str = values["model_type"]
-        self._values = dict(values)
-        self._read: set[str] = set()
+        whole = values if isinstance(values, Mapping) else {}
+        inner = whole if section is None else whole.get(section)
+        inner = inner if isinstance(inner, Mapping) else {}
+        found = [one[kind] for one in (inner, whole) for kind in kinds if kind in one]
+        if not found or not isinstance(found[0], str):
+            raise DataError(f"{path} names no {kinds[0]}; give a folder that transformers saved (save_pretrained)")
+        self.model_type: str = found[0]
+        self._values, self._changes_nothing = dict(inner), changes_nothing
+        self._read: set[str] = set(kinds)
 
     def get(self, name: str, default: Any = None) -> Any:
         """Value of a key, or the default where it is not written."""
@@ -79,7 +92,7 @@ class ConfigFile:
 
     def check_all_read(self) -> None:
         """Raise DataError for the first key that was not read: it may change what the model computes."""
-        left = sorted(self._values.keys() - self._read - CHANGES_NOTHING)
+        left = sorted(self._values.keys() - self._read - self._changes_nothing)
         if left:
             raise DataError(
                 f"{self.path}: the key {left[0]} of a {self.model_type} is not known, and could change what the model "

@@ -19,7 +19,7 @@ from seqkit.config.table_columns import part_columns
 from seqkit.data.inputs import first_input, table_kind
 from seqkit.data.source import sample_name
 from seqkit.errors import DataError, UsageError
-from seqkit.interfaces import IGNORE, TokenBatch, Tokens, TokenSpec
+from seqkit.interfaces import IGNORE, TokenBatch, Tokenizer, Tokens
 from seqkit.model import first_call
 from seqkit.objectives.next_token import NextToken
 from seqkit.objectives.seq2seq import Seq2Seq
@@ -31,6 +31,7 @@ from seqkit.report.modality.join import JoinRenderer
 from seqkit.report.templates import write_page
 from seqkit.runs.prepare import data_module
 from seqkit.runs.trained_model import TrainedModel, load_one
+from seqkit.tokenizers.image import Patches
 
 MAX_TOKENS = 64
 """A text is cut to at most this many tokens; a picture could not show more."""
@@ -126,7 +127,7 @@ def _view(folder: Path, trained: TrainedModel, name: str, raw: Any, notes: list[
         raise error if name in str(error) else DataError(f"{name}: {error}") from error
     shown = name if len(name) <= MAX_SHOWN_INPUT else f"{name[:MAX_SHOWN_INPUT]}…"
     notes = [f"Run {folder}: {trained.summary['recipe']}, {trained.summary['backbone']}. Input: {shown}", *notes]
-    tokens = _cut(trained.tokenizer.spec, tokens, notes)
+    tokens = _cut(trained.tokenizer, tokens, notes)
     batch = TokenBatch.collate([tokens]).to(trained.predictor.device)
     renderer = find_renderer(trained.tokenizer)
     own = renderer.token_names(raw, tokens)
@@ -159,13 +160,14 @@ def _view(folder: Path, trained: TrainedModel, name: str, raw: Any, notes: list[
     return write_page("attention.html", out / _PAGE, title=title, subtitle=subtitle, notes=notes, sections=sections)
 
 
-def _cut(spec: TokenSpec, tokens: Tokens, notes: list[str]) -> Tokens:
+def _cut(tokenizer: Tokenizer, tokens: Tokens, notes: list[str]) -> Tokens:
     """The tokens that a picture can show, with a note if these are not all.
 
     Raises DataError for an example of too many tokens that cannot be cut.
     """
+    spec = tokenizer.spec
     n, limit = len(tokens), MAX_TOKENS if spec.ids else MAX_VECTORS
-    if spec.num_axes == 1 and tokens.adjacency is None:
+    if spec.num_axes == 1 and tokens.adjacency is None and not isinstance(tokenizer, Patches):
         if n > limit:
             notes.append(f"The first {limit} of {n:,} tokens are shown.")
             return tokens.first(limit)

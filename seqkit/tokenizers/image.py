@@ -1,12 +1,13 @@
-"""Images as patches: one token per patch, positions are (row, column) of the patch.
+"""Images as patches: one token per patch, and before them learned tokens such as a class token.
 
 c channels · H W image height and width · h w grid of patches · p q patch height and width · f = c p q · n = h w
+k learned tokens before the patches · a axes of a position
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from torch import Tensor
 from seqkit.errors import DataError
 from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
 from seqkit.raw import describe_tensor
+from seqkit.tokenizers.resize import Resize, has_8_bits, middle_of
 
 MAX_PATCHES = 2**14
 """Most patches of an image (2,048 x 2,048 pixels in patches of 16 x 16): larger photographs would fill the memory."""
@@ -27,14 +29,19 @@ class Patches(Tokenizer):
     """p x q patches of a c x H x W image, row by row; a linear layer over them is ViT's patch embedding.
 
     patch: side of a patch in pixels, or (height, width).
-    channels: number of channels: 1 for grey, 3 for colour (a grey image is repeated three times), or any other number.
-    resize: (height, width) in pixels to which every image is resized first (bilinear, antialiased). None keeps the size
-    of the images, which patches must then tile.
+    channels: number of channels: 1 for grey, 3 for colour (a grey image is repeated three times, a transparent one is
+    laid on white), or any other number.
+    resize: (height, width) in pixels to which every image is resized first, or a `Resize`, for other filters and crops.
+    None keeps the size of the images, which patches must then tile.
     crop: True resizes the largest part in the middle that has the shape of `resize`; False resizes the whole image,
     which changes its aspect ratio.
     mean: subtracted from pixels in [0, 1], one number or one per channel.
     std: pixels are divided by it afterwards, one number or one per channel.
-    When: images of any size they tile. Raises ValueError on sizes below 1 or a std that is not positive.
+    num_prefix_tokens: learned tokens before the patches: class, distillation and register tokens, in this order.
+    positions: "grid": (row, column) of a patch, and (-1, -1) of the tokens before; "index": one number for each token,
+    from 0, for tables of positions as ViT has them.
+    When: images of any size they tile. Raises ValueError on sizes below 1, a std that is not positive, or
+    positions="index" of images whose size is not given.
     Dosovitskiy et al. 2021.
     """
 
@@ -43,26 +50,32 @@ class Patches(Tokenizer):
         patch: int | tuple[int, int],
         *,
         channels: int = 1,
-        resize: tuple[int, int] | None = None,
+        resize: tuple[int, int] | Resize | None = None,
         crop: bool = False,
         mean: float | Sequence[float] = 0.5,
         std: float | Sequence[float] = 0.5,
+        num_prefix_tokens: int = 0,
+        positions: Literal["grid", "index"] = "grid",
     ) -> None:
         self.patch = (patch, patch) if isinstance(patch, int) else (int(patch[0]), int(patch[1]))
-        self.channels = channels
-        self.resize = None if resize is None else (int(resize[0]), int(resize[1]))
-        self.crop = crop
-        if min(*self.patch, channels, *(self.resize or (1, 1))) < 1:
-            raise ValueError(f"patch={patch}, channels={channels}, resize={resize}; give sizes of at least 1")
-        if self.resize is not None:
-            untiled = _untiled(*self.resize, *self.patch)
-            if untiled:
-                raise ValueError(f"resize {untiled}")
-        elif crop:
-            raise ValueError("crop=True is the shape of what is resized; give resize, too")
+        self.channels, self.crop = channels, crop
+        if min(*self.patch, channels) < 1 or num_prefix_tokens < 0:
+            raise ValueError(
+                f"patch={patch}, channels={channels}, num_prefix_tokens={num_prefix_tokens}; give sizes of at least 1"
+            )
+        self.resize = resize if resize is None or isinstance(resize, Resize) else (int(resize[0]), int(resize[1]))
+        if self.size is not None and (untiled := _untiled(*self.size, *self.patch)):
+            raise ValueError(f"resize {untiled}")
+        if crop and not isinstance(self.resize, tuple):
+            raise ValueError("crop=True is the shape of what is resized; give resize, too, as (height, width)")
         self.mean, self.std = _per_channel("mean", mean, channels), _per_channel("std", std, channels)
         if float(self.std.min()) <= 0:
             raise ValueError(f"std={std}; give positive numbers, pixels are divided by them")
+        self.num_prefix_tokens, self.positions = num_prefix_tokens, positions
+        if positions not in ("grid", "index"):
+            raise ValueError(f"positions={positions!r}; give grid or index")
+        if positions == "index" and self.size is None:
+            raise ValueError("positions=index numbers the patches of images of one size; give resize=(height, width)")
 
     def __getstate__(self) -> dict[str, Any]:
         """State with numbers in place of tensors, whose pickled bytes vary: equal tokenizers then pickle alike."""
@@ -74,23 +87,42 @@ class Patches(Tokenizer):
         self.mean, self.std = (_per_channel(name, state[name], self.channels) for name in ("mean", "std"))
 
     def __repr__(self) -> str:
-        return f"Patches({self.patch}, channels={self.channels}, resize={self.resize}, crop={self.crop})"
+        return (
+            f"Patches({self.patch}, channels={self.channels}, resize={self.resize}, crop={self.crop}, "
+            f"num_prefix_tokens={self.num_prefix_tokens}, positions={self.positions!r})"
+        )
 
     @property
     def spec(self) -> TokenSpec:
-        """Vectors of c p q pixel values on two axes."""
-        return TokenSpec(num_features=self.channels * self.patch[0] * self.patch[1], num_axes=2)
+        """Vectors of k + c p q numbers on two axes, or one: flags of the tokens before the patches, and pixels."""
+        k = self.num_prefix_tokens
+        return TokenSpec(
+            num_features=k + self.channels * self.patch[0] * self.patch[1],
+            num_axes=1 if self.positions == "index" else 2,
+            num_prefix_tokens=k,
+        )
+
+    @property
+    def size(self) -> tuple[int, int] | None:
+        """(height, width) in pixels of every image that is cut into patches; None: they vary."""
+        return None if self.resizing is None else self.resizing.result
+
+    @property
+    def resizing(self) -> Resize | None:
+        """Resizing of an image before it is cut into patches; None: it keeps its size."""
+        return Resize(self.resize) if isinstance(self.resize, tuple) else self.resize
 
     def encode(self, raw: Any, /) -> Tokens:
-        """An image as patches [n f], features in the order (c p q); positions [n 2] are (row, column) in patches.
+        """An image as k + n tokens: content [k+n k+f], of a patch k zeros and its pixels, in the order (c p q).
 
-        raw: tensor [c H W] or [H W]; NumPy array [H W] or [H W c]; PIL image, grey or RGB. Float in [0, 1], or uint8.
-        Raises DataError on other channels than `channels`, values outside [0, 1], NaN, or a size patches do not tile.
+        raw: tensor [c H W] or [H W]; NumPy array [H W] or [H W c]; PIL image, grey, RGB or RGBA. Float in [0, 1], or
+        uint8. Raises DataError on other channels than `channels`, values outside [0, 1], NaN, or a size patches do not
+        tile.
         """
         image = _pixels(raw)
-        if image.shape[0] == 1 and self.channels == 3:
-            image = image.expand(3, -1, -1)
-        if image.shape[0] != self.channels:
+        if image.shape[0] == 4 and self.channels == 3:
+            image = _on_white(image)
+        if image.shape[0] != self.channels and (image.shape[0], self.channels) != (1, 3):
             raise DataError(
                 f"image {list(image.shape)} has {image.shape[0]} channels, but the tokenizer takes {self.channels}; "
                 f"convert the image, or give --tokenizer.channels {image.shape[0]}"
@@ -100,42 +132,61 @@ class Patches(Tokenizer):
         low, high = float(image.min()), float(image.max())  # NaN if any pixel is
         if not (low >= -_SLACK and high <= 1 + _SLACK):
             raise DataError(f"pixels go from {low:.4g} to {high:.4g}; give floats in [0, 1] without NaN, or uint8")
-        image = self.resized(image)
+        image = self.resized(image).expand(self.channels, -1, -1)
         (p, q), (_, height, width) = self.patch, image.shape
         untiled = _untiled(height, width, p, q)
         if untiled:
             raise DataError(f"image {untiled}")
-        num_patches = (height // p) * (width // q)
-        if num_patches > MAX_PATCHES:
+        h, w, k = height // p, width // q, self.num_prefix_tokens
+        if h * w > MAX_PATCHES:
             raise DataError(
-                f"image is {height}x{width} pixels, which are {num_patches:,} patches of {p}x{q}, and {MAX_PATCHES:,} "
+                f"image is {height}x{width} pixels, which are {h * w:,} patches of {p}x{q}, and {MAX_PATCHES:,} "
                 "are the most; give --tokenizer.resize '[HEIGHT, WIDTH]' or larger patches"
             )
         content = rearrange((image - self.mean) / self.std, "c (h p) (w q) -> (h w) (c p q)", p=p, q=q)
-        rows, columns = torch.meshgrid(
-            torch.arange(height // p, dtype=torch.float32), torch.arange(width // q, dtype=torch.float32), indexing="ij"
-        )
-        return Tokens(content, rearrange([rows, columns], "a h w -> (h w) a"))
+        content = torch.block_diag(torch.eye(k), content) if k else content
+        if self.positions == "index":
+            return Tokens(content, rearrange(torch.arange(float(k + h * w)), "n -> n 1"))
+        cells = torch.cartesian_prod(torch.arange(float(h)), torch.arange(float(w)))
+        return Tokens(content, torch.cat([torch.full((k, 2), -1.0), cells]))
+
+    def cut(self, tokens: Tokens, n: int) -> Tokens:
+        """The tokens themselves. Raises DataError where they are more than n: the first patches are no image."""
+        if len(tokens) > n:
+            raise DataError(f"an image of {len(tokens):,} tokens cannot be cut to {n:,}; leave --data.max_tokens out")
+        return tokens
 
     def resized(self, image: Tensor) -> Tensor:
-        """An image [c H W] at the size `resize`; itself where it has that size, or there is none."""
-        if self.resize is None or image.shape[1:] == self.resize:
+        """An image [c H W] at the size that `resize` says; itself where there is none."""
+        if self.resizing is None:
             return image
-        from torchvision.transforms.v2.functional import center_crop, resize  # seconds to import: only where used
+        if self.crop and self.size is not None:  # as much as has the shape: the one side whole, the other cut
+            scale = min(side / want for side, want in zip(image.shape[1:], self.size))
+            h, w = (max(1, min(side, round(scale * want))) for side, want in zip(image.shape[1:], self.size))
+            image = middle_of(image, (h, w), "round")
+        return self.resizing.apply(image)
 
-        height, width = image.shape[1:]
-        if self.crop:  # as much as has the shape: the one side whole, the other cut
-            scale = min(height / self.resize[0], width / self.resize[1])
-            cut = [max(1, min(side, round(scale * want))) for side, want in zip((height, width), self.resize)]
-            image = center_crop(image, cut)
-        return resize(image, list(self.resize), antialias=True)
+    def is_patch(self, tokens: Tokens) -> Tensor:
+        """[n] bool, True: a patch; False: one of the learned tokens before them."""
+        return tokens.content[:, : self.num_prefix_tokens].sum(dim=1) < 0.5
 
-    def decode(self, tokens: Tokens) -> Tensor:
-        """The image [c H W] of patches in any order: content back in pixel values, each at its position.
+    def patches(self, tokens: Tokens) -> Tokens:
+        """The patches alone: content [n f] and positions [n 2], (row, column)."""
+        k, is_patch = self.num_prefix_tokens, self.is_patch(tokens)
+        cells = tokens.positions[is_patch].round()
+        if self.positions == "index":
+            assert self.size is not None
+            columns = self.size[1] // self.patch[1]
+            cells = torch.cat([(cells - k).div(columns, rounding_mode="floor"), (cells - k) % columns], dim=1)
+        return Tokens(tokens.content[is_patch, k:], cells)
 
-        Raises ValueError unless every cell of a grid is filled once. A resized image comes back at its new size.
+    def pixels(self, tokens: Tokens) -> Tensor:
+        """The image [c H W] that the patches show, in any order, each at its position.
+
+        Raises ValueError unless every cell of a grid is filled once.
         """
-        (p, q), cells = self.patch, tokens.positions.round().long()
+        (p, q), tokens = self.patch, self.patches(tokens)
+        cells = tokens.positions.long()
         h, w = (int(size) + 1 for size in cells.max(dim=0).values)
         index = cells[:, 0] * w + cells[:, 1]
         order = index.argsort()
@@ -146,12 +197,30 @@ class Patches(Tokenizer):
         )
         return content * self.std.to(content) + self.mean.to(content)
 
+    def decode(self, tokens: Tokens) -> Tensor:
+        """An image [c H W] that is encoded as these tokens; zeros where `resize` cuts. Raises ValueError as `pixels`.
+
+        A resized image comes back at its new size.
+        """
+        pixels = self.pixels(tokens)
+        return pixels if self.resizing is None else self.resizing.undone(pixels)
+
 
 def _per_channel(name: str, value: float | Sequence[float], channels: int) -> Tensor:
     values = torch.tensor([value] * channels if isinstance(value, (int, float)) else list(value), dtype=torch.float32)
     if len(values) != channels:
         raise ValueError(f"{name} has {len(values)} numbers for {channels} channels; give one, or one per channel")
     return rearrange(values, "c -> c 1 1")
+
+
+def _on_white(image: Tensor) -> Tensor:
+    """Colours [3 H W] of an image [4 H W] with transparency, laid on white; of 8 bits if the image is.
+
+    As `convert_to_rgb` of transformers 5.23, where a processor has `do_convert_rgb`.
+    """
+    colour, alpha = image[:3], image[3:]
+    mixed = colour * alpha + (1 - alpha)
+    return (mixed * 255).round() / 255 if has_8_bits(image) else mixed
 
 
 def _untiled(height: int, width: int, p: int, q: int) -> str:

@@ -2,6 +2,7 @@
 
 import collections.abc
 import contextlib
+import dataclasses
 import importlib
 import inspect
 import numbers
@@ -159,6 +160,8 @@ def test_no_key_of_a_recipe_holds_a_function_or_a_class():
 
     def leaves(hint):
         origin = typing.get_origin(hint)
+        if dataclasses.is_dataclass(hint):  # keys and values, checked as those of a component are
+            return {leaf for field in dataclasses.fields(hint) for leaf in leaves(get_type_hints(hint)[field.name])}
         if origin in (typing.Literal, None):
             return {type(one) for one in typing.get_args(hint)} if origin else {hint}
         inner = {leaf for one in typing.get_args(hint) if one is not ... for leaf in leaves(one)}

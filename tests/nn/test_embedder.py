@@ -57,6 +57,32 @@ def test_vectors_go_through_a_linear_layer():
     assert_close(embedder(batch).hidden[batch.valid], right[batch.valid])
 
 
+def test_tokens_without_content_are_learned_vectors_wherever_they_stand():
+    embedder = Embedder(TokenSpec(num_features=5, num_prefix_tokens=2, num_axes=2), 12, position=NoPosition)
+    content = torch.block_diag(torch.eye(2), torch.randn(4, 3))
+    order = torch.tensor([3, 1, 5, 0, 4, 2])
+    batch = TokenBatch.collate([Tokens(x, torch.randn(len(x), 2)) for x in (content[order], content[:3])])
+    layer = embedder.content
+    right = torch.cat([layer.prefix, layer.projection(content[2:, 2:])])
+    assert_close(embedder(batch).hidden[0], right[order])
+    assert_close(embedder(batch).hidden[1, :3], right[:3])
+    assert not embedder(batch).hidden[1, 3:].any()
+    assert {name for name, _ in layer.named_parameters()} == {"prefix", "projection.weight", "projection.bias"}
+
+
+@pytest.mark.parametrize("sizes", [{"num_features": 2}, {"vocab_size": 7}, {"vocab_sizes": (2, 3), "num_features": 5}])
+def test_tokens_without_content_need_vectors_with_a_flag_each(sizes):
+    with pytest.raises(ValueError, match="give vectors that begin with a flag for each of these tokens"):
+        TokenSpec(**sizes, num_prefix_tokens=2)
+
+
+def test_random_tokens_begin_with_those_without_content():
+    tokens = TokenSpec(num_features=5, num_prefix_tokens=2).random(7)
+    assert torch.equal(tokens.content[:, :2], torch.eye(7, 2))
+    assert not tokens.content[:2, 2:].any()
+    assert tokens.content[2:, 2:].all()
+
+
 def test_a_tokenizers_own_embedder_takes_the_place_of_both():
     spec = replace(VECTORS, embedder=lambda dim: nn.Conv1d(5, 5, 1) if dim == 3 else None)
     batch = vectors(5, 5)
@@ -209,6 +235,41 @@ def test_embeddings_are_projected_only_where_they_are_narrower():
 def test_a_table_narrower_than_hidden_states_is_not_shared_with_a_head():
     with pytest.raises(ValueError, match=r"narrower than the hidden states \(6 of 14\)"):
         _ = Embedder(IDS, 14, embedding_dim=6).table
+
+
+# ── embeddings with a scale ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("position", [Sinusoidal, BESIDE])
+@pytest.mark.parametrize("spec", [IDS, VECTORS, TokenSpec(vocab_sizes=(11, 3), num_features=2)])
+def test_a_scale_is_of_content_and_mask_token_not_of_positions(spec, position):
+    torch.manual_seed(1)
+    scaled = Embedder(spec, 12, position=position, uses_mask_token=True, scale=3.5)
+    torch.manual_seed(1)
+    plain = Embedder(spec, 12, position=position, uses_mask_token=True)
+    plain.load_state_dict(scaled.state_dict())
+    batch = ids(5, 3) if spec.ids else vectors(5, 3)
+    if spec.vocab_sizes:
+        content = torch.randint(3, (2, 5, 2))
+        batch = replace(ids(5, 3), content=content, features=torch.randn(2, 5, 2))
+    masked = torch.zeros(2, 5, dtype=torch.bool)
+    masked[0, 1] = True
+    positions = plain.position(batch.positions)
+    content = plain(batch, masked).hidden - positions
+    assert_close(scaled(batch, masked).hidden[batch.valid], (3.5 * content + positions)[batch.valid])
+
+
+@pytest.mark.parametrize(("position", "std"), [(Sinusoidal, 1.0), (NoPosition, 0.02)])
+def test_scaled_content_starts_as_large_as_positions(position, std):
+    embedder = Embedder(TokenSpec(vocab_size=503), 64, position=position, scale=8.0)
+    assert float(embedder.content.weight.detach().std()) * 8 == pytest.approx(std, rel=0.05)
+    assert embedder.logit_scale == 1.0  # sqrt(d) smaller, so that d of them need no scale
+
+
+@pytest.mark.parametrize("scale", [0, -1.0, float("inf"), float("nan")])
+def test_a_scale_that_is_no_factor_is_refused(scale):
+    with pytest.raises(ValueError, match=f"the embeddings' scale={scale} is a factor"):
+        Embedder(IDS, 14, scale=scale)
 
 
 # ── tied heads ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -131,3 +131,9 @@ def test_in_training_the_loss_is_the_same_and_nothing_is_selected(ids):
 def test_a_fraction_that_masks_nothing_or_all_is_refused(fraction):
     with pytest.raises(ValueError, match=f"fraction={fraction}"):
         Masked(fraction=fraction)
+
+
+def test_tokens_without_content_are_not_predicted():
+    spec = TokenSpec(num_features=5, num_prefix_tokens=2)
+    with pytest.raises(ValueError, match=r"2 before the others have none; give tokenizer.num_prefix_tokens=0"):
+        Model(spec, LSTM(8), Masked())

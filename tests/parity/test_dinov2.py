@@ -27,7 +27,7 @@ def pair(request):
         num_register_tokens=REGISTERS, use_swiglu_ffn=request.param, attn_implementation="eager",
     )  # fmt: skip
     theirs = randomized(Dinov2WithRegistersModel(config))
-    position = partial(Learned, sizes=[1 + NUM_PATCHES])
+    position = partial(Learned, sizes=[1 + REGISTERS + NUM_PATCHES])
     tokens = spec(3 * PATCH**2, 1 + REGISTERS)
     ours = EmbeddedBackbone(tokens, family("DINOv2", SWIGLU if request.param else None), position)
     ours.embedder = Embedder(tokens, DIM, position=position, uses_mask_token=True)
@@ -36,13 +36,13 @@ def pair(request):
 
 
 def weights(theirs):
-    """Their weights under our names. Registers have the class token's position, which is taken from them here."""
+    """Their weights under our names. Registers have no position: a row of zeros behind the class token's."""
     left = dict(theirs)
     first = "embeddings.patch_embeddings.projection"
     positions = rearrange(left.pop("embeddings.position_embeddings"), "1 n d -> n d")
-    before = [left.pop("embeddings.cls_token"), left.pop("embeddings.register_tokens") - positions[0]]
+    before = [left.pop("embeddings.cls_token"), left.pop("embeddings.register_tokens")]
     mapped = first_layer(left.pop(f"{first}.weight"), left.pop(f"{first}.bias"), before)
-    mapped["embedder.position.tables.0"] = positions
+    mapped["embedder.position.tables.0"] = torch.cat([positions[:1], torch.zeros(REGISTERS, DIM), positions[1:]])
     mapped["embedder.mask_token"] = rearrange(left.pop("embeddings.mask_token"), "1 d -> d")
     for i in range(DEPTH):
         layer, name = f"encoder.layer.{i}", f"backbone.blocks.{i}"
@@ -59,8 +59,7 @@ def weights(theirs):
 def test_hidden_states_of_dinov2_with_registers(pair, share_masked):
     theirs, ours = pair
     images, masked = torch.rand(2, 3, SIDE, SIDE), torch.rand(2, NUM_PATCHES) < share_masked
-    positions = torch.cat([torch.zeros(1 + REGISTERS), torch.arange(1.0, 1 + NUM_PATCHES)])
-    batch = image_batch(images, PATCH, 1 + REGISTERS, positions=rearrange(positions, "n -> n 1"))
+    batch = image_batch(images, PATCH, 1 + REGISTERS)
     none_before = torch.zeros(2, 1 + REGISTERS, dtype=torch.bool)
     with torch.no_grad():
         hidden = ours.backbone(ours.embedder(batch, torch.cat([none_before, masked], dim=1)))
@@ -69,5 +68,5 @@ def test_hidden_states_of_dinov2_with_registers(pair, share_masked):
 
 def test_every_value_of_dinov2_is_mapped(pair):
     theirs, ours = pair
-    columns = ours.embedder.content.weight[:, 1 : 1 + REGISTERS]
-    assert_every_value_is_mapped(ours, theirs, unused=[theirs.embeddings.register_tokens], added=[columns])
+    rows = ours.embedder.position.tables[0][1 : 1 + REGISTERS]
+    assert_every_value_is_mapped(ours, theirs, added=[rows])

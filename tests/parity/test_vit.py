@@ -1,108 +1,104 @@
-"""Our Transformer equals the ViT of Hugging Face and of timm, over patches and one row more, the class token.
+"""Our Model equals the ViT of Hugging Face and of timm, from the raw image to the logits.
 
-That row holds zeros and a flag of 1, patches a flag of 0: the flag's column of the linear layer is then the class token
-(less the bias), so no module is needed for it. Positions number the rows.
-
-b images · c channels · n rows · f features · p q patch height and width
+The image goes through our tokenizer here, and through their image processor or transform there.
 """
 
 from functools import partial
 
+import numpy as np
 import pytest
 import timm
 import torch
-import torch.nn.functional as F
 from einops import rearrange
-from parity import EmbeddedBackbone, assert_equal, linear, linears, randomized
+from parity import assert_equal, linear, randomized
+from PIL import Image
+from timm.data import create_transform
 from torch import nn
-from transformers import ViTConfig, ViTModel
+from transformers import ViTConfig, ViTForImageClassification, ViTImageProcessorPil
+from vision import first_layer, vit_layer
 
 from seqkit.backbones import Transformer
-from seqkit.interfaces import TokenBatch, Tokens, TokenSpec
+from seqkit.interfaces import TokenBatch
+from seqkit.model import Model
 from seqkit.nn.block import PreNormBlock
 from seqkit.nn.mlp import MLP
 from seqkit.nn.position.absolute import Learned
 from seqkit.nn.residual import Residual
+from seqkit.objectives import Classify
 from seqkit.tokenizers import Patches
+from seqkit.tokenizers.resize import Resize
 
-DIM, DEPTH, HEADS, PATCH, SIDE = 21, 3, 3, 5, 15
-PATCHES = Patches(PATCH, channels=3, mean=0.0, std=1.0)
-ROWS, FEATURES = 1 + (SIDE // PATCH) ** 2, PATCHES.spec.num_features + 1
-
-
-def with_class_row(image):
-    """Patches [n f], and before them the row of the class token."""
-    patches = F.pad(PATCHES.encode(image).content, [0, 1])
-    first = F.one_hot(torch.tensor([FEATURES - 1]), FEATURES).float()
-    return Tokens(torch.cat([first, patches]), rearrange(torch.arange(float(ROWS)), "n -> n 1"))
+DIM, DEPTH, HEADS, PATCH, SIDE, NUM_CLASSES = 21, 3, 3, 5, 15, 7
+NUM_TOKENS = 1 + (SIDE // PATCH) ** 2
 
 
-def ours(eps, ratio=4.0, layer_scale=None):
+def patches(resize):
+    return Patches(PATCH, channels=3, resize=resize, num_prefix_tokens=1, positions="index")
+
+
+def model(tokenizer, eps, ratio=4.0, layer_scale=None):
+    """A classifier by the class token."""
+    objective = Classify(pool="first")
+    objective.fit([*range(NUM_CLASSES)], None)
     norm = partial(nn.LayerNorm, eps=eps)
     residual = partial(Residual, layer_scale=layer_scale)
     block = partial(PreNormBlock, mlp=partial(MLP, ratio=ratio), norm=norm, residual=residual)
     backbone = Transformer(DIM, DEPTH, num_heads=HEADS, block=block, norm=norm)
-    return EmbeddedBackbone(TokenSpec(num_features=FEATURES), backbone, partial(Learned, sizes=[ROWS]))
-
-
-def embedding(convolution, class_token, positions):
-    """The first layer: a patch convolution and a class token as one linear layer over [patch, flag]."""
-    kernel, bias = rearrange(convolution.weight, "d c p q -> d (c p q)"), convolution.bias
-    flag = rearrange(class_token, "1 1 d -> d 1") - rearrange(bias, "d -> d 1")
-    return {
-        "embedder.content.weight": torch.cat([kernel, flag], dim=1),
-        "embedder.content.bias": bias,
-        "embedder.position.tables.0": rearrange(positions, "1 n d -> n d"),
-    }
+    return Model(tokenizer.spec, backbone, objective, position=partial(Learned, sizes=[NUM_TOKENS])).eval()
 
 
 @pytest.fixture
 def images():
-    return torch.rand(2, 3, SIDE, SIDE)
+    rng = np.random.default_rng(0)
+    shapes = [(17, 23, 3), (31, 19, 3), (15, 15, 3), (53, 67, 3)]
+    return [Image.fromarray(rng.integers(0, 256, shape, np.uint8)) for shape in shapes]
 
 
-def test_hidden_states_of_hugging_faces_vit(images):
+def test_logits_of_hugging_faces_vit(images):
     config = ViTConfig(
         hidden_size=DIM, num_hidden_layers=DEPTH, num_attention_heads=HEADS, intermediate_size=35, image_size=SIDE,
-        patch_size=PATCH, attn_implementation="eager",
+        patch_size=PATCH, num_labels=NUM_CLASSES, attn_implementation="eager",
     )  # fmt: skip
-    theirs, model = randomized(ViTModel(config, add_pooling_layer=False)), ours(config.layer_norm_eps, ratio=35 / DIM)
-    first = theirs.embeddings
-    mapped = embedding(first.patch_embeddings.projection, first.cls_token, first.position_embeddings)
-    for i, layer in enumerate(theirs.layers):
-        name, attention = f"backbone.blocks.{i}", layer.attention
-        qkv = [attention.q_proj, attention.k_proj, attention.v_proj]
-        mapped |= linears(qkv, f"{name}.attention.qkv_proj") | linear(attention.o_proj, f"{name}.attention.out_proj")
-        mapped |= linear(layer.mlp.fc1, f"{name}.mlp.up_proj") | linear(layer.mlp.fc2, f"{name}.mlp.down_proj")
-        mapped |= linear(layer.layernorm_before, f"{name}.attention_norm")
-        mapped |= linear(layer.layernorm_after, f"{name}.mlp_norm")
-    model.load_state_dict(mapped | linear(theirs.layernorm, "backbone.norm"))
+    theirs, tokenizer = randomized(ViTForImageClassification(config), std=0.2), patches((SIDE, SIDE))
+    ours = model(tokenizer, config.layer_norm_eps, ratio=35 / DIM)
+    left = theirs.state_dict()
+    first = "vit.embeddings.patch_embeddings.projection"
+    before = [left.pop("vit.embeddings.cls_token")]
+    mapped = first_layer(left.pop(f"{first}.weight"), left.pop(f"{first}.bias"), before)
+    mapped["embedder.position.tables.0"] = rearrange(left.pop("vit.embeddings.position_embeddings"), "1 n d -> n d")
+    for i in range(DEPTH):
+        mapped |= vit_layer(left, f"vit.layers.{i}", f"backbone.blocks.{i}")
+    mapped |= linear(theirs.vit.layernorm, "backbone.norm") | linear(theirs.classifier, "head.linear")
+    ours.load_state_dict(mapped)
+    processor = ViTImageProcessorPil(size={"height": SIDE, "width": SIDE})
     with torch.no_grad():
-        right = theirs(images).last_hidden_state
-        assert_equal(model(TokenBatch.collate([with_class_row(image) for image in images])), right)
+        got = ours(TokenBatch.collate([tokenizer.encode(image) for image in images]))
+        assert_equal(got, theirs(torch.from_numpy(np.stack(processor(images).pixel_values))).logits)
 
 
 @pytest.mark.parametrize("layer_scale", [None, 0.5])
-def test_features_and_logits_of_timms_vit(images, layer_scale):
+def test_logits_of_timms_vit(images, layer_scale):
     theirs = randomized(
         timm.models.VisionTransformer(
-            SIDE, PATCH, num_classes=7, embed_dim=DIM, depth=DEPTH, num_heads=HEADS, init_values=layer_scale
+            SIDE, PATCH, num_classes=NUM_CLASSES, embed_dim=DIM, depth=DEPTH, num_heads=HEADS, init_values=layer_scale
         )
     )
-    model = ours(theirs.norm.eps, layer_scale=layer_scale)
-    mapped = embedding(theirs.patch_embed.proj, theirs.cls_token, theirs.pos_embed)
+    tokenizer = patches(Resize(16, (SIDE, SIDE), "bicubic", "round"))
+    ours = model(tokenizer, theirs.norm.eps, layer_scale=layer_scale)
+    mapped = first_layer(theirs.patch_embed.proj.weight, theirs.patch_embed.proj.bias, [theirs.cls_token])
+    mapped["embedder.position.tables.0"] = rearrange(theirs.pos_embed, "1 n d -> n d")
     for i, block in enumerate(theirs.blocks):
         name = f"backbone.blocks.{i}"
-        mapped |= linear(block.attn.qkv, f"{name}.attention.qkv_proj") | linear(
-            block.attn.proj, f"{name}.attention.out_proj"
-        )
+        mapped |= linear(block.attn.qkv, f"{name}.attention.qkv_proj")
+        mapped |= linear(block.attn.proj, f"{name}.attention.out_proj")
         mapped |= linear(block.mlp.fc1, f"{name}.mlp.up_proj") | linear(block.mlp.fc2, f"{name}.mlp.down_proj")
         mapped |= linear(block.norm1, f"{name}.attention_norm") | linear(block.norm2, f"{name}.mlp_norm")
         if layer_scale is not None:
             mapped[f"{name}.attention_residual.scale"] = block.ls1.gamma
             mapped[f"{name}.mlp_residual.scale"] = block.ls2.gamma
-    model.load_state_dict(mapped | linear(theirs.norm, "backbone.norm"))
+    ours.load_state_dict(mapped | linear(theirs.norm, "backbone.norm") | linear(theirs.head, "head.linear"))
+    halves = (0.5, 0.5, 0.5)
+    transform = create_transform((3, SIDE, SIDE), interpolation="bicubic", crop_pct=0.9, mean=halves, std=halves)
     with torch.no_grad():
-        hidden = model(TokenBatch.collate([with_class_row(image) for image in images]))
-        assert_equal(hidden, theirs.forward_features(images))
-        assert_equal(theirs.head(hidden[:, 0]), theirs(images))
+        got = ours(TokenBatch.collate([tokenizer.encode(image) for image in images]))
+        assert_equal(got, theirs(torch.stack([transform(image) for image in images])))

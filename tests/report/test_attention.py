@@ -322,6 +322,10 @@ def test_an_image_of_too_many_patches_is_refused_not_cut(given, tmp_path):
     given(untrained(Transformer(8, 1, num_heads=1), objective, Patches(1)))
     with pytest.raises(DataError, match=f"the example has 1,089 tokens, .* give one of {MAX_UNCUT:,}"):
         view_attention(tmp_path, "large", torch.zeros(1, 33, 33), tmp_path / "view")
+    numbered = Patches(1, resize=(33, 33), num_prefix_tokens=1, positions="index")
+    given(untrained(Transformer(8, 1, num_heads=1), objective, numbered))
+    with pytest.raises(DataError, match="the example has 1,090 tokens"):
+        view_attention(tmp_path, "large", torch.zeros(1, 33, 33), tmp_path / "view")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Patches: equal to timm's patch embedding, decoded exactly, and refused where patches do not tile."""
+"""Patches: timm's patch embedding, decoded exactly, learned tokens before them, refused where they do not tile."""
 
 import pickle
 
@@ -12,6 +12,7 @@ from torch.testing import assert_close
 from seqkit.errors import DataError
 from seqkit.interfaces import Tokens
 from seqkit.tokenizers import Patches
+from seqkit.tokenizers.resize import Resize
 
 
 def test_patches_through_a_linear_equal_timms_patch_embedding():
@@ -106,6 +107,12 @@ def test_what_is_not_a_valid_image_is_refused(image, reason):
         (lambda: Patches(2, std=0.0), "positive"),
         (lambda: Patches(2, channels=3, mean=(0.1, 0.2)), "mean has 2 numbers for 3 channels"),
         (lambda: Patches(4, resize=(8, 10)), "resize is 8x10 pixels, which 4x4 patches do not tile"),
+        (lambda: Patches(4, resize=Resize(12, crop=(8, 10))), "resize is 8x10 pixels, which 4x4 patches do not tile"),
+        (lambda: Patches(4, resize=Resize((8, 8)), crop=True), r"give resize, too, as \(height, width\)"),
+        (lambda: Patches(4, num_prefix_tokens=-1), "num_prefix_tokens=-1"),
+        (lambda: Patches(4, positions="index"), "images of one size; give resize"),
+        (lambda: Patches(4, positions="index", resize=Resize(8)), "images of one size; give resize"),
+        (lambda: Patches(4, positions="rows"), "positions='rows'; give grid or index"),
         (lambda: Patches(2).decode(Tokens(torch.zeros(3, 4), torch.tensor([[0.0, 0], [0, 1], [1, 1]]))), "do not fill"),
         (lambda: Patches(2).decode(Tokens(torch.zeros(2, 4), torch.tensor([[0.0, 0], [0, 0]]))), "do not fill"),
     ],
@@ -141,3 +148,46 @@ def test_equal_tokenizers_are_equal_in_bytes_and_come_back():
     tokens = one.encode(image)
     assert pickle.dumps(one) == pickle.dumps(other) != pickle.dumps(Patches(2, channels=3, mean=(0.1, 0.2, 0.4)))
     assert torch.equal(pickle.loads(pickle.dumps(one)).encode(image).content, tokens.content)
+
+
+@pytest.mark.parametrize("positions", ["grid", "index"])
+def test_learned_tokens_stand_before_the_patches(positions):
+    image = torch.rand(3, 6, 8)
+    plain = Patches((3, 2), channels=3, resize=(6, 8)).encode(image)
+    tokenizer = Patches((3, 2), channels=3, resize=(6, 8), num_prefix_tokens=2, positions=positions)
+    tokens = tokenizer.encode(image)
+    tokenizer.spec.check(tokens)
+    assert torch.equal(tokens.content[:, :2], torch.eye(10, 2))
+    assert torch.equal(tokens.content[2:, 2:], plain.content)
+    assert not tokens.content[:2, 2:].any()
+    if positions == "index":
+        assert tokens.positions[:, 0].tolist() == list(range(10))
+    else:
+        assert tokens.positions[:2].tolist() == [[-1, -1], [-1, -1]]
+        assert torch.equal(tokens.positions[2:], plain.positions)
+
+
+@pytest.mark.parametrize("positions", ["grid", "index"])
+@pytest.mark.parametrize("num_prefix_tokens", [0, 3])
+def test_patches_are_found_among_learned_tokens_in_any_order(num_prefix_tokens, positions):
+    tokenizer = Patches(2, resize=(4, 6), num_prefix_tokens=num_prefix_tokens, positions=positions)
+    image = torch.rand(1, 4, 6)
+    tokens = tokenizer.encode(image).at(torch.randperm(6 + num_prefix_tokens))
+    assert_close(tokenizer.decode(tokens), image)
+    assert_close(tokenizer.pixels(tokens), image)
+    assert int(tokenizer.is_patch(tokens).sum()) == len(tokenizer.patches(tokens)) == 6
+
+
+def test_an_image_is_not_cut():
+    tokenizer = Patches(2, resize=(4, 6), positions="index")
+    tokens = tokenizer.encode(torch.rand(1, 4, 6))
+    assert tokenizer.cut(tokens, 6) is tokens
+    with pytest.raises(DataError, match="an image of 6 tokens cannot be cut to 5; leave"):
+        tokenizer.cut(tokens, 5)
+
+
+def test_transparency_is_laid_on_white():
+    colours = torch.rand(3, 2, 2)
+    for alpha, right in ((torch.ones(1, 2, 2), colours), (torch.zeros(1, 2, 2), torch.ones(3, 2, 2))):
+        tokens = Patches(2, channels=3, mean=0, std=1).encode(torch.cat([colours, alpha]))
+        assert_close(tokens.content[0], right.flatten())

@@ -136,7 +136,8 @@ class ImageFolder(DataSource):
     """Your own images: `<path>/<class>/*.png|jpg|…`, or `<path>/train/<class>/` and `<path>/test/<class>/`.
 
     channels: 1 grey or 3 colours; None: the tokenizer's number. Images are resized when they are read, as the tokenizer
-    does, so that augmentations work on small ones.
+    does, so that augmentations work on small ones; those of a `Resize` with a larger size than crop stay as they are
+    until then.
     classes: folder whose name is the class of a file: "last", the one that it is in; "first", the one at the top; or
     "none". path: the folder. test_fraction: share of each class that is test where no folders name the splits.
     skip_bad: most files to leave out because they cannot be read; above 0, each is read once beforehand.
@@ -178,11 +179,12 @@ class ImageFolder(DataSource):
                 f"images are read with {self.channels} channels, and the tokenizer takes {tokenizer.channels}; give "
                 f"--tokenizer.channels {self.channels}, or leave data.source.channels out"
             )
-        if tokenizer.resize is not None:
-            height, width = tokenizer.resize
-            self._resized = tokenizer.resized
-            part = "their middle is" if tokenizer.crop else "they are"
-            self._rule = f"; {part} resized to {height} x {width} (--tokenizer.resize)"
+        if (resizing := tokenizer.resizing) is not None:
+            if resizing.keeps_its_result:  # others would be resized twice
+                self._resized = tokenizer.resized
+            part = "their middle is" if tokenizer.crop or resizing.crop else "they are"
+            size = f"a shorter side of {resizing.size}" if tokenizer.size is None else "{} x {}".format(*tokenizer.size)
+            self._rule = f"; {part} resized to {size} (--tokenizer.resize)"
 
     def _described(self, headers: Sequence[tuple[int, int, bool]]) -> str:
         """Sizes of the images, in words, and how many have transparency."""

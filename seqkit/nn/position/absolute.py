@@ -89,12 +89,13 @@ class SinusoidalConcat(PositionalEncoding):
 class Learned(PositionalEncoding):
     """Learned positional embeddings: a table per axis, summed over the axes; positions are integers below `sizes`.
 
-    sizes: entries per axis, one per axis of the tokenizer.
+    sizes: entries per axis, one per axis of the tokenizer. first: entry of position 0 on the first axis; published
+    tables begin with entries that no token has (2 in RoBERTa, OPT and BART).
     Raises ValueError if `sizes` does not fit the axes, or a position on the CPU is a fraction or outside its table;
     positions on an accelerator are not read, since a step would wait for it.
     """
 
-    def __init__(self, dim: int, num_axes: int, *, sizes: Sequence[int]):
+    def __init__(self, dim: int, num_axes: int, *, sizes: Sequence[int], first: int = 0):
         super().__init__(dim, num_axes)
         sizes = tuple(sizes)
         if sizes and min(sizes) < 1:
@@ -103,7 +104,10 @@ class Learned(PositionalEncoding):
             raise ValueError(
                 f"Learned(sizes={list(sizes)}) has {len(sizes)} axes, the tokens have {num_axes}; give one size each"
             )
-        self.sizes, self.num_positions = sizes, min(sizes)
+        if not 0 <= first < sizes[0]:
+            raise ValueError(f"Learned(first={first}) is the entry of position 0; give one from 0 to {sizes[0] - 1}")
+        self.first = first
+        self.sizes, self.num_positions = sizes, min([sizes[0] - first, *sizes[1:]])
         self.tables = nn.ParameterList([nn.Parameter(torch.randn(size, dim) * self.std) for size in sizes])
 
     def forward(self, positions: Tensor) -> Tensor:
@@ -111,7 +115,10 @@ class Learned(PositionalEncoding):
         index = positions.long()
         if may_read(index):
             self._check_in_table(positions, index)
-        vectors = [F.embedding(index[..., axis], table) for axis, table in enumerate(self.tables)]
+        columns = index.unbind(dim=-1)
+        if self.first:
+            columns = (columns[0] + self.first, *columns[1:])
+        vectors = [F.embedding(column, table) for column, table in zip(columns, self.tables)]
         if len(vectors) == 1:
             return vectors[0]
         wide = torch.promote_types(vectors[0].dtype, torch.float32)
@@ -125,9 +132,10 @@ class Learned(PositionalEncoding):
             raise ValueError("Learned takes integer positions; for fractions use Sinusoidal")
         for axis, size in enumerate(self.sizes):
             low, high = index[..., axis].aminmax()
-            if low < 0 or high >= size:
+            most = size - self.first if axis == 0 else size
+            if low < 0 or high >= most:
                 raise ValueError(
-                    f"position {int(low if low < 0 else high)} on axis {axis} is outside the learned table of {size}; "
+                    f"position {int(low if low < 0 else high)} on axis {axis} is outside the learned table of {most}; "
                     "shorten the input, or train with larger sizes (in Python: Learned.resampled of a trained table)"
                 )
 
@@ -136,6 +144,8 @@ class Learned(PositionalEncoding):
 
         For a table per axis; for a single table of a whole grid: `resampled_grid`.
         """
+        if self.first:
+            raise ValueError(f"Learned(first={self.first}) has entries that no token has; they are not interpolated")
         other = Learned(self.dim, self.num_axes, sizes=sizes).to(self.tables[0])
         with torch.no_grad():
             for new, old in zip(other.tables, self.tables):

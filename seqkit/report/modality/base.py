@@ -130,6 +130,15 @@ class Renderer:
             return [",".join(f"{x:g}" for x in row) for row in tokens.positions.tolist()]
         return [str(i) for i in range(len(tokens))]
 
+    def on_a_grid(self, tokens: Tokens, values: np.ndarray) -> np.ndarray:
+        """Values of tokens [n] as a picture: by row and column where positions have two axes, else one row."""
+        if tokens.positions.shape[1] != 2:
+            return values[None]
+        place = tokens.positions.long().numpy()
+        grid = np.zeros(place.max(axis=0) + 1)
+        grid[place[:, 0], place[:, 1]] = values
+        return grid
+
     def pieces(self, tokens: Tokens) -> list[str]:
         """The text of each id by itself. Raises AttributeError where the tokenizer has no `decode`."""
         tokenizer: Any = self.tokenizer

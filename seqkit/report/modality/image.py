@@ -28,13 +28,13 @@ class ImageRenderer(Renderer):
 
     def picture(self, raw: Any, tokens: Tokens) -> Figure:
         """The image cut into patches, the patch of most contrast, and that patch's vector."""
-        (p, q), places = self.tokenizer.patch, tokens.positions.long().tolist()
-        chosen = int(tokens.content.std(dim=1).argmax())
-        row, column = places[chosen]
+        (p, q), patches = self.tokenizer.patch, self.tokenizer.patches(tokens)
+        chosen, k = int(patches.content.std(dim=1).argmax()), len(tokens) - len(patches)
+        row, column = patches.positions[chosen].int().tolist()
         with rc_context(STYLE):
             figure, (whole, patch, vector) = new_figure(10.2, 3.7, columns=3, width_ratios=[1.25, 0.9, 1.1])
-            _show(whole, self.tokenizer.decode(tokens).numpy())
-            height, width = _grid_size(tokens)
+            _show(whole, self.tokenizer.pixels(tokens).numpy())
+            height, width = _grid_size(patches)
             whole.set_xticks(np.arange(width) * q + (q - 1) / 2, [str(x) for x in range(width)], fontsize=6)
             whole.set_yticks(np.arange(height) * p + (p - 1) / 2, [str(y) for y in range(height)], fontsize=6)
             for y in range(1, height):
@@ -44,19 +44,22 @@ class ImageRenderer(Renderer):
             whole.add_patch(
                 Rectangle((column * q - 0.5, row * p - 0.5), q, p, fill=False, edgecolor=VERMILION, linewidth=2.2)
             )
-            whole.set(xlabel="column (position axis 1)", ylabel="row (position axis 0)")
-            whole.set_title(f"{height * p}x{width * q} pixels → {len(tokens)} patches of {p}x{q}")
-            one = Tokens(tokens.content[chosen][None], tokens.positions[chosen][None] * 0)
-            pixels = self.tokenizer.decode(one).numpy()
+            on_axes = self.tokenizer.positions == "grid"
+            axes = [f" (position axis {axis})" if on_axes else "" for axis in range(2)]
+            whole.set(xlabel=f"column{axes[1]}", ylabel=f"row{axes[0]}")
+            before = f"{k} learned tokens + " if k else ""
+            whole.set_title(f"{height * p}x{width * q} pixels → {before}{len(patches)} patches of {p}x{q}")
+            image = self.tokenizer.pixels(tokens)
+            pixels = image[:, row * p : (row + 1) * p, column * q : (column + 1) * q].numpy()
             _show(patch, pixels)
             patch.set(xticks=[], yticks=[])
             patch.spines[:].set_visible(False)
-            patch.set_title(f"token {chosen}, position ({row}, {column})", color=VERMILION)
+            patch.set_title(f"token {k + chosen}, position ({row}, {column})", color=VERMILION)
             if len(pixels) == 1 and p * q <= 64:
                 for (y, x), value in np.ndenumerate(pixels[0]):
                     color = "#000000" if value > 0.5 else "#ffffff"
                     patch.text(x, y, f"{value:.1f}", ha="center", va="center", color=color, fontsize=7)
-            values = tokens.content[chosen].numpy()
+            values = patches.content[chosen].numpy()
             vector.bar(range(len(values)), values, width=0.9, color=BLUE)
             vector.axhline(0, color=INK, linewidth=0.6)
             vector.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -66,12 +69,12 @@ class ImageRenderer(Renderer):
 
     def thumbnail(self, tokens: Tokens, axes: Axes) -> None:
         """The image."""
-        _show(axes, self.tokenizer.decode(tokens).numpy())
+        _show(axes, self.tokenizer.pixels(tokens).numpy())
         axes.set(xticks=[], yticks=[])
 
     def overlay(self, raw: Any, tokens: Tokens, summary: AttentionSummary) -> Figure:
         """The image, tinted by rollout and by each head of each layer."""
-        image = np.clip(self.tokenizer.decode(tokens).numpy(), 0, 1)
+        image = np.clip(self.tokenizer.pixels(tokens).numpy(), 0, 1)
         layers, heads, _ = summary.by_head.shape
         rows, columns = max(layers, 2), heads + 1
         side = 1.3 if layers * heads <= 64 else 0.9
@@ -93,20 +96,29 @@ class ImageRenderer(Renderer):
             color_bar(figure, axes, summary, height=(side * shape + 0.2) * rows, colors=TINT)
         return figure
 
+    def token_names(self, raw: Any, tokens: Tokens) -> list[str]:
+        """Row and column of each patch; the learned tokens before them are numbered."""
+        places = iter(self.tokenizer.patches(tokens).positions.int().tolist())
+        is_patch = self.tokenizer.is_patch(tokens).tolist()
+        return [",".join(map(str, next(places))) if one else f"+{i}" for i, one in enumerate(is_patch)]
+
+    def on_a_grid(self, tokens: Tokens, values: np.ndarray) -> np.ndarray:
+        """Values of tokens [n] by row and column of the patches, without those of learned tokens."""
+        own: np.ndarray = values[self.tokenizer.is_patch(tokens).numpy()]
+        return super().on_a_grid(self.tokenizer.patches(tokens), own)
+
     def _tinted(
         self, axes: Axes, image: np.ndarray, tokens: Tokens, received: np.ndarray, summary: AttentionSummary
     ) -> None:
         """An image [c H W] in grey, each patch tinted by the attention that it receives [n]."""
         p, q = self.tokenizer.patch
-        grid = np.zeros(_grid_size(tokens))
-        grid[tuple(tokens.positions.long().T.numpy())] = received
-        large = repeat(grid, "r s -> (r p) (s q)", p=p, q=q)
+        large = repeat(self.on_a_grid(tokens, received), "r s -> (r p) (s q)", p=p, q=q)
         axes.imshow(blend(image.mean(axis=0), large, summary.scale()), interpolation="nearest")
 
 
-def _grid_size(tokens: Tokens) -> tuple[int, int]:
+def _grid_size(patches: Tokens) -> tuple[int, int]:
     """Rows and columns of patches."""
-    height, width = (int(x) + 1 for x in tokens.positions.max(dim=0).values)
+    height, width = (int(x) + 1 for x in patches.positions.max(dim=0).values)
     return height, width
 
 

@@ -66,7 +66,7 @@ class JoinRenderer(Renderer):
                 for i, row in enumerate(received):
                     ax = axes[(k * rows + i // across) * across + i % across]
                     drawn.thumbnail(keys, ax)
-                    grid = _on_a_grid(keys, row)
+                    grid = drawn.on_a_grid(keys, row)
                     low, high, bottom, top = *ax.get_xlim(), *ax.get_ylim()
                     ax.imshow(
                         grid, cmap=HEAT, alpha=0.6, vmin=0, vmax=MAX_RECEIVED, extent=(low, high, bottom, top),
@@ -103,16 +103,6 @@ class JoinRenderer(Renderer):
         for (name, part), (_, run) in zip(tokenizer.runs(raw), tokens.alone()):
             yield name, self._renderer(name), part, run, slice(start, start + len(run))
             start += len(run)
-
-
-def _on_a_grid(tokens: Tokens, values: np.ndarray) -> np.ndarray:
-    """Values of tokens [m] as a picture: by row and column where positions have two axes, else one row."""
-    if tokens.positions.shape[1] != 2:
-        return values[None]
-    place = tokens.positions.long().numpy()
-    grid = np.zeros(place.max(axis=0) + 1)
-    grid[place[:, 0], place[:, 1]] = values
-    return grid
 
 
 def _below_each_other(figures: list[tuple[str, Figure]]) -> Figure:

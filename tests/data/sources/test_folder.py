@@ -11,6 +11,7 @@ from seqkit.data.sources.folder import FileKind, class_folder
 from seqkit.errors import DataError, UsageError
 from seqkit.objectives import Classify, Masked
 from seqkit.tokenizers import LogMel, Patches
+from seqkit.tokenizers.resize import Resize
 
 
 def fill(folder, counts, suffix="txt"):
@@ -193,20 +194,28 @@ def test_images_are_resized_and_a_faulty_one_is_named_never_replaced(tmp_path):
         splits.train[0]
 
 
-def test_what_is_read_for_a_tokenizer_is_what_the_tokenizer_makes_of_the_file(tmp_path, caplog):
+@pytest.mark.parametrize(
+    ("resize", "crop", "is_small", "said"),
+    [
+        ((6, 8), True, True, "their middle is resized to 6 x 8"),
+        (Resize((6, 8), interpolation="lanczos"), False, True, "they are resized to 6 x 8"),
+        (Resize((8, 11), (6, 8), "bicubic"), False, False, "their middle is resized to 6 x 8"),
+    ],
+)
+def test_what_is_read_for_a_tokenizer_is_what_the_tokenizer_makes_of_the_file(
+    resize, crop, is_small, said, tmp_path, caplog
+):
     """So that training and `predict`, which has the tokenizer alone, see the same image."""
     path = photos(tmp_path)
-    tokenizer = Patches(2, channels=1, resize=(6, 8), crop=True)
+    tokenizer = Patches(2, channels=1, resize=resize, crop=crop)
     data = DataModule(ImageFolder(path, test_fraction=0.5), tokenizer, Masked(), valid_fraction=0)
     splits = data.splits()
     whole = ImageFolder(path, channels=1, test_fraction=0.5).splits()
-    assert {s.raw.shape for s in everything(splits)} == {(1, 6, 8)}
+    assert ({s.raw.shape for s in everything(splits)} == {(1, 6, 8)}) is is_small
     for mine, theirs in zip(everything(splits), everything(whole)):
         assert torch.equal(tokenizer.encode(mine.raw).content, tokenizer.encode(theirs.raw).content)
-    assert (
-        "from 7 x 5 to 9 x 13 pixels, read in grey; their middle is resized to 6 x 8 (--tokenizer.resize)"
-        in caplog.text
-    )
+    size = f"{said} (--tokenizer.resize)"
+    assert f"from 7 x 5 to 9 x 13 pixels, read in grey; {size}" in caplog.text
 
 
 def test_channels_that_the_tokenizer_does_not_take_are_refused_with_the_flag(tmp_path):

@@ -30,6 +30,8 @@ EXAMPLES = [
     (fitted(BPE(263), TEXT), TEXT),
     (Patches(7), torch.rand(1, 21, 35)),
     (Patches((5, 3), channels=3), torch.rand(3, 10, 9)),
+    (Patches(5, resize=(10, 15), num_prefix_tokens=2), torch.rand(1, 10, 9)),
+    (Patches(5, resize=(10, 15), num_prefix_tokens=2, positions="index"), torch.rand(1, 10, 9)),
     (LogMel(8000, num_mels=13), Waveform(torch.randn(1, 3011) / 10, 8000)),
     (LogMel(8000, num_mels=13, normalize=False), Waveform(torch.zeros(907), 11_025)),
     (Graph(num_categories=5), ([0, 4, 2, 1], [(0, 1), (1, 2)])),
@@ -47,7 +49,8 @@ def test_every_renderer_has_picture_thumbnail_overlay_and_names(tokenizer, raw, 
     assert type(renderer) is not Renderer
     figure = renderer.picture(raw, tokens)
     assert "<svg" in svg(figure)
-    assert str(len(tokens)) in " ".join(axes.get_title(loc="left") for axes in figure.axes)
+    titles = " ".join(axes.get_title(loc="left") for axes in figure.axes)
+    assert str(len(tokens)) in titles or f"2 learned tokens + {len(tokens) - 2} patches" in titles
     axes = figure.add_subplot()
     renderer.thumbnail(tokens, axes)
     assert len(axes.images) == 1

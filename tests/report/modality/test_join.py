@@ -81,3 +81,15 @@ def test_an_image_behind_others_is_drawn_as_it_is_alone():
     figure = find_renderer(tokenizer()).from_tokens(raw, tokens, summary_of(tokens))  # type: ignore[attr-defined]
     assert [axes.images[-1].get_array().shape for axes in figure.axes] == [(1, 3), (2, 3)]
     assert find_renderer(tokenizer()).token_names(raw, tokens)[3:9] == ["image 0,0", "0,1", "0,2", "1,0", "1,1", "1,2"]
+
+
+@pytest.mark.parametrize("positions", ["grid", "index"])
+def test_attention_goes_to_patches_and_not_to_learned_tokens(positions):
+    made = Join({"image": Patches(4, resize=(8, 12), num_prefix_tokens=2, positions=positions), "ids": Ids(5)})
+    raw = [("ids", [1, 2]), ("image", RAW["image"])]
+    tokens = made.encode(raw)
+    summary = summary_of(tokens)
+    figure = find_renderer(made).from_tokens(raw, tokens, summary)  # type: ignore[attr-defined]
+    for i, axes in enumerate(figure.axes):
+        received = summary.rollout[i, 2:]
+        np.testing.assert_allclose(axes.images[-1].get_array().reshape(-1), received[2:] / received.mean())

@@ -1,0 +1,196 @@
+"""Image processors of transformers and timm: the same pixels from the raw image, or a refusal."""
+
+import json
+
+import numpy as np
+import pytest
+import timm
+import torch
+import transformers
+from PIL import Image
+from timm.data import create_transform, resolve_data_config
+from timm.models._hub import save_config_for_hf
+from torch.testing import assert_close
+
+from seqkit.config import build, complete
+from seqkit.errors import DataError
+from seqkit.pretrained.processors import image_settings
+from seqkit.testing import check_tokenizer
+
+SQUARE, CROP = {"size": {"height": 15, "width": 20}}, {"crop_size": {"height": 15, "width": 20}}
+PROCESSORS = {
+    "ViT": SQUARE,
+    "ViT as given": {"do_resize": False},
+    "ViT, bicubic": {**SQUARE, "resample": 3, "image_mean": [0.1, 0.2, 0.3]},
+    "ViT, not normed": {**SQUARE, "resample": 1, "do_normalize": False},
+    "DeiT": {"size": {"height": 23, "width": 26}, **CROP},
+    "Beit": SQUARE,
+    "Bit": {"size": {"shortest_edge": 22}, **CROP, "image_mean": [0.485, 0.456, 0.406]},
+    "CLIP": {"size": {"shortest_edge": 20}, "crop_size": 20},
+    "CLIP, a bare number": {"size": 25, **CROP},
+    "Siglip": SQUARE,
+}
+"""Settings of processors, by the beginning of the name of the class."""
+
+SIZES = [(37, 53), (61, 29), (12, 11), (20, 25), (101, 83)]
+GREY, TRANSPARENT = (47, 31), (25, 50)
+
+
+def processor(name, backend=""):
+    """Their processor. backend: "Pil", or "" for that of torchvision."""
+    kind = name.partition(",")[0].partition(" ")[0]
+    return getattr(transformers, f"{kind}ImageProcessor{backend}")(**PROCESSORS[name])
+
+
+def noise(shape, seed=0):
+    """A random image of 8 bits: no two pixels are alike."""
+    return Image.fromarray(np.random.default_rng(seed).integers(0, 256, shape, np.uint8))
+
+
+def photograph(shape):
+    """A random image of 8 bits whose neighbouring pixels are alike."""
+    steps = np.random.default_rng(0).normal(size=shape)
+    sums = steps.cumsum(axis=0).cumsum(axis=1)
+    return Image.fromarray((255 * (sums - sums.min()) / np.ptp(sums)).round().astype(np.uint8))
+
+
+def tokenizer_of(folder, **more):
+    """The tokenizer that a recipe with these settings builds."""
+    tokenizer = {**image_settings(folder), "patch": 5, **more}
+    config = {"tokenizer": tokenizer, "model": {"objective": "Classify", "backbone": {"type": "MeanPool", "dim": 4}}}
+    return build(complete(config, None, {}, only=("tokenizer", "model"))).tokenizer
+
+
+def pixels(tokenizer, image):
+    """What the model gets, [c H W]."""
+    return (tokenizer.pixels(tokenizer.encode(image)) - tokenizer.mean) / tokenizer.std
+
+
+@pytest.mark.parametrize("name", PROCESSORS)
+def test_pixels_are_those_of_the_processor(tmp_path, name):
+    theirs = processor(name, "Pil")
+    theirs.save_pretrained(tmp_path)
+    tokenizer = tokenizer_of(tmp_path)
+    for size in [(20, 25)] if name == "ViT as given" else SIZES:
+        right = torch.from_numpy(theirs(noise((*size, 3))).pixel_values[0])
+        assert_close(pixels(tokenizer, noise((*size, 3))), right.float(), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["Bit", "CLIP", "Siglip"])
+def test_grey_and_transparent_images_are_those_of_a_processor_that_converts_them(tmp_path, name):
+    theirs = processor(name, "Pil")
+    theirs.save_pretrained(tmp_path)
+    for image in (noise(GREY), noise((*TRANSPARENT, 4)), noise((*TRANSPARENT, 4), seed=1)):
+        right = torch.from_numpy(theirs(image).pixel_values[0])
+        assert_close(pixels(tokenizer_of(tmp_path), image), right.float(), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", [name for name in PROCESSORS if PROCESSORS[name].get("resample") != 1])  # lanczos
+def test_pixels_of_the_torchvision_backend_differ_by_a_level_of_255_at_most(tmp_path, name):
+    """On images like photographs. On noise its bicubic filter is up to 22 levels away; it has no lanczos."""
+    theirs = processor(name)
+    theirs.save_pretrained(tmp_path)
+    tokenizer = tokenizer_of(tmp_path)
+    for size in [(20, 25)] if name == "ViT as given" else SIZES[:2]:
+        image = photograph((*size, 3))
+        difference = (pixels(tokenizer, image) - theirs(image, return_tensors="pt").pixel_values[0]) * tokenizer.std
+        assert float(difference.abs().max()) * 255 < 1.001
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"crop_pct": 0.9}, {"crop_mode": "squash", "crop_pct": 0.8}, {"crop_pct": 1.0, "interpolation": "bilinear"}],
+    ids=str,
+)
+@pytest.mark.parametrize("shape", [(3, 20, 20), (3, 15, 20)], ids=str)
+def test_pixels_are_those_of_timms_transform(tmp_path, settings, shape):
+    model = timm.create_model(
+        "vit_tiny_patch16_224", embed_dim=3, depth=1, num_heads=1, img_size=shape[1:], patch_size=5
+    )
+    model.pretrained_cfg = {**model.pretrained_cfg, "input_size": shape, **settings}
+    save_config_for_hf(model, tmp_path / "config.json")
+    if settings.get("crop_mode") != "squash" and shape[1] != shape[2]:
+        with pytest.raises(DataError, match="as high as wide where crop_mode is center"):
+            image_settings(tmp_path)
+        return
+    transform = create_transform(**resolve_data_config(pretrained_cfg=model.pretrained_cfg))
+    for size in SIZES:
+        image = noise((*size, 3))
+        assert_close(pixels(tokenizer_of(tmp_path), image), transform(image), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["DeiT", "CLIP"])
+def test_the_laws_of_tokenizers_hold(tmp_path, name):
+    processor(name).save_pretrained(tmp_path)
+    tokenizer = tokenizer_of(tmp_path, num_prefix_tokens=3, positions="index")
+    raws = [torch.rand(3, 24, 25), torch.rand(3, 23, 26), torch.randint(256, (3, 22, 26), dtype=torch.uint8)]
+    check_tokenizer(tokenizer, raws, bad=[torch.rand(2, 24, 25)])
+
+
+def test_files_of_all_ages_are_read(tmp_path):
+    nested, plain, timms = (tmp_path / name for name in ("nested", "plain", "timm"))
+    for folder in (nested, plain, timms):
+        folder.mkdir()
+    old = {"feature_extractor_type": "CLIPFeatureExtractor", "size": 25, "crop_size": 20, "resample": 3}
+    (plain / "preprocessor_config.json").write_text(json.dumps(old))
+    new = {"image_processor": {"image_processor_type": "CLIPImageProcessorFast", "size": {"shortest_edge": 25}}}
+    new["image_processor"]["crop_size"] = {"height": 20, "width": 20}
+    (nested / "processor_config.json").write_text(json.dumps({"processor_class": "CLIPProcessor", **new}))
+    (nested / "preprocessor_config.json").write_text(json.dumps({"image_processor_type": "ViTImageProcessor"}))
+    assert image_settings(plain) == image_settings(nested)
+    assert image_settings(plain)["resize"] == {"size": 25, "interpolation": "bicubic", "crop": [20, 20]}
+    (timms / "config.json").write_text(json.dumps({"architecture": "vit", "pretrained_cfg": {}}))
+    assert image_settings(timms)["resize"]["size"] == 256
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"image_processor_type": "ViTImageProcesor"}, "ViTImageProcesor is not read; did you mean ViTImageProcessor"),
+        ({"image_processor_type": None}, "names no image_processor_type"),
+        ({"size": {"longest_edge": 20}}, r"size is {'longest_edge': 20}.* height and width, or shortest_edge"),
+        ({"size": {"height": 0, "width": 5}}, "from 1 to 16,384"),
+        ({"size": True}, "size is True"),
+        ({"do_center_crop": True, "crop_size": 23}, r"crop_size is 23.* at most the size of \[20, 20\]"),
+        (
+            {"do_center_crop": True, "do_resize": False, "crop_size": 5},
+            "do_resize is False.* true where do_center_crop",
+        ),
+        ({"do_center_crop": "yes"}, "true or false"),
+        ({"resample": 0}, r"resample is 0.* 3 \(bicubic\)"),
+        ({"do_rescale": False}, "do_rescale is False, and what is read is true"),
+        ({"rescale_factor": 1 / 127.5}, "what is read is 1/255"),
+        ({"do_pad": True}, "do_pad is True"),
+        ({"image_mean": [0.5, 0.5]}, "a number for each of 3 colours"),
+        ({"image_std": [0.5, 0.0, 0.5]}, "a positive number for each of 3 colours"),
+        ({"gamma": 2.2}, "the key gamma of a ViTImageProcessor is not known"),
+    ],
+)
+def test_what_is_not_read_is_refused(tmp_path, changed, reason):
+    given = {"image_processor_type": "ViTImageProcessor", "size": 20, "crop_size": 15, **changed}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(given))
+    with pytest.raises(DataError, match=reason):
+        image_settings(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"input_size": [1, 20, 20]}, "3 colours, height and width"),
+        ({"crop_pct": 1.5}, "a share above 0 and at most 1"),
+        ({"crop_mode": "border"}, "crop_mode is 'border'"),
+        ({"interpolation": "random"}, "interpolation is 'random'"),
+        ({"std": [1, 1]}, "a positive number"),
+        ({"gamma": 2.2}, "the key gamma of a vit is not known"),
+    ],
+)
+def test_what_is_not_read_of_timm_is_refused(tmp_path, changed, reason):
+    (tmp_path / "config.json").write_text(json.dumps({"architecture": "vit", "pretrained_cfg": changed}))
+    with pytest.raises(DataError, match=reason):
+        image_settings(tmp_path)
+
+
+def test_a_folder_without_a_processor_is_refused(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "vit"}')
+    with pytest.raises(DataError, match=r"has no preprocessor_config\.json, which says how images are resized"):
+        image_settings(tmp_path)
