@@ -9,7 +9,6 @@ import seqkit.tokenizers
 from seqkit.interfaces import Tokenizer
 from seqkit.registry import components
 
-
 PARTS = {"Resize"}
 """Names of what tokenizers are given."""
 
