@@ -37,6 +37,7 @@ KIND_BY_TYPE = {
     "Schedule": "schedule",
     "LoggerFactory": "logger",
     "FineTuning": "fine_tuning",
+    "Transform": "transform",
 }
 """Kind of a parameter whose annotation names this class, or a subclass of it."""
 
