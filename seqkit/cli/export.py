@@ -56,6 +56,10 @@ def _folder(args: Namespace, out: Path) -> int:
     left_out = to_hf(trained, out) if args.to == "hf" else to_seqkit(trained, out)
     said = f"; left out, as the other library has no such head: {', '.join(left_out)}" if left_out else ""
     print(f"export  {one_line(out)}  {trained.model.num_parameters:,} parameters{said}")
+    if args.push is not None:
+        from seqkit.export.push import push
+
+        print(f"push    {push(out, args.push, private=args.private)}")
     return 0
 
 

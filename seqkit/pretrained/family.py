@@ -1,4 +1,4 @@
-"""What is known of the models of one kind: their settings as a recipe writes them, and the names of their weights."""
+"""Families of models of other libraries: settings as a recipe writes them, and the names of their weights."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ MAX_LAYERS = 1000
 
 TANH = {"type": "GELU", "approximate": "tanh"}
 ACTIVATIONS: dict[Any, Any] = {
-    "gelu": "GELU", "gelu_new": TANH, "gelu_pytorch_tanh": TANH, "relu": "ReLU", "silu": "SiLU", "swish": "SiLU",
+    "gelu": "GELU", "gelu_python": "GELU", "gelu_new": TANH, "gelu_fast": TANH, "gelu_pytorch_tanh": TANH,
+    "gelu_python_tanh": TANH, "gelu_accurate": TANH, "quick_gelu": "QuickGELU", "relu": "ReLU", "relu2": "ReLUSquared",
+    "relu6": "ReLU6", "leaky_relu": "LeakyReLU", "silu": "SiLU", "swish": "SiLU", "sigmoid": "Sigmoid", "tanh": "Tanh",
+    "mish": "Mish", "hardswish": "Hardswish",
 }  # fmt: skip
 """Activations of a recipe by their names in `config.json`."""
 

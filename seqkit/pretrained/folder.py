@@ -14,6 +14,7 @@ from seqkit.errors import DataError, one_line
 from seqkit.files import decoded, load_json, read_small, write_atomic
 from seqkit.pretrained.config_file import MAX_BYTES, NAME, ConfigFile
 from seqkit.pretrained.families import family_of
+from seqkit.pretrained.hub import HUB, fetched
 from seqkit.pretrained.rows import read, write
 
 if TYPE_CHECKING:
@@ -23,17 +24,9 @@ ONE, INDEX, TOKENIZER = "model.safetensors", "model.safetensors.index.json", "to
 MAX_INDEX_BYTES = 64 << 20
 
 
-HUB = "hf:"
-"""Beginning of the name of a model on Hugging Face's hub."""
-
-
 def located(source: str | Path) -> Path:
     """Folder of a model: the path itself, or for `hf:NAME` where its files are on this machine, fetched if need be."""
-    if not str(source).startswith(HUB):
-        return Path(source)
-    from seqkit.pretrained.hub import fetched
-
-    return fetched(str(source))
+    return fetched(str(source)) if str(source).startswith(HUB) else Path(source)
 
 
 def is_foreign(folder: Path) -> bool:

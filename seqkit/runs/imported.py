@@ -41,6 +41,8 @@ def import_model(place: Path, out: Path, source: str) -> dict[str, Any]:
         built.model["objective"].load_state(state)
     model = build_model(built, built.tokenizer.spec)
     weights, left_out, digest = foreign.weights(place, objective)
+    if "embedder.mask_token" not in model.state_dict() and weights.pop("embedder.mask_token", None) is not None:
+        left_out = [*left_out, "mask_token"]  # of an objective that this run does not have
     if wrong := misfits(weights, model.state_dict()):
         raise DataError(f"{place}: {wrong[0]}; its weights and its {foreign.NAME} disagree, copy it again")
     model.load_state_dict(weights, strict=False)

@@ -158,7 +158,7 @@ def _below(weights: Mapping[str, Tensor], prefixes: list[str]) -> dict[str, Tens
 
 
 def _untied(some: Mapping[str, Tensor], weights: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Those of our tensors that the given weights do not set, also under another name. own: all of ours."""
+    """Tensors of ours that the given weights do not set, also under another name. own: all of ours."""
     given = {own[name].data_ptr() for name in weights}
     return {name: x for name, x in some.items() if x.data_ptr() not in given}
 

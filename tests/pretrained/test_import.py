@@ -4,12 +4,14 @@ import json
 
 import pytest
 import torch
-from foreign_models import DECODERS, saved
+from foreign_models import BERT, DECODERS, saved
 from safetensors.torch import load_file, save_file
 
 import seqkit
 from seqkit.cli.main import main
+from seqkit.data.inputs import Input
 from seqkit.errors import DataError, UsageError
+from seqkit.runs.answers import vectors
 from seqkit.runs.exported import to_hf, to_seqkit
 from seqkit.runs.imported import import_model
 from seqkit.runs.trained_model import load_one
@@ -99,6 +101,38 @@ def test_a_training_goes_on_from_an_imported_run(gpt2, tmp_path):
     run = seqkit.fit("text/char-lm", given, preset="debug", out=tmp_path / "tuned")
     assert run.summary["initial"]["taken"] == ["backbone", "embedder", "head"]
     assert to_hf(run, tmp_path / "back") == []
+
+
+def test_load_takes_a_folder_of_theirs_too(gpt2, tmp_path):
+    theirs, folder = gpt2
+    run = seqkit.load(folder)
+    batch = seqkit.TokenBatch.collate([run.tokenizer.encode(TEXT)])
+    with torch.no_grad():
+        torch.testing.assert_close(run.model(batch), theirs(batch.content).logits, rtol=0, atol=1e-5)
+    to_hf(run, tmp_path / "back")
+    assert (tmp_path / "back" / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
+
+
+def test_a_sentence_encoder_gives_the_vectors_that_its_files_say(tmp_path):
+    folder = tmp_path / "bert"
+    folder.mkdir()
+    theirs = saved(folder, "Bert", BERT, add_pooling_layer=False)
+    modules = [{"type": f"sentence_transformers.models.{kind}", "path": path} for kind, path in MODULES.items()]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_mean_tokens": True}))
+    (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 4}))
+    import_model(folder, tmp_path / "run", "bert")
+    run = load_one(tmp_path / "run")
+    with torch.no_grad():
+        hidden = theirs(torch.tensor([[3, 7, 11, 2]])).last_hidden_state[0].mean(dim=0)
+    (found,) = vectors(run, [Input("one", "w3 w7 w11 w2 w5")])  # cut to four tokens
+    torch.testing.assert_close(found.values, hidden / hidden.norm(), rtol=0, atol=1e-6)
+    with pytest.raises(UsageError, match="Features has nothing to learn"):
+        run.objective.fit([], None)
+
+
+MODULES = {"Transformer": "", "Pooling": "1_Pooling", "Normalize": "2_Normalize"}
 
 
 # ── refusals ──────────────────────────────────────────────────────────────────────────────────────────────────────────
