@@ -349,9 +349,7 @@ def _check(source: str, path: Path, listed: Listed | None) -> None:
         listed = Listed(path.stat().st_size, path.readlink().name if path.is_symlink() else "")
     if listed.is_content_of(path):
         return
-    blob = path.resolve()
-    path.unlink(missing_ok=True)
-    blob.unlink(missing_ok=True)
+    path.resolve().unlink(missing_ok=True)  # a link to nothing is fetched again
     raise DataError(f"{source}: {path.name} is damaged: it is not what the hub says; it was removed, fetch it again")
 
 

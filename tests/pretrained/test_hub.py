@@ -342,6 +342,13 @@ def test_a_file_of_another_size_or_digest_is_not_kept(hub, content, said):
     assert (fetched(NAME) / "model.safetensors").read_bytes() == MODEL["model.safetensors"]
 
 
+def test_a_digest_of_another_kind_leaves_the_size_to_tell(tmp_path):
+    (path := tmp_path / "a").write_bytes(b"abc")
+    found = [ours.Listed(size, digest).is_content_of(path) for size in (2, 3) for digest in ("etag-7", "0" * 40)]
+    assert found == [False, False, True, False]
+    assert ours.Listed(3, git_sha(b"abc")).is_content_of(path)
+
+
 def test_settings_that_are_not_what_the_hub_lists_are_not_kept(hub):
     hub.repos["owner/tiny"] = repo = Repo(MODEL)
     commit, wrong = repo.revisions["main"], b'{"model_type": "gpt"}?'
