@@ -140,7 +140,7 @@ class _Facts:
 
     @property
     def what(self) -> str:
-        """What the model learnt to do, with its parts."""
+        """Sentence on what the model learnt to do, with its parts."""
         known = [each.what for each in components("objective").values() if each.name == self.objective]
         lines = [f"{self.summary['backbone']} with {self.summary['num_parameters']:,} parameters"]
         trained = self.summary.get("trained_parameters")
@@ -174,7 +174,7 @@ class _Facts:
 
     @property
     def unmeasured(self) -> list[str]:
-        """What a reader would look for, and does not find."""
+        """List of what a reader would look for, and does not find."""
         summary, found = self.summary, []
         if summary["steps"] > 0:
             found.append(

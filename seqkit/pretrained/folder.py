@@ -84,19 +84,20 @@ def settings(folder: Path, objective: str | None) -> dict[str, Any]:
         model, head = family.model(config), family.heads.get(objective or "")
         if head is not None:
             model["objective"] = head.objective(config)
-        inputs = family.inputs or _texts
-        tokenizer = inputs(folder, config)
+        tokenizer = _texts(folder, config, model) if family.inputs is None else family.inputs(folder, config)
     config.check_all_read()
     return {"tokenizer": tokenizer, "model": model}
 
 
-def _texts(folder: Path, config: ConfigFile) -> dict[str, Any]:
-    """The section `tokenizer` for the texts of a model."""
+def _texts(folder: Path, config: ConfigFile, model: Mapping[str, Any]) -> dict[str, Any]:
+    """The section `tokenizer` for the texts of a model, whose second table of positions is that of token types."""
     path = folder / TOKENIZER
     if not path.is_file():
         raise DataError(f"{folder} has no {TOKENIZER}; save its fast tokenizer there (save_pretrained)")
-    types = config.size("type_vocab_size") if config.get("type_vocab_size") else 0
-    return {"type": "FromFile", "path": str(path), "num_ids": config.size("vocab_size"), "token_types": types}
+    position = model["position"] if isinstance(model["position"], Mapping) else {}
+    _, *types = position.get("sizes", [0])
+    num_ids = None if config.get("vocab_size") is None else config.size("vocab_size")
+    return {"type": "FromFile", "path": str(path), "num_ids": num_ids, "token_types": sum(types)}
 
 
 def objective_state(folder: Path, objective: str) -> dict[str, Any]:

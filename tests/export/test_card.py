@@ -108,7 +108,7 @@ def test_the_model_that_training_began_with_is_named(run):
     assert metadata(text)["base_model"] == "owner/bert"
     assert f"began with the weights of hf:owner/bert@{'a' * 40}" in text
     assert "may bind it" in text
-    text = card(run({"initial": {"run": "/home/somebody/minilm", "taken": [], "new": []}}))
+    text = card(run({"initial": {"run": "/data/somebody/minilm", "taken": [], "new": []}}))
     assert "base_model" not in metadata(text)
     assert "began with the weights of minilm" in text
 
