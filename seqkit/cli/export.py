@@ -29,6 +29,8 @@ def run(args: Namespace) -> int:
     check_trained(args.run)  # a mistake is said before what imports torch
     ending = GRAPHS.get(args.to, f"-{args.to}")
     out = Path(f"{args.run.resolve().name}{ending}") if args.out is None else args.out
+    if args.private and args.push is None:
+        raise UsageError("--private says who sees what --push uploads; give --push OWNER/NAME, too")
     if args.to not in GRAPHS:
         return _folder(args, out)
     if args.push is not None:

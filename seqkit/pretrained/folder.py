@@ -12,7 +12,7 @@ from einops import EinopsError
 
 from seqkit.errors import DataError, one_line
 from seqkit.files import decoded, load_json, read_small, write_atomic
-from seqkit.pretrained.config_file import MAX_BYTES, NAME, ConfigFile
+from seqkit.pretrained.config_file import NAME, ConfigFile
 from seqkit.pretrained.families import family_of
 from seqkit.pretrained.hub import HUB, fetched
 from seqkit.pretrained.rows import read, write
@@ -53,7 +53,7 @@ def kept_files(place: Path) -> dict[str, bytes]:
     folder = place if is_foreign(place) else place / KEPT
     if not (folder / NAME).is_file():
         return {}
-    return {name: read_small(folder / name, MAX_BYTES) for name in KEPT_FILES if (folder / name).is_file()}
+    return {name: read_small(folder / name, MAX_KEPT_BYTES) for name in KEPT_FILES if (folder / name).is_file()}
 
 
 def keep_files(place: Path, run: Path) -> None:
@@ -65,6 +65,9 @@ def keep_files(place: Path, run: Path) -> None:
 
 KEPT = "pretrained"
 """Folder in a run for the settings of the model that it began with."""
+
+MAX_KEPT_BYTES = 16 << 20
+"""Size of such a file: `tokenizer_config.json` lists thousands of added tokens in some models."""
 
 KEPT_FILES = (
     NAME, "tokenizer_config.json", "special_tokens_map.json", "generation_config.json", "preprocessor_config.json",

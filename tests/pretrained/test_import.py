@@ -155,6 +155,40 @@ def test_what_is_no_model_of_theirs_is_refused(tmp_path):
         import_model(tmp_path, tmp_path / "run", "x")
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "named"),
+    [
+        ("model.backbone.block.mlp.activation", "ReLU", "model.backbone is not as config.json says"),
+        ("model.backbone.norm.eps", 0.1, "model.backbone is not as config.json says"),
+        ("tokenizer.special_tokens", False, "tokenizer is not as config.json says"),
+    ],
+)
+def test_a_run_of_other_settings_is_not_written_with_the_old_ones(gpt2, tmp_path, key, value, named):
+    _, folder = gpt2
+    (tmp_path / "notes.txt").write_text(" ".join(f"w{i * i % 29}" for i in range(2_000)))
+    given = {"model.init": str(folder), "data": str(tmp_path / "notes.txt"), "data.window": 16, key: value}
+    run = seqkit.fit("text/char-lm", given, preset="debug", out=tmp_path / "run")
+    with pytest.raises(UsageError, match=named):
+        to_hf(run, tmp_path / "back")
+    assert not (tmp_path / "back").exists()
+
+
+def test_another_dropout_is_written(gpt2, tmp_path):
+    _, folder = gpt2
+    (tmp_path / "notes.txt").write_text(" ".join(f"w{i * i % 29}" for i in range(2_000)))
+    given = {"model.init": str(folder), "data": str(tmp_path / "notes.txt"), "data.window": 16}
+    given |= {"model.dropout": 0.0, "model.backbone.dropout": 0.3}
+    assert to_hf(seqkit.fit("text/char-lm", given, preset="debug", out=tmp_path / "run"), tmp_path / "back") == []
+
+
+def test_private_is_refused_where_nothing_is_uploaded(gpt2, tmp_path, capsys):
+    _, folder = gpt2
+    import_model(folder, tmp_path / "run", "gpt2")
+    words = ["export", str(tmp_path / "run"), "--to", "hf", "--out", str(tmp_path / "back"), "--private"]
+    assert main(words) == 2
+    assert "--private says who sees what --push uploads" in capsys.readouterr().err
+
+
 def test_a_run_of_ones_own_is_not_written_as_theirs(tmp_path):
     run = seqkit.fit("text/char-lm", preset="debug", out=tmp_path / "own")
     with pytest.raises(UsageError, match="did not begin with a model of transformers"):

@@ -7,6 +7,7 @@ import transformers
 from PIL import Image
 from safetensors.torch import load_file
 
+import seqkit
 from seqkit.errors import DataError
 from seqkit.interfaces import TokenBatch
 from seqkit.runs.exported import to_hf
@@ -71,6 +72,28 @@ def test_what_is_read_is_written_back_bit_for_bit(saved):
     held, back = (load_file(place / name / "model.safetensors") for name in ("theirs", "back"))
     assert held.keys() == back.keys()
     assert all(held[name].equal(x) for name, x in back.items())
+
+
+def test_classes_of_ones_own_are_written_with_their_names(tmp_path):
+    config = transformers.ViTConfig(**SIZES, intermediate_size=40)
+    transformers.ViTForImageClassification(config).save_pretrained(tmp_path / "theirs")
+    transformers.ViTImageProcessor(size={"height": SIDE, "width": SIDE}).save_pretrained(tmp_path / "theirs")
+    for i in range(24):
+        place = tmp_path / "photos" / ("fir", "oak", "yew")[i % 3] / f"{i}.png"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        image(SIDE, i).save(place)
+    given = {"model.init": str(tmp_path / "theirs"), "data": str(tmp_path / "photos")}
+    run = seqkit.fit("image/classify", given, preset="debug", out=tmp_path / "run")
+    assert run.summary["initial"]["new"] == ["head"]
+    assert to_hf(run, tmp_path / "back") == []
+    back = transformers.ViTForImageClassification.from_pretrained(tmp_path / "back").eval()
+    assert back.config.id2label == {0: "fir", 1: "oak", 2: "yew"}
+    pixels = torch.from_numpy(np.array(image(SIDE, 3)).transpose(2, 0, 1))
+    batch = TokenBatch.collate([run.tokenizer.encode(pixels)])
+    with torch.no_grad():
+        processor = transformers.ViTImageProcessor.from_pretrained(tmp_path / "back")
+        right = back(processor(image(SIDE, 3), return_tensors="pt").pixel_values)
+        torch.testing.assert_close(run.model(batch), right.logits, rtol=0, atol=1e-5)
 
 
 def test_an_image_processor_of_another_size_is_refused(saved):
