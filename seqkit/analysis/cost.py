@@ -104,8 +104,9 @@ def describe(preset: str, *, context_length: int | None = None) -> Description:
         model = PresetModel(published)
     context_length = published.context_length if context_length is None else context_length
     position = model.embedder.position
-    if isinstance(position, Learned) and context_length > position.sizes[0]:
-        raise ValueError(f"{preset} has {position.sizes[0]} positions; context_length={context_length} is more")
+    num_positions = position.sizes[0] - position.first if isinstance(position, Learned) else context_length
+    if context_length > num_positions:
+        raise ValueError(f"{preset} has {num_positions} positions; context_length={context_length} is more")
     return describe_model(model, context_length, name=preset)
 
 

@@ -41,15 +41,17 @@ def run(args: Namespace) -> int:
     if args.top is not None and args.top < 1:
         raise UsageError(f"--top {args.top} counts the classes to show; give 1 or more")
     check_file(args.out, args.inputs, force=args.force)
-    from seqkit.runs.answers import predictions
+    from seqkit.runs.answers import check_predicts, predictions
     from seqkit.runs.trained_model import load_one
 
     trained = load_one(args.run, args.device, args.dtype)
+    check_predicts(trained.objective)
     with_probabilities = args.probabilities or args.top is not None
     inputs = open_inputs(args, trained)
     answers = predictions(trained, inputs, probabilities=with_probabilities)
     classes = trained.objective.classes if with_probabilities else []
-    targets = trained.config["data"]["source"].get("target")
+    source = trained.config["data"].get("source")
+    targets = source.get("target") if isinstance(source, dict) else None
     names = targets if isinstance(targets, list) else []
     with ExitStack() as stack:
         file: IO[str] = sys.stdout

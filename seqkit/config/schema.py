@@ -37,6 +37,7 @@ KIND_BY_TYPE = {
     "Schedule": "schedule",
     "LoggerFactory": "logger",
     "FineTuning": "fine_tuning",
+    "Transform": "transform",
 }
 """Kind of a parameter whose annotation names this class, or a subclass of it."""
 
@@ -220,7 +221,8 @@ def _alternatives(hint: Any) -> tuple[Any, ...]:
 
 def _kind(hint: Any) -> str | None:
     """The kind of component that an annotation names, itself or by a base class."""
-    names = [base.__name__ for base in hint.__mro__] if inspect.isclass(hint) else []
+    bases = hint.__mro__ if inspect.isclass(hint) else ()
+    names = [base.__name__ for base in bases if base.__module__.startswith("seqkit.")]  # torchvision has a Transform
     return next((KIND_BY_TYPE[name] for name in names if name in KIND_BY_TYPE), None)
 
 

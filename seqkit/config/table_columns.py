@@ -34,6 +34,7 @@ TARGET_OF_OBJECTIVE = {
     "Seq2Seq": "text",
     "NextToken": "none",
     "Contrastive": "none",
+    "Features": "none",
     "Masked": "none",
 }
 """Content of the target column by the objective that learns it; for other objectives the table decides."""

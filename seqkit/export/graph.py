@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from seqkit.errors import UsageError, one_line
 from seqkit.interfaces import Adjacency, TokenBatch, Tokens, TokenSpec
 from seqkit.model import Model
-from seqkit.nn.heads import SequenceHead
+from seqkit.nn.heads import FeaturesHead, SequenceHead
 
 MAX_BATCH, MAX_TOKENS, MAX_EDGES = 1 << 16, 1 << 20, 1 << 26
 """Sizes up to which a graph says that it takes inputs."""
@@ -150,7 +150,7 @@ def _difference(run: Callable[..., Tensor], model: OfTensors, given: tuple[Tenso
     got, right, valid = run(*given), model(*given), given[2]
     if got.shape != right.shape:
         raise ValueError(f"the file gives {list(got.shape)}, the model {list(right.shape)}")
-    if right.shape[:2] == valid.shape and not isinstance(model.model.head, SequenceHead):
+    if right.shape[:2] == valid.shape and not isinstance(model.model.head, SequenceHead | FeaturesHead):
         got, right = got[valid], right[valid]
     return float((got - right).abs().max() / right.abs().max().clamp(min=1e-6))
 

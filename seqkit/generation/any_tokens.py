@@ -15,7 +15,7 @@ import torch
 from einops import rearrange
 from torch import Tensor
 
-from seqkit.generation.decode import evaluating
+from seqkit.generation.decode import check_positions, evaluating
 from seqkit.generation.sampling import PerSequenceRNG, Sampling
 from seqkit.interfaces import Cache, TokenBatch, Tokenizer, Tokens
 from seqkit.model import Model
@@ -77,12 +77,15 @@ def continue_tokens(
         raise ValueError(f"context_length={context_length} counts tokens of the model's input; make it 1 or more")
     for tokens in prompts:
         model.spec.check(tokens)
+    longest = max(map(len, prompts)) + num_new_tokens - 1  # the last new token is in no context
+    longest = longest if context_length is None else min(longest, context_length)
+    if getattr(extend, "__func__", None) is Tokenizer.continues:  # which counts; others measure
+        check_positions(model, longest, num_new_tokens)
     sampling = Sampling() if sampling is None else sampling
     sizes, found = model.spec.id_sizes, list(prompts)
     rng = PerSequenceRNG(sampling.seed, len(prompts) * len(sizes))
     with evaluating(model):
-        longest = max(map(len, prompts)) + num_new_tokens - 1  # the last new token is in no context
-        contexts = _Contexts(model, context_length, longest if context_length is None else min(longest, context_length))
+        contexts = _Contexts(model, context_length, longest)
         for _ in range(num_new_tokens):
             logits = rearrange(contexts.next_logits(found), "b ... v -> b (...) v")
             seen = None if sampling.repetition_penalty == 1 else _seen(model, found, logits)

@@ -187,22 +187,24 @@ def _check(
         raise ValueError(f"max_new_tokens={max_new_tokens} counts tokens to generate; make it 1 or more")
     if context_length is not None and context_length < 1:
         raise ValueError(f"context_length={context_length} counts tokens of the model's input; make it 1 or more")
-    num_columns, num_positions = (
-        _max_columns(prompts, max_new_tokens, context_length),
-        cast(Embedder, model.embedder).position.num_positions,
-    )
-    if num_positions is not None and num_columns > num_positions:
-        # the decoder of a Seq2Seq model has seen whole targets, so a cut context would be no advice
-        cut = f", or give context_length={num_positions} or less" if source is None else ""
-        raise ValueError(
-            f"{max_new_tokens} new tokens need {num_columns} positions, and the learned table has {num_positions}; "
-            f"generate fewer (max_new_tokens, --tokens on the command line){cut}"
-        )
+    check_positions(model, _max_columns(prompts, max_new_tokens, context_length), max_new_tokens)
     if (source is not None) != (model.source_embedder is not None):
         wants = "takes one sequence" if source is not None else "generates one sequence from another, and got no source"
         raise ValueError(f"this model {wants}; a source goes with the objective Seq2Seq, and only there")
     if source is not None and len(source) != len(prompts):
         raise ValueError(f"source has {len(source)} examples beside {len(prompts)} prompts; give one for each")
+
+
+def check_positions(model: Model, num_columns: int, max_new_tokens: int) -> None:
+    """Raise ValueError if a context of that many tokens, which count from position 0, has more than the model knows."""
+    num_positions = cast(Embedder, model.embedder).position.num_positions
+    if num_positions is not None and num_columns > num_positions:
+        # the decoder of a Seq2Seq model has seen whole targets, so a cut context would be no advice
+        cut = f", or give context_length={num_positions} or less" if model.source_embedder is None else ""
+        raise ValueError(
+            f"{max_new_tokens} new tokens need {num_columns} positions, and the learned table has {num_positions}; "
+            f"generate fewer (max_new_tokens, --tokens on the command line){cut}"
+        )
 
 
 def _max_columns(prompts: Sequence[Tensor], max_new_tokens: int, context_length: int | None) -> int:

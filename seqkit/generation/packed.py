@@ -29,7 +29,7 @@ from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention
 from seqkit.nn.block import BaseBlock, ParallelBlock, PostNormBlock, PreNormBlock
 from seqkit.nn.convolution import CausalConvolution
 from seqkit.nn.embedder import Embedder
-from seqkit.nn.heads import TiedHead, TokenHead
+from seqkit.nn.heads import TiedHead, TokenHead, capped
 from seqkit.nn.mlp import MLP, GatedMLP, QuickGELU, ReLUSquared
 from seqkit.nn.position.absolute import Learned, NoPosition, Sinusoidal, SinusoidalConcat
 from seqkit.nn.position.rotary import Rotary
@@ -480,11 +480,16 @@ def _norm(module: nn.Module) -> Function:
 
 def _head(module: nn.Module, pack: _Packer) -> Function:
     head = _known(module, TokenHead, TiedHead)
+    if head.transform is not None:
+        raise _NotKnownError
     if isinstance(head, TokenHead):
-        return pack(head.linear)
-    assert isinstance(head, TiedHead)
-    product, scale = pack.product(_known(head.table, nn.Embedding).weight, head.bias), head.scale
-    return product if scale == 1 else lambda x: product(x * scale)
+        product = pack(head.linear)
+    else:
+        assert isinstance(head, TiedHead)
+        product = pack.product(_known(head.table, nn.Embedding).weight, head.bias)
+    scale, softcap = head.scale, head.softcap
+    scaled = product if scale == 1 else lambda x: product(x * scale)
+    return scaled if softcap is None else lambda x: capped(scaled(x), softcap)
 
 
 def _known(module: object, *types: type[Module]) -> Module:

@@ -186,6 +186,9 @@ class Objective(Stateful, ABC):
     def fit(self, labels: Sequence[Any], names: Sequence[str] | None) -> None:
         """Learn from the training labels, and the class names if the data has them; called before the head is built."""
 
+    def check_trainable(self) -> None:
+        """Raise UsageError if there is nothing to train (called before data is read)."""
+
     @abstractmethod
     def head(self, embedder: nn.Module) -> nn.Module:
         """Module from (hidden [b n d], `Embedded`) to the prediction; sizes come from `embedder.spec` and `.dim`."""

@@ -190,30 +190,37 @@ class Embedder(TokenEmbedder):
     def logit_scale(self) -> float:
         """Factor of the hidden states before a tied head, so that logits start at about 1.
 
-        d^-0.5 for a table whose scaled entries start with a standard deviation of 1 (as in T5), times their scale;
-        else 1.
+        d^-0.5 for a table of width d whose scaled entries start with a standard deviation of 1 (as in T5), times their
+        scale; else 1.
         """
-        return float(self.dim**-0.5 * self.scale) if self.position.std == 1.0 else 1.0
+        return float(self.embedding_dim**-0.5 * self.scale) if self.position.std == 1.0 else 1.0
 
     @property
     def table(self) -> nn.Embedding:
-        """The lookup table [vocabulary d], for a head that shares it.
+        """The lookup table [vocabulary d], for a head that shares it. Raises ValueError as `table_of`."""
+        return self.table_of(self.dim)
 
-        Raises ValueError where there is none, or it is narrower than d because positions have channels of their own.
+    def table_of(self, width: int) -> nn.Embedding:
+        """The lookup table [vocabulary width], for a head that shares it, after a transform to that width or without.
+
+        Raises ValueError where there is none, or it has another width: that of narrow embeddings, or of positions with
+        channels of their own.
         """
         if not isinstance(self.content, nn.Embedding):
             raise ValueError(
                 "tied=True shares the lookup table, which this tokenizer's own embedder does not have; use tied=False"
             )
-        if self.projection is not None:
-            raise ValueError(
-                f"tied=True shares the lookup table, which is narrower than the hidden states ({self.embedding_dim} of "
-                f"{self.dim}); use tied=False"
-            )
-        if self.position.num_position_channels:
+        own = self.content.embedding_dim
+        if own != width and self.position.num_position_channels:
             raise ValueError(
                 f"tied=True shares the lookup table, which {type(self.position).__name__} makes narrower than the "
-                f"hidden states ({self.content.embedding_dim} of {self.dim}); use tied=False, or add the positions"
+                f"hidden states ({own} of {width}); use tied=False, or add the positions"
+            )
+        if own != width:
+            unlike = "narrower" if own < width else "wider"
+            raise ValueError(
+                f"tied=True shares the lookup table, which is {unlike} than the hidden states ({own} of {width}); use "
+                f"tied=False, or with Masked a transform to its width (model.objective.transform.width={own})"
             )
         return self.content
 

@@ -1,11 +1,11 @@
 """Heads, from hidden states to predictions. Pooling happens here, so no class token is needed.
 
-b batch · n tokens · d width · k outputs or fields · v vocabulary
+b batch · n tokens · d width · w width of a transform · k outputs or fields · v vocabulary
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import torch
@@ -13,9 +13,10 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
-from seqkit.interfaces import Embedded, TokenSpec
+from seqkit.interfaces import Embedded
 from seqkit.interfaces.parts import Part, Parts
-from seqkit.nn.embedder import TokenEmbedder
+from seqkit.nn.embedder import Embedder, TokenEmbedder
+from seqkit.nn.mlp import Activation
 
 Pool = Literal["mean", "sum", "max", "last", "first", "parts"]
 
@@ -28,47 +29,143 @@ def _linear(dim: int, num_outputs: int, *, bias: bool = True) -> nn.Linear:
     return linear
 
 
-class TokenHead(nn.Module):
-    """A linear layer on every token: [b n d] → [b n k]."""
+class Transform(nn.Module):
+    """What published models have between hidden states and a head's output layer: [... d] → [... w].
 
-    def __init__(self, dim: int, num_outputs: int, *, bias: bool = True):
+    A linear layer, an activation, a norm. With GELU and LayerNorm it is the one of BERT's masked language model (Devlin
+    et al. 2019), with Tanh and no norm BERT's pooler and RoBERTa's classifier, with ReLU DistilBERT's.
+    width: w; None: d. activation: activation behind the linear layer. norm: norm behind that.
+    Raises ValueError for a width below 1.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        width: int | None = None,
+        activation: Activation = nn.GELU,
+        norm: Callable[[int], nn.Module] = nn.Identity,
+    ):
         super().__init__()
-        self.linear = _linear(dim, num_outputs, bias=bias)
+        self.width = dim if width is None else width
+        if self.width < 1:
+            raise ValueError(f"width={width} counts channels; make it 1 or more")
+        self.linear = nn.Linear(dim, self.width)
+        self.activation = activation()
+        self.norm = norm(self.width)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """[... w] from hidden [... d]."""
+        return self.norm(self.activation(self.linear(hidden)))
+
+
+def _made(transform: Callable[[int], Transform] | None, dim: int) -> Transform | None:
+    return None if transform is None else transform(dim)
+
+
+class OutputHead(nn.Module):
+    """Base class of heads with outputs for every token.
+
+    transform: what hidden states of width d go through first; None: nothing. scale: factor of the product with the
+    output layer's weight; a bias is added after it. softcap: c, of which outputs x become c tanh(x / c) (Gemma 2; Gemma
+    Team 2024, section 2); None: they stay.
+    """
+
+    def __init__(self, transform: Transform | None, scale: float, softcap: float | None):
+        super().__init__()
+        self.transform, self.scale, self.softcap = transform, scale, softcap
+
+    def _outputs(self, hidden: Tensor, output: Callable[[Tensor], Tensor]) -> Tensor:
+        """Outputs [b n k] of hidden states [b n d]. output: the output layer."""
+        if self.transform is not None:
+            hidden = self.transform(hidden)
+        found = output(hidden if self.scale == 1 else hidden * self.scale)
+        return found if self.softcap is None else capped(found, self.softcap)
+
+
+def capped(logits: Tensor, softcap: float) -> Tensor:
+    """softcap * tanh(logits / softcap)."""
+    return (logits / softcap).tanh() * softcap
+
+
+class TokenHead(OutputHead):
+    """A linear layer on every token: [b n d] → [b n k]. transform, scale, softcap: as of `OutputHead`."""
+
+    def __init__(
+        self,
+        dim: int,
+        num_outputs: int,
+        *,
+        bias: bool = True,
+        transform: Transform | None = None,
+        scale: float = 1.0,
+        softcap: float | None = None,
+    ):
+        super().__init__(transform, scale, softcap)
+        self.linear = _linear(dim if transform is None else transform.width, num_outputs, bias=bias)
 
     def forward(self, hidden: Tensor, embedded: Embedded) -> Tensor:
         """Predictions [b n k]; those of padded tokens mean nothing."""
-        return self.linear(hidden)
+        return self._outputs(hidden, self.linear)
 
 
-class FieldHead(nn.Module):
+class FieldHead(OutputHead):
     """A linear layer for each of k fields on every token: [b n d] → logits [b n k v], v the largest vocabulary.
 
     Logits of ids that a smaller vocabulary does not have are -inf: their probability is 0, and they get no gradient.
+    transform, scale, softcap: as of `OutputHead`.
     """
 
-    def __init__(self, dim: int, vocab_sizes: Sequence[int], *, bias: bool = True):
-        super().__init__()
+    def __init__(
+        self,
+        dim: int,
+        vocab_sizes: Sequence[int],
+        *,
+        bias: bool = True,
+        transform: Transform | None = None,
+        scale: float = 1.0,
+        softcap: float | None = None,
+    ):
+        super().__init__(transform, scale, softcap)
         self.vocab_sizes = tuple(vocab_sizes)
-        self.linear = _linear(dim, sum(self.vocab_sizes), bias=bias)
+        self.linear = _linear(dim if transform is None else transform.width, sum(self.vocab_sizes), bias=bias)
 
     def forward(self, hidden: Tensor, embedded: Embedded) -> Tensor:
         """Logits [b n k v]; those of padded tokens mean nothing."""
-        most, parts = max(self.vocab_sizes), self.linear(hidden).split(self.vocab_sizes, dim=-1)
+        most, parts = max(self.vocab_sizes), self._outputs(hidden, self.linear).split(self.vocab_sizes, dim=-1)
         return torch.stack([F.pad(part, [0, most - part.shape[-1]], value=float("-inf")) for part in parts], dim=-2)
 
 
-def content_head(dim: int, spec: TokenSpec, *, bias: bool = True) -> nn.Module:
-    """The head that predicts the content of tokens: logits of an id, logits of each of several ids, or a vector."""
-    if spec.is_joined:
-        raise ValueError("joined tokens have no content of one kind; predict that of a part (model.objective.part)")
+def content_head(
+    embedder: Embedder,
+    *,
+    tied: bool = False,
+    bias: bool = True,
+    transform: Callable[[int], Transform] | None = None,
+    scale: float = 1.0,
+    softcap: float | None = None,
+) -> nn.Module:
+    """The head that predicts the content of tokens: logits of an id, logits of each of several ids, or a vector.
+
+    tied: whether its weight is the embedding table. The others: as of the heads.
+    Raises ValueError for tokens of which some have no content, and for a tied head of tokens without one table of the
+    width that the head needs.
+    """
+    spec, made = embedder.spec, _made(transform, embedder.dim)
     if spec.num_prefix_tokens:
         raise ValueError(
             f"the objective predicts the content of tokens, and {spec.num_prefix_tokens} before the others have none; "
             "give tokenizer.num_prefix_tokens=0, or an objective for whole examples"
         )
+    if tied:
+        if spec.vocab_sizes:
+            raise ValueError("tied=True shares one lookup table, and tokens of several ids have several; use False")
+        table = embedder.table_of(embedder.dim if made is None else made.width)
+        return TiedHead(table, scale=embedder.logit_scale * scale, bias=bias, transform=made, softcap=softcap)
     if spec.vocab_sizes:
-        return FieldHead(dim, spec.vocab_sizes, bias=bias)
-    return TokenHead(dim, spec.vocab_size or spec.num_features, bias=bias)
+        return FieldHead(embedder.dim, spec.vocab_sizes, bias=bias, transform=made, scale=scale, softcap=softcap)
+    num_outputs = spec.vocab_size or spec.num_features
+    return TokenHead(embedder.dim, num_outputs, bias=bias, transform=made, scale=scale, softcap=softcap)
 
 
 END = 0
@@ -118,45 +215,88 @@ def columns_before(columns: Tensor, n: int) -> Tensor:
     return torch.cat([first - (first % n > 0).long(), columns], dim=1)
 
 
-class TiedHead(nn.Module):
+class TiedHead(OutputHead):
     """Logits by the vocabulary's own embedding table (tied weights; Press and Wolf 2017): [b n d] → [b n vocabulary].
 
-    scale: factor of the hidden states before the product; d^-0.5 where the table's entries are about 1, so that the
-    logits are too (T5; Raffel et al. 2020). bias: whether each id has one (BERT).
+    scale: factor of the product; d^-0.5 where the table's entries are about 1, so that the logits are too (T5; Raffel
+    et al. 2020). bias: whether each id has one (BERT). transform, softcap: as of `OutputHead`.
     """
 
-    def __init__(self, table: nn.Embedding, *, scale: float = 1.0, bias: bool = False):
-        super().__init__()
-        self.table, self.scale = table, scale
+    def __init__(
+        self,
+        table: nn.Embedding,
+        *,
+        scale: float = 1.0,
+        bias: bool = False,
+        transform: Transform | None = None,
+        softcap: float | None = None,
+    ):
+        super().__init__(transform, scale, softcap)
+        self.table = table
         self.bias = nn.Parameter(torch.zeros(table.num_embeddings)) if bias else None
 
     def forward(self, hidden: Tensor, embedded: Embedded) -> Tensor:
         """Logits [b n vocabulary]; those of padded tokens mean nothing."""
-        return F.linear(hidden if self.scale == 1 else hidden * self.scale, self.table.weight, self.bias)
+        return self._outputs(hidden, lambda x: F.linear(x, self.table.weight, self.bias))
 
 
 class SequenceHead(nn.Module):
     """Pool the real tokens, then a linear layer: [b n d] → [b k].
 
     pool: "mean", "sum" (for quantities that add up over tokens), "max", "last" (for causal backbones), "first" (a class
-    token) or "parts" (of joined tokens: the mean of the means of the parts that an example has).
+    token) or "parts" (of joined tokens: the mean of the means of the parts that an example has). transform: what the
+    pooled hidden states go through before the linear layer; None: nothing.
     """
 
-    def __init__(self, dim: int, num_outputs: int, *, pool: Pool = "mean"):
+    def __init__(self, dim: int, num_outputs: int, *, pool: Pool = "mean", transform: Transform | None = None):
         super().__init__()
-        self.pool = pool
-        self.linear = _linear(dim, num_outputs)
+        self.pool, self.transform = pool, transform
+        self.linear = _linear(dim if transform is None else transform.width, num_outputs)
 
     def forward(self, hidden: Tensor, embedded: Embedded) -> Tensor:
         """Predictions [b k] from hidden [b n d]."""
-        return self.linear(pooled(hidden, embedded.valid, self.pool, embedded.parts))
+        found = pooled(hidden, embedded.valid, self.pool, embedded.parts)
+        return self.linear(found if self.transform is None else self.transform(found))
 
 
-def sequence_head(embedder: TokenEmbedder, num_outputs: int, pool: Pool) -> SequenceHead:
-    """A `SequenceHead` for tokens of that embedder. Raises ValueError for a pooling by parts of tokens without any."""
+def label_head(
+    embedder: TokenEmbedder,
+    num_outputs: int,
+    *,
+    pool: Pool | None,
+    transform: Callable[[int], Transform] | None = None,
+) -> nn.Module:
+    """A head on whole examples or, where pool is None, on every token.
+
+    Raises ValueError for a pooling by parts of tokens without any.
+    """
+    made = _made(transform, embedder.dim)
+    if pool is None:
+        return TokenHead(embedder.dim, num_outputs, transform=made)
+    check_pool(embedder, pool)
+    return SequenceHead(embedder.dim, num_outputs, pool=pool, transform=made)
+
+
+class FeaturesHead(nn.Module):
+    """The pooled hidden states themselves, without parameters: [b n d] → [b d].
+
+    pool: as of `SequenceHead`. normalize: whether vectors are divided by their Euclidean length.
+    """
+
+    def __init__(self, *, pool: Pool = "mean", normalize: bool = False):
+        super().__init__()
+        self.pool, self.normalize = pool, normalize
+
+    def forward(self, hidden: Tensor, embedded: Embedded) -> Tensor:
+        """Vectors [b d] from hidden [b n d]."""
+        found = pooled(hidden, embedded.valid, self.pool, embedded.parts)
+        return F.normalize(found, dim=-1) if self.normalize else found
+
+
+def check_pool(embedder: TokenEmbedder, pool: Pool) -> None:
+    """Raise ValueError for a pooling by parts of tokens without any."""
     if pool == "parts" and not embedder.spec.is_joined:
         raise ValueError("pool=parts is for joined tokens, and these have no parts; use mean")
-    return SequenceHead(embedder.dim, num_outputs, pool=pool)
 
 
 def pooled(hidden: Tensor, valid: Tensor, pool: Pool, parts: Parts | None = None) -> Tensor:

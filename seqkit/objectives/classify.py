@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from seqkit.errors import DataError, one_line
 from seqkit.interfaces import IGNORE, LossOutput, ModelInput, PredictionObjective, TokenBatch, TokenSpec
 from seqkit.nn.embedder import TokenEmbedder
-from seqkit.nn.heads import Pool, TokenHead, sequence_head
+from seqkit.nn.heads import Pool, Transform, label_head
 from seqkit.objectives.labels import plain
 from seqkit.objectives.losses import checked_smoothing, cross_entropy, frequencies
 
@@ -38,6 +38,7 @@ class Classify(PredictionObjective):
     metrics: metrics that are measured beside the loss and the accuracy; None: MacroF1.
     class_weights: weights of the classes in the training loss, in the order of their names, or "balanced": inversely
     proportional to their frequencies in training, 1 on average.
+    transform: layers between hidden states and the head's output layer (`nn.heads.Transform`); None: none.
     """
 
     needs_labels = True
@@ -51,12 +52,13 @@ class Classify(PredictionObjective):
         label_smoothing: float = 0.0,
         metrics: list[ClassMetric] | None = None,
         class_weights: Literal["balanced"] | list[float] | None = None,
+        transform: Callable[[int], Transform] | None = None,
     ):
         self.level, self.pool, self.label_smoothing = level, pool, checked_smoothing(label_smoothing)
         if isinstance(class_weights, list) and not all(0 < x < math.inf for x in class_weights):
             raise ValueError(f"class_weights is {class_weights}; give finite numbers above 0, or balanced")
         self.chosen_metrics: list[str] = ["Accuracy", *(("MacroF1",) if metrics is None else metrics)]
-        self.class_weights = class_weights
+        self.class_weights, self.transform = class_weights, transform
         self.names: list[str] = []
         self.weights: list[float] = []
 
@@ -108,9 +110,8 @@ class Classify(PredictionObjective):
         assert isinstance(embedder, TokenEmbedder)
         if not self.names:
             raise ValueError("Classify does not know its classes yet; call fit(labels, names) before building a model")
-        if self.level == "token":
-            return TokenHead(embedder.dim, len(self.names))
-        return sequence_head(embedder, len(self.names), self.pool)
+        pool = None if self.level == "token" else self.pool
+        return label_head(embedder, len(self.names), pool=pool, transform=self.transform)
 
     def prepare(self, batch: TokenBatch, label: Tensor | None) -> ModelInput:
         """The batch as it is; the target is the label, [b] or [b n]."""

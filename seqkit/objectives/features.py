@@ -5,18 +5,14 @@ b batch · d width
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from typing import NoReturn
 
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from seqkit.errors import UsageError
-from seqkit.interfaces import Embedded, LabeledBatch, LossOutput, Objective
+from seqkit.interfaces import LabeledBatch, LossOutput, Objective
 from seqkit.nn.embedder import TokenEmbedder
-from seqkit.nn.heads import Pool, pooled
-
-NOTHING = "Features has nothing to learn; give --model.objective Masked, NextToken, Classify or Regress"
+from seqkit.nn.heads import FeaturesHead, Pool, check_pool
 
 
 class Features(Objective):
@@ -29,30 +25,19 @@ class Features(Objective):
     def __init__(self, *, pool: Pool = "mean", normalize: bool = False):
         self.pool, self.normalize = pool, normalize
 
-    def fit(self, labels: Sequence[Any], names: Sequence[str] | None) -> None:
-        """Raises UsageError: there is nothing to learn."""
-        raise UsageError(NOTHING)
+    def check_trainable(self) -> NoReturn:
+        """Raises UsageError: there is no loss."""
+        raise UsageError(
+            "Features has nothing to learn, and no loss to test; give --model.objective Masked, NextToken, Classify or "
+            "Regress, or get vectors: seqkit embed"
+        )
 
     def head(self, embedder: nn.Module) -> nn.Module:
         """Pooling alone, without parameters."""
         assert isinstance(embedder, TokenEmbedder)
-        if self.pool == "parts" and not embedder.spec.is_joined:
-            raise ValueError("pool=parts is for joined tokens, and these have no parts; use mean")
-        return FeaturesHead(self.pool, normalize=self.normalize)
+        check_pool(embedder, self.pool)
+        return FeaturesHead(pool=self.pool, normalize=self.normalize)
 
     def step(self, model: nn.Module, batch: LabeledBatch, *, training: bool = False) -> LossOutput:
-        """Raises UsageError: there is no loss."""
-        raise UsageError(NOTHING)
-
-
-class FeaturesHead(nn.Module):
-    """Pools the real tokens: [b n d] → [b d]. pool, normalize: as of `Features`."""
-
-    def __init__(self, pool: Pool, *, normalize: bool = False):
-        super().__init__()
-        self.pool, self.normalize = pool, normalize
-
-    def forward(self, hidden: Tensor, embedded: Embedded) -> Tensor:
-        """Vectors [b d] from hidden [b n d]."""
-        vectors = pooled(hidden, embedded.valid, self.pool, embedded.parts)
-        return F.normalize(vectors, dim=-1) if self.normalize else vectors
+        """Raises UsageError, as `check_trainable`."""
+        self.check_trainable()

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from seqkit.interfaces import IGNORE, LabeledBatch, LossOutput, ModelInput, PredictionObjective, TokenBatch, TokenSpec
 from seqkit.nn.embedder import TokenEmbedder
-from seqkit.nn.heads import HeadsOfParts, PartHead, content_head
+from seqkit.nn.heads import HeadsOfParts, PartHead, Transform, content_head
 from seqkit.objectives.losses import cross_entropy, id_frequencies, like
 
 
@@ -30,6 +30,9 @@ class Masked(PredictionObjective):
     part: of joined tokens, the part of which tokens are masked and predicted; None: tokens of all parts are masked, and
     those of each part predicted by a head of its own. The loss is then the sum of the parts' losses, in the unit of
     each, per masked token.
+    tied: whether the head's weight is the embedding table, beside which each id has a bias (BERT).
+    transform: layers between hidden states and the head's output layer (`nn.heads.Transform`); None: none. With
+    tied, its width is the table's.
     Masked tokens stay in the sequence, so every bidirectional backbone fits. A causal one is refused: it could not
     attend to the tokens that follow.
     """
@@ -39,21 +42,30 @@ class Masked(PredictionObjective):
     uses_mask_token = True
     supports_segments = True
 
-    def __init__(self, *, fraction: float = 0.15, part: str | None = None):
+    def __init__(
+        self,
+        *,
+        fraction: float = 0.15,
+        part: str | None = None,
+        tied: bool = False,
+        transform: Callable[[int], Transform] | None = None,
+    ):
         if not 0 < fraction < 1:
             raise ValueError(f"fraction={fraction} should lie between 0 and 1, without both")
-        self.fraction, self.part = fraction, part
+        self.fraction, self.part, self.tied, self.transform = fraction, part, tied, transform
 
     def head(self, embedder: nn.Module) -> nn.Module:
         """Logits [b n v] over the vocabulary, [b n k v] over those of the fields, or features [b n f]; of parts, one
         for each."""
         assert isinstance(embedder, TokenEmbedder)
+        if embedder.spec.is_joined and self.part is None:
+            return HeadsOfParts({name: self._head_of_part(name, embedder) for name, _ in embedder.spec.parts})
         if self.part is not None:
-            return PartHead(self.part, content_head(embedder.dim, embedder.part(self.part).spec))
-        if embedder.spec.is_joined:
-            heads = {name: content_head(embedder.dim, spec) for name, spec in embedder.spec.parts}
-            return HeadsOfParts({name: PartHead(name, head) for name, head in heads.items()})
-        return content_head(embedder.dim, embedder.spec)
+            return self._head_of_part(self.part, embedder)
+        return content_head(embedder.part(None), tied=self.tied, transform=self.transform)
+
+    def _head_of_part(self, name: str, embedder: TokenEmbedder) -> PartHead:
+        return PartHead(name, content_head(embedder.part(name), tied=self.tied, transform=self.transform))
 
     def step(self, model: nn.Module, batch: LabeledBatch, *, training: bool = False) -> LossOutput:
         """Loss of the model's prediction; of all parts, of each."""

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from seqkit.errors import DataError
 from seqkit.interfaces import LossOutput, ModelInput, PredictionObjective, TokenBatch, TokenSpec
 from seqkit.nn.embedder import TokenEmbedder
-from seqkit.nn.heads import Pool, sequence_head
+from seqkit.nn.heads import Pool, Transform, label_head
 
 
 class MultiLabel(PredictionObjective):
@@ -24,12 +24,13 @@ class MultiLabel(PredictionObjective):
     Labels are 0, 1 or NaN (unknown), a list of k for each example, such as twelve assays of which a molecule went
     through some.
     pool: how a sequence's hidden states become one vector.
+    transform: layers between hidden states and the head's output layer (`nn.heads.Transform`); None: none.
     """
 
     needs_labels = True
 
-    def __init__(self, *, pool: Pool = "mean"):
-        self.pool = pool
+    def __init__(self, *, pool: Pool = "mean", transform: Callable[[int], Transform] | None = None):
+        self.pool, self.transform = pool, transform
         self.shares: list[float] = []
 
     def fit(self, labels: Sequence[Any], names: Sequence[str] | None) -> None:
@@ -65,7 +66,7 @@ class MultiLabel(PredictionObjective):
         assert isinstance(embedder, TokenEmbedder)
         if not self.shares:
             raise ValueError("MultiLabel does not know its labels yet; call fit(labels, names) before building a model")
-        return sequence_head(embedder, len(self.shares), self.pool)
+        return label_head(embedder, len(self.shares), pool=self.pool, transform=self.transform)
 
     def prepare(self, batch: TokenBatch, label: Tensor | None) -> ModelInput:
         """The batch as it is; the target is the labels, [b k]."""

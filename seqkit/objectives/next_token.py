@@ -5,6 +5,7 @@ b batch · n tokens · k fields · v vocabulary
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -25,7 +26,7 @@ from seqkit.interfaces import (
     TokenSpec,
 )
 from seqkit.nn.embedder import TokenEmbedder
-from seqkit.nn.heads import END, PartHead, TiedHead, TokenHead, content_head
+from seqkit.nn.heads import END, PartHead, TokenHead, content_head
 from seqkit.objectives.losses import cross_entropy, frequencies, id_frequencies, like
 
 if TYPE_CHECKING:
@@ -50,12 +51,15 @@ class NextToken(PredictionObjective):
     token. Tokens of other parts attend to all columns up to the next run of
     that part (a prefix language model; Raffel et al. 2020, section 3.2.1), those of the part to earlier ones. A
     backbone with `causal: true` has the prefix causal, too.
-    tied: whether the head's weight is the embedding table.
+    tied: whether the head's weight is the embedding table. tied_bias: whether each id then has a bias beside it.
     bias: whether the head has a bias, if it is not tied.
+    logit_scale: factor of the hidden states' product with the head's weight (Cohere; in Granite 1 / logits_scaling).
+    softcap: c, of which logits x become c tanh(x / c) (Gemma 2); None: they stay.
     max_new_tokens: of a part, most tokens that `predict` generates, greedily, for an example.
     metrics: metrics that are measured beside the loss; None: Accuracy and Perplexity. Of a part, TokenErrorRate,
     SequenceErrorRate and CHRFScore compare what is generated in place of the last run with that run.
-    Raises ValueError if the tokens are vectors; DataError for a batch in which no example has a second token.
+    Raises ValueError if the tokens are vectors or a number is out of range; DataError for a batch in which no example
+    has a second token.
     """
 
     causal = True
@@ -68,6 +72,9 @@ class NextToken(PredictionObjective):
         part: str | None = None,
         tied: bool = False,
         bias: bool = True,
+        tied_bias: bool = False,
+        logit_scale: float = 1.0,
+        softcap: float | None = None,
         metrics: list[TokenMetric] | None = None,
         max_new_tokens: int = 64,
     ):
@@ -77,7 +84,13 @@ class NextToken(PredictionObjective):
             raise ValueError(f"{generated[0]} compares generated sequences of a part; name it (model.objective.part)")
         if part is not None and tied:
             raise ValueError("tied=True shares the table of the part's ids, which has no row for their end; use False")
-        self.part, self.tied, self.bias = part, tied, bias
+        if tied_bias and not tied:
+            raise ValueError("tied_bias=True is the bias of a tied head, and this one is not tied; use bias=True")
+        for name, value in (("logit_scale", logit_scale), ("softcap", softcap)):
+            if value is not None and not 0 < value < math.inf:
+                raise ValueError(f"{name}={value}; give a finite number above 0, or leave it out")
+        self.part, self.tied, self.bias = part, tied, tied_bias if tied else bias
+        self.logit_scale, self.softcap = logit_scale, softcap
         self.chosen_metrics: list[str] = ["Accuracy", "Perplexity"] if metrics is None else list(metrics)
         self.max_new_tokens = max_new_tokens
         self.primary_metric = "sequence_error" if "SequenceErrorRate" in self.chosen_metrics else "loss"
@@ -92,13 +105,10 @@ class NextToken(PredictionObjective):
         if self.part is not None:
             if embedder.spec.vocab_sizes:
                 raise ValueError(f"tokens of {self.part} have several ids each, and the end of a run is one id")
-            head = TokenHead(embedder.dim, embedder.spec.vocab_size + 1, bias=self.bias)
+            num_outputs = embedder.spec.vocab_size + 1
+            head = TokenHead(embedder.dim, num_outputs, bias=self.bias, scale=self.logit_scale, softcap=self.softcap)
             return PartHead(self.part, head, before=True)
-        if not self.tied:
-            return content_head(embedder.dim, embedder.spec, bias=self.bias)
-        if embedder.spec.vocab_sizes:
-            raise ValueError("tied=True shares one lookup table, and tokens of several ids have several; use False")
-        return TiedHead(embedder.table, scale=embedder.logit_scale)
+        return content_head(embedder, tied=self.tied, bias=self.bias, scale=self.logit_scale, softcap=self.softcap)
 
     def prepare(self, batch: TokenBatch, label: Tensor | None) -> ModelInput:
         """Input: all columns but the last; target: all but the first. Of a part: all columns, and their reach."""

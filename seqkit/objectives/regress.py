@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from seqkit.errors import DataError, one_line
 from seqkit.interfaces import LossOutput, ModelInput, PredictionObjective, TokenBatch, TokenSpec
 from seqkit.nn.embedder import TokenEmbedder
-from seqkit.nn.heads import Pool, TokenHead, sequence_head
+from seqkit.nn.heads import Pool, Transform, label_head
 from seqkit.objectives.labels import plain
 
 NumberMetric = Literal["RMSE", "MAE", "R2Score", "SpearmanCorrCoef", "PearsonCorrCoef"]
@@ -32,6 +32,7 @@ class Regress(PredictionObjective):
     loss: "squared", or "huber": linear beyond one standard deviation, so that outliers weigh less.
     metrics: metrics that are measured beside the loss and the RMSE, over all targets together; None: MAE, and for a
     single target R2Score.
+    transform: layers between hidden states and the head's output layer (`nn.heads.Transform`); None: none.
     """
 
     needs_labels = True
@@ -44,8 +45,9 @@ class Regress(PredictionObjective):
         pool: Pool = "mean",
         loss: Literal["squared", "huber"] = "squared",
         metrics: list[NumberMetric] | None = None,
+        transform: Callable[[int], Transform] | None = None,
     ):
-        self.level, self.pool, self.chosen_metrics = level, pool, metrics
+        self.level, self.pool, self.chosen_metrics, self.transform = level, pool, metrics, transform
         self._error = F.mse_loss if loss == "squared" else F.huber_loss
         self.mean: list[float] = []
         self.std: list[float] = []
@@ -104,9 +106,8 @@ class Regress(PredictionObjective):
         assert isinstance(embedder, TokenEmbedder)
         if not self.mean:
             raise ValueError("Regress does not know its targets yet; call fit(labels, names) before building the model")
-        if self.level == "token":
-            return TokenHead(embedder.dim, len(self.mean))
-        return sequence_head(embedder, len(self.mean), self.pool)
+        pool = None if self.level == "token" else self.pool
+        return label_head(embedder, len(self.mean), pool=pool, transform=self.transform)
 
     def prepare(self, batch: TokenBatch, label: Tensor | None) -> ModelInput:
         """The batch as it is; the target is the label, [b k] or [b n k]."""

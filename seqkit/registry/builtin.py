@@ -131,6 +131,9 @@ from seqkit.objectives.features
   Features | a vector per example, nothing to train | models without a head
 from seqkit.objectives.seq2seq
   Seq2Seq | generate one sequence from another | translation, pronunciation; labels are texts
+== transform
+from seqkit.nn.heads
+  Transform | linear layer, activation, norm before a head's output layer | heads of published models
 == position
 from seqkit.nn.position.absolute
   Sinusoidal | fixed waves, the width shared between axes | any number of axes, any length

@@ -19,8 +19,7 @@ from seqkit.data.inputs import Input
 from seqkit.errors import DataError, UsageError, reason
 from seqkit.interfaces import Objective, TokenBatch, Tokens
 from seqkit.model import Model
-from seqkit.nn.heads import Pool, SequenceHead, pooled
-from seqkit.objectives.features import FeaturesHead
+from seqkit.nn.heads import FeaturesHead, Pool, SequenceHead, pooled
 from seqkit.objectives.next_token import NextToken
 
 if TYPE_CHECKING:
@@ -100,9 +99,10 @@ def vectors(trained: TrainedModel, inputs: Iterable[Input]) -> Iterator[Vector]:
             return [(None, vector) for vector in F.normalize(shared, dim=-1).cpu()]
         hidden = hidden_states(trained.model, batch)
         whole = pooled(hidden, batch.valid, pool_of(trained.model), batch.parts)
-        if isinstance(head := trained.model.head, FeaturesHead) and head.normalize:
-            whole = F.normalize(whole, dim=-1)
-        return list(zip(hidden.float().cpu(), whole.float().cpu()))
+        hidden, whole = hidden.float(), whole.float()
+        if _normalizes(trained.model):
+            hidden, whole = F.normalize(hidden, dim=-1), F.normalize(whole, dim=-1)
+        return list(zip(hidden.cpu(), whole.cpu()))
 
     for one, found in _answered(trained, inputs, answer, BATCH_SIZE):
         if isinstance(found, str):
@@ -117,12 +117,17 @@ def described_vectors(trained: TrainedModel) -> tuple[int, str]:
     """Width of the vectors of an example, and what they are in words."""
     if trained.objective.encodes_parts_alone:
         return int(trained.objective.dim), "vectors in the shared space, mean of the parts"  # type: ignore[attr-defined]
-    return trained.model.backbone.dim, f"hidden states, {pool_of(trained.model)} of the tokens"
+    length = ", of length 1" if _normalizes(trained.model) else ""
+    return trained.model.backbone.dim, f"hidden states, {pool_of(trained.model)} of the tokens{length}"
 
 
 def pool_of(model: Model) -> Pool:
     """Pooling of the model's own head, else `mean`."""
     return model.head.pool if isinstance(model.head, SequenceHead | FeaturesHead) else "mean"
+
+
+def _normalizes(model: Model) -> bool:
+    return isinstance(model.head, FeaturesHead) and model.head.normalize
 
 
 def hidden_states(model: Model, batch: TokenBatch) -> Tensor:

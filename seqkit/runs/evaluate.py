@@ -39,6 +39,7 @@ def evaluate(folder: Path, split: str) -> dict[str, float]:
     import pytorch_lightning as pl
 
     trained = load_one(folder)
+    trained.objective.check_trainable()
     with naming_plugins(folder):
         config = complete(trained.config)
     pl.seed_everything(config["seed"], verbose=False)

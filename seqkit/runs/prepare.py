@@ -107,7 +107,8 @@ def prepare(config: Mapping[str, Any], initial: Path | None = None, state: Mappi
     if "tasks" in config:
         return _mixture(config, initial, state)
     built = build(config)
-    TrainerSettings.of(built.trainer)  # refuses before any data is read
+    TrainerSettings.of(built.trainer)  # both refuse before any data is read
+    built.model["objective"].check_trainable()
     if state is not None:
         load_state(built, state)
         model, data = _model_and_data(built, seed)
@@ -150,6 +151,7 @@ def _mixture(config: Mapping[str, Any], initial: Path | None, state: Mapping[str
             built = build(own)
             if built.init is not None:
                 raise UsageError("model.init: a mixture begins with random weights; leave it out")
+            built.model["objective"].check_trainable()
             if backbone is None:
                 settings = TrainerSettings.of(built.trainer)
                 if settings.strategy == SHARDED:

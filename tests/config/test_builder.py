@@ -48,6 +48,17 @@ def test_a_factory_is_passed_on_unbuilt():
     assert position(6, 1).sizes == (64,)
 
 
+def test_a_transform_of_another_package_is_no_component_of_ours():
+    from torchvision.transforms import v2
+
+    from seqkit.config.schema import read_parameters
+
+    class Own:
+        def __init__(self, inner: v2.Transform | None = None): ...
+
+    assert read_parameters(Own, ())["inner"] is None or read_parameters(Own, ())["inner"].kind is None
+
+
 def test_torchs_own_are_wrapped():
     overrides = {
         "optimizer": "torch.optim.SGD",
@@ -263,6 +274,7 @@ def test_every_component_can_be_written_in_a_recipe():
         "residual": 1,
         "convolution": 1,
         "activation": 0,
+        "transform": 1,
     }
     for kind in KINDS:
         if kind == "preset":

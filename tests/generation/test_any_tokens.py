@@ -1,5 +1,7 @@
 """Tokens of any kind go on as one pass over them would say: fields, numbers, measured positions, edges."""
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -8,6 +10,7 @@ from seqkit.cli.main import main
 from seqkit.generation import Sampling, continue_tokens, generate
 from seqkit.interfaces import Adjacency, Tokenizer, Tokens, TokenSpec
 from seqkit.model import Model
+from seqkit.nn.position.absolute import Learned
 from seqkit.nn.position.rotary import Rotary
 from seqkit.objectives import Masked, NextToken
 
@@ -142,6 +145,29 @@ def test_a_long_context_goes_on_from_its_last_half_moved_to_the_beginning():
     continue_tokens(model, [tokenizer.encode([[1, 2]] * 5)], 4, tokenizer.continues, context_length=6, sampling=GREEDY)
     assert [x.valid.shape[1] for x in seen] == [5, 1, 3, 1]
     assert seen[2].positions[0, 0] == 0.0
+
+
+class Pairs(Tokenizer):
+    """Two ids a token, at positions 0, 1, 2, …"""
+
+    spec = TokenSpec(vocab_sizes=(7, 5))
+
+    def encode(self, raw, /):
+        return Tokens(torch.tensor(raw), torch.arange(float(len(raw)))[:, None])
+
+
+@pytest.mark.parametrize("first", [0, 2])
+def test_a_learned_table_that_is_too_short_is_refused_before_the_first_token(first):
+    tokenizer, seen = Pairs(), []
+    backbone, position = Transformer(24, 1, num_heads=3, causal=True), partial(Learned, sizes=[16 + first], first=first)
+    model = Model(tokenizer.spec, backbone, NextToken(), position=position)
+    prompt = tokenizer.encode([[1, 2]] * 4)
+    assert len(continue_tokens(model, [prompt], 13, tokenizer.continues)[0]) == 17  # the last one is in no context
+    continue_tokens(model, [prompt], 30, tokenizer.continues, context_length=16)
+    model.register_forward_pre_hook(lambda _module, args: seen.append(args))
+    with pytest.raises(ValueError, match="14 new tokens need 17 positions, and the learned table has 16"):
+        continue_tokens(model, [prompt], 14, tokenizer.continues)
+    assert not seen
 
 
 @pytest.mark.parametrize("wrong", [

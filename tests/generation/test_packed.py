@@ -78,7 +78,11 @@ EMBEDDERS = {
     "narrow embeddings": {"embedding_dim": 10},
     "embeddings with a scale": {"embedding_scale": 0.4},
 }
-SUPPORTED = [*PRESETS, *COMPOSITIONS, *EMBEDDERS, "tied beside sinusoids", "no axes", "normalised embeddings"]
+HEADS = {
+    "scaled and bounded logits": NextToken(logit_scale=0.7, softcap=2.0),
+    "tied with biases, scaled and bounded": NextToken(tied=True, tied_bias=True, logit_scale=0.3, softcap=2.0),
+}
+SUPPORTED = [*PRESETS, *COMPOSITIONS, *EMBEDDERS, *HEADS, "tied beside sinusoids", "no axes", "normalised embeddings"]
 
 
 def sharpened(model: Model) -> Model:
@@ -100,7 +104,8 @@ def model_of(name: str, **settings) -> Model:
         published = PUBLISHED[name]
         objective = NextToken(tied=True)
         return sharpened(Model(TokenSpec(vocab_size=VOCAB), published.build(), objective, position=published.position))
-    num_axes, objective = 0 if name == "no axes" else 1, NextToken(tied=name == "tied beside sinusoids")
+    num_axes = 0 if name == "no axes" else 1
+    objective = HEADS.get(name, NextToken(tied=name == "tied beside sinusoids"))
     backbone = COMPOSITIONS.get(name, stack)()
     settings = {**EMBEDDERS.get(name, {}), **settings}
     model = Model(TokenSpec(vocab_size=VOCAB, num_axes=num_axes), backbone, objective, **settings)

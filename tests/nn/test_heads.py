@@ -6,7 +6,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from seqkit.interfaces import Embedded
-from seqkit.nn.heads import SequenceHead, TiedHead, TokenHead, pooled
+from seqkit.nn.heads import FeaturesHead, FieldHead, SequenceHead, TiedHead, TokenHead, Transform, pooled
 
 LENGTHS = [5, 1, 3]
 DEFINITION = {
@@ -62,6 +62,72 @@ def test_tied_logits_are_products_with_the_table(valid, scale, bias):
         right = right + head.bias
     assert_close(head(hidden, embedded(valid)), right)
     assert [id(p) for p in head.parameters()] == [*([id(head.bias)] if bias else []), id(table.weight)]
+
+
+def by_hand(transform, x):
+    """A transform with Tanh and LayerNorm."""
+    x = (x @ transform.linear.weight.T + transform.linear.bias).tanh()
+    x = (x - x.mean(-1, keepdim=True)) / (x.var(-1, correction=0, keepdim=True) + transform.norm.eps).sqrt()
+    return x * transform.norm.weight + transform.norm.bias
+
+
+@pytest.mark.parametrize("kind", ["token", "tied", "sequence"])
+def test_a_transform_stands_before_the_output_layer(valid, kind):
+    transform, hidden = Transform(7, width=3, activation=nn.Tanh, norm=nn.LayerNorm), torch.randn(3, 5, 7)
+    for p in transform.parameters():
+        nn.init.normal_(p)
+    right = by_hand(transform, hidden)
+    if kind == "sequence":
+        head = SequenceHead(7, 2, pool="first", transform=transform)
+        weight, bias, right = head.linear.weight, head.linear.bias, right[:, 0]
+    elif kind == "token":
+        head = TokenHead(7, 2, transform=transform)
+        weight, bias = head.linear.weight, head.linear.bias
+    else:
+        head = TiedHead(nn.Embedding(11, 3), bias=True, transform=transform)
+        weight, bias = head.table.weight, head.bias
+    nn.init.normal_(bias)
+    assert_close(head(hidden, embedded(valid)), right @ weight.T + bias)
+
+
+def test_a_transform_without_width_or_norm_is_a_linear_layer_and_gelu():
+    transform, x = Transform(7), torch.randn(4, 7)
+    assert [name for name, _ in transform.named_parameters()] == ["linear.weight", "linear.bias"]
+    assert_close(transform(x), nn.functional.gelu(transform.linear(x)))
+    assert transform.width == 7
+    with pytest.raises(ValueError, match="width=0 counts channels"):
+        Transform(7, width=0)
+
+
+def test_logits_are_scaled_without_their_bias_and_then_bounded(valid):
+    hidden, table = torch.randn(3, 5, 7) * 9, nn.Embedding(11, 7)
+    for head in (TokenHead(7, 11, scale=0.3, softcap=2.0), TiedHead(table, bias=True, scale=0.3, softcap=2.0)):
+        weight, bias = (
+            (table.weight, head.bias) if isinstance(head, TiedHead) else (head.linear.weight, head.linear.bias)
+        )
+        nn.init.normal_(weight)
+        nn.init.normal_(bias)
+        right = 2.0 * ((0.3 * (hidden @ weight.T) + bias) / 2.0).tanh()
+        assert_close(head(hidden, embedded(valid)), right)
+
+
+def test_a_bound_leaves_ids_that_a_field_does_not_have_impossible(valid):
+    head, hidden = FieldHead(7, [2, 5], scale=0.3, softcap=2.0), torch.randn(3, 5, 7)
+    nn.init.normal_(head.linear.weight, std=9)
+    logits = head(hidden, embedded(valid))
+    assert bool((logits[..., 0, 2:] == -torch.inf).all())
+    right = 2.0 * (0.3 * (hidden @ head.linear.weight.T) / 2.0).tanh()
+    assert_close(torch.cat([logits[..., 0, :2], logits[..., 1, :]], dim=-1), right)
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+def test_features_are_pooled_hidden_states_and_have_no_parameters(valid, normalize):
+    hidden = torch.randn(3, 5, 7).masked_fill(~valid[..., None], torch.nan)
+    head = FeaturesHead(pool="max", normalize=normalize)
+    right = torch.stack([DEFINITION["max"](hidden[i, :n]) for i, n in enumerate(LENGTHS)])
+    right = right / right.square().sum(dim=1, keepdim=True).sqrt() if normalize else right
+    assert_close(head(hidden, embedded(valid)), right)
+    assert not list(head.parameters())
 
 
 def test_a_wide_table_is_not_rescaled():

@@ -1,17 +1,22 @@
 """Masked: only masked tokens have a loss; ids by cross-entropy, vectors by squared error."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 from torch.testing import assert_close
 
 from seqkit.backbones import LSTM
 from seqkit.interfaces import IGNORE, TokenBatch, Tokens, TokenSpec
 from seqkit.model import Model
+from seqkit.nn.heads import Transform
+from seqkit.nn.position.absolute import Learned, Sinusoidal
 from seqkit.objectives import Masked
+from seqkit.tokenizers import Ids, Join
 
 
 def examples(lengths, ids):
@@ -109,7 +114,7 @@ def test_the_head_the_metrics_and_the_loss_are_those_of_the_tokens(spec, names):
     task = objective.prepare(examples([5, 3], spec.ids), None)
     prediction = Model(spec, LSTM(12), objective)(task.batch, task.masked)
     assert objective.baseline([task.target], spec)(task.target).shape == prediction.shape
-    assert vars(objective) == {"fraction": 0.4, "part": None}
+    assert vars(objective) == vars(Masked(fraction=0.4))
 
 
 @pytest.mark.parametrize("ids", [True, False])
@@ -131,6 +136,53 @@ def test_in_training_the_loss_is_the_same_and_nothing_is_selected(ids):
 def test_a_fraction_that_masks_nothing_or_all_is_refused(fraction):
     with pytest.raises(ValueError, match=f"fraction={fraction}"):
         Masked(fraction=fraction)
+
+
+@pytest.mark.parametrize("embedding_dim", [None, 5])
+def test_a_tied_head_is_the_embedding_table_with_a_bias_for_each_id(embedding_dim):
+    """After a transform to the width of a narrow table, too (ELECTRA, ALBERT)."""
+    transform = None if embedding_dim is None else partial(Transform, width=embedding_dim, norm=nn.LayerNorm)
+    objective = Masked(tied=True, transform=transform)
+    model = Model(IDS, LSTM(12), objective, embedding_dim=embedding_dim, position=partial(Learned, sizes=[5]))
+    assert model.head.table is model.embedder.content
+    assert model.head.bias.shape == (7,)
+    objective.step(model, (examples([5, 3], True), None), training=True).loss.backward()
+    assert all(bool((p.grad != 0).any()) for p in model.head.parameters())
+
+
+def test_tied_logits_start_at_about_1_where_the_entries_of_the_table_do():
+    """Beside sinusoids: the factor is that of the table's width."""
+    for width, settings in ((12, {}), (6, {"embedding_dim": 6})):
+        objective = Masked(tied=True, transform=partial(Transform, width=width))
+        assert Model(IDS, LSTM(12), objective, position=Sinusoidal, **settings).head.scale == width**-0.5
+
+
+@pytest.mark.parametrize(
+    ("spec", "settings", "message"),
+    [
+        (VECTORS, {}, "tied=True shares the lookup table"),
+        (TokenSpec(vocab_sizes=(3, 5)), {}, "tokens of several ids have several"),
+        (IDS, {"transform": partial(Transform, width=5)}, r"wider than the hidden states \(12 of 5\)"),
+    ],
+)
+def test_a_head_cannot_be_tied_to_a_table_that_is_not_there_or_of_another_width(spec, settings, message):
+    with pytest.raises(ValueError, match=message):
+        Model(spec, LSTM(12), Masked(tied=True, **settings))
+
+
+def test_a_narrow_table_is_answered_with_the_width_of_the_transform():
+    with pytest.raises(ValueError, match=r"narrower than .* \(5 of 12\).* transform.*width=5"):
+        Model(IDS, LSTM(12), Masked(tied=True), embedding_dim=5)
+
+
+def test_each_part_has_a_transform_and_a_table_of_its_own():
+    tokenizer = Join({"text": Ids(7), "other": Ids(5)})
+    model = Model(tokenizer.spec, LSTM(12), Masked(tied=True, transform=Transform))
+    heads = {name: part.head for name, part in model.head.heads.items()}
+    assert {name: head.table is model.embedder.parts[name].content for name, head in heads.items()} == {
+        "text": True, "other": True
+    }  # fmt: skip
+    assert heads["text"].transform.linear.weight is not heads["other"].transform.linear.weight
 
 
 def test_tokens_without_content_are_not_predicted():

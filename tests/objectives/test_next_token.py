@@ -81,6 +81,30 @@ def test_the_head_has_a_bias_by_choice(bias):
     assert (Model(SPEC, LSTM(12, causal=True), NextToken(bias=bias)).head.linear.bias is not None) == bias
 
 
+def test_a_tied_head_may_have_a_bias_for_each_id_scaled_and_bounded_logits():
+    objective = NextToken(tied=True, tied_bias=True, logit_scale=0.3, softcap=2.0)
+    model = Model(SPEC, LSTM(12, causal=True), objective).eval()
+    torch.nn.init.normal_(model.head.bias)
+    batch = texts(5, 3)
+    hidden = model.backbone(model.embed(batch))
+    products = hidden @ model.embedder.content.weight.T * model.embedder.logit_scale
+    assert_close(model(batch), 2.0 * ((0.3 * products + model.head.bias) / 2.0).tanh())
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"tied_bias": True}, "tied_bias=True is the bias of a tied head"),
+        ({"logit_scale": 0.0}, "logit_scale=0.0; give a finite number above 0"),
+        ({"softcap": -1.0}, "softcap=-1.0; give a finite number above 0"),
+        ({"softcap": math.inf}, "softcap=inf; give a finite number above 0"),
+    ],
+)
+def test_settings_of_the_head_out_of_range_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        NextToken(**settings)
+
+
 def test_a_batch_of_single_tokens_is_refused(objective):
     with pytest.raises(DataError, match="single token"):
         objective.prepare(texts(1, 1), None)

@@ -33,14 +33,6 @@ NORMS = {
 }
 
 
-class BoundedHead(TiedHead):
-    """Logits softcap * tanh(logits / softcap)."""
-
-    def forward(self, hidden, valid):
-        """[b n v]."""
-        return FINAL_SOFTCAP * (super().forward(hidden, valid) / FINAL_SOFTCAP).tanh()
-
-
 SIZES = {
     "vocab_size": VOCAB, "hidden_size": DIM, "intermediate_size": INNER, "num_attention_heads": HEADS,
     "num_key_value_heads": 2, "head_dim": HEAD_DIM, "sliding_window": WINDOW, "rms_norm_eps": EPS,
@@ -80,8 +72,8 @@ def weights(theirs, *, gradients=False):
 
 def ours(name, overrides=None):
     model = decoder(name, VOCAB, tied=True, overrides=overrides)
-    head = BoundedHead if name == "Gemma 2" else TiedHead
-    model.head = head(model.embedder.table)
+    softcap = FINAL_SOFTCAP if name == "Gemma 2" else None
+    model.head = TiedHead(model.embedder.table, softcap=softcap)
     return model
 
 

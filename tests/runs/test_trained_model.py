@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from runs.other_device import DEVICE, other_device
+from safetensors.torch import load_file
 
 from seqkit.cli.main import main
 from seqkit.config import complete
@@ -142,3 +143,19 @@ def test_a_notebook_shows_names_as_text_and_the_curve_as_a_picture(tmp_path):
     (tmp_path / "curve.svg").unlink()
     (tmp_path / "curve.svg").mkdir()
     assert run._repr_html_() == shown
+
+
+def test_a_run_with_a_transform_comes_back_from_its_config(tmp_path):
+    given = {"model.objective.pool": "first", "model.objective.transform": {"activation": "Tanh", "norm": "LayerNorm"}}
+    run(complete("image/digits", "debug", {**given, "trainer.enable_progress_bar": False}), tmp_path / "run")
+    trained = load(tmp_path / "run")
+    assert trained.config["model"]["objective"]["transform"]["type"] == "Transform"
+    assert complete(tmp_path / "run" / "config.yaml") == trained.config
+    transform = trained.model.head.transform
+    assert isinstance(transform.activation, torch.nn.Tanh)
+    assert isinstance(transform.norm, torch.nn.LayerNorm)
+    held = load_file(tmp_path / "run" / "checkpoints" / "model.safetensors")
+    assert {name for name in held if name.startswith("head.transform.")} == {
+        f"head.transform.{layer}.{end}" for layer in ("linear", "norm") for end in ("weight", "bias")
+    }
+    assert transform.linear.weight.equal(held["head.transform.linear.weight"])

@@ -140,19 +140,17 @@ class Learned(PositionalEncoding):
                 )
 
     def resampled(self, sizes: Sequence[int]) -> Learned:
-        """The same tables interpolated linearly to other sizes, ends aligned.
+        """The same tables interpolated linearly to other sizes, ends aligned; entries before `first` stay as they are.
 
         For a table per axis; for a single table of a whole grid: `resampled_grid`.
         """
-        if self.first:
-            raise ValueError(f"Learned(first={self.first}) has entries that no token has; they are not interpolated")
-        other = Learned(self.dim, self.num_axes, sizes=sizes).to(self.tables[0])
+        other = Learned(self.dim, self.num_axes, sizes=sizes, first=self.first).to(self.tables[0])
         with torch.no_grad():
-            for new, old in zip(other.tables, self.tables):
-                rows = rearrange(old, "size d -> 1 d size").float()
-                new.copy_(
-                    rearrange(F.interpolate(rows, len(new), mode="linear", align_corners=True), "1 d size -> size d")
-                )
+            for axis, (new, old) in enumerate(zip(other.tables, self.tables)):
+                first = self.first if axis == 0 else 0
+                rows, num = rearrange(old[first:], "size d -> 1 d size").float(), len(new) - first
+                rows = rearrange(F.interpolate(rows, num, mode="linear", align_corners=True), "1 d size -> size d")
+                new.copy_(torch.cat([old[:first], rows.to(old.dtype)]))
         return other
 
     def resampled_grid(self, grid: tuple[int, int], new_grid: tuple[int, int]) -> Learned:
@@ -172,7 +170,7 @@ class Learned(PositionalEncoding):
         num_before, table = self.sizes[0] - rows * columns, self.tables[0]
         cells = rearrange(table.detach()[num_before:], "(y x) d -> 1 d y x", y=rows).float()
         cells = rearrange(F.interpolate(cells, new_grid, mode="bicubic", align_corners=False), "1 d y x -> (y x) d")
-        other = Learned(self.dim, self.num_axes, sizes=[num_before + len(cells)]).to(table)
+        other = Learned(self.dim, self.num_axes, sizes=[num_before + len(cells)], first=self.first).to(table)
         with torch.no_grad():
             other.tables[0].copy_(torch.cat([table[:num_before], cells.to(table.dtype)]))
         return other

@@ -85,6 +85,38 @@ def test_a_position_outside_the_table_is_refused(positions, message):
         Learned(5, 2, sizes=[3, 7])(torch.tensor([positions]))
 
 
+def test_position_0_may_be_a_later_entry_of_the_first_axis():
+    learned = Learned(5, 2, sizes=[7, 3], first=2)
+    assert [len(table) for table in learned.tables] == [7, 3]
+    assert (learned.num_positions, Learned(5, 1, sizes=[7], first=2).num_positions) == (3, 5)
+    rows, columns = learned.tables
+    got = learned(torch.tensor([[[0.0, 0.0], [4.0, 2.0]]]))
+    assert_close(got, torch.stack([rows[2] + columns[0], rows[6] + columns[2]])[None])
+    for wrong, message in (([[5.0, 0.0]], "position 5 on axis 0 .* of 5"), ([[-1.0, 0.0]], "position -1 on axis 0")):
+        with pytest.raises(ValueError, match=message):
+            learned(torch.tensor([wrong]))
+    for first in (-1, 7):
+        with pytest.raises(ValueError, match=rf"first={first}\) is the entry of position 0; give one from 0 to 6"):
+            Learned(5, 1, sizes=[7], first=first)
+
+
+def test_entries_before_position_0_stay_as_they_are_when_others_are_resampled():
+    learned = Learned(5, 2, sizes=[5, 3], first=2)
+    other = learned.resampled([7, 3])
+    assert (other.first, other.sizes) == (2, (7, 3))
+    assert other.tables[0][:2].equal(learned.tables[0][:2])
+    assert_close(other.tables[0][2:], Learned.resampled(_table(learned.tables[0][2:]), [5]).tables[0])
+    assert_close(other.tables[1], learned.tables[1])
+    grid = Learned(5, 1, sizes=[9], first=2).resampled_grid((2, 3), (4, 3))
+    assert (grid.first, grid.sizes, grid.num_positions) == (2, (15,), 13)
+
+
+def _table(rows):
+    learned = Learned(rows.shape[1], 1, sizes=[len(rows)])
+    learned.tables[0].data = rows.detach().clone()
+    return learned
+
+
 @pytest.mark.parametrize(("num_axes", "sizes"), [(2, [3]), (0, [])])
 def test_a_table_that_does_not_fit_the_axes_is_refused(num_axes, sizes):
     with pytest.raises(ValueError, match=f"the tokens have {num_axes}"):

@@ -1,0 +1,164 @@
+"""Heads of docs/concepts.md give the logits of Hugging Face's, on padded batches."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from foreign_models import DECODERS, ENCODERS, VOCAB, saved
+from parity import assert_equal, randomized, texts
+from transformers import ElectraConfig, GraniteConfig, GraniteForCausalLM
+from transformers.models.electra.modeling_electra import ElectraForMaskedLM
+from weights import llama_like
+from whole import PADDED_OR_NOT
+
+from seqkit.config import build, build_model, complete, load_yaml
+from seqkit.interfaces import TokenBatch, Tokens, TokenSpec
+from seqkit.nn.embedder import Embedder
+from seqkit.nn.position.absolute import NoPosition
+from seqkit.pretrained.folder import settings, weights
+
+PAGE = Path(__file__).parents[2] / "docs" / "concepts.md"
+LINES = dict(re.findall(r"^\| ([^|`]+) \| `(\{type: .+\})` \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
+MASKED, CLASSIFIER = "BERT and DistilBERT, masked language model", "BERT and RoBERTa, classifier"
+MODELS = {
+    ("Bert", "ForMaskedLM"): (MASKED, {}, {
+        "transform.linear": "cls.predictions.transform.dense", "transform.norm": "cls.predictions.transform.LayerNorm",
+        "": "cls.predictions",
+    }),
+    ("Roberta", "ForMaskedLM"): ("RoBERTa, masked language model", {}, {
+        "transform.linear": "lm_head.dense", "transform.norm": "lm_head.layer_norm", "": "lm_head",
+    }),
+    ("DistilBert", "ForMaskedLM"): (MASKED, {"activation": {"type": "ReLU"}}, {
+        "transform.linear": "vocab_transform", "transform.norm": "vocab_layer_norm", "": "vocab_projector",
+    }),
+    ("Bert", "ForSequenceClassification"): (CLASSIFIER, {}, {
+        "transform.linear": "bert.pooler.dense", "linear": "classifier",
+    }),
+    ("Roberta", "ForSequenceClassification"): (CLASSIFIER, {}, {
+        "transform.linear": "classifier.dense", "linear": "classifier.out_proj",
+    }),
+    ("DistilBert", "ForSequenceClassification"): ("DistilBERT, classifier", {}, {
+        "transform.linear": "pre_classifier", "linear": "classifier",
+    }),
+}  # fmt: skip
+"""By their names: the line of the page, what is other in its transform, and the head's layers, ours and theirs."""
+
+
+def objective_of(line, **transform):
+    """The section `objective` of the page's line, with other settings of the transform."""
+    found = load_yaml(LINES[line])
+    return {**found, "transform": {**found["transform"], **transform}} if "transform" in found else found
+
+
+def pair(folder, name, kind, objective):
+    """Their model with random weights, and ours with a head of that objective, whose weights are not loaded yet."""
+    eps = {"layer_norm_eps": 1e-5} if name == "Roberta" else {}  # as its published models have it
+    theirs = saved(folder, name, {**ENCODERS[name], **eps, "num_labels": 3}, kind)
+    found = settings(folder, "Features")
+    config = complete({**found, "model": {**found["model"], "objective": objective}}, only=("tokenizer", "model"))
+    built = build(config)
+    if objective["type"] == "Classify":
+        built.model["objective"].fit([0, 1, 2], ["a", "b", "c"])
+    ours = build_model(built, built.tokenizer.spec).eval()
+    body, _, _ = weights(folder, "Features")
+    return theirs, ours, body
+
+
+def of_head(theirs, layers):
+    """Their weights of the head under our names; a tied head has a bias of its own alone."""
+    if "linear" in layers:
+        with torch.no_grad():  # else logits of few examples hardly differ
+            theirs.get_submodule(layers["linear"]).weight.mul_(5)
+    held = theirs.state_dict()
+    ends = {"": ("bias",)}
+    return {
+        ".".join(part for part in ("head", own, end) if part): held[f"{other}.{end}"]
+        for own, other in layers.items()
+        for end in ends.get(own, ("weight", "bias"))
+    }
+
+
+def padded(lengths, num_axes):
+    """Random ids but the padding's, at positions 0, 1, 2, …, all of the first sentence."""
+    ids = [torch.randint(2, VOCAB, (n,)) for n in lengths]
+    positions = [torch.stack([torch.arange(float(n)), torch.zeros(n)], dim=1)[:, :num_axes] for n in lengths]
+    return TokenBatch.collate([Tokens(x, p) for x, p in zip(ids, positions)])
+
+
+def assert_same(theirs, ours, lengths):
+    batch = padded(lengths, ours.spec.num_axes)
+    with torch.no_grad():
+        given = batch.content.masked_fill(~batch.valid, 1)  # RoBERTa counts positions by the padding's id
+        right = theirs(given, attention_mask=batch.valid.long()).logits
+        got = ours(batch)
+    assert_equal(got, right, batch.valid if right.shape[:2] == batch.valid.shape and right.ndim == 3 else None)
+
+
+@pytest.mark.parametrize("lengths", PADDED_OR_NOT)
+@pytest.mark.parametrize(("name", "kind"), MODELS)
+def test_logits_of_a_published_head(tmp_path, name, kind, lengths):
+    line, changes, layers = MODELS[name, kind]
+    theirs, ours, body = pair(tmp_path, name, kind, objective_of(line, **changes))
+    missing, unknown = ours.load_state_dict(body | of_head(theirs, layers), strict=False)
+    assert (set(missing) - {"embedder.mask_token", "head.table.weight"}, unknown) == (set(), [])
+    assert_same(theirs, ours, lengths)
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        ("ForMaskedLM", {"activation": {"type": "ReLU"}}),
+        ("ForMaskedLM", {"norm": {"type": "LayerNorm", "eps": 0.1}}),
+        ("ForSequenceClassification", {"activation": {"type": "ReLU"}}),
+    ],
+)
+def test_the_comparison_notices_another_transform(tmp_path, kind, change):
+    line, _, layers = MODELS["Bert", kind]
+    theirs, ours, body = pair(tmp_path, "Bert", kind, objective_of(line, **change))
+    ours.load_state_dict(body | of_head(theirs, layers), strict=False)
+    with pytest.raises(AssertionError, match="not close"):
+        assert_same(theirs, ours, [11, 19, 5])
+
+
+def test_logits_of_electras_generator_from_its_hidden_states():
+    config = ElectraConfig(vocab_size=VOCAB, embedding_size=10, hidden_size=24, num_hidden_layers=1,
+                           num_attention_heads=3, intermediate_size=31)  # fmt: skip
+    theirs = randomized(ElectraForMaskedLM(config))
+    line = objective_of("ELECTRA, generator", width=10)
+    model = {"objective": line, "backbone": {"type": "LSTM", "dim": 24}}
+    objective = build(complete({"tokenizer": "Bytes", "model": model}, only=("tokenizer", "model"))).model["objective"]
+    head = objective.head(Embedder(TokenSpec(vocab_size=VOCAB, num_axes=0), 24, embedding_dim=10, position=NoPosition))
+    dense, norm = theirs.generator_predictions.dense, theirs.generator_predictions.LayerNorm
+    mapped = {f"transform.linear.{end}": x for end, x in dense.state_dict().items()}
+    mapped |= {f"transform.norm.{end}": x for end, x in norm.state_dict().items()}
+    lm_head = theirs.generator_lm_head
+    head.load_state_dict(mapped | {"table.weight": lm_head.weight, "bias": lm_head.bias})
+    hidden = torch.randn(3, 5, 24)
+    with torch.no_grad():
+        assert_equal(head(hidden, None), lm_head(theirs.generator_predictions(hidden)))
+
+
+@pytest.mark.parametrize("lengths", PADDED_OR_NOT)
+def test_logits_of_granite(lengths):
+    """Its other multipliers at what LLaMA has, so that the logits' is left."""
+    config = GraniteConfig(**DECODERS["SmolLM3"], embedding_multiplier=1.0, residual_multiplier=1.0,
+                           attention_multiplier=8**-0.5, logits_scaling=1 / 0.0625,
+                           attn_implementation="eager")  # fmt: skip
+    theirs = randomized(GraniteForCausalLM(config), std=0.5)
+    backbone = {
+        "type": "Transformer", "dim": 24, "depth": 4, "num_heads": 3, "causal": True, "position": "Rotary",
+        "norm": {"type": "RMSNorm", "eps": 1e-6},
+        "block": {
+            "type": "PreNormBlock", "norm": {"type": "RMSNorm", "eps": 1e-6},
+            "attention": {"num_kv_heads": 1, "bias": False}, "mlp": {"type": "GatedMLP", "width": 43},
+        },
+    }  # fmt: skip
+    model = {"objective": load_yaml(LINES["Granite, Cohere"]), "backbone": backbone}
+    built = build(complete({"tokenizer": "Bytes", "model": model}, only=("tokenizer", "model")))
+    ours = build_model(built, TokenSpec(vocab_size=VOCAB)).eval()
+    held = {name: x for name, x in theirs.state_dict().items() if name != "lm_head.weight"}  # it is the table
+    ours.load_state_dict(llama_like(held, 8))
+    batch = texts(lengths, VOCAB)
+    with torch.no_grad():
+        assert_equal(ours(batch), theirs(batch.content, attention_mask=batch.valid.long()).logits, batch.valid)
