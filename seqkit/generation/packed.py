@@ -31,6 +31,7 @@ from seqkit.nn.convolution import CausalConvolution
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.heads import TiedHead, TokenHead, capped
 from seqkit.nn.mlp import MLP, GatedMLP, QuickGELU, ReLUSquared
+from seqkit.nn.norm import ZeroCenteredRMSNorm
 from seqkit.nn.position.absolute import Learned, NoPosition, Sinusoidal, SinusoidalConcat
 from seqkit.nn.position.rotary import Rotary
 from seqkit.nn.residual import Residual
@@ -475,7 +476,7 @@ def _norm(module: nn.Module) -> Function:
     if type(module) is nn.LayerNorm:  # not its `forward`, which takes 4 µs longer
         shape, weight, bias, eps = list(module.normalized_shape), module.weight, module.bias, module.eps
         return lambda x: torch.layer_norm(x, shape, weight, bias, eps)
-    return _known(module, nn.RMSNorm, nn.Identity).forward
+    return _known(module, nn.RMSNorm, ZeroCenteredRMSNorm, nn.Identity).forward
 
 
 def _head(module: nn.Module, pack: _Packer) -> Function:

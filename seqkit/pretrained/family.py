@@ -68,3 +68,59 @@ def class_names(config: ConfigFile) -> dict[str, Any]:
 def depth_of(config: ConfigFile, name: str = "num_hidden_layers", default: int | None = None) -> int:
     """Number of layers."""
     return config.size(name, default, most=MAX_LAYERS)
+
+
+def are_alike(values: list[Any]) -> bool:
+    """Whether all layers have the same."""
+    return all(value == values[0] for value in values)
+
+
+def rotary_settings(
+    config: ConfigFile, given: Mapping[str, Any] | None = None, *, base: float = 10_000.0, share: float | None = None
+) -> Settings:
+    """Rotary positions: `rope_parameters` as of transformers 5, or `rope_theta` and `rope_scaling`, as before.
+
+    given: in place of those of the file. base, share: where they are not written; share None: heads are turned whole.
+    Raises DataError for a scaling of the frequencies that is not read.
+    """
+    if given is None:
+        base = config.get("rope_theta", config.get("rotary_emb_base", base))
+        share = share and config.get("partial_rotary_factor", config.get("rotary_pct", share))
+        given = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    key = "rope_scaling" if config.get("rope_scaling") else "rope_parameters"
+    left = dict(given)
+    kind = left.pop("rope_type", left.pop("type", "default"))
+    left.pop("type", None)
+    rotary: Settings = {"type": "Rotary", "base": left.pop("rope_theta", base)}
+    if (given_share := left.pop("partial_rotary_factor", share or 1.0)) != 1:
+        if share is None:
+            raise config.refused(key, "of all channels of a head")
+        rotary["share"] = given_share
+    if kind not in SCALINGS:
+        raise config.refused(key, " or ".join(SCALINGS))
+    name, needed, options = SCALINGS[kind]
+    if missing := [theirs for theirs in needed if theirs not in left]:
+        raise config.refused(key, f"with {', '.join(missing)}")
+    scaling = {RENAMED.get(theirs, theirs): left.pop(theirs) for theirs in needed}
+    scaling |= {theirs: x for theirs in options if (x := left.pop(theirs, None)) is not None}
+    if scaling:
+        rotary["scaling"] = {"type": name, **scaling}
+    if left:
+        raise config.refused(key, f"without {', '.join(sorted(left))}")
+    return rotary
+
+
+RENAMED = {"original_max_position_embeddings": "original_max_tokens"}
+SCALINGS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
+    "default": ("", (), ()),
+    "linear": ("LinearScaling", ("factor",), ()),
+    "llama3": (
+        "LLaMA3Scaling", ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"), ()
+    ),
+    "yarn": (
+        "YaRNScaling", ("factor", "original_max_position_embeddings"),
+        ("beta_fast", "beta_slow", "attention_factor", "truncate"),
+    ),
+}  # fmt: skip
+"""Scalings of rotary frequencies by the names of transformers: ours, the settings that they need, and those they may
+have."""

@@ -32,11 +32,13 @@ class Change(Protocol):
 class Pairs:
     """Channels of a head that rotary positions turn: theirs pair (i, i + r), ours (2 i, 2 i + 1). Rows are [(h c) ...].
 
-    head_dim: channels of a head. rotated: how many of them, from the first on, are turned; None: all.
+    head_dim: channels of a head. rotated: how many of them, from the first on, are turned; None: all. heads: heads that
+    are turned, from the first on (queries and keys before values in one tensor); None: all.
     """
 
     head_dim: int
     rotated: int | None = None
+    heads: int | None = None
 
     def read(self, x: Tensor, /) -> Tensor:
         """Our order of the rows."""
@@ -49,10 +51,11 @@ class Pairs:
     def _reordered(self, x: Tensor, pattern: str) -> Tensor:
         import torch
 
-        heads = rearrange(x, "(h c) ... -> h c ...", c=self.head_dim)
+        every = rearrange(x, "(h c) ... -> h c ...", c=self.head_dim)
+        heads, others = (every, every[:0]) if self.heads is None else (every[: self.heads], every[self.heads :])
         turned = self.head_dim if self.rotated is None else self.rotated
         heads = torch.cat([rearrange(heads[:, :turned], pattern, two=2), heads[:, turned:]], dim=1)
-        return rearrange(heads, "h c ... -> (h c) ...")
+        return rearrange(torch.cat([heads, others]), "h c ... -> (h c) ...")
 
 
 class Transposed:

@@ -193,6 +193,8 @@ from torch.nn
   LayerNorm | mean and variance of the channels | the default
   RMSNorm | root mean square of the channels | LLaMA and later models
   Identity | nothing | a norm left out
+from seqkit.nn.norm
+  ZeroCenteredRMSNorm | RMSNorm with the factor 1 + weight | Gemma
 == residual
 from seqkit.nn.residual
   Residual | x + branch, with dropout, stochastic depth, layer scale | the default

@@ -4,7 +4,7 @@ import torch
 import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-VOCAB, CONTEXT = 29, 23
+VOCAB, CONTEXT = 29, 41
 BERT = {
     "vocab_size": VOCAB, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 3, "intermediate_size": 40,
     "max_position_embeddings": CONTEXT,
@@ -34,17 +34,52 @@ DECODERS = {
     "Qwen3": {**LLAMA, "head_dim": 14, "tie_word_embeddings": True},
     "SmolLM3": {**LLAMA, "tie_word_embeddings": True},
     "Olmo2": {**LLAMA, "num_key_value_heads": 3},
-}
+    "Olmo": {**LLAMA, "tie_word_embeddings": True},
+    "Granite": {
+        **LLAMA, "embedding_multiplier": 12.0, "residual_multiplier": 0.22, "attention_multiplier": 1 / 6,
+        "logits_scaling": 0.7,
+    },
+    "StableLm": {**LLAMA, "use_qkv_bias": True, "rope_parameters": {"rope_type": "default", "rope_theta": 100.0,
+                                                                   "partial_rotary_factor": 0.5}},
+    "Gemma": {**LLAMA, "head_dim": 10},
+    "Gemma2": {**LLAMA, "head_dim": 10, "sliding_window": 5, "query_pre_attn_scalar": 25, "attn_logit_softcapping": 0.7,
+               "final_logit_softcapping": 3.0},
+    "Gemma3": {**LLAMA, "num_hidden_layers": 6, "head_dim": 10, "sliding_window": 5, "query_pre_attn_scalar": 23,
+               "rope_parameters": {
+                   "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+                   "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1000.0}}},
+    "Qwen2 with YaRN": {**LLAMA, "rope_parameters": {
+        "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "rope_theta": 1e6}},
+    "Phi3": {**LLAMA, "sliding_window": 11},
+    "Phi": {**LLAMA, "num_key_value_heads": 3, "rope_parameters": {
+        "rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}},
+    "GPTNeoX": {**{key: x for key, x in LLAMA.items() if key != "num_key_value_heads"}, "rope_parameters": {
+        "rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.25}},
+    "OPT": {"vocab_size": VOCAB, "hidden_size": 24, "word_embed_proj_dim": 24, "ffn_dim": 36, "num_hidden_layers": 3,
+            "num_attention_heads": 3, "max_position_embeddings": CONTEXT},
+    "Bloom": {"vocab_size": VOCAB, "hidden_size": 24, "n_layer": 3, "n_head": 6},
+    "Mixtral": {**LLAMA, "num_local_experts": 5, "num_experts_per_tok": 2},
+    "Qwen3Moe": {**LLAMA, "head_dim": 14, "num_experts": 5, "num_experts_per_tok": 3, "moe_intermediate_size": 17,
+                 "mlp_only_layers": [1]},
+}  # fmt: skip
+TEXT_CONFIG = {"Gemma3"}
+"""Whose configuration is named after its texts."""
 
 
-def saved(folder, name, settings, kind="Model", *, dtype="float32", max_shard_size="1GB", **how):
+def saved(folder, name, settings, kind="Model", *, std=0.1, dtype="float32", max_shard_size="1GB", **how):
     """Their model with random weights, none at 0 or 1, and the folder that they save."""
-    config = getattr(transformers, f"{name}Config")(**settings, attn_implementation="eager")
+    name = name.split()[0]
+    text = "Text" if name in TEXT_CONFIG else ""
+    config = getattr(transformers, f"{name}{text}Config")(
+        **settings, attn_implementation="eager", experts_implementation="eager"
+    )
     torch.manual_seed(3)
     model = getattr(transformers, f"{name}{kind}")(config, **how).eval()
     with torch.no_grad():
-        for p in model.parameters():
-            p.add_(torch.randn_like(p) * 0.1)
+        for key, p in model.named_parameters():
+            p.add_(torch.randn_like(p) * std)
+            if p.ndim == 1 and std > 0.1:  # else the last norm makes a tied head say one id, or the last id, again
+                p.mul_(0.1) if key.endswith("bias") else p.normal_()
     model.to(getattr(torch, dtype)).save_pretrained(folder, max_shard_size=max_shard_size)
     words = Tokenizer(models.WordLevel({f"w{i}": i for i in range(settings["vocab_size"])}, unk_token="w0"))
     words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()

@@ -5,15 +5,16 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from foreign_models import BERT, CONTEXT, DECODERS, ENCODERS, VOCAB, saved
+from foreign_models import BERT, CONTEXT, DECODERS, ENCODERS, LLAMA3, VOCAB, saved
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models
 
 from seqkit.config import build, build_model, complete
 from seqkit.errors import DataError, UsageError
+from seqkit.generation import Sampling, generate
 from seqkit.interfaces import TokenBatch, Tokens
 from seqkit.pretrained.config_file import ConfigFile
-from seqkit.pretrained.folder import weights, written
+from seqkit.pretrained.folder import settings, weights, written
 from seqkit.runs.initial_weights import InitialWeights
 
 LENGTHS = [[13, 13], [11, 19, 5]]
@@ -77,6 +78,21 @@ def test_logits_of_a_decoder(tmp_path, name, lengths):
         assert_equal(ours.model(batch), right, batch.valid)
     assert ours.origin["taken"] == ["backbone", "embedder", "head"]
     assert ours.origin["new"] == []
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_both_write_the_same_thirty_tokens(tmp_path, name):
+    theirs = saved(tmp_path, name, DECODERS[name], "LMHeadModel" if name == "GPT2" else "ForCausalLM", std=0.4)
+    ours = begun(tmp_path, "text/char-lm").model
+    prompts, right = [torch.randint(VOCAB, (n,)) for n in (3, 1, 7)], []
+    for ids in prompts:
+        for _ in range(30):
+            with torch.no_grad():
+                ids = torch.cat([ids, theirs(ids[None]).logits[0, -1:].argmax(dim=-1)])
+        right.append(ids[-30:])
+    assert len(torch.cat(right).unique()) > 2
+    got = generate(ours, prompts, 30, strategy=Sampling(temperature=0))
+    assert all(x.equal(y) for x, y in zip(got, right))
 
 
 # ── what files may look like ──────────────────────────────────────────────────────────────────────────────────────────
@@ -198,13 +214,46 @@ def test_a_setting_that_is_not_read_is_refused(tmp_path, keys, said):
 
 @pytest.mark.parametrize(
     "rope",
-    [{"rope_type": "yarn", "factor": 2.0}, {"rope_type": "default", "partial_rotary_factor": 0.5}, {"beta_fast": 3}],
+    [
+        {"rope_type": "yarn", "factor": 2.0},
+        {"rope_type": "dynamic", "factor": 2.0},
+        {"rope_type": "default", "partial_rotary_factor": 0.5},
+        {"beta_fast": 3},
+    ],
 )
 def test_rotary_positions_that_are_not_read_are_refused(tmp_path, rope):
     saved(tmp_path, "Llama", DECODERS["Llama"])
     configured(tmp_path, rope_parameters=rope)
     with pytest.raises(UsageError, match=r"rope_parameters is .*what is read is"):
         complete("text/char-lm", "debug", {"model.init": str(tmp_path)})
+
+
+OLD = {
+    # name: keys that transformers 5 writes, as files before it have them
+    "Llama": {"rope_theta": 5e5, "rope_scaling": {key: x for key, x in LLAMA3.items() if key != "rope_theta"}},
+    "Qwen2 with YaRN": {
+        "rope_theta": 1e6, "rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
+    },
+    "Gemma3": {
+        "rope_theta": 1000.0, "rope_local_base_freq": 100.0, "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+        "sliding_window_pattern": 6, "layer_types": None,
+    },
+    "StableLm": {"rope_theta": 100.0, "partial_rotary_factor": 0.5, "rope_scaling": None},
+    "GPTNeoX": {"rotary_emb_base": 1e4, "rotary_pct": 0.25},
+    "Bloom": {"n_embed": 24, "hidden_size": None, "offset_alibi": 100, "seq_length": 2048},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_files_of_before_transformers_5_say_the_same(tmp_path, name):
+    saved(tmp_path, name, DECODERS[name], "ForCausalLM")
+    new = settings(tmp_path, "NextToken")
+    held = json.loads((tmp_path / "config.json").read_text())
+    held = {
+        key: x for key, x in (held | OLD[name]).items() if key not in ("rope_parameters", "_sliding_window_pattern")
+    }
+    (tmp_path / "config.json").write_text(json.dumps({key: x for key, x in held.items() if x is not None}))
+    assert settings(tmp_path, "NextToken") == new
 
 
 @pytest.mark.parametrize(

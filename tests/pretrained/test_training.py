@@ -42,7 +42,7 @@ def test_texts_end_where_the_learned_positions_do(tmp_path, table, caplog):
     config = complete("text/classify", "debug", settings)
     assert config["data"]["max_tokens"] == CONTEXT
     assert run(config, tmp_path / "run")["state"] == "finished"
-    assert "have 23 tokens or more and end there" in caplog.text
+    assert f"have {CONTEXT} tokens or more and end there" in caplog.text
     assert complete("text/classify", "debug", {**settings, "data.max_tokens": 9})["data"]["max_tokens"] == 9
 
 

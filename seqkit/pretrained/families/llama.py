@@ -1,151 +1,311 @@
-"""LLaMA and those built alike: Mistral, Qwen2, Qwen3, SmolLM3 and OLMo 2 (transformers 5.23)."""
+"""LLaMA and those built alike, as one table with options (transformers 5.23): gated MLP, rotary positions, no biases.
+
+h heads · c channels of one head
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from seqkit.pretrained.config_file import ConfigFile
-from seqkit.pretrained.family import ACTIVATIONS, Family, Head, Settings, depth_of
-from seqkit.pretrained.rows import Pairs, Rows, alias, layers, module, tensor
+from seqkit.pretrained.family import ACTIVATIONS, Family, Head, Settings, are_alike, depth_of, rotary_settings
+from seqkit.pretrained.rows import Pairs, Rows, alias, below, layers, module, tensor
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What tells one of them from LLaMA.
+
+    norm: its component. norms: "before" a branch, "after" it, or "both". activation: key of the activation.
+    qk_norm: norm of queries and keys, of each "head" or of "all" together. qkv_bias: key of the biases of queries,
+    keys and values alone; True: it has them always. windows: whether layers are local without `use_sliding_window`.
+    embedding_scale: whether embeddings are multiplied by sqrt(d). tied, head_dim: whether the head is tied and the
+    channels of a head, where the file does not say it; rotary_share: of the channels that are turned, too, and None
+    where heads are turned whole. experts: what the names of experts begin with, where there are any. fused: whether
+    queries, keys and values are one weight, and gate and up.
+    """
+
+    norm: Literal["RMSNorm", "ZeroCenteredRMSNorm", "LayerNorm"] = "RMSNorm"
+    norms: Literal["before", "after", "both"] = "before"
+    eps: float = 1e-6
+    activation: str = "hidden_act"
+    default_activation: str = "silu"
+    qk_norm: Literal["head", "all"] | None = None
+    qkv_bias: str | Literal[True] | None = None
+    windows: bool = False
+    embedding_scale: bool = False
+    tied: bool = False
+    head_dim: int | None = None
+    rotary_share: float | None = None
+    experts: str | None = None
+    fused: bool = False
+
+
+GEMMA = Kind(
+    norm="ZeroCenteredRMSNorm", default_activation="gelu_pytorch_tanh", embedding_scale=True, tied=True, head_dim=256
+)
+GEMMA2 = Kind(
+    norm="ZeroCenteredRMSNorm", norms="both", activation="hidden_activation", default_activation="gelu_pytorch_tanh",
+    windows=True, embedding_scale=True, tied=True, head_dim=256,
+)  # fmt: skip
+KINDS = {
+    "llama": Kind(),
+    "mistral": Kind(windows=True),
+    "mixtral": Kind(eps=1e-5, windows=True, experts="block_sparse_moe."),
+    "phi3": Kind(eps=1e-5, windows=True, fused=True),
+    "qwen2": Kind(qkv_bias=True),
+    "qwen3": Kind(qk_norm="head"),
+    "qwen3_moe": Kind(qk_norm="head", experts="mlp."),
+    "smollm3": Kind(),
+    "olmo": Kind(norm="LayerNorm", eps=1e-5),
+    "olmo2": Kind(norms="after", qk_norm="all"),
+    "granite": Kind(),
+    "stablelm": Kind(norm="LayerNorm", eps=1e-5, qkv_bias="use_qkv_bias", rotary_share=0.25),
+    "gemma": GEMMA,
+    "gemma2": GEMMA2,
+    "gemma3_text": Kind(**{**vars(GEMMA2), "qk_norm": "head"}),
+}
+
+
+def _kind(config: ConfigFile) -> Kind:
+    return KINDS[config.model_type]
+
+
+# ── settings ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _model(config: ConfigFile) -> Settings:
-    """They differ in norms, windows, biases and positions."""
-    kind = config.model_type
-    dim, (heads, kv_heads, head_dim) = config.size("hidden_size"), _heads(config)
-    depth = depth_of(config)
-    norm = {"type": "RMSNorm", "eps": config.number("rms_norm_eps", 1e-6)}
-    has_bias = config.get("attention_bias", False) is True
-    config.must_be(False, "mlp_bias")
+    kind, dim, depth = _kind(config), config.size("hidden_size"), depth_of(config)
+    heads, _, _ = _heads(config)
+    config.must_be(False, "mlp_bias", "use_parallel_residual", "qk_layernorm")
     config.must_be(None, "clip_qkv")
-    config.get("max_position_embeddings")  # rotary positions have no table
-    attention: Settings = {
-        "num_kv_heads": kv_heads, "bias": has_bias, "head_dim": head_dim,
-    }  # fmt: skip
-    if kind == "qwen2":
-        attention |= {"bias": True, "out_bias": False}
-    if kind in ("qwen3", "olmo2"):
-        attention |= {"qk_norm": norm, "qk_norm_level": "head" if kind == "qwen3" else "all"}
-    dropout = config.number("attention_dropout", 0.0)
-    block: Settings = {
-        "type": "PreNormBlock", "norm": norm,
-        "mlp": {
-            "type": "GatedMLP", "width": config.size("intermediate_size"),
-            "activation": config.one_of("hidden_act", ACTIVATIONS, "silu"),
-        },
-    }  # fmt: skip
-    if kind == "olmo2":  # norms of what the branches give, not of what they get
-        block |= {"norm": "Identity", "residual": {"norm": norm}}
-    sizes, rotary = _windows(config, depth), _rotary(config)
-    blocks = []
-    for size in sizes:
-        window = {"type": "SlidingWindowAttention", "size": size}
-        mechanism = {"type": "ScaledDotProductAttention"} if size is None else window
-        blocks.append({**block, "attention": {**attention, "mechanism": {**mechanism, "dropout": dropout}}})
-    positions = [rotary if one else None for one in _with_positions(config, depth)]
+    config.must_be(0.0, "resid_pdrop", "embd_pdrop")
+    if config.get("use_bidirectional_attention"):
+        raise config.refused("use_bidirectional_attention", "a causal model")
+    for unused in ("max_position_embeddings", "original_max_position_embeddings"):
+        config.get(unused)  # rotary positions have no table
+    norm, dropout = _norm(config), config.number("hidden_dropout", 0.0)
+    attention, sizes = _attention(config), _windows(config, depth)
+    constant = {"scale": scale} if (scale := config.number("residual_multiplier", 1.0)) != 1 else {}
+    has_after = kind.norms != "before"
+    residual = {"residual": {**({"norm": norm} if has_after else {}), **constant}} if has_after or constant else {}
+    block = {"type": "PreNormBlock", "norm": "Identity" if kind.norms == "after" else norm, **residual}
+    mechanisms = [_mechanism(config, size) for size in sizes]
+    blocks = [
+        {**block, "attention": {**attention, "mechanism": mechanism}, "mlp": mlp}
+        for mechanism, mlp in zip(mechanisms, _mlps(config, depth), strict=True)
+    ]
+    positions = _positions(config, sizes)
+    scale = dim**0.5 if kind.embedding_scale else config.number("embedding_multiplier", 1.0)
     return {
         "position": "NoPosition",
         "dropout": 0.0,
+        **({"embedding_scale": scale} if scale != 1 else {}),
         "backbone": {
             "type": "Transformer", "dim": dim, "depth": depth, "num_heads": heads, "causal": True, "norm": norm,
-            "dropout": 0.0, "position": positions[0] if _are_alike(positions) else positions,
-            "block": blocks[0] if _are_alike(blocks) else blocks,
+            "dropout": dropout, "position": positions[0] if are_alike(positions) else positions,
+            "block": blocks[0] if are_alike(blocks) else blocks,
         },
     }  # fmt: skip
+
+
+def _norm(config: ConfigFile) -> Settings:
+    kind = _kind(config)
+    if config.model_type == "olmo":
+        return {"type": "LayerNorm", "eps": kind.eps, "elementwise_affine": False}
+    key = "layer_norm_eps" if kind.norm == "LayerNorm" else "rms_norm_eps"
+    return {"type": kind.norm, "eps": config.number(key, kind.eps)}
 
 
 def _heads(config: ConfigFile) -> tuple[int, int, int]:
     """Heads, heads of keys and values, and channels of a head."""
     heads = config.size("num_attention_heads")
     kv_heads = heads if config.get("num_key_value_heads") is None else config.size("num_key_value_heads")
-    head_dim = config.size("hidden_size") // heads if config.get("head_dim") is None else config.size("head_dim")
+    default = _kind(config).head_dim or config.size("hidden_size") // heads
+    head_dim = default if config.get("head_dim") is None else config.size("head_dim")
     return heads, kv_heads, head_dim
 
 
-def _rotary(config: ConfigFile) -> Settings:
-    """Rotary positions: `rope_parameters` as of transformers 5, or `rope_theta` and `rope_scaling`, as before."""
-    base, scaling = config.get("rope_theta", 10_000.0), config.get("rope_scaling")
-    given = dict(config.get("rope_parameters") or scaling or {})
-    kind = given.pop("rope_type", given.pop("type", "default"))
-    given.pop("type", None)
-    rotary: Settings = {"type": "Rotary", "base": given.pop("rope_theta", base)}
-    if given.pop("partial_rotary_factor", 1.0) != 1.0 or kind not in ("default", "linear", "llama3"):
-        raise config.refused(
-            "rope_scaling" if scaling else "rope_parameters", "default, linear or llama3, of all channels"
-        )
-    if kind == "linear":
-        rotary["scaling"] = {"type": "LinearScaling", "factor": given.pop("factor")}
-    if kind == "llama3":
-        names = ("factor", "low_freq_factor", "high_freq_factor")
-        most = given.pop("original_max_position_embeddings")
-        rotary["scaling"] = {
-            "type": "LLaMA3Scaling", "original_max_tokens": most, **{name: given.pop(name) for name in names}
-        }  # fmt: skip
-    if given:
-        raise config.refused("rope_scaling" if scaling else "rope_parameters", f"without {', '.join(sorted(given))}")
-    return rotary
+def _attention(config: ConfigFile) -> Settings:
+    kind, (_, kv_heads, head_dim) = _kind(config), _heads(config)
+    found: Settings = {
+        "num_kv_heads": kv_heads, "bias": config.get("attention_bias", False) is True, "head_dim": head_dim,
+    }  # fmt: skip
+    if kind.qkv_bias is True or (kind.qkv_bias and config.get(kind.qkv_bias, False) is True):
+        found |= {"bias": True, "out_bias": False}
+    if kind.qk_norm:
+        found |= {"qk_norm": _norm(config), "qk_norm_level": kind.qk_norm}
+    return found
+
+
+def _mechanism(config: ConfigFile, size: int | None) -> Settings:
+    """Attention to all tokens before, or to `size` of them."""
+    local = {"type": "SlidingWindowAttention", "size": size}
+    found: Settings = {"type": "ScaledDotProductAttention"} if size is None else local
+    found["dropout"] = config.number("attention_dropout", 0.0)
+    *_, head_dim = _heads(config)
+    divisor = config.number("query_pre_attn_scalar", head_dim) ** 0.5
+    if config.model_type == "granite":
+        divisor = 1 / config.number("attention_multiplier", 1.0)
+    if divisor != head_dim**0.5:
+        found["temperature"] = divisor
+    if (softcap := config.get("attn_logit_softcapping", _softcaps(config)[0])) is not None:
+        found["softcap"] = softcap
+    return found
+
+
+def _softcaps(config: ConfigFile) -> tuple[float | None, float | None]:
+    """Bounds of scores and logits where the file does not say them."""
+    return (50.0, 30.0) if config.model_type == "gemma2" else (None, None)
+
+
+def _mlps(config: ConfigFile, depth: int) -> list[Settings]:
+    """The MLP of each layer, or its experts."""
+    kind, activation = _kind(config), _activation(config)
+    dense = {"type": "GatedMLP", "width": config.size("intermediate_size"), "activation": activation}
+    if kind.experts is None:
+        return [dense] * depth
+    config.must_be(0.0, "router_jitter_noise")
+    share = config.number("router_aux_loss_coef", 0.001)
+    experts: Settings = {
+        "type": "MixtureOfExperts", "num_experts": _num_experts(config),
+        "top_k": config.size("num_experts_per_tok", 2 if config.model_type == "mixtral" else 8),
+        "aux_loss_weight": share if config.get("output_router_logits", False) else 0.0,
+        "expert": {**dense, "width": config.size("moe_intermediate_size", dense["width"])},
+    }  # fmt: skip
+    if config.model_type == "qwen3_moe":
+        experts["normalize_gates"] = config.get("norm_topk_prob", False) is True
+    return [experts if has else dense for has in _with_experts(config, depth)]
+
+
+def _activation(config: ConfigFile) -> Any:
+    kind = _kind(config)
+    if kind.activation == "hidden_activation" and config.get("hidden_activation") is None:
+        return ACTIVATIONS[kind.default_activation]
+    if config.model_type == "gemma":
+        config.get("hidden_activation")  # older files have both; transformers 5.23 reads the other
+    return config.one_of(kind.activation, ACTIVATIONS, kind.default_activation)
+
+
+def _num_experts(config: ConfigFile) -> int:
+    key = "num_experts" if config.get("num_experts") is not None else "num_local_experts"
+    return config.size(key, 8 if config.model_type == "mixtral" else 128)
+
+
+def _with_experts(config: ConfigFile, depth: int) -> list[bool]:
+    if config.model_type == "mixtral":
+        return [True] * depth
+    every, dense = config.size("decoder_sparse_step", 1), config.get("mlp_only_layers") or []
+    return [i not in dense and (i + 1) % every == 0 for i in range(depth)]
 
 
 def _windows(config: ConfigFile, depth: int) -> list[int | None]:
     """Tokens that each layer attends to; None: all."""
-    size, used = config.get("sliding_window"), config.get("use_sliding_window", config.model_type == "mistral")
+    size, used = config.get("sliding_window"), config.get("use_sliding_window", _kind(config).windows)
     first, kinds = config.get("max_window_layers", depth), config.get("layer_types")
+    every = config.get("_sliding_window_pattern", config.get("sliding_window_pattern", 6))
     if not used or size is None:
         return [None] * depth
     if kinds is None:
-        kinds = [
-            "sliding_attention" if i >= first or config.model_type == "mistral" else "full_attention"
-            for i in range(depth)
-        ]
+        by_kind = {"gemma2": lambda i: i % 2 == 0, "gemma3_text": lambda i: (i + 1) % every != 0}
+        is_local = by_kind.get(config.model_type, lambda i: i >= first or _kind(config).windows)
+        kinds = ["sliding_attention" if is_local(i) else "full_attention" for i in range(depth)]
     if len(kinds) != depth or not {*kinds} <= {"full_attention", "sliding_attention"}:
         raise config.refused("layer_types", "full_attention or sliding_attention for each layer")
     return [size if kind == "sliding_attention" else None for kind in kinds]
 
 
-def _with_positions(config: ConfigFile, depth: int) -> list[bool]:
-    """Whether each layer has positions (SmolLM3 has layers without)."""
-    every, given = config.get("no_rope_layer_interval", 4), config.get("no_rope_layers")
+def _positions(config: ConfigFile, sizes: list[int | None]) -> list[Settings | None]:
+    """Rotary positions of each layer, or None (SmolLM3 has layers without)."""
+    share, depth = _kind(config).rotary_share, len(sizes)
+    if config.model_type == "gemma3_text":
+        given = config.get("rope_parameters")
+        local, full = {"rope_theta": config.get("rope_local_base_freq", 10_000.0)}, None
+        if isinstance(given, Mapping) and {*given} == {"sliding_attention", "full_attention"}:
+            local, full = given["sliding_attention"], given["full_attention"]
+        by_kind = [rotary_settings(config, full, base=1_000_000.0), rotary_settings(config, local)]
+        return [by_kind[size is not None] for size in sizes]
+    rotary = rotary_settings(config, share=share)
     if config.model_type != "smollm3":
-        return [True] * depth
-    return [bool(one) for one in given] if given else [(i + 1) % every != 0 for i in range(depth)]
+        return [rotary] * depth
+    every, given = config.get("no_rope_layer_interval", 4), config.get("no_rope_layers")
+    return [rotary if has else None for has in given or [(i + 1) % every != 0 for i in range(depth)]]
 
 
-def _are_alike(values: list[Any]) -> bool:
-    return all(value == values[0] for value in values)
+# ── names of weights ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+NORMS = {
+    "before": {"attention_norm": "input_layernorm", "mlp_norm": "post_attention_layernorm"},
+    "after": {"attention_residual.norm": "post_attention_layernorm", "mlp_residual.norm": "post_feedforward_layernorm"},
+}
+NORMS["both"] = {**NORMS["after"], "attention_norm": "input_layernorm", "mlp_norm": "pre_feedforward_layernorm"}
 
 
-def _layer(config: ConfigFile) -> Rows:
-    heads, kv_heads, head_dim = _heads(config)
-    pairs, kv = Pairs(head_dim), kv_heads * head_dim
-    return [
-        *module(
-            "attention.qkv_proj", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
-            sizes=(heads * head_dim, kv, kv), changes=(pairs, pairs, None),
-        ),
+def _layer(config: ConfigFile, *, has_experts: bool) -> Rows:
+    kind, (heads, kv_heads, head_dim) = _kind(config), _heads(config)
+    turned = None if kind.rotary_share is None else int(head_dim * _share(config))
+    pairs, kv = Pairs(head_dim, turned), kv_heads * head_dim
+    qkv = module(
+        "attention.qkv_proj", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
+        sizes=(heads * head_dim, kv, kv), changes=(pairs, pairs, None),
+    )  # fmt: skip
+    if kind.fused:
+        qkv = module("attention.qkv_proj", "self_attn.qkv_proj", whole=Pairs(head_dim, turned, heads + kv_heads))
+    rows = [
+        *qkv,
         *module("attention.query_norm", "self_attn.q_norm", whole=pairs),
         *module("attention.key_norm", "self_attn.k_norm", whole=pairs),
         *module("attention.out_proj", "self_attn.o_proj"),
-        *module("mlp.gate_up_proj", "mlp.gate_proj", "mlp.up_proj"),
-        *module("mlp.down_proj", "mlp.down_proj"),
+        *[row for ours, theirs in NORMS[kind.norms].items() for row in module(ours, theirs)],
     ]  # fmt: skip
-
-
-def _table(config: ConfigFile) -> Rows:
-    norms = [*module("attention_norm", "input_layernorm"), *module("mlp_norm", "post_attention_layernorm")]
-    if config.model_type == "olmo2":
-        norms = [
-            *module("attention_residual.norm", "post_attention_layernorm"),
-            *module("mlp_residual.norm", "post_feedforward_layernorm"),
-        ]
+    if not has_experts:
+        gate_up = ("gate_up_proj",) if kind.fused else ("gate_proj", "up_proj")
+        mlp = [*module("gate_up_proj", *gate_up), *module("down_proj", "down_proj")]
+        return rows + below(mlp, "mlp.", "mlp.")
+    assert kind.experts is not None
+    gate, up, down = ("w1", "w3", "w2") if config.model_type == "mixtral" else ("gate_proj", "up_proj", "down_proj")
+    expert = [*module("gate_up_proj", gate, up), *module("down_proj", down)]
     return [
-        *tensor("embedder.content.weight", "embed_tokens.weight"),
-        *layers(depth_of(config), "backbone.blocks.{}.", "layers.{}.", [*_layer(config), *norms]),
-        *module("backbone.norm", "norm"),
+        *rows,
+        *module("mlp.router", f"{kind.experts}gate"),
+        *layers(_num_experts(config), "mlp.experts.{}.", kind.experts + "experts.{}.", expert),
     ]
 
 
+def _share(config: ConfigFile) -> float:
+    share: float = rotary_settings(config, share=_kind(config).rotary_share).get("share", 1.0)
+    return share
+
+
+def _table(config: ConfigFile) -> Rows:
+    depth, kind = depth_of(config), _kind(config)
+    with_experts = [False] * depth if kind.experts is None else _with_experts(config, depth)
+    return [
+        *tensor("embedder.content.weight", "embed_tokens.weight"),
+        *[
+            row for i, has in enumerate(with_experts)
+            for row in layers(1, f"backbone.blocks.{i}.", f"layers.{i}.", _layer(config, has_experts=has))
+        ],
+        *module("backbone.norm", "norm"),
+    ]  # fmt: skip
+
+
+# ── head ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 def _is_tied(config: ConfigFile) -> bool:
-    return config.get("tie_word_embeddings", False) is True
+    return config.get("tie_word_embeddings", _kind(config).tied) is True
+
+
+def _objective(config: ConfigFile) -> Settings:
+    found: Settings = {"type": "NextToken", "tied": _is_tied(config), "bias": False}
+    if (divisor := config.number("logits_scaling", 1.0)) != 1:
+        found["logit_scale"] = 1 / divisor
+    if (softcap := config.get("final_logit_softcapping", _softcaps(config)[1])) is not None:
+        found["softcap"] = softcap
+    return found
 
 
 def _head(config: ConfigFile) -> Rows:
@@ -154,7 +314,6 @@ def _head(config: ConfigFile) -> Rows:
     return tensor("head.linear.weight", "lm_head.weight")
 
 
-NEXT_TOKEN = Head(
-    ("ForCausalLM",), lambda config: {"type": "NextToken", "tied": _is_tied(config), "bias": False}, _head
+LLAMA = Family(
+    _model, _table, "model.", {"NextToken": Head(("ForCausalLM",), _objective, _head)}, ("score.", "lm_head.")
 )
-LLAMA = Family(_model, _table, "model.", {"NextToken": NEXT_TOKEN}, ("score.", "lm_head."))
