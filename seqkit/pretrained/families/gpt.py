@@ -54,7 +54,7 @@ def decoder(
 
 
 def _dropouts(config: ConfigFile, default: float, *keys: str) -> tuple[float, float, float]:
-    """Of embeddings, branches and attention."""
+    """Dropout of embeddings, branches and attention."""
     embeddings, branches, attention = (config.number(key, default) for key in keys)
     return embeddings, branches, attention
 
@@ -70,10 +70,8 @@ def _gpt2(config: ConfigFile) -> Settings:
     sizes = (dim, depth_of(config, "n_layer", 12), config.size("n_head", 12), inner)
     activation = config.one_of("activation_function", ACTIVATIONS, "gelu_new")
     position = {"type": "Learned", "sizes": [config.size("n_positions", 1024)]}
-    return {
-        **decoder(sizes, norm, _dropouts(config, 0.1, "embd_pdrop", "resid_pdrop", "attn_pdrop"), activation),
-        "position": position,
-    }
+    dropouts = _dropouts(config, 0.1, "embd_pdrop", "resid_pdrop", "attn_pdrop")
+    return {**decoder(sizes, norm, dropouts, activation), "position": position}
 
 
 def _gpt2_table(config: ConfigFile) -> Rows:
@@ -115,10 +113,7 @@ def _sizes(config: ConfigFile) -> tuple[int, int, int, int]:
 def _neox(config: ConfigFile) -> Settings:
     config.get("max_position_embeddings")  # rotary positions have no table
     config.get("rope_scaling")
-    norm, branches = (
-        {"type": "LayerNorm", "eps": config.number("layer_norm_eps", 1e-5)},
-        config.number("hidden_dropout", 0.0),
-    )
+    norm = {"type": "LayerNorm", "eps": config.number("layer_norm_eps", 1e-5)}
     parallel = config.get("use_parallel_residual", True) is True
     return decoder(
         _sizes(config), norm, _dropouts(config, 0.0, "hidden_dropout", "hidden_dropout", "attention_dropout"),

@@ -16,7 +16,7 @@ from seqkit.pretrained.rows import Pairs, Rows, alias, below, layers, module, te
 
 @dataclass(frozen=True)
 class Kind:
-    """What tells one of them from LLaMA.
+    """Differences of a model type from LLaMA.
 
     norm: its component. norms: "before" a branch, "after" it, or "both". activation: key of the activation.
     qk_norm: norm of queries and keys, of each "head" or of "all" together. qkv_bias: key of the biases of queries,
