@@ -37,7 +37,7 @@ class ConfigFile:
         self,
         path: Path,
         *,
-        kinds: Sequence[str] = ("model_type",),
+        kinds: Sequence[str] = ("model_type", "architecture"),
         section: str | None = None,
         changes_nothing: Set[str] = CHANGES_NOTHING,
     ):

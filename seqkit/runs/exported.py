@@ -59,14 +59,24 @@ def to_hf(trained: TrainedModel, out: Path) -> list[str]:
         changed: dict[str, Any] = {key: _dtype(weights) for key in ("dtype", "torch_dtype") if key in settings}
         names = trained.objective.state().get("names", [])
         if not left_out and names != foreign.objective_state(part, objective).get("names", []):
-            changed["id2label"] = {str(i): name for i, name in enumerate(names)}
-            changed["label2id"] = {name: i for i, name in enumerate(names)}
+            changed |= _named(settings, names)
         if left_out or settings | changed != settings:  # else the file stays as it is
             settings |= changed
             settings.pop("architectures" if left_out else "", None)  # a class whose head is not written
             write_json(part / foreign.NAME, settings)
         save_file(weights, part / WEIGHTS, {"format": "pt"})
     return left_out
+
+
+def _named(settings: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
+    """The keys of `config.json` that name the classes, as transformers or timm have them."""
+    if "architecture" in settings:
+        args = {**settings.get("model_args", {}), "num_classes": len(names)}
+        return {"label_names": names, "num_classes": len(names), "model_args": args}
+    return {
+        "id2label": {str(i): name for i, name in enumerate(names)},
+        "label2id": {name: i for i, name in enumerate(names)},
+    }
 
 
 def _changed(config: Mapping[str, Any], place: Path, objective: str) -> list[str]:

@@ -10,7 +10,7 @@ from seqkit.pretrained.config_file import ConfigFile
 from seqkit.pretrained.families.encoders import BERT, DISTILBERT, ROBERTA
 from seqkit.pretrained.families.gpt import BLOOM, GPT2, NEOX, OPT, PHI
 from seqkit.pretrained.families.llama import KINDS, LLAMA
-from seqkit.pretrained.families.vision import DEIT, DINOV2, VIT
+from seqkit.pretrained.families.vision import DEIT, DINOV2, TIMM, VIT, VIT_OF_TIMM
 from seqkit.pretrained.family import Family
 
 FAMILIES: dict[str, Family] = {
@@ -22,7 +22,8 @@ FAMILIES: dict[str, Family] = {
 
 def family_of(config: ConfigFile) -> Family:
     """The family of a model. Raises DataError for a model type that is not read, with those that are."""
-    found = FAMILIES.get(config.model_type)
+    found = VIT_OF_TIMM if TIMM.fullmatch(config.model_type) else FAMILIES.get(config.model_type)
     if found is None:
-        raise config.refused("model_type", f"{', '.join(FAMILIES)} ({suggest(config.model_type, FAMILIES)})")
+        known = f"{', '.join(FAMILIES)}, or the ViT of timm ({suggest(config.model_type, FAMILIES)})"
+        raise config.refused("model_type", known)
     return found
