@@ -68,6 +68,16 @@ class Transposed:
     write = read
 
 
+class Reversed:
+    """The first axis from its end."""
+
+    def read(self, x: Tensor, /) -> Tensor:
+        """The last entry first."""
+        return x.flip(0)
+
+    write = read
+
+
 @dataclass(frozen=True)
 class Rearranged:
     """An einops pattern of axes from theirs to ours, `theirs -> ours`, with the sizes that it needs."""

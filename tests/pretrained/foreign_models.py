@@ -57,6 +57,7 @@ DECODERS = {
         "rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.25}},
     "OPT": {"vocab_size": VOCAB, "hidden_size": 24, "word_embed_proj_dim": 24, "ffn_dim": 36, "num_hidden_layers": 3,
             "num_attention_heads": 3, "max_position_embeddings": CONTEXT},
+    "Mamba": {"vocab_size": VOCAB, "hidden_size": 24, "num_hidden_layers": 3, "state_size": 5, "conv_kernel": 3},
     "Bloom": {"vocab_size": VOCAB, "hidden_size": 24, "n_layer": 3, "n_head": 6},
     "Mixtral": {**LLAMA, "num_local_experts": 5, "num_experts_per_tok": 2},
     "Qwen3Moe": {**LLAMA, "head_dim": 14, "num_experts": 5, "num_experts_per_tok": 3, "moe_intermediate_size": 17,
@@ -70,9 +71,8 @@ def saved(folder, name, settings, kind="Model", *, std=0.1, dtype="float32", max
     """Their model with random weights, none at 0 or 1, and the folder that they save."""
     name = name.split()[0]
     text = "Text" if name in TEXT_CONFIG else ""
-    config = getattr(transformers, f"{name}{text}Config")(
-        **settings, attn_implementation="eager", experts_implementation="eager"
-    )
+    how_to = {} if name == "Mamba" else {"attn_implementation": "eager", "experts_implementation": "eager"}
+    config = getattr(transformers, f"{name}{text}Config")(**settings, **how_to)
     torch.manual_seed(3)
     model = getattr(transformers, f"{name}{kind}")(config, **how).eval()
     with torch.no_grad():

@@ -1,0 +1,62 @@
+"""Mamba (transformers 5.23).
+
+e channels of the inner width · s states of a channel · k tokens of the convolution
+"""
+
+from __future__ import annotations
+
+from seqkit.pretrained.config_file import ConfigFile
+from seqkit.pretrained.families.gpt import TIED
+from seqkit.pretrained.family import Family, Settings, depth_of
+from seqkit.pretrained.rows import InTurn, Rearranged, Reversed, Rows, layers, module, tensor
+
+
+def _model(config: ConfigFile) -> Settings:
+    dim = config.size("hidden_size", 768)
+    config.must_be(False, "use_bias", "rescale_prenorm_residual")
+    config.must_be(True, "use_conv_bias", "tie_word_embeddings")
+    config.must_be("silu", "hidden_act")
+    config.must_be(1e-5, "layer_norm_epsilon")
+    rank = -(-dim // 16)
+    if config.get("time_step_rank", "auto") not in ("auto", rank):
+        raise config.refused("time_step_rank", f"{rank}, which is hidden_size / 16")
+    expand = config.number("expand", 2)
+    if expand != int(expand) or config.get("intermediate_size", expand * dim) != expand * dim:
+        raise config.refused("intermediate_size", "a multiple of hidden_size")
+    for unused in (
+        "residual_in_fp32", "time_step_scale", "time_step_min", "time_step_max", "time_step_init_scheme",
+        "time_step_floor", "use_mambapy", "use_associative_scan", "use_falcon_mamba", "fused_add_norm", "rms_norm",
+        "d_model", "d_inner", "n_layer", "ssm_cfg",
+    ):  # fmt: skip
+        config.get(unused)  # of first weights, precision and kernels, or a second name of what is read
+    return {
+        "position": "NoPosition",
+        "dropout": 0.0,
+        "backbone": {
+            "type": "Mamba", "dim": dim, "depth": depth_of(config, default=32), "expand": int(expand), "causal": True,
+            "num_states": config.size("state_size", 16), "kernel_size": config.size("conv_kernel", 4), "dropout": 0.0,
+        },
+    }  # fmt: skip
+
+
+def _table(config: ConfigFile) -> Rows:
+    kernel = InTurn((Rearranged("e 1 k -> k 1 e", {}), Reversed()))  # ours counts back from the token, theirs up to it
+    layer = [
+        *module("norm", "norm"),
+        *module("in_proj", "mixer.in_proj"),
+        *module("out_proj", "mixer.out_proj"),
+        *module("ssm.x_proj", "mixer.x_proj"),
+        *module("ssm.dt_proj", "mixer.dt_proj"),
+        *tensor("ssm.convolution.weight", "mixer.conv1d.weight", whole=kernel),
+        *tensor("ssm.convolution_bias", "mixer.conv1d.bias"),
+        *tensor("ssm.A_log", "mixer.A_log", whole=Rearranged("e s -> (e s)", {"s": config.size("state_size", 16)})),
+        *tensor("ssm.D", "mixer.D"),
+    ]
+    return [
+        *tensor("embedder.content.weight", "embeddings.weight"),
+        *layers(depth_of(config, default=32), "backbone.blocks.{}.", "layers.{}.", layer),
+        *module("backbone.norm", "norm_f"),
+    ]
+
+
+MAMBA = Family(_model, _table, "backbone.", {"NextToken": TIED})
