@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,6 +20,7 @@ from seqkit.errors import UsageError, one_line
 from seqkit.interfaces import Adjacency, TokenBatch, Tokens, TokenSpec
 from seqkit.model import Model
 from seqkit.nn.heads import FeaturesHead, SequenceHead
+from seqkit.nn.position.absolute import Learned
 
 MAX_BATCH, MAX_TOKENS, MAX_EDGES = 1 << 16, 1 << 20, 1 << 26
 """Sizes up to which a graph says that it takes inputs."""
@@ -75,9 +76,9 @@ def export(model: Model, out: Path, to: str, notes: Mapping[str, str]) -> float:
     function, spec = OfTensors(model), model.spec
     try:
         with _quiet(), torch.no_grad():
-            program = torch.export.export(function, _batch(spec, *EXAMPLE), dynamic_shapes=(_sizes(spec),))
+            program = torch.export.export(function, _batch(model, *EXAMPLE), dynamic_shapes=(_sizes(spec),))
             run = WRITERS[to](program, out, spec, notes)
-            worst = max(_difference(run, function, _batch(spec, *sizes)) for sizes in CHECKED)
+            worst = max(_difference(run, function, _batch(model, *sizes)) for sizes in CHECKED)
     except Exception as error:  # what torch cannot export is told by a dozen kinds of errors
         raise UsageError(
             f"{name} cannot be exported to {to} with these settings ({_reason(error)}); a Transformer with "
@@ -118,15 +119,18 @@ def _sizes(spec: TokenSpec) -> tuple[dict[int, Any], ...]:
     return tuple(of.get(name, {0: b, 1: n}) for name in names(spec))
 
 
-def _batch(spec: TokenSpec, b: int, n: int, is_padded: bool) -> tuple[Tensor, ...]:
-    """Random tokens of that shape, the same at every call."""
+def _batch(model: Model, b: int, n: int, is_padded: bool) -> tuple[Tensor, ...]:
+    """Random tokens of that shape, the same at every call, at positions that learned tables have."""
+    spec, position = model.spec, getattr(model.embedder, "position", None)
+    sizes = [position.sizes[0] - position.first, *position.sizes[1:]] if isinstance(position, Learned) else None
     random = torch.Generator().manual_seed(b * 1000 + n)
     lengths = [n if i == 0 or not is_padded else int(torch.randint(1, n + 1, (), generator=random)) for i in range(b)]
-    batch = TokenBatch.collate([_tokens(spec, length, random) for length in lengths]).tensors()
+    batch = TokenBatch.collate([_tokens(spec, length, random, sizes) for length in lengths]).tensors()
     return tuple(batch[name] for name in names(spec))
 
 
-def _tokens(spec: TokenSpec, n: int, random: torch.Generator) -> Tokens:
+def _tokens(spec: TokenSpec, n: int, random: torch.Generator, sizes: Sequence[int] | None) -> Tokens:
+    """Random tokens. sizes: positions of each axis; None: any."""
     if spec.vocab_sizes:
         content = torch.stack([torch.randint(size, (n,), generator=random) for size in spec.vocab_sizes], dim=1)
     elif spec.ids:
@@ -135,6 +139,8 @@ def _tokens(spec: TokenSpec, n: int, random: torch.Generator) -> Tokens:
         content = torch.randn(n, spec.num_features, generator=random)
     axes = [torch.arange(n) // 4, torch.arange(n) % 4] if spec.num_axes > 1 else [torch.arange(n)]
     axes += [torch.zeros(n)] * (spec.num_axes - len(axes))
+    if sizes is not None:
+        axes = [axis % size for axis, size in zip(axes, sizes, strict=True)]
     positions = torch.stack(axes, dim=1).float() if spec.num_axes else torch.zeros(n, 0)
     features = torch.randn(n, spec.num_features, generator=random) if "features" in names(spec) else None
     if not spec.num_edge_types:

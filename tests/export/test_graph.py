@@ -20,6 +20,7 @@ from seqkit.nn.attention.top_k import TopKAttention
 from seqkit.nn.block import PreNormBlock
 from seqkit.nn.mlp import MLP
 from seqkit.nn.moe import MixtureOfExperts
+from seqkit.nn.position.absolute import Learned
 from seqkit.nn.position.rotary import Rotary
 from seqkit.objectives import Classify, NextToken
 from seqkit.registry import find
@@ -91,6 +92,19 @@ def test_a_graph_gives_the_same_at_other_sizes(tmp_path, name, kind, to):
     model, out = model_of(EQUAL[name][0], kind), tmp_path / ("m.pt2" if to == "torch" else "m.onnx")
     assert export(model, out, to, {"seqkit.json": "{}"}) <= TOLERANCE
     assert out.stat().st_size > 1000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("to", FORMATS)
+@pytest.mark.parametrize("first", [0, 2])
+def test_learned_positions_and_token_types_are_exported(tmp_path, to, first):
+    """Of BERT, whose second table has two rows, and of RoBERTa, whose tokens begin in a later row of the first."""
+    objective = Classify()
+    objective.fit([0, 1], None)
+    position = partial(Learned, sizes=[9 + first, 2], first=first)
+    model = Model(TokenSpec(vocab_size=13, num_axes=2), attending(causal=False), objective, position=position)
+    out = tmp_path / ("m.pt2" if to == "torch" else "m.onnx")
+    assert export(model, out, to, {"seqkit.json": "{}"}) <= TOLERANCE
 
 
 @pytest.mark.parametrize("name", REFUSED)
