@@ -5,15 +5,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from einops import EinopsError
 
 from seqkit.errors import DataError, one_line
-from seqkit.files import decoded, load_json, read_small, write_atomic
+from seqkit.files import MAX_JSON_BYTES, decoded, load_json, read_small, write_atomic
 from seqkit.pretrained.config_file import NAME, ConfigFile
 from seqkit.pretrained.families import family_of
+from seqkit.pretrained.family import Family, class_of
 from seqkit.pretrained.hub import HUB, fetched
 from seqkit.pretrained.rows import read, write
 
@@ -40,9 +42,10 @@ def own_objective(folder: Path) -> str | None:
     Raises DataError for a model that is not read.
     """
     config = ConfigFile(folder / NAME)
-    classes = config.get("architectures") or [""]
     heads = family_of(config).heads.items()
-    return next((name for name, head in heads if str(classes[0]).endswith(head.classes)), None)
+    with _understood(config):
+        name = class_of(config)
+        return next((own for own, head in heads if name.endswith(head.classes) and head.fits(config)), None)
 
 
 def kept_files(place: Path) -> dict[str, bytes]:
@@ -84,7 +87,7 @@ def settings(folder: Path, objective: str | None) -> dict[str, Any]:
     config = ConfigFile(folder / NAME)
     family = family_of(config)
     with _understood(config):
-        model, head = family.model(config), family.heads.get(objective or "")
+        model, head = family.model(config), family.head(config, objective)
         if head is not None:
             model["objective"] = head.objective(config)
         tokenizer = _texts(folder, config, model) if family.inputs is None else family.inputs(folder, config)
@@ -106,8 +109,8 @@ def _texts(folder: Path, config: ConfigFile, model: Mapping[str, Any]) -> dict[s
 def objective_state(folder: Path, objective: str) -> dict[str, Any]:
     """State of an objective for which the model has a head, such as names of classes; empty where it has none."""
     config = ConfigFile(folder / NAME)
-    head = family_of(config).heads.get(objective)
     with _understood(config):
+        head = family_of(config).head(config, objective)
         return {} if head is None else head.state(config)
 
 
@@ -143,13 +146,19 @@ def weights(folder: Path, objective: str | None) -> tuple[dict[str, Tensor], lis
     theirs = {_plain(name, family.prefix): x.float() for name, x in theirs.items()}
     theirs = {name: x for name, x in theirs.items() if not name.endswith(BUFFERS)}
     with _understood(config):
-        head = family.heads.get(objective or "")
+        head = family.head(config, objective)
         of_head = [] if head is None else head.table(config)
+        of_head = [
+            replace(row, theirs=tuple(name.removeprefix(family.prefix) for name in row.theirs)) for row in of_head
+        ]
         table = family.table(config)
-    if not any(name in theirs for row in of_head for name in row.theirs):
+    needed = [name for row in of_head if not row.is_alias for name in row.theirs if name.endswith(".weight")]
+    if not theirs.keys() >= {*needed}:
         of_head = []  # a file of the model without its head
     try:
         ours, used = read([*table, *of_head], theirs)
+        if objective == "Masked" and (row := _mask_id(folder, family)) is not None:
+            ours[MASK_TOKEN] = ours["embedder.content.weight"][row].clone()
     except KeyError as error:
         raise DataError(f"{folder} has no weight {error.args[0]}; copy it again") from None
     except (RuntimeError, ValueError, IndexError, EinopsError) as error:
@@ -172,10 +181,13 @@ def written(
     """
     family = family_of(config)
     with _understood(config):
-        head, table = family.heads.get(objective or ""), family.table(config)
+        head, table = family.head(config, objective), family.table(config)
         of_head = [] if head is None else head.table(config)
     if any(row.ours not in ours and not row.may_miss for row in of_head):
         head, of_head = None, []
+    if MASK_TOKEN in ours and (row := _mask_id(config.path.parent, family)) is not None:
+        ours = {**ours, "embedder.content.weight": ours["embedder.content.weight"].clone()}
+        ours["embedder.content.weight"][row] = ours.pop(MASK_TOKEN)
     try:
         found, names = write([*table, *of_head], ours)
     except KeyError as error:
@@ -183,7 +195,7 @@ def written(
     except (RuntimeError, ValueError, EinopsError) as error:
         raise DataError(f"the weights do not fit {NAME} ({one_line(error)})") from error
     others = sorted(ours.keys() - names)
-    if unknown := [name for name in others if not name.startswith("head.") and not name.endswith(".mask_token")]:
+    if unknown := [name for name in others if not name.startswith("head.") and name != MASK_TOKEN]:
         raise DataError(f"a {config.model_type} has no place for the weight {unknown[0]}")
     prefix = "" if head is None else family.prefix
     names_of_head = {name for row in of_head for name in row.theirs}
@@ -200,6 +212,17 @@ def _as_saved(x: Tensor, config: ConfigFile) -> Tensor:
         return x
     narrow = x.to(kind)
     return narrow if narrow.to(x.dtype).equal(x) else x
+
+
+MASK_TOKEN = "embedder.mask_token"  # noqa: S105  a name of a weight
+
+
+def _mask_id(folder: Path, family: Family) -> int | None:
+    """Row of the table of ids that is the mask token, by the tokenizer; None: there is none, or inputs are no texts."""
+    if family.inputs is not None:
+        return None
+    added = load_json(decoded(read_small(folder / TOKENIZER, MAX_JSON_BYTES))).get("added_tokens") or []
+    return next((int(token["id"]) for token in added if token["content"] in ("[MASK]", "<mask>")), None)
 
 
 BUFFERS = (".attn.bias", ".attn.masked_bias", "rotary_emb.inv_freq", "embeddings.position_ids")

@@ -32,11 +32,13 @@ class Change(Protocol):
 class Pairs:
     """Channels of a head that rotary positions turn: theirs pair (i, i + r), ours (2 i, 2 i + 1). Rows are [(h c) ...].
 
-    head_dim: channels of a head. rotated: how many of them, from the first on, are turned; None: all.
+    head_dim: channels of a head. rotated: how many of them, from the first on, are turned; None: all. heads: how many
+    heads, from the first on, are turned, where queries, keys and values are one tensor; None: all.
     """
 
     head_dim: int
     rotated: int | None = None
+    heads: int | None = None
 
     def read(self, x: Tensor, /) -> Tensor:
         """Our order of the rows."""
@@ -51,8 +53,9 @@ class Pairs:
 
         heads = rearrange(x, "(h c) ... -> h c ...", c=self.head_dim)
         turned = self.head_dim if self.rotated is None else self.rotated
-        heads = torch.cat([rearrange(heads[:, :turned], pattern, two=2), heads[:, turned:]], dim=1)
-        return rearrange(heads, "h c ... -> (h c) ...")
+        first, rest = heads[: self.heads], heads[len(heads) if self.heads is None else self.heads :]
+        first = torch.cat([rearrange(first[:, :turned], pattern, two=2), first[:, turned:]], dim=1)
+        return rearrange(torch.cat([first, rest]), "h c ... -> (h c) ...")
 
 
 class Transposed:

@@ -61,9 +61,10 @@ def to_hf(trained: TrainedModel, out: Path) -> list[str]:
         if not left_out and names != foreign.objective_state(part, objective).get("names", []):
             changed["id2label"] = {str(i): name for i, name in enumerate(names)}
             changed["label2id"] = {name: i for i, name in enumerate(names)}
-        if left_out or settings | changed != settings:  # else the file stays as it is
+        other_class = left_out or foreign.own_objective(part) not in (None, objective)
+        if other_class or settings | changed != settings:  # else the file stays as it is
             settings |= changed
-            settings.pop("architectures" if left_out else "", None)  # a class whose head is not written
+            settings.pop("architectures" if other_class else "", None)  # a class whose head is not written
             write_json(part / foreign.NAME, settings)
         save_file(weights, part / WEIGHTS, {"format": "pt"})
     return left_out

@@ -43,6 +43,8 @@ def import_model(place: Path, out: Path, source: str) -> dict[str, Any]:
     weights, left_out, digest = foreign.weights(place, objective)
     if "embedder.mask_token" not in model.state_dict() and weights.pop("embedder.mask_token", None) is not None:
         left_out = [*left_out, "mask_token"]  # of an objective that this run does not have
+    if "embedder.mask_token" in model.state_dict().keys() - weights.keys():
+        raise DataError(f"{place}: the tokenizer has no [MASK] or <mask>, without which {objective} hides no tokens")
     if wrong := misfits(weights, model.state_dict()):
         raise DataError(f"{place}: {wrong[0]}; its weights and its {foreign.NAME} disagree, copy it again")
     model.load_state_dict(weights, strict=False)

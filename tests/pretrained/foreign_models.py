@@ -25,7 +25,15 @@ ENCODERS = {
         "vocab_size": VOCAB, "dim": 24, "n_layers": 3, "n_heads": 3, "hidden_dim": 40, "activation": "relu",
         "max_position_embeddings": CONTEXT,
     },
+    "Electra": {**BERT, "embedding_size": 10},
+    "ModernBert": {
+        **{key: BERT[key] for key in BERT if key != "max_position_embeddings"}, "num_hidden_layers": 5,
+        "local_attention": 8, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "cls_token_id": 1,
+        "sep_token_id": 2,
+    },
 }  # fmt: skip
+HEADS = {"ForMaskedLM": "Masked", "ForSequenceClassification": "Classify"}
+NAMES = {0: "cat", 1: "dog", 2: "owl"}
 DECODERS = {
     "GPT2": {"vocab_size": VOCAB, "n_embd": 24, "n_layer": 3, "n_head": 3, "n_positions": CONTEXT},
     "Llama": {**LLAMA, "rope_parameters": LLAMA3, "tie_word_embeddings": False},
@@ -46,7 +54,12 @@ def saved(folder, name, settings, kind="Model", *, dtype="float32", max_shard_si
         for p in model.parameters():
             p.add_(torch.randn_like(p) * 0.1)
     model.to(getattr(torch, dtype)).save_pretrained(folder, max_shard_size=max_shard_size)
-    words = Tokenizer(models.WordLevel({f"w{i}": i for i in range(settings["vocab_size"])}, unk_token="w0"))
+    words = [f"w{i}" for i in range(settings["vocab_size"])]
+    if kind == "ForMaskedLM":
+        words[-1] = "[MASK]"
+    words = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="w0"))
+    if kind == "ForMaskedLM":
+        words.add_special_tokens(["[MASK]"])
     words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     words.save(str(folder / "tokenizer.json"))
     return model
