@@ -8,12 +8,13 @@ from seqkit.pretrained.family import ACTIVATIONS, Family, Head, Settings, class_
 from seqkit.pretrained.rows import Pairs, Rows, layers, module, tensor
 
 FULL, LOCAL = "full_attention", "sliding_attention"
+FLAG = {True: True, False: False}
 
 
 def _model(config: ConfigFile) -> Settings:
     """Layers with full and with local attention, each kind with a rotary base of its own; the first has no norm."""
     kinds, norm = _kinds(config), _norm(config)
-    attention = {"bias": config.get("attention_bias", False) is True}
+    attention = {"bias": config.one_of("attention_bias", FLAG, False)}
     dropout = config.number("attention_dropout", 0.0)
     window: Settings = {"type": "SlidingWindowAttention", "size": config.size("local_attention", 128) // 2 + 1}
     mechanisms: dict[str, Settings] = {LOCAL: window, FULL: {"type": "ScaledDotProductAttention"}}
@@ -22,7 +23,7 @@ def _model(config: ConfigFile) -> Settings:
         "mlp": {
             "type": "GatedMLP", "width": config.size("intermediate_size", 1152),
             "activation": config.one_of("hidden_activation", ACTIVATIONS, "gelu"),
-            "bias": config.get("mlp_bias", False) is True, "dropout": config.number("mlp_dropout", 0.0),
+            "bias": config.one_of("mlp_bias", FLAG, False), "dropout": config.number("mlp_dropout", 0.0),
         },
     }  # fmt: skip
     blocks = [
@@ -63,7 +64,11 @@ def _kinds(config: ConfigFile) -> list[str]:
 
 
 def _norm(config: ConfigFile) -> Settings:
-    return {"type": "LayerNorm", "eps": config.number("norm_eps", 1e-5), "bias": config.get("norm_bias", False) is True}
+    return {
+        "type": "LayerNorm",
+        "eps": config.number("norm_eps", 1e-5),
+        "bias": config.one_of("norm_bias", FLAG, False),
+    }
 
 
 def _rotary(config: ConfigFile, kind: str, old: str, base: float) -> Settings:
@@ -99,7 +104,7 @@ def _table(config: ConfigFile) -> Rows:
 def _transform(config: ConfigFile) -> Settings:
     return {
         "activation": config.one_of("classifier_activation", ACTIVATIONS, "gelu"), "norm": _norm(config),
-        "bias": config.get("classifier_bias", False) is True,
+        "bias": config.one_of("classifier_bias", FLAG, False),
     }  # fmt: skip
 
 
