@@ -36,8 +36,8 @@ def is_foreign(folder: Path) -> bool:
     return (folder / NAME).is_file() and not (folder / "config.yaml").is_file()
 
 
-def own_objective(folder: Path) -> str | None:
-    """Name of the objective whose head the model was saved with (`architectures`); None: it has none that is known.
+def own_task(folder: Path) -> str | None:
+    """Task of the head that the model was saved with (`task_of`; `architectures`); None: it has none that is known.
 
     Raises DataError for a model that is not read.
     """
@@ -78,16 +78,16 @@ KEPT_FILES = (
 )  # fmt: skip
 
 
-def settings(folder: Path, objective: str | None) -> dict[str, Any]:
+def settings(folder: Path, task: str | None) -> dict[str, Any]:
     """Tokenizer and model of a foreign folder as a recipe writes them. Reads no weights.
 
-    objective: name of the recipe's; the model's own head is described where it has one for it.
+    task: that of the recipe's objective (`task_of`); the model's own head is described where it has one for it.
     Raises DataError for a model that is not read, or a setting of it.
     """
     config = ConfigFile(folder / NAME)
     family = family_of(config)
     with _understood(config):
-        model, head = family.model(config), family.head(config, objective)
+        model, head = family.model(config), family.head(config, task)
         if head is not None:
             model["objective"] = head.objective(config)
         tokenizer = _texts(folder, config, model) if family.inputs is None else family.inputs(folder, config)
@@ -106,11 +106,11 @@ def _texts(folder: Path, config: ConfigFile, model: Mapping[str, Any]) -> dict[s
     return {"type": "FromFile", "path": str(path), "num_ids": num_ids, "token_types": sum(types)}
 
 
-def objective_state(folder: Path, objective: str) -> dict[str, Any]:
-    """State of an objective for which the model has a head, such as names of classes; empty where it has none."""
+def objective_state(folder: Path, task: str | None) -> dict[str, Any]:
+    """State of the objective of a task, such as names of classes; empty where the model has no head for it."""
     config = ConfigFile(folder / NAME)
     with _understood(config):
-        head = family_of(config).head(config, objective)
+        head = family_of(config).head(config, task)
         return {} if head is None else head.state(config)
 
 
@@ -134,10 +134,10 @@ def _understood(config: ConfigFile) -> Iterator[None]:
         raise DataError(f"{config.path} has values that are not understood ({one_line(error)})") from error
 
 
-def weights(folder: Path, objective: str | None) -> tuple[dict[str, Tensor], list[str], str]:
+def weights(folder: Path, task: str | None) -> tuple[dict[str, Tensor], list[str], str]:
     """Weights of a foreign folder under our names, in float32; names of theirs that were left out; a SHA-256 of all.
 
-    objective: as of `settings`; a head for it is read where the file has one.
+    task: as of `settings`; a head for it is read where the file has one.
     Raises DataError where a file is missing or damaged, or a weight is unknown or missing.
     """
     config = ConfigFile(folder / NAME)
@@ -146,7 +146,7 @@ def weights(folder: Path, objective: str | None) -> tuple[dict[str, Tensor], lis
     theirs = {_plain(name, family.prefix): x.float() for name, x in theirs.items()}
     theirs = {name: x for name, x in theirs.items() if not name.endswith(BUFFERS)}
     with _understood(config):
-        head = family.head(config, objective)
+        head = family.head(config, task)
         of_head = [] if head is None else head.table(config)
         of_head = [
             replace(row, theirs=tuple(name.removeprefix(family.prefix) for name in row.theirs)) for row in of_head
@@ -157,7 +157,7 @@ def weights(folder: Path, objective: str | None) -> tuple[dict[str, Tensor], lis
         of_head = []  # a file of the model without its head
     try:
         ours, used = read([*table, *of_head], theirs)
-        if objective == "Masked" and (row := _mask_id(folder, family)) is not None:
+        if task == "Masked" and (row := _mask_id(folder, family)) is not None:
             ours[MASK_TOKEN] = ours["embedder.content.weight"][row].clone()
     except KeyError as error:
         raise DataError(f"{folder} has no weight {error.args[0]}; copy it again") from None
@@ -170,18 +170,16 @@ def weights(folder: Path, objective: str | None) -> tuple[dict[str, Tensor], lis
     return ours, others, digest
 
 
-def written(
-    config: ConfigFile, ours: Mapping[str, Tensor], objective: str | None
-) -> tuple[dict[str, Tensor], list[str]]:
+def written(config: ConfigFile, ours: Mapping[str, Tensor], task: str | None) -> tuple[dict[str, Tensor], list[str]]:
     """Weights under their names from ours, in the type that `config.json` names where that loses nothing.
 
-    ours: tied ones once. objective: as of `settings`; its head is written where the family has one for it. Also gives
+    ours: tied ones once. task: as of `settings`; its head is written where the family has one for it. Also gives
     the names of ours that were left out, of a head that they do not have.
     Raises DataError for any other weight that they have no place for, or that is missing.
     """
     family = family_of(config)
     with _understood(config):
-        head, table = family.head(config, objective), family.table(config)
+        head, table = family.head(config, task), family.table(config)
         of_head = [] if head is None else head.table(config)
     if any(row.ours not in ours and not row.may_miss for row in of_head):
         head, of_head = None, []

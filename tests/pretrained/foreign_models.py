@@ -32,7 +32,10 @@ ENCODERS = {
         "sep_token_id": 2,
     },
 }  # fmt: skip
-HEADS = {"ForMaskedLM": "Masked", "ForSequenceClassification": "Classify"}
+HEADS = {
+    "ForMaskedLM": "Masked", "ForSequenceClassification": "Classify", "ForTokenClassification": "Classify token"
+}  # fmt: skip
+"""Ends of names of classes, and the tasks of their heads."""
 NAMES = {0: "cat", 1: "dog", 2: "owl"}
 DECODERS = {
     "GPT2": {"vocab_size": VOCAB, "n_embd": 24, "n_layer": 3, "n_head": 3, "n_positions": CONTEXT},

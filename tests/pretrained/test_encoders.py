@@ -15,7 +15,7 @@ from seqkit.runs.exported import to_hf
 from seqkit.runs.imported import import_model
 from seqkit.runs.trained_model import load_one
 
-MASKED, CLASSIFIER = HEADS
+MASKED, CLASSIFIER, TAGGER = HEADS
 QUIET = {"trainer.enable_progress_bar": False}
 
 
@@ -195,3 +195,19 @@ def test_embeddings_of_electra_may_be_as_wide_as_its_layers(tmp_path):
     batch = seqkit.TokenBatch.collate([run.tokenizer.encode("w3 w7 w11")])
     with torch.no_grad():
         torch.testing.assert_close(run.model(batch), theirs(batch.content).logits, rtol=0, atol=1e-5)
+
+
+def test_an_imported_tagger_gives_a_class_for_each_token(tmp_path):
+    theirs = saved(tmp_path / "theirs", "Bert", {**ENCODERS["Bert"], "id2label": NAMES}, TAGGER)
+    run = imported(tmp_path / "theirs")
+    with torch.no_grad():
+        right = theirs(torch.tensor([[3, 7, 11]])).logits[0].argmax(dim=1)
+    assert run.predict(["w3 w7 w11"]) == [[NAMES[int(i)] for i in right]]
+
+
+def test_the_head_of_a_tagger_is_not_that_of_a_classifier(tmp_path):
+    run = tuned(folder_of(tmp_path / "theirs", "Bert", TAGGER), "Classify")
+    assert (run.summary["initial"]["new"], run.summary["initial"]["left_out"]) == (["head"], ["classifier"])
+    assert run.config["model"]["objective"]["level"] == "sequence"
+    assert to_hf(run, tmp_path / "back") == ["head.linear.bias", "head.linear.weight"]
+    assert "architectures" not in json.loads((tmp_path / "back" / "config.json").read_text())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from seqkit.pretrained.config_file import ConfigFile
-from seqkit.pretrained.family import ACTIVATIONS, Family, Head, Settings, class_names, depth_of, is_classifier
+from seqkit.pretrained.family import ACTIVATIONS, Family, Head, Settings, class_names, depth_of, has_classes
 from seqkit.pretrained.rows import Rows, alias, layers, module, tensor
 
 
@@ -56,8 +56,18 @@ def classifier(activation: str, dense: str, out: str) -> Head:
         lambda _: {"type": "Classify", "pool": "first", "transform": {"activation": activation}},
         lambda _: [*module("head.transform.linear", dense), *module("head.linear", out)],
         class_names,
-        is_classifier,
+        has_classes("ForSequenceClassification"),
     )
+
+
+TAGS = "Classify token"
+TAGGER = Head(
+    ("ForTokenClassification",),
+    lambda _: {"type": "Classify", "level": "token"},
+    lambda _: module("head.linear", "classifier"),
+    class_names,
+    has_classes("ForTokenClassification"),
+)
 
 
 # ── BERT, RoBERTa, XLM-R, ELECTRA ─────────────────────────────────────────────────────────────────────────────────────
@@ -138,14 +148,16 @@ TWO_LAYERS = ("classifier.dense", "classifier.out_proj")
 LEFT_OUT = ("pooler.", "classifier.", "qa_outputs.")
 BERT = Family(
     _bert, _bert_table, "bert.",
-    {"Masked": BERT_MASKED, "Classify": classifier("Tanh", "bert.pooler.dense", "classifier")}, (*LEFT_OUT, "cls."),
+    {"Masked": BERT_MASKED, "Classify": classifier("Tanh", "bert.pooler.dense", "classifier"), TAGS: TAGGER},
+    (*LEFT_OUT, "cls."),
 )  # fmt: skip
 ROBERTA = Family(
     _bert, _bert_table, "roberta.",
-    {"Masked": ROBERTA_MASKED, "Classify": classifier("Tanh", *TWO_LAYERS)}, (*LEFT_OUT, "lm_head."),
+    {"Masked": ROBERTA_MASKED, "Classify": classifier("Tanh", *TWO_LAYERS), TAGS: TAGGER}, (*LEFT_OUT, "lm_head."),
 )  # fmt: skip
 ELECTRA = Family(
-    _bert, _bert_table, "electra.", {"Masked": GENERATOR, "Classify": classifier("GELU", *TWO_LAYERS)},
+    _bert, _bert_table, "electra.",
+    {"Masked": GENERATOR, "Classify": classifier("GELU", *TWO_LAYERS), TAGS: TAGGER},
     (*LEFT_OUT, "generator_", "discriminator_predictions.", "sequence_summary."),
 )  # fmt: skip
 
@@ -185,6 +197,6 @@ DISTILBERT_MASKED = Head(
 )
 DISTILBERT = Family(
     _distilbert, _distilbert_table, "distilbert.",
-    {"Masked": DISTILBERT_MASKED, "Classify": classifier("ReLU", "pre_classifier", "classifier")},
+    {"Masked": DISTILBERT_MASKED, "Classify": classifier("ReLU", "pre_classifier", "classifier"), TAGS: TAGGER},
     ("vocab_", "pre_classifier.", "classifier.", "qa_outputs."),
 )  # fmt: skip

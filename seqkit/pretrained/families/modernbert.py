@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from seqkit.pretrained.config_file import ConfigFile
-from seqkit.pretrained.families.encoders import masked_rows
-from seqkit.pretrained.family import ACTIVATIONS, Family, Head, Settings, class_names, depth_of, is_classifier
+from seqkit.pretrained.families.encoders import TAGS, masked_rows
+from seqkit.pretrained.family import ACTIVATIONS, Family, Head, Settings, class_names, depth_of, has_classes
 from seqkit.pretrained.rows import Pairs, Rows, layers, module, tensor
 
 FULL, LOCAL = "full_attention", "sliding_attention"
@@ -118,22 +120,30 @@ def _classify(config: ConfigFile) -> Settings:
     return {"type": "Classify", "pool": pool, "transform": _transform(config)}
 
 
-MASKED = Head(("ForMaskedLM",), _masked, lambda _: masked_rows("head.dense", "head.norm", "decoder", "decoder.bias"))
-CLASSIFY = Head(
-    ("ForSequenceClassification",),
-    _classify,
-    lambda _: [
+def _classifier(kind: str, objective: Callable[[ConfigFile], Settings]) -> Head:
+    """The head of a linear layer behind the transform. kind: end of the name of the class that has it."""
+    rows = [
         *module("head.transform.linear", "head.dense"),
         *module("head.transform.norm", "head.norm"),
         *module("head.linear", "classifier"),
-    ],
-    class_names,
-    is_classifier,
-)
+    ]
+    return Head((kind,), objective, lambda _: rows, class_names, has_classes(kind))
+
+
+def _tag(config: ConfigFile) -> Settings:
+    return {"type": "Classify", "level": "token", "transform": _transform(config)}
+
+
+MASKED = Head(("ForMaskedLM",), _masked, lambda _: masked_rows("head.dense", "head.norm", "decoder", "decoder.bias"))
+HEADS = {
+    "Masked": MASKED,
+    "Classify": _classifier("ForSequenceClassification", _classify),
+    TAGS: _classifier("ForTokenClassification", _tag),
+}
 MODERNBERT = Family(
     _model,
     _table,
     "model.",
-    {"Masked": MASKED, "Classify": CLASSIFY},
+    HEADS,
     ("head.", "decoder.", "classifier.", "qa_outputs."),
 )
