@@ -25,7 +25,8 @@ class Model(nn.Module):
     is to know no order.
     dropout: dropout of the embeddings. adjacency: "use", or "ignore": drop it, for backbones that do not support it (a
     comparison should say so).
-    embedding_dim: width of an embedding table narrower than the backbone; None: as wide. embedding_scale: factor of the
+    embedding_dim: width of an embedding table narrower than the backbone; None: as wide. embedding_norm: norm of the
+    embeddings before they are projected to the backbone's width (ELECTRA); None: none. embedding_scale: factor of the
     embedded content before positions are added (Gemma, Granite). share_embeddings: True: source and target of an
     encoder–decoder have one table (BART, T5); their tokenizers must be alike. set_as_sequence: True: tokens that are a
     set (`TokenSpec.is_set`) may go through a backbone that knows their order, as they come.
@@ -47,6 +48,7 @@ class Model(nn.Module):
         dropout: float = 0.0,
         adjacency: Literal["use", "ignore"] = "use",
         embedding_dim: int | None = None,
+        embedding_norm: Callable[[int], nn.Module] | None = None,
         embedding_scale: float = 1.0,
         share_embeddings: bool = False,
         set_as_sequence: bool = False,
@@ -73,6 +75,7 @@ class Model(nn.Module):
                     dropout=dropout,
                     uses_mask_token=uses_mask_token,
                     embedding_dim=embedding_dim,
+                    norm=embedding_norm,
                     scale=embedding_scale,
                 )
 

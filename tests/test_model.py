@@ -264,6 +264,12 @@ def test_a_source_of_as_many_ids_as_the_target_has_may_share_its_table():
     assert model.source_embedder.content is model.embedder.content
 
 
+def test_embeddings_may_have_a_norm():
+    model = Model(IDS, Transformer(DIM, 1), classify(), embedding_dim=6, embedding_norm=nn.RMSNorm)
+    assert isinstance(model.embedder.norm, nn.RMSNorm)
+    assert model.embedder.norm.weight.shape == (6,)
+
+
 def test_embeddings_may_be_narrower_than_the_backbone():
     objective = seq2seq("abc")
     spec, task = spelling(objective)

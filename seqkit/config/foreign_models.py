@@ -7,6 +7,7 @@ from typing import Any
 
 from seqkit.config.overrides import Word
 from seqkit.errors import DataError, UsageError
+from seqkit.pretrained.family import task_of
 from seqkit.pretrained.folder import is_foreign, located, longest, settings
 from seqkit.pretrained.hub import HUB, pinned
 
@@ -50,16 +51,16 @@ def with_foreign(config: Mapping[str, Any], pairs: Pairs) -> Mapping[str, Any]:
     named = [value for key, value in pairs if key.removesuffix(".type") == "model.objective"]
     objective = named[-1] if named else model.get("objective")
     objective = objective.read() if isinstance(objective, Word) else objective
-    name = objective.get("type") if isinstance(objective, Mapping) else objective
+    task = task_of(objective)
     try:
-        found = settings(place, name)
+        found = settings(place, task)
     except DataError as error:
         raise UsageError(f"model.init: {error}") from error
     if "objective" in found["model"]:
         own = objective if isinstance(objective, Mapping) else {}
         found["model"]["objective"] = {**own, **found["model"]["objective"]}
     data = config.get("data")
-    found_data = {} if name == "NextToken" else longest(found)
+    found_data = {} if task == "NextToken" else longest(found)
     data = {**found_data, **(data if isinstance(data, Mapping) else {} if data is None else {"source": data})}
     if given:
         return {**config, "data": data, "tokenizer": found["tokenizer"], "model": {**model, **found["model"]}}

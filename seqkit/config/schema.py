@@ -44,6 +44,8 @@ KIND_BY_TYPE = {
 KIND_BY_NAME = {
     "norm": "norm",
     "input_norm": "norm",
+    "attention_norm": "norm",
+    "embedding_norm": "norm",
     "qk_norm": "norm",
     "mlp": "mlp",
     "expert": "mlp",

@@ -22,6 +22,7 @@ class BaseBlock(nn.Module, ABC):
 
     attention: attention layer, `(dim, num_heads) -> AttentionLayer`. mlp: MLP, `dim -> nn.Module`. norm: norm,
     `dim -> nn.Module`. residual: residual connection, `dim -> nn.Module`. A variant is another component passed in.
+    attention_norm: norm of attention where it is another (the first block of ModernBERT has none); None: `norm`.
     cross_attention: True: with cross-attention to a memory between the two (a decoder that has an encoder).
     zero_init: True: the output projections start at zero, so that the block starts as the identity (Goyal et al. 2017,
     section 5.1).
@@ -38,10 +39,11 @@ class BaseBlock(nn.Module, ABC):
         residual: Callable[[int], nn.Module] = Residual,
         cross_attention: bool = False,
         zero_init: bool = False,
+        attention_norm: Callable[[int], nn.Module] | None = None,
     ):
         super().__init__()
         self.attention_norm, self.attention, self.attention_residual = (
-            norm(dim),
+            (attention_norm or norm)(dim),
             attention(dim, num_heads),
             residual(dim),
         )

@@ -30,11 +30,12 @@ def _linear(dim: int, num_outputs: int, *, bias: bool = True) -> nn.Linear:
 
 
 class Transform(nn.Module):
-    """What published models have between hidden states and a head's output layer: [... d] → [... w].
+    """Layers of published models between hidden states and a head's output layer: [... d] → [... w].
 
     A linear layer, an activation, a norm. With GELU and LayerNorm it is the one of BERT's masked language model (Devlin
     et al. 2019), with Tanh and no norm BERT's pooler and RoBERTa's classifier, with ReLU DistilBERT's.
-    width: w; None: d. activation: activation behind the linear layer. norm: norm behind that.
+    width: w; None: d. activation: activation behind the linear layer. norm: norm behind that. bias: whether the linear
+    layer has one (not in ModernBERT).
     Raises ValueError for a width below 1.
     """
 
@@ -45,12 +46,13 @@ class Transform(nn.Module):
         width: int | None = None,
         activation: Activation = nn.GELU,
         norm: Callable[[int], nn.Module] = nn.Identity,
+        bias: bool = True,
     ):
         super().__init__()
         self.width = dim if width is None else width
         if self.width < 1:
             raise ValueError(f"width={width} counts channels; make it 1 or more")
-        self.linear = nn.Linear(dim, self.width)
+        self.linear = nn.Linear(dim, self.width, bias=bias)
         self.activation = activation()
         self.norm = norm(self.width)
 

@@ -29,13 +29,15 @@ class Head:
     """A head that published models have.
 
     classes: ends of the names of the classes that have it (`architectures` of `config.json`). objective: the section
-    `objective` of a recipe. table: names of the weights. state: state of the objective, such as names of classes.
+    `objective` of a recipe. table: whole names of the weights. state: state of the objective, such as names of classes.
+    fits: whether a model of these settings has it, so that a recipe with the objective gets it.
     """
 
     classes: tuple[str, ...]
     objective: Callable[[ConfigFile], Settings]
     table: Callable[[ConfigFile], Rows]
     state: Callable[[ConfigFile], dict[str, Any]] = lambda _: {}
+    fits: Callable[[ConfigFile], bool] = lambda _: True
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Family:
     """How models of one kind are read and written.
 
     model: the section `model` of a recipe, without its objective. table: names of the weights of embedder and backbone.
-    prefix: what these names begin with in a model that has a head. heads: by the name of the objective. left_out:
+    prefix: what these names begin with in a model that has a head. heads: by `task_of` their objectives. left_out:
     beginnings of the names of weights that may be in a file and are of no use here. inputs: the section `tokenizer` of
     a recipe, from the folder; None: texts, by its `tokenizer.json`.
     """
@@ -55,6 +57,11 @@ class Family:
     left_out: tuple[str, ...] = ()
     inputs: Callable[[Path, ConfigFile], Settings] | None = None
 
+    def head(self, config: ConfigFile, task: str | None) -> Head | None:
+        """The head for a task; None: the model has none."""
+        found = self.heads.get(task or "")
+        return found if found is not None and found.fits(config) else None
+
 
 def class_names(config: ConfigFile) -> dict[str, Any]:
     """State of `Classify` from `id2label`. Raises DataError for a head that is no classification."""
@@ -63,6 +70,30 @@ def class_names(config: ConfigFile) -> dict[str, Any]:
     if not isinstance(labels, Mapping) or {*map(str, labels)} != {*map(str, range(len(labels)))} or len(labels) < 2:
         raise config.refused("id2label", "a name for each of two classes or more")
     return {"names": [str(labels[key]) for key in sorted(labels, key=int)]}
+
+
+def task_of(objective: Any) -> str | None:
+    """Name of what an objective predicts, from that section of a recipe: its type, and a level below whole examples."""
+    if not isinstance(objective, Mapping):
+        return None if objective is None else str(objective)
+    level = objective.get("level", "sequence")
+    return objective.get("type") if level == "sequence" else f"{objective.get('type')} {level}"
+
+
+def has_classes(kind: str) -> Callable[[ConfigFile], bool]:
+    """Whether a model was saved with a head for one of several classes. kind: end of the name of its own class."""
+
+    def fits(config: ConfigFile) -> bool:
+        problem, labels = config.get("problem_type"), config.get("id2label")
+        is_single = problem in (None, "single_label_classification") and (labels is None or len(labels) > 1)
+        return is_single and class_of(config).endswith(kind)
+
+    return fits
+
+
+def class_of(config: ConfigFile) -> str:
+    """Name of the class that a model was saved by; empty where it is not said."""
+    return str((config.get("architectures") or [""])[0])
 
 
 def depth_of(config: ConfigFile, name: str = "num_hidden_layers", default: int | None = None) -> int:

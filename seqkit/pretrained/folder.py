@@ -5,15 +5,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from einops import EinopsError
 
 from seqkit.errors import DataError, one_line
-from seqkit.files import decoded, load_json, read_small, write_atomic
+from seqkit.files import MAX_JSON_BYTES, decoded, load_json, read_small, write_atomic
 from seqkit.pretrained.config_file import NAME, ConfigFile
 from seqkit.pretrained.families import family_of
+from seqkit.pretrained.family import Family, class_of
 from seqkit.pretrained.hub import HUB, fetched
 from seqkit.pretrained.rows import read, write
 
@@ -34,15 +36,16 @@ def is_foreign(folder: Path) -> bool:
     return (folder / NAME).is_file() and not (folder / "config.yaml").is_file()
 
 
-def own_objective(folder: Path) -> str | None:
-    """Name of the objective whose head the model was saved with (`architectures`); None: it has none that is known.
+def own_task(folder: Path) -> str | None:
+    """Task of the head that the model was saved with (`task_of`; `architectures`); None: it has none that is known.
 
     Raises DataError for a model that is not read.
     """
     config = ConfigFile(folder / NAME)
-    classes = config.get("architectures") or [""]
     heads = family_of(config).heads.items()
-    return next((name for name, head in heads if str(classes[0]).endswith(head.classes)), None)
+    with _understood(config):
+        name = class_of(config)
+        return next((own for own, head in heads if name.endswith(head.classes) and head.fits(config)), None)
 
 
 def kept_files(place: Path) -> dict[str, bytes]:
@@ -75,16 +78,16 @@ KEPT_FILES = (
 )  # fmt: skip
 
 
-def settings(folder: Path, objective: str | None) -> dict[str, Any]:
+def settings(folder: Path, task: str | None) -> dict[str, Any]:
     """Tokenizer and model of a foreign folder as a recipe writes them. Reads no weights.
 
-    objective: name of the recipe's; the model's own head is described where it has one for it.
+    task: that of the recipe's objective (`task_of`); the model's own head is described where it has one for it.
     Raises DataError for a model that is not read, or a setting of it.
     """
     config = ConfigFile(folder / NAME)
     family = family_of(config)
     with _understood(config):
-        model, head = family.model(config), family.heads.get(objective or "")
+        model, head = family.model(config), family.head(config, task)
         if head is not None:
             model["objective"] = head.objective(config)
         tokenizer = _texts(folder, config, model) if family.inputs is None else family.inputs(folder, config)
@@ -103,11 +106,11 @@ def _texts(folder: Path, config: ConfigFile, model: Mapping[str, Any]) -> dict[s
     return {"type": "FromFile", "path": str(path), "num_ids": num_ids, "token_types": sum(types)}
 
 
-def objective_state(folder: Path, objective: str) -> dict[str, Any]:
-    """State of an objective for which the model has a head, such as names of classes; empty where it has none."""
+def objective_state(folder: Path, task: str | None) -> dict[str, Any]:
+    """State of the objective of a task, such as names of classes; empty where the model has no head for it."""
     config = ConfigFile(folder / NAME)
-    head = family_of(config).heads.get(objective)
     with _understood(config):
+        head = family_of(config).head(config, task)
         return {} if head is None else head.state(config)
 
 
@@ -131,10 +134,10 @@ def _understood(config: ConfigFile) -> Iterator[None]:
         raise DataError(f"{config.path} has values that are not understood ({one_line(error)})") from error
 
 
-def weights(folder: Path, objective: str | None) -> tuple[dict[str, Tensor], list[str], str]:
+def weights(folder: Path, task: str | None) -> tuple[dict[str, Tensor], list[str], str]:
     """Weights of a foreign folder under our names, in float32; names of theirs that were left out; a SHA-256 of all.
 
-    objective: as of `settings`; a head for it is read where the file has one.
+    task: as of `settings`; a head for it is read where the file has one.
     Raises DataError where a file is missing or damaged, or a weight is unknown or missing.
     """
     config = ConfigFile(folder / NAME)
@@ -143,13 +146,19 @@ def weights(folder: Path, objective: str | None) -> tuple[dict[str, Tensor], lis
     theirs = {_plain(name, family.prefix): x.float() for name, x in theirs.items()}
     theirs = {name: x for name, x in theirs.items() if not name.endswith(BUFFERS)}
     with _understood(config):
-        head = family.heads.get(objective or "")
+        head = family.head(config, task)
         of_head = [] if head is None else head.table(config)
+        of_head = [
+            replace(row, theirs=tuple(name.removeprefix(family.prefix) for name in row.theirs)) for row in of_head
+        ]
         table = family.table(config)
-    if not any(name in theirs for row in of_head for name in row.theirs):
+    needed = [name for row in of_head if not row.is_alias for name in row.theirs if name.endswith(".weight")]
+    if not theirs.keys() >= {*needed}:
         of_head = []  # a file of the model without its head
     try:
         ours, used = read([*table, *of_head], theirs)
+        if task == "Masked" and (row := _mask_id(folder, family)) is not None:
+            ours[MASK_TOKEN] = ours["embedder.content.weight"][row].clone()
     except KeyError as error:
         raise DataError(f"{folder} has no weight {error.args[0]}; copy it again") from None
     except (RuntimeError, ValueError, IndexError, EinopsError) as error:
@@ -161,21 +170,22 @@ def weights(folder: Path, objective: str | None) -> tuple[dict[str, Tensor], lis
     return ours, others, digest
 
 
-def written(
-    config: ConfigFile, ours: Mapping[str, Tensor], objective: str | None
-) -> tuple[dict[str, Tensor], list[str]]:
+def written(config: ConfigFile, ours: Mapping[str, Tensor], task: str | None) -> tuple[dict[str, Tensor], list[str]]:
     """Weights under their names from ours, in the type that `config.json` names where that loses nothing.
 
-    ours: tied ones once. objective: as of `settings`; its head is written where the family has one for it. Also gives
+    ours: tied ones once. task: as of `settings`; its head is written where the family has one for it. Also gives
     the names of ours that were left out, of a head that they do not have.
     Raises DataError for any other weight that they have no place for, or that is missing.
     """
     family = family_of(config)
     with _understood(config):
-        head, table = family.heads.get(objective or ""), family.table(config)
+        head, table = family.head(config, task), family.table(config)
         of_head = [] if head is None else head.table(config)
     if any(row.ours not in ours and not row.may_miss for row in of_head):
         head, of_head = None, []
+    if MASK_TOKEN in ours and (row := _mask_id(config.path.parent, family)) is not None:
+        ours = {**ours, "embedder.content.weight": ours["embedder.content.weight"].clone()}
+        ours["embedder.content.weight"][row] = ours.pop(MASK_TOKEN)
     try:
         found, names = write([*table, *of_head], ours)
     except KeyError as error:
@@ -183,7 +193,7 @@ def written(
     except (RuntimeError, ValueError, EinopsError) as error:
         raise DataError(f"the weights do not fit {NAME} ({one_line(error)})") from error
     others = sorted(ours.keys() - names)
-    if unknown := [name for name in others if not name.startswith("head.") and not name.endswith(".mask_token")]:
+    if unknown := [name for name in others if not name.startswith("head.") and name != MASK_TOKEN]:
         raise DataError(f"a {config.model_type} has no place for the weight {unknown[0]}")
     prefix = "" if head is None else family.prefix
     names_of_head = {name for row in of_head for name in row.theirs}
@@ -200,6 +210,17 @@ def _as_saved(x: Tensor, config: ConfigFile) -> Tensor:
         return x
     narrow = x.to(kind)
     return narrow if narrow.to(x.dtype).equal(x) else x
+
+
+MASK_TOKEN = "embedder.mask_token"  # noqa: S105  a name of a weight
+
+
+def _mask_id(folder: Path, family: Family) -> int | None:
+    """Row of the table of ids that is the mask token, by the tokenizer; None: there is none, or inputs are no texts."""
+    if family.inputs is not None:
+        return None
+    added = load_json(decoded(read_small(folder / TOKENIZER, MAX_JSON_BYTES))).get("added_tokens") or []
+    return next((int(token["id"]) for token in added if token["content"] in ("[MASK]", "<mask>")), None)
 
 
 BUFFERS = (".attn.bias", ".attn.masked_bias", "rotary_emb.inv_freq", "embeddings.position_ids")

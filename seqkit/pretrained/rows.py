@@ -32,8 +32,8 @@ class Change(Protocol):
 class Pairs:
     """Channels of a head that rotary positions turn: theirs pair (i, i + r), ours (2 i, 2 i + 1). Rows are [(h c) ...].
 
-    head_dim: channels of a head. rotated: how many of them, from the first on, are turned; None: all. heads: heads that
-    are turned, from the first on (queries and keys before values in one tensor); None: all.
+    head_dim: channels of a head. rotated: how many of them, from the first on, are turned; None: all. heads: how many
+    heads, from the first on, are turned, where queries, keys and values are one tensor; None: all.
     """
 
     head_dim: int
@@ -51,11 +51,11 @@ class Pairs:
     def _reordered(self, x: Tensor, pattern: str) -> Tensor:
         import torch
 
-        every = rearrange(x, "(h c) ... -> h c ...", c=self.head_dim)
-        heads, others = (every, every[:0]) if self.heads is None else (every[: self.heads], every[self.heads :])
+        heads = rearrange(x, "(h c) ... -> h c ...", c=self.head_dim)
         turned = self.head_dim if self.rotated is None else self.rotated
-        heads = torch.cat([rearrange(heads[:, :turned], pattern, two=2), heads[:, turned:]], dim=1)
-        return rearrange(torch.cat([heads, others]), "h c ... -> (h c) ...")
+        first, rest = heads[: self.heads], heads[len(heads) if self.heads is None else self.heads :]
+        first = torch.cat([rearrange(first[:, :turned], pattern, two=2), first[:, turned:]], dim=1)
+        return rearrange(torch.cat([first, rest]), "h c ... -> (h c) ...")
 
 
 class Transposed:

@@ -13,6 +13,7 @@ from seqkit.errors import DataError, UsageError
 from seqkit.files import load_json, whole_folder, write_atomic, write_json
 from seqkit.pretrained import folder as foreign
 from seqkit.pretrained.config_file import ConfigFile
+from seqkit.pretrained.family import task_of
 from seqkit.runs.folder import CONFIG, STATE, SUMMARY
 from seqkit.tokenizers.from_file import NAME as TOKENIZER
 from seqkit.training.checkpoint_files import FOLDER
@@ -45,24 +46,25 @@ def to_hf(trained: TrainedModel, out: Path) -> list[str]:
             write_atomic(part / name, content)
         if text := trained.tokenizer.state().get(TOKENIZER):
             write_atomic(part / TOKENIZER, text.encode())
-        objective = trained.config["model"]["objective"]["type"]
-        if changed_keys := _changed(trained.config, part, objective):
+        task = task_of(trained.config["model"]["objective"])
+        if changed_keys := _changed(trained.config, part, task):
             raise UsageError(
                 f"{trained.folder} is no such model any more: {', '.join(changed_keys)} is not as {foreign.NAME} says; "
                 "use --to safetensors"
             )
         try:
-            weights, left_out = foreign.written(ConfigFile(part / foreign.NAME), untied(trained.model), objective)
+            weights, left_out = foreign.written(ConfigFile(part / foreign.NAME), untied(trained.model), task)
         except DataError as error:
             raise UsageError(f"{trained.folder} is no such model any more: {error}; use --to safetensors") from error
         settings = load_json(kept[foreign.NAME].decode())
         changed: dict[str, Any] = {key: _dtype(weights) for key in ("dtype", "torch_dtype") if key in settings}
         names = trained.objective.state().get("names", [])
-        if not left_out and names != foreign.objective_state(part, objective).get("names", []):
+        if not left_out and names != foreign.objective_state(part, task).get("names", []):
             changed |= _named(settings, names)
-        if left_out or settings | changed != settings:  # else the file stays as it is
+        other_class = left_out or foreign.own_task(part) not in (None, task)
+        if other_class or settings | changed != settings:  # else the file stays as it is
             settings |= changed
-            settings.pop("architectures" if left_out else "", None)  # a class whose head is not written
+            settings.pop("architectures" if other_class else "", None)  # a class whose head is not written
             write_json(part / foreign.NAME, settings)
         save_file(weights, part / WEIGHTS, {"format": "pt"})
     return left_out
@@ -79,13 +81,13 @@ def _named(settings: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
     }
 
 
-def _changed(config: Mapping[str, Any], place: Path, objective: str) -> list[str]:
+def _changed(config: Mapping[str, Any], place: Path, task: str | None) -> list[str]:
     """Keys of a run's tokenizer and model that are not those of the foreign model in a folder.
 
     Dropout is for training alone, and of the objective only what the model's own head has is compared.
     """
     try:
-        found = foreign.settings(place, objective)
+        found = foreign.settings(place, task)
     except DataError as error:  # such as a tokenizer of another kind, which has no file
         raise UsageError(f"the run is no such model any more: {error}; use --to safetensors") from error
     own = found["model"].get("objective", {})

@@ -30,19 +30,22 @@ def import_model(place: Path, out: Path, source: str) -> dict[str, Any]:
     check_new(out)
     if not foreign.is_foreign(place):
         raise UsageError(f"{place} holds no model of another library: it has no {foreign.NAME}, or is a run itself")
-    objective = foreign.own_objective(place) or HEADLESS
-    found = foreign.settings(place, objective)
-    state = foreign.objective_state(place, objective)
-    own = {"type": objective, **sentence_vectors(place)} if objective == HEADLESS else {}
+    task = foreign.own_task(place) or HEADLESS
+    found = foreign.settings(place, task)
+    state = foreign.objective_state(place, task)
+    own = {"type": HEADLESS, **sentence_vectors(place)} if task == HEADLESS else {}
     model_section = {"objective": own, **found["model"]}
     config = complete({"tokenizer": found["tokenizer"], "model": model_section}, only=MODEL_KEYS)
+    objective = config["model"]["objective"]["type"]
     built = build(config)
     if state:
         built.model["objective"].load_state(state)
     model = build_model(built, built.tokenizer.spec)
-    weights, left_out, digest = foreign.weights(place, objective)
+    weights, left_out, digest = foreign.weights(place, task)
     if "embedder.mask_token" not in model.state_dict() and weights.pop("embedder.mask_token", None) is not None:
         left_out = [*left_out, "mask_token"]  # of an objective that this run does not have
+    if "embedder.mask_token" in model.state_dict().keys() - weights.keys():
+        raise DataError(f"{place}: the tokenizer has no [MASK] or <mask>, without which {objective} hides no tokens")
     if wrong := misfits(weights, model.state_dict()):
         raise DataError(f"{place}: {wrong[0]}; its weights and its {foreign.NAME} disagree, copy it again")
     model.load_state_dict(weights, strict=False)

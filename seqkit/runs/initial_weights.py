@@ -16,6 +16,7 @@ from seqkit.config.resolve import MODEL_KEYS
 from seqkit.errors import UsageError
 from seqkit.interfaces import Objective, Tokenizer
 from seqkit.model import Model
+from seqkit.pretrained.family import task_of
 from seqkit.pretrained.folder import is_foreign, located, objective_state, settings
 from seqkit.pretrained.folder import weights as weights_of
 from seqkit.runs.folder import CONFIG
@@ -139,10 +140,11 @@ def _trained(run: Path) -> Source:
 def _foreign(folder: Path, ours: Mapping[str, Any]) -> Source:
     """The source that a foreign model is. ours: settings of the model that begins with it, which give the objective."""
     objective = ours["model"]["objective"]
-    found = settings(folder, objective["type"])
+    task = task_of(objective)
+    found = settings(folder, task)
     found["model"]["objective"] = {**objective, **found["model"].get("objective", {})}
-    theirs, left_out, digest = weights_of(folder, objective["type"])
-    state = objective_state(folder, objective["type"])
+    theirs, left_out, digest = weights_of(folder, task)
+    state = objective_state(folder, task)
     return Source(complete(found, only=MODEL_KEYS), theirs, None, state, digest, left_out)
 
 

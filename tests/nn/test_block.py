@@ -152,6 +152,8 @@ def test_a_component_that_is_passed_in_replaces_the_default():
         6, 1, attention=partial(MultiHeadAttention, bias=False), mlp=lambda dim: nn.Identity(), norm=nn.RMSNorm
     )
     assert isinstance(block.attention_norm, nn.RMSNorm)
+    another = PreNormBlock(6, 1, norm=nn.RMSNorm, attention_norm=nn.Identity)
+    assert (type(another.attention_norm), type(another.mlp_norm)) == (nn.Identity, nn.RMSNorm)
     with torch.no_grad():
         block.attention.out_proj.weight.zero_()
         x = torch.randn(2, 3, 6)

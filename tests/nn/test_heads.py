@@ -95,6 +95,7 @@ def test_a_transform_without_width_or_norm_is_a_linear_layer_and_gelu():
     assert [name for name, _ in transform.named_parameters()] == ["linear.weight", "linear.bias"]
     assert_close(transform(x), nn.functional.gelu(transform.linear(x)))
     assert transform.width == 7
+    assert Transform(7, bias=False).linear.bias is None
     with pytest.raises(ValueError, match="width=0 counts channels"):
         Transform(7, width=0)
 

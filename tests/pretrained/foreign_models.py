@@ -25,7 +25,18 @@ ENCODERS = {
         "vocab_size": VOCAB, "dim": 24, "n_layers": 3, "n_heads": 3, "hidden_dim": 40, "activation": "relu",
         "max_position_embeddings": CONTEXT,
     },
+    "Electra": {**BERT, "embedding_size": 10},
+    "ModernBert": {
+        **{key: BERT[key] for key in BERT if key != "max_position_embeddings"}, "num_hidden_layers": 5,
+        "local_attention": 8, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "cls_token_id": 1,
+        "sep_token_id": 2,
+    },
 }  # fmt: skip
+HEADS = {
+    "ForMaskedLM": "Masked", "ForSequenceClassification": "Classify", "ForTokenClassification": "Classify token"
+}  # fmt: skip
+"""Ends of names of classes, and the tasks of their heads."""
+NAMES = {0: "cat", 1: "dog", 2: "owl"}
 DECODERS = {
     "GPT2": {"vocab_size": VOCAB, "n_embd": 24, "n_layer": 3, "n_head": 3, "n_positions": CONTEXT},
     "Llama": {**LLAMA, "rope_parameters": LLAMA3, "tie_word_embeddings": False},
@@ -81,7 +92,12 @@ def saved(folder, name, settings, kind="Model", *, std=0.1, dtype="float32", max
             if p.ndim == 1 and std > 0.1:  # else the last norm makes a tied head say one id, or the last id, again
                 p.mul_(0.1) if key.endswith("bias") else p.normal_()
     model.to(getattr(torch, dtype)).save_pretrained(folder, max_shard_size=max_shard_size)
-    words = Tokenizer(models.WordLevel({f"w{i}": i for i in range(settings["vocab_size"])}, unk_token="w0"))
+    words = [f"w{i}" for i in range(settings["vocab_size"])]
+    if kind == "ForMaskedLM":
+        words[-1] = "[MASK]"
+    words = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="w0"))
+    if kind == "ForMaskedLM":
+        words.add_special_tokens(["[MASK]"])
     words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     words.save(str(folder / "tokenizer.json"))
     return model

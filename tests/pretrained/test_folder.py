@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from foreign_models import BERT, CONTEXT, DECODERS, ENCODERS, LLAMA3, VOCAB, saved
+from foreign_models import BERT, CONTEXT, DECODERS, ENCODERS, HEADS, LLAMA3, NAMES, VOCAB, saved
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models
 
@@ -14,8 +14,11 @@ from seqkit.errors import DataError, UsageError
 from seqkit.generation import Sampling, generate
 from seqkit.interfaces import TokenBatch, Tokens
 from seqkit.pretrained.config_file import ConfigFile
+from seqkit.pretrained.family import task_of
 from seqkit.pretrained.folder import settings, weights, written
+from seqkit.runs.imported import import_model
 from seqkit.runs.initial_weights import InitialWeights
+from seqkit.runs.trained_model import load_one
 
 LENGTHS = [[13, 13], [11, 19, 5]]
 
@@ -60,7 +63,8 @@ def test_hidden_states_of_an_encoder(tmp_path, name, lengths):
     batch.positions[..., 1:].clamp_(max=types - 1)
     with torch.no_grad():
         content = batch.content.masked_fill(~batch.valid, 1)
-        given = {} if name == "DistilBert" else {"token_type_ids": batch.positions[..., 1].long()}
+        has_types = batch.positions.shape[-1] > 1
+        given = {"token_type_ids": batch.positions[..., 1].long()} if has_types else {}
         right = theirs(content, attention_mask=batch.valid.long(), **given).last_hidden_state
         assert_equal(ours.model.backbone(ours.model.embed(batch)), right, batch.valid)
     assert ours.origin["taken"] == ["backbone", "embedder"]
@@ -93,6 +97,30 @@ def test_both_write_the_same_thirty_tokens(tmp_path, name):
     assert len(torch.cat(right).unique()) > 2
     got = generate(ours, prompts, 30, strategy=Sampling(temperature=0))
     assert all(x.equal(y) for x, y in zip(got, right))
+
+
+@pytest.mark.parametrize("kind", HEADS)
+@pytest.mark.parametrize("name", ENCODERS)
+def test_logits_of_an_encoder(tmp_path, name, kind):
+    theirs = saved(tmp_path / "theirs", name, {**ENCODERS[name], "id2label": NAMES}, kind)
+    import_model(tmp_path / "theirs", tmp_path / "run", name)
+    run = load_one(tmp_path / "run")
+    assert task_of(run.config["model"]["objective"]) == HEADS[kind]
+    assert run.summary["initial"]["left_out"] == []
+    batch = texts([11, 19, 5], num_axes=run.model.spec.num_axes)
+    batch.positions[..., 1:].fill_(0)
+    with torch.no_grad():
+        given = batch.content.masked_fill(~batch.valid, 1)  # RoBERTa counts positions by the padding's id
+        right = theirs(given, attention_mask=batch.valid.long()).logits
+        if kind == "ForMaskedLM":
+            assert_equal(run.model(batch), right, batch.valid)
+            hides = torch.rand(batch.valid.shape) < 0.3
+            given = given.masked_fill(hides & batch.valid, VOCAB - 1)
+            right = theirs(given, attention_mask=batch.valid.long()).logits
+            assert_equal(run.model(batch, hides & batch.valid), right, batch.valid)
+        else:
+            assert_equal(run.model(batch), right, batch.valid if right.ndim == 3 else torch.ones(3, dtype=torch.bool))
+            assert run.objective.names == [*NAMES.values()]
 
 
 # ── what files may look like ──────────────────────────────────────────────────────────────────────────────────────────
@@ -143,13 +171,15 @@ def test_rows_that_no_id_of_the_tokenizer_has_are_kept(tmp_path):
 
 
 ALL = [(name, ENCODERS[name], "Model", "Classify") for name in ENCODERS]
+ALL += [(name, {**ENCODERS[name], "id2label": NAMES}, *head) for name in ENCODERS for head in HEADS.items()]
 ALL += [(name, DECODERS[name], "LMHeadModel" if name == "GPT2" else "ForCausalLM", "NextToken") for name in DECODERS]
 
 
 @pytest.mark.parametrize(("name", "given", "kind", "objective"), ALL)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_what_is_read_is_written_back_bit_for_bit(tmp_path, name, given, kind, objective, dtype):
-    more = {"add_pooling_layer": False} if kind == "Model" and name != "DistilBert" else {}
+    has_pooler = kind == "Model" and name in ("Bert", "Roberta", "XLMRoberta")
+    more = {"add_pooling_layer": False} if has_pooler else {}
     saved(tmp_path, name, given, kind, dtype=dtype, **more)
     held = load_file(tmp_path / "model.safetensors")
     ours, left_out, _ = weights(tmp_path, objective)

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from seqkit.errors import suggest
 from seqkit.pretrained.config_file import ConfigFile
-from seqkit.pretrained.families.encoders import BERT, DISTILBERT, ROBERTA
+from seqkit.pretrained.families.encoders import BERT, DISTILBERT, ELECTRA, ROBERTA
 from seqkit.pretrained.families.gpt import BLOOM, GPT2, NEOX, OPT, PHI
 from seqkit.pretrained.families.llama import KINDS, LLAMA
 from seqkit.pretrained.families.mamba import MAMBA
+from seqkit.pretrained.families.modernbert import MODERNBERT
 from seqkit.pretrained.families.vision import DEIT, DINOV2, TIMM, VIT, VIT_OF_TIMM
 from seqkit.pretrained.family import Family
 
 FAMILIES: dict[str, Family] = {
-    "bert": BERT, "roberta": ROBERTA, "xlm-roberta": ROBERTA, "distilbert": DISTILBERT, "gpt2": GPT2, "gpt_neox": NEOX,
-    "opt": OPT, "bloom": BLOOM, "phi": PHI,    "mamba": MAMBA, "vit": VIT, "deit": DEIT, "dinov2": DINOV2,
+    "bert": BERT, "roberta": ROBERTA, "xlm-roberta": ROBERTA, "distilbert": DISTILBERT, "electra": ELECTRA,
+    "modernbert": MODERNBERT, "gpt2": GPT2, "gpt_neox": NEOX,
+    "opt": OPT, "bloom": BLOOM, "phi": PHI, "mamba": MAMBA, "vit": VIT, "deit": DEIT, "dinov2": DINOV2,
     **dict.fromkeys(KINDS, LLAMA),
 }  # fmt: skip
 

@@ -1,10 +1,12 @@
-"""BERT, RoBERTa, XLM-R and DistilBERT (transformers 5.23)."""
+"""BERT, RoBERTa, XLM-R, ELECTRA and DistilBERT (transformers 5.23)."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from seqkit.pretrained.config_file import ConfigFile
-from seqkit.pretrained.family import ACTIVATIONS, Family, Settings, depth_of
-from seqkit.pretrained.rows import Rows, layers, module, tensor
+from seqkit.pretrained.family import ACTIVATIONS, Family, Head, Settings, class_names, depth_of, has_classes
+from seqkit.pretrained.rows import Rows, alias, layers, module, tensor
 
 
 def post_norm(
@@ -28,25 +30,78 @@ def post_norm(
     }  # fmt: skip
 
 
-# ── BERT, RoBERTa, XLM-R ──────────────────────────────────────────────────────────────────────────────────────────────
+def tied(config: ConfigFile, activation: Any, eps: float, **transform: Any) -> Settings:
+    """A masked language model's objective, whose output layer is the embedding table. transform: other keys of it."""
+    config.must_be(True, "tie_word_embeddings")
+    norm = {"type": "LayerNorm", "eps": eps}
+    return {"type": "Masked", "tied": True, "transform": {"activation": activation, "norm": norm, **transform}}
+
+
+def masked_rows(dense: str, norm: str, decoder: str, bias: str) -> Rows:
+    """Rows of such a head. decoder: the output layer, whose weight is tied, and in some files stands there again."""
+    again = [] if bias == f"{decoder}.bias" else alias("head.bias", f"{decoder}.bias")
+    return [
+        *module("head.transform.linear", dense),
+        *module("head.transform.norm", norm),
+        *tensor("head.bias", bias),
+        *alias("embedder.content.weight", f"{decoder}.weight"),
+        *again,
+    ]
+
+
+def classifier(activation: str, dense: str, out: str) -> Head:
+    """The head of two layers on the first token. dense, out: names of the layers."""
+    return Head(
+        ("ForSequenceClassification",),
+        lambda _: {"type": "Classify", "pool": "first", "transform": {"activation": activation}},
+        lambda _: [*module("head.transform.linear", dense), *module("head.linear", out)],
+        class_names,
+        has_classes("ForSequenceClassification"),
+    )
+
+
+TAGS = "Classify token"
+TAGGER = Head(
+    ("ForTokenClassification",),
+    lambda _: {"type": "Classify", "level": "token"},
+    lambda _: module("head.linear", "classifier"),
+    class_names,
+    has_classes("ForTokenClassification"),
+)
+
+
+# ── BERT, RoBERTa, XLM-R, ELECTRA ─────────────────────────────────────────────────────────────────────────────────────
 
 
 def _bert(config: ConfigFile) -> Settings:
     config.must_be("absolute", "position_embedding_type")
     config.must_be(False, "is_decoder", "add_cross_attention")
+    dim, heads, inner = (256, 4, 1024) if config.model_type == "electra" else (768, 12, 3072)
     found = post_norm(
-        config, config.size("hidden_size", 768), depth_of(config, default=12), config.size("num_attention_heads", 12),
-        config.size("intermediate_size", 3072), config.number("layer_norm_eps", 1e-12),
+        config, config.size("hidden_size", dim), depth_of(config, default=12),
+        config.size("num_attention_heads", heads), config.size("intermediate_size", inner), _eps(config),
         ("hidden_act", "hidden_dropout_prob", "attention_probs_dropout_prob"),
     )  # fmt: skip
+    if config.model_type == "electra":
+        config.get("summary_last_dropout")  # of a head for multiple choice
+        norm = found["backbone"].pop("input_norm")
+        found = {"embedding_dim": _embedding_dim(config), "embedding_norm": norm, **found}
     sizes = [config.size("max_position_embeddings", 512), config.size("type_vocab_size", 2)]
     first = {"first": row} if (row := _first(config)) else {}
     return {"position": {"type": "Learned", "sizes": sizes, **first}, **found}
 
 
+def _eps(config: ConfigFile) -> float:
+    return config.number("layer_norm_eps", 1e-12)
+
+
+def _embedding_dim(config: ConfigFile) -> int:
+    return config.size("embedding_size", 128)
+
+
 def _first(config: ConfigFile) -> int:
     """Row of the first token in the table of positions: RoBERTa counts from behind the padding's id."""
-    return 0 if config.model_type == "bert" else int(config.get("pad_token_id", 1)) + 1
+    return 0 if config.model_type in ("bert", "electra") else int(config.get("pad_token_id", 1)) + 1
 
 
 def _bert_table(config: ConfigFile) -> Rows:
@@ -58,17 +113,53 @@ def _bert_table(config: ConfigFile) -> Rows:
         *module("mlp.down_proj", "output.dense"),
         *module("mlp_norm", "output.LayerNorm"),
     ]
+    is_electra = config.model_type == "electra"
     return [
         *tensor("embedder.content.weight", "embeddings.word_embeddings.weight"),
         *tensor("embedder.position.tables.0", "embeddings.position_embeddings.weight"),
         *tensor("embedder.position.tables.1", "embeddings.token_type_embeddings.weight"),
-        *module("backbone.input_norm", "embeddings.LayerNorm"),
+        *module("embedder.norm" if is_electra else "backbone.input_norm", "embeddings.LayerNorm"),
+        *module("embedder.projection", "embeddings_project"),
         *layers(depth_of(config, default=12), "backbone.blocks.{}.", "encoder.layer.{}.", layer),
     ]
 
 
-BERT = Family(_bert, _bert_table, "bert.", {}, ("pooler.", "cls.", "classifier.", "qa_outputs."))
-ROBERTA = Family(_bert, _bert_table, "roberta.", {}, ("pooler.", "lm_head.", "classifier.", "qa_outputs."))
+BERT_MASKED = Head(
+    ("ForMaskedLM",),
+    lambda config: tied(config, config.one_of("hidden_act", ACTIVATIONS, "gelu"), _eps(config)),
+    lambda _: masked_rows(
+        "cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm", "cls.predictions.decoder",
+        "cls.predictions.bias",
+    ),
+)  # fmt: skip
+ROBERTA_MASKED = Head(
+    ("ForMaskedLM",),
+    lambda config: tied(config, "GELU", _eps(config)),
+    lambda _: masked_rows("lm_head.dense", "lm_head.layer_norm", "lm_head.decoder", "lm_head.bias"),
+)
+GENERATOR = Head(
+    ("ForMaskedLM",),
+    lambda config: tied(config, "GELU", _eps(config), width=_embedding_dim(config)),
+    lambda _: masked_rows(
+        "generator_predictions.dense", "generator_predictions.LayerNorm", "generator_lm_head", "generator_lm_head.bias"
+    ),
+)
+TWO_LAYERS = ("classifier.dense", "classifier.out_proj")
+LEFT_OUT = ("pooler.", "classifier.", "qa_outputs.")
+BERT = Family(
+    _bert, _bert_table, "bert.",
+    {"Masked": BERT_MASKED, "Classify": classifier("Tanh", "bert.pooler.dense", "classifier"), TAGS: TAGGER},
+    (*LEFT_OUT, "cls."),
+)  # fmt: skip
+ROBERTA = Family(
+    _bert, _bert_table, "roberta.",
+    {"Masked": ROBERTA_MASKED, "Classify": classifier("Tanh", *TWO_LAYERS), TAGS: TAGGER}, (*LEFT_OUT, "lm_head."),
+)  # fmt: skip
+ELECTRA = Family(
+    _bert, _bert_table, "electra.",
+    {"Masked": GENERATOR, "Classify": classifier("GELU", *TWO_LAYERS), TAGS: TAGGER},
+    (*LEFT_OUT, "generator_", "discriminator_predictions.", "sequence_summary."),
+)  # fmt: skip
 
 # ── DistilBERT ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -99,6 +190,13 @@ def _distilbert_table(config: ConfigFile) -> Rows:
     ]
 
 
-DISTILBERT = Family(
-    _distilbert, _distilbert_table, "distilbert.", {}, ("vocab_", "pre_classifier.", "classifier.", "qa_outputs.")
+DISTILBERT_MASKED = Head(
+    ("ForMaskedLM",),
+    lambda config: tied(config, config.one_of("activation", ACTIVATIONS, "gelu"), 1e-12),
+    lambda _: masked_rows("vocab_transform", "vocab_layer_norm", "vocab_projector", "vocab_projector.bias"),
 )
+DISTILBERT = Family(
+    _distilbert, _distilbert_table, "distilbert.",
+    {"Masked": DISTILBERT_MASKED, "Classify": classifier("ReLU", "pre_classifier", "classifier"), TAGS: TAGGER},
+    ("vocab_", "pre_classifier.", "classifier.", "qa_outputs."),
+)  # fmt: skip

@@ -1,0 +1,149 @@
+"""ModernBERT (transformers 5.23)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from seqkit.pretrained.config_file import ConfigFile
+from seqkit.pretrained.families.encoders import TAGS, masked_rows
+from seqkit.pretrained.family import ACTIVATIONS, Family, Head, Settings, class_names, depth_of, has_classes
+from seqkit.pretrained.rows import Pairs, Rows, layers, module, tensor
+
+FULL, LOCAL = "full_attention", "sliding_attention"
+FLAG = {True: True, False: False}
+
+
+def _model(config: ConfigFile) -> Settings:
+    """Layers with full and with local attention, each kind with a rotary base of its own; the first has no norm."""
+    kinds, norm = _kinds(config), _norm(config)
+    attention = {"bias": config.one_of("attention_bias", FLAG, False)}
+    dropout = config.number("attention_dropout", 0.0)
+    window: Settings = {"type": "SlidingWindowAttention", "size": config.size("local_attention", 128) // 2 + 1}
+    mechanisms: dict[str, Settings] = {LOCAL: window, FULL: {"type": "ScaledDotProductAttention"}}
+    block: Settings = {
+        "type": "PreNormBlock", "norm": norm,
+        "mlp": {
+            "type": "GatedMLP", "width": config.size("intermediate_size", 1152),
+            "activation": config.one_of("hidden_activation", ACTIVATIONS, "gelu"),
+            "bias": config.one_of("mlp_bias", FLAG, False), "dropout": config.number("mlp_dropout", 0.0),
+        },
+    }  # fmt: skip
+    blocks = [
+        {**block, "attention": {**attention, "mechanism": {**mechanisms[kind], "dropout": dropout}}} for kind in kinds
+    ]
+    blocks[0]["attention_norm"] = "Identity"
+    for unused in (
+        "max_position_embeddings", "layer_norm_eps", "position_embedding_type", "initializer_cutoff_factor",
+        "deterministic_flash_attn", "sparse_prediction", "sparse_pred_ignore_index", "reference_compile",
+        "repad_logits_with_grad", "decoder_bias", "classifier_bias", "classifier_activation", "classifier_pooling",
+    ):  # fmt: skip
+        config.get(unused)  # of training, of heads, or of older versions, which do not use it
+    rotary = {FULL: _rotary(config, FULL, "global_rope_theta", 160_000.0)}
+    rotary[LOCAL] = _rotary(config, LOCAL, "local_rope_theta", 10_000.0)
+    return {
+        "position": "NoPosition",
+        "dropout": config.number("embedding_dropout", 0.0),
+        "backbone": {
+            "type": "Transformer", "dim": config.size("hidden_size", 768), "depth": len(kinds), "norm": norm,
+            "input_norm": norm, "num_heads": config.size("num_attention_heads", 12), "dropout": dropout,
+            "position": [rotary[kind] for kind in kinds], "block": blocks,
+        },
+    }  # fmt: skip
+
+
+def _kinds(config: ConfigFile) -> list[str]:
+    """Kind of attention of each layer."""
+    depth, every, kinds = (
+        depth_of(config, default=22),
+        config.size("global_attn_every_n_layers", 3),
+        config.get("layer_types"),
+    )
+    if kinds is None:
+        return [LOCAL if i % every else FULL for i in range(depth)]
+    if len(kinds) != depth or not {*kinds} <= {FULL, LOCAL}:
+        raise config.refused("layer_types", f"{FULL} or {LOCAL} for each layer")
+    return list(kinds)
+
+
+def _norm(config: ConfigFile) -> Settings:
+    return {
+        "type": "LayerNorm",
+        "eps": config.number("norm_eps", 1e-5),
+        "bias": config.one_of("norm_bias", FLAG, False),
+    }
+
+
+def _rotary(config: ConfigFile, kind: str, old: str, base: float) -> Settings:
+    """Rotary positions of layers of a kind. old, base: key of the base before transformers 5, and its default."""
+    config.must_be(None, "rope_scaling")
+    base = config.number(old, base)
+    given = dict((config.get("rope_parameters") or {}).get(kind) or {})
+    found = {"type": "Rotary", "base": given.pop("rope_theta", base)}
+    if given.pop("rope_type", "default") != "default" or given:
+        raise config.refused("rope_parameters", "a rope_theta for each kind of layer")
+    return found
+
+
+def _table(config: ConfigFile) -> Rows:
+    heads = config.size("num_attention_heads", 12)
+    pairs = Pairs(config.size("hidden_size", 768) // heads, heads=2 * heads)  # of queries and keys, not of values
+    layer = [
+        *module("attention_norm", "attn_norm"),
+        *module("attention.qkv_proj", "attn.Wqkv", whole=pairs),
+        *module("attention.out_proj", "attn.Wo"),
+        *module("mlp_norm", "mlp_norm"),
+        *module("mlp.gate_up_proj", "mlp.Wi"),
+        *module("mlp.down_proj", "mlp.Wo"),
+    ]
+    return [
+        *tensor("embedder.content.weight", "embeddings.tok_embeddings.weight"),
+        *module("backbone.input_norm", "embeddings.norm"),
+        *layers(depth_of(config, default=22), "backbone.blocks.{}.", "layers.{}.", layer),
+        *module("backbone.norm", "final_norm"),
+    ]
+
+
+def _transform(config: ConfigFile) -> Settings:
+    return {
+        "activation": config.one_of("classifier_activation", ACTIVATIONS, "gelu"), "norm": _norm(config),
+        "bias": config.one_of("classifier_bias", FLAG, False),
+    }  # fmt: skip
+
+
+def _masked(config: ConfigFile) -> Settings:
+    config.must_be(True, "decoder_bias", "tie_word_embeddings")
+    return {"type": "Masked", "tied": True, "transform": _transform(config)}
+
+
+def _classify(config: ConfigFile) -> Settings:
+    pool = config.one_of("classifier_pooling", {"cls": "first", "mean": "mean"}, "cls")
+    return {"type": "Classify", "pool": pool, "transform": _transform(config)}
+
+
+def _classifier(kind: str, objective: Callable[[ConfigFile], Settings]) -> Head:
+    """The head of a linear layer behind the transform. kind: end of the name of the class that has it."""
+    rows = [
+        *module("head.transform.linear", "head.dense"),
+        *module("head.transform.norm", "head.norm"),
+        *module("head.linear", "classifier"),
+    ]
+    return Head((kind,), objective, lambda _: rows, class_names, has_classes(kind))
+
+
+def _tag(config: ConfigFile) -> Settings:
+    return {"type": "Classify", "level": "token", "transform": _transform(config)}
+
+
+MASKED = Head(("ForMaskedLM",), _masked, lambda _: masked_rows("head.dense", "head.norm", "decoder", "decoder.bias"))
+HEADS = {
+    "Masked": MASKED,
+    "Classify": _classifier("ForSequenceClassification", _classify),
+    TAGS: _classifier("ForTokenClassification", _tag),
+}
+MODERNBERT = Family(
+    _model,
+    _table,
+    "model.",
+    HEADS,
+    ("head.", "decoder.", "classifier.", "qa_outputs."),
+)
