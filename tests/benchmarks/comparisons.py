@@ -30,7 +30,8 @@ NAMES = ("Transformer", "LSTM", "GRU", "TCN", "S4D", "Mamba", "GIN")
 BEGIN, END = "<!-- made by tests/benchmarks/comparisons.py -->", "<!-- until here -->"
 COMPARISONS = {
     "digits": f"image/digits {BACKBONES} --trainer.max_epochs 8 --seeds 10 --run-shares 0.25,0.5",
-    "solubility": f"graph/solubility {BACKBONES},GIN --trainer.max_epochs 15 --seeds 10 --run-shares 0.25,0.5",
+    "solubility": "graph/solubility --backbones Transformer,LSTM,GIN --trainer.max_epochs 20 --seeds 10 "
+    "--run-shares 0.25,0.5",
     "spoken-digits": f"audio/spoken-digits {BACKBONES} --trainer.max_epochs 8 --seeds 5 --run-shares 0.25,0.5",
     "char-lm": f"text/char-lm {BACKBONES} --data tinyshakespeare --trainer.max_steps 600 --seeds 5 "
     "--run-shares 0.25,0.5",

@@ -13,7 +13,7 @@ from seqkit.config import build, build_model, complete
 from seqkit.errors import DataError, UsageError
 from seqkit.generation import Sampling, generate
 from seqkit.interfaces import TokenBatch, Tokens
-from seqkit.pretrained.config_file import ConfigFile
+from seqkit.pretrained.config_file import CHANGES_NOTHING, ConfigFile
 from seqkit.pretrained.family import task_of
 from seqkit.pretrained.folder import settings, weights, written
 from seqkit.runs.imported import import_model
@@ -35,6 +35,11 @@ def begun(folder, recipe, **overrides):
     return SimpleNamespace(
         model=model, config=config, origin=InitialWeights(folder, config).load_into(model, objective)
     )
+
+
+def own_class(name):
+    """End of the name of their class with a head of its own."""
+    return "LMHeadModel" if name == "GPT2" else "ForCausalLM" if name in DECODERS else "ForMaskedLM"
 
 
 def texts(lengths, low=2, num_axes=1):
@@ -74,7 +79,7 @@ def test_hidden_states_of_an_encoder(tmp_path, name, lengths):
 @pytest.mark.parametrize("lengths", LENGTHS)
 @pytest.mark.parametrize("name", DECODERS)
 def test_logits_of_a_decoder(tmp_path, name, lengths):
-    theirs = saved(tmp_path, name, DECODERS[name], "LMHeadModel" if name == "GPT2" else "ForCausalLM")
+    theirs = saved(tmp_path, name, DECODERS[name], own_class(name))
     ours = begun(tmp_path, "text/char-lm")
     batch = texts(lengths)
     with torch.no_grad():
@@ -86,7 +91,7 @@ def test_logits_of_a_decoder(tmp_path, name, lengths):
 
 @pytest.mark.parametrize("name", DECODERS)
 def test_both_write_the_same_thirty_tokens(tmp_path, name):
-    theirs = saved(tmp_path, name, DECODERS[name], "LMHeadModel" if name == "GPT2" else "ForCausalLM", std=0.4)
+    theirs = saved(tmp_path, name, DECODERS[name], own_class(name), std=0.4)
     ours = begun(tmp_path, "text/char-lm").model
     prompts, right = [torch.randint(VOCAB, (n,)) for n in (3, 1, 7)], []
     for ids in prompts:
@@ -172,7 +177,7 @@ def test_rows_that_no_id_of_the_tokenizer_has_are_kept(tmp_path):
 
 ALL = [(name, ENCODERS[name], "Model", "Classify") for name in ENCODERS]
 ALL += [(name, {**ENCODERS[name], "id2label": NAMES}, *head) for name in ENCODERS for head in HEADS.items()]
-ALL += [(name, DECODERS[name], "LMHeadModel" if name == "GPT2" else "ForCausalLM", "NextToken") for name in DECODERS]
+ALL += [(name, DECODERS[name], own_class(name), "NextToken") for name in DECODERS]
 
 
 @pytest.mark.parametrize(("name", "given", "kind", "objective"), ALL)
@@ -240,6 +245,57 @@ def test_a_setting_that_is_not_read_is_refused(tmp_path, keys, said):
     with pytest.raises(UsageError, match=said) as refused:
         complete("text/classify", "debug", {"model.init": str(tmp_path)})
     assert "\n" not in str(refused.value)
+
+
+CHANGES_NOTHING_HERE = {
+    # rotary positions have no table
+    "max_position_embeddings", "original_max_position_embeddings",
+    # others of the file decide: the layers' kinds, or that there are no windows
+    "_sliding_window_pattern", "layer_types", "max_window_layers", "no_rope_layer_interval", "sliding_window",
+    "use_sliding_window",
+    # of first weights, kernels and precision
+    "deterministic_flash_attn", "init_std", "initializer_cutoff_factor", "residual_in_fp32", "time_step_floor",
+    "time_step_init_scheme", "time_step_max", "time_step_min", "time_step_scale", "use_associative_scan", "use_mambapy",
+    # of losses and heads that are not asked for
+    "classifier_pooling", "router_aux_loss_coef", "sparse_pred_ignore_index", "sparse_prediction",
+    "summary_last_dropout",
+    # half of it counts, and the same layers twice
+    "local_attention", "mlp_only_layers",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*DECODERS, *ENCODERS])
+def test_another_value_of_any_key_is_another_model_or_refused(tmp_path, name):
+    task = "NextToken" if name in DECODERS else "Masked"
+    saved(tmp_path, name, {**DECODERS, **ENCODERS}[name], own_class(name))
+    path = tmp_path / "config.json"
+    held, found = json.loads(path.read_text()), settings(tmp_path, task)
+    for key, value in held.items():
+        path.write_text(json.dumps({**held, key: another(value)}))
+        try:
+            has_changed = settings(tmp_path, task) != found
+        except DataError:
+            has_changed = True
+        assert has_changed or key in CHANGES_NOTHING | CHANGES_NOTHING_HERE, (key, value, another(value))
+
+
+def another(value):
+    """Another value of the same type."""
+    match value:
+        case bool():
+            return not value
+        case int():
+            return value + 1
+        case float():
+            return value / 2 + 0.01
+        case str():
+            return "tanh"
+        case dict():
+            return {**value, "factor": 3.0}
+        case list():
+            return [*value[::-1], 1]
+        case _:
+            return 3
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,16 @@ from collections.abc import Callable
 
 from seqkit.pretrained.config_file import ConfigFile
 from seqkit.pretrained.families.encoders import TAGS, masked_rows
-from seqkit.pretrained.family import ACTIVATIONS, Family, Head, Settings, class_names, depth_of, has_classes
+from seqkit.pretrained.family import (
+    ACTIVATIONS,
+    Family,
+    Head,
+    Settings,
+    class_names,
+    depth_of,
+    has_classes,
+    rotary_settings,
+)
 from seqkit.pretrained.rows import Pairs, Rows, layers, module, tensor
 
 FULL, LOCAL = "full_attention", "sliding_attention"
@@ -76,12 +85,10 @@ def _norm(config: ConfigFile) -> Settings:
 def _rotary(config: ConfigFile, kind: str, old: str, base: float) -> Settings:
     """Rotary positions of layers of a kind. old, base: key of the base before transformers 5, and its default."""
     config.must_be(None, "rope_scaling")
-    base = config.number(old, base)
-    given = dict((config.get("rope_parameters") or {}).get(kind) or {})
-    found = {"type": "Rotary", "base": given.pop("rope_theta", base)}
-    if given.pop("rope_type", "default") != "default" or given:
-        raise config.refused("rope_parameters", "a rope_theta for each kind of layer")
-    return found
+    given = config.get("rope_parameters") or {}
+    if not {*given} <= {FULL, LOCAL}:
+        raise config.refused("rope_parameters", f"those of {FULL} and of {LOCAL}")
+    return rotary_settings(config, given.get(kind) or {}, base=config.number(old, base))
 
 
 def _table(config: ConfigFile) -> Rows:
