@@ -21,13 +21,14 @@ class Model(nn.Module):
 
     spec: shape of the tokenizer's tokens. backbone: network between embeddings and head. objective: training objective,
     which makes the head. position: positional encoding that is added to the embeddings, `(dim, num_axes) ->
-    PositionalEncoding`; None:
-    sinusoidal, unless the backbone encodes positions itself, is recurrent over one axis, or is to know no order.
+    PositionalEncoding`; None: sinusoidal, unless the backbone encodes positions itself, is recurrent over one axis, or
+    is to know no order.
     dropout: dropout of the embeddings. adjacency: "use", or "ignore": drop it, for backbones that do not support it (a
     comparison should say so).
-    embedding_dim: width of an embedding table narrower than the backbone; None: as wide. share_embeddings: True: source
-    and target of an encoder–decoder have one table (BART, T5); their tokenizers must be alike. set_as_sequence: True:
-    tokens that are a set (`TokenSpec.is_set`) may go through a backbone that knows their order, as they come.
+    embedding_dim: width of an embedding table narrower than the backbone; None: as wide. embedding_scale: factor of the
+    embedded content before positions are added (Gemma, Granite). share_embeddings: True: source and target of an
+    encoder–decoder have one table (BART, T5); their tokenizers must be alike. set_as_sequence: True: tokens that are a
+    set (`TokenSpec.is_set`) may go through a backbone that knows their order, as they come.
     encoders: by name of a part of joined tokens, a backbone that encodes its tokens before they are joined, such as GIN
     over the atoms of a molecule; it has the part's edges, whatever `adjacency` says of the joined sequence.
     Raises ValueError, with what to change, where tokenizer, backbone and objective are incompatible.
@@ -46,6 +47,7 @@ class Model(nn.Module):
         dropout: float = 0.0,
         adjacency: Literal["use", "ignore"] = "use",
         embedding_dim: int | None = None,
+        embedding_scale: float = 1.0,
         share_embeddings: bool = False,
         set_as_sequence: bool = False,
         encoders: Mapping[str, Backbone] | None = None,
@@ -71,6 +73,7 @@ class Model(nn.Module):
                     dropout=dropout,
                     uses_mask_token=uses_mask_token,
                     embedding_dim=embedding_dim,
+                    scale=embedding_scale,
                 )
                 if made.position.mixes_tokens:
                     _check_may_mix(made, backbone, objective)

@@ -25,7 +25,7 @@ ORDER = [
     {"nn", "tokenizers"},
     {"backbones", "testing"},
     {"model"},
-    {"generation", "mixture", "export"},
+    {"generation", "mixture"},
     {"objectives", "data"},
     {"training"},
     {"pretrained"},
@@ -34,7 +34,7 @@ ORDER = [
     {"analysis", "serve"},
     {"doctor"},
     {"report"},
-    {"comparison"},
+    {"comparison", "export"},
     {"cli"},
     {"__init__", "__main__"},
 ]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from seqkit.cli.out import check_file, written
 from seqkit.errors import UsageError, one_line
+from seqkit.files import write_atomic
 
 if TYPE_CHECKING:
     from seqkit.runs.trained_model import TrainedModel
@@ -28,6 +29,8 @@ def run(args: Namespace) -> int:
     check_trained(args.run)  # a mistake is said before what imports torch
     ending = GRAPHS.get(args.to, f"-{args.to}")
     out = Path(f"{args.run.resolve().name}{ending}") if args.out is None else args.out
+    if args.private and args.push is None:
+        raise UsageError("--private says who sees what --push uploads; give --push OWNER/NAME, too")
     if args.to not in GRAPHS:
         return _folder(args, out)
     if args.push is not None:
@@ -49,13 +52,20 @@ def run(args: Namespace) -> int:
 def _folder(args: Namespace, out: Path) -> int:
     if os.path.lexists(out):
         raise UsageError(f"--out {out} exists already; give another folder")
+    from seqkit.export.card import card
     from seqkit.runs.exported import to_hf, to_seqkit
     from seqkit.runs.trained_model import load_one
 
     trained = load_one(args.run)
     left_out = to_hf(trained, out) if args.to == "hf" else to_seqkit(trained, out)
     said = f"; left out, as the other library has no such head: {', '.join(left_out)}" if left_out else ""
+    text = card(args.run, library="transformers" if args.to == "hf" else "seqkit")
+    write_atomic(out / "README.md", text.encode())
     print(f"export  {one_line(out)}  {trained.model.num_parameters:,} parameters{said}")
+    if args.push is not None:
+        from seqkit.export.push import push
+
+        print(f"push    {push(out, args.push, private=args.private)}")
     return 0
 
 

@@ -13,9 +13,11 @@ def run(args: Namespace) -> int:
 
     check_new(args.out)  # a mistake is said before what imports torch
     from seqkit.pretrained.folder import located
+    from seqkit.pretrained.hub import pinned
     from seqkit.runs.imported import HEADLESS, import_model
 
-    summary = import_model(located(args.source), args.out, args.source)
+    source = pinned(args.source)
+    summary = import_model(located(source), args.out, source)
     left_out = ", ".join(summary["initial"]["left_out"])
     print(
         f"import  {one_line(args.out)}  {summary['num_parameters']:,} parameters, objective {summary['objective']}"

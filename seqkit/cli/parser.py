@@ -268,6 +268,7 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     export.add_argument("--out", type=Path, metavar="PLACE", help="file or folder (default: RUN's name, here)")
     export.add_argument("--push", metavar="OWNER/NAME", help="also upload the folder to Hugging Face's hub")
+    export.add_argument("--private", action="store_true", help="with --push: a new model is seen by its owner alone")
     serve = add("serve", "answer requests over HTTP: predictions, vectors, texts")
     serve.add_argument("runs", nargs="+", metavar="RUN", help="a run folder, or NAME=RUN; several: below /NAME")
     serve.add_argument("--host", default="127.0.0.1", help="address to listen at (default 127.0.0.1: this machine)")

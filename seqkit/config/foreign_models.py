@@ -8,9 +8,30 @@ from typing import Any
 from seqkit.config.overrides import Word
 from seqkit.errors import DataError, UsageError
 from seqkit.pretrained.folder import is_foreign, located, longest, settings
+from seqkit.pretrained.hub import HUB, pinned
+
+Pairs = Sequence[tuple[str, Any]]
 
 
-def with_foreign(config: Mapping[str, Any], pairs: Sequence[tuple[str, Any]]) -> Mapping[str, Any]:
+def with_commit(config: Mapping[str, Any], pairs: Pairs) -> tuple[Mapping[str, Any], Pairs]:
+    """A recipe and overrides in which `model.init` names the commit of a model of the hub, so that a run names it, too.
+
+    Raises UsageError or DataError where it cannot be fetched.
+    """
+    if any(key == "model.init" for key, _ in pairs):
+        return config, [(key, _pinned(value) if key == "model.init" else value) for key, value in pairs]
+    model = config.get("model")
+    if not isinstance(model, Mapping) or "init" not in model:
+        return config, pairs
+    return {**config, "model": {**model, "init": _pinned(model["init"])}}, pairs
+
+
+def _pinned(init: Any) -> Any:
+    path = init.read() if isinstance(init, Word) else init
+    return pinned(path) if isinstance(path, str) and path.startswith(HUB) else init
+
+
+def with_foreign(config: Mapping[str, Any], pairs: Pairs) -> Mapping[str, Any]:
     """A recipe with tokenizer, backbone, positions and dropout of the foreign model that `model.init` names.
 
     Examples end where its learned positions do (`data.max_tokens`), unless the recipe says otherwise.
@@ -22,9 +43,9 @@ def with_foreign(config: Mapping[str, Any], pairs: Sequence[tuple[str, Any]]) ->
     model = dict(model) if isinstance(model, Mapping) else {}
     given = [value.read() if isinstance(value, Word) else value for key, value in pairs if key == "model.init"]
     path = given[-1] if given else model.get("init")
-    if not isinstance(path, str) or not is_foreign(place := located(path)):
-        return config
-    if not given and "tokenizer" in config and "backbone" in model:  # a complete configuration
+    if not isinstance(path, str) or (not given and "tokenizer" in config and "backbone" in model):
+        return config  # complete as it is: what a run is made of needs the model no more
+    if not is_foreign(place := located(path)):
         return config
     named = [value for key, value in pairs if key.removesuffix(".type") == "model.objective"]
     objective = named[-1] if named else model.get("objective")
@@ -38,7 +59,7 @@ def with_foreign(config: Mapping[str, Any], pairs: Sequence[tuple[str, Any]]) ->
         own = objective if isinstance(objective, Mapping) else {}
         found["model"]["objective"] = {**own, **found["model"]["objective"]}
     data = config.get("data")
-    found_data = {} if name == "NextToken" else longest(found["model"])
+    found_data = {} if name == "NextToken" else longest(found)
     data = {**found_data, **(data if isinstance(data, Mapping) else {} if data is None else {"source": data})}
     if given:
         return {**config, "data": data, "tokenizer": found["tokenizer"], "model": {**model, **found["model"]}}

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from seqkit.config.docstrings import explanation
-from seqkit.config.foreign_models import with_foreign
+from seqkit.config.foreign_models import with_commit, with_foreign
 from seqkit.config.overrides import Switch, Word, shown
 from seqkit.config.own_files import data_source, with_own_files
 from seqkit.config.recipe import check_name, load_yaml
@@ -65,6 +65,7 @@ def completed(
     """A complete configuration of a recipe as `read_recipe` gives it. pairs: overrides, as `dotted` gives them."""
     config, pairs = with_own_files(config, presets.get(preset or ""), pairs)
     _check_early(config, pairs)
+    config, pairs = with_commit(config, pairs)
     top = Node(root(only), "")
 
     def merged(*names: str | None) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""Trained models as graphs that run without seqkit: torch.export and ONNX."""
+"""Trained models for others: graphs that run without seqkit, model cards, and a hub."""

@@ -30,7 +30,7 @@ from seqkit.nn.block import BaseBlock, ParallelBlock, PostNormBlock, PreNormBloc
 from seqkit.nn.convolution import CausalConvolution
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.heads import TiedHead, TokenHead
-from seqkit.nn.mlp import MLP, GatedMLP, ReLUSquared
+from seqkit.nn.mlp import MLP, GatedMLP, QuickGELU, ReLUSquared
 from seqkit.nn.position.absolute import Learned, NoPosition, Sinusoidal, SinusoidalConcat
 from seqkit.nn.position.rotary import Rotary
 from seqkit.nn.residual import Residual
@@ -44,7 +44,7 @@ ONEDNN_MIN_WEIGHTS = 2**17
 ONEDNN_MIN_ROWS = 8
 """Rows of x for which oneDNN orders weights at least: the order for one row is slower, even for one row."""
 
-ACTIVATIONS = (nn.GELU, nn.ReLU, nn.SiLU, nn.Sigmoid, nn.Tanh, nn.Identity, ReLUSquared)
+ACTIVATIONS = (nn.GELU, nn.ReLU, nn.SiLU, nn.Sigmoid, nn.Tanh, nn.Identity, ReLUSquared, QuickGELU)
 
 Function = Callable[[Tensor], Tensor]
 Module = TypeVar("Module", bound=nn.Module)
@@ -305,7 +305,7 @@ class _Embedding:
         self.num_axes = embedder.spec.num_axes
         if content.max_norm is not None:  # looking up would change the table
             raise _NotKnownError
-        self._content = content.weight
+        self._content, self._scale = content.weight, embedder.scale
         self._num_position_channels = self._position.num_position_channels
         self._vectors = self._table(max_tokens)
         self._norm = None if embedder.norm is None else _norm(embedder.norm)
@@ -321,6 +321,8 @@ class _Embedding:
     def __call__(self, ids: Tensor, positions: Tensor) -> Tensor:
         """[b d] for ids [b] at positions [b]."""
         x = F.embedding(ids, self._content)
+        if self._scale != 1:
+            x = x * self._scale
         if self._num_position_channels:
             x = F.pad(x, [0, self._num_position_channels])
         if self._vectors is not None:
@@ -438,14 +440,16 @@ def _residual(module: nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
     if residual.drop_path is not None:
         raise _NotKnownError
     norm = None if residual.norm is None else _norm(residual.norm)
-    scale = residual.scale
+    fixed, learned = residual.fixed_scale, residual.scale
+    scale = fixed if learned is None else learned * fixed
+    has_scale = learned is not None or fixed != 1
 
     def add(x: Tensor, branch: Tensor) -> Tensor:
         if norm is not None:
             branch = norm(branch)
-        return x + branch if scale is None else x + branch * scale
+        return x + branch * scale if has_scale else x + branch
 
-    return torch.add if norm is None and scale is None else add
+    return add if norm is not None or has_scale else torch.add
 
 
 def _mlp(module: nn.Module, pack: _Packer) -> Function:

@@ -6,6 +6,7 @@ m tokens of a run
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 
@@ -95,8 +96,11 @@ class Embedder(TokenEmbedder):
     spec: shape of the tokens. position: `(dim, num_axes) -> PositionalEncoding`. dropout: dropout of the sum.
     uses_mask_token: True: an objective will mask tokens.
     embedding_dim: width of content and positions, projected to d afterwards (Lan et al. 2020, ALBERT, section 3.1);
-    None: d itself. norm: norm of the sum, before the projection; None: none.
-    Raises ValueError, in `forward`, where the spec's own embedder changes the number of tokens.
+    None: d itself. norm: norm of the sum, before the projection; None: none. scale: factor of the embedded content,
+    before positions are added: sqrt(d) in the first Transformer (Vaswani et al. 2017, section 3.4), so that the table
+    starts that much smaller.
+    Raises ValueError for a scale that is not above 0, and in `forward` where the spec's own embedder changes the number
+    of tokens.
     """
 
     def __init__(
@@ -109,28 +113,31 @@ class Embedder(TokenEmbedder):
         uses_mask_token: bool = False,
         embedding_dim: int | None = None,
         norm: Callable[[int], nn.Module] | None = None,
+        scale: float = 1.0,
     ):
         super().__init__()
-        self.spec, self.dim = spec, dim
+        if not 0 < scale < math.inf:
+            raise ValueError(f"the embeddings' scale={scale} is a factor; make it larger than 0, or leave it out")
+        self.spec, self.dim, self.scale = spec, dim, scale
         self.embedding_dim = dim if embedding_dim is None else embedding_dim
         if self.embedding_dim < 1:
             raise ValueError(f"embedding_dim={embedding_dim} counts channels; make it 1 or more")
         self.position = position(self.embedding_dim, spec.num_axes)
-        width = self.embedding_dim - self.position.num_position_channels
+        width, std = self.embedding_dim - self.position.num_position_channels, self.position.std / scale
         if spec.embedder is not None:
             self.content: nn.Module = spec.embedder(width)
         elif spec.vocab_sizes:
-            self.content = FieldEmbedding(spec.vocab_sizes, width, std=self.position.std)
+            self.content = FieldEmbedding(spec.vocab_sizes, width, std=std)
         elif spec.ids:
             self.content = nn.Embedding(spec.vocab_size, width)
-            nn.init.normal_(self.content.weight, std=self.position.std)
+            nn.init.normal_(self.content.weight, std=std)
         elif k := spec.num_prefix_tokens:
-            self.content = PrefixEmbedding(spec.num_features - k, k, width, std=self.position.std)
+            self.content = PrefixEmbedding(spec.num_features - k, k, width, std=std)
         else:
             self.content = nn.Linear(spec.num_features, width)
         has_features = bool(spec.vocab_sizes) and spec.num_features > 0 and spec.embedder is None
         self.features = nn.Linear(spec.num_features, width) if has_features else None
-        self.mask_token = nn.Parameter(torch.randn(width) * self.position.std) if uses_mask_token else None
+        self.mask_token = nn.Parameter(torch.randn(width) * std) if uses_mask_token else None
         self.norm = None if norm is None else norm(self.embedding_dim)
         self.projection = None if embedding_dim in (None, dim) else nn.Linear(self.embedding_dim, dim)
         self.dropout = nn.Dropout(dropout)
@@ -157,6 +164,8 @@ class Embedder(TokenEmbedder):
             if self.mask_token is None:
                 raise ValueError("tokens are masked, but the embedder was built with uses_mask_token=False")
             hidden = torch.where(rearrange(masked, "b n -> b n 1"), self.mask_token.to(hidden.dtype), hidden)
+        if self.scale != 1:
+            hidden = hidden * self.scale
         if self.position.num_position_channels:
             hidden = F.pad(hidden, [0, self.position.num_position_channels])
         positions = batch.positions.masked_fill(~real, 0.0)
@@ -186,9 +195,10 @@ class Embedder(TokenEmbedder):
     def logit_scale(self) -> float:
         """Factor of the hidden states before a tied head, so that logits start at about 1.
 
-        d^-0.5 for a table whose entries start with a standard deviation of 1 (as in T5), else 1.
+        d^-0.5 for a table whose scaled entries start with a standard deviation of 1 (as in T5), times their scale;
+        else 1.
         """
-        return float(self.dim**-0.5) if self.position.std == 1.0 else 1.0
+        return float(self.dim**-0.5 * self.scale) if self.position.std == 1.0 else 1.0
 
     @property
     def table(self) -> nn.Embedding:

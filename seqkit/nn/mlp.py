@@ -31,6 +31,13 @@ class ReLUSquared(nn.Module):
         return x.relu().square()
 
 
+class QuickGELU(nn.Module):
+    """x sigmoid(1.702 x), near GELU (Hendrycks and Gimpel 2016, section 2); CLIP's."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * (1.702 * x).sigmoid()
+
+
 class _TwoLayers(nn.Module):
     """Two layers with an activation between.
 

@@ -5,6 +5,7 @@ b batch · n tokens · d width
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -20,10 +21,10 @@ class Residual(InheritedDropout):
     dropout: dropout of the branch's entries; None: the backbone's. drop_path: probability that an example skips the
     branch (stochastic depth; Huang et al. 2016; timm's `DropPath`), growing linearly from 0 in the first layer to this
     in the last, as there. layer_scale: initial value of a learned factor per channel (Touvron et al. 2021, CaiT,
-    section 2.1); None: no factor. norm: norm of the branch's output before all of these, `dim -> nn.Module` (Gemma 2,
-    OLMo 2; Liu et al.
-    2022, Swin v2, section 3.2: res-post-norm); None: none.
-    Raises ValueError for probabilities outside [0, 1).
+    section 2.1); None: no factor. scale: a factor that stays (`residual_multiplier` of Granite). norm: norm of the
+    branch's output before all of these, `dim -> nn.Module` (Gemma 2, OLMo 2; Liu et al. 2022, Swin v2, section 3.2:
+    res-post-norm); None: none.
+    Raises ValueError for probabilities outside [0, 1), or a scale that is not above 0.
     """
 
     def __init__(
@@ -34,10 +35,13 @@ class Residual(InheritedDropout):
         drop_path: float = 0.0,
         layer_scale: float | None = None,
         norm: Callable[[int], nn.Module] | None = None,
+        scale: float = 1.0,
     ):
         super().__init__(dropout)
         check_probability("drop_path", drop_path)
-        self.max_drop_path = drop_path
+        if not 0 < scale < math.inf:
+            raise ValueError(f"scale={scale} is a factor of the branch; make it larger than 0, or leave it out")
+        self.max_drop_path, self.fixed_scale = drop_path, scale
         self.drop_path: nn.Module | None = None
         if drop_path:
             from timm.layers import DropPath  # timm takes seconds to import
@@ -54,6 +58,8 @@ class Residual(InheritedDropout):
             branch = F.dropout(branch, self.dropout, self.training)
         if self.scale is not None:
             branch = branch * self.scale
+        if self.fixed_scale != 1:
+            branch = branch * self.fixed_scale
         if self.drop_path is not None:
             branch = self.drop_path(branch)
         return x + branch

@@ -12,8 +12,9 @@ from einops import EinopsError
 
 from seqkit.errors import DataError, one_line
 from seqkit.files import decoded, load_json, read_small, write_atomic
-from seqkit.pretrained.config_file import MAX_BYTES, NAME, ConfigFile
+from seqkit.pretrained.config_file import NAME, ConfigFile
 from seqkit.pretrained.families import family_of
+from seqkit.pretrained.hub import HUB, fetched
 from seqkit.pretrained.rows import read, write
 
 if TYPE_CHECKING:
@@ -23,17 +24,9 @@ ONE, INDEX, TOKENIZER = "model.safetensors", "model.safetensors.index.json", "to
 MAX_INDEX_BYTES = 64 << 20
 
 
-HUB = "hf:"
-"""Beginning of the name of a model on Hugging Face's hub."""
-
-
 def located(source: str | Path) -> Path:
     """Folder of a model: the path itself, or for `hf:NAME` where its files are on this machine, fetched if need be."""
-    if not str(source).startswith(HUB):
-        return Path(source)
-    from seqkit.pretrained.hub import fetched
-
-    return fetched(str(source))
+    return fetched(str(source)) if str(source).startswith(HUB) else Path(source)
 
 
 def is_foreign(folder: Path) -> bool:
@@ -60,7 +53,7 @@ def kept_files(place: Path) -> dict[str, bytes]:
     folder = place if is_foreign(place) else place / KEPT
     if not (folder / NAME).is_file():
         return {}
-    return {name: read_small(folder / name, MAX_BYTES) for name in KEPT_FILES if (folder / name).is_file()}
+    return {name: read_small(folder / name, MAX_KEPT_BYTES) for name in KEPT_FILES if (folder / name).is_file()}
 
 
 def keep_files(place: Path, run: Path) -> None:
@@ -72,6 +65,9 @@ def keep_files(place: Path, run: Path) -> None:
 
 KEPT = "pretrained"
 """Folder in a run for the settings of the model that it began with."""
+
+MAX_KEPT_BYTES = 16 << 20
+"""Size of such a file: `tokenizer_config.json` lists thousands of added tokens in some models."""
 
 KEPT_FILES = (
     NAME, "tokenizer_config.json", "special_tokens_map.json", "generation_config.json", "preprocessor_config.json",
@@ -91,17 +87,35 @@ def settings(folder: Path, objective: str | None) -> dict[str, Any]:
         model, head = family.model(config), family.heads.get(objective or "")
         if head is not None:
             model["objective"] = head.objective(config)
-        types = config.size("type_vocab_size") if config.get("type_vocab_size") else 0
-        ids = config.size("vocab_size")
+        tokenizer = _texts(folder, config, model) if family.inputs is None else family.inputs(folder, config)
     config.check_all_read()
-    if not (folder / TOKENIZER).is_file():
+    return {"tokenizer": tokenizer, "model": model}
+
+
+def _texts(folder: Path, config: ConfigFile, model: Mapping[str, Any]) -> dict[str, Any]:
+    """The section `tokenizer` for the texts of a model, whose second table of positions is that of token types."""
+    path = folder / TOKENIZER
+    if not path.is_file():
         raise DataError(f"{folder} has no {TOKENIZER}; save its fast tokenizer there (save_pretrained)")
-    path = str(folder / TOKENIZER)
-    return {"tokenizer": {"type": "FromFile", "path": path, "num_ids": ids, "token_types": types}, "model": model}
+    position = model["position"] if isinstance(model["position"], Mapping) else {}
+    _, *types = position.get("sizes", [0])
+    num_ids = None if config.get("vocab_size") is None else config.size("vocab_size")
+    return {"type": "FromFile", "path": str(path), "num_ids": num_ids, "token_types": sum(types)}
 
 
-def longest(model: Mapping[str, Any]) -> dict[str, Any]:
-    """The section `data` that ends examples where a table of learned positions does; how many end there is logged."""
+def objective_state(folder: Path, objective: str) -> dict[str, Any]:
+    """State of an objective for which the model has a head, such as names of classes; empty where it has none."""
+    config = ConfigFile(folder / NAME)
+    head = family_of(config).heads.get(objective)
+    with _understood(config):
+        return {} if head is None else head.state(config)
+
+
+def longest(found: Mapping[str, Any]) -> dict[str, Any]:
+    """The section `data` that ends texts where a table of learned positions does; how many end there is logged."""
+    if found["tokenizer"]["type"] != "FromFile":
+        return {}
+    model = found["model"]
     position = model["position"] if isinstance(model["position"], Mapping) else {}
     return {"max_tokens": position["sizes"][0] - position.get("first", 0)} if "sizes" in position else {}
 

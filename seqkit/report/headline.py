@@ -109,6 +109,12 @@ def headline(summary: dict[str, Any]) -> Headline:
     raise ValueError(f"the run of {summary.get('recipe')} has no metrics; train it again")
 
 
+def is_trial(summary: dict[str, Any]) -> bool:
+    """True if a run took so few steps, or so few examples, that its figures say nothing of the model."""
+    steps, limit = summary.get("steps"), summary.get("limit")
+    return (steps is not None and steps < FEW_STEPS) or (limit is not None and limit < FEW_EXAMPLES)
+
+
 def cautions(summary: dict[str, Any]) -> list[str]:
     """Sentences that a reader of the result should know: it is worse than a constant, or a trial."""
     found = []
@@ -126,7 +132,7 @@ def cautions(summary: dict[str, Any]) -> list[str]:
             f"This is worse than {metric.strong_name} ({metric.label}: {own} against {strong}), which takes seconds."
         )
     steps, limit = summary.get("steps"), summary.get("limit")
-    if (steps is not None and steps < FEW_STEPS) or (limit is not None and limit < FEW_EXAMPLES):
+    if is_trial(summary):
         known = [] if steps is None else ["1 optimizer step" if steps == 1 else f"{steps:,} optimizer steps"]
         known += [] if limit is None else [f"at most {limit:,} examples of each split (data.limit)"]
         found.append(f"This is a trial run, with {' and '.join(known)}: its figures say nothing of the model.")

@@ -20,6 +20,7 @@ from seqkit.errors import DataError, UsageError, reason
 from seqkit.interfaces import Objective, TokenBatch, Tokens
 from seqkit.model import Model
 from seqkit.nn.heads import Pool, SequenceHead, pooled
+from seqkit.objectives.features import FeaturesHead
 from seqkit.objectives.next_token import NextToken
 
 if TYPE_CHECKING:
@@ -99,6 +100,8 @@ def vectors(trained: TrainedModel, inputs: Iterable[Input]) -> Iterator[Vector]:
             return [(None, vector) for vector in F.normalize(shared, dim=-1).cpu()]
         hidden = hidden_states(trained.model, batch)
         whole = pooled(hidden, batch.valid, pool_of(trained.model), batch.parts)
+        if isinstance(head := trained.model.head, FeaturesHead) and head.normalize:
+            whole = F.normalize(whole, dim=-1)
         return list(zip(hidden.float().cpu(), whole.float().cpu()))
 
     for one, found in _answered(trained, inputs, answer, BATCH_SIZE):
@@ -119,7 +122,7 @@ def described_vectors(trained: TrainedModel) -> tuple[int, str]:
 
 def pool_of(model: Model) -> Pool:
     """Pooling of the model's own head, else `mean`."""
-    return model.head.pool if isinstance(model.head, SequenceHead) else "mean"
+    return model.head.pool if isinstance(model.head, SequenceHead | FeaturesHead) else "mean"
 
 
 def hidden_states(model: Model, batch: TokenBatch) -> Tensor:

@@ -10,6 +10,7 @@ from seqkit.config.resolve import MODEL_KEYS
 from seqkit.errors import DataError, UsageError
 from seqkit.files import whole_folder, write_atomic, write_json
 from seqkit.pretrained import folder as foreign
+from seqkit.pretrained.sentences import longest_sentence, sentence_vectors
 from seqkit.runs.folder import CONFIG, STATE, SUMMARY, check_new, sha256
 from seqkit.runs.trained_files import versions
 from seqkit.training.checkpoint_files import FOLDER
@@ -31,13 +32,17 @@ def import_model(place: Path, out: Path, source: str) -> dict[str, Any]:
         raise UsageError(f"{place} holds no model of another library: it has no {foreign.NAME}, or is a run itself")
     objective = foreign.own_objective(place) or HEADLESS
     found = foreign.settings(place, objective)
-    state = found["model"].pop("objective_state", {})
-    model_section = {"objective": {"type": objective}, **found["model"]}
+    state = foreign.objective_state(place, objective)
+    own = {"type": objective, **sentence_vectors(place)} if objective == HEADLESS else {}
+    model_section = {"objective": own, **found["model"]}
     config = complete({"tokenizer": found["tokenizer"], "model": model_section}, only=MODEL_KEYS)
     built = build(config)
-    built.model["objective"].load_state(state) if state else None
+    if state:
+        built.model["objective"].load_state(state)
     model = build_model(built, built.tokenizer.spec)
     weights, left_out, digest = foreign.weights(place, objective)
+    if "embedder.mask_token" not in model.state_dict() and weights.pop("embedder.mask_token", None) is not None:
+        left_out = [*left_out, "mask_token"]  # of an objective that this run does not have
     if wrong := misfits(weights, model.state_dict()):
         raise DataError(f"{place}: {wrong[0]}; its weights and its {foreign.NAME} disagree, copy it again")
     model.load_state_dict(weights, strict=False)
@@ -46,7 +51,7 @@ def import_model(place: Path, out: Path, source: str) -> dict[str, Any]:
     with whole_folder(out) as part:
         (part / FOLDER).mkdir()
         foreign.keep_files(place, part)
-        data = foreign.longest(found["model"])
+        data = foreign.longest(found) | longest_sentence(place)
         write_atomic(part / CONFIG, to_yaml({"recipe": "imported", "data": data, **config}).encode())
         write_json(part / STATE, {"tokenizer": built.tokenizer.state(), "objective": state})
         summary = {

@@ -16,7 +16,7 @@ from seqkit.config.resolve import MODEL_KEYS
 from seqkit.errors import UsageError
 from seqkit.interfaces import Objective, Tokenizer
 from seqkit.model import Model
-from seqkit.pretrained.folder import is_foreign, located, settings
+from seqkit.pretrained.folder import is_foreign, located, objective_state, settings
 from seqkit.pretrained.folder import weights as weights_of
 from seqkit.runs.folder import CONFIG
 from seqkit.runs.trained_model import load_one
@@ -142,7 +142,8 @@ def _foreign(folder: Path, ours: Mapping[str, Any]) -> Source:
     found = settings(folder, objective["type"])
     found["model"]["objective"] = {**objective, **found["model"].get("objective", {})}
     theirs, left_out, digest = weights_of(folder, objective["type"])
-    return Source(complete(found, only=MODEL_KEYS), theirs, None, {}, digest, left_out)
+    state = objective_state(folder, objective["type"])
+    return Source(complete(found, only=MODEL_KEYS), theirs, None, state, digest, left_out)
 
 
 def told(initial: Mapping[str, Any]) -> str:
@@ -157,7 +158,7 @@ def _below(weights: Mapping[str, Tensor], prefixes: list[str]) -> dict[str, Tens
 
 
 def _untied(some: Mapping[str, Tensor], weights: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Those of our tensors that the given weights do not set, also under another name. own: all of ours."""
+    """Tensors of ours that the given weights do not set, also under another name. own: all of ours."""
     given = {own[name].data_ptr() for name in weights}
     return {name: x for name, x in some.items() if x.data_ptr() not in given}
 

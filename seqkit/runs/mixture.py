@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 
 from seqkit.errors import DataError, UsageError, suggest
 from seqkit.files import read_mapping, write_json
+from seqkit.pretrained.folder import is_foreign, located
 from seqkit.runs.evaluate import Specialist, baseline, evaluate, finish
 from seqkit.runs.folder import SUMMARY
+from seqkit.runs.imported import import_model
 from seqkit.runs.prepare import Prepared
 from seqkit.runs.trained_model import TrainedModel, load_one, task_folders
 
@@ -44,8 +47,13 @@ def load(
 ) -> TrainedModel | TrainedMixture:
     """The trained model of a run, or of a mixture those of all tasks; arguments and errors as of `load_one`.
 
+    folder: also that of a model of another library, or `hf:NAME` of the hub: as `seqkit import` would write it.
     Raises DataError where the backbones of a mixture's tasks differ.
     """
+    if is_foreign(place := located(folder)):
+        with TemporaryDirectory() as scratch:
+            import_model(place, Path(scratch) / "run", str(folder))
+            return replace(load_one(Path(scratch) / "run", device, dtype), folder=place)
     folders = task_folders(Path(folder))
     if not folders:
         return load_one(folder, device, dtype)

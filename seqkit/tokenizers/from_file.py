@@ -161,7 +161,7 @@ class FromFile(Text):
         return np.array(self._encoded(text).ids, np.uint32)
 
     def _encoded(self, *texts: str) -> Any:
-        """What the library makes of a text or two. Raises DataError if it has no ids."""
+        """Encoding of a text or two by the library. Raises DataError if it has no ids."""
         for text in texts:
             utf8(text)  # a DataError for what the library cannot encode
         ready = self._ready()

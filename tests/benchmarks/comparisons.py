@@ -48,6 +48,9 @@ COMPARISONS = {
 SET = ("seed", "model.adjacency")
 """Keys that a comparison sets itself."""
 
+ADDED = {"embedding_scale": 1.0, "residual.scale": 1.0, "tokenizer.num_prefix_tokens": 0, "tokenizer.positions": "grid"}
+"""Settings that some pages are older than, with the value that changes nothing. (None needs no entry.)"""
+
 
 def main():
     """Run, then write pages."""
@@ -89,7 +92,8 @@ def changes(results):
     for variant, row in zip(settings.variants(), rows, strict=True):
         then = dict(flattened(load_yaml(row["untuned"])))
         now = dict(flattened(complete(settings.recipe, variant.preset, words_of(settings, variant))))
-        keys = [key for key in then.keys() | now.keys() if then.get(key) != now.get(key) and key not in SET]
+        before = {key: value for key in now for end, value in ADDED.items() if key.endswith(end)} | then
+        keys = [key for key in before.keys() | now.keys() if before.get(key) != now.get(key) and key not in SET]
         # a search sets the width of all but the reference
         found |= {key for key in keys if row is rows[0] or key.rpartition(".")[2] != "dim"}
     return sorted(found)

@@ -20,10 +20,10 @@ from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention
 from seqkit.nn.block import ParallelBlock, PostNormBlock, PreNormBlock
 from seqkit.nn.convolution import CausalConvolution
-from seqkit.nn.mlp import MLP, GatedMLP, ReLUSquared
+from seqkit.nn.mlp import MLP, GatedMLP, QuickGELU, ReLUSquared
 from seqkit.nn.position.absolute import Learned, SinusoidalConcat
 from seqkit.nn.position.bias import ALiBi
-from seqkit.nn.position.rotary import LLaMA3Scaling, Rotary
+from seqkit.nn.position.rotary import LLaMA3Scaling, Rotary, YaRNScaling
 from seqkit.nn.residual import Residual
 from seqkit.objectives import NextToken
 
@@ -60,9 +60,15 @@ COMPOSITIONS = {
     "partial and scaled rotary": lambda: stack(
         position=Rotary(share=0.5, scaling=LLaMA3Scaling(original_max_tokens=16))
     ),
+    "rotary with a factor": lambda: stack(position=Rotary(scaling=YaRNScaling(4.0, original_max_tokens=16))),
     "layers unlike": lambda: stack([PreNormBlock, PostNormBlock], position=[Rotary(base=100), None]),
     "residuals": lambda: stack(partial(PreNormBlock, residual=partial(Residual, layer_scale=0.7, norm=nn.LayerNorm))),
+    "branches with a scale": lambda: stack(partial(PreNormBlock, residual=partial(Residual, scale=0.3))),
+    "branches with both scales": lambda: stack(
+        partial(PreNormBlock, residual=partial(Residual, layer_scale=0.7, scale=0.3))
+    ),
     "temperature": lambda: stack(attended(mechanism=partial(ScaledDotProductAttention, temperature=0.9))),
+    "quick gelu": lambda: stack(partial(PreNormBlock, mlp=partial(MLP, activation=QuickGELU))),
     "gated": lambda: stack(partial(PreNormBlock, mlp=partial(GatedMLP, activation=nn.Sigmoid, bias=True))),
     "kernel of 2": lambda: stack(attended(convolution=partial(CausalConvolution, kernel_size=2))),
 }
@@ -70,6 +76,7 @@ EMBEDDERS = {
     "learned positions": {"position": partial(Learned, sizes=[31])},
     "positions of their own channels": {"position": partial(SinusoidalConcat, channels=4)},
     "narrow embeddings": {"embedding_dim": 10},
+    "embeddings with a scale": {"embedding_scale": 0.4},
 }
 SUPPORTED = [*PRESETS, *COMPOSITIONS, *EMBEDDERS, "tied beside sinusoids", "no axes", "normalised embeddings"]
 

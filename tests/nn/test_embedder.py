@@ -237,6 +237,41 @@ def test_a_table_narrower_than_hidden_states_is_not_shared_with_a_head():
         _ = Embedder(IDS, 14, embedding_dim=6).table
 
 
+# ── embeddings with a scale ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("position", [Sinusoidal, BESIDE])
+@pytest.mark.parametrize("spec", [IDS, VECTORS, TokenSpec(vocab_sizes=(11, 3), num_features=2)])
+def test_a_scale_is_of_content_and_mask_token_not_of_positions(spec, position):
+    torch.manual_seed(1)
+    scaled = Embedder(spec, 12, position=position, uses_mask_token=True, scale=3.5)
+    torch.manual_seed(1)
+    plain = Embedder(spec, 12, position=position, uses_mask_token=True)
+    plain.load_state_dict(scaled.state_dict())
+    batch = ids(5, 3) if spec.ids else vectors(5, 3)
+    if spec.vocab_sizes:
+        content = torch.randint(3, (2, 5, 2))
+        batch = replace(ids(5, 3), content=content, features=torch.randn(2, 5, 2))
+    masked = torch.zeros(2, 5, dtype=torch.bool)
+    masked[0, 1] = True
+    positions = plain.position(batch.positions)
+    content = plain(batch, masked).hidden - positions
+    assert_close(scaled(batch, masked).hidden[batch.valid], (3.5 * content + positions)[batch.valid])
+
+
+@pytest.mark.parametrize(("position", "std"), [(Sinusoidal, 1.0), (NoPosition, 0.02)])
+def test_scaled_content_starts_as_large_as_positions(position, std):
+    embedder = Embedder(TokenSpec(vocab_size=503), 64, position=position, scale=8.0)
+    assert float(embedder.content.weight.detach().std()) * 8 == pytest.approx(std, rel=0.05)
+    assert embedder.logit_scale == 1.0  # sqrt(d) smaller, so that d of them need no scale
+
+
+@pytest.mark.parametrize("scale", [0, -1.0, float("inf"), float("nan")])
+def test_a_scale_that_is_no_factor_is_refused(scale):
+    with pytest.raises(ValueError, match=f"the embeddings' scale={scale} is a factor"):
+        Embedder(IDS, 14, scale=scale)
+
+
 # ── tied heads ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

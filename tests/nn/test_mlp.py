@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 from seqkit.backbones import Transformer
 from seqkit.nn.block import PreNormBlock
-from seqkit.nn.mlp import MLP, ConvMLP, GatedMLP, ReLUSquared
+from seqkit.nn.mlp import MLP, ConvMLP, GatedMLP, QuickGELU, ReLUSquared
 from seqkit.testing import check_backbone
 
 
@@ -28,6 +28,12 @@ def test_gelu_is_the_exact_one_and_gpt2s_is_another():
     gpt2 = MLP(5, activation=partial(nn.GELU, approximate="tanh")).activation
     assert_close(gpt2(x), x / 2 * (1 + torch.tanh((2 / torch.pi) ** 0.5 * (x + 0.044715 * x**3))))
     assert (gpt2(x) - MLP(5).activation(x)).abs().max() > 1e-5
+
+
+def test_quick_gelu_is_its_formula_and_near_gelu():
+    x = torch.linspace(-4, 4, 61)
+    assert_close(QuickGELU()(x), x / (1 + torch.exp(-1.702 * x)))
+    assert 0.01 < (QuickGELU()(x) - nn.GELU()(x)).abs().max() < 0.03
 
 
 @pytest.mark.parametrize(

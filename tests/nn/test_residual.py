@@ -78,6 +78,20 @@ def test_a_norm_is_of_the_branch_alone_and_comes_first(x, branch):
     assert set(residual.state_dict()) == {"norm.weight", "scale"}
 
 
+def test_a_scale_is_of_the_branch_after_everything_else_and_no_parameter(x, branch):
+    plain = Residual(7, norm=torch.nn.RMSNorm, layer_scale=0.1)
+    scaled = Residual(7, norm=torch.nn.RMSNorm, layer_scale=0.1, scale=0.22)
+    assert set(scaled.state_dict()) == set(plain.state_dict())
+    assert_close(scaled(x, branch), x + 0.22 * (plain(x, branch) - x))
+    assert_close(Residual(7, scale=0.22)(x, branch), x + 0.22 * branch)
+
+
+@pytest.mark.parametrize("scale", [0, -1.0, float("nan")])
+def test_a_scale_that_is_no_factor_is_refused(scale):
+    with pytest.raises(ValueError, match=f"scale={scale} is a factor of the branch"):
+        Residual(7, scale=scale)
+
+
 def test_a_transformer_with_norms_of_branches_keeps_the_laws():
     block = partial(PreNormBlock, norm=torch.nn.Identity, residual=partial(Residual, norm=torch.nn.RMSNorm))
     check_backbone(lambda dim, causal: Transformer(dim, 2, num_heads=3, causal=causal, block=block))

@@ -7,7 +7,6 @@ import torch
 from einops import rearrange
 from families import family
 from parity import EmbeddedBackbone, assert_equal, randomized, texts
-from torch import nn
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPVisionConfig, CLIPVisionModel
 from vision import first_layer, image_batch, spec, vit_layer
 from weights import take
@@ -24,21 +23,6 @@ SIZES = {
 }  # fmt: skip
 
 
-class QuickGELU(nn.Module):
-    """x sigmoid(1.702 x) (Hendrycks and Gimpel 2016, section 2)."""
-
-    def forward(self, x):
-        return x * torch.sigmoid(1.702 * x)
-
-
-def clip(overrides=None):
-    """The backbone of the page's lines, and its activation, which torch does not have."""
-    backbone = family("CLIP", overrides)
-    for block in backbone.blocks:
-        block.mlp.activation = QuickGELU()
-    return backbone
-
-
 def layers(theirs):
     """The layers of either encoder, under our names."""
     mapped = {}
@@ -52,7 +36,7 @@ def layers(theirs):
 def text_pair():
     config = CLIPTextConfig(vocab_size=VOCAB, max_position_embeddings=CONTEXT, eos_token_id=VOCAB - 1, **SIZES)
     theirs = randomized(CLIPTextModel(config), std=0.2)
-    ours = EmbeddedBackbone(TokenSpec(vocab_size=VOCAB), clip(), partial(Learned, sizes=[CONTEXT]))
+    ours = EmbeddedBackbone(TokenSpec(vocab_size=VOCAB), family("CLIP"), partial(Learned, sizes=[CONTEXT]))
     left = theirs.state_dict()
     mapped = take(left, ["embeddings.token_embedding"], "embedder.content")
     mapped["embedder.position.tables.0"] = left.pop("embeddings.position_embedding.weight")
@@ -64,7 +48,7 @@ def text_pair():
 @pytest.fixture
 def vision_pair():
     theirs = randomized(CLIPVisionModel(CLIPVisionConfig(image_size=SIDE, patch_size=PATCH, **SIZES)), std=0.2)
-    backbone = clip({"causal": False, "input_norm": "LayerNorm"})
+    backbone = family("CLIP", {"causal": False, "input_norm": "LayerNorm"})
     position = partial(Learned, sizes=[NUM_TOKENS])
     ours = EmbeddedBackbone(spec(3 * PATCH**2, 1), backbone, position)
     left = theirs.state_dict()

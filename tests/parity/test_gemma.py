@@ -20,6 +20,7 @@ from whole import (
     endless,
 )
 
+from seqkit.nn.attention.sliding_window import SlidingWindowAttention
 from seqkit.nn.heads import TiedHead
 
 VOCAB, DIM, INNER, HEADS, HEAD_DIM, WINDOW, EPS = 29, 36, 43, 4, 10, 5, 1e-6
@@ -70,11 +71,8 @@ THEIRS = {"Gemma 2": gemma2, "Gemma 3": gemma3}
 
 
 def weights(theirs, *, gradients=False):
-    """Their weights under our names, or their gradients: those of the norms are the same, those of our table, which
-    is sqrt(d) times theirs, are sqrt(d) times smaller."""
+    """Their weights under our names, or their gradients, which are the same for norms, too."""
     left = {name: w for name, w in theirs.state_dict().items() if name != "lm_head.weight"}  # it is the table
-    table = "model.embed_tokens.weight"
-    left[table] = left[table] * (DIM**-0.5 if gradients else DIM**0.5)
     if not gradients:
         left |= {name: 1 + w for name, w in left.items() if "norm" in name}
     return llama_like(left, HEAD_DIM, NORMS)
@@ -83,7 +81,7 @@ def weights(theirs, *, gradients=False):
 def ours(name, overrides=None):
     model = decoder(name, VOCAB, tied=True, overrides=overrides)
     head = BoundedHead if name == "Gemma 2" else TiedHead
-    model.head = head(model.embedder.table, scale=DIM**-0.5)
+    model.head = head(model.embedder.table)
     return model
 
 
@@ -158,10 +156,14 @@ def test_the_comparison_notices_a_gemma_2_whose_layers_are_all_local():
 
 
 def test_gemma_3_with_scores_divided_by_another_root():
-    """query_pre_attn_scalar is not the width of a head: the norm of the queries has the factor (27B)."""
+    """query_pre_attn_scalar is not the width of a head (27B)."""
     reference, model = gemma3(query_pre_attn_scalar=23), ours("Gemma 3")
-    factor = (HEAD_DIM / 23) ** 0.5
-    model.load_state_dict({name: w * factor if "query_norm" in name else w for name, w in weights(reference).items()})
+    for block in model.backbone.blocks:
+        kind, others = type(block.attention.mechanism), {}
+        if kind is SlidingWindowAttention:
+            others = {"size": WINDOW}
+        block.attention.mechanism = kind(HEADS, HEAD_DIM, temperature=23**0.5, **others)
+    model.load_state_dict(weights(reference))
     assert_same_logits(model, reference, [13, 13])
 
 

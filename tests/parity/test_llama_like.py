@@ -1,7 +1,7 @@
 """Our Transformer equals Hugging Face's models like LLaMA, with the backbones of docs/families.md.
 
-Mistral (windows), Qwen2 (layers with and without windows, biases), Qwen3 (norms of queries and keys, wide heads), LLaMA
-3.1 (rescaled frequencies), SmolLM3 (layers without positions), OLMo-2 (norms of the branches' outputs).
+Mistral (windows), Qwen2 (layers with and without windows, biases; YaRN), Qwen3 (norms of queries and keys, wide heads),
+LLaMA 3.1 (rescaled frequencies), SmolLM3 (layers without positions), OLMo-2 (norms of the branches' outputs).
 """
 
 from copy import deepcopy
@@ -50,6 +50,7 @@ LLAMA3 = {
     "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
     "original_max_position_embeddings": 64,
 }  # fmt: skip
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
 BRANCH_NORMS = {
     "attention_residual.norm": "post_attention_layernorm",
     "mlp_residual.norm": "post_feedforward_layernorm",
@@ -58,6 +59,7 @@ QWEN2_WINDOWS = {"use_sliding_window": True, "sliding_window": 7, "max_window_la
 CASES = {
     "Mistral": case("Mistral", (30, 3, 3, 1), sliding_window=5),
     "Qwen2": case("Qwen2", (36, 3, 6, 2), theta=1e6, **QWEN2_WINDOWS),
+    "Qwen2.5 with YaRN": case("Qwen2", (48, 3, 3, 1), theta=1e6, rope=YARN),
     "Qwen3": case("Qwen3", (30, 3, 4, 2), theta=1e6, head_dim=14),
     "LLaMA 3.1": case("Llama", (48, 3, 3, 1), theta=5e5, eps=1e-5, rope=LLAMA3),
     "SmolLM3": case("SmolLM3", (30, 4, 3, 1), theta=2e6, tied=True),
@@ -128,6 +130,9 @@ LOCAL = FULL | {"attention": FULL["attention"] | {"mechanism": {"type": "Sliding
         ("Mistral", {"block.attention.mechanism.size": 6}),
         ("Qwen2", {"block": [LOCAL, FULL, LOCAL]}),
         ("Qwen2", {"position.base": 10_000}),
+        ("Qwen2.5 with YaRN", {"position.scaling": None}),
+        ("Qwen2.5 with YaRN", {"position.scaling.attention_factor": 1.0}),
+        ("Qwen2.5 with YaRN", {"position.scaling.beta_slow": 2.0}),
         ("Qwen3", {"block.attention.qk_norm": None}),
         ("LLaMA 3.1", {"position.scaling": None}),
         ("LLaMA 3.1", {"position.scaling.original_max_tokens": 61}),

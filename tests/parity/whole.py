@@ -8,7 +8,7 @@ from dataclasses import replace
 from string import ascii_letters
 
 import torch
-from families import family
+from families import settings
 from parity import ATOL, assert_equal, texts
 from transformers import GenerationMixin
 
@@ -16,7 +16,6 @@ from seqkit.generation import Sampling, generate
 from seqkit.interfaces import TokenSpec
 from seqkit.model import Model
 from seqkit.nn.heads import TiedHead
-from seqkit.nn.position.absolute import NoPosition
 from seqkit.objectives import NextToken
 from seqkit.objectives.seq2seq import Seq2Seq
 from seqkit.tokenizers import Characters
@@ -26,18 +25,20 @@ PADDED_OR_NOT = [[13, 13], [11, 19, 5]]
 NEW_TOKENS = 30
 
 
-def decoder(name, vocab_size, *, tied, position=NoPosition, overrides=None):
-    """A language model over the family's backbone; its head has no bias."""
-    model = Model(TokenSpec(vocab_size=vocab_size), family(name, overrides), NextToken(bias=False), position=position)
+def decoder(name, vocab_size, *, tied, position=None, overrides=None):
+    """A language model of the family's lines; its head has no bias. position: None: as the lines say."""
+    given = settings(name, overrides) | ({} if position is None else {"position": position})
+    model = Model(TokenSpec(vocab_size=vocab_size), objective=NextToken(bias=False), **given)
     if tied:
         model.head = TiedHead(model.embedder.table)
     return model.eval()
 
 
-def encoder_decoder(name, spec, vocab_size, *, head, position=NoPosition):
+def encoder_decoder(name, spec, vocab_size, *, head, position=None):
     """A model that generates ids below vocab_size from tokens of `spec`. head: `embedder -> nn.Module`."""
     objective = Seq2Seq(Characters(ascii_letters[: vocab_size - 2]), tied=False)  # its vocabulary has bos and eos too
-    model = Model(spec, family(name), objective, position=position)
+    given = settings(name) | ({} if position is None else {"position": position})
+    model = Model(spec, objective=objective, **given)
     if spec.ids:
         model.source_embedder.content = model.embedder.content  # one table for both sequences
     model.head = head(model.embedder)

@@ -4,12 +4,14 @@ import json
 
 import pytest
 import torch
-from foreign_models import DECODERS, saved
+from foreign_models import BERT, DECODERS, saved
 from safetensors.torch import load_file, save_file
 
 import seqkit
 from seqkit.cli.main import main
+from seqkit.data.inputs import Input
 from seqkit.errors import DataError, UsageError
+from seqkit.runs.answers import vectors
 from seqkit.runs.exported import to_hf, to_seqkit
 from seqkit.runs.imported import import_model
 from seqkit.runs.trained_model import load_one
@@ -101,6 +103,38 @@ def test_a_training_goes_on_from_an_imported_run(gpt2, tmp_path):
     assert to_hf(run, tmp_path / "back") == []
 
 
+def test_load_takes_a_folder_of_theirs_too(gpt2, tmp_path):
+    theirs, folder = gpt2
+    run = seqkit.load(folder)
+    batch = seqkit.TokenBatch.collate([run.tokenizer.encode(TEXT)])
+    with torch.no_grad():
+        torch.testing.assert_close(run.model(batch), theirs(batch.content).logits, rtol=0, atol=1e-5)
+    to_hf(run, tmp_path / "back")
+    assert (tmp_path / "back" / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
+
+
+def test_a_sentence_encoder_gives_the_vectors_that_its_files_say(tmp_path):
+    folder = tmp_path / "bert"
+    folder.mkdir()
+    theirs = saved(folder, "Bert", BERT, add_pooling_layer=False)
+    modules = [{"type": f"sentence_transformers.models.{kind}", "path": path} for kind, path in MODULES.items()]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_mean_tokens": True}))
+    (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 4}))
+    import_model(folder, tmp_path / "run", "bert")
+    run = load_one(tmp_path / "run")
+    with torch.no_grad():
+        hidden = theirs(torch.tensor([[3, 7, 11, 2]])).last_hidden_state[0].mean(dim=0)
+    (found,) = vectors(run, [Input("one", "w3 w7 w11 w2 w5")])  # cut to four tokens
+    torch.testing.assert_close(found.values, hidden / hidden.norm(), rtol=0, atol=1e-6)
+    with pytest.raises(UsageError, match="Features has nothing to learn"):
+        run.objective.fit([], None)
+
+
+MODULES = {"Transformer": "", "Pooling": "1_Pooling", "Normalize": "2_Normalize"}
+
+
 # ── refusals ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -119,6 +153,40 @@ def test_a_run_is_never_overwritten_and_a_failed_import_leaves_nothing(gpt2, tmp
 def test_what_is_no_model_of_theirs_is_refused(tmp_path):
     with pytest.raises(UsageError, match=r"holds no model of another library: it has no config\.json"):
         import_model(tmp_path, tmp_path / "run", "x")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "named"),
+    [
+        ("model.backbone.block.mlp.activation", "ReLU", "model.backbone is not as config.json says"),
+        ("model.backbone.norm.eps", 0.1, "model.backbone is not as config.json says"),
+        ("tokenizer.special_tokens", False, "tokenizer is not as config.json says"),
+    ],
+)
+def test_a_run_of_other_settings_is_not_written_with_the_old_ones(gpt2, tmp_path, key, value, named):
+    _, folder = gpt2
+    (tmp_path / "notes.txt").write_text(" ".join(f"w{i * i % 29}" for i in range(2_000)))
+    given = {"model.init": str(folder), "data": str(tmp_path / "notes.txt"), "data.window": 16, key: value}
+    run = seqkit.fit("text/char-lm", given, preset="debug", out=tmp_path / "run")
+    with pytest.raises(UsageError, match=named):
+        to_hf(run, tmp_path / "back")
+    assert not (tmp_path / "back").exists()
+
+
+def test_another_dropout_is_written(gpt2, tmp_path):
+    _, folder = gpt2
+    (tmp_path / "notes.txt").write_text(" ".join(f"w{i * i % 29}" for i in range(2_000)))
+    given = {"model.init": str(folder), "data": str(tmp_path / "notes.txt"), "data.window": 16}
+    given |= {"model.dropout": 0.0, "model.backbone.dropout": 0.3}
+    assert to_hf(seqkit.fit("text/char-lm", given, preset="debug", out=tmp_path / "run"), tmp_path / "back") == []
+
+
+def test_private_is_refused_where_nothing_is_uploaded(gpt2, tmp_path, capsys):
+    _, folder = gpt2
+    import_model(folder, tmp_path / "run", "gpt2")
+    words = ["export", str(tmp_path / "run"), "--to", "hf", "--out", str(tmp_path / "back"), "--private"]
+    assert main(words) == 2
+    assert "--private says who sees what --push uploads" in capsys.readouterr().err
 
 
 def test_a_run_of_ones_own_is_not_written_as_theirs(tmp_path):

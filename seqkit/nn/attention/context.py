@@ -74,8 +74,8 @@ class AttentionContext:
     `is_causal`.
     is_causal: True: token i attends to tokens <= i. With attn_mask=None and n == m only, since SDPA aligns its triangle
     top-left.
-    rotary: [b 1 n r] complex numbers of length one by which r channel pairs of queries and keys are rotated; None: no
-    rotation.
+    rotary: [b 1 n r] complex numbers by which r channel pairs of queries and keys are rotated, of length one unless
+    they are scaled, too; None: no rotation.
     relative: relative position embeddings [b n m c], added to the keys; None: none.
     query_valid, key_valid: [b n] and [b m] bool, True = real. None: all real.
     adjacency: as in `Embedded`, for mechanisms that attend along edges. edge_bias: [1 + num_edge_types, h],

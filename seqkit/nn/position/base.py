@@ -72,7 +72,10 @@ class RelativePosition(nn.Module):
         """Raise ValueError if it does not support tokens with that many axes (called when a model is built)."""
 
     def rotary(self, positions: Tensor, head_dim: int) -> Tensor | None:
-        """Complex numbers of length one [b 1 n r] that rotate channel pairs (2 i, 2 i + 1) of a head; None: none."""
+        """Complex numbers [b 1 n r] that rotate channel pairs (2 i, 2 i + 1) of a head; None: none.
+
+        Their length is one, but where a scaling has a factor of queries and keys.
+        """
         return None
 
     def bias(self, query_positions: Tensor, key_positions: Tensor, num_heads: int) -> Tensor | None:

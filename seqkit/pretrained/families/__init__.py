@@ -10,10 +10,12 @@ from seqkit.pretrained.config_file import ConfigFile
 from seqkit.pretrained.families.encoders import BERT, DISTILBERT, ROBERTA
 from seqkit.pretrained.families.gpt2 import GPT2
 from seqkit.pretrained.families.llama import LLAMA
+from seqkit.pretrained.families.vision import DEIT, DINOV2, VIT
 from seqkit.pretrained.family import Family
 
 FAMILIES: dict[str, Family] = {
     "bert": BERT, "roberta": ROBERTA, "xlm-roberta": ROBERTA, "distilbert": DISTILBERT, "gpt2": GPT2,
+    "vit": VIT, "deit": DEIT, "dinov2": DINOV2,
     **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3", "smollm3", "olmo2"), LLAMA),
 }  # fmt: skip
 

@@ -7,9 +7,13 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from seqkit.backbones import Transformer
+from seqkit.interfaces import TokenSpec
+from seqkit.model import Model
 from seqkit.nn.attention.multi_head import apply_rotary
 from seqkit.nn.position.base import RelativePosition
-from seqkit.nn.position.rotary import LinearScaling, LLaMA3Scaling, Rotary
+from seqkit.nn.position.rotary import LinearScaling, LLaMA3Scaling, LongRoPEScaling, Rotary, YaRNScaling
+from seqkit.objectives import Masked
 
 
 def test_rotary_is_the_papers_complex_factor():
@@ -85,8 +89,78 @@ def test_llama_3_scaling_is_hugging_faces(low, high, tokens, factor):
     divided = plain * tokens / (2 * math.pi) <= low
     assert kept.any()
     assert divided.any()
-    assert torch.equal(scaling(plain)[kept], plain[kept])
-    assert torch.equal(scaling(plain)[divided], plain[divided] / factor)
+    assert torch.equal(scaling(plain, 500_000.0)[kept], plain[kept])
+    assert torch.equal(scaling(plain, 500_000.0)[divided], plain[divided] / factor)
+
+
+def theirs(kind, base, head_dim, *, tokens=None, longest=100_000, **rope):
+    """Hugging Face's frequencies and attention factor. tokens: length of the sequence."""
+    from transformers import LlamaConfig
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    rope = {"rope_type": kind, "rope_theta": base, **rope}
+    config = LlamaConfig(head_dim=head_dim, max_position_embeddings=longest, rope_parameters=rope)
+    return ROPE_INIT_FUNCTIONS[kind](config, torch.device("cpu"), seq_len=tokens)
+
+
+def assert_rotates(scaling, base, head_dim, right, factor):
+    rotary = Rotary(base=base, scaling=scaling).rotary(torch.ones(1, 1, 1), head_dim)[0, 0, 0]
+    assert_close(rotary.angle(), right, rtol=1e-5, atol=1e-6)
+    assert_close(rotary.abs(), torch.full_like(right, factor))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"factor": 4.0},
+        {"factor": 1.0},
+        {"factor": 8.0, "attention_factor": 1.3},
+        {"factor": 40.0, "mscale": 0.707, "mscale_all_dim": 0.5},
+        {"factor": 40.0, "mscale": 1.0, "mscale_all_dim": 1.0},
+        {"factor": 4.0, "beta_fast": 7.0, "beta_slow": 0.3, "truncate": False},
+        {"factor": 4.0, "beta_fast": 2.0, "beta_slow": 1.9},
+    ],
+)
+@pytest.mark.parametrize(("base", "head_dim", "tokens"), [(10_000.0, 64, 4096), (1e6, 16, 97)])
+def test_yarn_is_hugging_faces(settings, base, head_dim, tokens):
+    right, factor = theirs("yarn", base, head_dim, original_max_position_embeddings=tokens, **settings)
+    scaling = YaRNScaling(**settings, original_max_tokens=tokens)
+    assert_rotates(scaling, base, head_dim, right, factor)
+    if tokens == 4096 and settings["factor"] == 4.0:
+        plain = base ** -(torch.arange(head_dim // 2) / (head_dim // 2))
+        scaled = scaling(plain, base)
+        assert torch.equal(scaled[0], plain[0])
+        assert_close(scaled[-1], plain[-1] / 4)
+
+
+@pytest.mark.parametrize("long", [False, True])
+def test_longrope_is_hugging_faces_with_either_list(long):
+    lists = {"short_factor": [1.0, 1.1, 1.3, 1.7], "long_factor": [1.0, 2.3, 5.9, 31.0]}
+    given = {"original_max_position_embeddings": 64, **lists}
+    right, factor = theirs("longrope", 500.0, 8, tokens=65 if long else 64, longest=512, **given)
+    factors = lists["long_factor" if long else "short_factor"]
+    assert_rotates(LongRoPEScaling(factors, factor=8.0, original_max_tokens=64), 500.0, 8, right, factor)
+    other = LongRoPEScaling(factors, factor=8.0, original_max_tokens=64, attention_factor=1.2)
+    assert_rotates(other, 500.0, 8, right, 1.2)
+
+
+def test_an_attention_factor_is_of_rotated_channels_and_squared_in_scores():
+    scaling = LongRoPEScaling([1.0, 1.0], factor=1.0, original_max_tokens=64, attention_factor=1.5)
+    positions, x = torch.arange(5.0)[None, :, None], torch.randn(1, 1, 5, 7)
+    scaled = apply_rotary(x, Rotary(share=0.6, scaling=scaling).rotary(positions, 7))
+    plain = apply_rotary(x, Rotary(share=0.6).rotary(positions, 7))
+    assert_close(scaled[..., :4], 1.5 * plain[..., :4])
+    assert torch.equal(scaled[..., 4:], x[..., 4:])
+
+
+def test_a_scaling_that_does_not_fit_the_heads_is_refused_when_a_model_is_built():
+    position = Rotary(scaling=LongRoPEScaling([1.0, 2.0], factor=2.0, original_max_tokens=64))
+    position.check_axes(1, 4)
+    position.check_axes(2, 8)
+    with pytest.raises(ValueError, match="LongRoPEScaling has 2 factors for 4 channel pairs; give one for each"):
+        Model(TokenSpec(vocab_size=7), Transformer(16, 1, num_heads=2, position=position), Masked())
+    with pytest.raises(ValueError, match="base=1 turns all channel pairs alike"):
+        Rotary(base=1, scaling=YaRNScaling(2.0, original_max_tokens=64)).check_axes(1, 8)
 
 
 def test_without_axes_nothing_is_rotated():
@@ -117,6 +191,15 @@ def test_heads_too_narrow_for_the_axes_are_refused():
         (lambda: LinearScaling(0), "factor=0 divides the frequencies; make it larger than 0"),
         (lambda: LLaMA3Scaling(-1.0), "factor=-1.0 divides the frequencies; make it larger than 0"),
         (lambda: LLaMA3Scaling(low_freq_factor=4.0), "low_freq_factor=4.0 and high_freq_factor=4.0 have nothing"),
+        (lambda: YaRNScaling(0, original_max_tokens=9), "factor=0 divides the frequencies; make it larger than 0"),
+        (lambda: YaRNScaling(2, original_max_tokens=0), "original_max_tokens=0 should be a positive number"),
+        (lambda: YaRNScaling(2, original_max_tokens=9, beta_slow=0), "beta_slow=0 should be a positive number"),
+        (lambda: YaRNScaling(2, original_max_tokens=9, beta_slow=40), "beta_slow=40 and beta_fast=32.0 count turns"),
+        (lambda: YaRNScaling(2, original_max_tokens=9, attention_factor=0), "attention_factor=0 should be"),
+        (lambda: LongRoPEScaling([1, 0], factor=2, original_max_tokens=9), r"factors=\[1, 0\] divide the frequencies"),
+        (lambda: LongRoPEScaling([1], factor=0, original_max_tokens=9), "factor=0 divides the frequencies"),
+        (lambda: LongRoPEScaling([1], factor=2, original_max_tokens=1), "original_max_tokens=1 counts tokens"),
+        (lambda: LongRoPEScaling([1], factor=2, original_max_tokens=9, attention_factor=-1), "attention_factor=-1"),
     ],
 )
 def test_settings_out_of_range_are_refused(make, message):

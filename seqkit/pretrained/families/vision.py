@@ -1,0 +1,122 @@
+"""ViT, DeiT and DINOv2 with or without registers (transformers 5.23).
+
+n tokens · d width · c channels · p q height and width of a patch
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from seqkit.errors import DataError
+from seqkit.pretrained.config_file import ConfigFile
+from seqkit.pretrained.family import ACTIVATIONS, Family, Head, Settings, class_names, depth_of
+from seqkit.pretrained.processors import image_settings
+from seqkit.pretrained.rows import Change, Rearranged, Row, Rows, layers, module, tensor
+
+
+def _patch(config: ConfigFile) -> int:
+    return config.size("patch_size", 14 if config.model_type.startswith("dinov2") else 16)
+
+
+def _num_prefix(config: ConfigFile) -> int:
+    return {"vit": 1, "deit": 2, "dinov2": 1}[config.model_type]
+
+
+def _num_positions(config: ConfigFile) -> int:
+    side = config.size("image_size", 224)
+    if side % _patch(config):
+        raise config.refused("image_size", f"a multiple of the patch size, {_patch(config)}")
+    return _num_prefix(config) + (side // _patch(config)) ** 2
+
+
+def _model(config: ConfigFile) -> Settings:
+    is_dino = config.model_type == "dinov2"
+    config.must_be(3, "num_channels")
+    config.must_be(True, "qkv_bias", *(["apply_layernorm", "reshape_hidden_states"] if is_dino else []))
+    for unused in ("encoder_stride", "pooler_output_size", "pooler_act", "out_features", "out_indices", "stage_names"):
+        config.get(unused)  # of a pooler and other heads
+    dim = config.size("hidden_size", 768)
+    norm = {"type": "LayerNorm", "eps": config.number("layer_norm_eps", 1e-6 if is_dino else 1e-12)}
+    activation = config.one_of("hidden_act", ACTIVATIONS, "gelu")
+    branches, attention = (config.number(f"{name}_dropout_prob", 0.0) for name in ("hidden", "attention_probs"))
+    block: Settings = {
+        "type": "PreNormBlock", "norm": norm,
+        "mlp": {"ratio": _inner(config, dim) / dim, "activation": activation},
+        "attention": {"mechanism": {"type": "ScaledDotProductAttention", "dropout": attention}},
+    }  # fmt: skip
+    if is_dino:
+        config.must_be(False, "use_swiglu_ffn")
+        config.get("use_mask_token")
+        block["residual"] = {"layer_scale": config.number("layerscale_value", 1.0)}
+        config.must_be(0.0, "drop_path_rate")
+    return {
+        "position": {"type": "Learned", "sizes": [_num_positions(config)]},
+        "dropout": branches,
+        "backbone": {
+            "type": "Transformer", "dim": dim, "depth": depth_of(config, default=12), "norm": norm, "dropout": branches,
+            "num_heads": config.size("num_attention_heads", 12), "block": block,
+        },
+    }  # fmt: skip
+
+
+def _inner(config: ConfigFile, dim: int) -> int:
+    if config.model_type == "dinov2":
+        return int(dim * config.number("mlp_ratio", 4.0))
+    return config.size("intermediate_size", 3072)
+
+
+def _table(config: ConfigFile) -> Rows:
+    is_dino, p = config.model_type == "dinov2", _patch(config)
+    names = ("norm1", "norm2", "mlp.fc1", "mlp.fc2") if is_dino else (
+        "layernorm_before", "layernorm_after", "intermediate.dense", "output.dense"
+    )  # fmt: skip
+    layer = [
+        *module("attention_norm", names[0]),
+        *module("attention.qkv_proj", *(f"attention.attention.{name}" for name in ("query", "key", "value"))),
+        *module("attention.out_proj", "attention.output.dense"),
+        *module("mlp_norm", names[1]),
+        *module("mlp.up_proj", names[2]),
+        *module("mlp.down_proj", names[3]),
+    ]
+    if is_dino:
+        layer += tensor("attention_residual.scale", "layer_scale1.lambda1")
+        layer += tensor("mlp_residual.scale", "layer_scale2.lambda1")
+    first: Change = Rearranged("1 n d -> n d", {})
+    before = ["cls_token", *(["distillation_token"] if config.model_type == "deit" else [])]
+    prefix = tuple(f"embeddings.{name}" for name in before)
+    kernel = Rearranged("d c p q -> d (c p q)", {"c": 3, "p": p, "q": p})
+    mask = Rearranged("1 d -> d" if is_dino else "1 1 d -> d", {})
+    return [
+        Row("embedder.content.prefix", prefix, changes=(first,) * len(prefix)),
+        Row("embedder.content.projection.weight", ("embeddings.patch_embeddings.projection.weight",), whole=kernel),
+        *tensor("embedder.content.projection.bias", "embeddings.patch_embeddings.projection.bias"),
+        *tensor("embedder.position.tables.0", "embeddings.position_embeddings", whole=first),
+        *tensor("embedder.mask_token", "embeddings.mask_token", whole=mask, may_miss=True),
+        *layers(depth_of(config, default=12), "backbone.blocks.{}.", "encoder.layer.{}.", layer),
+        *module("backbone.norm", "layernorm"),
+    ]
+
+
+def _inputs(folder: Path, config: ConfigFile) -> Settings:
+    """Patches of images as large as the table of positions is made for."""
+    p = _patch(config)
+    found = {**image_settings(folder), "patch": [p, p]}
+    resize = found.get("resize", {})
+    size = resize.get("crop") or resize.get("size")
+    side = config.size("image_size", 224)
+    if size != [side, side]:
+        raise DataError(
+            f"{folder}: images become {size} pixels, and the table of positions is for {[side, side]}; give an image "
+            "processor of that size"
+        )
+    return {**found, "num_prefix_tokens": _num_prefix(config), "positions": "index"}
+
+
+CLASSIFY = Head(
+    ("ForImageClassification",), lambda _: {"type": "Classify", "pool": "first"},
+    lambda _: module("head.linear", "classifier"), class_names,
+)  # fmt: skip
+LEFT_OUT = ("pooler.", "classifier.", "decoder.", "distillation_classifier.", "cls_classifier.")
+VIT = Family(_model, _table, "vit.", {"Classify": CLASSIFY}, LEFT_OUT, _inputs)
+DEIT = Family(_model, _table, "deit.", {"Classify": CLASSIFY}, LEFT_OUT, _inputs)
+DINOV2 = Family(_model, _table, "dinov2.", {}, LEFT_OUT, _inputs)  # its classes also see the mean of the patches

@@ -1,0 +1,112 @@
+"""Vision models that transformers saved: the raw image goes in, their logits come out; written back bit for bit."""
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from PIL import Image
+from safetensors.torch import load_file
+
+import seqkit
+from seqkit.errors import DataError
+from seqkit.interfaces import TokenBatch
+from seqkit.runs.exported import to_hf
+from seqkit.runs.imported import import_model
+from seqkit.runs.trained_model import load_one
+
+SIDE, PATCH, CLASSES = 20, 5, 3
+SIZES = {
+    "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 3, "image_size": SIDE, "patch_size": PATCH,
+    "attn_implementation": "eager", "id2label": {0: "cat", 1: "dog", 2: "owl"},
+}  # fmt: skip
+MODELS = {
+    "vit": ("ViTForImageClassification", {"intermediate_size": 40}),
+    "deit": ("DeiTForImageClassification", {"intermediate_size": 40}),
+    "dinov2": ("Dinov2Model", {"mlp_ratio": 2, "layerscale_value": 0.5, "use_mask_token": False}),
+}
+
+
+@pytest.fixture(params=MODELS)
+def saved(request, tmp_path):
+    """Their model with random weights, its processor, and the folder that both were saved in."""
+    name, more = MODELS[request.param]
+    kind = getattr(transformers, name)
+    torch.manual_seed(3)
+    model = kind(kind.config_class(**SIZES, **more)).eval()
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(torch.randn_like(p) * 0.1)
+    model.save_pretrained(tmp_path / "theirs")
+    size = {"height": SIDE, "width": SIDE}
+    processor = transformers.ViTImageProcessor(size=size, resample=3)
+    processor.save_pretrained(tmp_path / "theirs")
+    return model, processor, tmp_path
+
+
+def image(side, seed):
+    return Image.fromarray(np.random.default_rng(seed).integers(0, 256, (side, side, 3), np.uint8))
+
+
+def test_raw_images_give_their_hidden_states_and_classes(saved):
+    model, processor, place = saved
+    import_model(place / "theirs", place / "run", "theirs")
+    run, images = load_one(place / "run"), [image(SIDE, 0), image(SIDE, 1)]  # others differ by the filter's rounding
+    given = [torch.from_numpy(np.array(one).transpose(2, 0, 1)) for one in images]
+    batch = TokenBatch.collate([run.tokenizer.encode(one) for one in given])
+    with torch.no_grad():
+        right = model(**processor(images, return_tensors="pt"), output_hidden_states=True)
+        hidden = run.model.backbone(run.model.embed(batch))
+        if run.summary["objective"] == "Classify":
+            torch.testing.assert_close(run.model(batch), right.logits, rtol=0, atol=1e-5)
+            names = [SIZES["id2label"][int(i)] for i in right.logits.argmax(dim=1)]
+            assert run.predict(given) == names
+        else:
+            assert right.last_hidden_state.std() > 0.1
+            torch.testing.assert_close(hidden, right.last_hidden_state, rtol=0, atol=1e-5)
+
+
+def test_what_is_read_is_written_back_bit_for_bit(saved):
+    _, _, place = saved
+    import_model(place / "theirs", place / "run", "theirs")
+    assert to_hf(load_one(place / "run"), place / "back") == []
+    held, back = (load_file(place / name / "model.safetensors") for name in ("theirs", "back"))
+    assert held.keys() == back.keys()
+    assert all(held[name].equal(x) for name, x in back.items())
+
+
+def test_classes_of_ones_own_are_written_with_their_names(tmp_path):
+    config = transformers.ViTConfig(**SIZES, intermediate_size=40)
+    transformers.ViTForImageClassification(config).save_pretrained(tmp_path / "theirs")
+    transformers.ViTImageProcessor(size={"height": SIDE, "width": SIDE}).save_pretrained(tmp_path / "theirs")
+    for i in range(24):
+        place = tmp_path / "photos" / ("fir", "oak", "yew")[i % 3] / f"{i}.png"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        image(SIDE, i).save(place)
+    given = {"model.init": str(tmp_path / "theirs"), "data": str(tmp_path / "photos")}
+    run = seqkit.fit("image/classify", given, preset="debug", out=tmp_path / "run")
+    assert run.summary["initial"]["new"] == ["head"]
+    assert to_hf(run, tmp_path / "back") == []
+    back = transformers.ViTForImageClassification.from_pretrained(tmp_path / "back").eval()
+    assert back.config.id2label == {0: "fir", 1: "oak", 2: "yew"}
+    pixels = torch.from_numpy(np.array(image(SIDE, 3)).transpose(2, 0, 1))
+    batch = TokenBatch.collate([run.tokenizer.encode(pixels)])
+    with torch.no_grad():
+        processor = transformers.ViTImageProcessor.from_pretrained(tmp_path / "back")
+        right = back(processor(image(SIDE, 3), return_tensors="pt").pixel_values)
+        torch.testing.assert_close(run.model(batch), right.logits, rtol=0, atol=1e-5)
+
+
+def test_an_image_processor_of_another_size_is_refused(saved):
+    _, _, place = saved
+    transformers.ViTImageProcessor(size={"height": 15, "width": 15}).save_pretrained(place / "theirs")
+    with pytest.raises(DataError, match=r"images become \[15, 15\] pixels, and the table of positions is for \[20"):
+        import_model(place / "theirs", place / "run", "theirs")
+
+
+def test_the_mask_token_of_a_model_without_masks_is_said_to_be_left_out(tmp_path):
+    config = transformers.Dinov2Config(**SIZES, mlp_ratio=2)
+    transformers.Dinov2Model(config).save_pretrained(tmp_path / "theirs")
+    size = {"height": SIDE, "width": SIDE}
+    transformers.ViTImageProcessor(size=size).save_pretrained(tmp_path / "theirs")
+    summary = import_model(tmp_path / "theirs", tmp_path / "run", "theirs")
+    assert summary["initial"]["left_out"] == ["mask_token"]
