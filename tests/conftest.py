@@ -115,7 +115,6 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
     "LogMel": lambda: _sounds("LogMel", 8_000, num_mels=7),
     "WhisperMel": lambda: _sounds("WhisperMel", 7, seconds=1),
     "MelPatches": lambda: _sounds("MelPatches", 5, stride=(3, 2), num_mels=17, num_frames=23, num_prefix_tokens=0),
-    "MelPower": lambda: _sounds("MelPower", 8_000, num_mels=7, least_db=-3.0),
     "SampleWindows": _sample_windows,
     "Graph": _graphs,
     "Molecule": lambda: Sample(

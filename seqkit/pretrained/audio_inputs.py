@@ -1,4 +1,4 @@
-"""Feature extractors of pretrained models of sound: what they make of a waveform, as the section `tokenizer` of a recipe.
+"""Feature extractors of pretrained models of sound: what they make of a waveform, as settings of a tokenizer.
 
 Source: the feature extractors of transformers 5.23.
 """

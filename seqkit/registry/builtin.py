@@ -59,7 +59,6 @@ from seqkit.tokenizers.audio
 from seqkit.tokenizers.pretrained_audio
   WhisperMel | log-mel frames of a clip of 30 s, two a token, for two convolutions | weights of Whisper
   MelPatches | overlapping patches of a log-mel spectrogram of fixed length | weights of AST
-  MelPower | energies in mel bands, without a logarithm | weights of speaker encoders (Resemblyzer)
   SampleWindows | windows of samples, for convolutions | weights of wav2vec 2.0 and HuBERT
 from seqkit.tokenizers.graph
   Graph | nodes, with an adjacency | networkx, edge lists, PyG-like objects

@@ -21,7 +21,7 @@ from seqkit.errors import DataError
 from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
 
 Channels = Literal["mono", "mix", "first"]
-"""What is done with more than one channel."""
+"""Names of what is done with more than one channel."""
 
 RANGE_DB = 30.0
 """Dynamic range that normalising keeps: energies further below the clip's maximum are raised to this limit first.
@@ -108,14 +108,21 @@ class LogMel(AudioTokenizer):
         stride: int = 1,
     ) -> None:
         super().__init__(sample_rate, channels)
-        self.window_samples, self.hop_samples = frame_samples(sample_rate, num_mels, window_ms, hop_ms)
+        if num_mels < 1 or not 0 < hop_ms <= window_ms:
+            raise ValueError(
+                f"num_mels={num_mels}, window_ms={window_ms}, hop_ms={hop_ms}; "
+                "give positive numbers and a hop that is no longer than the window"
+            )
         if stack < 1 or stack % 2 == 0 or stride < 1:
             raise ValueError(
                 f"stack={stack}, stride={stride}; give an odd stack (a frame and its neighbours) and a stride >= 1"
             )
         self.num_mels, self.normalize, self.stack, self.stride = num_mels, normalize, stack, stride
+        self.window_samples, self.hop_samples = (round(sample_rate * ms / 1000) for ms in (window_ms, hop_ms))
+        if self.hop_samples < 1 or self.window_samples < 2:
+            raise ValueError(f"a hop of {hop_ms} ms at {sample_rate} Hz is shorter than a sample; make it longer")
         self.fft_samples = 1 << (self.window_samples - 1).bit_length()
-        check_bands(self.fft_samples, sample_rate, num_mels, "htk")
+        self._check_bands()
 
     def __repr__(self) -> str:
         return (
@@ -163,31 +170,18 @@ class LogMel(AudioTokenizer):
             content = rearrange(content[frames], "n s m -> n (s m)")
         return Tokens(content, rearrange(centres.float(), "n -> n 1"))
 
-
-def frame_samples(sample_rate: int, num_mels: int, window_ms: float, hop_ms: float) -> tuple[int, int]:
-    """Numbers of samples of a frame and of a hop. Raises ValueError for sizes that make no frames."""
-    if num_mels < 1 or not 0 < hop_ms <= window_ms:
-        raise ValueError(
-            f"num_mels={num_mels}, window_ms={window_ms}, hop_ms={hop_ms}; "
-            "give positive numbers and a hop that is no longer than the window"
-        )
-    window, hop = (round(sample_rate * ms / 1000) for ms in (window_ms, hop_ms))
-    if hop < 1 or window < 2:
-        raise ValueError(f"a hop of {hop_ms} ms at {sample_rate} Hz is shorter than a sample; make it longer")
-    return window, hop
-
-
-def check_bands(fft_samples: int, sample_rate: int, num_mels: int, scale: Literal["htk", "slaney"]) -> None:
-    """Raise ValueError where a mel band would fall between two frequencies of the FFT."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torchaudio warns of what is refused here
-        bands = melscale_fbanks(fft_samples // 2 + 1, 0.0, sample_rate / 2, num_mels, sample_rate, mel_scale=scale)
-    num_empty = int((bands.amax(dim=0) == 0).sum())
-    if num_empty:
-        raise ValueError(
-            f"{num_empty} of num_mels={num_mels} bands fall between the {len(bands)} frequencies of an FFT "
-            f"of {fft_samples} samples; take fewer bands or a longer window_ms"
-        )
+    def _check_bands(self) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torchaudio warns of what is refused here
+            bands = melscale_fbanks(
+                self.fft_samples // 2 + 1, 0.0, self.sample_rate / 2, self.num_mels, self.sample_rate
+            )
+        num_empty = int((bands.amax(dim=0) == 0).sum())
+        if num_empty:
+            raise ValueError(
+                f"{num_empty} of num_mels={self.num_mels} bands fall between the {len(bands)} frequencies of an FFT "
+                f"of {self.fft_samples} samples; take fewer bands or a longer window_ms"
+            )
 
 
 class Resampler:

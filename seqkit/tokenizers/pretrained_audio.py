@@ -9,16 +9,16 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from einops import rearrange, repeat
 from torch import Tensor
 from torchaudio.compliance.kaldi import fbank
-from torchaudio.transforms import MelSpectrogram
 
 from seqkit.errors import DataError
 from seqkit.interfaces import Tokens, TokenSpec
-from seqkit.tokenizers.audio import AudioTokenizer, Channels, check_bands, frame_samples
+from seqkit.tokenizers.audio import AudioTokenizer, Channels
 from seqkit.tokenizers.stems import (
     WHISPER_FRAMES,
     WHISPER_STRIDE,
@@ -56,7 +56,11 @@ class WhisperMel(AudioTokenizer):
         super().__init__(RATE, channels)
         if num_mels < 1 or seconds < 1:
             raise ValueError(f"num_mels={num_mels}, seconds={seconds}; give numbers of at least 1")
-        check_bands(WINDOW, RATE, num_mels, "slaney")
+        if num_empty := int((_slaney_bands(num_mels).sum(dim=0) == 0).sum()):
+            raise ValueError(
+                f"{num_empty} of num_mels={num_mels} bands fall between two frequencies of an FFT of {WINDOW} samples; "
+                "take fewer bands"
+            )
         self.num_mels, self.seconds, self.truncate = num_mels, seconds, truncate
 
     def __repr__(self) -> str:
@@ -79,9 +83,9 @@ class WhisperMel(AudioTokenizer):
         """
         wave = self.wave(raw, self.seconds * RATE)
         wave = _at_most(wave, self.seconds * RATE, self.truncate, f"{self.seconds} s", "seconds")
-        if self._mel is None:
-            self._mel = _slaney_mel(RATE, WINDOW, HOP, self.num_mels, "reflect")
-        frames = self._mel(wave)[:, :-1].clamp(min=1e-10).log10()
+        waves = torch.stft(wave, WINDOW, HOP, window=torch.hann_window(WINDOW), return_complex=True)
+        energies = waves[:, :-1].abs().square()
+        frames = (_slaney_bands(self.num_mels).T @ energies).clamp(min=1e-10).log10()
         frames = (frames.clamp(min=float(frames.max()) - 8) + 4) / 4
         frames = F.pad(F.pad(frames, [0, 0, 0, 1], value=1.0), [WHISPER_FRAMES // 2, WHISPER_FRAMES // 2])
         content = rearrange(
@@ -180,61 +184,6 @@ class MelPatches(AudioTokenizer):
         return tokens
 
 
-class MelPower(AudioTokenizer):
-    """Energies in mel bands, without a logarithm: one token per frame, one every `hop_ms`.
-
-    sample_rate: rate in Hz to which every clip is resampled first. num_mels: number of mel bands of Slaney's scale.
-    window_ms: length of a frame, and of the FFT. hop_ms: time from one frame to the next.
-    channels: "mono" refuses more than one channel, "mix" takes their mean, "first" takes channel 0.
-    least_db: level below full scale to which softer clips are raised first, such as -30; None: clips stay as they are.
-    When: weights of Resemblyzer's speaker encoder. Raises ValueError where a band would fall between two frequencies of
-    the FFT.
-    Frames are centred, with zeros around the clip, as in librosa.feature.melspectrogram since 0.9.
-    """
-
-    def __init__(
-        self,
-        sample_rate: int = RATE,
-        *,
-        num_mels: int = 40,
-        window_ms: float = 25.0,
-        hop_ms: float = 10.0,
-        channels: Channels = "mono",
-        least_db: float | None = None,
-    ) -> None:
-        super().__init__(sample_rate, channels)
-        self.window_samples, self.hop_samples = frame_samples(sample_rate, num_mels, window_ms, hop_ms)
-        check_bands(self.window_samples, sample_rate, num_mels, "slaney")
-        self.num_mels, self.least_db = num_mels, least_db
-
-    def __repr__(self) -> str:
-        return (
-            f"MelPower({self.sample_rate}, num_mels={self.num_mels}, window_samples={self.window_samples}, "
-            f"hop_samples={self.hop_samples}, channels={self.channels!r}, least_db={self.least_db})"
-        )
-
-    @property
-    def spec(self) -> TokenSpec:
-        """Vectors of `num_mels` energies."""
-        return TokenSpec(num_features=self.num_mels)
-
-    def encode(self, raw: Any, /) -> Tokens:
-        """A `Waveform` as t // hop_samples + 1 frames of energies, [n m]; positions [n 1] count frames.
-
-        Raises DataError as `AudioTokenizer.wave`, and on silence if it is to be raised.
-        """
-        wave = self.wave(raw, 1)
-        if self.least_db is not None:
-            level = wave.square().mean().sqrt()
-            if level == 0:
-                raise DataError("audio is silent: every sample is 0, and no gain raises it; drop the clip")
-            wave = wave * max(1.0, 10 ** (self.least_db / 20) / float(level))
-        if self._mel is None:
-            self._mel = _slaney_mel(self.sample_rate, self.window_samples, self.hop_samples, self.num_mels, "constant")
-        content = rearrange(self._mel(wave), "m n -> n m")
-        return Tokens(content, _counted(content))
-
-
 class SampleWindows(AudioTokenizer):
     """Overlapping windows of samples, which convolutions embed, as in wav2vec 2.0 and HuBERT.
 
@@ -281,8 +230,8 @@ class SampleWindows(AudioTokenizer):
         """
         wave, sizes = self.wave(raw, 1), self.convolutions
         if self.normalize:
-            variance, mean = torch.var_mean(wave.double(), correction=0)
-            wave = ((wave - mean) / (variance + 1e-7).sqrt()).float()
+            samples = wave.numpy()  # whose sums round as theirs do
+            wave = torch.from_numpy((samples - samples.mean()) / np.sqrt(samples.var() + 1e-7))
         wave = F.pad(wave, [0, max(0, sizes.window_samples - len(wave))])
         content = wave.unfold(0, sizes.window_samples, sizes.hop_samples)
         if sizes.norm == "group":
@@ -301,17 +250,18 @@ def _at_most(wave: Tensor, num_samples: int, truncate: bool, limit: str, key: st
     return wave[:num_samples]
 
 
-def _slaney_mel(sample_rate: int, window: int, hop: int, num_mels: int, pad_mode: str) -> MelSpectrogram:
-    """Energies in bands of Slaney's mel scale, of equal area; frames as long as the FFT, centred."""
-    return MelSpectrogram(
-        sample_rate,
-        n_fft=window,
-        hop_length=hop,
-        n_mels=num_mels,
-        pad_mode=pad_mode,
-        norm="slaney",
-        mel_scale="slaney",
-    )
+def _slaney_bands(num_mels: int) -> Tensor:
+    """Weights [frequencies m] of the FFT's frequencies in mel bands of Slaney's scale, each of area 1.
+
+    The scale is linear up to 1,000 Hz, 15 mel, and logarithmic from there. In float64: torchaudio's float32 weights
+    move the features of 128 bands by 1.5e-5.
+    """
+    mels = np.linspace(0, 15 + 27 * np.log(RATE / 2000) / np.log(6.4), num_mels + 2)
+    edges = np.where(mels < 15, mels * 200 / 3, 1000 * 6.4 ** ((mels - 15) / 27))
+    low, middle, high = edges[:-2], edges[1:-1], edges[2:]
+    frequencies = np.linspace(0, RATE / 2, WINDOW // 2 + 1)[:, np.newaxis]
+    sides = np.minimum((frequencies - low) / (middle - low), (high - frequencies) / (high - middle))
+    return torch.from_numpy(np.maximum(sides, 0) * 2 / (high - low)).float()
 
 
 def _counted(content: Tensor) -> Tensor:

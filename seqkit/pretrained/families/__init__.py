@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from seqkit.errors import suggest
 from seqkit.pretrained.config_file import ConfigFile
+from seqkit.pretrained.families.audio import AST, HUBERT, WAV2VEC2, WHISPER
 from seqkit.pretrained.families.encoders import BERT, DISTILBERT, ROBERTA
 from seqkit.pretrained.families.gpt2 import GPT2
 from seqkit.pretrained.families.llama import LLAMA
@@ -16,6 +17,7 @@ from seqkit.pretrained.family import Family
 FAMILIES: dict[str, Family] = {
     "bert": BERT, "roberta": ROBERTA, "xlm-roberta": ROBERTA, "distilbert": DISTILBERT, "gpt2": GPT2,
     "vit": VIT, "deit": DEIT, "dinov2": DINOV2,
+    "audio-spectrogram-transformer": AST, "wav2vec2": WAV2VEC2, "hubert": HUBERT, "whisper": WHISPER,
     **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3", "smollm3", "olmo2"), LLAMA),
 }  # fmt: skip
 

@@ -30,8 +30,13 @@ def _num_positions(config: ConfigFile) -> int:
 
 
 def _model(config: ConfigFile) -> Settings:
-    is_dino = config.model_type == "dinov2"
     config.must_be(3, "num_channels")
+    return vit_settings(config, _num_positions(config))
+
+
+def vit_settings(config: ConfigFile, num_positions: int) -> Settings:
+    """Embedder and backbone of a ViT. num_positions: of all tokens, the learned ones before the patches too."""
+    is_dino = config.model_type == "dinov2"
     config.must_be(True, "qkv_bias", *(["apply_layernorm", "reshape_hidden_states"] if is_dino else []))
     for unused in ("encoder_stride", "pooler_output_size", "pooler_act", "out_features", "out_indices", "stage_names"):
         config.get(unused)  # of a pooler and other heads
@@ -50,7 +55,7 @@ def _model(config: ConfigFile) -> Settings:
         block["residual"] = {"layer_scale": config.number("layerscale_value", 1.0)}
         config.must_be(0.0, "drop_path_rate")
     return {
-        "position": {"type": "Learned", "sizes": [_num_positions(config)]},
+        "position": {"type": "Learned", "sizes": [num_positions]},
         "dropout": branches,
         "backbone": {
             "type": "Transformer", "dim": dim, "depth": depth_of(config, default=12), "norm": norm, "dropout": branches,
@@ -66,7 +71,13 @@ def _inner(config: ConfigFile, dim: int) -> int:
 
 
 def _table(config: ConfigFile) -> Rows:
-    is_dino, p = config.model_type == "dinov2", _patch(config)
+    before = ["cls_token", *(["distillation_token"] if config.model_type == "deit" else [])]
+    return vit_table(config, before, 3, _patch(config))
+
+
+def vit_table(config: ConfigFile, before: list[str], num_channels: int, p: int) -> Rows:
+    """Names of the weights of a ViT. before: names of the learned tokens. p: side of a patch."""
+    is_dino = config.model_type == "dinov2"
     names = ("norm1", "norm2", "mlp.fc1", "mlp.fc2") if is_dino else (
         "layernorm_before", "layernorm_after", "intermediate.dense", "output.dense"
     )  # fmt: skip
@@ -82,9 +93,8 @@ def _table(config: ConfigFile) -> Rows:
         layer += tensor("attention_residual.scale", "layer_scale1.lambda1")
         layer += tensor("mlp_residual.scale", "layer_scale2.lambda1")
     first: Change = Rearranged("1 n d -> n d", {})
-    before = ["cls_token", *(["distillation_token"] if config.model_type == "deit" else [])]
     prefix = tuple(f"embeddings.{name}" for name in before)
-    kernel = Rearranged("d c p q -> d (c p q)", {"c": 3, "p": p, "q": p})
+    kernel = Rearranged("d c p q -> d (c p q)", {"c": num_channels, "p": p, "q": p})
     mask = Rearranged("1 d -> d" if is_dino else "1 1 d -> d", {})
     return [
         Row("embedder.content.prefix", prefix, changes=(first,) * len(prefix)),
