@@ -116,6 +116,22 @@ def test_what_is_read_is_written_back_bit_for_bit(tmp_path, name):
     assert all(again[key].equal(x) for key, x in right.items() if not NOT_READ.match(key))
 
 
+def test_a_bias_of_keys_that_training_left_is_dropped_and_changes_nothing(tmp_path):
+    model, extractor = saved(tmp_path, "Whisper")
+    import_model(tmp_path / "theirs", tmp_path / "run", "theirs")
+    run = load_one(tmp_path / "run")
+    given = extractor(waves()[0], sampling_rate=RATE, return_tensors="pt").input_features
+    with torch.no_grad():
+        for block in run.model.backbone.blocks:
+            assert block.attention.qkv_proj.bias[24:48].eq(0).all()
+            block.attention.qkv_proj.bias[24:48] += torch.randn(24)
+        assert to_hf(run, tmp_path / "back") == []
+        tokens = TokenBatch.collate([run.tokenizer.encode(Waveform(waves()[0], RATE))])
+        hidden = run.model.backbone(run.model.embed(tokens))
+        right = encoder(type(model).from_pretrained(tmp_path / "back").eval())(given).last_hidden_state
+        torch.testing.assert_close(hidden, right, rtol=0, atol=1e-5)
+
+
 def test_weights_of_old_files_are_read(tmp_path):
     saved(tmp_path, "wav2vec 2.0 base")
     import_model(tmp_path / "theirs", tmp_path / "run", "theirs")
