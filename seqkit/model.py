@@ -68,7 +68,7 @@ class Model(nn.Module):
 
         def make_embedder(spec: TokenSpec, backbone: Backbone | None, uses_mask_token: bool = False) -> TokenEmbedder:
             def embedder(spec: TokenSpec, backbone: Backbone | None) -> Embedder:
-                return Embedder(
+                made = Embedder(
                     spec,
                     dim,
                     position=position or default_position(backbone, spec),
@@ -78,6 +78,9 @@ class Model(nn.Module):
                     norm=embedding_norm,
                     scale=embedding_scale,
                 )
+                if made.position.mixes_tokens:
+                    _check_may_mix(made, backbone, objective)
+                return made
 
             for own, part in [] if backbone is None else backbones_of(backbone, spec):
                 if part.num_edge_types:
@@ -197,6 +200,18 @@ def _check_encoders(
         encoder.check_supported(part)
         if part.num_edge_types:
             encoder.add_edge_bias(part.num_edge_types)
+
+
+def _check_may_mix(embedder: Embedder, backbone: Backbone | None, objective: Objective) -> None:
+    """Raise ValueError where positions that mix tokens would show them later ones, or give a set an order."""
+    name = type(embedder.position).__name__
+    if embedder.spec.is_set:
+        raise ValueError(f"these tokens are a set, whose order means nothing, and {name} uses it; use NoPosition")
+    if backbone is not None and is_causal(backbone, objective):
+        raise ValueError(
+            f"{name} adds to a token what depends on later ones, and this model predicts them; use Sinusoidal, or a "
+            "bidirectional backbone"
+        )
 
 
 def check_compatible(spec: TokenSpec, backbone: Backbone, objective: Objective) -> None:

@@ -44,7 +44,10 @@ class Sample:
 
     def encoded(self) -> tuple[Tokenizer, list[Tokens]]:
         tokenizer = self.fitted()
-        return tokenizer, [tokenizer.encode(raw) for raw in self.raws]
+        tokens = [tokenizer.encode(raw) for raw in self.raws]
+        if len({len(x) for x in tokens}) == 1:  # clips of one length; what is to be padded has several
+            tokens = [x.at(slice(11 - 3 * i)) for i, x in enumerate(tokens)]
+        return tokenizer, tokens
 
 
 def _text(name: str, **settings: Any) -> Sample:
@@ -65,11 +68,17 @@ def _images() -> Sample:
     return Sample(partial(find("tokenizer", "Patches").load(), (2, 3)), raws, bad)
 
 
-def _sounds() -> Sample:
+def _sounds(name: str, *arguments: Any, **settings: Any) -> Sample:
     g = torch.Generator().manual_seed(0)
     raws = [Waveform(torch.rand(t, generator=g) - 0.5, 8_000) for t in (620, 411, 730)]
     bad = [Waveform(torch.zeros(0), 8_000), Waveform(torch.full((500,), torch.nan), 8_000)]
-    return Sample(partial(find("tokenizer", "LogMel").load(), 8_000, num_mels=7), raws, bad)
+    return Sample(partial(find("tokenizer", name).load(), *arguments, **settings), raws, bad)
+
+
+def _sample_windows() -> Sample:
+    from seqkit.tokenizers.stems import Convolutions
+
+    return _sounds("SampleWindows", 8_000, convolutions=Convolutions((5, 7), (10, 9), (5, 9), bias=True))
 
 
 def _graphs() -> Sample:
@@ -103,7 +112,10 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
     "BPE": lambda: _text("BPE", vocab_size=263),
     "FromFile": _from_file,
     "Patches": _images,
-    "LogMel": _sounds,
+    "LogMel": lambda: _sounds("LogMel", 8_000, num_mels=7),
+    "WhisperMel": lambda: _sounds("WhisperMel", 7, seconds=1),
+    "MelPatches": lambda: _sounds("MelPatches", 5, stride=(3, 2), num_mels=17, num_frames=23, num_prefix_tokens=0),
+    "SampleWindows": _sample_windows,
     "Graph": _graphs,
     "Molecule": lambda: Sample(
         find("tokenizer", "Molecule").load(), ["CC(=O)O", "c1ccccc1O", "[Na+].[Cl-]"], ["", "n(H)(", 7]

@@ -23,7 +23,8 @@ TARGET_KINDS = ("classes", "numbers", "text", "tags", "none")
 
 KIND_OF_TOKENIZER = {
     "Bytes": "text", "Characters": "text", "Words": "text", "BPE": "text", "FromFile": "text", "Patches": "image",
-    "LogMel": "audio", "Molecule": "smiles",
+    "LogMel": "audio", "WhisperMel": "audio", "MelPatches": "audio", "SampleWindows": "audio",
+    "Molecule": "smiles",
 }  # fmt: skip
 """Content of the input column by the tokenizer that reads it; for other tokenizers the table decides."""
 

@@ -14,13 +14,14 @@ from dataclasses import replace
 import torch
 import torch.nn.functional as F
 from einops import repeat
-from torch import Tensor
+from torch import Tensor, nn
 
 from seqkit.doctor.findings import Finding, Result, not_applicable
 from seqkit.doctor.subject import Subject
 from seqkit.interfaces import IGNORE, Backbone, ModelInput, TokenBatch
 from seqkit.interfaces.parts import Parts
 from seqkit.model import Model
+from seqkit.nn.position.base import PositionalEncoding
 from seqkit.testing.laws import other_content
 
 NOISE = 0.05
@@ -229,7 +230,8 @@ def check_positions(subject: Subject) -> Result:
     sides: list[tuple[str, Backbone | None, TokenBatch]] = [("", model.backbone, probe.inputs.batch)]
     if (source := probe.inputs.batch.source) is not None:
         sides.append((" of the source", model.backbone.get_encoder(), source))
-    unordered = [_no_order(backbone, batch) for _, backbone, batch in sides]
+    embedders = [model.embedder, model.source_embedder]
+    unordered = [_no_order(*side[1:], embedder) for side, embedder in zip(sides, embedders)]
     if all(unordered):
         return not_applicable("positions", unordered[0])
     measured: list[str] = []
@@ -255,8 +257,11 @@ def check_positions(subject: Subject) -> Result:
     return Result("positions", "; ".join(measured), finding)
 
 
-def _no_order(backbone: Backbone | None, batch: TokenBatch) -> str:
+def _no_order(backbone: Backbone | None, batch: TokenBatch, embedder: nn.Module | None) -> str:
     """Reason why shuffled positions need not matter; empty if they should matter."""
+    for module in embedder.modules() if embedder is not None else ():
+        if isinstance(module, PositionalEncoding) and module.mixes_tokens:
+            return f"{type(module).__name__} runs over the tokens in their order"
     if batch.positions.shape[2] == 0:
         return "the tokens have no positions"
     if backbone is not None and backbone.is_recurrent:

@@ -23,7 +23,8 @@ from seqkit.runs.summary import check_trained, read_summary
 
 MODALITIES = {
     **dict.fromkeys(("Bytes", "Characters", "Words", "BPE", "FromFile"), "text"),
-    "Patches": "image", "LogMel": "audio", "Graph": "graph", "Molecule": "graph", "Cells": "tabular",
+    **dict.fromkeys(("LogMel", "WhisperMel", "MelPatches", "SampleWindows"), "audio"),
+    "Patches": "image", "Graph": "graph", "Molecule": "graph", "Cells": "tabular",
 }  # fmt: skip
 """Kind of input by the name of the tokenizer, as the hub speaks of it."""
 

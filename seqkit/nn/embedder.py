@@ -169,7 +169,12 @@ class Embedder(TokenEmbedder):
         if self.position.num_position_channels:
             hidden = F.pad(hidden, [0, self.position.num_position_channels])
         positions = batch.positions.masked_fill(~real, 0.0)
-        hidden = hidden + self.position(positions)
+        if self.position.mixes_tokens:
+            if batch.segments is not None or batch.reach is not None:
+                name = type(self.position).__name__
+                raise ValueError(f"{name} mixes tokens of packed sequences and later ones; use other positions")
+            hidden = hidden.masked_fill(~real, 0.0)
+        hidden = self.position.add(hidden, positions)
         if self.norm is not None:
             hidden = self.norm(hidden)
         if self.projection is not None:

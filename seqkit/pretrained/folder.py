@@ -227,9 +227,17 @@ BUFFERS = (".attn.bias", ".attn.masked_bias", "rotary_emb.inv_freq", "embeddings
 """Ends of names of constants that old files hold."""
 
 
+OLD_NAMES = {
+    ".LayerNorm.gamma": ".LayerNorm.weight", ".LayerNorm.beta": ".LayerNorm.bias",
+    "pos_conv_embed.conv.weight_g": "pos_conv_embed.conv.parametrizations.weight.original0",
+    "pos_conv_embed.conv.weight_v": "pos_conv_embed.conv.parametrizations.weight.original1",
+}  # fmt: skip
+"""Ends of names of old files: norms of TensorFlow's, and convolutions of normed weights before torch 2.0."""
+
+
 def _plain(name: str, prefix: str) -> str:
-    """A name as files have it now: without the prefix of a model with a head, and norms with weight and bias."""
-    for old, new in ((".LayerNorm.gamma", ".LayerNorm.weight"), (".LayerNorm.beta", ".LayerNorm.bias")):
+    """A name as files have it now, without the prefix of a model with a head."""
+    for old, new in OLD_NAMES.items():
         if name.endswith(old):
             name = name.removesuffix(old) + new
     return name.removeprefix(prefix)

@@ -118,9 +118,10 @@ class InTurn:
 class Row:
     """A tensor of ours from one or several of theirs, side by side along the first axis.
 
-    ours: its name. theirs: their names; an empty one stands for zeros, which they do not store. sizes: rows of each of
-    theirs; None: equal ones. changes: of each of theirs before they are joined; None: none of it. whole: of the joined
-    tensor. stacked: True: they are stacked along a new first axis. may_miss: True: neither side needs to have it.
+    ours: its name. theirs: their names; an empty one stands for the bias of keys that have none there: softmax ignores
+    it, so zeros are read, and it is dropped as it is written. sizes: rows of each of theirs; None: equal ones.
+    changes: of each of theirs before they are joined; None: none of it. whole: of the joined tensor. may_miss: True:
+    neither side needs to have it. is_alias: True: a second name of theirs, which is compared and not written.
     """
 
     ours: str
@@ -154,15 +155,13 @@ class Row:
         return joined if self.whole is None else self.whole.read(joined)
 
     def write(self, x: Tensor) -> dict[str, Tensor]:
-        """Their tensors by name. Raises ValueError for what they have no place for."""
+        """Their tensors by name."""
         x = x if self.whole is None else self.whole.write(x)
         parts = [x] if len(self.theirs) == 1 else list(x.split(self.sizes or len(x) // len(self.theirs)))
         found = {}
         for name, part, change in zip(self.theirs, parts, self._changes(), strict=True):
             if name:
                 found[name] = (part if change is None else change.write(part)).contiguous()
-            elif part.any():
-                raise ValueError(f"{self.ours} has values where the other library stores none")
         return found
 
     def _changes(self) -> Sequence[Change | None]:
@@ -187,7 +186,7 @@ def module(
 ) -> Rows:
     """Rows of the weight and the bias of a module, as far as they are there.
 
-    without_bias: those of theirs that have no bias beside others that have one.
+    without_bias: keys of theirs that have no bias beside queries and values that have one.
     """
     weight = Row(f"{ours}.weight", tuple(f"{name}.weight" for name in theirs), sizes, changes, whole, may_miss=True)
     biases = tuple("" if name in without_bias else f"{name}.bias" for name in theirs)
@@ -232,7 +231,7 @@ def write(table: Rows, weights: Mapping[str, Tensor]) -> tuple[dict[str, Tensor]
     """Their tensors by name, and the names of ours that were written.
 
     Raises KeyError with the name of one of ours that is missing; ValueError where two of ours that are one tensor of
-    theirs differ, or they have no place for a value.
+    theirs differ.
     """
     found: dict[str, Tensor] = {}
     written: set[str] = set()

@@ -56,6 +56,10 @@ from seqkit.tokenizers.image
   Patches | p x q patches, (row, column) positions | images of any size that they tile
 from seqkit.tokenizers.audio
   LogMel | log-mel frames, positions in frames | speech and sound
+from seqkit.tokenizers.pretrained_audio
+  WhisperMel | log-mel frames of a clip of 30 s, two a token, for two convolutions | weights of Whisper
+  MelPatches | overlapping patches of a log-mel spectrogram of fixed length | weights of AST
+  SampleWindows | windows of samples, for convolutions | weights of wav2vec 2.0 and HuBERT
 from seqkit.tokenizers.graph
   Graph | nodes, with an adjacency | networkx, edge lists, PyG-like objects
 from seqkit.tokenizers.molecule
@@ -140,6 +144,8 @@ from seqkit.nn.position.absolute
   SinusoidalConcat | fixed waves beside the content | content that positions should leave alone
   Learned | a trained table per axis | fixed sizes; resamples to another grid
   NoPosition | nothing added: order is invisible | sets, or on purpose
+from seqkit.nn.position.convolutional
+  ConvolutionalPosition | a convolution over the embeddings | weights of wav2vec 2.0 and HuBERT; bidirectional
 == relative_position
 from seqkit.nn.position.rotary
   Rotary | queries and keys rotated by position (RoPE) | the usual choice for new models

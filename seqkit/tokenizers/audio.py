@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from einops import rearrange, reduce
 from torch import Tensor
 from torchaudio.functional import melscale_fbanks
@@ -18,6 +19,9 @@ from torchaudio.transforms import MelSpectrogram, Resample
 
 from seqkit.errors import DataError
 from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
+
+Channels = Literal["mono", "mix", "first"]
+"""Names of what is done with more than one channel."""
 
 RANGE_DB = 30.0
 """Dynamic range that normalising keeps: energies further below the clip's maximum are raised to this limit first.
@@ -34,7 +38,46 @@ _MAX_KERNEL = 2**24  # entries of a resampling kernel; rates without a common di
 _MAX_KERNELS = 8
 
 
-class LogMel(Tokenizer):
+class AudioTokenizer(Tokenizer):
+    """Base class of tokenizers of sound, which get one channel at one rate.
+
+    sample_rate: rate in Hz to which every clip is resampled first (torchaudio's windowed sinc).
+    channels: "mono" refuses more than one channel, "mix" takes their mean, "first" takes channel 0.
+    Raises ValueError for a rate below 1, or other channels.
+    """
+
+    def __init__(self, sample_rate: int, channels: Channels) -> None:
+        if channels not in ("mono", "mix", "first"):
+            raise ValueError(f"channels={channels!r}; choose 'mono' (refuse more than one), 'mix' (mean) or 'first'")
+        if sample_rate < 1:
+            raise ValueError(f"sample_rate={sample_rate}; give a positive number, in Hz")
+        self.sample_rate, self.channels = sample_rate, channels
+        self._mel: MelSpectrogram | None = None
+        self._resampler = Resampler(sample_rate)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """State without the filters, which are made again on first use: equal tokenizers then pickle to equal bytes."""
+        return self.__dict__ | {"_mel": None, "_resampler": Resampler(self.sample_rate)}
+
+    def wave(self, raw: Any, num_samples: int) -> Tensor:
+        """Samples [t] of a `Waveform` at `self.sample_rate`; a clip of less than `num_samples` is filled up with zeros.
+
+        Raises DataError on no samples, NaN or infinite ones, integers, a shape that is not [t] or [c t], or too many
+        channels.
+        """
+        wave = self._resampler(self._one_channel(_checked_samples(raw)), int(raw[1]))
+        return F.pad(wave, [0, max(0, num_samples - len(wave))])
+
+    def _one_channel(self, samples: Tensor) -> Tensor:
+        c, t = samples.shape
+        if c > t:
+            raise DataError(f"samples are [{c} {t}], more channels than samples; give [c t], channels first")
+        if c > 1 and self.channels == "mono":
+            raise DataError(f"audio has {c} channels; set channels='mix' for their mean or channels='first' for one")
+        return reduce(samples, "c t -> t", "mean") if self.channels == "mix" else samples[0]
+
+
+class LogMel(AudioTokenizer):
     """Log-mel frames of a waveform at any sample rate, `window_ms` wide, one every `hop_ms`.
 
     sample_rate: rate in Hz to which every clip is resampled first (torchaudio's windowed sinc). A clip of a lower rate
@@ -59,35 +102,27 @@ class LogMel(Tokenizer):
         num_mels: int = 40,
         window_ms: float = 25.0,
         hop_ms: float = 10.0,
-        channels: Literal["mono", "mix", "first"] = "mono",
+        channels: Channels = "mono",
         normalize: bool = True,
         stack: int = 1,
         stride: int = 1,
     ) -> None:
-        if channels not in ("mono", "mix", "first"):
-            raise ValueError(f"channels={channels!r}; choose 'mono' (refuse more than one), 'mix' (mean) or 'first'")
-        if sample_rate < 1 or num_mels < 1 or not 0 < hop_ms <= window_ms:
+        super().__init__(sample_rate, channels)
+        if num_mels < 1 or not 0 < hop_ms <= window_ms:
             raise ValueError(
-                f"sample_rate={sample_rate}, num_mels={num_mels}, window_ms={window_ms}, hop_ms={hop_ms}; "
+                f"num_mels={num_mels}, window_ms={window_ms}, hop_ms={hop_ms}; "
                 "give positive numbers and a hop that is no longer than the window"
             )
         if stack < 1 or stack % 2 == 0 or stride < 1:
             raise ValueError(
                 f"stack={stack}, stride={stride}; give an odd stack (a frame and its neighbours) and a stride >= 1"
             )
-        self.sample_rate, self.num_mels, self.channels, self.normalize = sample_rate, num_mels, channels, normalize
-        self.stack, self.stride = stack, stride
+        self.num_mels, self.normalize, self.stack, self.stride = num_mels, normalize, stack, stride
         self.window_samples, self.hop_samples = (round(sample_rate * ms / 1000) for ms in (window_ms, hop_ms))
         if self.hop_samples < 1 or self.window_samples < 2:
             raise ValueError(f"a hop of {hop_ms} ms at {sample_rate} Hz is shorter than a sample; make it longer")
         self.fft_samples = 1 << (self.window_samples - 1).bit_length()
         self._check_bands()
-        self._mel: MelSpectrogram | None = None
-        self._resampler = Resampler(sample_rate)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """State without the filters, which are made again on first use: equal tokenizers then pickle to equal bytes."""
-        return self.__dict__ | {"_mel": None, "_resampler": Resampler(self.sample_rate)}
 
     def __repr__(self) -> str:
         return (
@@ -107,12 +142,9 @@ class LogMel(Tokenizer):
         A token is `stack` frames, earliest first, [n stack * m]; one every `stride` frames.
         Positions [n 1] count frames, hop_samples / sample_rate s each. A clip shorter than a window is filled up with
         zeros to one. Frames are centred, as in torchaudio.transforms.MelSpectrogram(center=True).
-        Raises DataError on no samples, NaN or infinite ones, integers, a shape that is not [t] or [c t], too many
-        channels, and digital silence if it is to be normalised.
+        Raises DataError as `wave`, and on digital silence if it is to be normalised.
         """
-        wave = self._resampler(self._one_channel(_checked_samples(raw)), int(raw[1]))
-        if len(wave) < self.window_samples:
-            wave = torch.cat([wave, wave.new_zeros(self.window_samples - len(wave))])
+        wave = self.wave(raw, self.window_samples)
         if self._mel is None:
             self._mel = MelSpectrogram(
                 self.sample_rate,
@@ -137,14 +169,6 @@ class LogMel(Tokenizer):
             frames = (rearrange(centres, "n -> n 1") + offsets).clamp(0, len(content) - 1)
             content = rearrange(content[frames], "n s m -> n (s m)")
         return Tokens(content, rearrange(centres.float(), "n -> n 1"))
-
-    def _one_channel(self, samples: Tensor) -> Tensor:
-        c, t = samples.shape
-        if c > t:
-            raise DataError(f"samples are [{c} {t}], more channels than samples; give [c t], channels first")
-        if c > 1 and self.channels == "mono":
-            raise DataError(f"audio has {c} channels; set channels='mix' for their mean or channels='first' for one")
-        return reduce(samples, "c t -> t", "mean") if self.channels == "mix" else samples[0]
 
     def _check_bands(self) -> None:
         with warnings.catch_warnings():

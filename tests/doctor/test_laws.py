@@ -46,6 +46,9 @@ def test_a_broken_law_is_found_and_no_other(subject, recipe, words, check, fix):
     assert fix in found[check].fix
 
 
+CONVOLUTION = "{type: ConvolutionalPosition, kernel_size: 5, num_groups: 2}"
+
+
 def test_content_that_reaches_the_model_under_the_mask_is_found(subject):
     made = subject("text/masked-lm")
     made.model.embedder.mask_token.requires_grad_(False)
@@ -64,6 +67,7 @@ def test_content_that_reaches_the_model_under_the_mask_is_found(subject):
         ("text/char-lm", []),
         ("text/char-lm", ["--model.backbone.position", "ALiBi"]),
         ("text/char-lm", ["--model.backbone.position", "null", "--model.position", "{type: Learned, sizes: [64]}"]),
+        ("text/masked-lm", ["--model.backbone.position", "null", "--model.position", CONVOLUTION]),
         ("text/char-lm", ["--model.backbone", "LSTM"]),
         ("image/digits", ["--model.backbone", "Mamba"]),
         ("image/digits", ["--model.backbone", "MeanPool"]),

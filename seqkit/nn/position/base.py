@@ -23,7 +23,8 @@ class PositionalEncoding(nn.Module, ABC):
     std: about the standard deviation of its entries; the Embedder initialises its lookup table alike, so that neither
     drowns the other. num_position_channels: the last channels, which hold positions alone: the content is embedded
     narrower and zero-padded, so that adding is concatenating. num_positions: positions of an axis that it has vectors
-    for, from 0 on; None: any position.
+    for, from 0 on; None: any position. mixes_tokens: True: what it adds depends on the order of the tokens and on their
+    embeddings (`add`), so models that predict the next token and packed sequences are refused.
 
     The vectors have the dtype that the module was moved to (`dtype`), whatever that of the positions is: a model in
     half precision would otherwise become float32 here.
@@ -33,6 +34,7 @@ class PositionalEncoding(nn.Module, ABC):
     std: float = 0.02
     num_position_channels: int = 0
     num_positions: int | None = None
+    mixes_tokens: bool = False
 
     def __init__(self, dim: int, num_axes: int):
         super().__init__()
@@ -47,6 +49,10 @@ class PositionalEncoding(nn.Module, ABC):
     @abstractmethod
     def forward(self, positions: Tensor) -> Tensor:
         """Vectors [b n d] for positions [b n p], in the module's dtype."""
+
+    def add(self, hidden: Tensor, positions: Tensor) -> Tensor:
+        """Embeddings [b n d], zero where padded, with their positions."""
+        return hidden + self(positions)
 
 
 class RelativePosition(nn.Module):

@@ -32,8 +32,13 @@ def _num_positions(config: ConfigFile) -> int:
 
 
 def _model(config: ConfigFile) -> Settings:
-    is_dino = config.model_type == "dinov2"
     config.must_be(3, "num_channels")
+    return vit_settings(config, _num_positions(config))
+
+
+def vit_settings(config: ConfigFile, num_positions: int) -> Settings:
+    """Embedder and backbone of a ViT. num_positions: of all tokens, the learned ones before the patches too."""
+    is_dino = config.model_type == "dinov2"
     config.must_be(True, "qkv_bias", *(["apply_layernorm", "reshape_hidden_states"] if is_dino else []))
     for unused in ("encoder_stride", "pooler_output_size", "pooler_act", "out_features", "out_indices", "stage_names"):
         config.get(unused)  # of a pooler and other heads
@@ -52,7 +57,7 @@ def _model(config: ConfigFile) -> Settings:
         block["residual"] = {"layer_scale": config.number("layerscale_value", 1.0)}
         config.must_be(0.0, "drop_path_rate")
     return {
-        "position": {"type": "Learned", "sizes": [_num_positions(config)]},
+        "position": {"type": "Learned", "sizes": [num_positions]},
         "dropout": branches,
         "backbone": {
             "type": "Transformer", "dim": dim, "depth": depth_of(config, default=12), "norm": norm, "dropout": branches,
@@ -71,13 +76,19 @@ FIRST: Change = Rearranged("1 n d -> n d", {})
 """Tables that have an axis for the batch."""
 
 
-def _kernel(p: int) -> Change:
+def _kernel(num_channels: int, p: int) -> Change:
     """The convolution over patches of p x p pixels as a linear layer."""
-    return Rearranged("d c p q -> d (c p q)", {"c": 3, "p": p, "q": p})
+    return Rearranged("d c p q -> d (c p q)", {"c": num_channels, "p": p, "q": p})
 
 
 def _table(config: ConfigFile) -> Rows:
-    is_dino, p = config.model_type == "dinov2", _patch(config)
+    before = ["cls_token", *(["distillation_token"] if config.model_type == "deit" else [])]
+    return vit_table(config, before, 3, _patch(config))
+
+
+def vit_table(config: ConfigFile, before: list[str], num_channels: int, p: int) -> Rows:
+    """Names of the weights of a ViT. before: names of the learned tokens. p: side of a patch."""
+    is_dino = config.model_type == "dinov2"
     names = ("norm1", "norm2", "mlp.fc1", "mlp.fc2") if is_dino else (
         "layernorm_before", "layernorm_after", "intermediate.dense", "output.dense"
     )  # fmt: skip
@@ -92,12 +103,15 @@ def _table(config: ConfigFile) -> Rows:
     if is_dino:
         layer += tensor("attention_residual.scale", "layer_scale1.lambda1")
         layer += tensor("mlp_residual.scale", "layer_scale2.lambda1")
-    before = ["cls_token", *(["distillation_token"] if config.model_type == "deit" else [])]
     prefix = tuple(f"embeddings.{name}" for name in before)
     mask = Rearranged("1 d -> d" if is_dino else "1 1 d -> d", {})
     return [
         Row("embedder.content.prefix", prefix, changes=(FIRST,) * len(prefix)),
-        Row("embedder.content.projection.weight", ("embeddings.patch_embeddings.projection.weight",), whole=_kernel(p)),
+        Row(
+            "embedder.content.projection.weight",
+            ("embeddings.patch_embeddings.projection.weight",),
+            whole=_kernel(num_channels, p),
+        ),
         *tensor("embedder.content.projection.bias", "embeddings.patch_embeddings.projection.bias"),
         *tensor("embedder.position.tables.0", "embeddings.position_embeddings", whole=FIRST),
         *tensor("embedder.mask_token", "embeddings.mask_token", whole=mask, may_miss=True),
@@ -211,7 +225,7 @@ def _timm_table(config: ConfigFile) -> Rows:
     ]
     return [
         *tensor("embedder.content.prefix", "cls_token", whole=FIRST),
-        *tensor("embedder.content.projection.weight", "patch_embed.proj.weight", whole=_kernel(sizes.patch)),
+        *tensor("embedder.content.projection.weight", "patch_embed.proj.weight", whole=_kernel(3, sizes.patch)),
         *tensor("embedder.content.projection.bias", "patch_embed.proj.bias"),
         *tensor("embedder.position.tables.0", "pos_embed", whole=FIRST),
         *layers(sizes.depth, "backbone.blocks.{}.", "blocks.{}.", layer),

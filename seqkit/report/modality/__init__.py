@@ -16,6 +16,7 @@ RENDERERS = {
     "seqkit.tokenizers.text:Text": "seqkit.report.modality.text:TextRenderer",
     "seqkit.tokenizers.image:Patches": "seqkit.report.modality.image:ImageRenderer",
     "seqkit.tokenizers.audio:LogMel": "seqkit.report.modality.audio:AudioRenderer",
+    "seqkit.tokenizers.audio:AudioTokenizer": "seqkit.report.modality.base:Renderer",
     "seqkit.tokenizers.graph:Graph": "seqkit.report.modality.graph:GraphRenderer",
     "seqkit.tokenizers.molecule:Molecule": "seqkit.report.modality.graph:MoleculeRenderer",
     "seqkit.tokenizers.cells:Cells": "seqkit.report.modality.base:Renderer",
