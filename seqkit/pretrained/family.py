@@ -47,7 +47,8 @@ class Family:
     model: the section `model` of a recipe, without its objective. table: names of the weights of embedder and backbone.
     prefix: what these names begin with in a model that has a head. heads: by `task_of` their objectives. left_out:
     beginnings of the names of weights that may be in a file and are of no use here. inputs: the section `tokenizer` of
-    a recipe, from the folder; None: texts, by its `tokenizer.json`.
+    a recipe, from the folder; None: texts, by its `tokenizer.json`. lacks: what a run of the model does not hold, such
+    as a decoder, so that it is not written back; empty: nothing but heads.
     """
 
     model: Callable[[ConfigFile], Settings]
@@ -56,6 +57,7 @@ class Family:
     heads: Mapping[str, Head] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
     inputs: Callable[[Path, ConfigFile], Settings] | None = None
+    lacks: Callable[[ConfigFile], str] = lambda _: ""
 
     def head(self, config: ConfigFile, task: str | None) -> Head | None:
         """The head for a task; None: the model has none."""

@@ -186,6 +186,8 @@ def written(config: ConfigFile, ours: Mapping[str, Tensor], task: str | None) ->
     if MASK_TOKEN in ours and (row := _mask_id(config.path.parent, family)) is not None:
         ours = {**ours, "embedder.content.weight": ours["embedder.content.weight"].clone()}
         ours["embedder.content.weight"][row] = ours.pop(MASK_TOKEN)
+    if lacking := family.lacks(config):
+        raise DataError(f"a {class_of(config)} has {lacking}, which the run does not hold")
     try:
         found, names = write([*table, *of_head], ours)
     except KeyError as error:

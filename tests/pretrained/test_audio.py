@@ -98,7 +98,7 @@ def test_raw_waveforms_give_their_hidden_states_alone_and_in_a_batch(tmp_path, n
             torch.testing.assert_close(hidden[i, : len(right)], right, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "Whisper"])
 def test_what_is_read_is_written_back_bit_for_bit(tmp_path, name):
     model, _ = saved(tmp_path, name)
     summary = import_model(tmp_path / "theirs", tmp_path / "run", "theirs")
@@ -116,8 +116,16 @@ def test_what_is_read_is_written_back_bit_for_bit(tmp_path, name):
     assert all(again[key].equal(x) for key, x in right.items() if not NOT_READ.match(key))
 
 
+def test_an_encoder_without_its_decoder_is_not_written(tmp_path):
+    saved(tmp_path, "Whisper")
+    import_model(tmp_path / "theirs", tmp_path / "run", "theirs")
+    with pytest.raises(UsageError, match="a WhisperForConditionalGeneration has a decoder, which the run does not"):
+        to_hf(load_one(tmp_path / "run"), tmp_path / "back")
+    assert not (tmp_path / "back").exists()
+
+
 def test_a_bias_of_keys_that_training_left_is_dropped_and_changes_nothing(tmp_path):
-    model, extractor = saved(tmp_path, "Whisper")
+    model, extractor = saved(tmp_path, "Whisper with classes")
     import_model(tmp_path / "theirs", tmp_path / "run", "theirs")
     run = load_one(tmp_path / "run")
     given = extractor(waves()[0], sampling_rate=RATE, return_tensors="pt").input_features

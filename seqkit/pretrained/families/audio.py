@@ -10,7 +10,7 @@ from seqkit.pretrained.audio_inputs import audio_settings
 from seqkit.pretrained.config_file import ConfigFile
 from seqkit.pretrained.families.encoders import post_norm
 from seqkit.pretrained.families.vision import vit_settings, vit_table
-from seqkit.pretrained.family import Family, Head, Settings, depth_of
+from seqkit.pretrained.family import Family, Head, Settings, class_of, depth_of
 from seqkit.pretrained.rows import Rows, below, layers, module, tensor
 
 YES_OR_NO = {True: True, False: False}
@@ -220,7 +220,12 @@ def _no_decoder(config: ConfigFile) -> Any:
     )
 
 
+def _decoder(config: ConfigFile) -> str:
+    return "" if class_of(config).endswith("ForAudioClassification") else "a decoder"
+
+
 WHISPER = Family(
     _whisper, _whisper_table, "model.", {"Seq2Seq": Head((), _no_decoder, _no_decoder)},
     ("decoder.", "proj_out.", "projector.", "classifier.", "layer_weights"), _whisper_inputs,
+    _decoder,
 )  # fmt: skip
