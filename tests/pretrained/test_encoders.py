@@ -182,6 +182,24 @@ def test_electras_discriminator_is_read_without_its_head(tmp_path):
         torch.testing.assert_close(run.model.backbone(run.model.embed(batch)), right, rtol=0, atol=1e-5)
 
 
+OTHER = {
+    **{name: {"hidden_act": "silu", "layer_norm_eps": 1e-2} for name in ("Bert", "Roberta", "Electra")},
+    "DistilBert": {"activation": "silu"},
+    "ModernBert": {"hidden_activation": "silu", "norm_eps": 1e-2},
+}
+
+
+@pytest.mark.parametrize("kind", HEADS)
+@pytest.mark.parametrize("name", OTHER)
+def test_logits_with_another_activation_and_epsilon(tmp_path, name, kind):
+    """Some heads have the activation of the layers, others one of their own."""
+    theirs = saved(tmp_path / "theirs", name, {**ENCODERS[name], **OTHER[name], "id2label": NAMES}, kind)
+    run = imported(tmp_path / "theirs")
+    batch = seqkit.TokenBatch.collate([run.tokenizer.encode("w3 w7 w11 w2")])
+    with torch.no_grad():
+        torch.testing.assert_close(run.model(batch), theirs(batch.content).logits, rtol=0, atol=1e-5)
+
+
 # ── refusals ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
