@@ -1,7 +1,7 @@
 """Images as patches: one token per patch, and before them learned tokens such as a class token.
 
 c channels · H W image height and width · h w grid of patches · p q patch height and width · f = c p q · n = h w
-k learned tokens before the patches · a axes of a position
+k learned tokens before the patches
 """
 
 from __future__ import annotations
@@ -17,10 +17,13 @@ from torch import Tensor
 from seqkit.errors import DataError
 from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
 from seqkit.raw import describe_tensor
-from seqkit.tokenizers.resize import Resize, has_8_bits, middle_of
+from seqkit.tokenizers.resize import Resize, middle_of
 
 MAX_PATCHES = 2**14
 """Most patches of an image (2,048 x 2,048 pixels in patches of 16 x 16): larger photographs would fill the memory."""
+
+MAX_PREFIX_TOKENS = 2**10
+"""Most learned tokens before the patches."""
 
 _SLACK = 1e-3  # rounding of whoever scaled the pixels
 
@@ -29,8 +32,8 @@ class Patches(Tokenizer):
     """p x q patches of a c x H x W image, row by row; a linear layer over them is ViT's patch embedding.
 
     patch: side of a patch in pixels, or (height, width).
-    channels: number of channels: 1 for grey, 3 for colour (a grey image is repeated three times, a transparent one is
-    laid on white), or any other number.
+    channels: number of channels: 1 for grey, 3 for colour (a grey image is repeated three times, a PIL image with
+    transparency is laid on white), or any other number.
     resize: (height, width) in pixels to which every image is resized first, or a `Resize`, for other filters and crops.
     None keeps the size of the images, which patches must then tile.
     crop: True resizes the largest part in the middle that has the shape of `resize`; False resizes the whole image,
@@ -59,10 +62,10 @@ class Patches(Tokenizer):
     ) -> None:
         self.patch = (patch, patch) if isinstance(patch, int) else (int(patch[0]), int(patch[1]))
         self.channels, self.crop = channels, crop
-        if min(*self.patch, channels) < 1 or num_prefix_tokens < 0:
-            raise ValueError(
-                f"patch={patch}, channels={channels}, num_prefix_tokens={num_prefix_tokens}; give sizes of at least 1"
-            )
+        if min(*self.patch, channels) < 1:
+            raise ValueError(f"patch={patch}, channels={channels}; give sizes of at least 1")
+        if not 0 <= num_prefix_tokens <= MAX_PREFIX_TOKENS:
+            raise ValueError(f"num_prefix_tokens={num_prefix_tokens}; give a number from 0 to {MAX_PREFIX_TOKENS:,}")
         self.resize = resize if resize is None or isinstance(resize, Resize) else (int(resize[0]), int(resize[1]))
         if self.size is not None and (untiled := _untiled(*self.size, *self.patch)):
             raise ValueError(f"resize {untiled}")
@@ -120,7 +123,7 @@ class Patches(Tokenizer):
         tile.
         """
         image = _pixels(raw)
-        if image.shape[0] == 4 and self.channels == 3:
+        if self.channels == 3 and getattr(raw, "mode", None) == "RGBA":
             image = _on_white(image)
         if image.shape[0] != self.channels and (image.shape[0], self.channels) != (1, 3):
             raise DataError(
@@ -214,13 +217,12 @@ def _per_channel(name: str, value: float | Sequence[float], channels: int) -> Te
 
 
 def _on_white(image: Tensor) -> Tensor:
-    """Colours [3 H W] of an image [4 H W] with transparency, laid on white; of 8 bits if the image is.
+    """Colours [3 H W] of an image [4 H W] of 8 bits with transparency, laid on white.
 
     As `convert_to_rgb` of transformers 5.23, where a processor has `do_convert_rgb`.
     """
     colour, alpha = image[:3], image[3:]
-    mixed = colour * alpha + (1 - alpha)
-    return (mixed * 255).round() / 255 if has_8_bits(image) else mixed
+    return ((colour * alpha + (1 - alpha)) * 255).round() / 255
 
 
 def _untiled(height: int, width: int, p: int, q: int) -> str:

@@ -109,7 +109,8 @@ def test_what_is_not_a_valid_image_is_refused(image, reason):
         (lambda: Patches(4, resize=(8, 10)), "resize is 8x10 pixels, which 4x4 patches do not tile"),
         (lambda: Patches(4, resize=Resize(12, crop=(8, 10))), "resize is 8x10 pixels, which 4x4 patches do not tile"),
         (lambda: Patches(4, resize=Resize((8, 8)), crop=True), r"give resize, too, as \(height, width\)"),
-        (lambda: Patches(4, num_prefix_tokens=-1), "num_prefix_tokens=-1"),
+        (lambda: Patches(4, num_prefix_tokens=-1), "num_prefix_tokens=-1; give a number from 0 to 1,024"),
+        (lambda: Patches(4, num_prefix_tokens=2000), "num_prefix_tokens=2000; give a number from 0 to 1,024"),
         (lambda: Patches(4, positions="index"), "images of one size; give resize"),
         (lambda: Patches(4, positions="index", resize=Resize(8)), "images of one size; give resize"),
         (lambda: Patches(4, positions="rows"), "positions='rows'; give grid or index"),
@@ -186,8 +187,12 @@ def test_an_image_is_not_cut():
         tokenizer.cut(tokens, 5)
 
 
-def test_transparency_is_laid_on_white():
-    colours = torch.rand(3, 2, 2)
-    for alpha, right in ((torch.ones(1, 2, 2), colours), (torch.zeros(1, 2, 2), torch.ones(3, 2, 2))):
-        tokens = Patches(2, channels=3, mean=0, std=1).encode(torch.cat([colours, alpha]))
-        assert_close(tokens.content[0], right.flatten())
+def test_transparency_of_a_pil_image_is_laid_on_white_and_four_channels_are_refused():
+    """Every colour at every transparency, as PIL mixes them."""
+    colour, alpha = np.meshgrid(np.arange(256, dtype=np.uint8), np.arange(256, dtype=np.uint8))
+    image = Image.fromarray(np.stack([colour, colour.T, colour[::-1], alpha], axis=-1))
+    white = Image.new("RGBA", image.size, (255, 255, 255, 255))
+    right, tokenizer = Image.alpha_composite(white, image).convert("RGB"), Patches(8, channels=3)
+    assert torch.equal(tokenizer.encode(image).content, tokenizer.encode(right).content)
+    with pytest.raises(DataError, match="has 4 channels, but the tokenizer takes 3"):
+        tokenizer.encode(np.asarray(image))
