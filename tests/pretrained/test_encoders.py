@@ -114,47 +114,6 @@ def test_a_head_for_no_classes_is_left_out(tmp_path, keys):
     assert run.summary["initial"]["left_out"] == ["classifier", "pre_classifier"]
 
 
-# ── refusals ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize("name", ENCODERS)
-def test_an_output_layer_that_is_not_tied_is_refused(tmp_path, name):
-    folder = folder_of(tmp_path / "theirs", name, MASKED, tie_word_embeddings=False)
-    with pytest.raises(DataError, match="tie_word_embeddings is False, and what is read is True"):
-        imported(folder)
-
-
-def test_a_masked_language_model_whose_tokenizer_has_no_mask_token_is_refused(tmp_path):
-    folder = folder_of(tmp_path / "theirs", "Bert", MASKED)
-    path = folder / "tokenizer.json"
-    path.write_text(path.read_text().replace("[MASK]", "[HIDE]"))
-    with pytest.raises(DataError, match=r"the tokenizer has no \[MASK\] or <mask>"):
-        imported(folder)
-
-
-@pytest.mark.parametrize(
-    ("kind", "keys", "said"),
-    [
-        (MASKED, {"decoder_bias": False}, "decoder_bias is False, and what is read is True"),
-        (CLASSIFIER, {"classifier_pooling": "max"}, "classifier_pooling is 'max', and what is read is cls or mean"),
-        (MASKED, {"classifier_activation": "xielu"}, "classifier_activation is 'xielu', and what is read is gelu or"),
-        (MASKED, {"layer_types": ["full_attention"]}, "layer_types is .* for each layer"),
-        (MASKED, {"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "rope_parameters is .*what is read"),
-        (MASKED, {"rope_parameters": {"full_attention": {"factor": 2.0}}}, "rope_parameters is .*what is read"),
-        (MASKED, {"rope_scaling": {"type": "linear"}}, "rope_scaling is .*what is read is None"),
-        (MASKED, {"attention_bias": "some"}, "attention_bias is 'some', and what is read is True or False"),
-        (MASKED, {"local_attention": -1}, "local_attention is -1, and what is read is a whole number"),
-        (MASKED, {"global_rope_theta": "large"}, "global_rope_theta is 'large', and what is read is a number"),
-        (MASKED, {"is_causal": True}, "the key is_causal of a modernbert is not known"),
-    ],
-)
-def test_a_setting_of_modernbert_that_is_not_read_is_refused(tmp_path, kind, keys, said):
-    folder = folder_of(tmp_path / "theirs", "ModernBert", kind, **keys)
-    with pytest.raises(DataError, match=said) as refused:
-        imported(folder)
-    assert "\n" not in str(refused.value)
-
-
 def test_modernbert_of_older_versions_names_bases_and_layers_otherwise(tmp_path):
     """As its published config.json does: rope_parameters and layer_types came with transformers 5."""
     folder = folder_of(tmp_path / "theirs", "ModernBert", MASKED)
@@ -211,3 +170,72 @@ def test_the_head_of_a_tagger_is_not_that_of_a_classifier(tmp_path):
     assert run.config["model"]["objective"]["level"] == "sequence"
     assert to_hf(run, tmp_path / "back") == ["head.linear.bias", "head.linear.weight"]
     assert "architectures" not in json.loads((tmp_path / "back" / "config.json").read_text())
+
+
+def test_electras_discriminator_is_read_without_its_head(tmp_path):
+    theirs = saved(tmp_path / "theirs", "Electra", ENCODERS["Electra"], "ForPreTraining")
+    run = imported(tmp_path / "theirs")
+    assert (run.summary["objective"], run.summary["initial"]["left_out"]) == ("Features", ["discriminator_predictions"])
+    batch = seqkit.TokenBatch.collate([run.tokenizer.encode("w3 w7 w11")])
+    with torch.no_grad():
+        right = theirs.electra(batch.content).last_hidden_state
+        torch.testing.assert_close(run.model.backbone(run.model.embed(batch)), right, rtol=0, atol=1e-5)
+
+
+OTHER = {
+    **{name: {"hidden_act": "silu", "layer_norm_eps": 1e-2} for name in ("Bert", "Roberta", "Electra")},
+    "DistilBert": {"activation": "silu"},
+    "ModernBert": {"hidden_activation": "silu", "norm_eps": 1e-2},
+}
+
+
+@pytest.mark.parametrize("kind", HEADS)
+@pytest.mark.parametrize("name", OTHER)
+def test_logits_with_another_activation_and_epsilon(tmp_path, name, kind):
+    """Some heads have the activation of the layers, others one of their own."""
+    theirs = saved(tmp_path / "theirs", name, {**ENCODERS[name], **OTHER[name], "id2label": NAMES}, kind)
+    run = imported(tmp_path / "theirs")
+    batch = seqkit.TokenBatch.collate([run.tokenizer.encode("w3 w7 w11 w2")])
+    with torch.no_grad():
+        torch.testing.assert_close(run.model(batch), theirs(batch.content).logits, rtol=0, atol=1e-5)
+
+
+# ── refusals ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_an_output_layer_that_is_not_tied_is_refused(tmp_path, name):
+    folder = folder_of(tmp_path / "theirs", name, MASKED, tie_word_embeddings=False)
+    with pytest.raises(DataError, match="tie_word_embeddings is False, and what is read is True"):
+        imported(folder)
+
+
+def test_a_masked_language_model_whose_tokenizer_has_no_mask_token_is_refused(tmp_path):
+    folder = folder_of(tmp_path / "theirs", "Bert", MASKED)
+    path = folder / "tokenizer.json"
+    path.write_text(path.read_text().replace("[MASK]", "[HIDE]"))
+    with pytest.raises(DataError, match=r"the tokenizer has no \[MASK\] or <mask>"):
+        imported(folder)
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys", "said"),
+    [
+        (MASKED, {"decoder_bias": False}, "decoder_bias is False, and what is read is True"),
+        (CLASSIFIER, {"classifier_pooling": "max"}, "classifier_pooling is 'max', and what is read is cls or mean"),
+        (MASKED, {"classifier_activation": "xielu"}, "classifier_activation is 'xielu', and what is read is gelu or"),
+        (MASKED, {"layer_types": ["full_attention"]}, "layer_types is .* for each layer"),
+        (MASKED, {"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "rope_parameters is .*what is read"),
+        (MASKED, {"rope_parameters": {"full_attention": {"factor": 2.0}}}, "rope_parameters is .*what is read"),
+        (MASKED, {"rope_scaling": {"type": "linear"}}, "rope_scaling is .*what is read is None"),
+        (MASKED, {"attention_bias": "some"}, "attention_bias is 'some', and what is read is True or False"),
+        (MASKED, {"local_attention": -1}, "local_attention is -1, and what is read is a whole number"),
+        (MASKED, {"global_rope_theta": "large"}, "global_rope_theta is 'large', and what is read is a number"),
+        (MASKED, {"is_causal": True}, "the key is_causal of a modernbert is not known"),
+    ],
+)
+def test_a_setting_of_modernbert_that_is_not_read_is_refused(tmp_path, kind, keys, said):
+    folder = folder_of(tmp_path / "theirs", "ModernBert", kind, **keys)
+    with pytest.raises(DataError, match=said) as refused:
+        imported(folder)
+    assert "\n" not in str(refused.value)
