@@ -170,7 +170,7 @@ class _Timm:
 
     @property
     def num_positions(self) -> int:
-        """Of the class token and the patches."""
+        """Positions of the class token and the patches."""
         return 1 + (self.side // self.patch) ** 2
 
 
