@@ -42,15 +42,16 @@ def with_foreign(config: Mapping[str, Any], pairs: Pairs) -> Mapping[str, Any]:
     """
     model = config.get("model")
     model = dict(model) if isinstance(model, Mapping) else {}
-    given = [value.read() if isinstance(value, Word) else value for key, value in pairs if key == "model.init"]
-    path = given[-1] if given else model.get("init")
-    if not isinstance(path, str) or (not given and "tokenizer" in config and "backbone" in model):
+    given = _last(pairs, "model.init")
+    path = model.get("init") if given is None else given
+    if not isinstance(path, str) or (given is None and "tokenizer" in config and "backbone" in model):
         return config  # complete as it is: what a run is made of needs the model no more
     if not is_foreign(place := located(path)):
         return config
-    named = [value for key, value in pairs if key.removesuffix(".type") == "model.objective"]
-    objective = named[-1] if named else model.get("objective")
-    objective = objective.read() if isinstance(objective, Word) else objective
+    named, level = _last(pairs, "model.objective", "model.objective.type"), _last(pairs, "model.objective.level")
+    objective = model.get("objective") if named is None else named
+    if level is not None:
+        objective = {**(objective if isinstance(objective, Mapping) else {"type": objective}), "level": level}
     task = task_of(objective)
     try:
         found = settings(place, task)
@@ -62,6 +63,12 @@ def with_foreign(config: Mapping[str, Any], pairs: Pairs) -> Mapping[str, Any]:
     data = config.get("data")
     found_data = {} if task == "NextToken" else longest(found)
     data = {**found_data, **(data if isinstance(data, Mapping) else {} if data is None else {"source": data})}
-    if given:
+    if given is not None:
         return {**config, "data": data, "tokenizer": found["tokenizer"], "model": {**model, **found["model"]}}
     return {"tokenizer": found["tokenizer"], **config, "data": data, "model": {**found["model"], **model}}
+
+
+def _last(pairs: Pairs, *keys: str) -> Any:
+    """Value of the last override of one of these keys; None: there is none."""
+    values = [value for key, value in pairs if key in keys]
+    return values[-1].read() if values and isinstance(values[-1], Word) else values[-1] if values else None

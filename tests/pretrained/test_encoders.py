@@ -10,6 +10,7 @@ from foreign_models import ENCODERS, HEADS, NAMES, VOCAB, saved
 from safetensors.torch import load_file, save_file
 
 import seqkit
+from seqkit.config import complete
 from seqkit.errors import DataError
 from seqkit.runs.exported import to_hf
 from seqkit.runs.imported import import_model
@@ -170,6 +171,15 @@ def test_the_head_of_a_tagger_is_not_that_of_a_classifier(tmp_path):
     assert run.config["model"]["objective"]["level"] == "sequence"
     assert to_hf(run, tmp_path / "back") == ["head.linear.bias", "head.linear.weight"]
     assert "architectures" not in json.loads((tmp_path / "back" / "config.json").read_text())
+
+
+def test_a_level_that_an_override_gives_chooses_the_head(tmp_path):
+    saved(tmp_path / "theirs", "Bert", {**ENCODERS["Bert"], "id2label": NAMES}, "ForSequenceClassification")
+    given = {"model.init": str(tmp_path / "theirs")}
+    whole = complete("text/classify", "debug", given)["model"]["objective"]
+    each = complete("text/classify", "debug", {**given, "model.objective.level": "token"})["model"]["objective"]
+    assert whole["transform"] is not None
+    assert (each["level"], each["transform"]) == ("token", None)
 
 
 def test_electras_discriminator_is_read_without_its_head(tmp_path):
