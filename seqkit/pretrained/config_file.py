@@ -13,14 +13,17 @@ NAME = "config.json"
 MAX_BYTES = 1 << 20
 
 CHANGES_NOTHING = {
-    "_name_or_path", "add_cross_attention", "architectures", "auto_map", "bos_token_id", "chunk_size_feed_forward",
-    "classifier_dropout", "cls_token_id", "decoder_start_token_id", "dtype", "eos_token_id", "gradient_checkpointing",
-    "id2label", "initializer_range", "is_decoder", "label2id", "language", "mask_token_id", "max_length",
-    "model_type", "n_ctx", "name_or_path", "num_labels", "output_attentions", "output_hidden_states", "output_past",
-    "pad_token_id", "prefix", "pretraining_tp", "problem_type", "pruned_heads", "qa_dropout", "return_dict",
-    "sep_token_id", "seq_classif_dropout", "summary_activation", "summary_first_dropout", "summary_proj_to_labels",
-    "summary_type", "summary_use_proj", "task_specific_params", "tie_word_embeddings", "tokenizer_class",
-    "torch_dtype", "transformers_version", "type_vocab_size", "unk_token_id", "use_cache", "vocab_size",
+    "_attn_implementation_autoset", "_name_or_path", "_num_labels", "add_cross_attention", "architectures", "auto_map",
+    "bos_token_id", "cache_implementation", "chunk_size_feed_forward", "classifier_dropout", "cls_token_id",
+    "decoder_start_token_id", "directionality", "dtype", "eos_token_id", "finetuning_task", "gradient_checkpointing",
+    "id2label", "initializer_range", "is_decoder", "is_encoder_decoder", "label2id", "language", "mask_token_id",
+    "max_length", "model_type", "n_ctx", "name_or_path", "num_labels", "output_attentions", "output_hidden_states",
+    "output_past", "pad_token_id", "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers",
+    "pooler_size_per_head", "pooler_type", "prefix", "pretraining_tp", "problem_type", "pruned_heads", "qa_dropout",
+    "return_dict", "sep_token_id", "seq_classif_dropout", "summary_activation", "summary_first_dropout",
+    "summary_proj_to_labels", "summary_type", "summary_use_proj", "task_specific_params", "tie_weights_",
+    "tie_word_embeddings", "tokenizer_class", "torch_dtype", "torchscript", "transformers_version", "type_vocab_size",
+    "unk_token_id", "use_bfloat16", "use_cache", "vocab_size",
 }  # fmt: skip
 """Keys that do not change what a forward pass gives, or that the weights tell themselves."""
 

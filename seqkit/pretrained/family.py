@@ -116,9 +116,11 @@ def rotary_settings(
     given: in place of those of the file. base, share: where they are not written; share None: heads are turned whole.
     Raises DataError for a scaling of the frequencies that is not read.
     """
+    is_partial = share is not None
     if given is None:
         base = config.get("rope_theta", config.get("rotary_emb_base", base))
-        share = share and config.get("partial_rotary_factor", config.get("rotary_pct", share))
+        written = config.get("partial_rotary_factor", config.get("rotary_pct"))
+        share = share if written is None else written
         given = config.get("rope_parameters") or config.get("rope_scaling") or {}
     key = "rope_scaling" if config.get("rope_scaling") else "rope_parameters"
     left = dict(given)
@@ -126,7 +128,7 @@ def rotary_settings(
     left.pop("type", None)
     rotary: Settings = {"type": "Rotary", "base": left.pop("rope_theta", base)}
     if (given_share := left.pop("partial_rotary_factor", share or 1.0)) != 1:
-        if share is None:
+        if not is_partial:
             raise config.refused(key, "of all channels of a head")
         rotary["share"] = given_share
     if kind not in SCALINGS:

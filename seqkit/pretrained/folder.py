@@ -153,7 +153,9 @@ def weights(folder: Path, task: str | None) -> tuple[dict[str, Tensor], list[str
         ]
         table = family.table(config)
     needed = [name for row in of_head if not row.is_alias for name in row.theirs if name.endswith(".weight")]
-    if not theirs.keys() >= {*needed}:
+    if missing := {*needed} - theirs.keys():
+        if head is not None and head.classes and class_of(config).endswith(head.classes):
+            raise DataError(f"{folder} has no weight {min(missing)}, and {NAME} says {class_of(config)}; copy it again")
         of_head = []  # a file of the model without its head
     try:
         ours, used = read([*table, *of_head], theirs)
@@ -225,7 +227,10 @@ def _mask_id(folder: Path, family: Family) -> int | None:
     return next((int(token["id"]) for token in added if token["content"] in ("[MASK]", "<mask>")), None)
 
 
-BUFFERS = (".attn.bias", ".attn.masked_bias", "rotary_emb.inv_freq", "embeddings.position_ids")
+BUFFERS = (
+    ".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias", "rotary_emb.inv_freq",
+    "embeddings.position_ids",
+)  # fmt: skip
 """Ends of names of constants that old files hold."""
 
 

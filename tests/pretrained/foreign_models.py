@@ -78,6 +78,13 @@ TEXT_CONFIG = {"Gemma3"}
 """Whose configuration is named after its texts."""
 
 
+def words_of(num):
+    """A tokenizer of so many words."""
+    words = Tokenizer(models.WordLevel({f"w{i}": i for i in range(num)}, unk_token="w0"))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return words
+
+
 def saved(folder, name, settings, kind="Model", *, std=0.1, dtype="float32", max_shard_size="1GB", **how):
     """Their model with random weights, none at 0 or 1, and the folder that they save."""
     name = name.split()[0]

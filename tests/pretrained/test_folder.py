@@ -5,7 +5,20 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from foreign_models import BERT, CONTEXT, DECODERS, ENCODERS, HEADS, LLAMA3, NAMES, VOCAB, saved
+import transformers
+from foreign_models import (
+    BERT,
+    CONTEXT,
+    DECODERS,
+    ENCODERS,
+    HEADS,
+    LLAMA3,
+    NAMES,
+    TEXT_CONFIG,
+    VOCAB,
+    saved,
+    words_of,
+)
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models
 
@@ -277,6 +290,78 @@ def test_another_value_of_any_key_is_another_model_or_refused(tmp_path, name):
         except DataError:
             has_changed = True
         assert has_changed or key in CHANGES_NOTHING | CHANGES_NOTHING_HERE, (key, value, another(value))
+
+
+@pytest.mark.parametrize("name", [name for name in [*DECODERS, *ENCODERS] if " " not in name])
+def test_keys_that_are_not_written_have_the_values_of_the_library(tmp_path, name):
+    """A file that says the type alone, and one with all values of that type's configuration."""
+    text = "Text" if name in TEXT_CONFIG else ""
+    whole = getattr(transformers, f"{name}{text}Config")().to_dict()
+    if name == "Bloom":  # whose default has one layer more than the class would build
+        whole.pop("num_hidden_layers", None)
+    task = "NextToken" if name in DECODERS else "Masked"
+    words_of(VOCAB).save(str(tmp_path / "tokenizer.json"))
+    found = []
+    for held in (whole, {key: whole[key] for key in ("model_type", *NEEDED) if key in whole}):
+        (tmp_path / "config.json").write_text(json.dumps(held))
+        found.append(settings(tmp_path, task)["model"])
+    assert found[0] == found[1]
+
+
+NEEDED = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size", "architectures")
+"""Sizes that every file of some types writes; there is no default for them."""
+
+
+@pytest.mark.parametrize("task", ["Classify", "Features"])
+@pytest.mark.parametrize("name", DECODERS)
+def test_a_decoder_is_read_for_other_tasks(tmp_path, name, task):
+    saved(tmp_path, name, DECODERS[name], own_class(name))
+    assert "objective" not in settings(tmp_path, task)["model"]
+
+
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        # as official files write them
+        ("Gemma", {"hidden_act": "gelu", "hidden_activation": None}),
+        ("Gemma2", {"hidden_act": "gelu_pytorch_tanh", "cache_implementation": "hybrid", "sliding_window_size": 5}),
+        ("Phi3", {"partial_rotary_factor": 1.0}),
+        ("Mamba", {"pad_vocab_size_multiple": 8}),
+        ("DistilBert", {"tie_weights_": True, "finetuning_task": "sst-2"}),
+        ("SmolLM3", {"tie_word_embeddings": ...}),
+    ],
+)
+def test_published_files_say_the_same(tmp_path, name, keys):
+    saved(tmp_path, name, {**DECODERS, **ENCODERS}[name], own_class(name))
+    task = "NextToken" if name in DECODERS else "Masked"
+    found, path = settings(tmp_path, task), tmp_path / "config.json"
+    held = {**json.loads(path.read_text()), **keys}
+    path.write_text(json.dumps({key: value for key, value in held.items() if value is not ...}))
+    assert settings(tmp_path, task) == found
+
+
+def test_a_missing_head_of_the_files_own_class_is_an_error(tmp_path):
+    saved(tmp_path, "Llama", DECODERS["Llama"], "ForCausalLM")
+    rewritten(tmp_path, lambda held: held.pop("lm_head.weight"))
+    with pytest.raises(DataError, match=r"has no weight lm_head\.weight, and config\.json says LlamaForCausalLM"):
+        weights(tmp_path, "NextToken")
+
+
+def test_one_expert_of_normalised_gates_is_refused(tmp_path):
+    saved(tmp_path, "Mixtral", {**DECODERS["Mixtral"], "num_experts_per_tok": 1}, "ForCausalLM")
+    with pytest.raises(DataError, match="num_experts_per_tok is 1, and what is read is 2 or more"):
+        settings(tmp_path, "NextToken")
+
+
+def test_constants_of_pythias_files_are_left_out(tmp_path):
+    saved(tmp_path, "GPTNeoX", DECODERS["GPTNeoX"], "ForCausalLM")
+
+    def with_masks(held):
+        held["gpt_neox.layers.0.attention.bias"] = torch.ones(1, 1, 7, 7, dtype=torch.bool)
+        held["gpt_neox.layers.0.attention.masked_bias"] = torch.tensor(-1e9)
+
+    rewritten(tmp_path, with_masks)
+    assert weights(tmp_path, "NextToken")[1] == []
 
 
 def another(value):

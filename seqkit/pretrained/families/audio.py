@@ -28,7 +28,7 @@ def _sounds(folder: Path, kind: str, sizes: dict[str, int]) -> Settings:
 def _pre_norm(found: Settings) -> Settings:
     """Settings of a post-norm encoder as those of a pre-norm one, whose norm of the inputs is that of the outputs."""
     backbone = found["backbone"]
-    backbone["norm"], backbone["block"]["type"] = backbone.pop("input_norm"), "PreNormBlock"
+    backbone["norm"], backbone["block"]["type"] = found.pop("embedding_norm"), "PreNormBlock"
     return found
 
 
@@ -144,7 +144,7 @@ def _wav2vec2_table(config: ConfigFile) -> Rows:
         *module("embedder.content.projection", "feature_projection.projection"),
         *tensor("embedder.mask_token", "masked_spec_embed", may_miss=True),
         *below(around, "embedder.position.conv.", "encoder.pos_conv_embed.conv."),
-        *module("backbone.norm" if _is_pre_norm(config) else "backbone.input_norm", "encoder.layer_norm"),
+        *module("backbone.norm" if _is_pre_norm(config) else "embedder.norm", "encoder.layer_norm"),
         *layers(depth_of(config, default=12), "backbone.blocks.{}.", "encoder.layers.{}.", layer),
     ]
 

@@ -18,9 +18,10 @@ def post_norm(
     branches, attention = config.number(dropout, 0.1), config.number(of_attention, 0.1)
     return {
         "dropout": branches,
+        "embedding_norm": norm,
         "backbone": {
             "type": "Transformer", "dim": dim, "depth": depth, "num_heads": heads, "dropout": branches,
-            "input_norm": norm, "norm": "Identity",
+            "norm": "Identity",
             "block": {
                 "type": "PostNormBlock", "norm": norm,
                 "mlp": {"ratio": inner / dim, "activation": config.one_of(activation, ACTIVATIONS, "gelu")},
@@ -84,8 +85,7 @@ def _bert(config: ConfigFile) -> Settings:
     )  # fmt: skip
     if config.model_type == "electra":
         config.get("summary_last_dropout")  # of a head for multiple choice
-        norm = found["backbone"].pop("input_norm")
-        found = {"embedding_dim": _embedding_dim(config), "embedding_norm": norm, **found}
+        found = {"embedding_dim": _embedding_dim(config), **found}
     sizes = [config.size("max_position_embeddings", 512), config.size("type_vocab_size", 2)]
     first = {"first": row} if (row := _first(config)) else {}
     return {"position": {"type": "Learned", "sizes": sizes, **first}, **found}
@@ -113,12 +113,11 @@ def _bert_table(config: ConfigFile) -> Rows:
         *module("mlp.down_proj", "output.dense"),
         *module("mlp_norm", "output.LayerNorm"),
     ]
-    is_electra = config.model_type == "electra"
     return [
         *tensor("embedder.content.weight", "embeddings.word_embeddings.weight"),
         *tensor("embedder.position.tables.0", "embeddings.position_embeddings.weight"),
         *tensor("embedder.position.tables.1", "embeddings.token_type_embeddings.weight"),
-        *module("embedder.norm" if is_electra else "backbone.input_norm", "embeddings.LayerNorm"),
+        *module("embedder.norm", "embeddings.LayerNorm"),
         *module("embedder.projection", "embeddings_project"),
         *layers(depth_of(config, default=12), "backbone.blocks.{}.", "encoder.layer.{}.", layer),
     ]
@@ -185,7 +184,7 @@ def _distilbert_table(config: ConfigFile) -> Rows:
     return [
         *tensor("embedder.content.weight", "embeddings.word_embeddings.weight"),
         *tensor("embedder.position.tables.0", "embeddings.position_embeddings.weight"),
-        *module("backbone.input_norm", "embeddings.LayerNorm"),
+        *module("embedder.norm", "embeddings.LayerNorm"),
         *layers(depth_of(config, "n_layers", 6), "backbone.blocks.{}.", "transformer.layer.{}.", layer),
     ]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from seqkit.pretrained.config_file import ConfigFile
-from seqkit.pretrained.family import ACTIVATIONS, Family, Head, Settings, are_alike, depth_of, rotary_settings
+from seqkit.pretrained.family import ACTIVATIONS, TANH, Family, Head, Settings, are_alike, depth_of, rotary_settings
 from seqkit.pretrained.rows import Pairs, Rows, alias, below, layers, module, tensor
 
 
@@ -18,13 +18,13 @@ from seqkit.pretrained.rows import Pairs, Rows, alias, below, layers, module, te
 class Kind:
     """Differences of a model type from LLaMA.
 
-    norm: its component. norms: "before" a branch, "after" it, or "both". activation: key of the activation.
-    qk_norm: norm of queries and keys, of each "head" or of "all" together. qkv_bias: key of the biases of queries,
-    keys and values alone; True: it has them always. windows: whether layers are local without `use_sliding_window`.
-    embedding_scale: whether embeddings are multiplied by sqrt(d). tied, head_dim: whether the head is tied and the
-    channels of a head, where the file does not say it; rotary_share: of the channels that are turned, too, and None
-    where heads are turned whole. experts: what the names of experts begin with, where there are any. fused: whether
-    queries, keys and values are one weight, and gate and up.
+    norm: its component. norms: "before" a branch, "after" it, or "both". activation: key of the activation. qk_norm:
+    norm of queries and keys, of each "head" or of "all" together. qkv_bias: key of the biases of queries, keys and
+    values alone; True: it has them always. windows: whether layers are local without `use_sliding_window`.
+    embedding_scale: whether embeddings are multiplied by sqrt(d). tied, head_dim, kv_heads, base, rotary_share:
+    values where the file does not say them, of the head, the channels of a head, the heads of keys and values and the
+    rotary positions; rotary_share None: heads are turned whole. experts: what the names of experts begin with, where
+    there are any. fused: whether queries, keys and values are one weight, and gate and up.
     """
 
     norm: Literal["RMSNorm", "ZeroCenteredRMSNorm", "LayerNorm"] = "RMSNorm"
@@ -38,6 +38,8 @@ class Kind:
     embedding_scale: bool = False
     tied: bool = False
     head_dim: int | None = None
+    kv_heads: int | None = None
+    base: float = 10_000.0
     rotary_share: float | None = None
     experts: str | None = None
     fused: bool = False
@@ -48,19 +50,19 @@ GEMMA = Kind(
 )
 GEMMA2 = Kind(
     norm="ZeroCenteredRMSNorm", norms="both", activation="hidden_activation", default_activation="gelu_pytorch_tanh",
-    windows=True, embedding_scale=True, tied=True, head_dim=256,
+    windows=True, embedding_scale=True, tied=True, head_dim=256, kv_heads=4,
 )  # fmt: skip
 KINDS = {
     "llama": Kind(),
-    "mistral": Kind(windows=True),
-    "mixtral": Kind(eps=1e-5, windows=True, experts="block_sparse_moe."),
+    "mistral": Kind(windows=True, kv_heads=8),
+    "mixtral": Kind(eps=1e-5, windows=True, experts="block_sparse_moe.", base=1e6, kv_heads=8),
     "phi3": Kind(eps=1e-5, windows=True, fused=True),
     "qwen2": Kind(qkv_bias=True),
-    "qwen3": Kind(qk_norm="head"),
-    "qwen3_moe": Kind(qk_norm="head", experts="mlp."),
-    "smollm3": Kind(),
+    "qwen3": Kind(qk_norm="head", head_dim=128),
+    "qwen3_moe": Kind(qk_norm="head", experts="mlp.", kv_heads=4),
+    "smollm3": Kind(tied=True, base=2e6, kv_heads=4),
     "olmo": Kind(norm="LayerNorm", eps=1e-5),
-    "olmo2": Kind(norms="after", qk_norm="all"),
+    "olmo2": Kind(norms="after", qk_norm="all", eps=1e-5),
     "granite": Kind(),
     "stablelm": Kind(norm="LayerNorm", eps=1e-5, qkv_bias="use_qkv_bias", rotary_share=0.25),
     "gemma": GEMMA,
@@ -82,6 +84,8 @@ def _model(config: ConfigFile) -> Settings:
     config.must_be(False, "mlp_bias", "use_parallel_residual", "qk_layernorm")
     config.must_be(None, "clip_qkv")
     config.must_be(0.0, "resid_pdrop", "embd_pdrop")
+    for of_head in ("logits_scaling", "final_logit_softcapping"):
+        config.get(of_head)
     if config.get("use_bidirectional_attention"):
         raise config.refused("use_bidirectional_attention", "a causal model")
     for unused in ("max_position_embeddings", "original_max_position_embeddings"):
@@ -122,7 +126,8 @@ def _norm(config: ConfigFile) -> Settings:
 def _heads(config: ConfigFile) -> tuple[int, int, int]:
     """Heads, heads of keys and values, and channels of a head."""
     heads = config.size("num_attention_heads")
-    kv_heads = heads if config.get("num_key_value_heads") is None else config.size("num_key_value_heads")
+    given = config.get("num_key_value_heads", _kind(config).kv_heads)
+    kv_heads = heads if given is None else config.size("num_key_value_heads", given)
     default = _kind(config).head_dim or config.size("hidden_size") // heads
     head_dim = default if config.get("head_dim") is None else config.size("head_dim")
     return heads, kv_heads, head_dim
@@ -146,7 +151,8 @@ def _mechanism(config: ConfigFile, size: int | None) -> Settings:
     found: Settings = {"type": "ScaledDotProductAttention"} if size is None else local
     found["dropout"] = config.number("attention_dropout", 0.0)
     *_, head_dim = _heads(config)
-    divisor = config.number("query_pre_attn_scalar", head_dim) ** 0.5
+    usual = 256 if config.model_type in ("gemma2", "gemma3_text") else head_dim
+    divisor = config.number("query_pre_attn_scalar", usual) ** 0.5
     if config.model_type == "granite":
         divisor = 1 / config.number("attention_multiplier", 1.0)
     if divisor != head_dim**0.5:
@@ -168,16 +174,21 @@ def _mlps(config: ConfigFile, depth: int) -> list[Settings]:
     if kind.experts is None:
         return [dense] * depth
     config.must_be(0.0, "router_jitter_noise")
-    share = config.number("router_aux_loss_coef", 0.001)
+    coefficient, has_experts = config.number("router_aux_loss_coef", 0.001), _with_experts(config, depth)
+    width = config.size("moe_intermediate_size", 768) if config.model_type == "qwen3_moe" else dense["width"]
     experts: Settings = {
         "type": "MixtureOfExperts", "num_experts": _num_experts(config),
         "top_k": config.size("num_experts_per_tok", 2 if config.model_type == "mixtral" else 8),
-        "aux_loss_weight": share if config.get("output_router_logits", False) else 0.0,
-        "expert": {**dense, "width": config.size("moe_intermediate_size", dense["width"])},
+        "aux_loss_weight": 0.0,
+        "expert": {**dense, "width": width},
     }  # fmt: skip
+    if config.get("output_router_logits", False):  # theirs counts tokens of all layers together: top_k where balanced
+        experts["aux_loss_weight"] = coefficient * experts["top_k"] / max(sum(has_experts), 1)
     if config.model_type == "qwen3_moe":
         experts["normalize_gates"] = config.get("norm_topk_prob", False) is True
-    return [experts if has else dense for has in _with_experts(config, depth)]
+    if experts["top_k"] == 1 and experts.get("normalize_gates", True):
+        raise config.refused("num_experts_per_tok", "2 or more where gates are normalised: of one the gate would be 1")
+    return [experts if has else dense for has in has_experts]
 
 
 def _activation(config: ConfigFile) -> Any:
@@ -186,6 +197,8 @@ def _activation(config: ConfigFile) -> Any:
         return ACTIVATIONS[kind.default_activation]
     if config.model_type == "gemma":
         config.get("hidden_activation")  # older files have both; transformers 5.23 reads the other
+        if config.get("hidden_act") == "gelu":  # official files say so, and mean the other
+            return TANH
     return config.one_of(kind.activation, ACTIVATIONS, kind.default_activation)
 
 
@@ -203,13 +216,19 @@ def _with_experts(config: ConfigFile, depth: int) -> list[bool]:
 
 def _windows(config: ConfigFile, depth: int) -> list[int | None]:
     """Tokens that each layer attends to; None: all."""
-    size, used = config.get("sliding_window"), config.get("use_sliding_window", _kind(config).windows)
-    first, kinds = config.get("max_window_layers", depth), config.get("layer_types")
+    usual = 4096 if config.model_type not in ("mixtral", "phi3", "smollm3") else None
+    size, used = config.get("sliding_window", usual), config.get("use_sliding_window", _kind(config).windows)
+    first, kinds = config.get("max_window_layers", 28), config.get("layer_types")
+    if config.model_type == "gemma2":
+        for unused in ("hidden_act", "sliding_window_size"):  # of official files, beside the names that count
+            config.get(unused)
     every = config.get("_sliding_window_pattern", config.get("sliding_window_pattern", 6))
     if not used or size is None:
         return [None] * depth
     if kinds is None:
         by_kind = {"gemma2": lambda i: i % 2 == 0, "gemma3_text": lambda i: (i + 1) % every != 0}
+        if config.model_type in ("smollm3", "qwen3_moe"):
+            raise config.refused("use_sliding_window", "false, or with layer_types")
         is_local = by_kind.get(config.model_type, lambda i: i >= first or _kind(config).windows)
         kinds = ["sliding_attention" if is_local(i) else "full_attention" for i in range(depth)]
     if len(kinds) != depth or not {*kinds} <= {"full_attention", "sliding_attention"}:
@@ -227,7 +246,7 @@ def _positions(config: ConfigFile, sizes: list[int | None]) -> list[Settings | N
             local, full = given["sliding_attention"], given["full_attention"]
         by_kind = [rotary_settings(config, full, base=1_000_000.0), rotary_settings(config, local)]
         return [by_kind[size is not None] for size in sizes]
-    rotary = rotary_settings(config, share=share)
+    rotary = rotary_settings(config, base=_kind(config).base, share=share)
     if config.model_type != "smollm3":
         return [rotary] * depth
     every, given = config.get("no_rope_layer_interval", 4), config.get("no_rope_layers")

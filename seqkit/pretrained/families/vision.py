@@ -252,7 +252,7 @@ VIT_OF_TIMM = Family(
     {
         "Classify": Head(
             ("",), lambda _: {"type": "Classify", "pool": "first"}, lambda _: module("head.linear", "head"),
-            _timm_classes,
+            _timm_classes, lambda config: config.get("num_classes", 1000) > 1,
         )
     },
     ("head.",), _timm_inputs,
