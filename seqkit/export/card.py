@@ -17,6 +17,7 @@ from seqkit.registry import components
 from seqkit.report.headline import cautions, format_metric, is_trial
 from seqkit.report.numbers import finite
 from seqkit.report.templates import fill
+from seqkit.runs.exported import without_folders
 from seqkit.runs.folder import CONFIG, STATE
 from seqkit.runs.listing import data_name
 from seqkit.runs.summary import check_trained, read_summary
@@ -70,7 +71,7 @@ def card(run: Path, *, library: Literal["seqkit", "transformers"] = "seqkit") ->
     read_mapping(run / CONFIG, "tokenizer", "model")
     summary = read_summary(run)
     facts = _Facts(config, summary, read_mapping(run / STATE))
-    shown = printable(to_yaml(_without_folders(config)).strip())
+    shown = printable(to_yaml(without_folders(config)).strip())
     fence = "`" * max([3, *(1 + len(each) for each in re.findall("`+", shown))])
     text = fill(
         "card.md",
@@ -237,13 +238,3 @@ def _name(section: Any) -> str:
 def _plain(text: str) -> str:
     """A text of a run for metadata: a line of a size that a page shows."""
     return shortened(one_line(text), 200)
-
-
-def _without_folders(value: Any) -> Any:
-    """A configuration in which a path that leads out of the working folder is the name of its file: it is published."""
-    if isinstance(value, Mapping):
-        return {key: _without_folders(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_without_folders(inner) for inner in value]
-    is_elsewhere = isinstance(value, str) and (value.startswith(("/", "~", "..")) or re.match(r"[A-Za-z]:[\\/]", value))
-    return re.split(r"[\\/]", value.rstrip("/"))[-1] if is_elsewhere else value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from seqkit.config import complete
 from seqkit.config.resolve import MODEL_KEYS
 from seqkit.errors import DataError, UsageError
-from seqkit.files import load_json, whole_folder, write_atomic, write_json
+from seqkit.files import load_json, read_mapping, to_yaml, whole_folder, write_atomic, write_json
 from seqkit.pretrained import folder as foreign
 from seqkit.pretrained.config_file import ConfigFile
 from seqkit.pretrained.family import task_of
-from seqkit.runs.folder import CONFIG, STATE, SUMMARY
+from seqkit.runs.folder import CONFIG, STATE, SUMMARY, sha256
 from seqkit.tokenizers.from_file import NAME as TOKENIZER
 from seqkit.training.checkpoint_files import FOLDER
 from seqkit.training.weights import untied
@@ -106,14 +107,36 @@ def _without_dropout(value: Any) -> Any:
 
 
 def to_seqkit(trained: TrainedModel, out: Path) -> list[str]:
-    """Write the folder that `seqkit.load` reads: what a run folder holds, without its training. Leaves out nothing."""
+    """Write the folder that `seqkit.load` reads: what a run folder holds, without its training. Leaves out nothing.
+
+    Paths of this machine become names of files, in its configuration and its summary; those of plug-ins stay.
+    """
     run = trained.folder
     with whole_folder(out) as part:
         (part / FOLDER).mkdir()
         for name in (CONFIG, STATE, SUMMARY, f"{FOLDER}/{WEIGHTS}"):
             shutil.copyfile(run / name, part / name)
+        config = read_mapping(run / CONFIG)
+        published = {key: value if key == "plugins" else without_folders(value) for key, value in config.items()}
+        if published != config:
+            write_atomic(part / CONFIG, to_yaml(published).encode())
+        for name in (STATE, SUMMARY):  # not their other texts: a token may look like a path
+            held = load_json((run / name).read_text(encoding="utf-8"))
+            named = {key: without_folders(held[key]) for key in ("data", "initial") if key in held}
+            digests = {"config_sha256": sha256(part / CONFIG), "state_sha256": sha256(part / STATE)}
+            write_json(part / name, {**held, **named, **{key: x for key, x in digests.items() if key in held}})
         foreign.keep_files(run, part)
     return []
+
+
+def without_folders(value: Any) -> Any:
+    """A configuration in which a path that leads out of the working folder is the name of its file: it is published."""
+    if isinstance(value, Mapping):
+        return {key: without_folders(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [without_folders(inner) for inner in value]
+    is_elsewhere = isinstance(value, str) and (value.startswith(("/", "~", "..")) or re.match(r"[A-Za-z]:[\\/]", value))
+    return (re.split(r"[\\/]", value.rstrip("/"))[-1] or value) if is_elsewhere else value
 
 
 def _dtype(weights: Mapping[str, Tensor]) -> str:

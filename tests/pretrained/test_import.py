@@ -84,6 +84,18 @@ def test_a_folder_for_seqkit_is_a_run_without_its_training(gpt2, tmp_path):
     assert (tmp_path / "back" / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
 
 
+def test_a_published_folder_has_no_paths_of_this_machine(gpt2, tmp_path):
+    _, folder = gpt2
+    (tmp_path / "notes.txt").write_text(" ".join(f"w{i * i % 29}" for i in range(2_000)))
+    given = {"model.init": str(folder), "data": str(tmp_path / "notes.txt"), "data.window": 16}
+    run = seqkit.fit("text/char-lm", given, preset="debug", out=tmp_path / "run")
+    to_seqkit(run, tmp_path / "published")
+    for path in (tmp_path / "published").rglob("*.*"):
+        assert path.suffix == ".safetensors" or str(tmp_path) not in path.read_text(), path.name
+    again = load_one(tmp_path / "published")
+    assert again.config["data"]["source"]["path"] == ["notes.txt"]
+
+
 def test_a_training_goes_on_from_an_imported_run(gpt2, tmp_path):
     _, folder = gpt2
     import_model(folder, tmp_path / "run", "gpt2")
