@@ -22,7 +22,7 @@ class Model(nn.Module):
     spec: shape of the tokenizer's tokens. backbone: network between embeddings and head. objective: training objective,
     which makes the head. position: positional encoding that is added to the embeddings, `(dim, num_axes) ->
     PositionalEncoding`; None: sinusoidal, unless the backbone encodes positions itself, is recurrent over one axis, or
-    is to know no order.
+    is to know no order. source_position: that of an encoder–decoder's source; None: as `position`.
     dropout: dropout of the embeddings. adjacency: "use", or "ignore": drop it, for backbones that do not support it (a
     comparison should say so).
     embedding_dim: width of an embedding table narrower than the backbone; None: as wide. embedding_norm: norm of the
@@ -45,6 +45,7 @@ class Model(nn.Module):
         objective: Objective,
         *,
         position: Callable[[int, int], PositionalEncoding] | None = None,
+        source_position: Callable[[int, int], PositionalEncoding] | None = None,
         dropout: float = 0.0,
         adjacency: Literal["use", "ignore"] = "use",
         embedding_dim: int | None = None,
@@ -66,7 +67,12 @@ class Model(nn.Module):
 
         dim = backbone.dim
 
-        def make_embedder(spec: TokenSpec, backbone: Backbone | None, uses_mask_token: bool = False) -> TokenEmbedder:
+        def make_embedder(
+            spec: TokenSpec,
+            backbone: Backbone | None,
+            position: Callable[[int, int], PositionalEncoding] | None,
+            uses_mask_token: bool = False,
+        ) -> TokenEmbedder:
             def embedder(spec: TokenSpec, backbone: Backbone | None) -> Embedder:
                 made = Embedder(
                     spec,
@@ -94,9 +100,12 @@ class Model(nn.Module):
             return JoinEmbedder(spec, dim, of_part, encoders)
 
         target_spec = objective.target_spec
-        self.source_embedder = None if target_spec is None else make_embedder(spec, backbone.get_encoder())
+        if target_spec is None and source_position is not None:
+            raise ValueError("source_position is that of a source, which only an encoder–decoder has; leave it out")
+        of_source = position if source_position is None else source_position
+        self.source_embedder = None if target_spec is None else make_embedder(spec, backbone.get_encoder(), of_source)
         self.spec = spec if target_spec is None else target_spec
-        self.embedder = make_embedder(self.spec, backbone, objective.uses_mask_token)
+        self.embedder = make_embedder(self.spec, backbone, position, objective.uses_mask_token)
         if share_embeddings:
             self._share_embeddings()
         self.backbone = backbone

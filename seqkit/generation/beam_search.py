@@ -13,7 +13,7 @@ import torch
 from einops import rearrange
 from torch import Tensor
 
-from seqkit.generation.decode import DecodingState, checked_stop, evaluating
+from seqkit.generation.decode import DecodingState, Suppressed, checked_stop, evaluating
 from seqkit.interfaces import TokenBatch
 from seqkit.model import Model
 
@@ -65,6 +65,7 @@ def beam_search(
     stop: Sequence[int] = (),
     context_length: int | None = None,
     use_cache: bool | None = None,
+    suppressed: Suppressed | None = None,
 ) -> list[list[Hypothesis]]:
     """Search up to `num_beams` continuations of each prompt; returns them with the best first.
 
@@ -78,8 +79,9 @@ def beam_search(
             f"num_beams={beams.num_beams} is wider than the vocabulary of {model.spec.vocab_size}; make it narrower"
         )
     state = DecodingState(
-        model, prompts, max_new_tokens, source=source, context_length=context_length, use_cache=use_cache
-    )
+        model, prompts, max_new_tokens, source=source, context_length=context_length, use_cache=use_cache,
+        suppressed=suppressed,
+    )  # fmt: skip
     search = _Search(state, len(prompts), max_new_tokens, beams, checked_stop(stop, model, state.device))
     with evaluating(model):
         return search.run()

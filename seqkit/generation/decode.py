@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import cast
 
 import torch
@@ -19,13 +20,24 @@ from seqkit.model import Model
 from seqkit.nn.embedder import Embedder
 
 
+@dataclass(frozen=True, slots=True)
+class Suppressed:
+    """Ids that are not generated (`suppress_tokens` and `begin_suppress_tokens` of transformers).
+
+    always: never. first: not as the first new token.
+    """
+
+    always: tuple[int, ...] = ()
+    first: tuple[int, ...] = ()
+
+
 class DecodingState:
     """Sequences that grow by one token a step: take `next_logits`, choose ids, `append` them, and repeat.
 
     prompts: [n] int64 ids each, of any lengths >= 1. source: batch for the encoder, an example per prompt.
     context_length: number of tokens that the model was trained on. A sequence whose context is longer goes on from the
     last half of it, at its own time, whatever the rest of the batch does. None: no limit.
-    use_cache: None: where the backbone has a cache.
+    use_cache: None: where the backbone has a cache. suppressed: ids that are not generated.
     Raises ValueError for a model, prompts or settings that are incompatible.
     """
 
@@ -38,10 +50,13 @@ class DecodingState:
         source: TokenBatch | None = None,
         context_length: int | None = None,
         use_cache: bool | None = None,
+        suppressed: Suppressed | None = None,
     ):
         _check(model, prompts, max_new_tokens, source, context_length)
         self.device = next(model.parameters()).device
         self._model, self._context_length, self._max_new_tokens = model, context_length, max_new_tokens
+        self._suppressed = Suppressed() if suppressed is None else suppressed
+        checked_ids("suppressed", [*self._suppressed.always, *self._suppressed.first], model)
         self._max_columns = _max_columns(prompts, max_new_tokens, context_length)
         self._prompts = [prompt.to(self.device) for prompt in prompts]
         self._source = None if source is None else source.to(self.device)
@@ -68,10 +83,15 @@ class DecodingState:
         return seen
 
     def next_logits(self) -> Tensor:
-        """[b v] logits of the token after the last one of each sequence."""
+        """[b v] logits of the token after the last one of each sequence; -inf: not generated."""
         if self._cache is None or self._cache.num_tokens == self._context_length:
-            return self._full_pass()
-        return self._cached_step(self._cache)
+            logits = self._full_pass()
+        else:
+            logits = self._cached_step(self._cache)
+        never = self._suppressed.always + (() if self.num_new_tokens else self._suppressed.first)
+        if not never:
+            return logits
+        return logits.index_fill(-1, torch.tensor(never, device=logits.device), -torch.inf)
 
     def append(self, ids: Tensor) -> None:
         """Append ids [b], one to each sequence."""
@@ -146,10 +166,15 @@ def evaluating(model: Model) -> Iterator[None]:
 
 def checked_stop(stop: Sequence[int], model: Model, device: torch.device) -> Tensor:
     """Ids [s] at which a sequence ends. Raises ValueError for one outside the vocabulary."""
-    for i in stop:
+    return torch.tensor(checked_ids("stop", stop, model), dtype=torch.int64, device=device)
+
+
+def checked_ids(name: str, ids: Sequence[int], model: Model) -> list[int]:
+    """Ids in order, each once. Raises ValueError for one outside the vocabulary."""
+    for i in ids:
         if not isinstance(i, int) or not 0 <= i < model.spec.vocab_size:
-            raise ValueError(f"stop id {i} is outside the vocabulary; ids go from 0 to {model.spec.vocab_size - 1}")
-    return torch.tensor(sorted(set(stop)), dtype=torch.int64, device=device)
+            raise ValueError(f"{name} id {i} is outside the vocabulary; ids go from 0 to {model.spec.vocab_size - 1}")
+    return sorted(set(ids))
 
 
 def _supports_cache(model: Model, *, required: bool) -> bool:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from seqkit.generation.beam_search import BeamSearch
+from seqkit.generation.decode import Suppressed
 from seqkit.generation.sampling import Sampling
 from seqkit.generation.stream import generate, stream
 from seqkit.interfaces import IGNORE, TokenBatch
@@ -76,6 +77,7 @@ def generate_texts(
         source=request.source,
         stop=[*request.stop, *(request.stop_id(text) for text in stop)],
         context_length=request.context_length,
+        suppressed=request.suppressed,
     )
     return [
         request.decode(torch.cat([prefix, ids.cpu()]))[len(request.decode(prefix)) :]
@@ -101,6 +103,7 @@ class _Request:
     decode: Callable[[Tensor], str]
     max_new_tokens: int
     context_length: int | None
+    suppressed: Suppressed | None = None
 
     @classmethod
     def of(cls, trained: TrainedModel, raws: Sequence[Any]) -> _Request:
@@ -110,16 +113,17 @@ class _Request:
             objective = cast("Seq2Seq", trained.objective)
             device = next(trained.model.parameters()).device
             source = TokenBatch.collate([tokenizer.encode(raw) for raw in raws]).to(device)
-            bos, target = torch.tensor([objective.bos_id]), objective.target
+            start, target = torch.tensor(objective.start_ids), objective.target
             return cls(
-                [bos] * len(raws),
-                [bos[:0]] * len(raws),
+                [start] * len(raws),
+                [start[:0]] * len(raws),
                 source,
                 [objective.eos_id],
                 target.encode,
-                lambda ids: target.decode(ids[ids < objective.bos_id]),
+                lambda ids: target.decode(ids[objective.is_text(ids)]),
                 objective.longest + 1,
                 None,
+                objective.suppressed,
             )
         if trained.model.spec.is_joined:
             raise ValueError(
@@ -165,6 +169,7 @@ def _pieces(
         source=request.source,
         stop=request.stop,
         context_length=request.context_length,
+        suppressed=request.suppressed,
     )
     for new in steps:
         yield [

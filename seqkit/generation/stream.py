@@ -13,7 +13,7 @@ from einops import rearrange
 from torch import Tensor
 
 from seqkit.generation.beam_search import BeamSearch, beam_search
-from seqkit.generation.decode import DecodingState, checked_stop, evaluating
+from seqkit.generation.decode import DecodingState, Suppressed, checked_stop, evaluating
 from seqkit.generation.sampling import PerSequenceRNG, Sampling
 from seqkit.interfaces import IGNORE, TokenBatch
 from seqkit.model import Model
@@ -29,18 +29,21 @@ def stream(
     stop: Sequence[int] = (),
     context_length: int | None = None,
     use_cache: bool | None = None,
+    suppressed: Suppressed | None = None,
 ) -> Iterator[Tensor]:
     """Yield [b] new ids a step, `max_new_tokens` times or until every sequence has stopped.
 
     prompts: [n] int64 ids each, of any lengths >= 1. sampling: None: `Sampling()`, the model's own distribution.
     source: batch for the encoder, an example per prompt; a prompt is then the start of the target (a bos id).
     stop: ids that end a sequence. Such an id is yielded, then IGNORE while other sequences go on.
-    context_length, use_cache: as in `DecodingState`. Raises ValueError, immediately, for incompatible arguments.
+    context_length, use_cache, suppressed: as in `DecodingState`.
+    Raises ValueError, immediately, for incompatible arguments.
     """
     sampling = Sampling() if sampling is None else sampling
     state = DecodingState(
-        model, prompts, max_new_tokens, source=source, context_length=context_length, use_cache=use_cache
-    )
+        model, prompts, max_new_tokens, source=source, context_length=context_length, use_cache=use_cache,
+        suppressed=suppressed,
+    )  # fmt: skip
     stop_ids = checked_stop(stop, model, state.device)
     return _in_eval_mode(model, _steps(state, len(prompts), max_new_tokens, sampling, stop_ids))
 
@@ -55,13 +58,15 @@ def generate(
     stop: Sequence[int] = (),
     context_length: int | None = None,
     use_cache: bool | None = None,
+    suppressed: Suppressed | None = None,
 ) -> list[Tensor]:
     """The ids [t] that follow each prompt, without the stop id; of a beam search the best hypothesis.
 
     strategy: None: `Sampling()`. The other arguments as in `stream`.
     """
     shared: dict[str, Any] = {
-        "source": source, "stop": stop, "context_length": context_length, "use_cache": use_cache
+        "source": source, "stop": stop, "context_length": context_length, "use_cache": use_cache,
+        "suppressed": suppressed,
     }  # fmt: skip
     if isinstance(strategy, BeamSearch):
         found = beam_search(model, prompts, max_new_tokens, beams=strategy, **shared)
@@ -72,10 +77,23 @@ def generate(
     return [row[~over] for row, over in zip(columns, ended)]
 
 
-def greedy(model: Model, source: TokenBatch, bos_id: int, eos_id: int, max_new_tokens: int) -> Tensor:
-    """Greedy decoding of one sequence from another: ids [b t], t <= max_new_tokens, IGNORE from `eos_id` on."""
-    prompts = [torch.tensor([bos_id])] * len(source)
-    steps = stream(model, prompts, max_new_tokens, sampling=Sampling(temperature=0), source=source, stop=[eos_id])
+def greedy(
+    model: Model,
+    source: TokenBatch,
+    start: Sequence[int],
+    eos_id: int,
+    max_new_tokens: int,
+    *,
+    suppressed: Suppressed | None = None,
+) -> Tensor:
+    """Greedy decoding of one sequence from another: ids [b t], t <= max_new_tokens, IGNORE from `eos_id` on.
+
+    start: the decoder's first inputs. suppressed: ids that are not generated.
+    """
+    prompts, sampling = [torch.tensor(start)] * len(source), Sampling(temperature=0)
+    steps = stream(
+        model, prompts, max_new_tokens, sampling=sampling, source=source, stop=[eos_id], suppressed=suppressed
+    )
     ids = torch.stack(list(steps), dim=1)
     return ids.masked_fill(ids == eos_id, IGNORE)
 

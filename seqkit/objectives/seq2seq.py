@@ -5,6 +5,7 @@ b batch · n source tokens · t target tokens · a references · v target vocabu
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, cast
 
@@ -13,6 +14,7 @@ from einops import repeat
 from torch import Tensor, nn
 
 from seqkit.errors import DataError, attempt, one_line
+from seqkit.generation.decode import Suppressed
 from seqkit.generation.stream import greedy
 from seqkit.interfaces import (
     IGNORE,
@@ -26,7 +28,7 @@ from seqkit.interfaces import (
 )
 from seqkit.model import Model
 from seqkit.nn.embedder import Embedder
-from seqkit.nn.heads import TiedHead, TokenHead
+from seqkit.nn.heads import content_head
 from seqkit.objectives.losses import checked_smoothing, cross_entropy, frequencies
 
 MAX_LONGEST = 1_000_000
@@ -42,11 +44,16 @@ class Seq2Seq(PredictionObjective):
     The loss is cross-entropy in nats per target token, eos included. A label is a text, or several references of which
     any is right: the first is trained on, and generated sequences are compared with the nearest. Predictions are
     decoded greedily, up to the length of the longest training label.
-    target: tokenizer of the target, fitted on the training labels; bos and eos are two more ids.
+    target: tokenizer of the target, fitted on the training labels.
+    start: ids of the target tokenizer that the decoder gets in place of bos, such as [2, 0] of BART, or those of
+    language and task of Whisper. eos: its id that ends a target. None, None: bos and eos are two more ids.
+    suppress: ids that are never generated. suppress_first: ids that are not generated first, such as eos.
     label_smoothing: share of the target that is spread over all ids in training (Szegedy et al. 2016, section 7).
-    tied: whether the head's weight is the embedding table of the target ids.
+    tied: whether the head's weight is the embedding table of the target ids. bias: whether the head has a bias; None:
+    an untied head has one. logit_scale: factor of the hidden states' product with the head's weight.
     metrics: metrics of generated sequences that are measured beside the share of wrong ones; None: TokenErrorRate.
-    Raises ValueError for a share outside [0, 1), or a tokenizer that gives vectors or has no `decode`.
+    Raises ValueError for a share outside [0, 1), for start without eos, or a tokenizer that gives vectors or has no
+    `decode`.
     """
 
     causal = True
@@ -57,27 +64,45 @@ class Seq2Seq(PredictionObjective):
         self,
         target: Tokenizer,
         *,
+        start: list[int] | None = None,
+        eos: int | None = None,
+        suppress: list[int] | None = None,
+        suppress_first: list[int] | None = None,
         label_smoothing: float = 0.0,
         tied: bool = True,
+        bias: bool | None = None,
+        logit_scale: float = 1.0,
         metrics: list[TextMetric] | None = None,
     ):
         if not hasattr(target, "decode"):
             raise ValueError(
                 f"{type(target).__name__} has no decode(ids), so ids could not become text; write it, or use Words"
             )
+        if (start is None) != (eos is None) or start == []:
+            raise ValueError(f"start={start} and eos={eos} go together: give ids of the target tokenizer, or neither")
+        if not 0 < logit_scale < math.inf:
+            raise ValueError(f"logit_scale={logit_scale}; give a finite number above 0, or leave it out")
         self.target: Any = target
+        self.start, self.eos = start, eos
+        self.suppressed = Suppressed(tuple(suppress or ()), tuple(suppress_first or ()))
         self.label_smoothing, self.tied = checked_smoothing(label_smoothing), tied
+        self.bias, self.logit_scale = not tied if bias is None else bias, logit_scale
         self.chosen_metrics: list[str] = [*(["TokenErrorRate"] if metrics is None else metrics), "SequenceErrorRate"]
         self.longest = 0
 
     @property
     def target_spec(self) -> TokenSpec:
-        """The target tokenizer's ids, bos and eos. Raises ValueError before `fit`."""
-        return TokenSpec(vocab_size=self.bos_id + 2)
+        """The target tokenizer's ids, and bos and eos unless they are among them. Raises ValueError before `fit`."""
+        num_ids = self._num_ids
+        if self.start is None or self.eos is None:
+            return TokenSpec(vocab_size=num_ids + 2)
+        if wrong := [i for i in (*self.start, self.eos) if not 0 <= i < num_ids]:
+            raise ValueError(f"start or eos has the id {wrong[0]}; the target tokenizer's go from 0 to {num_ids - 1}")
+        return TokenSpec(vocab_size=num_ids)
 
     @property
-    def bos_id(self) -> int:
-        """Beginning of sequence: the decoder's first input. Raises ValueError before `fit`."""
+    def _num_ids(self) -> int:
+        """Number of the target tokenizer's ids. Raises ValueError before `fit`."""
         spec: TokenSpec = self.target.spec
         if not spec.ids:
             what = "several ids a token" if spec.vocab_sizes else "vectors"
@@ -85,9 +110,19 @@ class Seq2Seq(PredictionObjective):
         return spec.vocab_size
 
     @property
+    def start_ids(self) -> list[int]:
+        """The decoder's first inputs: bos, or `start`. Raises ValueError before `fit`."""
+        return [self._num_ids] if self.start is None else self.start
+
+    @property
     def eos_id(self) -> int:
         """End of sequence: the last target of every sequence."""
-        return self.bos_id + 1
+        return self._num_ids + 1 if self.eos is None else self.eos
+
+    def is_text(self, ids: Tensor) -> Tensor:
+        """Which ids [...] are text: bool [...], False for those of `start_ids` and `eos_id`."""
+        special = torch.tensor([*self.start_ids, self.eos_id, IGNORE], device=ids.device)
+        return ~torch.isin(ids, special)
 
     def fit(self, labels: Sequence[Any], names: Sequence[str] | None) -> None:
         """Fits the target tokenizer on all references, unless it is fitted; learns the length of the longest one."""
@@ -108,19 +143,23 @@ class Seq2Seq(PredictionObjective):
             raise ValueError(f"longest is {self.longest}; a label has 1 to {MAX_LONGEST:,} tokens")
 
     def encode_target(self, label: Any) -> Tensor:
-        """int64 [a t], a row for each reference, IGNORE after its end. Raises DataError if the label is no text."""
-        rows = [self._encoded(text).content for text in _texts(label)]
+        """int64 [a t], a row for each reference without eos, IGNORE after its end.
+
+        Raises DataError if the label is no text.
+        """
+        rows = [self._encoded(text) for text in _texts(label)]
         return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=IGNORE)
 
     def head(self, embedder: nn.Module) -> nn.Module:
         """Logits [b t v]."""
         assert isinstance(embedder, Embedder)
-        if not self.tied:
-            return TokenHead(embedder.dim, embedder.spec.vocab_size)
-        return TiedHead(embedder.table, scale=embedder.logit_scale)
+        return content_head(embedder, tied=self.tied, bias=self.bias, scale=self.logit_scale)
 
     def prepare(self, batch: TokenBatch, label: Tensor | None) -> ModelInput:
-        """Input: bos and the first reference, beside the source; target: that reference and eos, [b 1 + t]."""
+        """Input: start and the first reference, beside the source; target: that reference and eos.
+
+        Both [b s + t] with s ids of `start_ids`; the target is IGNORE before the last of them.
+        """
         if label is None or label.ndim != 3 or label.is_floating_point() or len(label) != len(batch):
             got = "none" if label is None else f"{list(label.shape)} {label.dtype}"
             raise DataError(f"labels are {got}; Seq2Seq needs ids [{len(batch)} a t], as encode_target makes of texts")
@@ -130,7 +169,10 @@ class Seq2Seq(PredictionObjective):
             first = first[:, : int(lengths.max())]
         target = nn.functional.pad(first, [0, 1], value=IGNORE)
         target[torch.arange(len(target), device=target.device), lengths] = self.eos_id
-        ids, valid = nn.functional.pad(first.clamp(min=0), [1, 0], value=self.bos_id), target != IGNORE
+        start, valid = torch.tensor(self.start_ids, device=first.device), target != IGNORE
+        ids = torch.cat([repeat(start, "s -> b s", b=len(first)), first.clamp(min=0)], dim=1)
+        target = nn.functional.pad(target, [len(start) - 1, 0], value=IGNORE)
+        valid = nn.functional.pad(valid, [len(start) - 1, 0], value=True)
         index = torch.arange(ids.shape[1], dtype=torch.float32, device=ids.device)
         positions = repeat(index, "t -> b t 1", b=len(ids))
         return ModelInput(TokenBatch(ids.masked_fill(~valid, 0), positions, valid, source=batch), None, target)
@@ -157,14 +199,15 @@ class Seq2Seq(PredictionObjective):
 
     def predict(self, model: nn.Module, batch: TokenBatch) -> Tensor:
         """Ids [b t] that `model` generates greedily from the source `batch`, IGNORE from eos on."""
-        return greedy(cast(Model, model), batch, self.bos_id, self.eos_id, self.longest)
+        found = cast(Model, model)
+        return greedy(found, batch, self.start_ids, self.eos_id, self.longest, suppressed=self.suppressed)
 
     def decode(self, prediction: Tensor) -> list[Any]:
         """Generated ids [b t] as texts."""
         return [self._text(row) for row in prediction]
 
     def _text(self, ids: Tensor) -> str:
-        return str(attempt(self.target, "decode", ids[(ids >= 0) & (ids < self.bos_id)]))
+        return str(attempt(self.target, "decode", ids[self.is_text(ids)]))
 
     def _length(self, text: str) -> int:
         try:
@@ -172,9 +215,11 @@ class Seq2Seq(PredictionObjective):
         except DataError as error:
             raise DataError(f"training data, target {one_line(repr(text[:60]))}: {error}") from error
 
-    def _encoded(self, text: str) -> Tokens:
+    def _encoded(self, text: str) -> Tensor:
+        """Ids [t] of a text, without the eos that its tokenizer may put behind them."""
         tokens: Tokens = attempt(self.target, "encode", text)
-        return tokens
+        ids = tokens.content
+        return ids[:-1] if self.eos is not None and len(ids) and int(ids[-1]) == self.eos else ids
 
 
 def _texts(label: Any) -> list[str]:

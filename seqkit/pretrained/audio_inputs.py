@@ -44,6 +44,18 @@ def audio_settings(folder: Path) -> dict[str, Any]:
     return found
 
 
+def sounds(folder: Path, kind: str, sizes: dict[str, int]) -> dict[str, Any]:
+    """`audio_settings` of a model whose tokenizer is of that kind. sizes: values that its tables need.
+
+    Raises DataError, beside what that raises, for another kind or other values.
+    """
+    found = audio_settings(folder)
+    if found["type"] != kind or any(found[name] != size for name, size in sizes.items()):
+        sized = "".join(f", {name}={size}" for name, size in sizes.items())
+        raise DataError(f"{folder}: its feature extractor is {found}, and the model is for {kind}{sized}")
+    return found
+
+
 def _has_extractor(path: Path) -> bool:
     """Whether a JSON file has a feature extractor; False where it is missing or damaged."""
     try:

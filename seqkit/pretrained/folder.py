@@ -42,10 +42,10 @@ def own_task(folder: Path) -> str | None:
     Raises DataError for a model that is not read.
     """
     config = ConfigFile(folder / NAME)
-    heads = family_of(config).heads.items()
+    heads = {**family_of(config, None).heads, **family_of(config, "Seq2Seq").heads}
     with _understood(config):
         name = class_of(config)
-        return next((own for own, head in heads if name.endswith(head.classes) and head.fits(config)), None)
+        return next((own for own, head in heads.items() if name.endswith(head.classes) and head.fits(config)), None)
 
 
 def kept_files(place: Path) -> dict[str, bytes]:
@@ -85,7 +85,7 @@ def settings(folder: Path, task: str | None) -> dict[str, Any]:
     Raises DataError for a model that is not read, or a setting of it.
     """
     config = ConfigFile(folder / NAME)
-    family = family_of(config)
+    family = family_of(config, task)
     with _understood(config):
         model, head = family.model(config), family.head(config, task)
         if head is not None:
@@ -110,7 +110,7 @@ def objective_state(folder: Path, task: str | None) -> dict[str, Any]:
     """State of the objective of a task, such as names of classes; empty where the model has no head for it."""
     config = ConfigFile(folder / NAME)
     with _understood(config):
-        head = family_of(config).head(config, task)
+        head = family_of(config, task).head(config, task)
         return {} if head is None else head.state(config)
 
 
@@ -141,7 +141,7 @@ def weights(folder: Path, task: str | None) -> tuple[dict[str, Tensor], list[str
     Raises DataError where a file is missing or damaged, or a weight is unknown or missing.
     """
     config = ConfigFile(folder / NAME)
-    family = family_of(config)
+    family = family_of(config, task)
     theirs, digest = _read(folder)
     theirs = {_plain(name, family.prefix): x.float() for name, x in theirs.items()}
     theirs = {name: x for name, x in theirs.items() if not name.endswith(BUFFERS)}
@@ -179,7 +179,7 @@ def written(config: ConfigFile, ours: Mapping[str, Tensor], task: str | None) ->
     the names of ours that were left out, of a head that they do not have.
     Raises DataError for any other weight that they have no place for, or that is missing.
     """
-    family = family_of(config)
+    family = family_of(config, task)
     with _understood(config):
         head, table = family.head(config, task), family.table(config)
         of_head = [] if head is None else head.table(config)

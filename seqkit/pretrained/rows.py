@@ -121,7 +121,8 @@ class Row:
     ours: its name. theirs: their names; an empty one stands for the bias of keys that have none there: softmax ignores
     it, so zeros are read, and it is dropped as it is written. sizes: rows of each of theirs; None: equal ones.
     changes: of each of theirs before they are joined; None: none of it. whole: of the joined tensor. may_miss: True:
-    neither side needs to have it. is_alias: True: a second name of theirs, which is compared and not written.
+    neither side needs to have it. zeros: so many zeros are read where they do not have it; None: it is an error.
+    is_alias: True: a second name of theirs, which is compared and not written.
     """
 
     ours: str
@@ -131,6 +132,7 @@ class Row:
     whole: Change | None = None
     may_miss: bool = False
     is_alias: bool = False
+    zeros: int | None = None
 
     def read(self, weights: Mapping[str, Tensor]) -> Tensor | None:
         """Our tensor; None if it may miss and does. Raises KeyError with the name of one that is missing."""
@@ -138,6 +140,8 @@ class Row:
 
         if self.may_miss and not any(name in weights for name in self.theirs):
             return None
+        if self.zeros is not None and not any(name in weights for name in self.theirs):
+            return torch.zeros(self.zeros)
         given = [weights[name] for name in self.theirs if name]
         if not all(self.theirs):
             assert self.sizes is not None

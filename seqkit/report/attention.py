@@ -188,7 +188,7 @@ def _generate(trained: TrainedModel, objective: Seq2Seq, source: TokenBatch) -> 
 
 def _target_name(objective: Seq2Seq, token: int) -> str:
     """A short name for a generated token."""
-    if token >= objective.bos_id:
+    if not objective.is_text(torch.tensor(token)):
         return "bos"  # an untrained model may generate even that
     one = Tokens(torch.tensor([token]), torch.zeros(1, 1))
     text = find_renderer(objective.target).pieces(one)[0]

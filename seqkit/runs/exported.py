@@ -45,7 +45,8 @@ def to_hf(trained: TrainedModel, out: Path) -> list[str]:
     with whole_folder(out) as part:
         for name, content in kept.items():
             write_atomic(part / name, content)
-        if text := trained.tokenizer.state().get(TOKENIZER):
+        states = (trained.tokenizer.state(), trained.objective.state().get("target", {}))
+        if text := next((state[TOKENIZER] for state in states if TOKENIZER in state), None):
             write_atomic(part / TOKENIZER, text.encode())
         task = task_of(trained.config["model"]["objective"])
         if changed_keys := _changed(trained.config, part, task):
@@ -94,16 +95,16 @@ def _changed(config: Mapping[str, Any], place: Path, task: str | None) -> list[s
     own = found["model"].get("objective", {})
     found["model"]["objective"] = {**config["model"]["objective"], **own}
     theirs = complete(found, only=MODEL_KEYS)
-    changed = [] if {**config["tokenizer"], "path": ""} == {**theirs["tokenizer"], "path": ""} else ["tokenizer"]
-    expected, got = _without_dropout(theirs["model"]), _without_dropout(config["model"])
+    changed = [] if _plain(config["tokenizer"]) == _plain(theirs["tokenizer"]) else ["tokenizer"]
+    expected, got = _plain(theirs["model"]), _plain(config["model"])
     return changed + [f"model.{key}" for key in expected if key != "init" and expected[key] != got[key]]
 
 
-def _without_dropout(value: Any) -> Any:
-    """A part of a configuration without its keys of dropout."""
+def _plain(value: Any) -> Any:
+    """A part of a configuration without dropout, and without the places of files."""
     if isinstance(value, Mapping):
-        return {key: _without_dropout(x) for key, x in value.items() if key not in ("dropout", "drop_path")}
-    return [_without_dropout(x) for x in value] if isinstance(value, list) else value
+        return {key: _plain(x) for key, x in value.items() if key not in ("dropout", "drop_path", "path")}
+    return [_plain(x) for x in value] if isinstance(value, list) else value
 
 
 def to_seqkit(trained: TrainedModel, out: Path) -> list[str]:

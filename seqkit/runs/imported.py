@@ -56,7 +56,8 @@ def import_model(place: Path, out: Path, source: str) -> dict[str, Any]:
         foreign.keep_files(place, part)
         data = foreign.longest(found) | longest_sentence(place)
         write_atomic(part / CONFIG, to_yaml({"recipe": "imported", "data": data, **config}).encode())
-        write_json(part / STATE, {"tokenizer": built.tokenizer.state(), "objective": state})
+        learned = built.model["objective"].state() if state else {}
+        write_json(part / STATE, {"tokenizer": built.tokenizer.state(), "objective": learned})
         summary = {
             "recipe": "imported", "backbone": type(model.backbone).__name__, "objective": objective, "metrics": {},
             "num_parameters": model.num_parameters, "tokens_seen": 0, "steps": 0, "wall_seconds": 0.0, "seed": 0,

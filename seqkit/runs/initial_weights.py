@@ -90,7 +90,7 @@ class InitialWeights:
         else:
             taken += [f"{embedder}.{kind}.{name}" for name in self._parts for kind in ("parts", "encoders")]
         is_same_head = self._is_same_tokenizer and self._is_same_objective
-        is_same_head = is_same_head and objective.state() == self.source.objective
+        is_same_head = is_same_head and _outputs(objective.state()) == _outputs(self.source.objective)
         weights = _below(theirs, taken)
         optional = {name for name in {*weights, *own} if name.endswith(".mask_token")}
         weights = {name: x for name, x in weights.items() if name not in optional or _fits(name, x, own)}
@@ -146,6 +146,11 @@ def _foreign(folder: Path, ours: Mapping[str, Any]) -> Source:
     theirs, left_out, digest = weights_of(folder, task)
     state = objective_state(folder, task)
     return Source(complete(found, only=MODEL_KEYS), theirs, None, state, digest, left_out)
+
+
+def _outputs(state: Mapping[str, Any]) -> dict[str, Any]:
+    """An objective's state without the length of its longest label, which changes no output's meaning."""
+    return {key: value for key, value in state.items() if key != "longest"}
 
 
 def told(initial: Mapping[str, Any]) -> str:

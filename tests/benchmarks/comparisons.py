@@ -51,7 +51,7 @@ SET = ("seed", "model.adjacency")
 
 ADDED = {
     "embedding_scale": 1.0, "residual.scale": 1.0, "tokenizer.num_prefix_tokens": 0, "tokenizer.positions": "grid",
-    "objective.tied_bias": False, "objective.logit_scale": 1.0,
+    "objective.tied_bias": False, "objective.logit_scale": 1.0, "position.interleaved": True,
 }  # fmt: skip
 """Settings that some pages are older than, with the value that changes nothing. (None needs no entry.)"""
 

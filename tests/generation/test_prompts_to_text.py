@@ -129,10 +129,10 @@ def test_a_target_is_generated_from_the_source_up_to_the_end_id(strategy):
     for i, (source, text) in enumerate(zip(["qrs", "w"], texts)):
         own = Sampling(seed=2 + i) if strategy == Sampling(seed=2) else strategy
         (ids,) = generate(
-            trained.model, [torch.tensor([objective.bos_id])], 7, strategy=own, stop=[objective.eos_id],
+            trained.model, [torch.tensor(objective.start_ids)], 7, strategy=own, stop=[objective.eos_id],
             source=TokenBatch.collate([tokenizer.encode(source)]),
         )  # fmt: skip
-        assert text == objective.target.decode(ids[ids < objective.bos_id])
+        assert text == objective.target.decode(ids[objective.is_text(ids)])
         if isinstance(own, Sampling):
             assert "".join(stream_text(trained, source, sampling=own)) == text
     assert max(map(len, texts)) <= 7  # the longest training label, and end

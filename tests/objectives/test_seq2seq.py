@@ -13,6 +13,7 @@ from torch.testing import assert_close
 from seqkit.backbones import GRU, EncoderDecoder, RNNDecoder, Transformer
 from seqkit.data.dataset import collate_targets
 from seqkit.errors import DataError
+from seqkit.generation.beam_search import BeamSearch, beam_search
 from seqkit.interfaces import IGNORE, Backbone, TokenBatch, Tokens, TokenSpec
 from seqkit.model import Model
 from seqkit.nn.attention.context import AttentionFeature
@@ -20,6 +21,7 @@ from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention
 from seqkit.nn.block import PreNormBlock
 from seqkit.nn.embedder import Embedder
+from seqkit.nn.position.absolute import Learned
 from seqkit.objectives import NextToken, Seq2Seq
 from seqkit.objectives.metrics import SequenceErrorRate, TokenErrorRate
 from seqkit.tokenizers import Bytes, Characters, Patches, Words
@@ -152,13 +154,13 @@ def test_the_fitted_state_is_saved_as_json():
     assert other.state() == {}
     other.load_state(json.loads(json.dumps(fitted().state())))
     assert (other.target.words, other.longest) == (["K", "T", "AA", "AE", "S"], 3)
-    assert (other.bos_id, other.eos_id, other.target_spec.vocab_size) == (6, 7, 8)
+    assert (other.start_ids, other.eos_id, other.target_spec.vocab_size) == ([6], 7, 8)
 
 
 def test_a_tokenizer_that_is_fitted_is_kept():
     objective = Seq2Seq(Characters("ABC"))
     objective.fit(["CAB", "AB"], None)
-    assert (objective.target.alphabet, objective.longest, objective.bos_id) == ("ABC", 3, 3)
+    assert (objective.target.alphabet, objective.longest, objective.start_ids) == ("ABC", 3, [3])
 
 
 def test_wrong_use_is_refused_with_its_reason():
@@ -174,6 +176,87 @@ def test_wrong_use_is_refused_with_its_reason():
         model(fitted(), GRU(12, causal=True))
     with pytest.raises(ValueError, match=r"EncoderDecoder .* NextToken"):
         model(NextToken())
+
+
+def own_ids(**settings):
+    """An objective whose start and end are ids of its tokenizer, those of letters."""
+    objective = Seq2Seq(Characters("ABCDE"), start=[4, 3], eos=0, **settings)
+    objective.fit(["BC", "CBD"], None)
+    return objective
+
+
+def test_start_and_end_may_be_ids_of_the_tokenizer():
+    objective = own_ids()
+    assert (objective.start_ids, objective.eos_id, objective.target_spec.vocab_size) == ([4, 3], 0, 5)
+    assert objective.encode_target(["BC", "BCA"]).tolist() == [[1, 2], [1, 2]], "its own end is not doubled"
+    inputs = objective.prepare(source("cat", "sat"), labels(objective, "BC", "C"))
+    assert inputs.batch.content.tolist() == [[4, 3, 1, 2], [4, 3, 2, 0]]
+    assert inputs.batch.valid.tolist() == [[True] * 4, [True, True, True, False]]
+    assert inputs.target.tolist() == [[IGNORE, 1, 2, 0], [IGNORE, 2, 0, IGNORE]]
+    assert objective.decode(torch.tensor([[1, 4, 2, IGNORE]])) == ["BC"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"start": [1]}, r"start=\[1\] and eos=None go together"),
+        ({"start": [], "eos": 1}, r"start=\[\] and eos=1 go together"),
+        ({"logit_scale": 0.0}, r"logit_scale=0\.0"),
+    ],
+)
+def test_settings_of_ids_and_head_that_mean_nothing_are_refused(settings, said):
+    with pytest.raises(ValueError, match=said):
+        Seq2Seq(Characters("ABC"), **settings)
+
+
+def test_a_start_that_the_tokenizer_does_not_have_is_refused():
+    with pytest.raises(ValueError, match="the id 3; the target tokenizer's go from 0 to 2"):
+        _ = Seq2Seq(Characters("ABC"), start=[3], eos=0).target_spec
+
+
+@pytest.mark.parametrize("beams", [None, 3])
+def test_suppressed_ids_are_never_generated(beams):
+    plain = own_ids(bias=True)
+    objective = own_ids(bias=True, suppress=[1], suppress_first=[0, 2])
+    made = model(plain)
+    made.head.bias.data = torch.tensor([10.0, 30.0, 20.0, 0.0, 0.0])
+    batch = source("cat", "sat", "kat", "task")
+    if beams is None:
+        before, after = (each.predict(made, batch) for each in (plain, objective))
+    else:
+        prompts = [torch.tensor([4, 3])] * 4
+        before, after = (
+            nn.utils.rnn.pad_sequence(
+                [found[0].ids for found in beam_search(made, prompts, 5, beams=BeamSearch(beams), source=batch,
+                                                       suppressed=each.suppressed)], batch_first=True)
+            for each in (plain, objective)
+        )  # fmt: skip
+    assert before.eq(1).all()
+    assert after[:, 1:].eq(2).all()
+    assert torch.isin(after[:, 0], torch.tensor([3, 4])).all()
+
+
+def test_a_suppressed_id_outside_the_vocabulary_is_refused():
+    objective = own_ids(suppress=[5])
+    with pytest.raises(ValueError, match="suppressed id 5 is outside the vocabulary; ids go from 0 to 4"):
+        objective.predict(model(objective), source("cat"))
+
+
+@pytest.mark.parametrize(("tied", "bias", "has_bias"), [(True, None, False), (True, True, True), (False, None, True),
+                                                        (False, False, False)])  # fmt: skip
+def test_the_heads_bias(tied, bias, has_bias):
+    names = dict(model(own_ids(tied=tied, bias=bias)).head.named_parameters())
+    assert any(name.endswith("bias") for name in names) == has_bias
+
+
+def test_source_and_target_may_have_positions_of_their_own():
+    own = partial(Learned, sizes=[7])
+    made = Model(Characters("acktsx").spec, EncoderDecoder(GRU(12, 1), RNNDecoder(12)), own_ids(),
+                 position=partial(Learned, sizes=[11]), source_position=own)  # fmt: skip
+    assert made.source_embedder.position.sizes == (7,)
+    assert made.embedder.position.sizes == (11,)
+    with pytest.raises(ValueError, match="source_position is that of a source, which only an encoder–decoder has"):
+        Model(Characters("abc").spec, GRU(12, 1, causal=True), NextToken(), source_position=own)
 
 
 # ── greedy decoding ───────────────────────────────────────────────────────────────────────────────────────────────────

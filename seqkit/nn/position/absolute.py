@@ -29,21 +29,21 @@ class Sinusoidal(PositionalEncoding):
 
     max_wavelength: longest wavelength / 2 pi; the shortest is 2 pi. The width is split equally between the axes (half
     each for images); in each share, channel 2 i holds sin(pos / max_wavelength^(2 i / share)) and channel 2 i + 1 the
-    cosine.
+    cosine. interleaved: False: all sines of a share come first, then its cosines (Tensor2Tensor, Marian).
     Any position is allowed, fractions too.
     Raises ValueError if dim is not a multiple of 2 * num_axes.
     """
 
     std = 1.0
 
-    def __init__(self, dim: int, num_axes: int, *, max_wavelength: float = 10_000.0):
+    def __init__(self, dim: int, num_axes: int, *, max_wavelength: float = 10_000.0, interleaved: bool = True):
         super().__init__(dim, num_axes)
         if num_axes and dim % (2 * num_axes):
             raise ValueError(
                 f"dim={dim} does not split into a sine and a cosine for each of {num_axes} axes equally; "
                 f"make it a multiple of {2 * num_axes}"
             )
-        self.max_wavelength = max_wavelength
+        self.max_wavelength, self.interleaved = max_wavelength, interleaved
 
     def forward(self, positions: Tensor) -> Tensor:
         """Vectors [b n d] for positions [b n p]."""
@@ -52,7 +52,8 @@ class Sinusoidal(PositionalEncoding):
         wide = torch.promote_types(torch.promote_types(positions.dtype, self.dtype), torch.float32)
         angles = rearrange(positions.to(wide), "b n p -> b n p 1") * self._frequencies(positions.device)
         sinusoids = torch.stack([angles.sin(), angles.cos()], dim=-1)
-        return rearrange(sinusoids, "b n p i two -> b n (p i two)").to(self.dtype)
+        order = "i two" if self.interleaved else "two i"
+        return rearrange(sinusoids, f"b n p i two -> b n (p {order})").to(self.dtype)
 
     def _frequencies(self, device: torch.device) -> Tensor:
         """[i]. Made anew each time: a buffer would be rounded by `model.half()` and lost by `to_empty`."""

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from seqkit.errors import suggest
 from seqkit.pretrained.config_file import ConfigFile
-from seqkit.pretrained.families.audio import AST, HUBERT, WAV2VEC2, WHISPER
+from seqkit.pretrained.families.audio import AST, HUBERT, WAV2VEC2
+from seqkit.pretrained.families.bart import BART, MARIAN, PEGASUS, WHOLE_BART, WHOLE_MARIAN, WHOLE_PEGASUS
 from seqkit.pretrained.families.encoders import BERT, DISTILBERT, ELECTRA, ROBERTA
 from seqkit.pretrained.families.gpt import BLOOM, GPT2, NEOX, OPT, PHI
 from seqkit.pretrained.families.llama import KINDS, LLAMA
 from seqkit.pretrained.families.mamba import MAMBA
 from seqkit.pretrained.families.modernbert import MODERNBERT
+from seqkit.pretrained.families.t5 import T5, WHOLE_T5
 from seqkit.pretrained.families.vision import DEIT, DINOV2, TIMM, VIT, VIT_OF_TIMM
+from seqkit.pretrained.families.whisper import WHISPER, WHOLE_WHISPER
 from seqkit.pretrained.family import Family
 
 FAMILIES: dict[str, Family] = {
@@ -21,14 +24,25 @@ FAMILIES: dict[str, Family] = {
     "modernbert": MODERNBERT, "gpt2": GPT2, "gpt_neox": NEOX,
     "opt": OPT, "bloom": BLOOM, "phi": PHI, "mamba": MAMBA, "vit": VIT, "deit": DEIT, "dinov2": DINOV2,
     "audio-spectrogram-transformer": AST, "wav2vec2": WAV2VEC2, "hubert": HUBERT, "whisper": WHISPER,
+    "t5": T5, "mt5": T5, "bart": BART, "marian": MARIAN, "pegasus": PEGASUS,
     **dict.fromkeys(KINDS, LLAMA),
 }  # fmt: skip
 
 
-def family_of(config: ConfigFile) -> Family:
-    """The family of a model. Raises DataError for a model type that is not read, with those that are."""
+WHOLE: dict[str, Family] = {
+    "t5": WHOLE_T5, "mt5": WHOLE_T5, "bart": WHOLE_BART, "marian": WHOLE_MARIAN, "pegasus": WHOLE_PEGASUS,
+    "whisper": WHOLE_WHISPER,
+}  # fmt: skip
+"""Encoder and decoder together, for `Seq2Seq`; for any other objective `FAMILIES` has the encoder alone."""
+
+
+def family_of(config: ConfigFile, task: str | None) -> Family:
+    """The family of a model for a task (`task_of`).
+
+    Raises DataError for a model type that is not read, with those that are.
+    """
     found = VIT_OF_TIMM if TIMM.fullmatch(config.model_type) else FAMILIES.get(config.model_type)
     if found is None:
         known = f"{', '.join(FAMILIES)}, or the ViT of timm ({suggest(config.model_type, FAMILIES)})"
         raise config.refused("model_type", known)
-    return found
+    return WHOLE.get(config.model_type, found) if task == "Seq2Seq" else found

@@ -1,28 +1,18 @@
-"""AST, wav2vec 2.0, HuBERT, and the encoder of Whisper (transformers 5.23)."""
+"""AST, wav2vec 2.0 and HuBERT (transformers 5.23)."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from seqkit.errors import DataError
-from seqkit.pretrained.audio_inputs import audio_settings
+from seqkit.pretrained.audio_inputs import sounds
 from seqkit.pretrained.config_file import ConfigFile
 from seqkit.pretrained.families.encoders import post_norm
 from seqkit.pretrained.families.vision import vit_settings, vit_table
-from seqkit.pretrained.family import Family, Head, Settings, class_of, depth_of
+from seqkit.pretrained.family import Family, Settings, depth_of
 from seqkit.pretrained.rows import Rows, below, layers, module, tensor
 
 YES_OR_NO = {True: True, False: False}
-
-
-def _sounds(folder: Path, kind: str, sizes: dict[str, int]) -> Settings:
-    """Settings of the tokenizer of that kind. sizes: values that it has to have for the model's tables."""
-    found = audio_settings(folder)
-    if found["type"] != kind or any(found[name] != size for name, size in sizes.items()):
-        sized = "".join(f", {name}={size}" for name, size in sizes.items())
-        raise DataError(f"{folder}: its feature extractor is {found}, and the model is for {kind}{sized}")
-    return found
 
 
 def _pre_norm(found: Settings) -> Settings:
@@ -58,7 +48,7 @@ def _ast_table(config: ConfigFile) -> Rows:
 
 def _ast_inputs(folder: Path, config: ConfigFile) -> Settings:
     p, strides = _patches(config)
-    return {**_sounds(folder, "MelPatches", _spectrogram(config)), "patch": p, "stride": strides}
+    return {**sounds(folder, "MelPatches", _spectrogram(config)), "patch": p, "stride": strides}
 
 
 AST = Family(_ast, _ast_table, "audio_spectrogram_transformer.", {}, ("classifier.",), _ast_inputs)
@@ -150,82 +140,9 @@ def _wav2vec2_table(config: ConfigFile) -> Rows:
 
 
 def _wav2vec2_inputs(folder: Path, config: ConfigFile) -> Settings:
-    return {**_sounds(folder, "SampleWindows", {}), "convolutions": _convolutions(config)}
+    return {**sounds(folder, "SampleWindows", {}), "convolutions": _convolutions(config)}
 
 
 HEADS = ("lm_head.", "classifier.", "projector.", "layer_weights", "quantizer.", "project_q.", "project_hid.")
 WAV2VEC2 = Family(_wav2vec2, _wav2vec2_table, "wav2vec2.", {}, HEADS, _wav2vec2_inputs)
 HUBERT = Family(_wav2vec2, _wav2vec2_table, "hubert.", {}, HEADS, _wav2vec2_inputs)
-
-# ── Whisper ───────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-OF_THE_DECODER = (
-    "activation_dropout", "apply_spec_augment", "begin_suppress_tokens", "classifier_proj_size",
-    "decoder_attention_heads", "decoder_ffn_dim", "decoder_layerdrop", "decoder_layers", "encoder_layerdrop",
-    "forced_decoder_ids", "init_std", "is_encoder_decoder", "mask_feature_length", "mask_feature_min_masks",
-    "mask_feature_prob", "mask_time_length", "mask_time_min_masks", "mask_time_prob", "max_target_positions",
-    "median_filter_width", "num_hidden_layers", "suppress_tokens", "use_weighted_layer_sum",
-)  # fmt: skip
-"""Keys of the decoder, of training, and of other heads."""
-
-
-def _whisper(config: ConfigFile) -> Settings:
-    config.must_be(False, "scale_embedding")
-    for name in OF_THE_DECODER:
-        config.get(name)
-    found = post_norm(
-        config, config.size("d_model", 384), depth_of(config, "encoder_layers", 4),
-        config.size("encoder_attention_heads", 6), config.size("encoder_ffn_dim", 1536), 1e-5,
-        ("activation_function", "dropout", "attention_dropout"),
-    )  # fmt: skip
-    return {"position": {"type": "Learned", "sizes": [_num_tokens(config)]}, **_pre_norm(found)}
-
-
-def _num_tokens(config: ConfigFile) -> int:
-    """Tokens of the encoder, 50 a second."""
-    found = config.size("max_source_positions", 1500)
-    if found % 50:
-        raise config.refused("max_source_positions", "a multiple of 50: whole seconds")
-    return found
-
-
-def _whisper_table(config: ConfigFile) -> Rows:
-    query, key, value = (f"self_attn.{name}_proj" for name in "qkv")
-    layer = [
-        *module("attention.qkv_proj", query, key, value, sizes=(config.size("d_model", 384),) * 3, without_bias=[key]),
-        *module("attention.out_proj", "self_attn.out_proj"),
-        *module("attention_norm", "self_attn_layer_norm"),
-        *module("mlp.up_proj", "fc1"),
-        *module("mlp.down_proj", "fc2"),
-        *module("mlp_norm", "final_layer_norm"),
-    ]
-    return [
-        *module("embedder.content.conv1", "encoder.conv1"),
-        *module("embedder.content.conv2", "encoder.conv2"),
-        *tensor("embedder.position.tables.0", "encoder.embed_positions.weight"),
-        *layers(depth_of(config, "encoder_layers", 4), "backbone.blocks.{}.", "encoder.layers.{}.", layer),
-        *module("backbone.norm", "encoder.layer_norm"),
-    ]
-
-
-def _whisper_inputs(folder: Path, config: ConfigFile) -> Settings:
-    sizes = {"num_mels": config.size("num_mel_bins", 80), "seconds": _num_tokens(config) // 50}
-    return _sounds(folder, "WhisperMel", sizes)
-
-
-def _no_decoder(config: ConfigFile) -> Any:
-    raise DataError(
-        f"{config.path}: of a whisper the encoder is read, and Seq2Seq needs its decoder; take Classify or another "
-        "objective, or seqkit import for its vectors"
-    )
-
-
-def _decoder(config: ConfigFile) -> str:
-    return "" if class_of(config).endswith("ForAudioClassification") else "a decoder"
-
-
-WHISPER = Family(
-    _whisper, _whisper_table, "model.", {"Seq2Seq": Head((), _no_decoder, _no_decoder)},
-    ("decoder.", "proj_out.", "projector.", "classifier.", "layer_weights"), _whisper_inputs,
-    _decoder,
-)  # fmt: skip

@@ -25,6 +25,12 @@ def test_sinusoids_equal_the_formula_by_axis(dim, num_axes):
             assert_close(got[b, n], torch.tensor(right), rtol=1e-4, atol=1e-4)
 
 
+def test_sines_may_come_before_all_cosines():
+    positions = torch.randn(2, 5, 2) * 50
+    interleaved = rearrange(Sinusoidal(20, 2)(positions), "b n (p i two) -> b n (p two i)", p=2, two=2)
+    assert_close(Sinusoidal(20, 2, interleaved=False)(positions), interleaved)
+
+
 def test_integer_positions_give_the_original_transformers_encoding():
     got = Sinusoidal(6, 1)(torch.arange(3.0)[None, :, None])[0]
     assert_close(got[0], torch.tensor([0.0, 1.0] * 3))

@@ -1,0 +1,140 @@
+"""BART, Marian and Pegasus (transformers 5.23): one table of ids for encoder, decoder and output layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from seqkit.pretrained.config_file import ConfigFile
+from seqkit.pretrained.families.encoder_decoder import (
+    LAYER_NORM,
+    SIDES,
+    Generation,
+    Kind,
+    lacks_decoder,
+    shared_table,
+    writes,
+    written_state,
+)
+from seqkit.pretrained.family import Family, Head, Settings
+from seqkit.pretrained.rows import Rearranged, Rows, alias, module, tensor
+
+YES_OR_NO = {True: True, False: False}
+UNUSED = (
+    "activation_dropout", "add_bias_logits", "add_final_layer_norm", "classif_dropout", "decoder_layerdrop",
+    "do_blenderbot_90_layernorm", "early_stopping", "encoder_layerdrop", "extra_pos_embeddings",
+    "force_bos_token_to_be_generated", "forced_bos_token_id", "forced_eos_token_id", "init_std", "length_penalty",
+    "min_length", "no_repeat_ngram_size", "normalize_before", "normalize_embedding", "num_beams", "num_hidden_layers",
+    "save_step", "static_position_embeddings",
+)  # fmt: skip
+"""Keys of training, of search and of other heads, and those that the class of a model decides."""
+
+
+@dataclass(frozen=True)
+class Bart:
+    """How models of one type differ.
+
+    layers: their layers. num_ids, start, eos: number of ids, and the first and the last of a target, by default.
+    starts_with_bos: whether each target begins with bos, behind `start`. has_norm: whether embeddings have a norm.
+    first: row of position 0 in the tables; None: positions are sinusoids, which no file holds.
+    """
+
+    layers: Kind
+    num_ids: int = 50265
+    start: int = 0
+    eos: int = 1
+    starts_with_bos: bool = False
+    has_norm: bool = False
+    first: int | None = 0
+
+    def encoder(self, config: ConfigFile) -> Settings:
+        """Section `model` of the encoder alone."""
+        for name in UNUSED:
+            config.get(name)
+        config.must_be(True, "share_encoder_decoder_embeddings")
+        config.must_be(config.get("vocab_size", self.num_ids), "decoder_vocab_size")
+        rows = config.size("max_position_embeddings", 1024) + (self.first or 0)
+        learned = {"type": "Learned", "sizes": [rows], "first": self.first}
+        found: Settings = {
+            "position": {"type": "Sinusoidal", "interleaved": False} if self.first is None else learned,
+            "dropout": self.layers.dropout_of(config),
+            "embedding_scale": self._scale(config),
+            "backbone": self.layers.settings(config, "encoder"),
+        }
+        self.layers.settings(config, "decoder")  # its keys are read, though nothing is made of them
+        return found | ({"embedding_norm": LAYER_NORM} if self.has_norm else {})
+
+    def _scale(self, config: ConfigFile) -> float:
+        """Factor of the embeddings."""
+        is_scaled = config.one_of("scale_embedding", YES_OR_NO, False)
+        return float(self.layers.dim_of(config) ** 0.5) if is_scaled else 1.0
+
+    def whole(self, config: ConfigFile) -> Settings:
+        """Section `model` of encoder and decoder."""
+        config.must_be(True, "tie_word_embeddings")
+        sides = {side: self.layers.settings(config, side) for side in SIDES}
+        return {
+            **self.encoder(config), "share_embeddings": True, "backbone": {"type": "EncoderDecoder", **sides}
+        }  # fmt: skip
+
+    def _rows(self, config: ConfigFile, side: str, embedder: str, backbone: str) -> Rows:
+        table = tensor(f"{embedder}.position.tables.0", f"{side}.embed_positions.weight")
+        norm = module(f"{embedder}.norm", f"{side}.layernorm_embedding")
+        return [
+            *([] if self.first is None else table),
+            *(norm if self.has_norm else []),
+            *self.layers.rows(config, side, backbone),
+        ]
+
+    def encoder_table(self, config: ConfigFile) -> Rows:
+        """Rows of the encoder alone."""
+        return [*shared_table("embedder.content.weight"), *self._rows(config, "encoder", "embedder", "backbone")]
+
+    def whole_table(self, config: ConfigFile) -> Rows:
+        """Rows of encoder and decoder."""
+        return [
+            *shared_table(TABLE),
+            *self._rows(config, "encoder", "source_embedder", "backbone.encoder"),
+            *self._rows(config, "decoder", "embedder", "backbone.decoder"),
+        ]
+
+    def objective(self, config: ConfigFile) -> Settings:
+        """Section `objective`. A tied head over sinusoids is scaled down by itself, as far as embeddings are up."""
+        start = [Generation(config).one_id("decoder_start_token_id", self.start)]
+        if self.starts_with_bos:
+            start.append(Generation(config).one_id("bos_token_id", 0))
+        dim = self.layers.dim_of(config)
+        scale = dim**0.5 / self._scale(config) if self.first is None else 1.0
+        return {**writes(config, start, self.eos, self.num_ids), "tied": True, "bias": True, "logit_scale": scale}
+
+    def head_table(self, config: ConfigFile) -> Rows:
+        """Rows of the output layer, whose weight is the table. Files without a head have no bias: it is zero."""
+        flat = Rearranged("one v -> (one v)", {"one": 1})
+        bias = tensor("head.bias", "final_logits_bias", whole=flat)
+        num_ids = config.size("vocab_size", self.num_ids)
+        return [*alias(TABLE, "lm_head.weight"), *(replace(row, zeros=num_ids) for row in bias)]
+
+    def longest(self, config: ConfigFile) -> int:
+        """Tokens of a target at most, beside those that it starts with."""
+        return config.size("max_position_embeddings", 1024) - 1 - self.starts_with_bos
+
+    def families(self) -> tuple[Family, Family]:
+        """The encoder alone, and encoder and decoder."""
+        head = Head(
+            ("ForConditionalGeneration", "MTModel"), self.objective, self.head_table, written_state(self.longest)
+        )
+        of_no_use = ("encoder.embed_positions.", "decoder.embed_positions.") if self.first is None else ()
+        others = ("lm_head.", "final_logits_bias", "decoder.", "classification_head.", "qa_outputs.", *of_no_use)
+        return (
+            Family(self.encoder, self.encoder_table, "model.", left_out=others, lacks=lacks_decoder),
+            Family(self.whole, self.whole_table, "model.", {"Seq2Seq": head}, of_no_use),
+        )
+
+
+TABLE = "source_embedder.content.weight"
+"""Our first name of the table of ids."""
+
+BART, WHOLE_BART = Bart(
+    Kind(), start=2, eos=2, starts_with_bos=True, has_norm=True, first=2
+).families()  # fmt: skip
+MARIAN, WHOLE_MARIAN = Bart(Kind(), num_ids=58101, start=58100, eos=0, first=None).families()
+PEGASUS, WHOLE_PEGASUS = Bart(Kind(is_pre_norm=True)).families()

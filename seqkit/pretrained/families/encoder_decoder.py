@@ -1,0 +1,177 @@
+"""Ids that BART, Marian, Pegasus, T5 and Whisper write with, and layers that several of them have alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from seqkit.errors import DataError
+from seqkit.files import MAX_JSON_BYTES, decoded, load_json, read_small
+from seqkit.pretrained.config_file import MAX_BYTES, ConfigFile
+from seqkit.pretrained.family import ACTIVATIONS, Settings, class_of, depth_of
+from seqkit.pretrained.rows import Rows, alias, layers, module, tensor
+
+GENERATION, TOKENIZER = "generation_config.json", "tokenizer.json"
+SIDES = ("encoder", "decoder")
+LAYER_NORM = {"type": "LayerNorm", "eps": 1e-5}
+
+# ── ids ───────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Generation:
+    """Keys of `generation_config.json`; those that it lacks are looked for in `config.json`, as in older folders.
+
+    Raises DataError where the file is damaged.
+    """
+
+    def __init__(self, config: ConfigFile):
+        self._config, self.path = config, config.path.parent / GENERATION
+        try:
+            held = load_json(decoded(read_small(self.path, MAX_BYTES))) if self.path.is_file() else {}
+        except ValueError as error:
+            raise DataError(f"{self.path} is no JSON ({' '.join(str(error).split())}); copy it again") from error
+        self._held: dict[str, Any] = held if isinstance(held, dict) else {}
+
+    def get(self, name: str) -> Any:
+        """Value of a key; None: neither file has it."""
+        value = self._config.get(name)
+        return self._held.get(name, value)
+
+    def ids(self, name: str, default: list[int]) -> list[int]:
+        """One id or several as a list. Raises DataError for anything else."""
+        value = self.get(name)
+        found = default if value is None else value if isinstance(value, list) else [value]
+        if not all(type(i) is int and i >= 0 for i in found):
+            raise self.refused(name, "an id, or a list of ids")
+        return found
+
+    def one_id(self, name: str, default: int) -> int:
+        """One id. Raises DataError for several."""
+        found = self.ids(name, [default])
+        if len(found) != 1:
+            raise self.refused(name, "one id")
+        return found[0]
+
+    def never(self) -> list[int]:
+        """Ids that are not generated: `suppress_tokens`, and words of one id in `bad_words_ids`."""
+        words = self.get("bad_words_ids") or []
+        if not all(isinstance(ids, list) and len(ids) == 1 for ids in words):
+            raise self.refused("bad_words_ids", "lists of one id")
+        return sorted({*self.ids("suppress_tokens", []), *(ids[0] for ids in words)})
+
+    def refused(self, name: str, known: str) -> DataError:
+        """The error for a value that is not read."""
+        return DataError(f"{self.path}: {name} is {self.get(name)!r}, and what is read is {known}")
+
+
+def writes(config: ConfigFile, start: list[int], eos: int, num_ids: int, first: list[int] | None = None) -> Settings:
+    """Section `objective` of a model that writes texts.
+
+    start: first inputs of the decoder. eos, num_ids: last id and number of ids, where the file does not say them.
+    first: ids that are not generated first, likewise.
+    """
+    held = Generation(config)
+    target = {
+        "type": "FromFile", "path": str(config.path.parent / TOKENIZER), "special_tokens": False,
+        "num_ids": config.size("vocab_size", num_ids),
+    }  # fmt: skip
+    return {
+        "type": "Seq2Seq", "target": target, "start": start, "eos": held.one_id("eos_token_id", eos),
+        "suppress": held.never() or None, "suppress_first": held.ids("begin_suppress_tokens", first or []) or None,
+    }  # fmt: skip
+
+
+def written_state(longest: Callable[[ConfigFile], int]) -> Callable[[ConfigFile], dict[str, Any]]:
+    """State of `Seq2Seq`: the target tokenizer's, and how many tokens are written at most."""
+
+    def state(config: ConfigFile) -> dict[str, Any]:
+        path = config.path.parent / TOKENIZER
+        if not path.is_file():
+            raise DataError(f"{path.parent} has no {TOKENIZER}; save its fast tokenizer there (save_pretrained)")
+        return {"target": {TOKENIZER: decoded(read_small(path, MAX_JSON_BYTES))}, "longest": longest(config)}
+
+    return state
+
+
+def lacks_decoder(config: ConfigFile) -> str:
+    """The part that a run of the encoder alone does not hold; empty: the model has no decoder."""
+    return "" if class_of(config).endswith(("EncoderModel", "ForAudioClassification")) else "a decoder"
+
+
+# ── stacks ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Layers of one model type. dim, depth, num_heads, inner, dropout: by default.
+
+    is_pre_norm: whether norms stand before attention and MLP, and one at the end. has_key_bias: whether keys have one.
+    """
+
+    dim: int = 1024
+    depth: int = 12
+    num_heads: int = 16
+    inner: int = 4096
+    dropout: float = 0.1
+    is_pre_norm: bool = False
+    has_key_bias: bool = True
+
+    def dim_of(self, config: ConfigFile) -> int:
+        """Width of a model."""
+        return config.size("d_model", self.dim)
+
+    def dropout_of(self, config: ConfigFile) -> float:
+        """Dropout of embeddings and branches."""
+        return config.number("dropout", self.dropout)
+
+    def settings(self, config: ConfigFile, side: str) -> Settings:
+        """The backbone of a side, encoder or decoder."""
+        dim, is_decoder = self.dim_of(config), side == "decoder"
+        mechanism = {"type": "ScaledDotProductAttention", "dropout": config.number("attention_dropout", 0.0)}
+        ratio = config.size(f"{side}_ffn_dim", self.inner) / dim
+        return {
+            "type": "Transformer", "dim": dim, "depth": self._depth(config, side), "causal": is_decoder,
+            "num_heads": config.size(f"{side}_attention_heads", self.num_heads), "dropout": self.dropout_of(config),
+            "norm": LAYER_NORM if self.is_pre_norm else "Identity",
+            "block": {
+                "type": "PreNormBlock" if self.is_pre_norm else "PostNormBlock", "norm": LAYER_NORM,
+                "cross_attention": is_decoder, "attention": {"mechanism": mechanism},
+                "mlp": {"ratio": ratio, "activation": config.one_of("activation_function", ACTIVATIONS, "gelu")},
+            },
+        }  # fmt: skip
+
+    def _depth(self, config: ConfigFile, side: str) -> int:
+        return depth_of(config, f"{side}_layers", self.depth)
+
+    def rows(self, config: ConfigFile, side: str, ours: str) -> Rows:
+        """Rows of a side. ours: what our names begin with."""
+        dim = self.dim_of(config)
+
+        def attention(ours: str, theirs: str, *projections: tuple[str, str]) -> Rows:
+            without = [] if self.has_key_bias else [f"{theirs}.k_proj"]
+            rows = module(f"{ours}.out_proj", f"{theirs}.out_proj")
+            for name, of in projections:
+                names = [f"{theirs}.{letter}_proj" for letter in of]
+                rows += module(f"{ours}.{name}", *names, sizes=(dim,) * len(names), without_bias=without)
+            return rows
+
+        layer = [
+            *attention("attention", "self_attn", ("qkv_proj", "qkv")),
+            *module("attention_norm", "self_attn_layer_norm"),
+            *module("mlp.up_proj", "fc1"),
+            *module("mlp.down_proj", "fc2"),
+            *module("mlp_norm", "final_layer_norm"),
+        ]
+        if side == "decoder":
+            layer += attention("cross_attention", "encoder_attn", ("q_proj", "q"), ("kv_proj", "kv"))
+            layer += module("cross_norm", "encoder_attn_layer_norm")
+        norm = module(f"{ours}.norm", f"{side}.layer_norm") if self.is_pre_norm else []
+        depth = self._depth(config, side)
+        return [*layers(depth, f"{ours}.blocks.{{}}.", f"{side}.layers.{{}}.", layer), *norm]
+
+
+def shared_table(ours: str) -> Rows:
+    """Rows of one table of ids for both sides, which may stand in a file under the name of each, too."""
+    again = [row for side in SIDES for row in alias(ours, f"{side}.embed_tokens.weight")]
+    return [*tensor(ours, "shared.weight"), *again]
