@@ -18,7 +18,7 @@ def run(args: Namespace) -> int:
 
     source = pinned(args.source)
     summary = import_model(located(source), args.out, source)
-    left_out = ", ".join(summary["initial"]["left_out"])
+    left_out = ", ".join(summary.get("initial", {}).get("left_out", []))
     print(
         f"import  {one_line(args.out)}  {summary['num_parameters']:,} parameters, objective {summary['objective']}"
         + (f"; left out: {left_out}" if left_out else "")

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from einops import EinopsError
 
 from seqkit.errors import DataError, one_line
-from seqkit.files import MAX_JSON_BYTES, decoded, load_json, read_small, write_atomic
+from seqkit.files import MAX_JSON_BYTES, decoded, load_json, read_mapping, read_small, write_atomic
 from seqkit.pretrained.config_file import NAME, ConfigFile
 from seqkit.pretrained.families import family_of
 from seqkit.pretrained.family import Family, class_of
-from seqkit.pretrained.hub import HUB, fetched
+from seqkit.pretrained.hub import HUB, RUN, fetched
 from seqkit.pretrained.rows import read, write
 
 if TYPE_CHECKING:
@@ -27,8 +27,17 @@ MAX_INDEX_BYTES = 64 << 20
 
 
 def located(source: str | Path) -> Path:
-    """Folder of a model: the path itself, or for `hf:NAME` where its files are on this machine, fetched if need be."""
-    return fetched(str(source)) if str(source).startswith(HUB) else Path(source)
+    """Folder of a model: the path itself, or for `hf:NAME` where its files are on this machine, fetched if need be.
+
+    Raises DataError for a published run that names plug-ins: these are code, and nothing of a hub is run.
+    """
+    if not str(source).startswith(HUB):
+        return Path(source)
+    folder = fetched(str(source))
+    if not is_foreign(folder) and read_mapping(folder / RUN).get("plugins"):
+        how = f"fetch it with `hf download {str(source).removeprefix(HUB)} --local-dir FOLDER`, read the code, and give"
+        raise DataError(f"{source} names plug-ins, which are code, and none of a hub is run; {how} FOLDER")
+    return folder
 
 
 def is_foreign(folder: Path) -> bool:

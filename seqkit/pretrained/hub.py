@@ -1,4 +1,7 @@
-"""Models of Hugging Face's hub, fetched into its cache: safetensors and JSON alone, each file checked by its digest."""
+"""Models of Hugging Face's hub, fetched into its cache: safetensors and settings, each file checked by its digest.
+
+A model is a folder of transformers, whose settings are `config.json`, or a run of ours, with `config.yaml`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import hashlib
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,7 +26,7 @@ log = logging.getLogger("seqkit")
 HUB = "hf:"
 """Beginning of the name of a model on the hub: `hf:OWNER/NAME@REVISION`."""
 
-ONE, INDEX = "model.safetensors", "model.safetensors.index.json"
+ONE, INDEX, ONE_OF_RUN = "model.safetensors", "model.safetensors.index.json", "checkpoints/model.safetensors"
 
 SMALL = {
     NAME: MAX_BYTES, "generation_config.json": MAX_BYTES, "preprocessor_config.json": MAX_BYTES,
@@ -31,6 +34,13 @@ SMALL = {
     "tokenizer_config.json": 16 << 20, "tokenizer.json": MAX_JSON_BYTES,
 }  # fmt: skip
 """Files beside the weights that are fetched, and the most bytes of each; a larger one is an error."""
+
+RUN = "config.yaml"
+OF_RUN = {
+    RUN: MAX_BYTES, "state.json": MAX_JSON_BYTES, "summary.json": MAX_BYTES,
+    **{f"pretrained/{name}": most for name, most in SMALL.items()},
+}  # fmt: skip
+"""The same of a published run."""
 
 VOCABULARIES = {"vocab.json": 16 << 20, "vocab.txt": 16 << 20, "merges.txt": 16 << 20}
 """The same of files that say again what `tokenizer.json` says, in most models; a larger one is left out."""
@@ -79,7 +89,8 @@ def fetched(source: str, *, offline: bool | None = None) -> Path:
     source: `hf:NAME`, `hf:OWNER/NAME` or `hf:OWNER/NAME@REVISION`, where a revision is a branch, a tag or a commit.
     offline: True: from the cache alone; None: as `HF_HUB_OFFLINE` says. A hub that cannot be reached is a warning where
     the cache has the model. A line says at which commit a branch or a tag is.
-    The files are `config.json`, weights as safetensors, `tokenizer.json` and other settings: no pickle, and no code.
+    The files are `config.json`, weights as safetensors, `tokenizer.json` and other settings, or those of a run: no
+    pickle, and no code.
     Raises UsageError for a name that is not there, DataError where the model cannot be fetched, is not complete, or is
     damaged.
     """
@@ -93,7 +104,7 @@ def fetched(source: str, *, offline: bool | None = None) -> Path:
     if commit is not None:
         # The library writes at which commit a branch is, for use offline, once it has a file of it; that is here.
         with suppress(Exception):
-            hub.hf_hub_download(repo, NAME, revision=revision)
+            hub.hf_hub_download(repo, NAME if (folder / NAME).is_file() else RUN, revision=revision)
         log.warning("%s is commit %s", source, commit)
     return folder
 
@@ -134,7 +145,7 @@ def origin(folder: Path) -> dict[str, Any]:
     if name is None or place.parent.name != "snapshots":
         return {}
     repo = name[1].replace("--", "/")
-    names = [*(each for each in (*SMALL, *VOCABULARIES) if (place / each).is_file()), *_weights(place)]
+    names = [*(each for each in (*SMALL, *VOCABULARIES, *OF_RUN) if (place / each).is_file()), *_weights(place)]
     files = {each: _digest(place / each, "sha256") for each in names}
     return {"source": f"{HUB}{repo}@{place.name}", "commit": place.name, "files": files}
 
@@ -236,7 +247,7 @@ def _downloaded(source: str, repo: str, found: Listing) -> Path:
         return path
 
     try:
-        weights = [ONE] if ONE in files else sorted(_shards(source, get(INDEX)))
+        weights = _names_of_weights(files) or sorted(_shards(source, get(INDEX)))
         if missing := [name for name in weights if name not in files]:
             raise DataError(f"{source}: {INDEX} lists {missing[0]}, which the model does not have; tell its owner")
         bar.total = sum(files[name].size for name in (*small, *weights))
@@ -246,13 +257,21 @@ def _downloaded(source: str, repo: str, found: Listing) -> Path:
         bar.stop()
 
 
+def _names_of_weights(files: Collection[str]) -> list[str]:
+    """The file of weights; empty: they are in several files, or there are none."""
+    if RUN in files and NAME not in files:
+        return [ONE_OF_RUN] if ONE_OF_RUN in files else []
+    return [ONE] if ONE in files else []
+
+
 def _small(source: str, files: Mapping[str, Listed]) -> list[str]:
     """Names of the files beside the weights. Raises DataError for a model that is not complete, or too large."""
-    if NAME not in files:
-        is_run = "config.yaml" in files and "summary.json" in files
-        how = f"fetch it with `hf download {source.removeprefix(HUB)} --local-dir FOLDER`, and give FOLDER"
-        raise DataError(f"{source} has no {NAME}" + (f": it is a run of seqkit; {how}" if is_run else ""))
-    if ONE not in files and INDEX not in files:
+    is_run = NAME not in files and RUN in files
+    if NAME not in files and not is_run:
+        raise DataError(f"{source} has no {NAME} of transformers, and no {RUN} of a run; give another model")
+    if is_run and (missing := [name for name in ("state.json", "summary.json", ONE_OF_RUN) if name not in files]):
+        raise DataError(f"{source} is a run without {missing[0]}; export it again (seqkit export --to safetensors)")
+    if not is_run and ONE not in files and INDEX not in files:
         others = sorted(name for name in files if name.endswith(PICKLES) and "/" not in name)
         if not others:
             raise DataError(f"{source} has no {ONE}, and no other weights; give another model")
@@ -260,12 +279,13 @@ def _small(source: str, files: Mapping[str, Listed]) -> list[str]:
             f"{source} has no {ONE}, and {one_line(shortened(others[0], 60))} is refused: unpickling runs code. If you "
             "trust it, save it again with transformers (AutoModel.from_pretrained, save_pretrained) and give the folder"
         )
-    needed = SMALL if ONE in files else SMALL | {INDEX: MAX_JSON_BYTES}
+    needed = OF_RUN if is_run else SMALL if ONE in files else SMALL | {INDEX: MAX_JSON_BYTES}
     for name in needed.keys() & files.keys():
         if files[name].size > needed[name]:
             sizes = f"{files[name].size:,} bytes, and {needed[name]:,}"
             raise DataError(f"{source}: {name} has {sizes} are the most that is read; give another model")
-    left = [name for name, most in VOCABULARIES.items() if name in files and files[name].size <= most]
+    others = {} if is_run else VOCABULARIES
+    left = [name for name, most in others.items() if name in files and files[name].size <= most]
     return [*(name for name in needed if name in files), *left]
 
 
@@ -302,8 +322,8 @@ def _cached(source: str, why: str) -> Path:
     """The folder of a model in the cache. why: it is not fetched. Raises DataError where it is missing or damaged."""
     repo, revision = parsed(source)
     hub = library()
-    found = hub.try_to_load_from_cache(repo, NAME, revision=revision)
-    folder = Path(found).parent if isinstance(found, str) else None
+    places = (hub.try_to_load_from_cache(repo, name, revision=revision) for name in (NAME, RUN))
+    folder = next((Path(place).parent for place in places if isinstance(place, str)), None)
     weights = [] if folder is None else _weights(folder)
     if folder is None or not weights:
         has = "not all of it is" if folder is not None else "nothing of it is"
@@ -311,15 +331,15 @@ def _cached(source: str, why: str) -> Path:
             f"{source}: {why}, and {has} in the cache {hub.constants.HF_HUB_CACHE}; fetch it once with a network, or "
             "give a folder that holds it"
         )
-    for name in (*(each for each in SMALL if (folder / each).exists()), *weights):
+    for name in (*(each for each in (*SMALL, *OF_RUN) if (folder / each).exists()), *weights):
         _check(source, folder / name, None)
     return folder
 
 
 def _weights(folder: Path) -> list[str]:
     """Names of the files of weights in a folder: one, or the index and all that it lists; empty: there are not all."""
-    if (folder / ONE).is_file():
-        return [ONE]
+    if one := _names_of_weights([name for name in (NAME, RUN, ONE, ONE_OF_RUN) if (folder / name).is_file()]):
+        return one
     names = [INDEX, *sorted(_shards(str(folder), folder / INDEX))] if (folder / INDEX).is_file() else []
     return names if all((folder / name).is_file() for name in names) else []
 

@@ -92,13 +92,15 @@ def newest_unfinished(recipe: str, root: Path = Path("runs")) -> Path | None:
 def check_no_links(folder: Path) -> None:
     """Raise DataError if a run folder holds a link: what is written to it would land in a file outside.
 
-    Weights & Biases makes links of its own below `wandb`, which have to point into the folder.
+    Weights & Biases makes links of its own below `wandb`, which have to point into the folder. The cache of Hugging
+    Face's hub is links to the folder `blobs` beside it, and nothing is written to it.
     """
     top = folder.resolve()
+    blobs = top.parent.parent / "blobs" if top.parent.name == "snapshots" else None
     for place, folders, files in os.walk(folder):
         for path in (Path(place, name) for name in (*folders, *files)):
             is_inside = "wandb" in path.relative_to(folder).parts[:1] and path.resolve().is_relative_to(top)
-            if path.is_symlink() and not is_inside:
+            if path.is_symlink() and not is_inside and path.resolve().parent != blobs:
                 raise DataError(
                     f"{path} is a link, and links in run folders are refused: they could lead to any file; "
                     "put a copy of what it points to in its place"

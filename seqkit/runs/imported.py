@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 from seqkit.config import build, build_model, complete, to_yaml
 from seqkit.config.resolve import MODEL_KEYS
 from seqkit.errors import DataError, UsageError
-from seqkit.files import whole_folder, write_atomic, write_json
+from seqkit.files import read_mapping, whole_folder, write_atomic, write_json
 from seqkit.pretrained import folder as foreign
+from seqkit.pretrained.hub import HUB
 from seqkit.pretrained.sentences import longest_sentence, sentence_vectors
 from seqkit.runs.folder import CONFIG, STATE, SUMMARY, check_new, sha256
 from seqkit.runs.trained_files import versions
+from seqkit.runs.trained_model import load_one
 from seqkit.training.checkpoint_files import FOLDER
 from seqkit.training.weights import misfits, save_weights
 
@@ -21,13 +24,18 @@ HEADLESS = "Features"
 
 
 def import_model(place: Path, out: Path, source: str) -> dict[str, Any]:
-    """Write a model of another library as a run folder; gives its summary.
+    """Write a model of another library as a run folder, or copy a published run; gives its summary.
 
     place: the model's folder. source: what the user named it, which the summary keeps.
     Raises UsageError if `out` exists or the place is no model, DataError if the model is not read: every setting has to
     be known, and every weight has to have its place.
     """
     check_new(out)
+    if (place / CONFIG).is_file() and source.startswith(HUB):
+        load_one(place)  # a damaged one is not copied
+        with whole_folder(out) as part:
+            shutil.copytree(place, part, dirs_exist_ok=True)
+        return read_mapping(out / SUMMARY)
     if not foreign.is_foreign(place):
         raise UsageError(f"{place} holds no model of another library: it has no {foreign.NAME}, or is a run itself")
     task = foreign.own_task(place) or HEADLESS

@@ -47,16 +47,17 @@ def load(
 ) -> TrainedModel | TrainedMixture:
     """The trained model of a run, or of a mixture those of all tasks; arguments and errors as of `load_one`.
 
-    folder: also that of a model of another library, or `hf:NAME` of the hub: as `seqkit import` would write it.
+    folder: also that of a model of another library, which is then as `seqkit import` would write it, or `hf:NAME` of
+    the hub, such a model or a run that was published.
     Raises DataError where the backbones of a mixture's tasks differ.
     """
     if is_foreign(place := located(folder)):
         with TemporaryDirectory() as scratch:
             import_model(place, Path(scratch) / "run", str(folder))
             return replace(load_one(Path(scratch) / "run", device, dtype), folder=place)
-    folders = task_folders(Path(folder))
+    folders = task_folders(place)
     if not folders:
-        return load_one(folder, device, dtype)
+        return load_one(place, device, dtype)
     tasks = {name: load_one(place, device, dtype) for name, place in folders.items()}
     first = max(tasks.values(), key=lambda trained: len(trained.model.backbone.state_dict()))  # has weights of all
     shared = first.model.backbone.state_dict()
@@ -65,7 +66,7 @@ def load(
         if not all(key in shared and own[key].equal(shared[key]) for key in own):
             raise DataError(f"{trained.folder} has another backbone than {first.folder}; copy the run whole again")
         trained.model.backbone = first.model.backbone
-    return TrainedMixture(tasks, read_mapping(Path(folder) / SUMMARY), Path(folder))
+    return TrainedMixture(tasks, read_mapping(place / SUMMARY), place)
 
 
 def constants(prepared: Prepared) -> dict[str, float]:

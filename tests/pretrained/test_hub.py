@@ -14,6 +14,7 @@ from foreign_models import DECODERS, ENCODERS, saved
 from huggingface_hub import constants
 from stub_hub import MODEL, SHARDED, SMALL, TOKEN, Repo, git_sha, sha256
 
+import seqkit
 from seqkit.cli.main import main
 from seqkit.config import complete
 from seqkit.errors import DataError, UsageError
@@ -22,6 +23,10 @@ from seqkit.pretrained.folder import located
 from seqkit.pretrained.folder import weights as weights_of
 from seqkit.pretrained.hub import fetched, origin, parsed, pinned
 from seqkit.progress import ProgressBar
+from seqkit.runs.exported import to_seqkit
+from seqkit.runs.imported import import_model
+from seqkit.runs.initial_weights import InitialWeights
+from seqkit.runs.trained_model import load_one
 
 ROOT = Path(__file__).parents[2]
 NAME = "hf:owner/tiny"
@@ -201,8 +206,8 @@ def without(files, *left_out):
         (SMALL | {"pytorch_model.bin": b"x"}, r"no model\.safetensors, and pytorch_model\.bin is refused: unpickling"),
         (SMALL | {"tf_model.h5": b"x", "a/b.safetensors": b""}, r"tf_model\.h5 is refused"),
         (SMALL, "and no other weights"),
-        (without(MODEL, "config.json"), r"has no config\.json$"),
-        ({"config.yaml": b"", "summary.json": b"", "model.safetensors": b""}, "is a run of seqkit; fetch it with `hf"),
+        (without(MODEL, "config.json"), r"has no config\.json of transformers, and no config\.yaml of a run"),
+        ({"config.yaml": b"", "summary.json": b"", "model.safetensors": b""}, r"is a run without state\.json; export"),
         (MODEL | {"config.json": b" " * (2**20 + 1)}, "1,048,577 bytes, and 1,048,576 are the most"),
         (without(SHARDED, "model-00002-of-00002.safetensors"), "lists model-00002-of-00002.safetensors, which"),
         (SHARDED | {"model.safetensors.index.json": b"{"}, r"index\.json is not understood"),
@@ -500,3 +505,60 @@ def test_an_imported_run_names_the_commit(hub, tmp_path):
     assert main(["import", "hf:owner/gpt2", str(tmp_path / "run")]) == 0
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["initial"]["run"] == f"hf:owner/gpt2@{repo.revisions['main']}"
+
+
+# ── published runs ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def published(hub, tmp_path):
+    """A run that began with a GPT-2, in the folder `run`; on the hub it is as `export --to safetensors` writes it."""
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    saved(theirs, "GPT2", DECODERS["GPT2"], "LMHeadModel")
+    import_model(theirs, tmp_path / "run", "theirs")
+    run = load_one(tmp_path / "run")
+    to_seqkit(run, tmp_path / "published")
+    files = {
+        path.relative_to(tmp_path / "published").as_posix(): path.read_bytes()
+        for path in (tmp_path / "published").rglob("*")
+        if path.is_file()
+    }
+    hub.repos["owner/tiny"] = Repo({**files, "README.md": b"# Tiny", "evil.py": b"raise SystemExit"})
+    return run
+
+
+def test_a_published_run_is_loaded_imported_and_begun_with(hub, published, tmp_path, monkeypatch, capsys):
+    batch = seqkit.TokenBatch.collate([published.tokenizer.encode("w3 w7")])
+    with torch.no_grad():
+        right = published.model(batch)
+        assert seqkit.load(NAME).model(batch).equal(right)
+        assert main(["import", NAME, str(tmp_path / "copy")]) == 0
+        assert "objective NextToken" in capsys.readouterr().out
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+        for source in (NAME, tmp_path / "copy"):
+            assert seqkit.load(source).model(batch).equal(right)
+    given = {name: published.config["model"][name] for name in ("backbone", "position")}
+    config = complete("text/char-lm", "debug", {"model.init": NAME, "tokenizer": published.config["tokenizer"],
+                                                **{f"model.{name}": x for name, x in given.items()}})  # fmt: skip
+    assert InitialWeights(NAME, config).source.sha256 == published.summary["sha256"]
+    assert not list(Path(constants.HF_HUB_CACHE).glob("**/evil.py"))
+    assert {name for name in origin(located(NAME))["files"] if "/" in name} == {
+        "checkpoints/model.safetensors", "pretrained/config.json", "pretrained/generation_config.json"
+    }  # fmt: skip
+
+
+def test_a_published_run_with_plugins_is_refused(hub, published):
+    repo = hub.repos["owner/tiny"]
+    config = repo.at("main")[1]["config.yaml"] + b"plugins: [evil.py]\n"
+    hub.repos["owner/tiny"] = Repo({**repo.at("main")[1], "config.yaml": config})
+    with pytest.raises(DataError, match="names plug-ins, which are code, and none of a hub is run"):
+        seqkit.load(NAME)
+
+
+def test_a_damaged_published_run_is_not_copied(hub, published, tmp_path):
+    files = hub.repos["owner/tiny"].at("main")[1]
+    hub.repos["owner/tiny"] = Repo({**files, "state.json": files["state.json"] + b" "})
+    with pytest.raises(DataError):
+        import_model(located(NAME), tmp_path / "copy", NAME)
+    assert not (tmp_path / "copy").exists()
