@@ -61,6 +61,12 @@ def _from_file() -> Sample:
     return _text("FromFile", path=kept())
 
 
+def _frozen() -> Sample:
+    from trained_runs import kept_run  # which trains one
+
+    return _text("FrozenEncoder", model=kept_run())
+
+
 def _images() -> Sample:
     g = torch.Generator().manual_seed(0)
     raws = [torch.rand(1, h, w, generator=g) for h, w in ((4, 9), (6, 6), (2, 6))]
@@ -111,6 +117,7 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
     "Words": lambda: _text("Words"),
     "BPE": lambda: _text("BPE", vocab_size=263),
     "FromFile": _from_file,
+    "FrozenEncoder": _frozen,
     "Patches": _images,
     "LogMel": lambda: _sounds("LogMel", 8_000, num_mels=7),
     "WhisperMel": lambda: _sounds("WhisperMel", 7, seconds=1),

@@ -33,7 +33,7 @@ from seqkit.raw import GraphData, Waveform
 from seqkit.tokenizers.join import Join
 
 MIN_SAMPLES = 5_000
-"""Splits of fewer samples are encoded in this process, and in memory."""
+"""Splits of fewer samples are encoded in this process, and in memory, unless the tokenizer is slow."""
 
 MIN_SECONDS = 10.0
 """Seconds for encoding; a split that takes one process less is held in memory, too."""
@@ -120,7 +120,7 @@ def encode_split(
     """
     samples, split = encoder.samples, encoder.split
     is_long_text = isinstance(samples, TextDocuments) and samples.num_bytes >= MIN_TEXT_BYTES
-    if watch is None and (is_long_text or len(samples) >= MIN_SAMPLES):
+    if watch is None and (is_long_text or len(samples) >= MIN_SAMPLES or encoder.tokenizer.is_slow):
         key = split_fingerprint(encoder, targets)
         if key is not None and (found := _from_disk(key)) is not None:
             return found

@@ -54,10 +54,12 @@ class Tokenizer(Stateful, ABC):
     see data first has `fit(raws)`, called once with the training split unless a state was loaded; one of raw examples
     that stand in files of a format of its own has `read(path)`, which gives the raw example of a file.
     examples: two raw examples or more, by which `seqkit check` knows what to encode.
+    is_slow: whether an example takes so long that a small data set is kept encoded on disk, too.
     was_fitted: True: `fit` has run, or `load_state` with a state; set by the base class, whatever `spec` says.
     """
 
     examples: ClassVar[Sequence[Any]] = ()
+    is_slow: bool = False
     was_fitted: bool = False
 
     def __init_subclass__(cls, **settings: Any) -> None:

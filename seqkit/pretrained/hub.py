@@ -284,8 +284,8 @@ def _small(source: str, files: Mapping[str, Listed]) -> list[str]:
         if files[name].size > needed[name]:
             sizes = f"{files[name].size:,} bytes, and {needed[name]:,}"
             raise DataError(f"{source}: {name} has {sizes} are the most that is read; give another model")
-    others = {} if is_run else VOCABULARIES
-    left = [name for name, most in others.items() if name in files and files[name].size <= most]
+    again: Mapping[str, int] = {} if is_run else VOCABULARIES
+    left = [name for name, most in again.items() if name in files and files[name].size <= most]
     return [*(name for name in needed if name in files), *left]
 
 

@@ -69,6 +69,8 @@ from seqkit.tokenizers.given
   Series | vectors as they are, a token a time step | time series, embeddings of another model
 from seqkit.tokenizers.cells
   Cells | numbers and categories, a token for each filled cell | rows of a table, with gaps
+from seqkit.runs.frozen_encoder
+  FrozenEncoder | hidden states of a trained model that stays as it is | few labels, a part of joined tokens
 from seqkit.tokenizers.join
   Join | several tokenizers, each for a part of an example | examples of several modalities, with gaps
 == backbone

@@ -31,6 +31,7 @@ class Join(Tokenizer):
         for name in self.reads:
             if name not in self.parts:
                 raise ValueError(f"reads names {name!r}, which is no part; {suggest(name, self.parts)}")
+        self.is_slow = any(one.is_slow for one in self.parts.values())
         unfitted = {name: TokenSpec(vocab_size=1) for name in self.parts}
         TokenSpec(parts=unfitted)  # type: ignore[arg-type]  # refuses names before any data is read
 
