@@ -35,6 +35,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "recipes" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 AT_HAND = {
     "TextFiles",
+    "TextFolder",
     "ImageFolder",
     "AudioFolder",
     "FileFolder",

