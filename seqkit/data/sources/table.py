@@ -137,7 +137,8 @@ class Table(DataSource):
             unused = [column for column in table.names if not is_nameless(column) and column not in known]
             if unused:
                 more = f", … ({len(unused)} in all)" if len(unused) > 8 else ""
-                say(f"{table.name}: the columns {', '.join(map(repr, unused[:8]))}{more} are not used")
+                which, are = ("column", "is") if len(unused) == 1 else ("columns", "are")
+                say(f"{table.name}: the {which} {', '.join(map(repr, unused[:8]))}{more} {are} not used")
             known.update(unused)
         kind = {"image": IMAGE, "audio": AUDIO}.get(columns.kind)
         reader = read_file if kind is None else read_file or partial(kind.read_for, tokenizer=self._tokenizer)
