@@ -138,6 +138,10 @@ from seqkit.objectives.seq2seq
 == transform
 from seqkit.nn.heads
   Transform | linear layer, activation, norm before a head's output layer | heads of published models
+== projection
+from seqkit.nn.projection
+  LinearProjection | pooled tokens through a linear layer | the default
+  AttentionPooling | a learned query that attends to all tokens | images of SigLIP
 == position
 from seqkit.nn.position.absolute
   Sinusoidal | fixed waves, the width shared between axes | any number of axes, any length

@@ -45,8 +45,10 @@ def to_hf(trained: TrainedModel, out: Path) -> list[str]:
     with whole_folder(out) as part:
         for name, content in kept.items():
             write_atomic(part / name, content)
-        if text := trained.tokenizer.state().get(TOKENIZER):
-            write_atomic(part / TOKENIZER, text.encode())
+        state = trained.tokenizer.state()
+        for own in (state, *(own for own in state.values() if isinstance(own, Mapping))):  # of a part of joined tokens
+            if text := own.get(TOKENIZER):
+                write_atomic(part / TOKENIZER, text.encode())
         task = task_of(trained.config["model"]["objective"])
         if changed_keys := _changed(trained.config, part, task):
             raise UsageError(
@@ -94,16 +96,16 @@ def _changed(config: Mapping[str, Any], place: Path, task: str | None) -> list[s
     own = found["model"].get("objective", {})
     found["model"]["objective"] = {**config["model"]["objective"], **own}
     theirs = complete(found, only=MODEL_KEYS)
-    changed = [] if {**config["tokenizer"], "path": ""} == {**theirs["tokenizer"], "path": ""} else ["tokenizer"]
-    expected, got = _without_dropout(theirs["model"]), _without_dropout(config["model"])
+    changed = [] if _without(config["tokenizer"], "path") == _without(theirs["tokenizer"], "path") else ["tokenizer"]
+    expected, got = (_without(given["model"], "dropout", "drop_path") for given in (theirs, config))
     return changed + [f"model.{key}" for key in expected if key != "init" and expected[key] != got[key]]
 
 
-def _without_dropout(value: Any) -> Any:
-    """A part of a configuration without its keys of dropout."""
+def _without(value: Any, *names: str) -> Any:
+    """A part of a configuration without these keys, at any depth."""
     if isinstance(value, Mapping):
-        return {key: _without_dropout(x) for key, x in value.items() if key not in ("dropout", "drop_path")}
-    return [_without_dropout(x) for x in value] if isinstance(value, list) else value
+        return {key: _without(x, *names) for key, x in value.items() if key not in names}
+    return [_without(x, *names) for x in value] if isinstance(value, list) else value
 
 
 def to_seqkit(trained: TrainedModel, out: Path) -> list[str]:

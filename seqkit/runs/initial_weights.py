@@ -89,8 +89,9 @@ class InitialWeights:
             taken.append(embedder)
         else:
             taken += [f"{embedder}.{kind}.{name}" for name in self._parts for kind in ("parts", "encoders")]
-        is_same_head = self._is_same_tokenizer and self._is_same_objective
-        is_same_head = is_same_head and objective.state() == self.source.objective
+        # vectors of parts mean the same whether examples have classes or not
+        is_same_state = objective.encodes_parts_alone or objective.state() == self.source.objective
+        is_same_head = self._is_same_tokenizer and self._is_same_objective and is_same_state
         weights = _below(theirs, taken)
         optional = {name for name in {*weights, *own} if name.endswith(".mask_token")}
         weights = {name: x for name, x in weights.items() if name not in optional or _fits(name, x, own)}

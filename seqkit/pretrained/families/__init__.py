@@ -13,6 +13,7 @@ from seqkit.pretrained.families.gpt import BLOOM, GPT2, NEOX, OPT, PHI
 from seqkit.pretrained.families.llama import KINDS, LLAMA
 from seqkit.pretrained.families.mamba import MAMBA
 from seqkit.pretrained.families.modernbert import MODERNBERT
+from seqkit.pretrained.families.pairs import PAIRS
 from seqkit.pretrained.families.vision import DEIT, DINOV2, TIMM, VIT, VIT_OF_TIMM
 from seqkit.pretrained.family import Family
 
@@ -21,7 +22,7 @@ FAMILIES: dict[str, Family] = {
     "modernbert": MODERNBERT, "gpt2": GPT2, "gpt_neox": NEOX,
     "opt": OPT, "bloom": BLOOM, "phi": PHI, "mamba": MAMBA, "vit": VIT, "deit": DEIT, "dinov2": DINOV2,
     "audio-spectrogram-transformer": AST, "wav2vec2": WAV2VEC2, "hubert": HUBERT, "whisper": WHISPER,
-    **dict.fromkeys(KINDS, LLAMA),
+    **PAIRS, **dict.fromkeys(KINDS, LLAMA),
 }  # fmt: skip
 
 
