@@ -96,7 +96,8 @@ def _changed(config: Mapping[str, Any], place: Path, task: str | None) -> list[s
     own = found["model"].get("objective", {})
     found["model"]["objective"] = {**config["model"]["objective"], **own}
     theirs = complete(found, only=MODEL_KEYS)
-    changed = [] if _without(config["tokenizer"], "path") == _without(theirs["tokenizer"], "path") else ["tokenizer"]
+    own_tokenizer, their_tokenizer = (_without(given["tokenizer"], "path", "reads") for given in (config, theirs))
+    changed = [] if own_tokenizer == their_tokenizer else ["tokenizer"]
     expected, got = (_without(given["model"], "dropout", "drop_path") for given in (theirs, config))
     return changed + [f"model.{key}" for key in expected if key != "init" and expected[key] != got[key]]
 

@@ -57,7 +57,8 @@ class InitialWeights:
         ours = {key: config[key] for key in MODEL_KEYS}
         self.source = _foreign(place, ours) if is_foreign(place) else _trained(place)
         theirs = self.source.settings
-        self._is_same_tokenizer = ours["tokenizer"] == theirs["tokenizer"]
+        # which keys of raw examples the parts of joined tokens read is for the data to say
+        self._is_same_tokenizer = {**ours["tokenizer"], "reads": 0} == {**theirs["tokenizer"], "reads": 0}
         self._is_same_objective = ours["model"]["objective"] == theirs["model"]["objective"]
         own, other = (dict(each["tokenizer"].get("parts") or {}) for each in (ours, theirs))
         self._parts = [name for name, part in own.items() if other.get(name) == part]

@@ -49,7 +49,7 @@ def model_of(backbone: Towers) -> Model:
     return Model(join().spec, backbone, objective).double().eval()
 
 
-UNLIKE = {"image": Transformer(DIM + 6, 1, num_heads=3), "text": LSTM(DIM - 6, 1, causal=True)}
+UNLIKE = {"image": Transformer(DIM + 12, 1, num_heads=3), "text": LSTM(DIM - 6, 1, causal=True)}
 
 
 @pytest.mark.parametrize("changed", [{}, UNLIKE], ids=["alike", "unlike widths and causality"])

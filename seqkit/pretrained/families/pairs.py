@@ -206,10 +206,9 @@ def _alone(part: str) -> Family:
     """The family of one tower. CLIP's have a projection in one class alone, which then names the tower, too."""
 
     def model(config: ConfigFile) -> Settings:
+        objective(config)  # which other objectives leave out
         position, bias = _position(config, part), not _is_clip(config)
-        backbone = _backbone(config, part)
-        _num_outputs(config, part)
-        return {"position": position, "backbone": backbone, "dropout": 0.0, "embedding_bias": bias}
+        return {"position": position, "backbone": _backbone(config, part), "dropout": 0.0, "embedding_bias": bias}
 
     def is_clips_with_projection(config: ConfigFile) -> bool:
         return class_of(config).endswith("WithProjection")
@@ -230,9 +229,9 @@ def _alone(part: str) -> Family:
 
 
 def _whole(config: ConfigFile) -> Settings:
+    _contrastive(config)  # which other objectives leave out
+    config.get("logit_scale_init_value")
     towers = {part: _section(config, part) for part in INPUTS}
-    for unused in ("logit_scale_init_value", *([] if _is_clip(config) else ["projection_dim"])):
-        config.get(unused)
     return {
         "positions": {part: _position(tower, part) for part, tower in towers.items()},
         "dropout": 0.0,
@@ -278,8 +277,10 @@ def _joined(folder: Path, config: ConfigFile) -> Settings:
 
 
 PAIR = Family(
-    _whole, _whole_table, "", {"Contrastive": Head(("",), _contrastive, _contrastive_table, lambda _: {"has_classes": False})},
-    ("text_projection.", "visual_projection.", "logit_", "text_model.head.", "vision_model.head."), _joined,
+    _whole, _whole_table, "",
+    {"Contrastive": Head(("",), _contrastive, _contrastive_table, lambda _: {"has_classes": False})},
+    ("text_projection.", "visual_projection.", "logit_scale", "logit_bias", "text_model.head.", "vision_model.head."),
+    _joined,
 )  # fmt: skip
 PAIRS: dict[str, Family] = {
     "clip": PAIR, "siglip": PAIR,
