@@ -27,7 +27,7 @@ MAX_SCALE = 100.0
 """Largest factor of the cosines, as in CLIP (Radford et al. 2021, section 2.5)."""
 
 FIRST_BIAS = -10.0
-"""What is added to scaled cosines at the start of a training with the sigmoid loss (Zhai et al. 2023, section 3.2)."""
+"""Bias of scaled cosines at the start of a training with the sigmoid loss (Zhai et al. 2023, section 3.2)."""
 
 
 def _check_parts(parts: Sequence[str]) -> None:
@@ -81,7 +81,8 @@ class Contrastive(Objective):
             raise ValueError(f"max_scale is {max_scale}; give a number above 0, or None")
         least = 0 if max_scale is None else 1 / max_scale
         if not (temperature >= least and temperature > 0):
-            raise ValueError(f"temperature is {temperature}; give {least or 'more than 0'} or more, such as 0.07")
+            wanted = f"{least} or more" if least else "more than 0"
+            raise ValueError(f"temperature is {temperature}; give {wanted}, such as 0.07")
         if loss not in ("softmax", "sigmoid"):
             raise ValueError(f"loss={loss!r}; give softmax or sigmoid")
         self.has_classes: bool | None = None
