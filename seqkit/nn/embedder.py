@@ -266,7 +266,8 @@ class JoinEmbedder(TokenEmbedder):
             raise ValueError("the batch has no parts, and this model joins them; encode the examples with Join")
         b, n = batch.valid.shape
         if self.modality is None:
-            flat = torch.zeros(b * n, self.dim, device=batch.valid.device, dtype=next(self.parameters()).dtype)
+            dtype = next((p.dtype for p in self.parameters()), batch.positions.dtype)
+            flat = torch.zeros(b * n, self.dim, device=batch.valid.device, dtype=dtype)
         else:
             hidden = self.modality[batch.content].masked_fill(~rearrange(batch.valid, "b n -> b n 1"), 0.0)
             flat = rearrange(hidden, "b n d -> (b n) d")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from seqkit.errors import suggest
 from seqkit.pretrained.config_file import ConfigFile
-from seqkit.pretrained.families.audio import AST, HUBERT, WAV2VEC2, WHISPER
+from seqkit.pretrained.families.audio import AST, HUBERT, RESEMBLYZER, WAV2VEC2, WHISPER
 from seqkit.pretrained.families.encoders import BERT, DISTILBERT, ELECTRA, ROBERTA
 from seqkit.pretrained.families.gpt import BLOOM, GPT2, NEOX, OPT, PHI
 from seqkit.pretrained.families.llama import KINDS, LLAMA
@@ -22,7 +22,7 @@ FAMILIES: dict[str, Family] = {
     "modernbert": MODERNBERT, "gpt2": GPT2, "gpt_neox": NEOX,
     "opt": OPT, "bloom": BLOOM, "phi": PHI, "mamba": MAMBA, "vit": VIT, "deit": DEIT, "dinov2": DINOV2,
     "audio-spectrogram-transformer": AST, "wav2vec2": WAV2VEC2, "hubert": HUBERT, "whisper": WHISPER,
-    **PAIRS, **dict.fromkeys(KINDS, LLAMA),
+    "resemblyzer": RESEMBLYZER, **PAIRS, **dict.fromkeys(KINDS, LLAMA),
 }  # fmt: skip
 
 
