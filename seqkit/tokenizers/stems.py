@@ -27,6 +27,8 @@ class AsChannels(nn.Module):
     Raises ValueError for fewer channels than numbers.
     """
 
+    _moved: Tensor
+
     def __init__(self, num_features: int, dim: int):
         super().__init__()
         if dim < num_features:
