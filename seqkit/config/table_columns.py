@@ -90,7 +90,7 @@ def part_columns(config: Mapping[str, Any]) -> dict[str, str] | None:
     tokenizer = config.get("tokenizer", {})
     if tokenizer.get("type") != "Join":
         return None
-    source = config["data"]["source"]
+    source = config["data"].get("source")  # an imported run has none
     if isinstance(source, dict) and source["type"] in MIXED_TABLES:
         return dict(source["columns"])
     reads = tokenizer["reads"] or {}

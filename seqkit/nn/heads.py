@@ -316,7 +316,7 @@ def pooled(hidden: Tensor, valid: Tensor, pool: Pool, parts: Parts | None = None
     if pool == "max":
         return hidden.masked_fill(~real, float("-inf")).amax(dim=1)
     if pool == "last":
-        return hidden[torch.arange(len(hidden), device=hidden.device), valid.sum(dim=1) - 1]
+        return hidden[torch.arange(hidden.shape[0], device=hidden.device), valid.sum(dim=1) - 1]
     if pool == "first":
         return hidden[:, 0]  # sequences are padded on the right
     total = hidden.masked_fill(~real, 0.0).sum(dim=1)

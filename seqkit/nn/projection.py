@@ -1,6 +1,6 @@
 """From the hidden states of an example to one vector.
 
-b batch · n tokens · d width of the hidden states · k width of the vector
+b batch · n tokens · d width of the hidden states · k width of the vector · h heads · c channels of one head
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
@@ -86,12 +87,17 @@ class AttentionPooling(Projection):
         if num_heads < 1 or dim % num_heads:
             raise ValueError(f"num_heads={num_heads} does not divide dim={dim}; make it a divisor")
         self.dim = self.num_outputs = dim
-        self.query = nn.Parameter(torch.randn(dim) * 0.02)
-        self.attention = nn.MultiheadAttention(dim, num_heads, batch_first=True)
+        self.num_heads, self.query = num_heads, nn.Parameter(torch.randn(dim) * 0.02)
+        self.qkv_proj, self.out_proj = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
         self.norm, self.mlp = norm(dim), mlp(dim)
 
     def vectors(self, hidden: Tensor, valid: Tensor) -> Tensor:
         """Vectors [b d]."""
-        query = self.query.expand(len(hidden), 1, -1)
-        found, _ = self.attention(query, hidden, hidden, key_padding_mask=~valid, need_weights=False)
-        return rearrange(found + self.mlp(self.norm(found)), "b 1 d -> b d")
+        query = self.query.expand(hidden.shape[0], 1, -1)
+        joined = self.qkv_proj(torch.cat([query, hidden], dim=1))
+        q, k, v = rearrange(joined, "b n (three h c) -> three b h n c", three=3, h=self.num_heads)
+        mask = rearrange(valid, "b n -> b 1 1 n")
+        found = F.scaled_dot_product_attention(q[:, :, :1], k[:, :, 1:], v[:, :, 1:], mask)
+        found = self.out_proj(rearrange(found, "b h 1 c -> b (h c)"))
+        vectors: Tensor = found + self.mlp(self.norm(found))
+        return vectors

@@ -46,15 +46,15 @@ def test_a_linear_projection_is_pooling_a_linear_layer_and_an_activation():
 
 def test_attention_pooling_is_softmax_of_a_query_over_the_tokens():
     pooling = MADE["attention"]()
-    q, k, v = pooling.attention.in_proj_weight.split(DIM)
-    found = []
+    q, k, v = pooling.qkv_proj.weight.split(DIM)
+    found, bias = [], pooling.qkv_proj.bias.split(DIM)
     for hidden, n in zip(HIDDEN, VALID.sum(dim=1)):
         heads = []
         for head in range(3):
             rows = slice(head * 5, head * 5 + 5)  # five channels each
-            scores = (hidden[:n] @ k[rows].T) @ (q[rows] @ pooling.query) / 5**0.5
-            heads.append(scores.softmax(dim=0) @ (hidden[:n] @ v[rows].T))
-        x = pooling.attention.out_proj(torch.cat(heads))
+            scores = (hidden[:n] @ k[rows].T + bias[1][rows]) @ (q[rows] @ pooling.query + bias[0][rows]) / 5**0.5
+            heads.append(scores.softmax(dim=0) @ (hidden[:n] @ v[rows].T + bias[2][rows]))
+        x = pooling.out_proj(torch.cat(heads))
         found.append(x + pooling.mlp(pooling.norm(x)))
     assert_close(pooling(HIDDEN, VALID), torch.stack(found))
 

@@ -48,8 +48,8 @@ def weights(theirs):
     mapped |= take(left, ["post_layernorm"], "backbone.norm")
     mapped["head.query"] = rearrange(left.pop("head.probe"), "1 1 d -> d")
     for kind in ("weight", "bias"):
-        mapped[f"head.attention.in_proj_{kind}"] = left.pop(f"head.attention.in_proj_{kind}")
-    names = {"attention.out_proj": "attention.out_proj", "norm": "layernorm", "mlp.up_proj": "mlp.fc1"}
+        mapped[f"head.qkv_proj.{kind}"] = left.pop(f"head.attention.in_proj_{kind}")
+    names = {"out_proj": "attention.out_proj", "norm": "layernorm", "mlp.up_proj": "mlp.fc1"}
     for ours, name in (names | {"mlp.down_proj": "mlp.fc2"}).items():
         mapped |= take(left, [f"head.{name}"], f"head.{ours}")
     assert not left, f"not mapped: {sorted(left)}"

@@ -9,6 +9,7 @@ from safetensors.torch import load_file, save_file
 from test_folder import another
 
 import seqkit
+from seqkit.cli.main import main
 from seqkit.config import build, build_model, complete
 from seqkit.data.inputs import Input
 from seqkit.errors import DataError, UsageError
@@ -95,6 +96,17 @@ def test_what_is_read_is_written_back_bit_for_bit(imported):
     if has_text:
         before, after = (json.loads((place / part / "tokenizer.json").read_text()) for part in ("theirs", "back"))
         assert before == after
+
+
+@pytest.mark.parametrize("imported", ["siglip"], indirect=True)
+def test_the_command_line_gives_the_cosine_of_a_text_and_an_image(imported, tmp_path, capsys):
+    name, theirs, place = imported
+    picture(0).save(tmp_path / "a.png")
+    given = f"image={tmp_path / 'a.png'},text={TEXTS[0]}"
+    assert main(["predict", str(place / "run"), "--input", given]) == 0
+    right = rights(name, theirs)
+    cosine = float(right.text_embeds[0] @ right.image_embeds[0])
+    assert float(capsys.readouterr().out.split()[-1]) == pytest.approx(cosine, abs=1e-5)
 
 
 # ── training ──────────────────────────────────────────────────────────────────────────────────────────────────────────

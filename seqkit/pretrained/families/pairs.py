@@ -140,9 +140,9 @@ def _projection_rows(config: ConfigFile, part: str) -> Rows:
         return module("linear", "head")
     return [
         *tensor("query", "head.probe", whole=Rearranged("1 1 d -> d", {})),
-        *tensor("attention.in_proj_weight", "head.attention.in_proj_weight"),
-        *tensor("attention.in_proj_bias", "head.attention.in_proj_bias"),
-        *module("attention.out_proj", "head.attention.out_proj"),
+        *tensor("qkv_proj.weight", "head.attention.in_proj_weight"),
+        *tensor("qkv_proj.bias", "head.attention.in_proj_bias"),
+        *module("out_proj", "head.attention.out_proj"),
         *module("norm", "head.layernorm"),
         *module("mlp.up_proj", "head.mlp.fc1"),
         *module("mlp.down_proj", "head.mlp.fc2"),
