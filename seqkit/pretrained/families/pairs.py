@@ -213,15 +213,17 @@ def _alone(part: str) -> Family:
     def is_clips_with_projection(config: ConfigFile) -> bool:
         return class_of(config).endswith("WithProjection")
 
+    def has_projection(config: ConfigFile) -> bool:
+        return not _is_clip(config) or is_clips_with_projection(config)
+
     def objective(config: ConfigFile) -> Settings:
         projection = _projection(config, part)
-        if _is_clip(config) and not is_clips_with_projection(config):
+        if not has_projection(config):
             return {"type": "Features", "pool": projection["pool"]}
         return {"type": "Features", "projection": projection, "dim": _num_outputs(config, part)}
 
     def table(config: ConfigFile) -> Rows:
-        has_none = _is_clip(config) and not is_clips_with_projection(config)
-        return [] if has_none else below(_projection_rows(config, part), "head.projection.", "")
+        return below(_projection_rows(config, part), "head.projection.", "") if has_projection(config) else []
 
     head = Head(("",), objective, table, has_prefix=is_clips_with_projection)
     left_out = ("text_projection.", "visual_projection.", "head.")
