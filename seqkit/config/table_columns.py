@@ -24,7 +24,7 @@ TARGET_KINDS = ("classes", "numbers", "labels", "text", "tags", "none")
 KIND_OF_TOKENIZER = {
     "Bytes": "text", "Characters": "text", "Words": "text", "BPE": "text", "FromFile": "text", "Patches": "image",
     "LogMel": "audio", "WhisperMel": "audio", "MelPatches": "audio", "SampleWindows": "audio",
-    "Molecule": "smiles", "Series": "series", "Ids": "series",
+    "MelEnergies": "audio", "Molecule": "smiles", "Series": "series", "Ids": "series",
 }  # fmt: skip
 """Content of the input column by the tokenizer that reads it; for other tokenizers the table decides."""
 
@@ -89,7 +89,7 @@ def part_columns(config: Mapping[str, Any]) -> dict[str, str] | None:
     tokenizer = config.get("tokenizer", {})
     if tokenizer.get("type") != "Join":
         return None
-    source = config["data"]["source"]
+    source = config["data"].get("source")  # an imported run has none
     if isinstance(source, dict) and source["type"] in MIXED_TABLES:
         return dict(source["columns"])
     reads = tokenizer["reads"] or {}

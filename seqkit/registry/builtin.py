@@ -60,6 +60,7 @@ from seqkit.tokenizers.pretrained_audio
   WhisperMel | log-mel frames of a clip of 30 s, two a token, for two convolutions | weights of Whisper
   MelPatches | overlapping patches of a log-mel spectrogram of fixed length | weights of AST
   SampleWindows | windows of samples, for convolutions | weights of wav2vec 2.0 and HuBERT
+  MelEnergies | mel frames as they are, without a logarithm | weights of Resemblyzer
 from seqkit.tokenizers.graph
   Graph | nodes, with an adjacency | networkx, edge lists, PyG-like objects
 from seqkit.tokenizers.molecule
@@ -140,6 +141,10 @@ from seqkit.objectives.seq2seq
 == transform
 from seqkit.nn.heads
   Transform | linear layer, activation, norm before a head's output layer | heads of published models
+== projection
+from seqkit.nn.projection
+  LinearProjection | pooled tokens through a linear layer | the default
+  AttentionPooling | a learned query that attends to all tokens | images of SigLIP
 == position
 from seqkit.nn.position.absolute
   Sinusoidal | fixed waves, the width shared between axes | any number of axes, any length
