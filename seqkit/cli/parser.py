@@ -212,6 +212,21 @@ def as_typed(overrides: list[str], words: list[str]) -> list[str]:
     return [part for word in overrides for part in ([word] if word in words else word.split("=", 1))]
 
 
+class _Version(argparse.Action):
+    """Print which seqkit this is, and end. Another tool, for DNA, has the same command name."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        from importlib.metadata import PackageNotFoundError, version
+        from platform import python_version
+
+        try:
+            torch = f"torch {version('torch')}"
+        except PackageNotFoundError:
+            torch = "no torch"
+        print(f"seqkit {__version__} at {Path(__file__).parents[1]}, Python {python_version()}, {torch}")
+        parser.exit()
+
+
 def parser() -> argparse.ArgumentParser:
     """The parser of the whole command line; `command` is None if none was given."""
     top = Parser(
@@ -219,7 +234,7 @@ def parser() -> argparse.ArgumentParser:
         description="Text, images, audio and graphs as tokens through one shared backbone.",
         epilog="Start with: seqkit list; seqkit inspect image/digits; seqkit fit image/digits --preset debug",
     )
-    top.add_argument("--version", action="version", version=f"seqkit {__version__}")
+    top.add_argument("--version", action=_Version, nargs=0, help="print the versions of seqkit, Python and torch")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
 
     def add(name: str, text: str) -> argparse.ArgumentParser:
