@@ -70,10 +70,10 @@ Here you see what seqkit makes of your data before you train, and the pages that
 
 Each is one HTML file. It needs no network and no server, so you can mail it.
 
-| page | command |
+| page | command, in a notebook |
 |---|---|
-| [report of a run](notebooks/first-run/runs-first-report.html) | `seqkit fit`, in [a notebook](notebooks/first-run.md) |
-| [attention maps](notebooks/first-run/seen-attention.html) | `seqkit attention`, in the same notebook |
+| [report of a run](notebooks/first-run/runs-first-report.html) | `seqkit fit`, in [this](notebooks/first-run.md) |
+| [attention maps](notebooks/first-run/seen-attention.html) | `seqkit attention`, in the same |
 | [a tiny comparison](notebooks/compare-two-backbones/runs-copy-report.html) | `seqkit compare --preset debug` |
 | [a comparison](gallery/comparison.html) | `seqkit compare`, as [published](comparisons/digits.md) |
 

@@ -72,9 +72,7 @@ def relinked(text: str, origin: PurePosixPath, where: Mapping[PurePosixPath, Pur
     for number, line in enumerate(text.splitlines(keepends=True), start=1):
         if FENCE.match(line):
             fenced = not fenced
-        lines.append(
-            line if fenced else LINK.sub(lambda link, at=number: _moved(link[0], origin, own, where, at), line)
-        )
+        lines.append(line if fenced else LINK.sub(partial(_moved, origin, own, where, number), line))
     return "".join(lines)
 
 
