@@ -7,7 +7,7 @@
 # what can be equal, repeats each training with several seeds, and says how sure the answer is.
 #
 # We use the smallest budget that still makes a page: two backbones, two seeds, one training step, no tuning. So the
-# answer says nothing about these backbones. Below we read a comparison with a real budget.
+# answer says nothing about these backbones. The end of this notebook says what a real budget takes.
 
 # %%
 import seqkit

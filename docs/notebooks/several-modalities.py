@@ -21,21 +21,21 @@ WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight",
 
 @register("data_source", "read-digits", what="digits with their misspelt names", when="to try two parts")
 class ReadDigits(DataSource):
-    """800 pictures of digits in noise, each with its name, of which two letters may be wrong; a quarter is test."""
+    """600 pictures of digits in noise, each with its name, of which two letters may be wrong; a quarter is test."""
 
     def splits(self):
         """Samples by split. A raw example maps the name of each part to its raw data."""
         digits, letters = load_digits(), random.Random(0)
         noise = torch.Generator().manual_seed(0)
         samples = []
-        for pixels, label in list(zip(digits.images, digits.target.tolist()))[:800]:
+        for pixels, label in list(zip(digits.images, digits.target.tolist()))[:600]:
             image = torch.tensor(pixels[None], dtype=torch.float32) / 16
-            image = (image + 0.25 * torch.randn(image.shape, generator=noise)).clamp(0, 1)
+            image = (image + 0.2 * torch.randn(image.shape, generator=noise)).clamp(0, 1)
             text = list(WORDS[label])
             for _ in range(2):
                 text[letters.randrange(len(text))] = letters.choice("aeinorst")
             samples.append(Sample({"image": image, "text": "".join(text)}, label))
-        return Splits(train=samples[200:], test=samples[:200], names=WORDS)
+        return Splits(train=samples[150:], test=samples[:150], names=WORDS)
 
 
 # %%

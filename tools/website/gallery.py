@@ -10,6 +10,9 @@ import yaml
 
 from tools.website.stage import PAGES, ROOT, write_changed
 
+GIVEN = {"own/classify": "To be, or not to be: that is the question."}
+"""Examples of recipes that have no data of their own."""
+
 PUBLISHED = "digits"
 """The published comparison whose page is written from its results."""
 
@@ -24,7 +27,8 @@ def drawn(folder: Path) -> None:
         raw: dict[str, Any] = yaml.safe_load(find_recipe(name)[1].read_text(encoding="utf-8"))
         task = f"/{next(iter(raw['tasks']))}" if "tasks" in raw else ""
         preset = "debug" if "debug" in raw.get("presets", {}) else None
-        inspect(complete(f"{name}{task}", preset, {}), folder / f"{name.replace('/', '-')}.png")
+        config = complete(f"{name}{task}", preset, {})
+        inspect(config, folder / f"{name.replace('/', '-')}.png", given=GIVEN.get(name))
     shutil.copyfile(ROOT / "docs" / "comparisons" / PUBLISHED / "results.json", folder / "results.json")
     write_comparison(folder).rename(folder / "comparison.html")
 
@@ -70,11 +74,14 @@ Here you see what seqkit makes of your data before you train, and the pages that
 
 Each is one HTML file. It needs no network and no server, so you can mail it.
 
-| page | command, in a notebook |
+| page | command |
 |---|---|
-| [report of a run](notebooks/first-run/runs-first-report.html) | `seqkit fit`, in [this](notebooks/first-run.md) |
-| [attention maps](notebooks/first-run/seen-attention.html) | `seqkit attention`, in the same |
+| [report of a run](notebooks/first-run/runs-first-report.html) | `seqkit fit` |
+| [attention maps](notebooks/first-run/seen-attention.html) | `seqkit attention` |
 | [a tiny comparison](notebooks/compare-two-backbones/runs-copy-report.html) | `seqkit compare --preset debug` |
-| [a comparison](gallery/comparison.html) | `seqkit compare`, as [published](comparisons/digits.md) |
+| [a published comparison](gallery/comparison.html) | `seqkit compare` |
+
+The first two come from [the first run](notebooks/first-run.md), the third from
+[compare two backbones](notebooks/compare-two-backbones.md), and the last from [digits](comparisons/digits.md).
 
 The pictures below are what `seqkit inspect RECIPE` draws: one training example of each recipe, as tokens."""
