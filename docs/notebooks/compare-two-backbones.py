@@ -15,6 +15,7 @@ import seqkit
 results = seqkit.compare(
     "mechanism/copy",
     ["Transformer", "GRU"],
+    overrides={"data.source.num_train": 64, "data.source.num_test": 64},
     preset="debug",
     seeds=2,
     lr_trials=0,
