@@ -33,7 +33,7 @@ def main() -> int:
     for path in sorted((ROOT / "docs" / "notebooks").glob("*.py")):
         shutil.copytree(notebook.kept_run(path), PAGES / "notebooks", dirs_exist_ok=True)
         said(f"notebook {path.stem}")
-    gallery.write_gallery(kept("gallery", gallery.drawn, sources()))
+    gallery.write_gallery(kept("gallery", gallery.drawn, sources(gallery.RESULTS)))
     said("gallery")
     config = configuration()
     zensical = [str(Path(sys.executable).with_name("zensical"))]

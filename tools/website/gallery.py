@@ -13,7 +13,7 @@ from tools.website.stage import PAGES, ROOT, write_changed
 GIVEN = {"own/classify": "To be, or not to be: that is the question."}
 """Examples of recipes that have no data of their own."""
 
-PUBLISHED = "digits"
+RESULTS = ROOT / "docs" / "comparisons" / "digits" / "results.json"
 """The published comparison whose page is written from its results."""
 
 
@@ -29,7 +29,7 @@ def drawn(folder: Path) -> None:
         preset = "debug" if "debug" in raw.get("presets", {}) else None
         config = complete(f"{name}{task}", preset, {})
         inspect(config, folder / f"{name.replace('/', '-')}.png", given=GIVEN.get(name))
-    shutil.copyfile(ROOT / "docs" / "comparisons" / PUBLISHED / "results.json", folder / "results.json")
+    shutil.copyfile(RESULTS, folder / "results.json")
     write_comparison(folder).rename(folder / "comparison.html")
 
 
