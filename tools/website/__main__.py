@@ -27,7 +27,11 @@ def main() -> int:
         print(f"docs: {what} ({time.perf_counter() - start:.0f} s)", flush=True)
 
     shutil.rmtree(BUILD, ignore_errors=True)
-    stage()
+    try:
+        stage()
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 1
     write_reference()
     shutil.copytree(Path(__file__).parent / "assets", PAGES / "assets", dirs_exist_ok=True)
     for path in sorted((ROOT / "docs" / "notebooks").glob("*.py")):
