@@ -23,11 +23,13 @@ class Model(nn.Module):
     which makes the head. position: positional encoding that is added to the embeddings, `(dim, num_axes) ->
     PositionalEncoding`; None: sinusoidal, unless the backbone encodes positions itself, is recurrent over one axis, or
     is to know no order. source_position: that of an encoder–decoder's source; None: as `position`.
+    positions: by name of a part of joined tokens, its positional encoding in the place of that.
     dropout: dropout of the embeddings. adjacency: "use", or "ignore": drop it, for backbones that do not support it (a
     comparison should say so).
     embedding_dim: width of an embedding table narrower than the backbone; None: as wide. embedding_norm: norm of the
     embeddings before they are projected to the backbone's width (ELECTRA); None: none. embedding_scale: factor of the
-    embedded content before positions are added (Gemma, Granite). share_embeddings: True: source and target of an
+    embedded content before positions are added (Gemma, Granite). embedding_bias: whether linear layers that embed
+    numbers, such as patches, have a bias (not in CLIP). share_embeddings: True: source and target of an
     encoder–decoder have one table (BART, T5); their tokenizers must be alike. set_as_sequence: True: tokens that are a
     set (`TokenSpec.is_set`) may go through a backbone that knows their order, as they come.
     encoders: by name of a part of joined tokens, a backbone that encodes its tokens before they are joined, such as GIN
@@ -51,11 +53,15 @@ class Model(nn.Module):
         embedding_dim: int | None = None,
         embedding_norm: Callable[[int], nn.Module] | None = None,
         embedding_scale: float = 1.0,
+        embedding_bias: bool = True,
         share_embeddings: bool = False,
         set_as_sequence: bool = False,
         encoders: Mapping[str, Backbone] | None = None,
+        positions: Mapping[str, Callable[[int, int], PositionalEncoding]] | None = None,
     ):
         super().__init__()
+        for name in positions or ():
+            spec.part(name)
         if encoders:
             _check_encoders(encoders, spec, backbone, objective)
         self.ignores_adjacency = adjacency == "ignore" and spec.num_edge_types > 0
@@ -73,16 +79,17 @@ class Model(nn.Module):
             position: Callable[[int, int], PositionalEncoding] | None,
             uses_mask_token: bool = False,
         ) -> TokenEmbedder:
-            def embedder(spec: TokenSpec, backbone: Backbone | None) -> Embedder:
+            def embedder(spec: TokenSpec, backbone: Backbone | None, part: str = "") -> Embedder:
                 made = Embedder(
                     spec,
-                    dim,
-                    position=position or default_position(backbone, spec),
+                    dim if backbone is None else backbone.dim,
+                    position=(positions or {}).get(part) or position or default_position(backbone, spec),
                     dropout=dropout,
                     uses_mask_token=uses_mask_token,
                     embedding_dim=embedding_dim,
                     norm=embedding_norm,
                     scale=embedding_scale,
+                    bias=embedding_bias,
                 )
                 if made.position.mixes_tokens:
                     _check_may_mix(made, backbone, objective)
@@ -95,9 +102,10 @@ class Model(nn.Module):
                 return embedder(spec, backbone)
 
             def of_part(name: str, part: TokenSpec) -> Embedder:
-                return embedder(part, (encoders or {}).get(name) or (backbone and backbone.part(name)))
+                return embedder(part, (encoders or {}).get(name) or (backbone and backbone.part(name)), name)
 
-            return JoinEmbedder(spec, dim, of_part, encoders)
+            is_shared = all(backbone is None or backbone.part(name) is backbone for name, _ in spec.parts)
+            return JoinEmbedder(spec, dim, of_part, encoders, is_shared=is_shared)
 
         target_spec = objective.target_spec
         if target_spec is None and source_position is not None:
@@ -196,10 +204,8 @@ def _check_encoders(
     """Prepare encoders of parts. Raises ValueError for one of no part, of another width, or that sees what follows."""
     for name, encoder in encoders.items():
         part, kind = spec.part(name), type(encoder).__name__
-        if encoder.dim != backbone.dim:
-            raise ValueError(
-                f"the encoder of {name} has dim={encoder.dim}, and the backbone {backbone.dim}; use one width"
-            )
+        if encoder.dim != (width := backbone.part(name).dim):
+            raise ValueError(f"the encoder of {name} has dim={encoder.dim}, and the backbone {width}; use one width")
         if part.num_edge_types and not encoder.supports_adjacency:
             raise ValueError(f"{kind}, the encoder of {name}, does not support adjacency; use GIN or Transformer")
         if objective.causal and getattr(objective, "part", None) == name and not encoder.causal:

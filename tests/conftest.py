@@ -123,6 +123,7 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
     "WhisperMel": lambda: _sounds("WhisperMel", 7, seconds=1),
     "MelPatches": lambda: _sounds("MelPatches", 5, stride=(3, 2), num_mels=17, num_frames=23, num_prefix_tokens=0),
     "SampleWindows": _sample_windows,
+    "MelEnergies": lambda: _sounds("MelEnergies", 7),
     "Graph": _graphs,
     "Molecule": lambda: Sample(
         find("tokenizer", "Molecule").load(), ["CC(=O)O", "c1ccccc1O", "[Na+].[Cl-]"], ["", "n(H)(", 7]

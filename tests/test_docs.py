@@ -35,6 +35,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "recipes" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 AT_HAND = {
     "TextFiles",
+    "TextFolder",
     "ImageFolder",
     "AudioFolder",
     "FileFolder",
@@ -299,7 +300,8 @@ def _own_bert(folder: Path) -> None:
 
 
 def _own_tables(folder: Path) -> None:
-    """reviews.csv, train.jsonl and test.jsonl, pairs.tsv, tagged.conll, photos.csv, products.csv, new.csv, tox.csv."""
+    """reviews.csv, train.jsonl and test.jsonl, pairs.tsv, tagged.conll, photos.csv, products.csv, new.csv, tox.csv,
+    letters/, comments.csv, chat.jsonl, heartbeats.jsonl."""
     texts = [f"{('a fine', 'an awful')[i % 2]} film, seen on day {i}" for i in range(40)]
     rows = [f'{i},"{text}",{("good", "bad")[i % 2]}' for i, text in enumerate(texts)]
     (folder / "reviews.csv").write_text("\n".join(["id,review,verdict", *rows]) + "\n", encoding="utf-8")
@@ -320,5 +322,17 @@ def _own_tables(folder: Path) -> None:
         "\n".join(["item,title,photo,price,size,verdict", *rows]) + "\n", encoding="utf-8"
     )
     (folder / "new.csv").write_text("title,size\na new thing,S\n,M\n", encoding="utf-8")
+    for i in range(12):
+        letter = folder / "letters" / ("bank", "friend")[i % 2] / f"{i}.txt"
+        letter.parent.mkdir(parents=True, exist_ok=True)
+        letter.write_text(f"Dear {('Sir', 'Ann')[i % 2]}, this is letter {i}.\n", encoding="utf-8")
+    comments = [f"comment number {i},{('yes', 'no')[i % 2]},{('no', 'yes')[i // 2 % 2]}" for i in range(40)]
+    (folder / "comments.csv").write_text("\n".join(["comment,rude,spam", *comments]) + "\n", encoding="utf-8")
+    turns = [
+        [{"role": "user", "content": f"what is {i}?"}, {"role": "assistant", "content": "a number"}] for i in range(20)
+    ]
+    (folder / "chat.jsonl").write_text("".join(json.dumps({"messages": one}) + "\n" for one in turns), encoding="utf-8")
+    beats = [{"beats": [i % 2 + j / 7 for j in range(5 + i % 3)], "label": "ab"[i % 2]} for i in range(20)]
+    (folder / "heartbeats.jsonl").write_text("".join(json.dumps(one) + "\n" for one in beats), encoding="utf-8")
     molecules = [f"{'C' * (i % 9 + 1)}{'ON'[i % 2]},{('yes', 'no')[i % 2]},{0.5 * i}" for i in range(30)]
     (folder / "tox.csv").write_text("\n".join(["smiles,toxic,dose", *molecules]) + "\n", encoding="utf-8")

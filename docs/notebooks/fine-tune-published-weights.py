@@ -98,4 +98,4 @@ for name, run in {"all": tuned, "LoRA": with_lora}.items():
 #
 # `seqkit export runs/tuned --to hf --out folder` writes a folder that transformers reads.
 #
-# Next: [weights of other libraries](../training.md#weights-of-other-libraries) lists the families that seqkit reads.
+# Next: [pretrained weights](../pretrained.md) lists the families that seqkit reads, and other ways to use them.

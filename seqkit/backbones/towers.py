@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
+import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
@@ -18,9 +19,9 @@ from seqkit.interfaces import Backbone, Cache, Embedded, TokenSpec
 class Towers(Backbone):
     """A backbone for each part of joined tokens, with weights of its own, as CLIP has (Radford et al. 2021).
 
-    parts: backbones by name of the part, of one width. Tokens attend within a run of their part alone, so objectives
-    that need the parts together are refused; one backbone over all parts serves these.
-    Raises ValueError where the widths differ, or some backbones are causal and others are not.
+    parts: backbones by name of the part. Their widths may differ: d is the largest, and the last channels of tokens of
+    a narrower part are zero. So may their causality, and `causal` is then False. Tokens attend within a run of their
+    part alone, so objectives that need the parts together are refused; one backbone over all parts serves these.
     """
 
     supports_adjacency = True
@@ -30,14 +31,11 @@ class Towers(Backbone):
         super().__init__()
         if not parts:
             raise ValueError("Towers has no parts; give a backbone for each, by name")
-        for what in ("dim", "causal"):
-            found = {name: getattr(backbone, what) for name, backbone in parts.items()}
-            if len(set(found.values())) > 1:
-                each = ", ".join(f"{value} of {name}" for name, value in found.items())
-                raise ValueError(f"the backbones differ in {what} ({each}); give all parts the same")
         self.parts = nn.ModuleDict(dict(parts))
-        first = next(iter(parts.values()))
-        self.dim, self.causal, self.takes_causality = first.dim, first.causal, first.takes_causality
+        self.dim = max(backbone.dim for backbone in parts.values())
+        first, *others = {backbone.causal for backbone in parts.values()}
+        self.causal = False if others else first
+        self.takes_causality = all(backbone.takes_causality for backbone in parts.values())
 
     def part(self, name: str) -> Backbone:
         """Backbone of that part. Raises ValueError, with the names that there are, for another one."""
@@ -60,20 +58,21 @@ class Towers(Backbone):
             raise ValueError("the batch has no parts, and Towers has a backbone for each; encode examples with Join")
         hidden = rearrange(embedded.hidden, "b n d -> (b n) d")
         found = torch.zeros_like(hidden)
-        for name, backbone in self.parts.items():
+        for name in self.parts:
+            backbone = self.part(name)
             if name not in embedded.parts:  # `DistributedDataParallel` waits for every gradient
                 found = found + sum(p.sum() for p in backbone.parameters()) * 0.0
                 continue
             columns, batch = embedded.parts[name].columns, embedded.parts[name].batch
             padded = rearrange(~batch.valid, "r m -> r m 1")
             run = Embedded(
-                hidden=hidden[columns].masked_fill(padded, 0.0),
+                hidden=hidden[columns][..., : backbone.dim].masked_fill(padded, 0.0),
                 positions=batch.positions.masked_fill(padded, 0.0),
                 valid=batch.valid,
                 adjacency=None if embedded.adjacency is None else batch.adjacency,
                 causal=embedded.causal,
             ).with_known_padding(batch)
             # padding of a run is zero and is added to column 0
-            own = rearrange(backbone(run), "r m d -> (r m) d")
+            own = rearrange(F.pad(backbone(run), [0, self.dim - backbone.dim]), "r m d -> (r m) d")
             found = found.index_add(0, columns.reshape(-1), own.to(found.dtype))
         return rearrange(found, "(b n) d -> b n d", b=len(embedded.valid))

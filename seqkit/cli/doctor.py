@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import shutil
 import sys
 import tempfile
 from argparse import Namespace
@@ -156,6 +157,7 @@ def _installation() -> int:
         console.print(f'for what is missing: pip install "seqkit\\[{",".join(extras)}]"')
     accelerator, broken = _accelerator()
     for name, value in {
+        "command": _command(),
         "python": f"{platform.python_version()} at {sys.executable}",
         "machine": f"{platform.platform()}, {os.cpu_count()} cores",
         "accelerator": accelerator,
@@ -166,6 +168,16 @@ def _installation() -> int:
     if not problems and not broken:
         console.print("all versions agree")
     return 1 if problems or broken else 0
+
+
+def _command() -> str:
+    """The command `seqkit` that a shell finds, and a warning where it is another program."""
+    found, own = shutil.which("seqkit"), Path(sys.executable).parent / "seqkit"
+    if found is None:
+        return "not on the path; python -m seqkit is the same"
+    if not own.exists() or not Path(found).samefile(own):
+        return f"{found}, which is not the one of this Python; python -m seqkit is"
+    return found
 
 
 def _accelerator() -> tuple[str, bool]:

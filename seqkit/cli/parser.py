@@ -87,23 +87,27 @@ def _shares(word: str) -> list[float]:
 
 
 GENERATE: tuple[tuple[str, Callable[[str], Any], str], ...] = (
-    ("--temperature", float, "0 is greedy (default 0.8)"),
+    ("--temperature", float, "0.8 by default; 0 always takes the likeliest token"),
     ("--top-k", _whole, "sample only among the k likeliest tokens"),
-    ("--top-p", float, "sample only among the likeliest tokens that have this probability together"),
-    ("--min-p", float, "sample only tokens at least this share as probable as the likeliest"),
-    ("--repetition-penalty", float, "above 1: tokens that occurred become less likely"),
-    ("--seed", _whole, "sequence i is sampled with seed + i, 0 to 4294967295 (default 0)"),
-    ("--num-beams", _whole, "beam search of this width instead"),
-    ("--length-penalty", float, "length that a beam search prefers: 0 short, 1 by the mean (default), more: long"),
+    ("--top-p", float, "sample only among the likeliest tokens that together have this probability"),
+    ("--min-p", float, "leave out tokens below this share of the likeliest token's probability"),
+    ("--repetition-penalty", float, "above 1, tokens that have occurred become less likely"),
+    ("--seed", _whole, "0 to 4294967295 (default 0); sample i uses seed + i"),
+    ("--num-beams", _whole, "beam search of this width, in place of sampling"),
+    (
+        "--length-penalty",
+        float,
+        "for beam search: 1 ranks texts by mean log-probability (default); more prefers longer ones, 0 short ones",
+    ),
 )
 """How `seqkit generate` chooses tokens (`seqkit.generation.Sampling`, `BeamSearch`)."""
 
 
 def add_recipe(command: argparse.ArgumentParser, name: str = "recipe", **more: Any) -> None:
     """A recipe and its preset."""
-    text = "a name (seqkit list recipes), a YAML file such as a run's config.yaml, or data of yours"
+    text = "name of a recipe (seqkit list recipes), a YAML file such as a run's config.yaml, or your own data"
     command.add_argument(name, **{"help": text, **more})
-    command.add_argument("--preset", help="a named variant of the recipe, such as debug")
+    command.add_argument("--preset", help="variant of the recipe, such as debug")
 
 
 def add_run(command: argparse.ArgumentParser) -> None:
@@ -114,12 +118,17 @@ def add_run(command: argparse.ArgumentParser) -> None:
 def add_study(command: argparse.ArgumentParser, each: str) -> None:
     """Options of commands that train many models. each: the models, one of which `--seeds` counts the runs of."""
     add, name = command.add_argument, command.prog.rpartition(" ")[2]
-    add("--seeds", type=_whole, default=3, help=f"training runs of each {each} (default 3)")
-    add("--lr-trials", type=_whole, default=3, help="learning rates of each optimizer, on validation data (default 3)")
-    add("--trial-share", type=float, default=1.0, help="share of a run's steps that a trial takes (default 1: all)")
-    add("--jobs", type=_whole, default=1, help="runs at a time (default 1)")
-    add("--out", type=Path, help=f"the folder (default: runs/{name}/RECIPE-DIGEST; the same command goes on there)")
-    add("--dry-run", action="store_true", help="print the models with their estimated minutes, and stop")
+    add("--seeds", type=_whole, default=3, help=f"number of training runs for each {each} (default 3)")
+    add(
+        "--lr-trials",
+        type=_whole,
+        default=3,
+        help="number of learning rates to try for each optimizer, on validation data (default 3)",
+    )
+    add("--trial-share", type=float, default=1.0, help="length of a trial, as a share of a run's steps (default 1)")
+    add("--jobs", type=_whole, default=1, help="number of runs at a time (default 1)")
+    add("--out", type=Path, help=f"folder (default: runs/{name}/RECIPE-DIGEST); repeat the command to continue")
+    add("--dry-run", action="store_true", help="print the models and the estimated minutes, and stop")
 
 
 def add_compare(command: argparse.ArgumentParser) -> None:
@@ -127,35 +136,45 @@ def add_compare(command: argparse.ArgumentParser) -> None:
     text = "a recipe (name or YAML file), or folders of finished runs"
     add_recipe(command, "what", nargs="+", metavar="RECIPE|RUN", help=text)
     add = command.add_argument
-    add("--backbones", metavar="A,B,…", help="the first is the reference (default: Transformer,LSTM,GRU,TCN,S4D,Mamba)")
-    add("--vary", action="append", default=[], metavar="KEY=A,B", help="a recipe's key and its values; more than once")
-    add("--match", default="parameters", help="equal parameters (default), flops or time, or none")
+    add(
+        "--backbones",
+        metavar="A,B,…",
+        help="backbones, first the reference (default: Transformer,LSTM,GRU,TCN,S4D,Mamba)",
+    )
+    add(
+        "--vary",
+        action="append",
+        default=[],
+        metavar="KEY=A,B",
+        help="compare values of a key of the recipe; may be given more than once",
+    )
+    add("--match", default="parameters", help="what is made equal: parameters (default), flops, time or none")
     add_study(command, "candidate")
     add(
         "--dropout-trials",
         type=_whole,
         default=0,
-        help="dropouts tried for each candidate, after the learning rates (default 0)",
+        help="number of dropouts to try for each candidate, after the learning rates (default 0)",
     )
-    text = "shares of a run's steps, at which each is trained, too: curves in the place of points (0.25,0.5)"
+    text = "also train for these shares of a run's steps, such as 0.25,0.5, and draw curves"
     add("--run-shares", type=_shares, default=[], metavar="A,B,…", help=text)
-    text = "of a mixture: train each task alone beside it; noise: and mixtures whose other tasks are noise"
+    text = "for a mixture: separate also trains each task alone; noise also trains mixtures whose other tasks are noise"
     add("--against", choices=("separate", "noise"), metavar="separate|noise", help=text)
-    add("--plan", action="store_true", help="write what will be run, and how it will be decided, and stop")
+    add("--plan", action="store_true", help="write which runs are planned and how the result is decided, and stop")
     add("--latex", action="store_true", help="also write the table as results.tex")
-    add("--pretrain", help="masked or next: train without labels first, and report both rankings")
-    add("--no-measure", action="store_true", help="leave out speed, latency and memory")
-    add("--no-depths", action="store_true", help="do not try half and double the depth at an equal budget")
-    add("--threads", type=_whole, help="threads of each run (default: the cores, shared by the jobs)")
+    add("--pretrain", help="masked or next: first train without labels, and report both rankings")
+    add("--no-measure", action="store_true", help="do not measure speed, latency and memory")
+    add("--no-depths", action="store_true", help="do not also try half and double the depth at the same budget")
+    add("--threads", type=_whole, help="number of threads of each run (default: cores divided by jobs)")
 
 
 def add_tune(command: argparse.ArgumentParser) -> None:
     """Options of `seqkit tune`."""
     add = command.add_argument
-    add("--lr", action="store_true", help="find a learning rate (default: both, the batch size first)")
-    add("--batch-size", action="store_true", help="find a batch size")
-    add("--min-lr", type=float, default=1e-6, help="the lowest learning rate that is tried (default 1e-6)")
-    add("--max-lr", type=float, default=10.0, help="the highest learning rate that is tried (default 10)")
+    add("--lr", action="store_true", help="find only a learning rate (default: a batch size, then a learning rate)")
+    add("--batch-size", action="store_true", help="find only a batch size")
+    add("--min-lr", type=float, default=1e-6, help="lowest learning rate to try (default 1e-6)")
+    add("--max-lr", type=float, default=10.0, help="highest learning rate to try (default 10)")
     add("--steps", type=_whole, default=100, help="optimizer steps from the lowest to the highest (default 100)")
     add_out(command, "folder for the pictures (default runs/tune)")
 
@@ -169,13 +188,13 @@ def add_out(command: argparse.ArgumentParser, text: str, **more: Any) -> None:
 def add_inputs(command: argparse.ArgumentParser) -> None:
     """A run, and examples of the user's for it."""
     add_run(command)
-    what = "files, folders, patterns, tables, - for lines of standard input, or the text or SMILES itself"
+    what = "files, folders, patterns, tables, a text or SMILES; - reads lines of standard input"
     command.add_argument("inputs", nargs="*", metavar="PATH", help=what)
     command.add_argument(
         "--input",
         metavar="COLUMN",
-        help="column of a table to read (default: the run's own, or by its name); of a run whose examples have parts, "
-        "one example: image=a.png,text=…",
+        help="column of a table (default: as in training, or found by its name); if examples have parts, one example, "
+        "such as image=a.png,text=…",
     )
     add_device(command)
 
@@ -193,6 +212,21 @@ def as_typed(overrides: list[str], words: list[str]) -> list[str]:
     return [part for word in overrides for part in ([word] if word in words else word.split("=", 1))]
 
 
+class _Version(argparse.Action):
+    """Print which seqkit this is, and end. Another tool, for DNA, has the same command name."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        from importlib.metadata import PackageNotFoundError, version
+        from platform import python_version
+
+        try:
+            torch = f"torch {version('torch')}"
+        except PackageNotFoundError:
+            torch = "no torch"
+        print(f"seqkit {__version__} at {Path(__file__).parents[1]}, Python {python_version()}, {torch}")
+        parser.exit()
+
+
 def parser() -> argparse.ArgumentParser:
     """The parser of the whole command line; `command` is None if none was given."""
     top = Parser(
@@ -200,116 +234,142 @@ def parser() -> argparse.ArgumentParser:
         description="Text, images, audio and graphs as tokens through one shared backbone.",
         epilog="Start with: seqkit list; seqkit inspect image/digits; seqkit fit image/digits --preset debug",
     )
-    top.add_argument("--version", action="version", version=f"seqkit {__version__}")
+    top.add_argument("--version", action=_Version, nargs=0, help="print the versions of seqkit, Python and torch")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
 
     def add(name: str, text: str) -> argparse.ArgumentParser:
-        keys = "Any key of the recipe: --data NAME_OR_PATH, --model.backbone LSTM, --seed 2, …"
-        settings = "Its settings: --depth 2, …"
+        keys = "Also takes any key of the recipe, such as --data NAME_OR_PATH, --model.backbone LSTM or --seed 2."
+        settings = "Also takes the arguments of the class, such as --depth 2."
         epilog = settings if name == "check" else keys if name in TAKE_KEYS else None
         command = commands.add_parser(name, help=text, description=text, epilog=epilog)
-        plugin = "a Python file of yours that registers components"
+        plugin = "your Python file that registers components"
         command.add_argument("--plugin", type=Path, action="append", default=[], help=plugin)
         return command
 
-    fit = add("fit", "train a recipe, test it, write a run folder")
+    fit = add("fit", "train a recipe, test the model, and write a run folder")
     add_recipe(fit, nargs="?")
-    fit.add_argument("--resume", metavar="RUN", help="go on with an unfinished run; auto: with the recipe's newest")
+    fit.add_argument("--resume", metavar="RUN", help="continue an unfinished run; auto: the newest of the recipe")
     fit.add_argument("--out", type=Path, help="the run folder (default: runs/RECIPE/TIME)")
-    fit.add_argument("--no-baseline", action="store_true", help="set no classical method's result beside the run's")
-    fit.add_argument("--print_config", action="store_true", help="show all keys with their values, and stop")
+    fit.add_argument("--no-baseline", action="store_true", help="do not compare with a classical method")
+    fit.add_argument("--print_config", action="store_true", help="print all keys with their values, and stop")
     fit.add_argument("--keys", action="store_true", help="explain all keys, and stop")
-    add_compare(add("compare", "is one backbone better than another on a recipe, or one run than another?"))
-    scale = add("scale", "how the loss of a recipe falls with the size of the model and of the data")
+    add_compare(
+        add("compare", "compare backbones on a recipe, or finished runs: which is better, and how certain is that?")
+    )
+    scale = add("scale", "measure how the loss of a recipe falls with the size of model and data")
     add_recipe(scale)
     scale.add_argument("--sizes", required=True, metavar="W,W,…", help="widths of the backbone, three or more")
     shares = "shares of the training data for the largest width, three or more"
     scale.add_argument("--data-sizes", metavar="S,S,…", help=shares)
     add_study(scale, "size")
     for name, split in (("validate", "validation"), ("test", "test")):
-        add_run(add(name, f"metrics of a run on its data's {split} split"))
-    report = add("report", "write a run's page again, or the page of several runs")
-    report.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="a run folder; several: one page of all")
-    add_out(report, "the page (default: RUN/report.html; of several: runs/report.html)", metavar="FILE")
-    runs = add("runs", "all runs in a folder: recipe, data, metric, time, state")
+        add_run(add(name, f"compute the metrics of a run on the {split} split"))
+    report = add("report", "write the page of a run again, or one page for several runs")
+    report.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="one or more run folders")
+    add_out(report, "the page (default: RUN/report.html, or runs/report.html for several runs)", metavar="FILE")
+    runs = add("runs", "list the runs in a folder: recipe, data, metric, time, state")
     runs.add_argument("folder", type=Path, nargs="?", default=Path("runs"), help="where to look (default: runs)")
     columns = ["time", "metric", "recipe", "data", "seconds", "state"]
-    runs.add_argument("--sort", choices=columns, default="time", help="default: time, newest first")
-    runs.add_argument("--json", action="store_true", help="as JSON, a list of objects")
-    predict = add("predict", "predictions for files, folders, tables, standard input, or texts and SMILES as words")
+    runs.add_argument("--sort", choices=columns, default="time", help="column to sort by (default: time, newest first)")
+    runs.add_argument("--json", action="store_true", help="print a JSON list of objects")
+    predict = add("predict", "predict for files, folders, tables, standard input, texts or SMILES")
     add_inputs(predict)
     predict.add_argument("--probabilities", action="store_true", help="write the probability of each class")
-    predict.add_argument("--top", type=_whole, metavar="K", help="the K likeliest classes, with their probabilities")
-    formats = "default: by the suffix of --out, else text"
+    predict.add_argument(
+        "--top", type=_whole, metavar="K", help="write the K likeliest classes with their probabilities"
+    )
+    formats = "default: that of the suffix of --out, or text"
     predict.add_argument("--format", choices=["text", "csv", "jsonl"], help=formats)
-    add_out(predict, "write there, whole or not at all", metavar="FILE")
-    embed = add("embed", "vectors of examples: pooled hidden states of the backbone's last layer")
+    add_out(predict, "output file; it is complete, or not there at all", metavar="FILE")
+    embed = add("embed", "write vectors of examples: pooled hidden states of the backbone's last layer")
     add_inputs(embed)
     add_out(embed, "a .parquet or .npz file", metavar="FILE", required=True)
-    generate = add("generate", "continue a text, or generate from a source (translation, pronunciation)")
+    generate = add("generate", "continue a text, or generate one from a source, such as a translation")
     add_run(generate)
     generate.add_argument(
-        "--prompt", action="append", help="a file, or the text itself, to continue; or the source; may be given again"
+        "--prompt",
+        action="append",
+        help="text to continue, or text to start from, or a file with it; may be given more than once",
     )
-    generate.add_argument("--max-new-tokens", "--tokens", type=_whole, help="default 500, or as long as in training")
+    generate.add_argument(
+        "--max-new-tokens",
+        "--tokens",
+        type=_whole,
+        help="most new tokens (default: 500, or the longest length in training)",
+    )
     generate.add_argument("--stop", action="append", default=[], metavar="TEXT", help="end before this text")
-    generate.add_argument("--samples", type=_whole, metavar="N", help="N texts per prompt (default 1)")
+    generate.add_argument("--samples", type=_whole, metavar="N", help="number of texts per prompt (default 1)")
     for option, kind, text in GENERATE:
         generate.add_argument(option, type=kind, help=text)
     add_device(generate)
-    take = add("import", "write a model of another library as a run folder")
+    take = add("import", "turn a model of another library into a run folder")
     take.add_argument("source", metavar="SOURCE", help="a folder that transformers saved, or hf:OWNER/NAME[@REVISION]")
     take.add_argument("out", type=Path, metavar="RUN", help="the run folder, which must be new")
-    export = add("export", "write a run's model as a graph that runs without seqkit, or as a folder to publish")
+    export = add(
+        "export", "write a run's model as a graph that runs without seqkit, or as a folder for other libraries"
+    )
     add_run(export)
     export.add_argument(
         "--to", choices=("torch", "onnx", "hf", "safetensors"), required=True,
         help="torch: a .pt2 file; onnx: a .onnx file; hf: a folder for transformers; safetensors: one for seqkit.load",
     )  # fmt: skip
-    export.add_argument("--out", type=Path, metavar="PLACE", help="file or folder (default: RUN's name, here)")
-    export.add_argument("--push", metavar="OWNER/NAME", help="also upload the folder to Hugging Face's hub")
-    export.add_argument("--private", action="store_true", help="with --push: a new model is seen by its owner alone")
-    serve = add("serve", "answer requests over HTTP: predictions, vectors, texts")
-    serve.add_argument("runs", nargs="+", metavar="RUN", help="a run folder, or NAME=RUN; several: below /NAME")
-    serve.add_argument("--host", default="127.0.0.1", help="address to listen at (default 127.0.0.1: this machine)")
-    serve.add_argument("--port", type=_whole, default=8000, help="default 8000")
-    serve.add_argument(
-        "--max-batch-size", type=_whole, default=32, metavar="N", help="examples of a batch (default 32)"
+    export.add_argument(
+        "--out", type=Path, metavar="PLACE", help="file or folder (default: named after the run, in the current folder)"
     )
-    serve.add_argument("--timeout", type=float, default=30.0, metavar="S", help="seconds for an answer (default 30)")
+    export.add_argument("--push", metavar="OWNER/NAME", help="also upload the folder to Hugging Face's hub")
+    export.add_argument("--private", action="store_true", help="with --push: only the owner sees a new model")
+    serve = add("serve", "answer requests over HTTP: predictions, vectors, texts")
+    serve.add_argument(
+        "runs", nargs="+", metavar="RUN", help="run folder, or NAME=RUN; several runs are served at /NAME"
+    )
+    serve.add_argument(
+        "--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1: this machine only)"
+    )
+    serve.add_argument("--port", type=_whole, default=8000, help="port to listen on (default 8000)")
+    serve.add_argument(
+        "--max-batch-size", type=_whole, default=32, metavar="N", help="largest batch, in examples (default 32)"
+    )
+    serve.add_argument(
+        "--timeout", type=float, default=30.0, metavar="S", help="seconds after which a request fails (default 30)"
+    )
     add_device(serve)
-    attention = add("attention", "draw the attention of a run, on an example of yours")
+    attention = add("attention", "draw the attention of a run on your own example")
     add_run(attention)
     example = attention.add_mutually_exclusive_group(required=True)
-    one = "a file, the text or SMILES itself, or part=value,… where an example has parts"
+    one = "a file, text or SMILES; part=value,… if examples have parts"
     example.add_argument("--input", metavar="FILE", help=one)
-    example.add_argument("--example", type=_whole, metavar="N", help="number N, from 0, of the run's own test data")
+    example.add_argument("--example", type=_whole, metavar="N", help="example N of the run's test data, counted from 0")
     add_out(attention, "folder for page and pictures (default RUN/attention)")
-    listing = add("list", "what there is, and when to use it")
+    listing = add("list", "list recipes and components, and when to use each")
     listing.add_argument("what", nargs="?", help="recipes, tokenizers, backbones, …")
-    inspect = add("inspect", "draw how one real example becomes tokens")
+    inspect = add("inspect", "draw how an example of a recipe becomes tokens")
     add_recipe(inspect)
-    inspect.add_argument("--input", metavar="FILE", help=f"an example of yours: {one}")
+    inspect.add_argument("--input", metavar="FILE", help=f"your own example: {one}")
     add_out(inspect, "folder for the picture (default runs/inspect)")
-    describe = add("describe", "parameters, FLOPs and memory of a preset or a recipe, without training it")
+    describe = add("describe", "count parameters, FLOPs and memory of a preset or a recipe, without training")
     add_recipe(describe, "what", help="a preset (seqkit list presets), or a recipe's name or YAML file")
-    describe.add_argument("--context-length", type=_whole, help="tokens (default: as published, or the data's)")
     describe.add_argument(
-        "--devices", type=_whole, metavar="N", help="memory of each of N devices, for a recipe's batch"
+        "--context-length", type=_whole, help="number of tokens (default: as published, or as in the data)"
+    )
+    describe.add_argument(
+        "--devices",
+        type=_whole,
+        metavar="N",
+        help="also estimate the memory of each of N devices, for a batch of the recipe",
     )
     describe.add_argument("--strategy", help="how the devices share the work: ddp or fsdp (default: the recipe's)")
-    doctor = add("doctor", "what is wrong with a recipe or a run; without one: which versions disagree")
+    doctor = add("doctor", "find what is wrong with a recipe or a run; without arguments, check the installed versions")
     text = "a recipe (name or YAML file), or a run folder"
     add_recipe(doctor, "what", nargs="?", metavar="RECIPE|RUN", help=text)
-    tune = add("tune", "a learning rate and a batch size for a recipe, by short trainings")
+    tune = add("tune", "find a learning rate and a batch size for a recipe with short trainings")
     add_recipe(tune)
     add_tune(tune)
-    check = add("check", "does a tokenizer or a backbone keep the laws?")
+    check = add("check", "check a tokenizer or a backbone against the laws that every component keeps")
     check.add_argument("what", metavar="PACKAGE.CLASS", help="a class, a Python file, or a name (seqkit list)")
-    check.add_argument("--quick", action="store_true", help="leave out the laws that take long; they are named")
-    check.add_argument("--input", action="append", default=[], metavar="FILE", help="a raw example: a file, or a text")
-    new = add("new", "write the file of a working tokenizer, with its test, to start from")
+    check.add_argument("--quick", action="store_true", help="leave out slow laws, and name them")
+    check.add_argument("--input", action="append", default=[], metavar="FILE", help="raw example: a file or a text")
+    new = add("new", "write a working tokenizer with its test, as a starting point")
     new.add_argument("kind", choices=("tokenizer",), help="tokenizer")
-    new.add_argument("name", help="name of its class, such as HeartBeats")
+    new.add_argument("name", help="name of the class, such as HeartBeats")
     new.add_argument("--out", type=Path, metavar="FOLDER", help="where to write (default: here)")
     return top

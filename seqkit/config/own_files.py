@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from seqkit.config.overrides import Word
 from seqkit.config.table_columns import TABLE, reads_files
-from seqkit.errors import UsageError
+from seqkit.errors import UsageError, one_line
 from seqkit.registry import components
 
 log = logging.getLogger("seqkit")
@@ -19,8 +20,12 @@ def _own_path(name: str) -> Path:
     return Path(name).expanduser() if name.startswith("~/") else Path(name)
 
 
-def data_source(value: str, path: str, *, reads_files: bool = False) -> dict[str, Any]:
-    """A data source from its name or, for the user's own files, from their path."""
+def data_source(value: str, path: str, *, reads_files: bool = False, has_classes: bool = False) -> dict[str, Any]:
+    """A data source from its name or, for the user's own files, from their path.
+
+    reads_files: True: the tokenizer reads files itself. has_classes: True: the objective learns a class of each
+    example, so a folder of texts has a folder for each class.
+    """
     if value.lower() in {name.lower() for name in components("data_source")}:
         return {"type": value}
     from seqkit.data.formats import TABLE, TEXT, format_of, source_for
@@ -28,6 +33,8 @@ def data_source(value: str, path: str, *, reads_files: bool = False) -> dict[str
     file = _own_path(value)
     if file.exists():
         name, arguments = source_for(file, reads_files=reads_files)
+        if name == "TextFiles" and file.is_dir() and has_classes:
+            return {"type": "TextFolder", "path": value}
         inside = list(file.iterdir()) if name == "FileFolder" else []
         if any(format_of(one) is TABLE for one in inside) and not any(one.is_dir() for one in inside):
             log.warning(
@@ -45,16 +52,32 @@ def data_source(value: str, path: str, *, reads_files: bool = False) -> dict[str
     return {"type": value}
 
 
+def tell_unread(value: str, source: Mapping[str, Any]) -> None:
+    """Log how many files of a folder of texts are not read, by suffix. source: that of `data_source` for the folder."""
+    folder = _own_path(value)
+    if source["type"] != "TextFiles" or "path" not in source or not folder.is_dir():
+        return
+    from seqkit.data.walk import suffix_of, walk
+
+    known, below = set(source["path"]), walk(folder)
+    unread = Counter(suffix_of(name) or "without a suffix" for name in below.files if str(folder / name) not in known)
+    if unread:
+        counts = ", ".join(f"{count:,} {one_line(suffix)}" for suffix, count in unread.most_common(8))
+        log.warning("%s: not read are %s", value, counts + (", …" if len(unread) > 8 else ""))
+
+
 def with_own_files(
     config: Mapping[str, Any], preset: Mapping[str, Any] | None, pairs: Sequence[tuple[str, Any]]
 ) -> tuple[Mapping[str, Any], Sequence[tuple[str, Any]]]:
     """Recipe and overrides, in which the user's own files are written out as a source that suits the tokenizer.
 
-    That of a folder whose files the tokenizer reads itself, and that of a table whose columns `Join` joins.
+    That of a folder whose files the tokenizer reads itself, that of a folder of texts by class, and that of a table
+    whose columns `Join` joins.
     """
-    tokenizer = named_tokenizer([*config.items(), *(preset or {}).items(), *pairs])
-    is_joined = tokenizer == "Join"
-    if not is_joined and not reads_files(tokenizer):
+    given = [*config.items(), *(preset or {}).items(), *pairs]
+    tokenizer, has_classes = named_tokenizer(given), _named_objective(given) == "Classify"
+    is_joined, reads = tokenizer == "Join", reads_files(tokenizer)
+    if not is_joined and not reads and not has_classes:
         return config, pairs
 
     def written(key: str, value: Any) -> Any:
@@ -65,8 +88,8 @@ def with_own_files(
             return value
         if not is_joined and not _own_path(own).is_dir():
             return value
-        source = data_source(own, "data.source", reads_files=not is_joined)
-        if is_joined and source["type"] != TABLE:
+        source = data_source(own, "data.source", reads_files=reads and not is_joined, has_classes=has_classes)
+        if (is_joined and source["type"] != TABLE) or (not is_joined and not reads and source["type"] != "TextFolder"):
             return value
         source = source | ({"type": "MixedTable"} if is_joined else {})
         return source if key == "data.source" else {"source": source}
@@ -78,4 +101,17 @@ def named_tokenizer(pairs: Sequence[tuple[str, Any]]) -> Any:
     """The name of the tokenizer that the last of (key, value) names; None: none does."""
     named = [value for key, value in pairs if key.removesuffix(".type") == "tokenizer"]
     last = named[-1].read() if named and isinstance(named[-1], Word) else named[-1] if named else None
+    return last.get("type") if isinstance(last, Mapping) else last
+
+
+def _named_objective(pairs: Sequence[tuple[str, Any]]) -> Any:
+    """The name of the objective that the last of (key, value) names; None: none does."""
+    inner = [
+        value["objective"]
+        for key, value in pairs
+        if key == "model" and isinstance(value, Mapping) and "objective" in value
+    ]
+    named = [value for key, value in pairs if key in ("model.objective", "model.objective.type")]
+    last = (named or inner or [None])[-1]
+    last = last.read() if isinstance(last, Word) else last
     return last.get("type") if isinstance(last, Mapping) else last

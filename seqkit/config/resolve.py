@@ -17,7 +17,7 @@ import yaml
 from seqkit.config.docstrings import explanation
 from seqkit.config.foreign_models import with_commit, with_foreign
 from seqkit.config.overrides import Switch, Word, shown
-from seqkit.config.own_files import data_source, with_own_files
+from seqkit.config.own_files import data_source, tell_unread, with_own_files
 from seqkit.config.recipe import check_name, load_yaml
 from seqkit.config.schema import REQUIRED, Field, check_value, fits, in_words
 from seqkit.config.spellings import check_spelling
@@ -230,8 +230,12 @@ class Node:
             return None
         if field.named and not isinstance(value, Mapping):
             raise UsageError(f"{path} is {shown(value)}; give names, with {_named(field.kind)} each")
+        if isinstance(value, str) and field.kind == "data_source":
+            source = data_source(value, path)
+            tell_unread(value, source)
+            return source
         if isinstance(value, str) and field.kind is not None:
-            return data_source(value, path) if field.kind == "data_source" else {"type": value}
+            return {"type": value}
         if isinstance(value, str) and path == "data":
             return {"source": value}
         if not isinstance(value, Mapping):

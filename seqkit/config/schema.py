@@ -38,6 +38,7 @@ KIND_BY_TYPE = {
     "LoggerFactory": "logger",
     "FineTuning": "fine_tuning",
     "Transform": "transform",
+    "Projection": "projection",
 }
 """Kind of a parameter whose annotation names this class, or a subclass of it."""
 
@@ -186,12 +187,15 @@ def _field(parameter: inspect.Parameter, hint: Any) -> Field | None:
         origin, made = typing.get_origin(one), one
         if origin in (list, tuple, Sequence) and name in KIND_BY_NAME:
             return Field(name, default, KIND_BY_NAME[name], many=True, nullable=more["nullable"])
-        if origin is Mapping and (kind := _kind(typing.get_args(one)[1])) is not None:
-            return Field(name, default, kind, named=True, nullable=more["nullable"])
+        if is_named := origin is Mapping:
+            made = typing.get_args(one)[1]
+            origin = typing.get_origin(made)
         if origin is Callable:
-            given, made = typing.get_args(one)
+            given, made = typing.get_args(made)
             more["num_given"] = 0 if given is Ellipsis else len(given)
-        kind = _kind(made) or (KIND_BY_NAME.get(name) if origin is Callable else None)
+        if is_named and (kind := _kind(made)) is not None:
+            return Field(name, default, kind, more.get("num_given"), named=True, nullable=more["nullable"])
+        kind = None if is_named else _kind(made) or (KIND_BY_NAME.get(name) if origin is Callable else None)
         if kind is not None:
             if default is not REQUIRED and default is not None:
                 default = {"type": _registered(default, kind)}

@@ -18,19 +18,19 @@ TABLE = "Table"
 MIXED_TABLES = ("MixedTable", "cars")
 """Data sources whose columns are parts of an example, each with a tokenizer of its own."""
 
-TARGET_KINDS = ("classes", "numbers", "text", "tags", "none")
+TARGET_KINDS = ("classes", "numbers", "labels", "text", "tags", "none")
 """Kinds of target. A recipe that leaves the kind to the table has a preset of that name for each kind it can learn."""
 
 KIND_OF_TOKENIZER = {
     "Bytes": "text", "Characters": "text", "Words": "text", "BPE": "text", "FromFile": "text", "Patches": "image",
     "LogMel": "audio", "WhisperMel": "audio", "MelPatches": "audio", "SampleWindows": "audio",
-    "Molecule": "smiles",
+    "MelEnergies": "audio", "Molecule": "smiles", "Series": "series", "Ids": "series",
 }  # fmt: skip
 """Content of the input column by the tokenizer that reads it; for other tokenizers the table decides."""
 
 TARGET_OF_OBJECTIVE = {
     "Classify": "classes",
-    "MultiLabel": "numbers",
+    "MultiLabel": "labels",
     "Regress": "numbers",
     "Seq2Seq": "text",
     "NextToken": "none",
@@ -89,7 +89,7 @@ def part_columns(config: Mapping[str, Any]) -> dict[str, str] | None:
     tokenizer = config.get("tokenizer", {})
     if tokenizer.get("type") != "Join":
         return None
-    source = config["data"]["source"]
+    source = config["data"].get("source")  # an imported run has none
     if isinstance(source, dict) and source["type"] in MIXED_TABLES:
         return dict(source["columns"])
     reads = tokenizer["reads"] or {}

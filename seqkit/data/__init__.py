@@ -20,6 +20,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "sources.pronunciation": ["CMUdict"],
         "sources.punctuation": ["Punctuation", "SentenceEnds"],
         "sources.table": ["SmsSpam", "Table"],
-        "sources.text": ["Shakespeare", "TextFiles", "TinyShakespeare"],
+        "sources.text": ["Shakespeare", "TextFiles", "TextFolder", "TinyShakespeare"],
     },
 )

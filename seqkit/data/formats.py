@@ -70,8 +70,8 @@ GRAPH = FileFormat(
 )
 TABLE = FileFormat(
     (
-        ".csv", ".tsv", ".jsonl", ".ndjson", ".csv.gz", ".tsv.gz", ".jsonl.gz", ".ndjson.gz", ".parquet", ".arrow",
-        ".feather", ".conll", ".bio", ".iob",
+        ".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".csv.gz", ".tsv.gz", ".jsonl.gz", ".ndjson.gz", ".parquet",
+        ".arrow", ".feather", ".conll", ".bio", ".iob",
     ),
     file_source="Table",
     folder_source="Table",

@@ -26,8 +26,9 @@ from seqkit.data.formats import (
 )
 from seqkit.data.mixed_inputs import MixedRows, parse_example
 from seqkit.data.tables.columns import OF_FILES, check_column, is_blank, is_missing, settle
+from seqkit.data.tables.file_cells import content_of, kind_of_content, name_of, read_content
 from seqkit.data.tables.files import Rows, read_tables
-from seqkit.data.tables.usable_rows import check_cell, words_of
+from seqkit.data.tables.usable_rows import check_cell, input_of, words_of
 from seqkit.data.walk import walk
 from seqkit.errors import DataError, UsageError, one_line, reason
 from seqkit.interfaces import Tokenizer
@@ -305,6 +306,8 @@ class Inputs:
         if (read := own_reader(self.tokenizer)) is not None:
             return read(path)
         kind = format_of(path)
+        if kind is None and path.name == "file":  # what a cell held
+            kind = AUDIO if kind_of_content(path.read_bytes()[:16]) == "audio" else IMAGE
         if kind is None or kind.reader is None or kind.many:
             raise DataError(f"{path} is no image or recording")
         return kind.read_for(path, self.tokenizer)
@@ -338,16 +341,20 @@ class _TableRows:
         if (is_blank if self.kind == "text" else is_missing)(value):
             return Input(name, error=f"{name}: {self.column} is empty")
         try:
-            check_cell(self.column, value, are_words=self.are_words)
+            check_cell(self.column, value, self.kind or "text", are_words=self.are_words)
         except ValueError as error:
             return Input(name, error=f"{name}: {error}")
         if self.kind in OF_FILES:
+            content = content_of(value)
             try:
-                return Input(name, read(self.folder / str(value)))
+                if content is not None:
+                    return Input(name, read_content(content, read, self.column))
+                return Input(name, read(self.folder / str(name_of(value))))
             except (ValueError, OSError) as error:
                 return Input(name, error=f"{name}: {reason(error)}")
-        text = value if isinstance(value, str) else " ".join(words_of(value))
-        return Input(name, text.strip() if self.kind == "smiles" else text)
+        if self.are_words:
+            return Input(name, " ".join(words_of(value)))
+        return Input(name, input_of(value, self.kind or "text"))
 
 
 def exists_as(path: Path, test: Callable[[Path], bool]) -> bool:

@@ -55,13 +55,13 @@ class FieldEmbedding(nn.Module):
 class PrefixEmbedding(nn.Module):
     """A linear layer over f features, and a learned vector for each of k tokens that have none (`num_prefix_tokens`).
 
-    std: standard deviation of the learned vectors at the start.
+    std: standard deviation of the learned vectors at the start. bias: whether the linear layer has one.
     """
 
-    def __init__(self, num_features: int, num_prefix_tokens: int, width: int, *, std: float):
+    def __init__(self, num_features: int, num_prefix_tokens: int, width: int, *, std: float, bias: bool = True):
         super().__init__()
         self.prefix = nn.Parameter(torch.randn(num_prefix_tokens, width) * std)
-        self.projection = nn.Linear(num_features, width)
+        self.projection = nn.Linear(num_features, width, bias=bias)
 
     def forward(self, content: Tensor) -> Tensor:
         """Embeddings [b n d] of content [b n k+f], which begins with the flags of the k tokens."""
@@ -98,7 +98,7 @@ class Embedder(TokenEmbedder):
     embedding_dim: width of content and positions, projected to d afterwards (Lan et al. 2020, ALBERT, section 3.1);
     None: d itself. norm: norm of the sum, before the projection; None: none. scale: factor of the embedded content,
     before positions are added: sqrt(d) in the first Transformer (Vaswani et al. 2017, section 3.4), so that the table
-    starts that much smaller.
+    starts that much smaller. bias: whether linear layers over numbers have one (not in CLIP).
     Raises ValueError for a scale that is not above 0, and in `forward` where the spec's own embedder changes the number
     of tokens.
     """
@@ -114,6 +114,7 @@ class Embedder(TokenEmbedder):
         embedding_dim: int | None = None,
         norm: Callable[[int], nn.Module] | None = None,
         scale: float = 1.0,
+        bias: bool = True,
     ):
         super().__init__()
         if not 0 < scale < math.inf:
@@ -132,11 +133,11 @@ class Embedder(TokenEmbedder):
             self.content = nn.Embedding(spec.vocab_size, width)
             nn.init.normal_(self.content.weight, std=std)
         elif k := spec.num_prefix_tokens:
-            self.content = PrefixEmbedding(spec.num_features - k, k, width, std=std)
+            self.content = PrefixEmbedding(spec.num_features - k, k, width, std=std, bias=bias)
         else:
-            self.content = nn.Linear(spec.num_features, width)
+            self.content = nn.Linear(spec.num_features, width, bias=bias)
         has_features = bool(spec.vocab_sizes) and spec.num_features > 0 and spec.embedder is None
-        self.features = nn.Linear(spec.num_features, width) if has_features else None
+        self.features = nn.Linear(spec.num_features, width, bias=bias) if has_features else None
         self.mask_token = nn.Parameter(torch.randn(width) * std) if uses_mask_token else None
         self.norm = None if norm is None else norm(self.embedding_dim)
         self.projection = None if embedding_dim in (None, dim) else nn.Linear(self.embedding_dim, dim)
@@ -234,9 +235,11 @@ class JoinEmbedder(TokenEmbedder):
     """Embeddings [b n d] of joined tokens: an embedder for each part, and a learned vector for each modality.
 
     spec: shape of the joined tokens. make: embedder of a part, from its name and spec. encoders: backbones that encode
-    a part's own tokens before they are joined, by name of the part (a `GIN` over a molecule's atoms).
-    The vectors of the modalities start at zero, so one part joined alone has its own embeddings. A part that no example
-    of a batch has adds zero times its parameters, since `DistributedDataParallel` waits for every gradient.
+    a part's own tokens before they are joined, by name of the part (a `GIN` over a molecule's atoms). is_shared: False:
+    no network sees tokens of two parts, so modalities have no vectors.
+    The vectors of the modalities start at zero, so one part joined alone has its own embeddings. The last channels of
+    parts that are narrower than d are zero. A part that no example of a batch has adds zero times its parameters, since
+    `DistributedDataParallel` waits for every gradient.
     """
 
     def __init__(
@@ -245,12 +248,14 @@ class JoinEmbedder(TokenEmbedder):
         dim: int,
         make: Callable[[str, TokenSpec], Embedder],
         encoders: Mapping[str, Backbone] | None = None,
+        *,
+        is_shared: bool = True,
     ):
         super().__init__()
         self.spec, self.dim = spec, dim
         self.parts = nn.ModuleDict({name: make(name, part) for name, part in spec.parts})
         self.encoders = nn.ModuleDict(dict(encoders or {}))
-        self.modality = nn.Parameter(torch.zeros(len(spec.parts), dim))
+        self.modality = nn.Parameter(torch.zeros(len(spec.parts), dim)) if is_shared else None
 
     def forward(self, batch: TokenBatch, masked: Tensor | None = None) -> Embedded:
         """masked: [b n] bool, True: the mask token of its part replaces the token's content (its position stays).
@@ -260,9 +265,12 @@ class JoinEmbedder(TokenEmbedder):
         if batch.parts is None:
             raise ValueError("the batch has no parts, and this model joins them; encode the examples with Join")
         b, n = batch.valid.shape
-        hidden = self.modality[batch.content]
-        hidden = hidden.masked_fill(~rearrange(batch.valid, "b n -> b n 1"), 0.0)
-        flat = rearrange(hidden, "b n d -> (b n) d")
+        if self.modality is None:
+            dtype = next((p.dtype for p in self.parameters()), batch.positions.dtype)
+            flat = torch.zeros(b * n, self.dim, device=batch.valid.device, dtype=dtype)
+        else:
+            hidden = self.modality[batch.content].masked_fill(~rearrange(batch.valid, "b n -> b n 1"), 0.0)
+            flat = rearrange(hidden, "b n d -> (b n) d")
         for name in self.parts:
             if name not in batch.parts:
                 flat = flat + sum(p.sum() for p in self._parameters_of(name)) * 0.0
@@ -271,8 +279,9 @@ class JoinEmbedder(TokenEmbedder):
             hides = None if masked is None else masked.reshape(-1)[part.columns] & part.batch.valid
             embedded: Embedded = self.parts[name](part.batch, hides)
             own = self.encoders[name](embedded) if name in self.encoders else embedded.hidden
+            own = rearrange(F.pad(own, [0, self.dim - own.shape[-1]]), "r m d -> (r m) d")
             # padding of a run is zero and is added to column 0: nothing waits for an accelerator to count tokens
-            flat = flat.index_add(0, part.columns.reshape(-1), rearrange(own, "r m d -> (r m) d").to(flat.dtype))
+            flat = flat.index_add(0, part.columns.reshape(-1), own.to(flat.dtype))
         embedded = Embedded(
             hidden=rearrange(flat, "(b n) d -> b n d", b=b, n=n),
             positions=batch.positions.masked_fill(~rearrange(batch.valid, "b n -> b n 1"), 0.0),

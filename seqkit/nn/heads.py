@@ -6,17 +6,20 @@ b batch · n tokens · d width · w width of a transform · k outputs or fields 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
-from seqkit.interfaces import Embedded
+from seqkit.interfaces import Embedded, TokenBatch
 from seqkit.interfaces.parts import Part, Parts
 from seqkit.nn.embedder import Embedder, TokenEmbedder
 from seqkit.nn.mlp import Activation
+
+if TYPE_CHECKING:
+    from seqkit.nn.projection import Projection
 
 Pool = Literal["mean", "sum", "max", "last", "first", "parts"]
 
@@ -280,18 +283,22 @@ def label_head(
 
 
 class FeaturesHead(nn.Module):
-    """The pooled hidden states themselves, without parameters: [b n d] → [b d].
+    """The pooled hidden states themselves, without parameters, [b n d] → [b d], or a projection of them, [b k].
 
-    pool: as of `SequenceHead`. normalize: whether vectors are divided by their Euclidean length.
+    pool: as of `SequenceHead`. normalize: whether vectors are divided by their Euclidean length. projection: in the
+    place of pooling; None: none.
     """
 
-    def __init__(self, *, pool: Pool = "mean", normalize: bool = False):
+    def __init__(self, *, pool: Pool = "mean", normalize: bool = False, projection: Projection | None = None):
         super().__init__()
-        self.pool, self.normalize = pool, normalize
+        self.pool, self.normalize, self.projection = pool, normalize, projection
 
-    def forward(self, hidden: Tensor, embedded: Embedded) -> Tensor:
-        """Vectors [b d] from hidden [b n d]."""
-        found = pooled(hidden, embedded.valid, self.pool, embedded.parts)
+    def forward(self, hidden: Tensor, embedded: Embedded | TokenBatch) -> Tensor:
+        """Vectors [b d] or [b k] from hidden [b n d]."""
+        if self.projection is None:
+            found = pooled(hidden, embedded.valid, self.pool, embedded.parts)
+        else:
+            found = self.projection(hidden, embedded.valid)
         return F.normalize(found, dim=-1) if self.normalize else found
 
 
@@ -309,7 +316,7 @@ def pooled(hidden: Tensor, valid: Tensor, pool: Pool, parts: Parts | None = None
     if pool == "max":
         return hidden.masked_fill(~real, float("-inf")).amax(dim=1)
     if pool == "last":
-        return hidden[torch.arange(len(hidden), device=hidden.device), valid.sum(dim=1) - 1]
+        return hidden[torch.arange(hidden.shape[0], device=hidden.device), valid.sum(dim=1) - 1]
     if pool == "first":
         return hidden[:, 0]  # sequences are padded on the right
     total = hidden.masked_fill(~real, 0.0).sum(dim=1)

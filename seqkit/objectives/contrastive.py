@@ -6,25 +6,28 @@ b batch · n tokens · d width of the shared space · k parts · m candidates, o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from einops import einsum, rearrange
 from torch import Tensor, distributed, nn
 
-from seqkit.errors import DataError
+from seqkit.errors import DataError, suggest
 from seqkit.interfaces import Embedded, LabeledBatch, LossOutput, Objective, TokenBatch, TokenSpec
 from seqkit.nn.embedder import TokenEmbedder
-from seqkit.nn.heads import mean_of_runs
+from seqkit.nn.projection import LinearProjection, Projection
 from seqkit.objectives.labels import plain
 from seqkit.objectives.losses import is_positive
 
 MAX_SCALE = 100.0
 """Largest factor of the cosines, as in CLIP (Radford et al. 2021, section 2.5)."""
+
+FIRST_BIAS = -10.0
+"""Bias of scaled cosines at the start of a training with the sigmoid loss (Zhai et al. 2023, section 3.2)."""
 
 
 def _check_parts(parts: Sequence[str]) -> None:
@@ -37,7 +40,9 @@ class Contrastive(Objective):
     """Contrastive training of two parts or more of joined tokens (CLIP; Radford et al. 2021).
 
     parts: names of the parts; None: all that the tokens have. dim: width of the shared space. temperature: divisor of
-    the cosines at the start; its inverse is learned, as `logit_scale` of the head, and is at most 100.
+    the cosines at the start; its inverse is learned, as `logit_scale` of the head. max_scale: largest inverse; None:
+    there is none. projections: by name of a part, from its hidden states to its vector; other parts have the mean of
+    their tokens through a linear layer. loss: see below.
 
     Each part is encoded by itself: the model is called once a part, with the tokens of that part alone
     (`TokenBatch.only`). So nothing of one part can reach another, whatever the backbone, and recurrent ones fit. One
@@ -46,23 +51,40 @@ class Contrastive(Objective):
     either part are equal, so two equal captions are no negatives of each other. The loss of an anchor is the mean over
     its positives of -log softmax (Khosla et al. 2020, equation 2) over all examples of the batch that have the other
     part; it is averaged over all anchors, in both directions of every pair of parts. An example that lacks a part is
-    left out of its pairs.
+    left out of its pairs. With loss="sigmoid" it is the sum over these examples of -log sigmoid of the scaled cosine
+    and a learned bias, `logit_bias` of the head, with the sign turned for negatives (SigLIP; Zhai et al. 2023).
     Negatives come from all devices. Accumulation (`trainer.accumulate_grad_batches`) is not a larger batch: each
     micro-batch has its own negatives alone.
-    Raises ValueError for fewer than two parts, or a temperature that is too low.
+    Raises ValueError for fewer than two parts, a temperature that is too low, or a projection of another part.
     """
 
     primary_metric = "recall@1"
     encodes_parts_alone = True
 
-    def __init__(self, parts: list[str] | None = None, *, dim: int = 64, temperature: float = 0.07):
+    def __init__(
+        self,
+        parts: list[str] | None = None,
+        *,
+        dim: int = 64,
+        temperature: float = 0.07,
+        max_scale: float | None = MAX_SCALE,
+        projections: Mapping[str, Callable[[int, int], Projection]] | None = None,
+        loss: Literal["softmax", "sigmoid"] = "softmax",
+    ):
         self.parts, self.dim, self.temperature = list(parts or ()), dim, temperature
+        self.max_scale, self.projections, self.loss = max_scale, dict(projections or {}), loss
         if parts is not None:
             _check_parts(self.parts)
         if dim < 1:
             raise ValueError(f"dim is {dim}; give the width of the shared space, 1 or more")
-        if not temperature >= 1 / MAX_SCALE:
-            raise ValueError(f"temperature is {temperature}; give {1 / MAX_SCALE} or more, such as 0.07")
+        if max_scale is not None and not 0 < max_scale < math.inf:
+            raise ValueError(f"max_scale is {max_scale}; give a number above 0, or None")
+        least = 0 if max_scale is None else 1 / max_scale
+        if not (temperature >= least and temperature > 0):
+            wanted = f"{least} or more" if least else "more than 0"
+            raise ValueError(f"temperature is {temperature}; give {wanted}, such as 0.07")
+        if loss not in ("softmax", "sigmoid"):
+            raise ValueError(f"loss={loss!r}; give softmax or sigmoid")
         self.has_classes: bool | None = None
 
     def plain_label(self, label: Any) -> Any:
@@ -95,25 +117,33 @@ class Contrastive(Objective):
         assert isinstance(embedder, TokenEmbedder)
         self.parts = self.parts or [name for name, _ in embedder.spec.parts]
         _check_parts(self.parts)
-        for name in self.parts:
-            embedder.part(name)
-        return ContrastiveHead(self.parts, embedder.dim, self.dim, 1 / self.temperature)
+        if unknown := [name for name in self.projections if name not in self.parts]:
+            raise ValueError(
+                f"projections name {unknown[0]!r}, which is not compared; {suggest(unknown[0], self.parts)}"
+            )
+        made = {
+            name: self.projections.get(name, LinearProjection)(embedder.part(name).dim, self.dim) for name in self.parts
+        }
+        return ContrastiveHead(
+            made, 1 / self.temperature, max_scale=self.max_scale, bias=FIRST_BIAS if self.loss == "sigmoid" else None
+        )
 
     def step(self, model: nn.Module, batch: LabeledBatch, *, training: bool = False) -> LossOutput:
         """Loss of all pairs of parts. preds: vectors [b k d] of length 1, NaN where a part is absent. target: [b k],
         equal numbers for positives."""
         tokens, label = batch
-        vectors, present = self._encoded(model, tokens)
+        vectors, present, bias = self._encoded(model, tokens)
         keys = self._keys(tokens, label)
         candidates = everywhere(vectors, present, keys) if training else Candidates(vectors, present, keys)
-        loss, count = multi_positive_loss(Candidates(vectors, present, keys), candidates)
+        loss, count = multi_positive_loss(Candidates(vectors, present, keys), candidates, bias)
         if training:
             return LossOutput(loss, count)
         return LossOutput(loss, count, _unit(vectors.detach(), present), keys)
 
     def predict(self, model: nn.Module, batch: TokenBatch) -> Tensor:
         """Vectors [b k d] of length 1, NaN where a part is absent."""
-        return _unit(*self._encoded(model, batch))
+        vectors, present, _ = self._encoded(model, batch)
+        return _unit(vectors, present)
 
     def decode(self, prediction: Tensor) -> list[Any]:
         """Cosine of each pair of parts of an example, by the names of both; of parts that it lacks there is none."""
@@ -127,13 +157,23 @@ class Contrastive(Objective):
     def baseline_step(
         self, batches: Iterable[LabeledBatch], spec: TokenSpec
     ) -> Callable[[LabeledBatch], LossOutput] | None:
-        """Loss of vectors that are all alike: the logarithm of the number of candidates."""
+        """Loss of vectors that are all alike: the logarithm of the number of candidates.
+
+        With the sigmoid loss, of the bias that is best for these batches: log odds of the share of positives.
+        """
+
+        def alike(batch: LabeledBatch) -> Candidates:
+            keys, present = self._keys(*batch), torch.stack([self._has(batch[0], name) for name in self.parts], dim=1)
+            return Candidates(torch.zeros(*keys.shape, self.dim, device=keys.device), present, keys)
+
+        bias = None
+        if self.loss == "sigmoid":
+            counts = torch.stack([torch.stack(_num_pairs(alike(batch))) for batch in batches]).sum(dim=0).double()
+            bias = (counts[0] / counts[1]).logit(eps=1e-6).float()
 
         def step(batch: LabeledBatch) -> LossOutput:
-            keys, present = self._keys(*batch), torch.stack([self._has(batch[0], name) for name in self.parts], dim=1)
-            vectors = torch.zeros(*keys.shape, self.dim, device=keys.device)
-            own = Candidates(vectors, present, keys)
-            return LossOutput(*multi_positive_loss(own, own), _unit(vectors, present), keys)
+            own = alike(batch)
+            return LossOutput(*multi_positive_loss(own, own, bias), _unit(own.vectors, own.present), own.keys)
 
         return step
 
@@ -147,8 +187,8 @@ class Contrastive(Objective):
         }
         return {"recall@1": Recall(pairs, 1), **each}
 
-    def _encoded(self, model: nn.Module, batch: TokenBatch) -> tuple[Tensor, Tensor]:
-        """Vectors [b k d] and whether the example has the part, [b k] bool.
+    def _encoded(self, model: nn.Module, batch: TokenBatch) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Vectors [b k d], whether the example has the part, [b k] bool, and the bias of the sigmoid loss.
 
         Where processes train together each calls the model as often as the others, which wait for it: a part that no
         example here has is encoded as another one, and nothing is taken of it.
@@ -166,7 +206,10 @@ class Contrastive(Objective):
             vectors.append(own.new_zeros(len(batch), own.shape[-1]).index_copy(0, batch.rows(encoded), own))
         known = next(own for own in vectors if own is not None)
         stacked = torch.stack([torch.zeros_like(known) if own is None else own for own in vectors], dim=1)
-        return stacked, torch.stack([self._has(batch, name) for name in self.parts], dim=1)
+        present = torch.stack([self._has(batch, name) for name in self.parts], dim=1)
+        if self.loss == "softmax":
+            return stacked, present, None
+        return stacked[..., :-1], present, stacked[..., -1].sum() / present.sum()
 
     @staticmethod
     def _has(batch: TokenBatch, name: str) -> Tensor:
@@ -190,30 +233,43 @@ class Contrastive(Objective):
 
 
 class ContrastiveHead(nn.Module):
-    """Vectors [b k d] of the parts in a shared space: the mean of a part's tokens, through a linear layer of its own.
+    """Vectors [b k d] of the parts in a shared space, each by a projection of its own.
 
     Vectors have the length that makes their products cosines divided by the temperature. Those of absent parts are 0.
-    scale: inverse of the temperature at the start; its logarithm is learned, `logit_scale` [1].
+    An example has at most one run of a part, as in `TokenBatch.only`.
+    projections: by name of the part. scale: inverse of the temperature at the start; its logarithm is learned,
+    `logit_scale` [1]. max_scale: largest scale; None: there is none. bias: at the start what is to be added to the
+    products; it is learned, `logit_bias` [1], and is one more number at the end of vectors that are not absent, [b k
+    d+1]; None: there is none.
     """
 
-    def __init__(self, parts: Sequence[str], dim: int, num_outputs: int, scale: float):
+    def __init__(
+        self, projections: Mapping[str, Projection], scale: float, *, max_scale: float | None, bias: float | None = None
+    ):
         super().__init__()
-        self.linear = nn.ModuleDict({name: nn.Linear(dim, num_outputs, bias=False) for name in parts})
+        self.projections = nn.ModuleDict(dict(projections))
+        self.max_log_scale = math.inf if max_scale is None else math.log(max_scale)
         self.logit_scale = nn.Parameter(torch.tensor([math.log(scale)]))
+        self.logit_bias = None if bias is None else nn.Parameter(torch.tensor([bias]))
 
     def forward(self, hidden: Tensor, embedded: Embedded) -> Tensor:
         """Vectors of each part. Raises ValueError for tokens that are not joined."""
         if embedded.parts is None:
             raise ValueError("the batch has no parts, and this head compares them; encode the examples with Join")
         if self.training:  # the weight itself, as in CLIP, so that the gradient can lower it again
-            self.logit_scale.data.clamp_(max=math.log(MAX_SCALE))
-        columns = []
-        for name, linear in self.linear.items():
-            mean = torch.zeros_like(hidden[:, 0])
-            if name in embedded.parts:
-                mean, _ = mean_of_runs(hidden, embedded.parts[name])
-            columns.append(F.normalize(linear(mean).float(), dim=-1))
-        return torch.stack(columns, dim=1) * (self.logit_scale.clamp(max=math.log(MAX_SCALE)) / 2).exp()
+            self.logit_scale.data.clamp_(max=self.max_log_scale)
+        scale = (self.logit_scale.clamp(max=self.max_log_scale) / 2).exp()
+        flat, found = rearrange(hidden, "b n d -> (b n) d"), []
+        for name, projection in self.projections.items():
+            if name not in embedded.parts:  # `DistributedDataParallel` waits for every gradient
+                found.append(sum(p.sum() for p in projection.parameters()) * 0.0)
+                continue
+            part = embedded.parts[name]
+            own = F.normalize(projection(flat[part.columns], part.batch.valid).float(), dim=-1) * scale
+            if self.logit_bias is not None:
+                own = torch.cat([own, self.logit_bias.expand(len(own), 1)], dim=-1)
+            found.append(own.new_zeros(len(hidden), own.shape[-1]).index_add(0, part.rows(hidden.shape[1]), own))
+        return torch.stack(torch.broadcast_tensors(*found), dim=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,25 +285,43 @@ class Candidates:
     keys: Tensor
 
 
-def multi_positive_loss(anchors: Candidates, candidates: Candidates) -> tuple[Tensor, Tensor]:
+def multi_positive_loss(
+    anchors: Candidates, candidates: Candidates, bias: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Sum of the anchors' losses over all ordered pairs of parts, and the number of anchors.
 
     An anchor's loss is the mean over its positives of -log softmax over the candidates (Khosla et al. 2020, equation
     2). The anchors are among the candidates, so each has a positive.
+    bias: what is added to the logits of the sigmoid loss, which is then taken (Zhai et al. 2023, equation 1).
     """
     losses, counts = [], []
     for i, j in permutations(range(anchors.vectors.shape[1]), 2):
         logits = einsum(anchors.vectors[:, i], candidates.vectors[:, j], "b d, m d -> b m")
         others = candidates.present[:, i] & candidates.present[:, j]
-        logits = logits.masked_fill(~others, -math.inf)
         positive = is_positive(anchors.keys, candidates.keys, i, j) & others
         counted = anchors.present[:, i] & anchors.present[:, j]
-        # rows that do not count get finite numbers before log_softmax: NaN times zero is NaN in the gradient
-        log_p = logits.masked_fill(~rearrange(counted, "b -> b 1"), 0.0).log_softmax(dim=1)
-        each = -log_p.masked_fill(~positive, 0.0).sum(dim=1) / positive.sum(dim=1).clamp(min=1)
+        if bias is None:
+            logits = logits.masked_fill(~others, -math.inf)
+            # rows that do not count get finite numbers before log_softmax: NaN times zero is NaN in the gradient
+            log_p = logits.masked_fill(~rearrange(counted, "b -> b 1"), 0.0).log_softmax(dim=1)
+            each = -log_p.masked_fill(~positive, 0.0).sum(dim=1) / positive.sum(dim=1).clamp(min=1)
+        else:
+            logits = (logits + bias) * torch.where(positive, 1.0, -1.0)
+            each = -F.logsigmoid(logits).masked_fill(~others, 0.0).sum(dim=1)
         losses.append(each.masked_fill(~counted, 0.0).sum())
         counts.append(counted.sum())
     return torch.stack(losses).sum(), torch.stack(counts).sum()
+
+
+def _num_pairs(own: Candidates) -> tuple[Tensor, Tensor]:
+    """Numbers of positive pairs, and of all, over all ordered pairs of parts."""
+    positives, pairs = [], []
+    for i, j in permutations(range(own.keys.shape[1]), 2):
+        both = own.present[:, i] & own.present[:, j]
+        pair = both & rearrange(both, "b -> b 1")
+        positives.append((is_positive(own.keys, own.keys, i, j) & pair).sum())
+        pairs.append(pair.sum())
+    return torch.stack(positives).sum(), torch.stack(pairs).sum()
 
 
 def fingerprints(batch: TokenBatch) -> Tensor:

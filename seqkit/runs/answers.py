@@ -98,7 +98,11 @@ def vectors(trained: TrainedModel, inputs: Iterable[Input]) -> Iterator[Vector]:
             shared = trained.objective.predict(trained.model, batch).float().nanmean(dim=1)
             return [(None, vector) for vector in F.normalize(shared, dim=-1).cpu()]
         hidden = hidden_states(trained.model, batch)
-        whole = pooled(hidden, batch.valid, pool_of(trained.model), batch.parts)
+        head = trained.model.head
+        if isinstance(head, FeaturesHead):
+            whole = head(hidden, batch)
+        else:
+            whole = pooled(hidden, batch.valid, pool_of(trained.model), batch.parts)
         hidden, whole = hidden.float(), whole.float()
         if _normalizes(trained.model):
             hidden, whole = F.normalize(hidden, dim=-1), F.normalize(whole, dim=-1)
@@ -118,6 +122,9 @@ def described_vectors(trained: TrainedModel) -> tuple[int, str]:
     if trained.objective.encodes_parts_alone:
         return int(trained.objective.dim), "vectors in the shared space, mean of the parts"  # type: ignore[attr-defined]
     length = ", of length 1" if _normalizes(trained.model) else ""
+    head = trained.model.head
+    if isinstance(head, FeaturesHead) and head.projection is not None:
+        return head.projection.num_outputs, f"vectors of the model's {type(head.projection).__name__}{length}"
     return trained.model.backbone.dim, f"hidden states, {pool_of(trained.model)} of the tokens{length}"
 
 

@@ -45,9 +45,11 @@ def to_hf(trained: TrainedModel, out: Path) -> list[str]:
     with whole_folder(out) as part:
         for name, content in kept.items():
             write_atomic(part / name, content)
-        states = (trained.tokenizer.state(), trained.objective.state().get("target", {}))
-        if text := next((state[TOKENIZER] for state in states if TOKENIZER in state), None):
-            write_atomic(part / TOKENIZER, text.encode())
+        state = trained.tokenizer.state()
+        of_parts = (own for own in state.values() if isinstance(own, Mapping))
+        for own in (state, *of_parts, trained.objective.state().get("target", {})):
+            if text := own.get(TOKENIZER):
+                write_atomic(part / TOKENIZER, text.encode())
         task = task_of(trained.config["model"]["objective"])
         if changed_keys := _changed(trained.config, part, task):
             raise UsageError(
@@ -95,16 +97,17 @@ def _changed(config: Mapping[str, Any], place: Path, task: str | None) -> list[s
     own = found["model"].get("objective", {})
     found["model"]["objective"] = {**config["model"]["objective"], **own}
     theirs = complete(found, only=MODEL_KEYS)
-    changed = [] if _plain(config["tokenizer"]) == _plain(theirs["tokenizer"]) else ["tokenizer"]
-    expected, got = _plain(theirs["model"]), _plain(config["model"])
+    own_tokenizer, their_tokenizer = (_without(given["tokenizer"], "path", "reads") for given in (config, theirs))
+    changed = [] if own_tokenizer == their_tokenizer else ["tokenizer"]
+    expected, got = (_without(given["model"], "dropout", "drop_path", "path") for given in (theirs, config))
     return changed + [f"model.{key}" for key in expected if key != "init" and expected[key] != got[key]]
 
 
-def _plain(value: Any) -> Any:
-    """A part of a configuration without dropout, and without the places of files."""
+def _without(value: Any, *names: str) -> Any:
+    """A part of a configuration without these keys, at any depth."""
     if isinstance(value, Mapping):
-        return {key: _plain(x) for key, x in value.items() if key not in ("dropout", "drop_path", "path")}
-    return [_plain(x) for x in value] if isinstance(value, list) else value
+        return {key: _without(x, *names) for key, x in value.items() if key not in names}
+    return [_without(x, *names) for x in value] if isinstance(value, list) else value
 
 
 def to_seqkit(trained: TrainedModel, out: Path) -> list[str]:

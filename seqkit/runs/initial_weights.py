@@ -57,7 +57,8 @@ class InitialWeights:
         ours = {key: config[key] for key in MODEL_KEYS}
         self.source = _foreign(place, ours) if is_foreign(place) else _trained(place)
         theirs = self.source.settings
-        self._is_same_tokenizer = ours["tokenizer"] == theirs["tokenizer"]
+        # which keys of raw examples the parts of joined tokens read is for the data to say
+        self._is_same_tokenizer = {**ours["tokenizer"], "reads": 0} == {**theirs["tokenizer"], "reads": 0}
         self._is_same_objective = ours["model"]["objective"] == theirs["model"]["objective"]
         own, other = (dict(each["tokenizer"].get("parts") or {}) for each in (ours, theirs))
         self._parts = [name for name, part in own.items() if other.get(name) == part]
@@ -89,8 +90,9 @@ class InitialWeights:
             taken.append(embedder)
         else:
             taken += [f"{embedder}.{kind}.{name}" for name in self._parts for kind in ("parts", "encoders")]
-        is_same_head = self._is_same_tokenizer and self._is_same_objective
-        is_same_head = is_same_head and _outputs(objective.state()) == _outputs(self.source.objective)
+        # vectors of parts mean the same whether examples have classes or not
+        is_same_state = objective.encodes_parts_alone or _outputs(objective.state()) == _outputs(self.source.objective)
+        is_same_head = self._is_same_tokenizer and self._is_same_objective and is_same_state
         weights = _below(theirs, taken)
         optional = {name for name in {*weights, *own} if name.endswith(".mask_token")}
         weights = {name: x for name, x in weights.items() if name not in optional or _fits(name, x, own)}

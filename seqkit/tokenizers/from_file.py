@@ -51,22 +51,42 @@ class FromFile(Text):
     None: as many as the file has.
     token_types: number of the model's token types (`type_vocab_size` of BERT), a second axis of the positions: 0 in a
     text, 1 in the second text of a pair. 0: positions count tokens alone, and pairs are refused.
+    end_id: id that ends a text: none is kept behind the first one (CLIP). None: all are.
+    max_tokens: texts of more tokens are cut to so many, before the special tokens that end them; None: none is cut.
+    pad_id: id that fills shorter texts up to `max_tokens`, as tokens like any other (SigLIP); None: none is filled.
     A pair is a list of two texts.
     Padding, truncation and dropout that the file asks for are left out: batches are padded elsewhere, and no text is
     cut in silence. Its ids for end and padding are ids as all others. The text of the file is the state, so a run needs
     the file no more. A normal form that it makes (lower case, single spaces) is not undone.
     When: weights that were trained with these ids, or to be compared with a published model.
-    Raises ValueError if the library is missing; DataError, once it is used, if the file cannot be read, or has more ids
-    than `num_ids`.
+    Raises ValueError if the library is missing, or options contradict each other; DataError, once it is used, if the
+    file cannot be read, or has more ids than `num_ids`.
     """
 
     def __init__(
-        self, path: str, special_tokens: bool = True, *, num_ids: int | None = None, token_types: int = 0
+        self,
+        path: str,
+        special_tokens: bool = True,
+        *,
+        num_ids: int | None = None,
+        token_types: int = 0,
+        end_id: int | None = None,
+        max_tokens: int | None = None,
+        pad_id: int | None = None,
     ) -> None:
         library("FromFile")
         if (num_ids is not None and num_ids < 1) or token_types < 0:
             raise ValueError(f"num_ids={num_ids} and token_types={token_types} are counts; give None and 0, or more")
+        lengths = {"end_id": end_id, "max_tokens": max_tokens, "pad_id": pad_id}
+        given = {name: value for name, value in lengths.items() if value is not None}
+        if token_types and given:
+            raise ValueError(
+                f"{', '.join(given)} are for single texts, and token_types={token_types} for pairs; give one"
+            )
+        if min(given.values(), default=0) < 0 or max_tokens == 0 or (pad_id is not None and max_tokens is None):
+            raise ValueError(f"{given}; give ids from 0 on, max_tokens from 1 on, and pad_id with max_tokens alone")
         self.path, self.special_tokens = path, special_tokens
+        self.end_id, self.max_tokens, self.pad_id = end_id, max_tokens, pad_id
         self.num_ids, self.token_types = num_ids, token_types
         self._json: str | None = None  # read when it is needed: a run that is loaded has it in its state
         self._made: _Ready | None = None
@@ -76,6 +96,9 @@ class FromFile(Text):
             ("special_tokens", self.special_tokens, True),
             ("num_ids", self.num_ids, None),
             ("token_types", self.token_types, 0),
+            ("end_id", self.end_id, None),
+            ("max_tokens", self.max_tokens, None),
+            ("pad_id", self.pad_id, None),
         )
         changed = "".join(f", {name}={value!r}" for name, value, default in given if value != default)
         return f"FromFile({self.path!r}{changed})"
@@ -94,6 +117,11 @@ class FromFile(Text):
     @property
     def vocab_size(self) -> int:
         return self._ready().size if self.num_ids is None else self.num_ids
+
+    def id_of(self, token: str) -> int | None:
+        """Id of a token of the vocabulary; None: there is no such token."""
+        found: int | None = self._ready().model.token_to_id(token)
+        return found
 
     @property
     def unknown_id(self) -> int | None:
@@ -158,7 +186,14 @@ class FromFile(Text):
         return replace(kept, positions=positions)
 
     def _ids(self, text: str) -> np.ndarray:
-        return np.array(self._encoded(text).ids, np.uint32)
+        ids = list(self._encoded(text).ids)
+        if self.end_id in ids:
+            ids = ids[: ids.index(self.end_id) + 1]
+        if self.max_tokens is not None:
+            behind = len(self._ready().behind) if len(ids) > self.max_tokens else 0
+            ids = ids[: max(self.max_tokens - behind, 0)] + ids[len(ids) - behind :]
+            ids = ids[: self.max_tokens] + [self.pad_id] * (self.pad_id is not None) * (self.max_tokens - len(ids))
+        return np.array(ids, np.uint32)
 
     def _encoded(self, *texts: str) -> Any:
         """Encoding of a text or two by the library. Raises DataError if it has no ids."""
@@ -177,6 +212,8 @@ class FromFile(Text):
 
     def _text(self, ids: np.ndarray) -> str:
         ready, inner = self._ready(), ids.tolist()
+        if self.pad_id is not None:
+            inner = inner[: 1 + max((i for i, x in enumerate(inner) if x != self.pad_id), default=-1)]
         if inner[: len(ready.before)] == ready.before:
             inner = inner[len(ready.before) :]
         if ready.behind and inner[-len(ready.behind) :] == ready.behind:

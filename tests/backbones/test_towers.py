@@ -3,6 +3,8 @@
 b batch · n tokens · d width
 """
 
+from functools import partial
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -13,7 +15,7 @@ from seqkit.config.builder import build, build_model
 from seqkit.errors import UsageError
 from seqkit.interfaces import TokenBatch
 from seqkit.model import Model
-from seqkit.nn.position.absolute import NoPosition, Sinusoidal
+from seqkit.nn.position.absolute import Learned, NoPosition, Sinusoidal
 from seqkit.nn.position.rotary import Rotary
 from seqkit.objectives import Classify, Contrastive, Masked
 from seqkit.tokenizers import Graph, Ids, Join, Patches
@@ -47,8 +49,12 @@ def model_of(backbone: Towers) -> Model:
     return Model(join().spec, backbone, objective).double().eval()
 
 
-def test_hidden_states_of_a_part_are_those_of_its_backbone_on_its_tokens_alone():
-    model, batch = model_of(towers()), batch_of(RAWS)
+UNLIKE = {"image": Transformer(DIM + 12, 1, num_heads=3), "text": LSTM(DIM - 6, 1, causal=True)}
+
+
+@pytest.mark.parametrize("changed", [{}, UNLIKE], ids=["alike", "unlike widths and causality"])
+def test_hidden_states_of_a_part_are_those_of_its_backbone_on_its_tokens_alone(changed):
+    model, batch = model_of(towers(**changed)), batch_of(RAWS)
     embedded = model.embed(batch)
     hidden = model.backbone(embedded)
     assert hidden[~batch.valid].abs().sum() == 0
@@ -60,8 +66,22 @@ def test_hidden_states_of_a_part_are_those_of_its_backbone_on_its_tokens_alone()
             tokens = join().parts[name].encode(raw[name])
             own = model.embedder.parts[name](TokenBatch.collate([tokens]).with_dtype(torch.float64))
             alone = model.backbone.parts[name](own)[0]
-            assert_close(hidden[i, start : start + len(tokens)], alone)
+            found = hidden[i, start : start + len(tokens)]
+            assert_close(found[:, : alone.shape[1]], alone)
+            assert found[:, alone.shape[1] :].abs().sum() == 0
             start += len(tokens)
+    assert hidden.shape[-1] == max(DIM, model.backbone.parts["image"].dim)
+
+
+def test_towers_have_no_vectors_of_modalities_and_positions_of_their_own():
+    objective = Contrastive(PARTS, dim=7)
+    objective.fit([None], None)
+    model = Model(join().spec, towers(), objective, positions={"text": partial(Learned, sizes=[5])})
+    assert model.embedder.modality is None
+    kinds = [type(model.embedder.parts[name].position) for name in PARTS]
+    assert kinds == [Sinusoidal, Learned, NoPosition]
+    with pytest.raises(ValueError, match="there is no part 'sound'"):
+        Model(join().spec, towers(), objective, positions={"sound": Sinusoidal})
 
 
 def test_the_order_of_the_parts_and_their_neighbours_change_no_vector():
@@ -100,8 +120,6 @@ def test_each_part_has_the_positions_and_edges_that_its_backbone_needs():
     ("make", "problem"),
     [
         (lambda: Towers({}), "Towers has no parts"),
-        (lambda: towers(text=LSTM(DIM + 6, 2)), "differ in dim .24 of image, 30 of text, 24 of graph."),
-        (lambda: towers(text=LSTM(DIM, 2, causal=True)), "differ in causal"),
         (
             lambda: Model(Join({"image": Patches(4)}).spec, towers(), Contrastive(PARTS)),
             "Towers has backbones for image, text, graph, and the tokens are joined of image",

@@ -50,8 +50,9 @@ SET = ("seed", "model.adjacency")
 """Keys that a comparison sets itself."""
 
 ADDED = {
-    "embedding_scale": 1.0, "residual.scale": 1.0, "tokenizer.num_prefix_tokens": 0, "tokenizer.positions": "grid",
-    "objective.tied_bias": False, "objective.logit_scale": 1.0, "position.interleaved": True,
+    "embedding_scale": 1.0, "embedding_bias": True, "residual.scale": 1.0, "tokenizer.num_prefix_tokens": 0,
+    "tokenizer.positions": "grid", "objective.tied_bias": False, "objective.logit_scale": 1.0,
+    "position.interleaved": True,
 }  # fmt: skip
 """Settings that some pages are older than, with the value that changes nothing. (None needs no entry.)"""
 

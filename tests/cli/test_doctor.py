@@ -145,3 +145,20 @@ def test_a_run_is_examined_with_its_curve_and_result(tmp_path, capsys):
 def test_a_wrong_command_gives_code_2(words, message, capsys):
     assert main(words) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("place", ["own", "other", "none"])
+def test_another_program_called_seqkit_is_named(monkeypatch, tmp_path, place):
+    own, other = tmp_path / "own" / "seqkit", tmp_path / "other" / "seqkit"
+    for path in (own, other):
+        path.parent.mkdir()
+        path.write_text("#!/bin/sh\n")
+        path.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(own.parent / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path / place))
+    said = {
+        "own": str(own),
+        "other": f"{other}, which is not the one of this Python; python -m seqkit is",
+        "none": "not on the path; python -m seqkit is the same",
+    }
+    assert doctor._command() == said[place]

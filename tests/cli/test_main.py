@@ -166,3 +166,10 @@ def test_ctrl_c_while_it_starts_is_one_line_and_130(delay, tmp_path):
         error = process.communicate(timeout=60)[1]
     assert process.returncode == 130
     assert error.count("\n") == 1, error
+
+
+def test_the_version_says_which_seqkit_python_and_torch(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert re.fullmatch(r"seqkit \d[\w.]* at .+, Python 3\.\d+\.\d+, torch 2\.\S+\n", capsys.readouterr().out)

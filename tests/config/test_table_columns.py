@@ -118,7 +118,10 @@ def test_the_module_comes_before_the_source(table):
         (["--data.target.x", "3"], r"data\.source\.target is a plain value"),
         (["--data.test_fraction", "many"], r"data\.source\.test_fraction is 'many'; give a number"),
         (["--data.test_fraction", "1.5"], r"test_fraction is 1\.5; give a number between 0 and 1"),
-        (["--data.kind", "video"], r"data\.source\.kind is 'video'; give text, image, audio, smiles, file or null"),
+        (
+            ["--data.kind", "video"],
+            r"kind is 'video'; give text, image, audio, smiles, series, file or null",
+        ),
     ],
 )
 def test_a_mistyped_key_of_the_source_is_answered_with_the_nearest(table, words, advice):

@@ -8,6 +8,7 @@ import math
 import re
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from itertools import permutations
 
 import pytest
@@ -22,6 +23,7 @@ from seqkit.data.inputs import Input
 from seqkit.errors import DataError
 from seqkit.interfaces import TokenBatch
 from seqkit.model import Model
+from seqkit.nn.projection import LinearProjection
 from seqkit.objectives import Contrastive
 from seqkit.objectives.contrastive import MAX_SCALE, Candidates, fingerprints, multi_positive_loss
 from seqkit.objectives.retrieval import Recall
@@ -130,6 +132,56 @@ def test_with_labels_examples_of_a_class_are_positives():
     training = objective.step(model, (batch_of(), torch.tensor(labels)), training=True)
     assert_close(training.loss, output.loss)
     assert training.preds is None
+
+
+@pytest.mark.parametrize("labels", [None, [3, 1, 1, 3, 1]])
+def test_the_sigmoid_loss_is_its_definition_and_reaches_the_bias(labels):
+    model, objective = built(labels, loss="sigmoid", temperature=0.1)
+    with torch.no_grad():
+        model.head.logit_bias.fill_(-1.7)
+    label = None if labels is None else torch.tensor(labels)
+    output = objective.step(model, (batch_of(), label))
+    vectors = vectors_of(model, RAWS)
+    total, count = 0.0, 0
+    for a, b in permutations(PARTS, 2):
+        both = [i for i in range(len(RAWS)) if (i, a) in vectors and (i, b) in vectors]
+        for i in both:
+            count += 1
+            for j in both:
+                same = labels[i] == labels[j] if labels else i == j or ("text" in (a, b) and {i, j} == {0, 2})
+                logit = float(vectors[i, a][:-1] @ vectors[j, b][:-1]) - 1.7
+                total += math.log1p(math.exp(-logit if same else logit))
+    assert (float(output.loss.detach()), int(output.count)) == (pytest.approx(total), count)
+    objective.step(model, (batch_of(), label), training=True).loss.backward()
+    assert float(model.head.logit_bias.grad) != 0
+    assert output.preds.shape == (len(RAWS), 3, 7)
+    assert objective.predict(model, batch_of()).shape == (len(RAWS), 3, 7)
+
+
+def test_no_constant_has_a_lower_sigmoid_loss_than_the_baseline():
+    _, objective = built(loss="sigmoid")
+    batches = [(batch_of(RAWS[:3]), None)]
+    output = objective.baseline_step(batches, join().spec)(batches[0])
+    own = Candidates(torch.zeros(3, 3, 7), *(torch.stack(x) for x in zip(*[present_and_keys(i) for i in range(3)])))
+    for bias in (-3.0, -1.0, -0.5, 0.0, 0.5):
+        assert multi_positive_loss(own, own, torch.tensor(bias))[0] >= output.loss - 1e-6
+
+
+def present_and_keys(i):
+    """Parts of an example, and numbers that are equal for its equal texts alone."""
+    present = torch.tensor([name in RAWS[i] for name in PARTS])
+    return present, torch.tensor([10 + i, 5 if i in (0, 2) else 20 + i, 30 + i])
+
+
+def test_a_scale_without_a_limit_and_projections_by_name():
+    settings = {"image": partial(LinearProjection, pool="first", bias=True)}
+    model, objective = built(projections=settings, max_scale=None)
+    assert [p.pool for p in model.head.projections.values()] == ["first", "mean", "mean"]
+    with torch.no_grad():
+        model.head.logit_scale.fill_(9.0)
+    assert float(model.train()(batch_of())[0].detach().norm(dim=-1)[0]) == pytest.approx(math.exp(4.5))
+    objective.step(model, (batch_of([RAWS[2], RAWS[2]]), None), training=True).loss.backward()
+    assert all(p.grad is not None for p in model.parameters())
 
 
 def test_vectors_that_are_alike_have_the_loss_of_the_constant_prediction():

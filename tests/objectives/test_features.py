@@ -48,7 +48,9 @@ def right_vectors(theirs):
 
 def test_embed_writes_the_sentence_vectors_of_an_imported_model(imported, tmp_path, capsys):
     theirs, run = imported
-    assert load_one(run).config["model"]["objective"] == {"type": "Features", "pool": "mean", "normalize": True}
+    assert load_one(run).config["model"]["objective"] == {
+        "type": "Features", "pool": "mean", "normalize": True, "projection": None, "dim": None
+    }  # fmt: skip
     out = tmp_path / "vectors.npz"
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
     (tmp_path / "texts.csv").write_text("\n".join(["text", *TEXTS]))

@@ -1,13 +1,10 @@
-"""Our Transformer equals the image encoder of Hugging Face's SigLIP: no class token, a head that pools by attention.
-
-b batch · n patches · d width
-"""
+"""Our Transformer equals the image encoder of Hugging Face's SigLIP: no class token, a head that pools by attention."""
 
 from functools import partial
 
 import pytest
 import torch
-from einops import rearrange, repeat
+from einops import rearrange
 from families import family
 from parity import EmbeddedBackbone, assert_equal, randomized
 from torch import nn
@@ -16,31 +13,12 @@ from vision import first_layer, image_batch, spec, vit_layer
 from weights import take
 from whole import assert_every_value_is_mapped
 
-from seqkit.nn.attention.context import AttentionContext
-from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.mlp import MLP
 from seqkit.nn.position.absolute import Learned
+from seqkit.nn.projection import AttentionPooling
 
 DIM, DEPTH, HEADS, PATCH, SIDE = 21, 3, 3, 5, 15
 NUM_PATCHES = (SIDE // PATCH) ** 2
-
-
-class AttentionPooling(nn.Module):
-    """One learned query that attends to all tokens, then an MLP (Zhai et al. 2022, ViT-G, section 3.2)."""
-
-    def __init__(self):
-        super().__init__()
-        self.query = nn.Parameter(torch.zeros(1, 1, DIM))
-        self.attention = MultiHeadAttention(DIM, HEADS).for_cross_attention()
-        self.norm = nn.LayerNorm(DIM, eps=1e-6)
-        self.mlp = MLP(DIM, ratio=3, activation=partial(nn.GELU, approximate="tanh"))
-
-    def forward(self, hidden, valid):
-        """[b d] from hidden [b n d]."""
-        query = repeat(self.query, "1 1 d -> b 1 d", b=len(hidden))
-        context = AttentionContext(rearrange(valid, "b n -> b 1 1 n"), key_valid=valid)
-        pooled = self.attention(query, context, memory=hidden)
-        return (pooled + self.mlp(self.norm(pooled)))[:, 0]
 
 
 @pytest.fixture
@@ -52,7 +30,8 @@ def pair():
     theirs = randomized(SiglipVisionModel(config), std=0.2)
     position = partial(Learned, sizes=[NUM_PATCHES])
     ours = EmbeddedBackbone(spec(3 * PATCH**2, 0), family("SigLIP"), position)
-    ours.head = AttentionPooling()
+    mlp = partial(MLP, ratio=3, activation=partial(nn.GELU, approximate="tanh"))
+    ours.head = AttentionPooling(DIM, DIM, num_heads=HEADS, mlp=mlp, norm=partial(nn.LayerNorm, eps=1e-6))
     ours.load_state_dict(weights(theirs.state_dict()))
     return theirs, ours
 
@@ -67,11 +46,10 @@ def weights(theirs):
     for i in range(DEPTH):
         mapped |= vit_layer(left, f"encoder.layers.{i}", f"backbone.blocks.{i}", **names)
     mapped |= take(left, ["post_layernorm"], "backbone.norm")
-    mapped["head.query"] = left.pop("head.probe")
+    mapped["head.query"] = rearrange(left.pop("head.probe"), "1 1 d -> d")
     for kind in ("weight", "bias"):
-        joint = left.pop(f"head.attention.in_proj_{kind}")
-        mapped[f"head.attention.q_proj.{kind}"], mapped[f"head.attention.kv_proj.{kind}"] = joint.split([DIM, 2 * DIM])
-    names = {"attention.out_proj": "attention.out_proj", "norm": "layernorm", "mlp.up_proj": "mlp.fc1"}
+        mapped[f"head.qkv_proj.{kind}"] = left.pop(f"head.attention.in_proj_{kind}")
+    names = {"out_proj": "attention.out_proj", "norm": "layernorm", "mlp.up_proj": "mlp.fc1"}
     for ours, name in (names | {"mlp.down_proj": "mlp.fc2"}).items():
         mapped |= take(left, [f"head.{name}"], f"head.{ours}")
     assert not left, f"not mapped: {sorted(left)}"

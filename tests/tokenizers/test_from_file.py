@@ -240,6 +240,7 @@ def test_a_configuration_names_the_file(tmp_path):
     given = {"tokenizer": {"type": "FromFile", "path": path}}
     config = complete("text/classify", "debug", given)
     defaults = {"special_tokens": True, "num_ids": None, "token_types": 0}
+    defaults |= {"end_id": None, "max_tokens": None, "pad_id": None}
     assert config["tokenizer"] == {"type": "FromFile", "path": path, **defaults}
     assert build(config).tokenizer.encode("to be").equals(FromFile(path).encode("to be"))
     with pytest.raises(UsageError, match="path"):

@@ -6,13 +6,14 @@ import logging
 import math
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 from unicodedata import normalize
 
 from seqkit.data.download import find, missing
 from seqkit.data.equal_files import content_keys
-from seqkit.data.formats import own_reader
+from seqkit.data.formats import AUDIO, IMAGE, own_reader
 from seqkit.data.source import DataSource, Splits, Subset, shuffled, stratified
 from seqkit.data.tables.columns import (
     AMBIGUOUS,
@@ -28,6 +29,7 @@ from seqkit.data.tables.columns import (
     number,
     settle,
 )
+from seqkit.data.tables.file_cells import content_of, name_of
 from seqkit.data.tables.files import Rows, files_of, is_remote, read_tables
 from seqkit.data.tables.usable_rows import InputColumn, UsableRows
 from seqkit.errors import DataError, attempt, one_line
@@ -47,12 +49,13 @@ MAX_COMPARED = 2_000_000
 class Table(DataSource):
     """Your own table: each row has an input (a text, a file name, a SMILES string) and a target.
 
-    path: CSV, TSV, JSON Lines, Parquet, Arrow or CoNLL files: one, several, a folder of shards, a pattern such as
+    path: CSV, TSV, JSON, JSON Lines, Parquet, Arrow or CoNLL files: one, several, a folder of shards, a pattern such as
     `data/*.parquet`, `hf://owner/name` or a file of an object store. test, valid: files of the other splits, or splits
-    of the hub name. input, target: columns; several targets for numbers. kind: what the input column holds; images,
-    sounds and what the tokenizer's own `read` reads are files, named relative to the table. target_kind: what the
-    target holds; None: words are classes, numbers are measurements, and zeros with ones are classes. What is not given
-    is guessed from names and values, and said in one line.
+    of the hub name. input, target: columns; several targets for numbers and labels. kind: what the input column holds
+    (`seqkit.data.tables.columns.Kind`); images, sounds and what the tokenizer's own `read` reads are files, named
+    relative to the table, or the bytes of images and sounds. target_kind: what the target holds; None: words are
+    classes, numbers are measurements, and zeros with ones are classes. What is not given is guessed from names and
+    values, and said in one line.
     split: a column that names the split of each row. group: a column; rows that share a value in it stay in one split.
     test_fraction, seed: share of the rows that are set aside as test split, by class, where no split is given, and the
     seed of their choice. separator: between the columns of a CSV file; None: found in its first line. columns: their
@@ -134,11 +137,14 @@ class Table(DataSource):
             unused = [column for column in table.names if not is_nameless(column) and column not in known]
             if unused:
                 more = f", … ({len(unused)} in all)" if len(unused) > 8 else ""
-                say(f"{table.name}: the columns {', '.join(map(repr, unused[:8]))}{more} are not used")
+                which, are = ("column", "is") if len(unused) == 1 else ("columns", "are")
+                say(f"{table.name}: the {which} {', '.join(map(repr, unused[:8]))}{more} {are} not used")
             known.update(unused)
+        kind = {"image": IMAGE, "audio": AUDIO}.get(columns.kind)
+        reader = read_file if kind is None else read_file or partial(kind.read_for, tokenizer=self._tokenizer)
         read = {
             split: UsableRows(
-                part, columns, InputColumn(part, columns, self.folder, read_file),
+                part, columns, InputColumn(part, columns, self.folder, reader),
                 say=say, encode=self._encode, skip_bad=self.skip_bad,
             )
             for split, part in rows.items()
@@ -372,7 +378,7 @@ def alike_classes(counts: Mapping[str, int]) -> str:
 def _check_learnable(found: dict[str, Subset], train: UsableRows, names: list[str] | None) -> None:
     """Raise DataError where training has one number alone, or another split has a class that training lacks."""
     known = found["train"]
-    if train.columns.target_kind == "numbers":
+    if train.columns.target_kind in ("numbers", "labels"):
         k = len(train.columns.targets)
         for j, target in enumerate(train.columns.targets):
             numbers = {x for i in known.indices if not math.isnan(x := train.numbers[i * k + j])}
@@ -406,14 +412,15 @@ def _tell_equal_inputs(found: dict[str, Subset], say: Callable[[str], None]) -> 
         conflicts, shared = [], []
         for i, index in enumerate(samples.indices):
             cell = read.cell(index)
-            key: Hashable = hash(cell.strip() if isinstance(cell, str) else repr(cell))
-            if by_content:
-                key = by_content[read.inputs.folder / cell]
+            content = content_of(cell)
+            key: Hashable = hash(cell.strip() if isinstance(cell, str) else repr(cell) if content is None else content)
+            if by_content and content is None:
+                key = by_content[read.inputs.folder / name_of(cell)]
             if split == "train":
                 in_training.add(key)
             elif split == "test" and key in in_training:
                 shared.append(i)
-            if read.columns.target_kind in ("classes", "numbers"):
+            if read.columns.target_kind in ("classes", "numbers", "labels"):
                 label = repr(samples.labels[i])
                 if first_label.setdefault(key, label) != label:
                     conflicts.append(i)
@@ -436,5 +443,7 @@ def _keys_of_files(tables: Sequence[UsableRows]) -> dict[Path, Hashable]:
     """The content of each file that a table names, as a key that equal files share; empty where inputs are no files."""
     if tables[0].columns.kind not in OF_FILES or tables[0].columns.target_kind == "tags":
         return {}
-    paths = list({read.inputs.folder / read.cell(i): None for read in tables for i in range(len(read))})
+    cells = (read.cell(i) for read in tables for i in range(len(read)))
+    folder = tables[0].inputs.folder
+    paths = list({folder / name_of(cell): None for cell in cells if content_of(cell) is None})
     return dict(zip(paths, content_keys(paths)))

@@ -13,24 +13,28 @@ from pathlib import Path
 from typing import Any, Literal
 
 from seqkit.data.formats import AUDIO, IMAGE
+from seqkit.data.tables.file_cells import content_of, kind_of_content, name_of
 from seqkit.data.tables.files import Rows
 from seqkit.errors import DataError, one_line, suggest
 
-Kind = Literal["text", "image", "audio", "smiles", "file"]
-"""Content of the input column; images, sounds and files that the tokenizer reads itself (`Tokenizer.read`) are named
-relative to the table's folder."""
+Kind = Literal["text", "image", "audio", "smiles", "series", "file"]
+"""Content of the input column. Images, sounds and files that the tokenizer reads itself (`Tokenizer.read`) are named
+relative to the table's folder; of images and sounds it may hold the bytes. A series is a list of numbers, or of lists
+of numbers. A text may be a conversation, a list of messages."""
 
 OF_FILES = ("image", "audio", "file")
 """Kinds of input that are names of files."""
 
-TargetKind = Literal["classes", "numbers", "text", "tags", "none"]
-"""Content of the target column: a class, measurements, another text, a class for each word, or nothing to learn."""
+TargetKind = Literal["classes", "numbers", "labels", "text", "tags", "none"]
+"""Content of the target columns: a class, measurements, yes or no, another text, a class for each word, or nothing."""
 
 INPUT_NAMES = {
-    "text": "text input inputs sentence sentences body message content document review comment question tweet prompt",
+    "text": "text input inputs sentence sentences body message content document review comment question tweet prompt "
+    "messages conversations conversation chat",
     "image": "image images img path file filename file_name filepath photo picture",
     "audio": "audio sound path file filename file_name filepath clip recording wav",
     "smiles": "smiles canonical_smiles isomeric_smiles molecule mol structure",
+    "series": "series values signal measurements sequence features x",
     "file": "path file filename file_name filepath recording measurement",
     "pairs": "source src input inputs from question",
     "tags": "tokens words text sentence",
@@ -39,12 +43,17 @@ TARGET_NAMES = {
     "classes": "label labels target targets class category sentiment y output",
     "numbers": "target targets label labels y value score output",
     "text": "target tgt output outputs to translation answer",
+    "labels": "label labels target targets",
     "tags": "tags ner_tags pos_tags pos ner labels tag",
 }
 TARGET_NAMES["any"] = f"{TARGET_NAMES['classes']} value score"
 
 NUMBERING = ("id", "idx", "index", "row", "uuid", "key")
 """Names of columns that number the rows; they are never guessed."""
+
+LEARN_ALL = "--model.objective MultiLabel"
+MESSAGE_KEYS = (("role", "content"), ("from", "value"))
+"""Keys of a message of a conversation: who says it, and what."""
 
 LOOKED_AT = 2_000
 """Number of rows by which columns are guessed."""
@@ -59,13 +68,16 @@ AMBIGUOUS = {"na", "none", "-", "?"}
 """Words, in lower case, that may name a class or say that it is missing: they are classes, and a line says so. No
 number is called so: among numbers they are missing."""
 
+YES_NO = {"yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0}
+"""Words, in lower case, for one of two labels."""
+
 QUOTES = "\"'`\u00b4\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u00ab\u00bb\u2039\u203a"
 """Quotation marks, in which spreadsheets and people put names."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a table. targets: columns of the target, several only for numbers; empty: nothing to learn.
+    """The columns of a table. targets: columns of the target, several for numbers and labels; empty: nothing to learn.
     kind: "row": the input is the row, and `input` what a row must have."""
 
     input: str
@@ -82,7 +94,8 @@ class Columns:
 @dataclass(frozen=True)
 class Profile:
     """First values of a column. filled, distinct: their number. length: mean length of texts. numbers: share of
-    numbers among the cells that hold something. lists: share of lists. is_binary: it holds zeros and ones alone."""
+    numbers among the cells that hold something. lists: share of lists. is_binary: it holds zeros and ones alone.
+    is_yes_no: it holds yes and no, in any spelling of `truth`."""
 
     filled: int
     distinct: int
@@ -90,6 +103,7 @@ class Profile:
     numbers: float
     lists: float
     is_binary: bool
+    is_yes_no: bool
 
     @property
     def repeats(self) -> bool:
@@ -103,12 +117,26 @@ def is_missing(value: Any) -> bool:
 
 
 def is_blank(value: Any) -> bool:
-    """Whether a cell holds nothing: null, blank, NaN, an empty list. Of texts nothing else is missing."""
+    """Whether a cell holds nothing: null, blank, NaN, an empty list or file. Of texts nothing else is missing."""
     if isinstance(value, str):
         return not value.strip()
     if isinstance(value, float):
         return math.isnan(value)
-    return value is None or (isinstance(value, list) and not value)
+    if isinstance(value, dict):
+        return value.keys() <= {"bytes", "path"} and not any(value.values())
+    return value is None or (isinstance(value, list | bytes) and not value)
+
+
+def truth(value: Any) -> float | None:
+    """1 for yes, 0 for no, NaN where it is missing; None: it is something else."""
+    if isinstance(value, bool):
+        return float(value)
+    if is_missing(value):
+        return math.nan
+    if isinstance(value, str) and (word := value.strip().lower()) in YES_NO:
+        return YES_NO[word]
+    found = number(value)
+    return found if found in (0.0, 1.0) or (found is not None and math.isnan(found)) else None
 
 
 def number(value: Any) -> float | None:
@@ -219,14 +247,18 @@ def settle_target(
 
     Raises DataError where several fit equally, or they cannot be learned.
     """
+    if not targets and target_kind == "labels":
+        targets = [column for column, profile in free.items() if profile.is_yes_no]
     if not targets and target_kind != "none":
         targets = [_target(rows.name, target_kind, free, rows.names)]
     if target_kind is None:
         target_kind = _target_kind(rows, {column: profiles[column] for column in targets})
-    if len(targets) > 1 and target_kind != "numbers":
+    if len(targets) > 1 and target_kind not in ("numbers", "labels"):
+        yes_no = [column for column in targets if profile_of(rows, column).is_yes_no]
+        advice = f", or learn yes and no of each: {LEARN_ALL}" if yes_no == targets else ""
         raise DataError(
             f"{rows.name}: several targets ({', '.join(targets)}) are for numbers, and these are {target_kind}; "
-            "give one column with --data.target"
+            f"give one column with --data.target{advice}"
         )
     targets = [] if target_kind == "none" else targets
     _check_first_line(rows, targets)
@@ -254,7 +286,8 @@ def profile_of(rows: Rows, column: str) -> Profile:
     values = [value for value in islice(rows.column(column), LOOKED_AT) if not is_missing(value)]
     parsed = [x for x in map(number, values) if x is None or not math.isnan(x)]  # what says "missing" is neither
     numbers = [x for x in parsed if x is not None]
-    distinct = {value if isinstance(value, str | int | float) else repr(value) for value in values}
+    truths = {truth(value) for value in values}
+    distinct = {_plain(value) for value in values}
     count = max(len(values), 1)
     return Profile(
         filled=len(values),
@@ -263,7 +296,14 @@ def profile_of(rows: Rows, column: str) -> Profile:
         numbers=len(numbers) / max(len(parsed), 1),
         lists=sum(isinstance(value, list) for value in values) / count,
         is_binary=set(numbers) == {0.0, 1.0} and len(numbers) == len(parsed),
+        is_yes_no=truths == {0.0, 1.0},
     )
+
+
+def _plain(value: Any) -> Any:
+    """A value that may be in a set: a cell, the bytes of its file, or how it is written."""
+    content = content_of(value)
+    return content if content is not None else value if isinstance(value, str | int | float) else repr(value)
 
 
 def kind_of(rows: Rows, candidates: Sequence[str]) -> Kind:
@@ -271,19 +311,48 @@ def kind_of(rows: Rows, candidates: Sequence[str]) -> Kind:
     for column in candidates:
         if column.lower() in ("smiles", "canonical_smiles", "isomeric_smiles"):
             return "smiles"
-        cells = [str(value) for value in islice(rows.column(column), 100) if not is_missing(value)]
+        cells = [value for value in islice(rows.column(column), 100) if not is_missing(value)]
+        contents = [content for cell in cells if (content := content_of(cell)) is not None]
+        if cells and len(contents) == len(cells):
+            return kind_of_content(contents[0])
+        if cells and all(is_series(cell) for cell in cells):
+            return "series"
+        names = [str(name_of(cell)) for cell in cells]
         for kind, known in (("image", IMAGE), ("audio", AUDIO)):
-            if cells and all(Path(cell).suffix.lower() in known.suffixes for cell in cells):
+            if names and all(Path(name).suffix.lower() in known.suffixes for name in names):
                 return kind  # type: ignore[return-value]
     return "text"
 
 
+def is_series(cell: Any) -> bool:
+    """Whether a cell is a list of numbers, or of lists of numbers."""
+    rows = cell if isinstance(cell, list) else []
+    steps = [x for row in rows for x in (row if isinstance(row, list) else [row])]
+    return bool(steps) and all(isinstance(x, int | float) and not isinstance(x, bool) for x in steps)
+
+
+def conversation(cell: Any) -> str | None:
+    """A list of messages, each with `role` and `content`, as a text: a line `role: content` for each.
+
+    Also messages with `from` and `value`. None: the cell is something else.
+    """
+    if not isinstance(cell, list):
+        return None
+    lines = []
+    for message in cell:
+        keys = next((keys for keys in MESSAGE_KEYS if isinstance(message, dict) and {*keys} <= message.keys()), None)
+        if keys is None or not all(isinstance(message[key], str) for key in keys):
+            return None
+        lines.append(f"{message[keys[0]]}: {message[keys[1]]}")
+    return "\n".join(lines) or None
+
+
 def _names_files(rows: Rows, column: str, folder: Path) -> bool:
     """Whether most of the first cells are names of files in the folder."""
-    cells = [str(value) for value in islice(rows.column(column), 100) if not is_missing(value)]
+    cells = [value for value in islice(rows.column(column), 100) if not is_missing(value)]
     found = 0
     for cell in cells:
-        with suppress(OSError, ValueError):  # a long text is no path
+        with suppress(OSError, ValueError, TypeError):  # a long text is no path
             found += (folder / cell).is_file()
     return 2 * found > len(cells)
 
@@ -321,6 +390,7 @@ def _target(name: str, target_kind: str | None, free: Mapping[str, Profile], nam
     fits = {
         "classes": lambda profile: profile.repeats,
         "numbers": lambda profile: profile.numbers > 0.5,
+        "labels": lambda profile: profile.is_yes_no,
         "text": lambda profile: profile.numbers < 1,
         "tags": lambda profile: profile.numbers < 1,
     }.get(target_kind or "", lambda profile: profile.repeats or profile.numbers > 0.5)
@@ -333,7 +403,8 @@ def _target(name: str, target_kind: str | None, free: Mapping[str, Profile], nam
     if not pool:
         raise DataError(f"{name}: none of {_all(list(free))} looks like a target; name one with --data.target")
     if len(pool) > 1:
-        raise DataError(f"{name}: {_all(pool)} fit equally as target; name one with --data.target {pool[0]!r}")
+        advice = f", or learn yes and no of each: {LEARN_ALL}" if all(free[one].is_yes_no for one in pool) else ""
+        raise DataError(f"{name}: {_all(pool)} fit equally as target; name one with --data.target {pool[0]!r}{advice}")
     return pool[0]
 
 

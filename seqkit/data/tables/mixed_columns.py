@@ -8,7 +8,6 @@ from contextlib import suppress
 from datetime import date, datetime
 from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Literal, get_args
 
 from seqkit.data.formats import AUDIO, IMAGE, FileFormat
@@ -26,6 +25,7 @@ from seqkit.data.tables.columns import (
     profile_of,
     settle_target,
 )
+from seqkit.data.tables.file_cells import content_of, kind_of_content, read_content
 from seqkit.data.tables.files import Rows
 from seqkit.data.tables.usable_rows import MAX_NUMBER, check_cell, check_file
 from seqkit.errors import DataError, attempt, one_line, suggest
@@ -43,9 +43,6 @@ FILES: dict[str, FileFormat] = {"image": IMAGE, "audio": AUDIO}
 
 CELLS = "cells"
 """Key of the row of numbers and categories in a raw example, and name of its part."""
-
-SOUNDS = (b"RIFF", b"fLaC", b"OggS", b"ID3", b"\xff\xfb")
-"""First bytes of files of sound."""
 
 MIN_ROWS = 10
 """Rows from which on a column of different words or consecutive numbers is taken for identifiers."""
@@ -110,10 +107,8 @@ def check_kind(column: str, kind: Any) -> None:
 def _kind_of_bytes(rows: Rows, column: str) -> str:
     """Kind of a column that holds the bytes of files; empty: it does not."""
     first = next((cell for cell in islice(rows.column(column), LOOKED_AT) if not is_missing(cell)), None)
-    content = first.get("bytes") if isinstance(first, dict) else first
-    if not isinstance(content, bytes):
-        return ""
-    return "audio" if content.startswith(SOUNDS) else "image"
+    content = content_of(first)
+    return "" if content is None else kind_of_content(content)
 
 
 def _guess(rows: Rows, column: str, has_cells: bool) -> tuple[str, str]:
@@ -231,7 +226,7 @@ class MixedCells(Sequence[dict[str, Any]]):
                 check_cell(name, cell, are_words=False)
                 if kind in FILES:
                     check_file(self.folder, cell, f"let it count as empty: --data.skip_bad true; the column is {name}")
-            elif _bytes_of(cell) is None:
+            elif content_of(cell) is None:
                 raise ValueError(f"{name} is {_short(cell)}, which is no file's name or content; correct it")
 
     def raw(self, cells: Mapping[str, Any]) -> dict[str, Any]:
@@ -262,16 +257,10 @@ class MixedCells(Sequence[dict[str, Any]]):
         kind = self.kinds[name]
         if kind not in FILES:
             return cell.strip() if kind == "smiles" else cell
-        tokenizer, content = self._tokenizers.get(name), _bytes_of(cell)
+        tokenizer, content = self._tokenizers.get(name), content_of(cell)
         if content is None:
             return FILES[kind].read_for(self.folder / cell, tokenizer)
-        with TemporaryDirectory() as folder:
-            file = Path(folder) / "file"
-            file.write_bytes(content)
-            try:
-                return FILES[kind].read_for(file, tokenizer)
-            except DataError as error:
-                raise DataError(str(error).replace(str(file), f"the file in {name}")) from None
+        return read_content(content, lambda file: FILES[kind].read_for(file, tokenizer), name)
 
     def _cell(self, name: str, cell: Any) -> float | str:
         """A number, a date as one, or a category. Raises ValueError where it is none."""
@@ -294,12 +283,6 @@ def _is_empty(kind: str, cell: Any) -> bool:
         return is_blank(cell)
     found = number(cell) if kind == "number" else None
     return is_missing(cell) or (found is not None and math.isnan(found))
-
-
-def _bytes_of(cell: Any) -> bytes | None:
-    """Content of a file in a cell, as it is or as the hub's `datasets` keeps it; None: the cell is something else."""
-    content = cell.get("bytes") if isinstance(cell, dict) else cell
-    return content if isinstance(content, bytes) else None
 
 
 def _otherwise(name: str) -> str:

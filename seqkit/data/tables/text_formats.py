@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from seqkit.errors import DataError, one_line
-from seqkit.files import load_json
+from seqkit.files import decoded, load_json, read_small
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 
@@ -59,7 +59,7 @@ def text_table(
     suffix = format_suffix(file)
     if suffix in (".csv", ".tsv"):
         return _delimited(file, separator or ("\t" if suffix == ".tsv" else None), columns, notes, faults)
-    if suffix in (".jsonl", ".ndjson"):
+    if suffix in (".json", ".jsonl", ".ndjson"):
         names = _json_columns(file)
         return names, _json_rows(file, names, faults)
     if suffix == ".txt":
@@ -189,7 +189,14 @@ def _cells(file: Path, separator: str, quoted: bool) -> Iterator[tuple[int, list
 
 
 def _records(file: Path, faults: list[str]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(line, object) of a JSON Lines file."""
+    """(line, object) of a JSON Lines file, or of a file that is one array of objects (line: their number)."""
+    if file.suffix.lower() == ".json" and (array := _array(file)) is not None:
+        for number, record in enumerate(array, start=1):
+            if isinstance(record, dict):
+                yield number, record
+            else:
+                _add_fault(faults, f'{file}, entry {number} is no object; give objects, such as {{"text": …}}')
+        return
     for number, line in _lines(file):
         if not line.strip():
             continue
@@ -203,6 +210,31 @@ def _records(file: Path, faults: list[str]) -> Iterator[tuple[int, dict[str, Any
             yield number, record
         else:
             _add_fault(faults, f'{file}, line {number} holds no object; give one a line, such as {{"text": …}}')
+
+
+MAX_ARRAY_BYTES = 1 << 30
+"""Size of a JSON array, which is read as a whole; JSON Lines have no such limit."""
+
+
+def _array(file: Path) -> list[Any] | None:
+    """Entries of a file that is one array, or holds one under a single key; None: it begins with something else.
+
+    Raises DataError where it is damaged or too large.
+    """
+    with file.open("rb") as data:
+        if not data.read(1024).lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"[", b"{")):
+            return None
+    lines = f"{file.with_suffix('.jsonl').name}, an object a line"
+    try:
+        whole = load_json(decoded(read_small(file, MAX_ARRAY_BYTES)))
+    except (ValueError, RecursionError) as error:
+        if "Extra data" in str(error):  # objects, one after the other
+            return None
+        raise DataError(f"{file} is no JSON ({one_line(str(error))}); give an array of objects, or {lines}") from error
+    if isinstance(whole, dict):
+        lists = [value for value in whole.values() if isinstance(value, list)]
+        whole = lists[0] if len(lists) == 1 else [whole]
+    return whole
 
 
 def _json_columns(file: Path) -> list[str]:

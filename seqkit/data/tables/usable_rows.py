@@ -11,7 +11,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqkit.data.source import Sample
-from seqkit.data.tables.columns import OF_FILES, Columns, exact_number, is_blank, is_missing, lookalike, number
+from seqkit.data.tables.columns import (
+    OF_FILES,
+    Columns,
+    conversation,
+    exact_number,
+    is_blank,
+    is_missing,
+    is_series,
+    lookalike,
+    number,
+    truth,
+)
+from seqkit.data.tables.file_cells import content_of, name_of, read_content
 from seqkit.data.tables.files import Rows
 from seqkit.data.tables.text_formats import bare_name
 from seqkit.errors import DataError, one_line
@@ -26,7 +38,7 @@ MAX_NUMBER = 1e18
 class InputColumn(Sequence[Any]):
     """Cells of the input column by row, and the raw examples that they hold or name.
 
-    folder: folder of the files that the input names. read: reads these files; None: as images or recordings.
+    folder: folder of the files that the input names. read: reads these files; None: it names none.
     """
 
     def __init__(self, rows: Rows, columns: Columns, folder: Path, read: Callable[[Path], Any] | None = None):
@@ -47,21 +59,22 @@ class InputColumn(Sequence[Any]):
 
     def check(self, cell: Any) -> None:
         """Raise ValueError where a cell is no input, or names no file."""
-        check_cell(self.columns.input, cell, are_words=self.columns.target_kind == "tags")
-        if self.columns.target_kind != "tags" and self.columns.kind in OF_FILES:
-            check_file(self.folder, cell, "choose another column with --data.input")
+        are_words = self.columns.target_kind == "tags"
+        check_cell(self.columns.input, cell, self.columns.kind, are_words=are_words)
+        if not are_words and self.columns.kind in OF_FILES and content_of(cell) is None:
+            check_file(self.folder, name_of(cell), "choose another column with --data.input")
 
     def raw(self, cell: Any) -> Any:
         """The raw example that a cell holds, or names. Raises DataError where a file cannot be read."""
         if self.columns.target_kind == "tags":
             return " ".join(words_of(cell))
         if self.columns.kind in OF_FILES:
-            if self._read_file is not None:
-                return self._read_file(self.folder / cell)
-            from seqkit.data.io import read_audio, read_image  # brings torch
-
-            return (read_image if self.columns.kind == "image" else read_audio)(self.folder / cell)
-        return cell.strip() if self.columns.kind == "smiles" else cell
+            assert self._read_file is not None, "inputs that are files have a reader"
+            content = content_of(cell)
+            if content is None:
+                return self._read_file(self.folder / name_of(cell))
+            return read_content(content, self._read_file, self.columns.input)
+        return input_of(cell, self.columns.kind)
 
 
 class UsableRows(Sequence[Sample]):
@@ -124,6 +137,8 @@ class UsableRows(Sequence[Sample]):
         kind, k = self.columns.target_kind, len(self._targets)
         if kind == "classes":
             return self.codes[index]
+        if kind == "labels":
+            return list(self.numbers[index * k : index * k + k])
         if kind == "numbers":
             found = self.numbers[index * k : index * k + k]
             return found[0] if k == 1 else list(found)
@@ -255,6 +270,20 @@ class UsableRows(Sequence[Sample]):
             self.numbers.extend(values)
         return has_one
 
+    def _keep_labels(self, row: int, _value: Any, labels: list[Any]) -> bool:
+        found = [truth(label) for label in labels]
+        for column, label, x in zip(self.columns.targets, labels, found):
+            if x is None:
+                raise ValueError(
+                    f"{column} is {_short(label)}; write yes or no, true or false, 1 or 0, or nothing where it is not "
+                    "known, or name other columns with --data.target"
+                )
+        values = [x for x in found if x is not None]
+        has_one = not all(map(math.isnan, values))
+        if has_one:
+            self.numbers.extend(values)
+        return has_one
+
     def _keep_tags(self, row: int, value: Any, labels: list[Any]) -> bool:
         (column,), (label,) = self.columns.targets, labels
         if is_missing(label):
@@ -285,13 +314,25 @@ class UsableRows(Sequence[Sample]):
         return self._code_of.setdefault(text, len(self._code_of))
 
 
-def check_cell(column: str, value: Any, *, are_words: bool) -> None:
-    """Raise ValueError where a cell of the input column is no text or, for tags, no list of words."""
+def check_cell(column: str, value: Any, kind: str = "text", *, are_words: bool) -> None:
+    """Raise ValueError where a cell of the input column is not what its kind says or, for tags, no list of words."""
     if are_words:
         if not all(isinstance(word, str) and len(word.split()) == 1 for word in words_of(value)):
             raise ValueError(f"{column} is {_short(value)}, which is no list of words without spaces")
-    elif not isinstance(value, str):
+    elif kind == "series":
+        if not is_series(value):
+            raise ValueError(f"{column} is {_short(value)}, which is no list of numbers")
+    elif kind in ("image", "audio") and (content_of(value) or isinstance(name_of(value), str)):
+        return
+    elif not isinstance(value, str) and (kind != "text" or conversation(value) is None):
         raise ValueError(f"{column} is {_short(value)}, which is no text; write it in quotes")
+
+
+def input_of(cell: Any, kind: str) -> Any:
+    """The raw example of a cell that names no file: a text, a conversation as a text, molecules, or a series."""
+    if isinstance(cell, str):
+        return cell.strip() if kind == "smiles" else cell
+    return cell if kind == "series" else conversation(cell)
 
 
 def check_file(folder: Path, name: str, otherwise: str) -> None:
@@ -310,5 +351,6 @@ def words_of(value: Any) -> list[Any]:
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
+    content = content_of(value)
+    text = repr(value if content is None else content[:40])
     return one_line(text if len(text) <= 60 else f"{text[:57]}…")

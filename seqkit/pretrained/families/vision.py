@@ -76,7 +76,7 @@ FIRST: Change = Rearranged("1 n d -> n d", {})
 """Tables that have an axis for the batch."""
 
 
-def _kernel(num_channels: int, p: int) -> Change:
+def kernel(num_channels: int, p: int) -> Change:
     """The convolution over patches of p x p pixels as a linear layer."""
     return Rearranged("d c p q -> d (c p q)", {"c": num_channels, "p": p, "q": p})
 
@@ -110,7 +110,7 @@ def vit_table(config: ConfigFile, before: list[str], num_channels: int, p: int) 
         Row(
             "embedder.content.projection.weight",
             ("embeddings.patch_embeddings.projection.weight",),
-            whole=_kernel(num_channels, p),
+            whole=kernel(num_channels, p),
         ),
         *tensor("embedder.content.projection.bias", "embeddings.patch_embeddings.projection.bias"),
         *tensor("embedder.position.tables.0", "embeddings.position_embeddings", whole=FIRST),
@@ -121,10 +121,10 @@ def vit_table(config: ConfigFile, before: list[str], num_channels: int, p: int) 
 
 
 def _inputs(folder: Path, config: ConfigFile) -> Settings:
-    return _checked_images(folder, _patch(config), config.size("image_size", 224), _num_prefix(config))
+    return checked_images(folder, _patch(config), config.size("image_size", 224), _num_prefix(config))
 
 
-def _checked_images(folder: Path, p: int, side: int, num_prefix: int) -> Settings:
+def checked_images(folder: Path, p: int, side: int, num_prefix: int) -> Settings:
     """Patches of images as large as the table of positions is made for."""
     found = {**image_settings(folder), "patch": [p, p]}
     resize = found.get("resize", {})
@@ -225,7 +225,7 @@ def _timm_table(config: ConfigFile) -> Rows:
     ]
     return [
         *tensor("embedder.content.prefix", "cls_token", whole=FIRST),
-        *tensor("embedder.content.projection.weight", "patch_embed.proj.weight", whole=_kernel(3, sizes.patch)),
+        *tensor("embedder.content.projection.weight", "patch_embed.proj.weight", whole=kernel(3, sizes.patch)),
         *tensor("embedder.content.projection.bias", "patch_embed.proj.bias"),
         *tensor("embedder.position.tables.0", "pos_embed", whole=FIRST),
         *layers(sizes.depth, "backbone.blocks.{}.", "blocks.{}.", layer),
@@ -244,7 +244,7 @@ def _timm_classes(config: ConfigFile) -> dict[str, list[str]]:
 
 def _timm_inputs(folder: Path, config: ConfigFile) -> Settings:
     sizes = _timm(config)
-    return _checked_images(folder, sizes.patch, sizes.side, 1)
+    return checked_images(folder, sizes.patch, sizes.side, 1)
 
 
 VIT_OF_TIMM = Family(

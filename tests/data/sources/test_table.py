@@ -512,8 +512,8 @@ def test_columns_of_a_test_file_that_are_not_used_are_named_too(tmp_path):
         said.append
     )
     assert [line.partition(": ")[2] for line in said if "not used" in line] == [
-        "the columns 'colour' are not used",
-        "the columns 'rank' are not used",
+        "the column 'colour' is not used",
+        "the column 'rank' is not used",
     ]
 
 

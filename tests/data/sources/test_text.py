@@ -1,8 +1,9 @@
 import pytest
 
+from seqkit.config import complete
 from seqkit.data import DataModule, Shakespeare, TextFiles, TinyShakespeare
 from seqkit.data.source import sample_name
-from seqkit.data.sources.text import dialogue
+from seqkit.data.sources.text import TextFolder, dialogue
 from seqkit.errors import DataError
 from seqkit.objectives import NextToken
 from seqkit.tokenizers import Characters
@@ -148,3 +149,45 @@ def test_the_splits_of_a_text_have_the_name_of_its_file(tmp_path):
     for samples in (splits.train, splits.valid, splits.test):
         assert sample_name(samples, 0) == sample_name(samples[:1], 0) == str(tmp_path / "b.txt")
     assert splits.train[0].raw + splits.valid[0].raw + splits.test[0].raw == "to be or not to be"
+
+
+# ── texts by class ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def reviews(folder, suffix=".txt"):
+    for label, word in (("neg", "bad"), ("pos", "good")):
+        for i in range(10):
+            path = folder / label / f"{i}{suffix}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"a {word} film, number {i}\nand a second line")
+    return folder
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".md", ""])
+def test_a_folder_of_texts_by_class(tmp_path, suffix):
+    splits = TextFolder(str(reviews(tmp_path, suffix))).splits()
+    assert splits.names == ["neg", "pos"]
+    assert (len(splits.train), len(splits.test)) == (16, 4)
+    for sample in splits.train:
+        assert ("good" in sample.raw) == (sample.label == 1)
+
+
+def test_a_text_that_is_not_utf8_is_named(tmp_path):
+    (reviews(tmp_path) / "pos" / "3.txt").write_bytes(b"\xff\xfe")
+    with pytest.raises(DataError, match=r"3\.txt is not UTF-8"):
+        TextFolder(str(tmp_path)).splits()
+    assert len(TextFolder(str(tmp_path), skip_bad=1).splits().train) == 15
+
+
+def test_a_classifier_takes_a_folder_of_texts_by_class_and_a_language_model_takes_them_as_documents(tmp_path):
+    for recipe, source in (("text/classify", "TextFolder"), ("text/char-lm", "TextFiles")):
+        config = complete(recipe, "debug", {"data": str(reviews(tmp_path))})
+        assert config["data"]["source"]["type"] == source
+
+
+def test_files_of_a_folder_that_are_not_read_are_counted_once(tmp_path, caplog):
+    reviews(tmp_path)
+    for name in ("a.pdf", "b.pdf", "c.docx"):
+        (tmp_path / name).write_bytes(b"%\0")
+    complete("text/char-lm", "debug", {"data": str(tmp_path)})
+    assert [record.message for record in caplog.records] == [f"{tmp_path}: not read are 2 .pdf, 1 .docx"]
