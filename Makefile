@@ -1,7 +1,7 @@
 # make demo    train one recipe per modality, then all in one backbone (7 minutes on one core); one HTML report
 # make test    the whole test suite
 # make lint    ruff and mypy
-# make docs    the site, in site/, with every link checked (160 s of processor time; 35 s after `make test`)
+# make docs    the site, in site/, with every link checked (150 s on one core; about 90 after `make test`)
 # make docs-serve   the same, served on localhost:8000 and built again when a page changes
 # make wheel   dist/*.whl
 # make clean   remove what these made, but neither runs nor data
