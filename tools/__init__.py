@@ -1,0 +1,1 @@
+"""Tools of the repository, which the package does not need."""

@@ -1,0 +1,58 @@
+"""Docstrings of seqkit as Markdown: an entry such as `dim: width of …` becomes an item of a list."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Any
+
+import griffe
+
+WORDS = ("Raises", "Returns", "Yields")
+"""Beginnings of sentences that are items, too."""
+
+
+def as_markdown(text: str, names: Collection[str]) -> str:
+    """A docstring with its entries as a list. names: arguments and attributes of what it documents."""
+    return "\n\n".join(_paragraph(part, names) for part in re.split(r"\n\s*\n", text.strip()))
+
+
+def _paragraph(text: str, names: Collection[str]) -> str:
+    if text.startswith((" ", "* ", "- ", "```", ">>>")) or "\n    " in text or "::" in text:
+        return text
+    line = " ".join(text.split())
+    starts = [0]
+    for found in re.finditer(rf"(?:^|(?<=[.;)] ))(?:(\w+(?:, \w+)*): (?=\S)|(?:{'|'.join(WORDS)}) )", line):
+        if found[1] is None or set(found[1].split(", ")) <= set(names):
+            starts.append(found.start())
+    parts = [line[start:end].strip() for start, end in zip(starts, [*starts[1:], len(line)])]
+    first, *items = parts
+    if not items:
+        return text
+    # the text before the first entry is a paragraph of its own; an entry at the very beginning leaves it empty
+    return "\n\n".join(filter(None, (first, "\n".join(f"- {_item(item)}" for item in items))))
+
+
+def _item(text: str) -> str:
+    entry = re.match(r"(\w+(?:, \w+)*): ", text)
+    if entry is None:
+        word, _, rest = text.partition(" ")
+        return f"**{word}** {rest}"
+    return ", ".join(f"`{name}`" for name in entry[1].split(", ")) + f": {text[entry.end() :]}"
+
+
+class Entries(griffe.Extension):
+    """Extension of griffe that rewrites every docstring by `as_markdown`."""
+
+    def on_object(self, *, obj: Any, **_: Any) -> None:
+        """Rewrite the docstring of a class, function, module or attribute."""
+        if obj.docstring is None:
+            return
+        names = set()
+        if obj.is_function:
+            names |= {parameter.name for parameter in obj.parameters}
+        elif obj.is_class:
+            names |= set(obj.members)
+            if (init := obj.members.get("__init__")) is not None and init.is_function:
+                names |= {parameter.name for parameter in init.parameters}
+        obj.docstring.value = as_markdown(obj.docstring.value, names)
