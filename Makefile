@@ -35,17 +35,17 @@ lint: .venv/.dev
 	$(BIN)/mypy
 
 docs: .venv/.dev
-	$(THREADS) $(BIN)/python -m tools.website
+	$(THREADS) $(BIN)/python -m docs.website
 
 docs-serve: .venv/.dev
-	$(THREADS) $(BIN)/python -m tools.website --serve
+	$(THREADS) $(BIN)/python -m docs.website --serve
 
 wheel: .venv/.dev
 	$(BIN)/python -m build --wheel --no-isolation
 
 clean:
 	rm -rf .venv dist build site .pytest_cache .ruff_cache .mypy_cache .hypothesis
-	find seqkit tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
+	find seqkit tests docs -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "seqkit needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Give another: make PYTHON=python3.12")'

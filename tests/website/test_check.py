@@ -2,7 +2,7 @@
 
 import pytest
 
-from tools.website.check import faults
+from docs.website.check import faults
 
 
 def site(folder, body, style=""):

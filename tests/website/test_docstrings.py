@@ -2,7 +2,7 @@
 
 import pytest
 
-from tools.website.docstrings import as_markdown
+from docs.website.docstrings import as_markdown
 
 
 @pytest.mark.parametrize(

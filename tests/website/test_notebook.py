@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
+from docs.website.notebook import cells, kept_run, plain, run, write
+from docs.website.stage import ROOT
 from seqkit.registry import lookup
-from tools.website.notebook import cells, kept_run, plain, run, write
-from tools.website.stage import ROOT
 
 SOURCE = """# %% [markdown]
 # # Title

@@ -5,8 +5,8 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from tools.website.reference import packages, write_reference
-from tools.website.stage import ROOT, configuration, places, relinked, stage
+from docs.website.reference import packages, write_reference
+from docs.website.stage import ROOT, configuration, places, relinked, stage
 
 WHERE = {
     PurePosixPath(origin): PurePosixPath(page)

@@ -1,4 +1,4 @@
-"""`python -m tools.website`: builds the site, strictly; with `--serve`, serves it and follows changes of the pages."""
+"""`python -m docs.website`: builds the site, strictly; with `--serve`, serves it and follows changes of the pages."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import sys
 import time
 from pathlib import Path
 
-from tools.website import gallery, notebook
-from tools.website.check import faults
-from tools.website.kept import kept, sources
-from tools.website.reference import write_reference
-from tools.website.stage import BUILD, PAGES, ROOT, configuration, places, stage
+from docs.website import gallery, notebook
+from docs.website.check import faults
+from docs.website.kept import kept, sources
+from docs.website.reference import write_reference
+from docs.website.stage import BUILD, PAGES, ROOT, configuration, places, stage
 
 
 def main() -> int:
     """Stage the pages, make what is made, build, check."""
-    parser = argparse.ArgumentParser(prog="python -m tools.website", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m docs.website", description=__doc__)
     parser.add_argument("--serve", action="store_true", help="serve the site, and build pages again when they change")
     args = parser.parse_args()
     start = time.perf_counter()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from tools.website.stage import PAGES, ROOT, write_changed
+from docs.website.stage import PAGES, ROOT, write_changed
 
 
 def packages(root: Path = ROOT) -> dict[str, list[str]]:

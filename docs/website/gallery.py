@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from tools.website.stage import PAGES, ROOT, write_changed
+from docs.website.stage import PAGES, ROOT, write_changed
 
 GIVEN = {"own/classify": "To be, or not to be: that is the question."}
 """Examples of recipes that have no data of their own."""

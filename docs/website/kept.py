@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from tools.website.stage import ROOT
+from docs.website.stage import ROOT
 
 KEPT = ROOT / "build" / "kept"
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tools.website.kept import kept, sources
+from docs.website.kept import kept, sources
 
 DPI = 110
 

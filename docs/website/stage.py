@@ -36,7 +36,7 @@ def places(root: Path = ROOT) -> dict[PurePosixPath, PurePosixPath]:
     found = {
         PurePosixPath("docs", (at := path.relative_to(docs).as_posix())): PurePosixPath(_page(at))
         for path in sorted(docs.rglob("*"))
-        if path.is_file() and "__pycache__" not in path.parts
+        if path.is_file() and not {"__pycache__", "website", "__init__.py"} & set(path.relative_to(docs).parts)
     }
     found |= {PurePosixPath(path): PurePosixPath(page) for path, page in OUTSIDE.items()}
     if twice := [str(page) for page in set(found.values()) if list(found.values()).count(page) > 1]:

@@ -1,0 +1,1 @@
+"""Pages and notebooks, and in `website` what makes a site of them."""

@@ -1,1 +1,0 @@
-"""Tools of the repository, which the package does not need."""
