@@ -23,6 +23,7 @@ RENDERERS = {
     "seqkit.tokenizers.join:Join": "seqkit.report.modality.join:JoinRenderer",
     "seqkit.tokenizers.given:Ids": "seqkit.report.modality.base:Renderer",
     "seqkit.tokenizers.given:Series": "seqkit.report.modality.base:Renderer",
+    "seqkit.runs.frozen_encoder:FrozenEncoder": "seqkit.report.modality.base:Renderer",
 }
 """Renderer of each tokenizer class and its subclasses, imported when it is needed."""
 
