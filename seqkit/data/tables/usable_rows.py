@@ -264,11 +264,7 @@ class UsableRows(Sequence[Sample]):
                     + "; correct it or take the line out, or name another column with --data.target (words: "
                     "--data.target_kind classes)"
                 )
-        values = [x for x in found if x is not None]
-        has_one = not all(map(math.isnan, values))
-        if has_one:
-            self.numbers.extend(values)
-        return has_one
+        return self._keep_values([x for x in found if x is not None])
 
     def _keep_labels(self, row: int, _value: Any, labels: list[Any]) -> bool:
         found = [truth(label) for label in labels]
@@ -278,7 +274,9 @@ class UsableRows(Sequence[Sample]):
                     f"{column} is {_short(label)}; write yes or no, true or false, 1 or 0, or nothing where it is not "
                     "known, or name other columns with --data.target"
                 )
-        values = [x for x in found if x is not None]
+        return self._keep_values([x for x in found if x is not None])
+
+    def _keep_values(self, values: list[float]) -> bool:
         has_one = not all(map(math.isnan, values))
         if has_one:
             self.numbers.extend(values)
