@@ -3,7 +3,7 @@
 # make lint    ruff and mypy
 # make docs    the site, in site/, with every link checked (150 s on one core; about 90 after `make test`)
 # make docs-serve   the same, served on localhost:8000 and built again when a page changes
-# make wheel   dist/*.whl
+# make wheel   dist/: the sdist, and the wheel that is made of it
 # make clean   remove what these made, but neither runs nor data
 
 PYTHON ?= python3
@@ -41,7 +41,7 @@ docs-serve: .venv/.dev
 	$(THREADS) $(BIN)/python -m docs.website --serve
 
 wheel: .venv/.dev
-	$(BIN)/python -m build --wheel --no-isolation
+	$(BIN)/python -m build --no-isolation
 
 clean:
 	rm -rf .venv dist build site .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -325,13 +325,13 @@ def test_constraints_pin_every_dependency_once():
 
 
 @pytest.mark.slow
-def test_the_wheel_holds_recipes_and_page_but_no_tests(tmp_path):
+def test_the_wheel_that_the_sdist_makes_holds_all_modules_and_recipes_but_no_tests(tmp_path):
     pytest.importorskip("build")
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
     subprocess.run(command, check=True, capture_output=True, text=True)
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     assert {f"seqkit/_recipes/{name}.yaml" for name in recipe_names()} <= names
-    assert {"seqkit/interfaces/tokens.py", "seqkit/report/page.html"} <= names
+    assert {f"seqkit/{path.as_posix()}" for path in FILES} | {"seqkit/report/page.html"} <= names
     assert not [name for name in names if name.startswith(("tests/", "runs/", ".ci/"))]
