@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from glob import glob
 from itertools import islice
 from pathlib import Path
@@ -20,6 +21,7 @@ from seqkit.data.formats import (
     IMAGE,
     MAX_FILES,
     TABLE,
+    FileFormat,
     format_of,
     own_reader,
     readable_suffixes,
@@ -301,13 +303,11 @@ class Inputs:
         except (ValueError, OSError) as error:
             yield Input(given, error=reason(error))
 
-    def _file(self, path: Path) -> Any:
-        """The raw example of a file that a table names."""
+    def _file(self, path: Path, kind: FileFormat | None = None) -> Any:
+        """The raw example of a file that a table names, or holds. kind: its format; None: by its suffix."""
         if (read := own_reader(self.tokenizer)) is not None:
             return read(path)
-        kind = format_of(path)
-        if kind is None and path.name == "file":  # what a cell held
-            kind = AUDIO if kind_of_content(path.read_bytes()[:16]) == "audio" else IMAGE
+        kind = format_of(path) if kind is None else kind
         if kind is None or kind.reader is None or kind.many:
             raise DataError(f"{path} is no image or recording")
         return kind.read_for(path, self.tokenizer)
@@ -335,7 +335,7 @@ class _TableRows:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def input(self, row: int, read: Callable[[Path], Any]) -> Input:
+    def input(self, row: int, read: Callable[..., Any]) -> Input:
         """The example of a row; its name is file and line."""
         name, value = self.rows.place(row), self.values[row]
         if (is_blank if self.kind == "text" else is_missing)(value):
@@ -348,7 +348,8 @@ class _TableRows:
             content = content_of(value)
             try:
                 if content is not None:
-                    return Input(name, read_content(content, read, self.column))
+                    kind = AUDIO if kind_of_content(content) == "audio" else IMAGE
+                    return Input(name, read_content(content, partial(read, kind=kind), self.column))
                 return Input(name, read(self.folder / str(name_of(value))))
             except (ValueError, OSError) as error:
                 return Input(name, error=f"{name}: {reason(error)}")

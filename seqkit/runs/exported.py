@@ -47,9 +47,12 @@ def to_hf(trained: TrainedModel, out: Path) -> list[str]:
             write_atomic(part / name, content)
         state = trained.tokenizer.state()
         of_parts = (own for own in state.values() if isinstance(own, Mapping))
-        for own in (state, *of_parts, trained.objective.state().get("target", {})):
-            if text := own.get(TOKENIZER):
-                write_atomic(part / TOKENIZER, text.encode())
+        states = (state, *of_parts, trained.objective.state().get("target", {}))
+        texts = {own[TOKENIZER] for own in states if TOKENIZER in own}
+        if len(texts) > 1:
+            raise UsageError(f"{trained.folder} has several tokenizers, and such a folder one; use --to safetensors")
+        for text in texts:
+            write_atomic(part / TOKENIZER, text.encode())
         task = task_of(trained.config["model"]["objective"])
         if changed_keys := _changed(trained.config, part, task):
             raise UsageError(

@@ -201,6 +201,15 @@ def test_a_fine_tuned_run_is_a_model_of_theirs_again(tmp_path, name):
     assert not old[name].equal(new[name])
 
 
+def test_two_tokenizers_are_not_written_as_one(tmp_path):
+    _, run = imported(tmp_path, "T5")
+    text = json.loads(run.objective.target.state()["tokenizer.json"])
+    run.objective.target.load_state({"tokenizer.json": json.dumps({**text, "truncation": None}, indent=3)})
+    with pytest.raises(UsageError, match="has several tokenizers, and such a folder one"):
+        to_hf(run, tmp_path / "back")
+    assert not (tmp_path / "back").exists()
+
+
 def test_the_vectors_of_a_run_are_of_the_encoder(tmp_path):
     theirs, run = imported(tmp_path, "Bart")
     with torch.no_grad():

@@ -217,7 +217,7 @@ MAX_ARRAY_BYTES = 1 << 30
 
 
 def _array(file: Path) -> list[Any] | None:
-    """Entries of a file that is one array, or holds one under a single key; None: it begins with something else.
+    """Entries of a file that is an array, or an object with one array of objects; None: it begins with something else.
 
     Raises DataError where it is damaged or too large.
     """
@@ -232,7 +232,7 @@ def _array(file: Path) -> list[Any] | None:
             return None
         raise DataError(f"{file} is no JSON ({one_line(str(error))}); give an array of objects, or {lines}") from error
     if isinstance(whole, dict):
-        lists = [value for value in whole.values() if isinstance(value, list)]
+        lists = [x for x in whole.values() if isinstance(x, list) and all(isinstance(one, dict) for one in x)]
         whole = lists[0] if len(lists) == 1 else [whole]
     return whole
 

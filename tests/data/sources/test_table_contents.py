@@ -106,7 +106,7 @@ def test_a_run_predicts_the_images_of_a_table(tmp_path):
 RECORDS = [{"text": f"a {'good' if i % 2 else 'bad'} film {i}", "label": "yn"[i % 2]} for i in range(12)]
 
 
-@pytest.mark.parametrize("written", [RECORDS, {"data": RECORDS}])
+@pytest.mark.parametrize("written", [RECORDS, {"data": RECORDS}, {"tags": ["a", "b"], "data": RECORDS}])
 def test_a_json_array_is_a_table(tmp_path, written):
     (tmp_path / "table.json").write_text(json.dumps(written, indent=1))
     samples, names = read(str(tmp_path / "table.json"))
