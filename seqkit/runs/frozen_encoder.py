@@ -87,7 +87,8 @@ class FrozenEncoder(Tokenizer):
     def _ready(self) -> TrainedModel:
         if self._trained is None:
             try:
-                trained = load(self.model)
+                with torch.random.fork_rng(devices=[]):  # building a model draws weights
+                    trained = load(self.model)
             except UsageError as error:
                 raise DataError(f"FrozenEncoder: {error}") from error
             if not isinstance(trained, TrainedModel) or trained.model.spec.is_joined:
