@@ -165,7 +165,13 @@ def test_finished_runs_stand_side_by_side_and_what_else_differs_is_said(tmp_path
     assert found["data.batch_size"] == found["seeds"] == found["tuning"] == "warning"
     accuracy = json.loads((tmp_path / "wide" / "summary.json").read_bytes())["metrics"]["accuracy"]
     assert results["candidates"][1]["mean"] == pytest.approx(accuracy)
-    capsys.readouterr()
+    for name, words in (("fewer", {}), ("fewer, of other tokens", {"tokenizer.patch": 2})):
+        seqkit.fit("image/digits", {"data.limit": 59, **words}, preset="debug", out=tmp_path / name)
+        capsys.readouterr()
+        assert main(["compare", folders[0], str(tmp_path / name), "--out", str(tmp_path / "d")]) == 2
+        said = capsys.readouterr().err
+        assert "tested on other examples" in said
+        assert "59 examples" in said
     assert main(["compare", folders[0], folders[1], "--out", str(tmp_path / "d")]) == 2
     assert "differ in their seed at most" in capsys.readouterr().err
     before = (tmp_path / "one" / "report.html").read_bytes()
