@@ -3,6 +3,7 @@
 import warnings
 
 import pytest
+from chromium import Chromium, find_chromium
 
 
 def config(folder, kind):
@@ -77,3 +78,15 @@ def reported(trained):
         return pages[kind]
 
     return page
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """One Chromium for the tests of a module, which skip where none starts."""
+    if find_chromium() is None:
+        pytest.skip("no chromium or google-chrome on this machine")
+    try:
+        with Chromium() as chromium:
+            yield chromium
+    except EOFError as error:
+        pytest.skip(f"Chromium does not start on this machine: {error}")
