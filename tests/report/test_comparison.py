@@ -244,8 +244,10 @@ def test_the_synthetic_results_have_the_keys_of_the_schema():
 # ── in a browser ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(360, "light"), *VIEWS, (1600, "light")])
-@pytest.mark.parametrize("kind", RESULTS)
+EDGES = [("hostile", 360, "light"), ("twelve", 1600, "light")]
+
+
+@pytest.mark.parametrize(("kind", "width", "scheme"), [*((kind, *view) for kind in RESULTS for view in VIEWS), *EDGES])
 def test_a_browser_finds_no_fault(browser, page_of, kind, width, scheme):
     assert faults(browser, page_of(kind), width, scheme) == []
 
