@@ -1,4 +1,4 @@
-"""What was not matched between candidates: findings in sentences, of which every comparison has some."""
+"""Findings of what was not matched between candidates, in sentences; every comparison has some."""
 
 from __future__ import annotations
 

@@ -314,7 +314,7 @@ def _cell(results: Mapping[str, Any], a: Row, b: Row, metric: Metric) -> Cell:
 
 
 def _inference(results: Mapping[str, Any], rows: Sequence[Row]) -> str:
-    """What the intervals and p-values of a page cover, and how they are computed."""
+    """Explanation of what intervals and p-values cover, and how they are computed."""
     number = sum(entry.get("p") is not None for entry in results["differences"])
     if not number:
         return ""
