@@ -52,7 +52,8 @@ def test_candidates_with_other_grids_share_the_columns():
 def test_a_choice_on_the_edge_is_called_out(lr, side):
     (remark,) = remarks(rows(THREE, {"optimizer.lr": lr}))
     assert remark == (
-        f"Transformer chose optimizer.lr {lr}, the {side} of 3 values tried (0.001 to 0.01). A better one may lie beyond."
+        f"Transformer chose optimizer.lr {lr}, the {side} of 3 values tried (0.001 to 0.01). "
+        "A better one may lie beyond."
     )
 
 
