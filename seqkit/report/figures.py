@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -93,11 +94,18 @@ def scale_axis(axes: Axes, which: str, values: Iterable[float], *, log: bool | N
         axis.set_major_locator(FixedLocator(ticks))
         axis.set_minor_locator(NullLocator())
         written = exponential if min(ticks) < TINY else compact
+        axis.set_major_formatter(FuncFormatter(lambda value, _: written(value)))
     else:
         axis.set_major_locator(MaxNLocator(MAX_TICKS, steps=[1, 2, 2.5, 5, 10]))
-        written = compact
-    axis.set_major_formatter(FuncFormatter(lambda value, _: written(value)))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: compact(value, _digits(axis.get_majorticklocs()))))
     return log
+
+
+def _digits(ticks: np.ndarray) -> int:
+    """The fewest significant digits, three or more, that write evenly spaced ticks exactly."""
+    step = abs(ticks[1] - ticks[0]) if len(ticks) > 1 else 0.0
+    exact = (n for n in range(3, 8) if all(abs(float(f"{tick:.{n}g}") - tick) <= 0.01 * step for tick in ticks))
+    return next(exact, 8)
 
 
 def log_ticks(low: float, high: float) -> list[float]:
@@ -106,7 +114,8 @@ def log_ticks(low: float, high: float) -> list[float]:
     for steps in ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
         ticks = [step * 10.0**power for power in range(first, last + 1) for step in steps]
         ticks = [tick for tick in ticks if low * 0.999 <= tick <= high * 1.001]
-        if len(ticks) <= MAX_TICKS:
+        gaps = [math.log(b / a) for a, b in pairwise(ticks)]
+        if len(ticks) <= MAX_TICKS and min(gaps, default=0) >= 0.2 * math.log(high / low):
             break
     if len(ticks) < 3:
         even = MaxNLocator(MAX_TICKS, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
