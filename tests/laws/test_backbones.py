@@ -1,10 +1,13 @@
 """Every registered tokenizer × backbone × (causal or not) keeps the laws, and every law notices a planted fault."""
 
 import inspect
+import json
 from dataclasses import replace
 
 import pytest
 import torch
+from conftest import SAMPLES
+from laws.all_tokenizers import AllTokenizers
 from laws.faulty_backbones import INVENTED, KNOWN, ScalesInTraining
 from laws.sound_backbones import SOUND, SnapsToACodebook
 from torch import nn
@@ -19,6 +22,7 @@ from seqkit.nn.embedder import Embedder
 from seqkit.nn.position.rotary import Rotary
 from seqkit.objectives import Classify, Masked, NextToken, Regress
 from seqkit.raw import GraphData
+from seqkit.registry import components
 from seqkit.testing import (
     EmbeddedBackbone,
     check_backbone,
@@ -31,6 +35,7 @@ from seqkit.testing import (
     tokenizers,
 )
 from seqkit.testing.checks import SLOW
+from seqkit.testing.other_process import run_elsewhere
 from seqkit.testing.tokenizers import is_the_same_in_another_process
 
 DIM = 24
@@ -44,8 +49,29 @@ def test_a_tokenizer_keeps_its_laws(sample):
     check_tokenizer(sample.fitted(), sample.raws, unfitted=sample.build(), bad=sample.bad, other_process=False)
 
 
+@pytest.fixture(scope="module")
+def elsewhere():
+    """Tokens and the state of every tokenizer from another process, by name: one process for all."""
+    samples = {name: SAMPLES[name]() for name in components("tokenizer")}
+    fitted = AllTokenizers({name: sample.fitted() for name, sample in samples.items()})
+    unfitted = AllTokenizers({name: sample.build() for name, sample in samples.items()})
+    pairs = [(name, raw) for name, sample in samples.items() for raw in sample.raws]
+    tokens, state = run_elsewhere(fitted, pairs, unfitted)
+    states = json.loads(state)
+    return {
+        name: ([x for x, (one, _) in zip(tokens, pairs, strict=True) if one == name], states.get(name))
+        for name in samples
+    }
+
+
 @pytest.mark.slow
-def test_a_tokenizer_makes_the_same_tokens_in_another_process(sample):
+@pytest.mark.parametrize("name", sorted(components("tokenizer")))
+def test_a_tokenizer_makes_the_same_tokens_in_another_process(name, elsewhere, monkeypatch):
+    sample, (tokens, state) = SAMPLES[name](), elsewhere[name]
+    assert len(tokens) == len(sample.raws)
+    assert (state is None) == (not hasattr(sample.build(), "fit"))
+    found = tokens, None if state is None else json.dumps(state)
+    monkeypatch.setattr(tokenizers, "run_elsewhere", lambda *_: found)
     is_the_same_in_another_process(sample.fitted(), sample.raws, sample.build)
 
 
