@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import SAMPLES
+from conftest import SAMPLES, backbones
 from laws.all_tokenizers import AllTokenizers
 from laws.faulty_backbones import INVENTED, KNOWN, ScalesInTraining
 from laws.sound_backbones import SOUND, SnapsToACodebook
@@ -79,8 +79,11 @@ def test_a_backbone_keeps_its_laws_on_synthetic_tokens(build):
     check_backbone(build, dim=DIM)
 
 
-@CAUSAL
-def test_a_backbone_keeps_its_laws_on_a_tokenizers_tokens(sample, build, causal):
+def test_a_backbone_keeps_its_laws_on_a_tokenizers_tokens(sample, build, request):
+    """Causal and bidirectional in turn: each backbone is both with half of the tokenizers, and both above."""
+    names = request.node.callspec.params
+    turn = sorted(components("tokenizer")).index(names["sample"]) + sorted(backbones()).index(names["build"])
+    causal = turn % 2 == 1
     tokenizer, examples = sample.encoded()
     checked = check_embedded_backbone(tokenizer.spec, build(DIM, causal=causal), examples)
     assert laws.padding_changes_nothing in checked
