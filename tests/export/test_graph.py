@@ -66,8 +66,8 @@ EQUAL = {
     **{name: (partial(along_edges, name), ("graph",)) for name in ("GIN", "GCN", "APPNP")},
 }
 """Builders, and the tokens with which each is exported. Those of a text are causal, all others bidirectional: what
-differs between sound and image is before the backbone, and so one of them is enough beside a Transformer of all. Rotary has two blocks, which a graph
-repeats; the others have one."""
+differs between sound and image is before the backbone, and so one of them is enough beside a Transformer of all.
+Rotary has two blocks, which a graph repeats; the others have one."""
 REFUSED = {
     "TopK": (partial(attending, mechanism=partial(TopKAttention, k=9)), "text"),
     "Edge": (partial(attending, mechanism=EdgeAttention), "graph"),
