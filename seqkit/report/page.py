@@ -40,13 +40,23 @@ def write_report(folder: Path) -> Path:
     run = _collect(folder)
     if curve := loss_curve(folder, run["summary"]):
         write_atomic(folder / CURVE, curve.encode())
-    return _write(folder / "report.html", f"{run['data']} · {run['summary']['backbone']}", [run], run["facts"])
+    return _write(folder / "report.html", _title(run), [run], run["facts"])
 
 
 def write_overview(folders: Sequence[Path], path: Path, *, title: str) -> Path:
-    """Write several runs into one page: a table, then each run's report; a mixture's tasks are runs."""
+    """Write several runs into one page: a table, then each run's report; a mixture's tasks are runs.
+
+    One run alone has the title of its own report.
+    """
     places = [place for folder in folders for place in task_folders(folder).values() or [folder]]
-    return _write(path, title, [_collect(place) for place in places])
+    runs = [_collect(place) for place in places]
+    if len(runs) == 1:
+        return _write(path, _title(runs[0]), runs, runs[0]["facts"])
+    return _write(path, title, runs)
+
+
+def _title(run: dict[str, Any]) -> str:
+    return f"{run['data']} · {run['summary']['backbone']}"
 
 
 def _collect(folder: Path) -> dict[str, Any]:

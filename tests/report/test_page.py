@@ -180,6 +180,11 @@ def test_an_overview_holds_each_run(trained, tmp_path):
     assert all(address.startswith(("#", "data:")) for address in page.addresses)
 
 
+def test_an_overview_of_one_run_is_its_report(trained, reported, tmp_path):
+    page = Page(write_overview([trained("classify")], tmp_path / "one.html", title="All").read_text(encoding="utf-8"))
+    assert page.headings == Page(reported("classify")).headings
+
+
 def test_curves_follow_metrics_csv(copy):
     folder = copy("regress")
     with (folder / "metrics.csv").open(encoding="utf-8", newline="") as file:
