@@ -311,7 +311,6 @@ class Node:
         completed = node.complete(written)
         return completed if field.section is not None or field.named else {"type": node.owner, **completed}
 
-
     def _of_others(self, name: str, value: Any) -> str:
         """The objective that refuses the value of an argument, and those that take it; empty for other components."""
         if self.path != "model.objective":
