@@ -54,16 +54,17 @@ def _collect(folder: Path) -> dict[str, Any]:
     with torch.random.fork_rng(devices=[]):  # building a model draws weights
         trained = load_one(folder)
         summary = trained.summary | {"objective": type(trained.objective).__name__}
-        warnings = cautions(summary)
+        warnings, metric = cautions(summary), headline(summary)
         limit = summary.get("limit")
         if limit is not None and summary.get("num_test") == limit:
-            warnings.append(f"Measured on {limit:,} examples only: data.limit={limit}.")
+            warnings.append(f"The metrics are of {limit:,} test examples only (data.limit={limit}).")
         for split, (unknown, num_tokens) in summary.get("unknown", {}).items():
-            warnings.append(f"{unknown:,} of {num_tokens:,} {split} tokens are unknown, and share one id.")
+            warnings.append(f"{unknown:,} of {num_tokens:,} {split} tokens are unknown. They share one id.")
         return {
             "folder": str(folder),
             "summary": trained.summary,
-            "metric": headline(summary),
+            "metric": metric,
+            "others": {name: value for name, value in summary["metrics"].items() if name != metric.name},
             "data": data_name(trained.config),
             "facts": _facts(summary),
             "config": (folder / "config.yaml").read_text(encoding="utf-8"),
@@ -86,12 +87,12 @@ def _data(trained: TrainedModel, warnings: list[str]) -> DataModule | None:
         data = data_module(config, trained.tokenizer, trained.objective)
         if limited and data.window is None and len(data.splits().test) == MAX_EXAMPLES:
             warnings.append(
-                f"Figures and examples below are of {MAX_EXAMPLES:,} test examples, drawn at random; "
-                "the metrics are of all test examples of the run."
+                f"The figures and examples below are of {MAX_EXAMPLES:,} test examples, drawn at random. The metrics "
+                "are of all test examples."
             )
         return data
     except (ValueError, OSError) as error:  # DataError and UsageError are ValueErrors
-        warnings.append(f"No samples of the data: {error}")
+        warnings.append(f"The data cannot be read, so no examples are shown: {error}")
         return None
     finally:
         log.disabled = False
