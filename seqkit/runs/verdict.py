@@ -1,4 +1,4 @@
-"""What to make of a result that is no better than the best constant prediction, in a sentence with what to try."""
+"""A sentence on a result that is no better than the best constant prediction, with what to try."""
 
 from __future__ import annotations
 
