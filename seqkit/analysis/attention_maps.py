@@ -100,7 +100,10 @@ def attention_maps(model: Model, batch: TokenBatch) -> list[AttentionMap]:
     finally:
         model.train(training)
     if not maps:
-        raise ValueError(f"{type(model.backbone).__name__} has no attention weights; train a Transformer")
+        raise ValueError(
+            f"{type(model.backbone).__name__} has no attention weights; train a Transformer (seqkit fit RECIPE "
+            "--model.backbone Transformer)"
+        )
     return maps
 
 

@@ -9,12 +9,17 @@ from seqkit.errors import one_line
 
 
 def run(args: Namespace) -> int:
-    """Draw a run's attention on one example; print where the page is."""
+    """Draw a run's attention on one example; print what the model predicts for it, and where the page is."""
     given = args.input is not None
     out = args.out or args.run / "attention"
     check_folder(out, [args.input] if given else [], force=args.force or args.out is None)
     from seqkit.report.attention import view_example, view_input
 
-    page = view_input(args.run, args.input, out) if given else view_example(args.run, args.example, out)
-    print(one_line(page))
+    said: list[str] = []
+    if given:
+        page = view_input(args.run, args.input, out, say=said.append)
+    else:
+        page = view_example(args.run, args.example, out, say=said.append)
+    for line in (*said, page):
+        print(one_line(line))
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from math import isnan
 
 from seqkit.errors import one_line
 
@@ -18,7 +19,8 @@ def run(args: Namespace) -> int:
     tasks = evaluate_tasks(args.run, split) if task_folders(args.run) else {"": evaluate(args.run, split)}
     for task, metrics in tasks.items():
         for name, value in metrics.items():
-            print(f"{one_line(f'{task}/{name}' if task else name):12} {value:.4f}")
+            known = f"{value:.4f}" if not isnan(value) else "–  (undefined on this split)"
+            print(f"{one_line(f'{task}/{name}' if task else name):12} {known}")
     if was_trained and args.command == "test":
         write_report(args.run)
     return 0

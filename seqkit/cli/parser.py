@@ -274,6 +274,10 @@ def parser() -> argparse.ArgumentParser:
     runs.add_argument("--json", action="store_true", help="print a JSON list of objects")
     predict = add("predict", "predict for files, folders, tables, standard input, texts or SMILES")
     add_inputs(predict)
+    text = "predict for the test split of the run's own data, with the target of each example"
+    predict.add_argument("--test", action="store_true", help=text)
+    text = "copy columns of the table into the output, such as an id; may be given more than once"
+    predict.add_argument("--keep", action="append", metavar="COLUMN[,COLUMN]", help=text)
     predict.add_argument("--probabilities", action="store_true", help="write the probability of each class")
     predict.add_argument(
         "--top", type=_whole, metavar="K", help="write the K likeliest classes with their probabilities"

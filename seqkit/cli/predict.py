@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, repeat
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Literal, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Literal, TypeVar
 
 from seqkit.cli.out import check_file, written
 from seqkit.errors import UsageError, one_line, printable
@@ -20,6 +21,7 @@ from seqkit.progress import track
 if TYPE_CHECKING:
     from seqkit.data.inputs import Inputs
     from seqkit.runs.answers import Answer, Vector
+    from seqkit.runs.test_split import SplitInputs
     from seqkit.runs.trained_model import TrainedModel
 
 A = TypeVar("A", "Answer", "Vector")
@@ -40,26 +42,43 @@ def run(args: Namespace) -> int:
     check_trained(args.run)  # a mistake is said before what imports torch
     if args.top is not None and args.top < 1:
         raise UsageError(f"--top {args.top} counts the classes to show; give 1 or more")
+    if args.test and (args.inputs or args.input is not None or args.keep):
+        raise UsageError("--test predicts for the test split of the run's own data; leave out inputs, --input, --keep")
     check_file(args.out, args.inputs, force=args.force)
+    kept = KeptColumns(args.inputs, args.keep) if args.keep else None
     from seqkit.runs.answers import check_predicts, predictions
     from seqkit.runs.trained_model import load_one
 
     trained = load_one(args.run, args.device, args.dtype)
     check_predicts(trained.objective)
     with_probabilities = args.probabilities or args.top is not None
-    inputs = open_inputs(args, trained)
+    inputs: Inputs | SplitInputs
+    beside: Iterable[Mapping[str, Any] | None] = repeat({})
+    columns: list[str] = []
+    if args.test:
+        from seqkit.runs.test_split import SplitInputs
+
+        inputs = SplitInputs(trained, args.run)
+        beside, columns = inputs.targets(), ["target"]
+    else:
+        inputs = open_inputs(args, trained)
+    if kept is not None:
+        if inputs.total != len(kept):
+            raise UsageError("--keep copies columns of tables, and not every input here is a row of one; leave it out")
+        beside, columns = iter(kept), kept.columns
     answers = predictions(trained, inputs, probabilities=with_probabilities)
     classes = trained.objective.classes if with_probabilities else []
     source = trained.config["data"].get("source")
     targets = source.get("target") if isinstance(source, dict) else None
-    names = targets if isinstance(targets, list) else []
+    names = getattr(trained.objective, "label_names", []) or (targets if isinstance(targets, list) else [])
     with ExitStack() as stack:
         file: IO[str] = sys.stdout
         if args.out is not None:
             part = stack.enter_context(written(args.out, force=args.force))
             file = stack.enter_context(part.open("w", encoding="utf-8", newline=""))
-        rows = Rows(file, args.format or _format_of(args.out), classes, args.top, names)
-        code = each(args.command, answers, rows.write, inputs.total)
+        rows = Rows(file, args.format or _format_of(args.out), classes, args.top, names, columns)
+        known = (replace(answer, beside=more) for answer, more in zip(answers, beside) if more is not None)
+        code = each(args.command, known, rows.write, inputs.total)
         rows.finish()
         return code
 
@@ -107,29 +126,74 @@ def each(command: str, answers: Iterable[A], write: Callable[[A], None], total: 
     return DATA if missing else 0
 
 
+class KeptColumns:
+    """Columns of tables that are copied beside the predictions for their rows: iterates over the cells of each row.
+
+    given: files of tables. words: names of columns, each or several with a comma between them.
+    Raises UsageError for what is no table, and where a table lacks a column.
+    """
+
+    def __init__(self, given: Sequence[str], words: Sequence[str]):
+        from seqkit.data.formats import TABLE, format_of
+        from seqkit.data.tables.columns import check_column
+        from seqkit.data.tables.files import read_tables
+
+        if others := [one for one in given if format_of(Path(one)) is not TABLE] or ([] if given else ["no input"]):
+            raise UsageError(f"--keep copies columns of tables, and {one_line(others[0])[:100]} is none; leave it out")
+        self._tables = [read_tables(one) for one in given]
+        known = self._tables[0].names
+        self.columns = [name for word in words for name in ([word] if word in known else word.split(","))]
+        for rows in self._tables:
+            for column in self.columns:
+                check_column(rows, column, "--keep")
+
+    def __len__(self) -> int:
+        return sum(len(rows) for rows in self._tables)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for rows in self._tables:
+            values = [rows.column(column) for column in self.columns]
+            yield from ({name: cells[i] for name, cells in zip(self.columns, values)} for i in range(len(rows)))
+
+
 class Rows:
     """Writes answers as lines of text (name, tab, prediction), as CSV or as JSON Lines.
 
     classes: names of the classes whose probabilities are written; may be empty. top: number of the likeliest classes
-    to write; None: all. targets: names of the numbers of which a prediction has several; may be empty.
+    to write; None: all. targets: names of the numbers of which a prediction has several; may be empty. columns: names
+    of what each answer has `beside` its prediction, written before it.
     Failures wait for the first answer, so that a command with one input that has none prints nothing but its error.
     """
 
     def __init__(
-        self, file: IO[str], kind: Format, classes: Sequence[str], top: int | None = None, targets: Sequence[str] = ()
+        self,
+        file: IO[str],
+        kind: Format,
+        classes: Sequence[str],
+        top: int | None = None,
+        targets: Sequence[str] = (),
+        columns: Sequence[str] = (),
     ):
+        own = {"name", "prediction", "error", "probabilities"}
+        self.columns = {name: f"{name} of the input" if name in own else name for name in columns}
         self.targets, self.file, self.classes, self.kind = list(targets), file, list(classes), kind
         self.top = None if top is None else min(top, len(classes))
         self._waiting: list[Answer] | None = []
         if kind == "csv":
-            columns = [f"probability of {name}" for name in self.classes]
+            shares = [f"probability of {name}" for name in self.classes]
             if self.top is not None:
-                columns = [f"{what} {i}" for i in range(1, self.top + 1) for what in ("class", "probability")]
+                shares = [f"{what} {i}" for i in range(1, self.top + 1) for what in ("class", "probability")]
             self._csv = csv.writer(file, lineterminator="\n")
-            self._csv.writerow(["name", "prediction", "error", *map(printable, columns)])
+            self._csv.writerow(
+                ["name", *map(printable, self.columns.values()), "prediction", "error", *map(printable, shares)]
+            )
 
     def write(self, answer: Answer) -> None:
         """Write one answer."""
+        beside = {shown: _as_json(answer.beside.get(name)) for name, shown in self.columns.items()}
+        if self.targets and isinstance(beside.get("target"), list):
+            beside["target"] = dict(zip(self.targets, beside["target"], strict=True))
+        answer = replace(answer, beside=beside)
         if self.targets and answer.error is None:
             answer = replace(answer, prediction=dict(zip(self.targets, answer.prediction, strict=True)))
         {"text": self._write_text, "csv": self._write_row, "jsonl": self._write_json}[self.kind](answer)
@@ -160,30 +224,45 @@ class Rows:
             prediction, more = one.prediction, [[f"{name} {share:.4f}" for name, share in t] for t in self._shares(one)]
             if isinstance(prediction, dict):
                 prediction = " ".join(f"{name} {value:.6g}" for name, value in prediction.items())
-            fields = [one.name, prediction, *(map(" ".join, more) if _is_by_token(one) else chain(*more))]
+            first = [one.name, *map(_as_cell, one.beside.values())]
+            fields = [*first, prediction, *(map(" ".join, more) if _is_by_token(one) else chain(*more))]
             if one.error is not None:
-                fields = [one.name, "", f"error: {one.error}"]  # no prediction holds a tab
+                fields = [*first, "", f"error: {one.error}"]  # no prediction holds a tab
             print("\t".join(one_line(field) for field in fields), file=self.file)
 
     def _write_row(self, answer: Answer) -> None:
-        prediction = "" if answer.prediction is None else answer.prediction
-        if isinstance(prediction, list | dict):
-            prediction = json.dumps(prediction)
         shares = [
             [share for _, share in token] if self.top is None else list(chain(*token))
             for token in self._shares(answer)
         ]  # fmt: skip
         cells = [json.dumps(list(column)) for column in zip(*shares)] if _is_by_token(answer) else chain(*shares)
-        row = [answer.name, prediction, answer.error or "", *cells]
+        beside = map(_as_cell, answer.beside.values())
+        row = [answer.name, *beside, _as_cell(answer.prediction), answer.error or "", *cells]
         self._csv.writerow([printable(cell) if isinstance(cell, str) else cell for cell in row])
 
     def _write_json(self, answer: Answer) -> None:
         key, value = ("prediction", answer.prediction) if answer.error is None else ("error", answer.error)
-        entry = {"name": answer.name, key: value}
+        entry = {"name": answer.name, **answer.beside, key: value}
         if answer.probabilities is not None:
             shares = list(map(dict, self._shares(answer)))
             entry["probabilities"] = shares if _is_by_token(answer) else shares[0]
         print(json.dumps(entry), file=self.file)
+
+
+def _as_cell(value: Any) -> Any:
+    """A value in a table: empty for none, JSON for lists."""
+    return "" if value is None else json.dumps(value) if isinstance(value, list | dict) else value
+
+
+def _as_json(value: Any) -> Any:
+    """A cell of a table as plain data: what JSON does not have, such as a date, as a text."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError):
+        return str(value)
+    return value
 
 
 def _is_by_token(answer: Answer) -> bool:

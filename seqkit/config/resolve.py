@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial, reduce
 from typing import Any
 
@@ -23,7 +24,7 @@ from seqkit.config.schema import REQUIRED, Field, check_value, fits, in_words
 from seqkit.config.spellings import check_spelling
 from seqkit.config.table_columns import TARGET_KINDS, settle
 from seqkit.errors import UsageError
-from seqkit.registry import suggest
+from seqkit.registry import components, suggest
 
 MODEL = "seqkit.model:Model"
 DATA = "seqkit.data.module:DataModule"
@@ -68,20 +69,25 @@ def completed(
     config, pairs = with_commit(config, pairs)
     top = Node(root(only), "")
 
-    def merged(*names: str | None) -> dict[str, Any]:
+    def merged(*names: str | None, pairs: Sequence[tuple[str, Any]] = pairs) -> dict[str, Any]:
         """The recipe with presets and overrides, completed."""
         written = reduce(top.merge, (presets[name] for name in names if name is not None), config)
         return top.complete(overridden(top, with_foreign(written, pairs), pairs))
 
-    found = merged(preset)
+    open_to = _open_to(presets, pairs)
+    # arguments of the objective wait until the table has chosen it
+    early = [pair for pair in pairs if not (open_to and pair[0].startswith("model.objective."))]
+    found = merged(preset, pairs=early)
     if "data" not in found or only is not None:
-        return found
+        return found if len(early) == len(pairs) else merged(preset)
     check_name(found["recipe"])
-    kind = settle(found, open_to=_open_to(presets, pairs))
-    if kind in presets and kind != preset:  # the recipe leaves it to the table
-        source, found = found["data"]["source"], merged(kind, preset)
-        found["data"]["source"] = source
-        settle(found)
+    kind = settle(found, open_to=open_to)
+    source, is_chosen = found["data"]["source"], kind in presets and kind != preset  # the recipe leaves it to the table
+    if is_chosen or len(early) < len(pairs):
+        found = merged(kind, preset) if is_chosen else merged(preset)
+        if kind is not None:
+            found["data"]["source"] = source
+            settle(found)
     return found
 
 
@@ -290,7 +296,7 @@ class Node:
             try:
                 check_value(value, field.hint)
             except ValueError as error:
-                raise UsageError(f"{path} is {shown(value)}; {error}") from None
+                raise UsageError(f"{path} is {shown(value)}; {error}{self._of_others(field.name, value)}") from None
             return copy.deepcopy(value) if isinstance(value, list | dict) else value  # a default is everyone's
         if field.is_list(value) and value is not None:
             if not isinstance(value, list):
@@ -304,6 +310,18 @@ class Node:
         node = self.below(field, written)
         completed = node.complete(written)
         return completed if field.section is not None or field.named else {"type": node.owner, **completed}
+
+    def _of_others(self, name: str, value: Any) -> str:
+        """The objective that refuses the value of an argument, and those that take it; empty for other components."""
+        if self.path != "model.objective":
+            return ""
+        field, takers = Field("objective", kind="objective"), []
+        for other in components("objective"):
+            with suppress(ValueError, ImportError):  # of another package
+                known = field.keys_below(other, self.path).get(name)
+                takers += [other] if known is not None and known.is_plain and fits(value, known.hint) else []
+        instead = f", or another objective, which takes it: --model.objective {' or '.join(takers)}" if takers else ""
+        return f" for the objective {self.owner}{instead}"
 
 
 def _named(kind: str | None) -> str:

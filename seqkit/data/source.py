@@ -27,8 +27,8 @@ class Sample(NamedTuple):
 class Splits:
     """Splits of a data set.
 
-    valid: None: `DataModule` takes it from the training split. names: names of the classes, by label. rule: how the
-    data was split, in words; None: as the data source documents.
+    valid: None: `DataModule` takes it from the training split. names: names of the classes, by label; or of the labels
+    of which an example has several. rule: how the data was split, in words; None: as the data source documents.
     """
 
     train: Sequence[Sample]

@@ -7,18 +7,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torchmetrics import MeanAbsoluteError, MeanSquaredError, Metric, PearsonCorrCoef, SpearmanCorrCoef
 from torchmetrics.classification import (
-    MulticlassAccuracy,
-    MulticlassAUROC,
-    MulticlassAveragePrecision,
     MulticlassCalibrationError,
     MulticlassF1Score,
-    MulticlassMatthewsCorrCoef,
     MulticlassPrecision,
     MulticlassRecall,
 )
@@ -32,19 +28,19 @@ from seqkit.interfaces import IGNORE, LossOutput
 def of_classes(names: Sequence[str], num_classes: int) -> dict[str, Any]:
     """Metrics of classification by the names of `seqkit.objectives.classify.ClassMetric`; the keys are as reported.
 
-    Means over classes ("macro") weigh each class alike. Areas under curves are one class against the rest, and leave
-    out a class of which the data has no example.
+    Means over classes ("macro") weigh each class alike. Areas under curves are one class against the rest. These and
+    the balanced accuracy leave out a class of which the data has no example, as scikit-learn does.
     """
     k = num_classes
     table: dict[str, tuple[str, Callable[[], Any]]] = {
         "Accuracy": ("accuracy", Accuracy),
-        "BalancedAccuracy": ("balanced_accuracy", lambda: MulticlassAccuracy(k, average="macro")),
+        "BalancedAccuracy": ("balanced_accuracy", lambda: BalancedAccuracy(k)),
         "MacroF1": ("macro_f1", lambda: MulticlassF1Score(k, average="macro")),
         "Precision": ("precision", lambda: MulticlassPrecision(k, average="macro")),
         "Recall": ("recall", lambda: MulticlassRecall(k, average="macro")),
-        "MatthewsCorrCoef": ("matthews", lambda: MulticlassMatthewsCorrCoef(k)),
-        "AUROC": ("auroc", lambda: MulticlassAUROC(k, average="macro")),
-        "AveragePrecision": ("average_precision", lambda: MulticlassAveragePrecision(k, average="macro")),
+        "MatthewsCorrCoef": ("matthews", lambda: MatthewsCorrCoef(k)),
+        "AUROC": ("auroc", lambda: MeanArea("roc")),
+        "AveragePrecision": ("average_precision", lambda: MeanArea("precision-recall")),
         "CalibrationError": ("calibration_error", lambda: MulticlassCalibrationError(k, n_bins=15, norm="l1")),
     }
     return _build(table, names)
@@ -94,7 +90,7 @@ def update(metric: Any, output: LossOutput) -> None:
         metric.update(output.loss, output.count)
     elif output.target is None or not output.target.numel():
         return
-    elif isinstance(metric, MulticlassAUROC | MulticlassAveragePrecision | MulticlassCalibrationError):
+    elif isinstance(metric, MeanArea | MulticlassCalibrationError):
         assert output.probabilities is not None, "the objective that has this metric keeps them"
         metric.update(output.probabilities, output.target)
     else:
@@ -133,6 +129,53 @@ class Accuracy(Ratio):
         self.count += target.numel()
 
 
+class ClassCounts(Metric):
+    """Base class of metrics of the predictions, the targets and the hits of each of k classes."""
+
+    higher_is_better = True
+    full_state_update = False
+    predicted: Tensor
+    actual: Tensor
+    hits: Tensor
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__()
+        for name in ("predicted", "actual", "hits"):
+            self.add_state(name, torch.zeros(num_classes, dtype=torch.int64), dist_reduce_fx="sum")
+
+    def update(self, preds: Tensor, target: Tensor) -> None:
+        """preds, target: classes of one shape."""
+        for counts, ids in ((self.predicted, preds), (self.actual, target), (self.hits, target[preds == target])):
+            counts += torch.bincount(ids.flatten(), minlength=len(counts))
+
+
+class BalancedAccuracy(ClassCounts):
+    """Mean recall of the classes that have a target, as scikit-learn's balanced_accuracy_score.
+
+    torchmetrics' own counts a class without a target as 0 if it is predicted.
+    """
+
+    def compute(self) -> Tensor:
+        """1/m for a constant prediction if m classes have targets; NaN without any."""
+        known = self.actual > 0
+        return (self.hits[known] / self.actual[known]).mean()
+
+
+class MatthewsCorrCoef(ClassCounts):
+    """Correlation of predicted and actual classes (Gorodkin 2004), as scikit-learn's matthews_corrcoef.
+
+    torchmetrics' own is above 0 for a constant prediction of two classes: it replaces the zero denominator.
+    """
+
+    def compute(self) -> Tensor:
+        """Between -1 and 1; 0 if all predictions, or all targets, are of one class."""
+        predicted, actual = self.predicted.double(), self.actual.double()
+        total = actual.sum()
+        covariance = self.hits.sum() * total - predicted @ actual
+        variances = (total**2 - predicted.square().sum()) * (total**2 - actual.square().sum())
+        return torch.where(variances > 0, covariance / variances.sqrt(), 0.0).float()
+
+
 class LabelAccuracy(Ratio):
     """Share of known yes-or-no labels that are predicted right: logits above 0 are yes; targets are 0, 1 or NaN."""
 
@@ -143,6 +186,43 @@ class LabelAccuracy(Ratio):
         known = ~target.isnan()
         self.total += (((preds > 0) == (target > 0.5)) & known).sum()
         self.count += known.sum()
+
+
+class MeanArea(Metric):
+    """Area under a curve of each class against the rest, mean over the classes of which it is defined.
+
+    curve: "roc": of classes that some, and not all, examples are of. "precision-recall": the average precision, of
+    classes that some examples are of. torchmetrics' own takes 0 for the area of a class without examples.
+    """
+
+    higher_is_better = True
+    full_state_update = False
+    shares: list[Tensor]
+    target: list[Tensor]
+
+    def __init__(self, curve: Literal["roc", "precision-recall"]) -> None:
+        super().__init__()
+        self.curve = curve
+        self.add_state("shares", [], dist_reduce_fx="cat")
+        self.add_state("target", [], dist_reduce_fx="cat")
+
+    def update(self, shares: Tensor, target: Tensor) -> None:
+        """shares: probabilities of the classes [m k], target: classes [m]."""
+        self.shares.append(shares.float())
+        self.target.append(target)
+
+    def compute(self) -> Tensor:
+        """The mean area, between 0 and 1; NaN if no class has one."""
+        from torchmetrics.functional.classification import binary_auroc, binary_average_precision
+        from torchmetrics.utilities import dim_zero_cat
+
+        shares, target = dim_zero_cat(self.shares), dim_zero_cat(self.target)
+        area = binary_auroc if self.curve == "roc" else binary_average_precision
+        known = target.unique().tolist()
+        if self.curve == "roc" and len(known) == 1:
+            known = []
+        areas = [area(shares[:, k], (target == k).long()) for k in known]
+        return torch.stack(areas).mean() if areas else shares.new_tensor(torch.nan)
 
 
 class MeanAUROC(Metric):
@@ -207,9 +287,10 @@ class R2Score(Metric):
         self.squares = self.squares + target.square().sum(dim=0)
 
     def compute(self) -> Tensor:
-        """R², at most 1."""
+        """R², at most 1; NaN if all targets are equal, but for rounding."""
         variation = (self.squares - self.total.square() / self.count).sum()
-        return (1 - self.error / variation).float()
+        varies = variation > 1e-14 * self.squares.sum()
+        return torch.where(varies, 1 - self.error / variation, torch.nan).float()
 
 
 class TokenErrorRate(Ratio):

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqkit.errors import DataError
+from seqkit.errors import DataError, one_line
 from seqkit.interfaces import LossOutput, ModelInput, PredictionObjective, TokenBatch, TokenSpec
 from seqkit.nn.embedder import TokenEmbedder
 from seqkit.nn.heads import Pool, Transform, label_head
@@ -32,18 +32,25 @@ class MultiLabel(PredictionObjective):
     def __init__(self, *, pool: Pool = "mean", transform: Callable[[int], Transform] | None = None):
         self.pool, self.transform = pool, transform
         self.shares: list[float] = []
+        self.label_names: list[str] = []
 
     def fit(self, labels: Sequence[Any], names: Sequence[str] | None) -> None:
-        """Learns the share of yes among the known values of each label.
+        """Learns the share of yes among the known values of each label, and the names of several labels.
 
+        names: of the labels, one for each; or of the two classes that a single label tells apart.
         Raises DataError if a label is neither 0 nor 1, or is never known.
         """
         rows = torch.stack([_row(label) for label in labels])
-        if names is not None and len(names) > 2:
+        are_lists = not any(isinstance(label, int | float) for label in labels)
+        if names is not None and are_lists and len(names) == rows.shape[1]:
+            self.label_names = list(names)
+        elif names is not None and len(names) > 2:
             raise DataError(f"a sample has one of {len(names)} classes; use Classify, MultiLabel is for yes or no")
         known = ~rows.isnan()
         if not bool(known.any(dim=0).all()):
-            raise DataError(f"label {int((~known.any(dim=0)).nonzero()[0])} is unknown in all of the training data")
+            place = int((~known.any(dim=0)).nonzero()[0])
+            name = self.label_names[place] if self.label_names else f"label {place}"
+            raise DataError(f"{one_line(name)} is unknown in all of the training data")
         self.shares = (rows.nan_to_num().sum(dim=0) / known.sum(dim=0)).tolist()
 
     def encode_target(self, label: Any) -> Tensor:
@@ -54,12 +61,17 @@ class MultiLabel(PredictionObjective):
         return row
 
     def state(self) -> dict[str, Any]:
-        """Share of yes of each label."""
-        return {"shares": self.shares} if self.shares else {}
+        """Share of yes of each label, and the names of the labels if they have some."""
+        if not self.shares:
+            return {}
+        return {"shares": self.shares} | ({"names": self.label_names} if self.label_names else {})
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Restores the shares."""
+        """Restores shares and names."""
         self.shares = [float(x) for x in state["shares"]]
+        self.label_names = [str(name) for name in state.get("names", [])]
+        if self.label_names and len(self.label_names) != len(self.shares):
+            raise ValueError(f"there are {len(self.label_names)} names for {len(self.shares)} labels")
 
     def head(self, embedder: nn.Module) -> nn.Module:
         """Logits [b k]."""

@@ -5,7 +5,7 @@ n queries · m keys · h heads · l layers
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,11 +16,12 @@ from matplotlib.figure import Figure
 
 from seqkit.analysis.attention_maps import AttentionMap, attention_maps, entropy, rollout
 from seqkit.config.table_columns import part_columns
-from seqkit.data.inputs import first_input, table_kind
+from seqkit.data.inputs import Input, first_input, table_kind
 from seqkit.data.source import sample_name
-from seqkit.errors import DataError, UsageError
+from seqkit.errors import DataError, UsageError, one_line
 from seqkit.interfaces import IGNORE, TokenBatch, Tokenizer, Tokens
 from seqkit.model import first_call
+from seqkit.objectives import Classify, MultiLabel, Regress
 from seqkit.objectives.next_token import NextToken
 from seqkit.objectives.seq2seq import Seq2Seq
 from seqkit.report.attention_heatmaps import heatmaps, uniform_entropy
@@ -29,7 +30,9 @@ from seqkit.report.inspect import shorten
 from seqkit.report.modality import AttentionSummary, Renderer, find_renderer
 from seqkit.report.modality.join import JoinRenderer
 from seqkit.report.templates import write_page
+from seqkit.runs.answers import predictions
 from seqkit.runs.prepare import data_module
+from seqkit.runs.test_split import target_in_words
 from seqkit.runs.trained_model import TrainedModel, load_one
 from seqkit.tokenizers.image import Patches
 
@@ -94,19 +97,20 @@ def view_attention(folder: Path, name: str, raw: Any, out: Path) -> Path:
     return _view(folder, load_one(folder), name, raw, [], out)
 
 
-def view_input(folder: Path, given: str, out: Path) -> Path:
+def view_input(folder: Path, given: str, out: Path, *, say: Callable[[str], None] | None = None) -> Path:
     """View of an input of the command line: a file or table, of which the first example is shown, a text or SMILES
-    itself, or `image=a.png,text=…`."""
+    itself, or `image=a.png,text=…`. say: gets the sentence on what the model predicts for it."""
     trained = load_one(folder)
     kind, columns = table_kind(trained.config), part_columns(trained.config)
     name, raw, number = first_input(given, trained.tokenizer, kind=kind, columns=columns)
     notes = [f"The first of {number:,} examples in it is shown."] if number > 1 else []
-    return _view(folder, trained, name, raw, notes, out)
+    return _view(folder, trained, name, raw, [*notes, *_predicted(trained, name, raw, None, say)], out)
 
 
-def view_example(folder: Path, number: int, out: Path) -> Path:
+def view_example(folder: Path, number: int, out: Path, *, say: Callable[[str], None] | None = None) -> Path:
     """View of an example of the run's own test split, numbered from 0.
 
+    say: gets the sentence on what the model predicts for it, and what is true.
     Raises UsageError where there is none of that number; DataError where the data is gone.
     """
     trained = load_one(folder)
@@ -114,8 +118,37 @@ def view_example(folder: Path, number: int, out: Path) -> Path:
     samples = data.splits().test
     if not 0 <= number < len(samples):
         raise UsageError(f"there is no test example {number}; the run's data has {len(samples):,}, numbered from 0")
-    raw = shorten(samples[number].raw, data.window)
-    return _view(folder, trained, f"test data, {sample_name(samples, number)}", raw, [], out)
+    sample, name = samples[number], f"test data, {sample_name(samples, number)}"
+    notes = _predicted(trained, name, sample.raw, target_in_words(trained.objective, sample.label), say)
+    return _view(folder, trained, name, shorten(sample.raw, data.window), notes, out)
+
+
+def _predicted(trained: TrainedModel, name: str, raw: Any, target: Any, say: Callable[[str], None] | None) -> list[str]:
+    """A note on the model's prediction for the whole example, and on its target; none where it says no class or number.
+
+    `say` gets it, too. An example that cannot be encoded has no note: the view refuses it.
+    """
+    objective = trained.objective
+    if not isinstance(objective, Classify | MultiLabel | Regress) or getattr(objective, "level", "") == "token":
+        return []
+    (answer,) = predictions(trained, [Input(name, raw)], probabilities=bool(objective.classes))
+    if answer.error is not None:
+        return []
+    names = objective.label_names if isinstance(objective, MultiLabel) else []
+    share = "" if answer.probabilities is None else f" (probability {float(answer.probabilities.max()):.2f})"
+    true = "" if target is None else f"; true: {_in_words(target, names)}"
+    note = f"Predicted: {_in_words(answer.prediction, names)}{share}{true}"
+    if say is not None:
+        say(note)
+    return [note]
+
+
+def _in_words(value: Any, names: Sequence[str]) -> str:
+    """A class, a number, or several numbers with their names, in one line."""
+    if isinstance(value, list):
+        texts = [_in_words(one, ()) for one in value]
+        return ", ".join(f"{name} {text}" for name, text in zip(names, texts)) if names else ", ".join(texts)
+    return "unknown" if value is None else one_line(f"{value:.4g}" if isinstance(value, float) else value)
 
 
 def _view(folder: Path, trained: TrainedModel, name: str, raw: Any, notes: list[str], out: Path) -> Path:

@@ -6,8 +6,8 @@ b batch · n tokens · d width · k classes
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -34,13 +34,15 @@ BATCH_SIZE = 32
 class Answer:
     """Prediction for one example, or the reason why there is none (`error`, one sentence).
 
-    probabilities: [k] of the objective's classes, or [n k] where each token has a prediction.
+    probabilities: [k] of the objective's classes, or [n k] where each token has a prediction. beside: what else is
+    known of the example, such as its target, by name.
     """
 
     name: str
     prediction: Any = None
     probabilities: Tensor | None = None
     error: str | None = None
+    beside: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,12 @@ import torch
 
 from seqkit.config import complete
 from seqkit.data.module import DataModule
+from seqkit.data.source import labels_of
 from seqkit.errors import DataError, UsageError, one_line
 from seqkit.files import write_json
 from seqkit.interfaces import Objective, TokenSpec
 from seqkit.model import Model
+from seqkit.objectives.classify import Classify
 from seqkit.objectives.next_token import NextToken
 from seqkit.progress import track
 from seqkit.runs.folder import SUMMARY, naming_plugins
@@ -26,6 +28,7 @@ from seqkit.runs.listing import data_name
 from seqkit.runs.prepare import data_module
 from seqkit.runs.summary import FEW_STEPS
 from seqkit.runs.trained_model import load_one
+from seqkit.runs.verdict import most_frequent
 from seqkit.training.trainer import make_trainer, silence_lightning
 
 log = logging.getLogger("seqkit")
@@ -84,6 +87,8 @@ def finish(
             found["bits_per_byte"] = found["loss"] / math.log(2) * num_predictions / num_bytes
     splits = data.splits()
     beside = None if specialist is None or summary["steps"] < FEW_STEPS or data.limit else _beside(specialist, data)
+    objective = data.objective
+    common = most_frequent(objective.classes, labels_of(splits.train)) if isinstance(objective, Classify) else None
     summary = {
         **summary,
         **({} if beside is None else {"strong_baseline": beside}),
@@ -97,8 +102,11 @@ def finish(
         "data": data_name(config),
         **({} if splits.valid is None else {"num_valid": len(splits.valid)}),
         **({} if splits.rule is None else {"split_rule": splits.rule}),
+        **({} if common is None else {"most_frequent": common}),
     }
     write_json(folder / SUMMARY, summary)
+    if undefined := [name for name, value in metrics.items() if math.isnan(value)]:
+        log.warning("undefined on the test split, where targets are all alike: %s", ", ".join(undefined))
     log.info("tested: %s", ", ".join(f"{name} {value:.4f}" for name, value in metrics.items()))
     return summary
 

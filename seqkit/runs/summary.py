@@ -23,6 +23,14 @@ class StrongBaseline:
     seconds: float
 
 
+@dataclass
+class MostFrequent:
+    """The class that most training labels are of, and its share."""
+
+    name: str
+    share: float
+
+
 REQUIRED: dict[str, Any] = {
     "sha256": str,
     "recipe": str,
@@ -54,6 +62,7 @@ OPTIONAL: dict[str, Any] = {
     "data": str,
     "num_valid": int,
     "split_rule": str,
+    "most_frequent": MostFrequent,
 }
 """Keys and what they hold; there may be others."""
 

@@ -5,6 +5,7 @@ An `OptimizerFactory` builds a `torch.optim.Optimizer` for a model, a `Schedule`
 
 from __future__ import annotations
 
+import copy
 import inspect
 import logging
 import math
@@ -300,7 +301,8 @@ class Schedule(ABC):
 class WarmupSchedule(Schedule):
     """Factor on the learning rate as a function of the step, after linear warm-up.
 
-    warmup_steps: the factor first rises linearly from about 0 to 1.
+    warmup_steps: the factor first rises linearly from about 0 to 1. In a training of which that is more than half,
+    warm-up takes a tenth of the steps instead, and a warning says so.
     """
 
     def __init__(self, *, warmup_steps: int = 0):
@@ -309,18 +311,28 @@ class WarmupSchedule(Schedule):
         self.warmup_steps = warmup_steps
 
     def build(self, optimizer: torch.optim.Optimizer, num_steps: int) -> LRScheduler:
-        """LambdaLR of `factor`. Warns in the log if training ends before warm-up does."""
-        if self.warmup_steps >= num_steps:
+        """LambdaLR of `factor`, with the warm-up that `fitted` gives."""
+        schedule = self.fitted(num_steps)
+        if schedule is not self:
             log.warning(
-                "schedule: warmup_steps=%d, but training has %d steps, so it ends before warm-up does; "
-                "give fewer warmup_steps, or train longer",
+                "schedule: warmup_steps=%d is more than half of the %d steps of this training, so warm-up takes %d; "
+                "to choose: --schedule.warmup_steps N, or a longer training: --trainer.max_epochs N",
                 self.warmup_steps,
                 num_steps,
+                schedule.warmup_steps,
             )
-        return LambdaLR(optimizer, lambda step: self.factor(step, num_steps))
+        return LambdaLR(optimizer, lambda step: schedule.factor(step, num_steps))
+
+    def fitted(self, num_steps: int) -> WarmupSchedule:
+        """This schedule, or one whose warm-up is a tenth of `num_steps`, if its own is more than half of them."""
+        if 2 * self.warmup_steps <= num_steps:
+            return self
+        shorter = copy.copy(self)
+        shorter.warmup_steps = num_steps // 10
+        return shorter
 
     def factor(self, step: int, num_steps: int) -> float:
-        """Factor at `step` (from 0) of `num_steps`."""
+        """Factor at `step` (from 0) of `num_steps`, with exactly `warmup_steps` of warm-up."""
         if step < self.warmup_steps:
             return (step + 1) / self.warmup_steps
         return self.after_warmup(step, num_steps)

@@ -294,3 +294,95 @@ def test_several_targets_have_their_names(tmp_path, capsys):
     found = capsys.readouterr().out.split()
     assert found[1::2] == ["length", "other"]
     assert [float(x) for x in found[2::2]] == pytest.approx(list(entry["prediction"].values()), rel=1e-4)
+
+
+@pytest.fixture(scope="module")
+def molecules(tmp_path_factory):
+    """A table of molecules with an id, a class, three labels and a number, and runs that learned them."""
+    place = tmp_path_factory.mktemp("molecules")
+    rows = []
+    for i in range(40):
+        molecule, verdict = "C" * (i % 9 + 1) + "NOF"[i % 3], "bad" if i % 3 else "good"
+        rows.append(f"m{i},{molecule},{verdict},{i % 2},{i % 3 and 1},{'' if i % 5 else 1 - i % 2},{i}.5")
+    table = place / "own.csv"
+    table.write_text("id,smiles,verdict,toxic,irritant,herg,name\n" + "".join(f"{row}\n" for row in rows))
+    given = {**QUICK, "data": str(table), "data.batch_size": 7, "trainer.max_epochs": 2}
+
+    def fit(name, **more):
+        keys = {key.replace("__", "."): value for key, value in more.items()}
+        return seqkit.fit("graph/molecules", {**given, **keys}, out=place / name).folder
+
+    labels = fit("labels", model__objective="MultiLabel", data__target=["toxic", "irritant", "herg"])
+    return (
+        table,
+        fit("classes", data__target="verdict"),
+        labels,
+        fit("numbers", data__target=["name", "toxic"], data__target_kind="numbers"),
+    )
+
+
+def read(capsys, *words):
+    assert main(["predict", *map(str, words), "--format", "csv"]) == 0
+    return list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+
+
+def test_columns_of_the_table_are_kept_beside_its_predictions(molecules, capsys):
+    table, run, _, _ = molecules
+    rows = read(capsys, run, table, "--keep", "id,name")
+    assert list(rows[0]) == ["name", "id", "name of the input", "prediction", "error"]
+    assert [row["id"] for row in rows] == [f"m{i}" for i in range(40)]
+    assert [row["name of the input"] for row in rows] == [f"{i}.5" for i in range(40)]
+    assert [row["name"] for row in rows] == [f"{table}, line {i + 2}" for i in range(40)]
+    assert main(["predict", str(run), str(table), "--keep", "id", "--keep", "herg", "--format", "jsonl"]) == 0
+    first = json.loads(capsys.readouterr().out.splitlines()[1])
+    assert list(first) == ["name", "id", "herg", "prediction"]
+    assert (first["id"], first["herg"]) == ("m1", "")
+    assert main(["predict", str(run), str(table), "--keep", "id"]) == 0
+    assert capsys.readouterr().out.splitlines()[2].split("\t")[:2] == [f"{table}, line 4", "m2"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["CCO", "--keep", "id"], "--keep copies columns of tables, and CCO is none"),
+        (["{table}", "--keep", "ident"], "has no column 'ident'; there are: herg, id"),
+        (["{table}", "--test"], "--test predicts for the test split of the run's own data; leave out inputs"),
+        (["--test", "--keep", "id"], "leave out inputs, --input, --keep"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_kept_is_said(molecules, words, message, capsys):
+    table, run, _, _ = molecules
+    assert main(["predict", str(run), *(word.format(table=table) for word in words)]) in (2, 3)
+    assert message in capsys.readouterr().err
+
+
+def test_the_predictions_of_the_test_split_give_the_accuracy_of_the_run(molecules, capsys):
+    table, run, _, _ = molecules
+    rows = read(capsys, run, "--test")
+    trained = load(run)
+    assert list(rows[0]) == ["name", "target", "prediction", "error"]
+    assert len(rows) == trained.summary["num_test"]
+    verdicts = {f"{table}, line {i + 2}": "bad" if i % 3 else "good" for i in range(40)}
+    assert all(row["target"] == verdicts[row["name"]] for row in rows)
+    hits = sum(row["target"] == row["prediction"] for row in rows)
+    assert hits / len(rows) == pytest.approx(trained.summary["metrics"]["accuracy"])
+
+
+def test_labels_and_numbers_of_the_test_split_have_the_names_of_their_columns(molecules, capsys):
+    _, _, labels, numbers = molecules
+    assert load(labels).objective.label_names == ["toxic", "irritant", "herg"]
+    rows = read(capsys, labels, "--test")
+    targets = [json.loads(row["target"]) for row in rows]
+    assert all(list(target) == ["toxic", "irritant", "herg"] for target in targets)
+    assert all(list(json.loads(row["prediction"])) == ["toxic", "irritant", "herg"] for row in rows)
+    assert {value for target in targets for value in target.values()} == {0, 1, None}
+    rows = read(capsys, numbers, "--test")
+    targets, predicted = ([json.loads(row[key]) for row in rows] for key in ("target", "prediction"))
+    errors = [(t[key] - p[key]) ** 2 for t, p in zip(targets, predicted) for key in ("name", "toxic")]
+    assert (sum(errors) / len(errors)) ** 0.5 == pytest.approx(load(numbers).summary["metrics"]["rmse"], rel=1e-4)
+
+
+def test_the_tags_of_the_test_split_are_beside_the_predicted_ones(tags, capsys):
+    rows = read(capsys, tags, "--test")
+    assert all(len(json.loads(row["target"])) == len(json.loads(row["prediction"])) for row in rows)
+    assert {tag for row in rows for tag in json.loads(row["target"])} == {"D", "N", "V"}

@@ -232,3 +232,33 @@ def test_captions_that_are_repeated_are_texts_where_nothing_reads_categories(tab
     assert "'caption' is text, as the recipe reads no categories" in caplog.text
     other = complete("multimodal/classify", "debug", ["--data", path, "--data.target", "caption"])
     assert other["data"]["source"]["columns"] == {"picture": "image"}
+
+
+def toxic(table):
+    return table([f"{'C' * (i + 1)}O,{i % 2},{i % 3}.5" for i in range(12)], "smiles,toxic,logp")
+
+
+def test_metrics_are_those_of_the_objective_that_the_table_chooses(table):
+    given = ["--data", toxic(table), "--data.target", "toxic", "--model.objective.metrics", "[BalancedAccuracy]"]
+    objective = complete("graph/molecules", None, given)["model"]["objective"]
+    assert (objective["type"], objective["metrics"], objective["pool"]) == ("Classify", ["BalancedAccuracy"], "mean")
+
+
+@pytest.mark.parametrize("data", [True, False])
+def test_a_metric_of_another_objective_is_refused_with_the_objectives_that_have_it(table, data):
+    own = ["--data", toxic(table), "--data.target", "logp"] if data else []
+    with pytest.raises(UsageError) as error:
+        complete("graph/molecules", None, [*own, "--model.objective.metrics", "[BalancedAccuracy]"])
+    assert "RMSE" in str(error.value)
+    assert "for the objective Regress, or another objective, which takes it: --model.objective Classify" in str(
+        error.value
+    )
+
+
+def test_a_wrong_key_of_the_objective_is_refused_also_where_the_table_chooses_the_objective(table):
+    with pytest.raises(UsageError, match="Classify has no argument 'metricks'; did you mean metrics"):
+        complete(
+            "graph/molecules",
+            None,
+            ["--data", toxic(table), "--data.target", "toxic", "--model.objective.metricks", "[]"],
+        )

@@ -2,6 +2,7 @@
 
 import math
 import multiprocessing
+import warnings
 
 import pytest
 import torch
@@ -11,8 +12,8 @@ from seqkit.interfaces import IGNORE, LossOutput, TokenSpec
 from seqkit.objectives import Classify, NextToken, Regress
 from seqkit.objectives.metrics import GeneratedCHRF, MeanLoss, of_classes, of_numbers, update
 
-NAMES = ["Accuracy", "BalancedAccuracy", "MacroF1", "Precision", "Recall", "AUROC", "AveragePrecision",
-         "CalibrationError"]  # fmt: skip
+NAMES = ["Accuracy", "BalancedAccuracy", "MacroF1", "Precision", "Recall", "MatthewsCorrCoef", "AUROC",
+         "AveragePrecision", "CalibrationError"]  # fmt: skip
 SPEC = TokenSpec(num_features=5)
 
 
@@ -59,15 +60,69 @@ def by_definition(batches):
         "macro_f1": sum(2 * p * r / (p + r) if p + r else 0.0 for p, r in zip(precision, recall)) / 3,
         "precision": sum(precision) / 3,
         "recall": sum(recall) / 3,
+        "matthews": pearson([[c == p for c in range(3)] for p in preds], [[c == t for c in range(3)] for t in target]),
         "auroc": sum(areas) / 3,
         "average_precision": sum(average) / 3,
         "calibration_error": error,
     }
 
 
+def pearson(one, other):
+    """Correlation of two lists of one-hot rows, summed over the columns."""
+    x, y = (torch.tensor(rows).double() for rows in (one, other))
+    x, y = x - x.mean(dim=0), y - y.mean(dim=0)
+    return float((x * y).sum() / (x.square().sum() * y.square().sum()).sqrt())
+
+
 def test_metrics_of_classes_are_those_of_the_textbook():
     batches = list(outputs())
     assert computed(NAMES, batches) == pytest.approx(by_definition(batches), abs=1e-5)
+
+
+TARGETS = {
+    "two classes": [0] * 13 + [1] * 3,
+    "three classes": [0] * 7 + [1] * 5 + [2] * 3,
+    "two of three classes": [0] * 7 + [1] * 5,
+    "one class": [1] * 7,
+}
+
+
+@pytest.mark.parametrize("predicted", [0, 1, None], ids=["constant 0", "constant 1", "random"])
+@pytest.mark.parametrize("targets", TARGETS)
+def test_metrics_of_constant_predictions_and_of_missing_classes_are_those_of_scikit_learn(targets, predicted):
+    sklearn = pytest.importorskip("sklearn.metrics")
+    target = torch.tensor(TARGETS[targets])
+    k = 2 if targets == "two classes" else 3
+    random = torch.rand(len(target), k, generator=torch.Generator().manual_seed(1)).softmax(dim=1)
+    shares = (
+        random if predicted is None else torch.full((len(target), k), 0.2).index_fill(1, torch.tensor(predicted), 0.6)
+    )
+    metrics = of_classes(NAMES, k)
+    for metric in metrics.values():
+        preds = shares.argmax(dim=1)
+        update(metric, LossOutput(torch.tensor(0.0), torch.tensor(1), preds, target, probabilities=shares))
+    found = {name: float(metric.compute()) for name, metric in metrics.items()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # scikit-learn warns of classes without predictions or targets
+        classes, macro = [int(c) for c in target.unique()], {"average": "macro", "zero_division": 0}
+        expected = {
+            "balanced_accuracy": sklearn.balanced_accuracy_score(target, preds),
+            "macro_f1": sklearn.f1_score(target, preds, **macro),
+            "precision": sklearn.precision_score(target, preds, **macro),
+            "recall": sklearn.recall_score(target, preds, **macro),
+            "matthews": sklearn.matthews_corrcoef(target, preds),
+            "auroc": mean(sklearn.roc_auc_score(target == c, shares[:, c]) for c in classes),
+            "average_precision": mean(sklearn.average_precision_score(target == c, shares[:, c]) for c in classes),
+        }
+    assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-6, nan_ok=True)
+    if predicted is not None:
+        assert found["matthews"] == 0
+        assert found["auroc"] == (pytest.approx(math.nan, nan_ok=True) if targets == "one class" else 0.5)
+
+
+def mean(numbers):
+    numbers = list(numbers)
+    return sum(numbers) / len(numbers)
 
 
 def share(rank, port, found):
@@ -118,6 +173,13 @@ def test_metrics_of_numbers_are_those_of_the_textbook():
         "pearson": covariance / math.sqrt(spread * sum((p - 3.75) ** 2 for p in preds.tolist())),
     }
     assert found == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.3, 1e6])
+def test_r2_of_targets_that_are_all_equal_is_undefined(value):
+    metric = of_numbers(["R2Score"])["r2"]
+    metric.update(torch.arange(7.0)[:, None], torch.full((7, 1), value))
+    assert math.isnan(float(metric.compute()))
 
 
 def test_perplexity_is_exp_of_the_mean_loss_and_that_of_a_uniform_guess_is_the_vocabulary():

@@ -33,6 +33,23 @@ def test_shares_are_of_the_known_labels_and_travel_with_the_state():
     assert MultiLabel().state() == {}
 
 
+def test_names_of_several_labels_travel_with_the_state_and_name_a_label_that_is_never_known():
+    objective, other = MultiLabel(), MultiLabel()
+    objective.fit([[1, 0], [0, NAN]], ["toxic", "herg"])
+    other.load_state(objective.state())
+    assert other.label_names == ["toxic", "herg"]
+    with pytest.raises(DataError, match="herg is unknown in all of the training data"):
+        MultiLabel().fit([[1, NAN], [0, NAN]], ["toxic", "herg"])
+    with pytest.raises(ValueError, match="1 names for 2 labels"):
+        MultiLabel().load_state({**objective.state(), "names": ["toxic"]})
+
+
+def test_the_two_classes_of_a_single_label_are_no_names_of_labels():
+    objective = MultiLabel()
+    objective.fit([1, 0, 1], ["no", "yes"])
+    assert objective.label_names == []
+
+
 def test_the_loss_is_the_sum_over_known_labels_and_unknown_ones_have_no_gradient():
     objective = fitted()
     logits = torch.randn(4, 3, generator=torch.Generator().manual_seed(0), requires_grad=True)

@@ -27,6 +27,7 @@ from seqkit.report import attention
 from seqkit.report.attention import MAX_TOKENS, MAX_UNCUT, uniform_heads, view_attention, view_example, view_input
 from seqkit.report.modality.text import TextRenderer
 from seqkit.runs.mixture import load
+from seqkit.runs.prepare import data_module
 from seqkit.runs.trained_model import TrainedModel
 from seqkit.tokenizers import Characters, Patches
 
@@ -164,6 +165,24 @@ def test_of_a_file_of_several_examples_the_first_is_shown(trained, tmp_path, qui
     assert "The first of 2 examples in it is shown." in page
 
 
+def test_the_page_and_the_terminal_say_what_is_predicted_and_what_is_true(trained, tmp_path, quick, capsys):
+    folder = trained("classify")
+    run = load(folder)
+    samples = data_module(run.config, run.tokenizer, run.objective).splits().test
+    (predicted,), true = run.predict([samples[2].raw]), run.objective.classes[samples[2].label]
+    said = []
+    page = view_example(folder, 2, tmp_path / "view", say=said.append).read_text(encoding="utf-8")
+    assert said[0].startswith(f"Predicted: {predicted} (probability 0.")
+    assert said[0].endswith(f"; true: {true}")
+    assert said[0] in page
+    assert main(["attention", str(folder), "--example", "2", "--out", str(tmp_path / "other")]) == 0
+    assert capsys.readouterr().out.splitlines() == [said[0], str(tmp_path / "other" / "attention.html")]
+    view_input(trained("regress"), "CCCO", tmp_path / "one", say=said.append)
+    assert float(said[1].removeprefix("Predicted: ")) == pytest.approx(
+        load(trained("regress")).predict(["CCCO"])[0], rel=1e-3
+    )
+
+
 def test_a_graph_of_the_runs_own_data(trained, tmp_path):
     page = view_example(trained("nodes"), 0, tmp_path / "view").read_text(encoding="utf-8")
     assert files_in(tmp_path / "view") == ONE_STACK
@@ -299,7 +318,7 @@ def test_an_earlier_view_stays_where_the_new_one_is_refused(given, tmp_path, qui
 
 def test_a_run_without_attention_says_so(given, tmp_path):
     given(classifier(LSTM(8)))
-    with pytest.raises(UsageError, match="LSTM has no attention weights"):
+    with pytest.raises(UsageError, match=r"LSTM has no attention weights; .*--model.backbone Transformer"):
         view_attention(tmp_path, "abc", "abc", tmp_path / "view")
     assert not (tmp_path / "view").exists()
 

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from seqkit.cli.main import main
 from seqkit.interfaces import TokenBatch, Tokens, TokenSpec
 from seqkit.objectives import Classify, Masked
 from seqkit.runs.evaluate import baseline
@@ -47,3 +48,26 @@ def test_a_baseline_masks_the_same_tokens_each_time_and_leaves_the_random_number
         assert torch.rand(3).equal(right)
     torch.manual_seed(6)
     assert baseline(Masked(), TokenSpec(vocab_size=7), data(batches, batches)) == found[0] == found[1]
+
+
+def test_a_metric_that_is_not_defined_on_the_test_split_is_named_and_no_number_is_made_up(tmp_path, capsys):
+    for name, verdicts in (("train", ["good", "bad"]), ("test", ["good"])):
+        rows = [f"a review of item {i},{verdicts[i % len(verdicts)]}\n" for i in range(12)]
+        (tmp_path / f"{name}.csv").write_text("text,verdict\n" + "".join(rows), encoding="utf-8")
+    words = [
+        "--data",
+        str(tmp_path / "train.csv"),
+        "--data.test",
+        str(tmp_path / "test.csv"),
+        "--data.target",
+        "verdict",
+    ]
+    metrics = ["--model.objective.metrics", "[AUROC, MatthewsCorrCoef]", "--trainer.max_epochs", "1", "--no-baseline"]
+    assert main(["fit", "text/classify", "--preset", "debug", *words, *metrics, "--out", str(tmp_path / "run")]) == 0
+    log = (tmp_path / "run" / "log.txt").read_text(encoding="utf-8")
+    assert "undefined on the test split, where targets are all alike: auroc" in log
+    capsys.readouterr()
+    assert main(["test", str(tmp_path / "run")]) == 0
+    shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert shown["auroc"] == "–  (undefined on this split)"
+    assert shown["matthews"] == "0.0000"

@@ -90,7 +90,7 @@ def test_limited_batches_are_the_steps_of_a_run(tmp_path):
     summary = run(config(*words), tmp_path / "run")
     assert (summary["steps"], summary["state"]) == (2, "finished")
     log = (tmp_path / "run" / "log.txt").read_text(encoding="utf-8")
-    assert "WARNING schedule: warmup_steps=5, but training has 2 steps" in log
+    assert "WARNING schedule: warmup_steps=5 is more than half of the 2 steps" in log
     assert "FLOPs" not in log  # they were not asked for
 
 

@@ -343,7 +343,7 @@ def learning_rates(factory, schedule):
 
 
 @pytest.mark.parametrize("factory", [AdamW(0.5), Muon(0.5)], ids=["AdamW", "Muon"])
-@pytest.mark.parametrize("schedule", [Cosine(warmup_steps=2, floor=0.2), InverseSqrt(warmup_steps=3), Constant()])
+@pytest.mark.parametrize("schedule", [Cosine(warmup_steps=2, floor=0.2), InverseSqrt(warmup_steps=1), Constant()])
 def test_a_schedule_builds_a_scheduler_of_its_factor(factory, schedule):
     groups, _ = learning_rates(factory, schedule)
     for rates in groups:
@@ -413,8 +413,33 @@ def test_a_trial_of_torchs_classes_draws_no_random_number():
     assert torch.equal(torch.get_rng_state(), before)
 
 
-@pytest.mark.parametrize(("warmup_steps", "warns"), [(0, False), (4, False), (5, True), (100, True)])
-def test_a_training_that_ends_before_warm_up_does_is_warned_of(warmup_steps, warns, caplog):
-    Constant(warmup_steps=warmup_steps).build(AdamW().build(model()), 5)
-    told = f"schedule: warmup_steps={warmup_steps}, but training has 5 steps"
-    assert [message.startswith(told) for message in caplog.messages] == [True] * warns
+@pytest.mark.parametrize(("warmup_steps", "taken"), [(0, 0), (15, 15), (16, 3), (50, 3), (400, 3)])
+@pytest.mark.parametrize("schedule", [Cosine, InverseSqrt, Constant])
+def test_warm_up_of_more_than_half_of_the_training_becomes_a_tenth_and_one_warning_says_so(
+    schedule, warmup_steps, taken, caplog
+):
+    rates = scheduled_rates(schedule(warmup_steps=warmup_steps), 31)
+    assert rates == scheduled_rates(schedule(warmup_steps=taken), 31)
+    is_shorter = taken < warmup_steps
+    assert len(caplog.messages) == is_shorter
+    for message in caplog.messages:
+        assert message.startswith(f"schedule: warmup_steps={warmup_steps} is more than half of the 31 steps")
+        assert f"takes {taken};" in message
+        assert "--schedule.warmup_steps N" in message
+        assert "--trainer.max_epochs N" in message
+
+
+def test_a_training_of_few_steps_reaches_its_learning_rate_whatever_warm_up_was_asked_for():
+    for num_steps in (1, 2, 7, 11, 53):
+        assert max(scheduled_rates(Cosine(warmup_steps=50), num_steps)) == pytest.approx(0.5)
+
+
+def scheduled_rates(schedule, num_steps):
+    """Learning rate of each step of a training at 0.5."""
+    optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=0.5)
+    scheduler, rates = schedule.build(optimizer, num_steps), []
+    for _ in range(num_steps):
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        scheduler.step()
+    return rates

@@ -159,9 +159,10 @@ class Table(DataSource):
                 f"{name} holds {len(read['train'])} usable row; training and test need at least one each: "
                 "add rows, or give --data.test FILE"
             )
-        names = _class_names(read["train"], name, say) if columns.target_kind in ("classes", "tags") else None
-        for split, part in read.items():
-            if names is not None:
+        names = list(columns.targets) if columns.target_kind == "labels" else None
+        if columns.target_kind in ("classes", "tags"):
+            names = _class_names(read["train"], name, say)
+            for split, part in read.items():
                 part.use_classes(names, split)
         found, rule = self._divided(read)
         _check_learnable(found, read["train"], names)

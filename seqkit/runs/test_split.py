@@ -1,0 +1,96 @@
+"""The test split of a run's own data, as inputs of predictions beside their targets."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from seqkit.config import complete
+from seqkit.data.inputs import Input
+from seqkit.data.source import Sample, sample_name
+from seqkit.errors import UsageError
+from seqkit.interfaces import IGNORE, Objective
+from seqkit.objectives.multi_label import MultiLabel
+from seqkit.raw import GraphData
+from seqkit.runs.folder import naming_plugins
+from seqkit.runs.prepare import data_module
+from seqkit.runs.trained_model import TrainedModel
+
+log = logging.getLogger("seqkit")
+
+
+class SplitInputs:
+    """The test examples of a run in the order of the split, each named by where it is from.
+
+    Raises DataError where the data is gone, UsageError where the run's inputs are noise. Logs if the data has changed.
+    """
+
+    def __init__(self, trained: TrainedModel, folder: Path):
+        with naming_plugins(folder):
+            config = complete(trained.config)
+        self._data = data_module(config, trained.tokenizer, trained.objective)
+        if self._data.noise is not None:
+            raise UsageError(
+                f"{folder} was trained on noise (data.noise), which predict does not make; leave out --test"
+            )
+        self.objective, self._samples = trained.objective, self._data.splits().test
+        self._max_tokens = config["data"]["max_tokens"]
+        self._data.test_dataloader()
+        if "test" in self._data.changed_splits(trained.summary.get("data_sha256", {})):
+            log.warning("the test data of %s has changed since the run (its SHA-256 differs)", folder)
+
+    @property
+    def total(self) -> int | None:
+        """Number of answers; None: not known, as each node of a graph has one."""
+        return None if _is_labelled_graph(self._samples[0]) else len(self._samples)
+
+    def __iter__(self) -> Iterator[Input]:
+        for i in range(len(self._samples)):
+            raw = self._samples[i].raw
+            yield Input(self._name(i), raw, parts=self._nodes(i) if _is_labelled_graph(self._samples[i]) else None)
+
+    def targets(self) -> Iterator[dict[str, Any] | None]:
+        """Target of each answer, by the name of its column; None for a node that is not of the test split."""
+        is_by_token = getattr(self.objective, "level", "sequence") == "token"
+        for i in range(len(self._samples)):
+            sample = self._samples[i]
+            found = target_in_words(self.objective, sample.label)
+            if _is_labelled_graph(sample):
+                yield from (None if one is None else {"target": one} for one in found)
+            else:
+                yield {"target": found[: self._max_tokens] if is_by_token else found}
+
+    def _name(self, index: int) -> str:
+        return sample_name(self._samples, index)
+
+    def _nodes(self, index: int) -> list[str]:
+        """Names of the nodes of a graph, as its file has them."""
+        source: Any = self._data.source
+        if hasattr(source, "nodes_of"):
+            names: list[str] = source.nodes_of(source.path)[1]
+            return names
+        return [f"{self._name(index)}, node {i}" for i in range(len(self._samples[index].label))]
+
+
+def _is_labelled_graph(sample: Sample) -> bool:
+    """Whether it is a graph with a target for each node."""
+    return isinstance(sample.raw, GraphData) and isinstance(sample.label, Tensor) and sample.label.ndim > 0
+
+
+def target_in_words(objective: Objective, label: Any) -> Any:
+    """A label as the objective's predictions are written: names of classes, numbers, texts; None: there is none."""
+    label = label.tolist() if isinstance(label, Tensor) else label
+    if isinstance(label, list | tuple):
+        found = [target_in_words(objective, one) for one in label]
+        is_one_number = len(found) == 1 and isinstance(found[0], int | float)
+        return found[0] if is_one_number and getattr(objective, "level", "sequence") == "sequence" else found
+    if isinstance(label, int) and objective.classes:
+        return None if label == IGNORE else objective.classes[label]
+    if isinstance(label, float):
+        return None if math.isnan(label) else int(label) if isinstance(objective, MultiLabel) else label
+    return label
