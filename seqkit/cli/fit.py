@@ -161,8 +161,10 @@ def _fit(config: Mapping[str, Any], out: Path | None, *, has_baseline: bool) -> 
     from seqkit.analysis.strong_baseline import strong_baseline
     from seqkit.report.page import write_report
     from seqkit.runs.folder import new_folder
+    from seqkit.runs.launcher import check_world
     from seqkit.runs.run import run as train
 
+    check_world(config["trainer"])
     folder = new_folder(config["recipe"]) if out is None else out
     try:
         beside = strong_baseline if has_baseline else None

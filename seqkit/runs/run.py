@@ -46,6 +46,7 @@ from seqkit.runs.folder import (
     sha256,
 )
 from seqkit.runs.initial_weights import told
+from seqkit.runs.launcher import check_world
 from seqkit.runs.mixture import constants, finish_tasks
 from seqkit.runs.prepare import Prepared, check_examples, prepare, saved_state
 from seqkit.runs.setup import BestOfValidation, RunSetup, begin_fine_tuning, end_fine_tuning
@@ -85,6 +86,7 @@ def run(
     """
     is_first = rank() == 0
     check_name(str(config["recipe"]))  # which logs and paths hold
+    check_world(config["trainer"], resume=resume)
     if not resume and is_first:
         check_new(folder)
     signals = StopSignals()
