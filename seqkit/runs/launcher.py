@@ -1,12 +1,15 @@
-"""Processes that torchrun or srun started, against those that a trainer's settings ask for."""
+"""Processes that torchrun or srun started, and started again, against those that settings ask for."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-from seqkit.errors import UsageError
+from seqkit.errors import LostProcessError, UsageError
+from seqkit.training.checkpoint_files import FOLDER, checkpoints
 
 
 def check_world(trainer: Mapping[str, Any], *, resume: bool = False) -> None:
@@ -28,8 +31,35 @@ def check_world(trainer: Mapping[str, Any], *, resume: bool = False) -> None:
     raise UsageError(f"{told}; add {words}")
 
 
+LOST = (
+    "closed by peer", "reset by peer", "Broken pipe",
+    "NCCL communicator was aborted", "remote process exited", "remote error",
+)  # fmt: skip
+"""Words by which gloo and NCCL say that another process is gone; those of NCCL are from its documentation, untested."""
+
+
+@contextmanager
+def telling_of_lost_processes(folder: Path) -> Iterator[None]:
+    """Raises LostProcessError, in one line, for what gloo or NCCL raise if another process of a run died."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not any(words in str(error) for words in LOST):
+            raise
+        has_checkpoint = bool(checkpoints(folder / FOLDER))
+        advice = (
+            f"go on with: seqkit fit --resume {folder}" if has_checkpoint else "there is no checkpoint; train again"
+        )
+        raise LostProcessError(f"another process of this run died; {advice}") from error
+
+
+def is_restarted() -> bool:
+    """Whether SLURM requeued the job of this command, or torchrun started it again."""
+    return _count("SLURM_RESTART_COUNT", 0) > 0 or _count("TORCHELASTIC_RESTART_COUNT", 0) > 0
+
+
 def _launched() -> tuple[str, int, int]:
-    """What started the processes of this command ("": nothing), how many there are, and on how many hosts."""
+    """Launcher of the processes of this command ("": none), their number, and the number of hosts."""
     by_torchrun = "TORCHELASTIC_RUN_ID" in os.environ
     started = _count("WORLD_SIZE")
     if by_torchrun or ("LOCAL_RANK" in os.environ and started > 1):
