@@ -103,7 +103,7 @@ def finish(
         "data_sha256": data.sha256(),
         "date": datetime.now().isoformat(timespec="seconds"),
         "data": data_name(config),
-        **({} if splits.valid is None else {"num_valid": len(splits.valid)}),
+        **({"num_valid": len(valid.examples)} if (valid := data.val_dataloader()) else {}),
         **({} if splits.rule is None else {"split_rule": splits.rule}),
     }
     write_json(folder / SUMMARY, summary)
