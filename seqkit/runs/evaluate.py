@@ -90,7 +90,7 @@ def finish(
     if isinstance(data.objective, NextToken) and (num_bytes := bytes_of_test_split(data)):
         for found in (metrics, constant):
             found["bits_per_byte"] = found["loss"] / math.log(2) * num_predictions / num_bytes
-    splits = data.splits()
+    splits, valid = data.splits(), data.val_dataloader()
     beside = None if specialist is None or summary["steps"] < FEW_STEPS or data.limit else _beside(specialist, data)
     summary = {
         **summary,
@@ -103,7 +103,7 @@ def finish(
         "data_sha256": data.sha256(),
         "date": datetime.now().isoformat(timespec="seconds"),
         "data": data_name(config),
-        **({"num_valid": len(valid.examples)} if (valid := data.val_dataloader()) else {}),
+        **({} if isinstance(valid, list) else {"num_valid": len(valid.examples)}),
         **({} if splits.rule is None else {"split_rule": splits.rule}),
     }
     write_json(folder / SUMMARY, summary)

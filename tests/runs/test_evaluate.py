@@ -1,14 +1,17 @@
 """The baseline of a run: the best constant prediction is learned from training data and looked at on test data."""
 
 import math
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
+from trained_runs import kept_run
 
 from seqkit.interfaces import TokenBatch, Tokens, TokenSpec
 from seqkit.objectives import Classify, Masked
 from seqkit.runs.evaluate import baseline
+from seqkit.runs.summary import read_summary
 
 
 def batch(*contents):
@@ -47,3 +50,8 @@ def test_a_baseline_masks_the_same_tokens_each_time_and_leaves_the_random_number
         assert torch.rand(3).equal(right)
     torch.manual_seed(6)
     assert baseline(Masked(), TokenSpec(vocab_size=7), data(batches, batches)) == found[0] == found[1]
+
+
+def test_examples_of_a_text_are_counted_in_windows_in_every_split():
+    summary = read_summary(Path(kept_run()))
+    assert summary["num_valid"] > 1, "one document, several windows"
