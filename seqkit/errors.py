@@ -26,6 +26,10 @@ class StorageError(RuntimeError):
     """A file cannot be written. Exit code 3."""
 
 
+class LostProcessError(RuntimeError):
+    """Another process of a distributed run died. Exit code 4."""
+
+
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1") if hasattr(signal, name))
 """Signals that stop a run; Windows has SIGTERM and SIGINT alone."""
 

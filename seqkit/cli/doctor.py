@@ -13,7 +13,7 @@ import sys
 import tempfile
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 
@@ -59,11 +59,27 @@ def check(found: Mapping[str, str], wanted: Sequence[str], exact: Mapping[str, S
     for requirement in map(Requirement, wanted):
         extra, version = _extra(requirement), found.get(requirement.name)
         is_here = requirement.marker is None or requirement.marker.evaluate({"extra": extra})  # this Python and system
-        if is_here and extra not in ("demo", "dev", "bench"):  # the other extras together, tools to work on seqkit
+        if is_here and extra not in ("demo", "dev", "bench", "docs"):  # others together, tools to work on it
             known = str(requirement.specifier) or "any"
             lines.append(Line(requirement.name, version, known, _problem(requirement, version, extra), extra))
+    lines = _once(lines)
     trio = " ".join(f'"{line.name}{line.wanted}"' for line in lines if line.name in TRIO)
     return lines + _disagreements(found, exact, trio)
+
+
+def _once(lines: Sequence[Line]) -> list[Line]:
+    """One line for each package that is wanted alike, with all extras that ask for it; none if seqkit itself does.
+
+    A package that is wanted in two versions has a line for each: both count.
+    """
+    found: dict[tuple[str, str], Line] = {}
+    for line in lines:
+        key = line.name, line.wanted
+        known = found.setdefault(key, line)
+        if known is not line:
+            both = ", ".join((known.extra, line.extra)) if known.extra and line.extra else ""
+            found[key] = replace(known, extra=both, problem=known.problem or line.problem)
+    return list(found.values())
 
 
 def _problem(requirement: Requirement, version: str | None, extra: str) -> str:
@@ -147,12 +163,13 @@ def _installation() -> int:
     lines = check(found, metadata.requires("seqkit") or [], exact)
     table = Table("package", "found", "wanted", "", title=f"seqkit {found.get('seqkit')}", title_justify="left")
     for line in lines:
-        state = "ok" if line.found else f"missing (extra {line.extra})"
+        state = "ok" if line.found else "missing"
+        state += f" (extra {line.extra})" if line.extra else ""
         table.add_row(
             line.name, line.found or "–", line.wanted, f"[red]{line.problem}[/red]" if line.problem else state
         )
     console.print(table)
-    extras = sorted({line.extra for line in lines if line.extra and line.found is None})
+    extras = sorted({line.extra.partition(",")[0] for line in lines if line.extra and line.found is None})
     if extras:
         console.print(f'for what is missing: pip install "seqkit\\[{",".join(extras)}]"')
     accelerator, broken = _accelerator()

@@ -75,6 +75,7 @@ def _notes(trained: TrainedModel) -> dict[str, Any]:
         "recipe": trained.summary["recipe"],
         "weights_sha256": trained.summary["sha256"],
         "tokenizer": trained.config["tokenizer"],
+        "tokenizer_state": trained.tokenizer.state(),
         "objective": trained.config["model"]["objective"],
         "objective_state": trained.objective.state(),
         "metrics": trained.summary["metrics"],

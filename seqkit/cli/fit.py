@@ -47,6 +47,8 @@ def run(args: Namespace) -> int:
     if args.resume == AUTO and (folder := _unfinished(config["recipe"], args.out)) is not None:
         _check_same(folder, config)
         return _shown(folder, _resumed(folder, {}, has_baseline=not args.no_baseline))
+    if args.resume == AUTO and (folder := _ended(config, args.out)) is not None:
+        return _already(folder)
     if args.resume == AUTO and args.out is not None:
         _set_aside(args.out)
     return _shown(*_fit(config, args.out, has_baseline=not args.no_baseline))
@@ -81,6 +83,34 @@ def _unfinished(recipe: str, out: Path | None) -> Path | None:
     return out if is_unfinished(out) and checkpoints(out / FOLDER) else None
 
 
+def _ended(config: Mapping[str, Any], out: Path | None) -> Path | None:
+    """The run of this configuration that has trained to its end: in `out`, or the recipe's newest if a cluster started
+    this command again, which then has nothing to do; None: there is none."""
+    from seqkit.runs.folder import SUMMARY, is_unfinished, newest
+    from seqkit.runs.launcher import is_restarted
+
+    folder = out if out is not None else newest(config["recipe"]) if is_restarted() else None
+    if folder is None or not (folder / SUMMARY).is_file() or is_unfinished(folder):
+        return None
+    return folder if _is_same(folder, config) else None
+
+
+def _already(folder: Path) -> int:
+    """Say that a run is finished; test it if it was stopped before its test."""
+    from seqkit.runs.folder import rank
+
+    if rank() != 0:
+        return 0
+    from seqkit.runs.trained_model import state
+
+    if state(folder) == "trained":
+        from seqkit.cli.evaluate import run as test
+
+        return test(Namespace(run=folder, command="test"))
+    print(f"{one_line(folder)} is finished already; to train again, give another --out, or leave --resume out")
+    return 0
+
+
 def _set_aside(out: Path) -> None:
     """Rename the folder of a run that ended before its first checkpoint, so that training can begin anew."""
     from seqkit.runs.folder import WAIT_SECONDS, is_held, is_unfinished, rank
@@ -94,11 +124,24 @@ def _set_aside(out: Path) -> None:
 
 def _check_same(folder: Path, config: Mapping[str, Any]) -> None:
     """Raise UsageError if the command asks for another configuration than the unfinished run's."""
-    if complete(folder / "config.yaml", may_mix=True) != config:
+    if not _is_same(folder, config):
         raise UsageError(
             f"{folder} is unfinished and has another configuration than this command; go on with: "
             f"seqkit fit --resume {folder}, or leave --resume out"
         )
+
+
+def _is_same(folder: Path, config: Mapping[str, Any]) -> bool:
+    """Whether a run has this configuration. What its data source decided stands in the run's alone."""
+
+    def open_to_source(given: Any, written: Any, *, of_source: bool = False) -> bool:
+        if isinstance(given, Mapping) and isinstance(written, Mapping):
+            return given.keys() == written.keys() and all(
+                open_to_source(given[key], written[key], of_source=of_source or key == "source") for key in given
+            )
+        return bool(given == written) or (of_source and given is None)
+
+    return open_to_source(config, complete(folder / "config.yaml", may_mix=True))
 
 
 def _resumed(folder: Path, changes: Mapping[str, Any], *, has_baseline: bool) -> dict[str, Any]:
@@ -167,8 +210,10 @@ def _fit(config: Mapping[str, Any], out: Path | None, *, has_baseline: bool) -> 
     from seqkit.analysis.strong_baseline import strong_baseline
     from seqkit.report.page import write_report
     from seqkit.runs.folder import new_folder
+    from seqkit.runs.launcher import check_world
     from seqkit.runs.run import run as train
 
+    check_world(config["trainer"])
     folder = new_folder(config["recipe"]) if out is None else out
     try:
         beside = strong_baseline if has_baseline else None

@@ -14,15 +14,15 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from types import FrameType
 
-DIVERGED, USAGE, DATA = 1, 2, 3
-"""Exit codes: diverged, the command is wrong, the data is wrong or too large for the memory."""
+DIVERGED, USAGE, DATA, LOST = 1, 2, 3, 4
+"""Exit codes: diverged, the command is wrong, the data is wrong or too large for the memory, another process died."""
 
 MAX_MESSAGE = 4000
 """Characters of an error line; a key of a megabyte is not repeated."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; gives the exit code: 0, 1 (diverged), 2 (usage), 3 (data) or 128 + a signal's number."""
+    """Run one command; gives the exit code, which docs/runs.md explains."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # closed, as by `<&-`: the next file that is opened would take its place
@@ -117,10 +117,12 @@ def _exit_code(error: Exception) -> int | None:
     """The exit code of an error that a user can cause; None for a mistake of ours, which deserves its traceback."""
     from traceback import walk_tb
 
-    from seqkit.errors import DataError, DivergedError, StorageError, UsageError, is_out_of_memory
+    from seqkit.errors import DataError, DivergedError, LostProcessError, StorageError, UsageError, is_out_of_memory
 
     if isinstance(error, DivergedError):
         return DIVERGED
+    if isinstance(error, LostProcessError):
+        return LOST
     if isinstance(error, DataError | StorageError | OSError) or is_out_of_memory(error):
         return DATA
     *_, (frame, _) = walk_tb(error.__traceback__)

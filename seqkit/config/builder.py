@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from seqkit.config.own_files import with_paths
 from seqkit.config.resolve import INIT, root
 from seqkit.config.schema import Field, check_value, is_torchs
 from seqkit.errors import DataError, UsageError
@@ -41,6 +42,9 @@ def build(config: Mapping[str, Any]) -> Built:
     Raises UsageError if a component refuses its arguments; DataError if its data is at fault.
     """
     fields = root(None if "data" in config else tuple(config))
+    if "data" in config and isinstance(config["data"].get("source"), Mapping):
+        source = with_paths(config["data"]["source"], "data.source.path")
+        config = {**config, "data": {**config["data"], "source": source}}
     with within_memory():
         made = {name: _value(field, config[name], name) for name, field in fields.items() if name in config}
     init = made.get("model", {}).pop(INIT.name, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,6 +19,27 @@ log = logging.getLogger("seqkit")
 
 def _own_path(name: str) -> Path:
     return Path(name).expanduser() if name.startswith("~/") else Path(name)
+
+
+def unexpanded(path: str) -> str:
+    """The advice for a path that does not exist and has a variable's `$`; empty for any other."""
+    is_open = re.search(r"\$\{?[A-Za-z_]", path)
+    return "; $NAME is not expanded: write the path out, or let your shell do it in --data" if is_open else ""
+
+
+def with_paths(source: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """A data source's keys with `~/` of its path expanded. Raises UsageError for a path with a variable."""
+
+    def written(path: Any) -> Any:
+        if isinstance(path, list):
+            return [written(one) for one in path]
+        if not isinstance(path, str) or "://" in path:
+            return path
+        if (advice := unexpanded(path)) and not Path(path).exists() and not any(mark in path for mark in "*?["):
+            raise UsageError(f"{key}: there is no file or folder {path}{advice}")
+        return str(_own_path(path)) if path.startswith("~/") else path
+
+    return {**source, "path": written(source["path"])} if "path" in source else dict(source)
 
 
 def data_source(value: str, path: str, *, reads_files: bool = False, has_classes: bool = False) -> dict[str, Any]:
@@ -48,7 +70,7 @@ def data_source(value: str, path: str, *, reads_files: bool = False, has_classes
         known = next((known for known in (TABLE, TEXT) if file.suffix.lower() in known.suffixes), TEXT)
         return {"type": known.file_source, "path": value}
     if "/" in value or Path(value).suffix:
-        raise UsageError(f"{path}: there is no file or folder {value}")
+        raise UsageError(f"{path}: there is no file or folder {value}{unexpanded(value)}")
     return {"type": value}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from seqkit.config import complete
+from seqkit.config import build, complete
+from seqkit.config.completion import task_configs
 from seqkit.data.module import DataModule
 from seqkit.data.source import labels_of
 from seqkit.errors import DataError, UsageError, one_line
@@ -27,8 +28,9 @@ from seqkit.runs.folder import SUMMARY, naming_plugins
 from seqkit.runs.listing import data_name
 from seqkit.runs.prepare import data_module
 from seqkit.runs.summary import FEW_STEPS
-from seqkit.runs.trained_model import load_one
+from seqkit.runs.trained_model import load_one, task_folders
 from seqkit.runs.verdict import most_frequent
+from seqkit.training.loggers import log_test_metrics
 from seqkit.training.trainer import make_trainer, silence_lightning
 
 log = logging.getLogger("seqkit")
@@ -50,7 +52,10 @@ def evaluate(folder: Path, split: str) -> dict[str, float]:
     if split == "test" and trained.summary.get("state") == "trained":
         data.test_dataloader()
         check_data(trained.summary, data, folder)
-        return finish(folder, trained.summary, trained.model, data, config)["metrics"]
+        mixture = folder.resolve().parent.parent
+        is_task = folder.resolve() in task_folders(mixture).values()  # its loggers are those of the mixture
+        loggers = [] if is_task else built_loggers(folder, config)
+        return finish(folder, trained.summary, trained.model, data, config, loggers=loggers)["metrics"]
     title = config["trainer"]["enable_progress_bar"] is not False
     metrics = evaluate_model(trained.model, data, config, split, title=title)
     name = "validation" if split == "valid" else split
@@ -72,10 +77,13 @@ def finish(
     data: DataModule,
     config: Mapping[str, Any],
     specialist: Specialist | None = None,
+    *,
+    loggers: Sequence[Any] = (),
 ) -> dict[str, Any]:
     """Test a trained run, compute the baselines, and write all to its summary, which is returned.
 
-    specialist: the strong baseline; None, or a trial run: there is none beside the best constant.
+    specialist: the strong baseline; None, or a trial run: there is none beside the best constant. loggers: Lightning's,
+    which get the metrics, too.
     """
     num_test = len(data.test_dataloader().examples)
     # a test that is stopped goes on with the same data
@@ -85,7 +93,7 @@ def finish(
     if isinstance(data.objective, NextToken) and (num_bytes := bytes_of_test_split(data)):
         for found in (metrics, constant):
             found["bits_per_byte"] = found["loss"] / math.log(2) * num_predictions / num_bytes
-    splits = data.splits()
+    splits, valid = data.splits(), data.val_dataloader()
     beside = None if specialist is None or summary["steps"] < FEW_STEPS or data.limit else _beside(specialist, data)
     objective = data.objective
     common = most_frequent(objective.classes, labels_of(splits.train)) if isinstance(objective, Classify) else None
@@ -100,15 +108,26 @@ def finish(
         "data_sha256": data.sha256(),
         "date": datetime.now().isoformat(timespec="seconds"),
         "data": data_name(config),
-        **({} if splits.valid is None else {"num_valid": len(splits.valid)}),
+        **({} if isinstance(valid, list) else {"num_valid": len(valid.examples)}),
         **({} if splits.rule is None else {"split_rule": splits.rule}),
         **({} if common is None else {"most_frequent": common}),
     }
     write_json(folder / SUMMARY, summary)
     if undefined := [name for name, value in metrics.items() if math.isnan(value)]:
         log.warning("undefined on the test split, where targets are all alike: %s", ", ".join(undefined))
+    log_test_metrics(loggers, metrics, summary["steps"])
     log.info("tested: %s", ", ".join(f"{name} {value:.4f}" for name, value in metrics.items()))
     return summary
+
+
+def built_loggers(folder: Path, config: Mapping[str, Any]) -> list[Any]:
+    """Loggers of a run that its configuration names beside metrics.csv, made anew; its curves go on there."""
+    if not config["trainer"]["logger"]:
+        return []
+    one = next(iter(task_configs(config).values())) if "tasks" in config else config
+    with torch.random.fork_rng(devices=[]):
+        settings = build(one).trainer
+    return [one.build(folder, config["recipe"]) for one in settings["logger"] or ()]
 
 
 def _beside(specialist: Specialist, data: DataModule) -> dict[str, Any] | None:

@@ -82,11 +82,15 @@ def is_unfinished(folder: Path) -> bool:
     return not (folder / SUMMARY).is_file() or read_mapping(folder / SUMMARY).get("state") == "diverged"
 
 
+def newest(recipe: str, root: Path = Path("runs"), among: Callable[[Path], bool] = lambda _: True) -> Path | None:
+    """Newest run of a recipe in `root/recipe` among those that are wanted."""
+    folders = [path.parent for path in (root / recipe).glob(f"*/{CONFIG}")]
+    return max(filter(among, folders), key=lambda folder: (folder / CONFIG).stat().st_mtime, default=None)
+
+
 def newest_unfinished(recipe: str, root: Path = Path("runs")) -> Path | None:
     """Newest unfinished run of a recipe in `root/recipe` that has a checkpoint."""
-    folders = [path.parent for path in (root / recipe).glob(f"*/{CONFIG}")]
-    waiting = [folder for folder in folders if is_unfinished(folder) and checkpoints(folder / FOLDER)]
-    return max(waiting, key=lambda folder: (folder / CONFIG).stat().st_mtime, default=None)
+    return newest(recipe, root, lambda folder: is_unfinished(folder) and bool(checkpoints(folder / FOLDER)))
 
 
 def check_no_links(folder: Path) -> None:
@@ -232,6 +236,16 @@ def is_held(lock: Path, *, seconds: float = 0.0) -> bool:
 def sha256(path: Path) -> str:
     """SHA-256 of a small file."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def check_as_trained(folder: Path, summary: Mapping[str, Any]) -> None:
+    """Raise DataError if configuration or state of a trained run have another SHA-256 than its summary keeps.
+
+    This finds damage, not forgery: whoever changes a file can change the summary, too.
+    """
+    for file, key in ((folder / CONFIG, "config_sha256"), (folder / STATE, "state_sha256")):
+        if key in summary and summary[key] != sha256(file):
+            raise DataError(f"{file} has changed since training: its SHA-256 is not the one in summary.json")
 
 
 @contextmanager

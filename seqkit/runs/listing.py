@@ -11,7 +11,7 @@ from typing import Any
 
 from seqkit.errors import UsageError
 from seqkit.files import read_mapping
-from seqkit.runs.folder import CONFIG, STATE, SUMMARY, is_held
+from seqkit.runs.folder import CONFIG, STATE, SUMMARY, check_as_trained, is_held
 from seqkit.runs.summary import read_summary
 
 LARGE = {"checkpoints", "attention", "profile"}
@@ -55,6 +55,7 @@ def describe(folder: Path) -> RunRow:
             state = "running" if is_held(folder / ".lock") else "unfinished"
             return RunRow(folder, recipe, data, time, state, {})
         summary = read_summary(folder)
+        check_as_trained(folder, summary)
         return RunRow(folder, recipe, data, time, str(summary.get("state", "finished")), summary)
     except (ValueError, OSError) as error:
         return RunRow(folder, recipe, data, time, "damaged", {}, str(error))

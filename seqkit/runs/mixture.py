@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -15,11 +15,12 @@ import torch
 from seqkit.errors import DataError, UsageError, suggest
 from seqkit.files import read_mapping, write_json
 from seqkit.pretrained.folder import is_foreign, located
-from seqkit.runs.evaluate import Specialist, baseline, evaluate, finish
-from seqkit.runs.folder import SUMMARY
+from seqkit.runs.evaluate import Specialist, baseline, built_loggers, evaluate, finish
+from seqkit.runs.folder import CONFIG, SUMMARY
 from seqkit.runs.imported import import_model
 from seqkit.runs.prepare import Prepared
 from seqkit.runs.trained_model import TrainedModel, load_one, task_folders
+from seqkit.training.loggers import log_test_metrics
 
 log = logging.getLogger("seqkit")
 
@@ -86,28 +87,33 @@ def constants(prepared: Prepared) -> dict[str, float]:
     return found
 
 
-def finish_tasks(folder: Path, prepared: Prepared, specialist: Specialist | None) -> dict[str, Any]:
+def finish_tasks(
+    folder: Path, prepared: Prepared, specialist: Specialist | None, loggers: Sequence[Any] = ()
+) -> dict[str, Any]:
     """Test every task of a trained mixture, and write it to the summaries; gives that of the mixture."""
     for name, task in prepared.tasks.items():
         log.info("testing %s", name)
         place = task_folders(folder)[name]
         finish(place, read_mapping(place / SUMMARY), task.model, task.data, task.config, specialist)
-    return _finished(folder)
+    return _finished(folder, loggers)
 
 
 def evaluate_tasks(folder: Path, split: str) -> dict[str, dict[str, float]]:
     """Metrics of every task on a split, as `evaluate` of each; the test split finishes those not tested yet."""
     found = {name: evaluate(place, split) for name, place in task_folders(folder).items()}
-    if split == "test":
-        _finished(folder)
+    if split == "test" and read_mapping(folder / SUMMARY).get("state") != "finished":
+        _finished(folder, built_loggers(folder, read_mapping(folder / CONFIG)))
     return found
 
 
-def _finished(folder: Path) -> dict[str, Any]:
+def _finished(folder: Path, loggers: Sequence[Any]) -> dict[str, Any]:
     summary = read_mapping(folder / SUMMARY)
     if summary.get("state") != "finished":
         summary |= {"state": "finished", "date": datetime.now().isoformat(timespec="seconds")}
         write_json(folder / SUMMARY, summary)
+        tested = {name: read_mapping(place / SUMMARY)["metrics"] for name, place in task_folders(folder).items()}
+        metrics = {f"{name}/{metric}": value for name, found in tested.items() for metric, value in found.items()}
+        log_test_metrics(loggers, metrics, summary["steps"])
     return summary
 
 

@@ -156,7 +156,7 @@ def _mixture(config: Mapping[str, Any], initial: Path | None, state: Mapping[str
                 settings = TrainerSettings.of(built.trainer)
                 if settings.strategy == SHARDED:
                     raise UsageError(f"trainer.strategy {SHARDED} shards one model, and a mixture has several")
-                if str(settings.precision) in ("16-mixed", "16") and config["moments"] == "by_task":
+                if settings.precision == "16-mixed" and config["moments"] == "by_task":
                     raise UsageError(
                         "float16 scales gradients, which an optimizer for each task would undo more than once; give "
                         "--trainer.precision bf16-mixed"

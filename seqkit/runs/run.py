@@ -46,6 +46,7 @@ from seqkit.runs.folder import (
     sha256,
 )
 from seqkit.runs.initial_weights import told
+from seqkit.runs.launcher import check_world, telling_of_lost_processes
 from seqkit.runs.mixture import constants, finish_tasks
 from seqkit.runs.prepare import Prepared, check_examples, prepare, saved_state
 from seqkit.runs.setup import BestOfValidation, RunSetup, begin_fine_tuning, end_fine_tuning
@@ -54,6 +55,7 @@ from seqkit.training import metrics_csv
 from seqkit.training.checkpoint_files import FOLDER, Checkpoint, check_room, newest_good, sweep
 from seqkit.training.checkpoint_io import VerifiedCheckpointIO, read_checkpoint
 from seqkit.training.interrupt import StopSignals
+from seqkit.training.loggers import log_settings
 from seqkit.training.recompute import activation_checkpointing
 from seqkit.training.trainer import SHARDED, count_steps, make_trainer, silence_lightning, train
 
@@ -85,6 +87,7 @@ def run(
     """
     is_first = rank() == 0
     check_name(str(config["recipe"]))  # which logs and paths hold
+    check_world(config["trainer"], resume=resume)
     if not resume and is_first:
         check_new(folder)
     signals = StopSignals()
@@ -94,7 +97,8 @@ def run(
         config = prepared.config
         attempt = Attempt(prepared, folder, signals, count_flops)
         if not is_first:
-            attempt.fit(resume=resume)
+            with telling_of_lost_processes(folder):
+                attempt.fit(resume=resume)
             return {}
         with opened(folder, lambda: resume or attempt.has_stepped):
             sweep(folder)
@@ -110,15 +114,18 @@ def run(
                 check_examples(prepared)
                 if prepared.initial is not None and not resume:
                     log.warning("%s", told(prepared.initial))
-                summary = attempt.fit(resume=resume)
+                with telling_of_lost_processes(folder):
+                    summary = attempt.fit(resume=resume)
                 prepared = attempt.prepared
                 if signals.received is not None:
                     raise signals.interrupted(f"trained, and not tested; finish it with: seqkit test {folder}")
                 signals.phase = "testing"
                 signals.next_step = f"; the run is trained, finish it with: seqkit test {folder}"
                 if prepared.tasks:
-                    return finish_tasks(folder, prepared, specialist)
-                summary = finish(folder, summary, prepared.model, prepared.data, config, specialist)
+                    return finish_tasks(folder, prepared, specialist, attempt.loggers)
+                summary = finish(
+                    folder, summary, prepared.model, prepared.data, config, specialist, loggers=attempt.loggers
+                )
                 return summary | ({} if examine is None else examine(prepared.model, prepared.data))
 
 
@@ -232,6 +239,7 @@ class Attempt:
         self.prepared, self.folder, self.signals, self.count_flops = prepared, folder, signals, count_flops
         self.has_stepped = False
         self.seconds = 0.0
+        self.loggers: list[Any] = []
 
     def fit(self, *, resume: bool) -> dict[str, Any]:
         """Train, and write weights and a summary. Every process of a distributed run is here; the first one gets it."""
@@ -244,7 +252,7 @@ class Attempt:
         valid_loaders = valid_loader if isinstance(valid_loader, list) else [valid_loader] if valid_loader else []
         setup = RunSetup(prepared, folder, signals)
         trainer, checkpoint = setup.trainer(valid_loader is not None), None
-        is_first = trainer.is_global_zero
+        is_first, self.loggers = trainer.is_global_zero, setup.loggers
         num_steps = count_steps(settings, len(train_loader), trainer.world_size)
         setup.check_steps(num_steps)
         number = min((len(loader.batch_indices()) for loader in valid_loaders), default=trainer.world_size)
@@ -275,6 +283,8 @@ class Attempt:
             os.environ[FOLDER_OF_RANKS] = str(folder.absolute())
         if checkpoint is not None:
             log.info("resuming after step %d of %d", checkpoint.step, num_steps)
+        if is_first and not resume:
+            log_settings(self.loggers, prepared.config)
         signals.phase, signals.deferred = "training", True
         started = time.perf_counter()
         try:

@@ -34,6 +34,7 @@ class RunSetup:
         self.state = ResumeState(prepared.data.sha256, signals)
         self.step_log = StepLog()
         self.best: BestOfValidation | None = None
+        self.loggers: list[Any] = []
 
     def trainer(self, validates: bool) -> Any:
         """Lightning's Trainer. validates: whether there is a validation split."""
@@ -68,10 +69,10 @@ class RunSetup:
             every_n_steps=settings["checkpoint_every_n_steps"],
             every_minutes=settings["checkpoint_every_minutes"],
         )
-        loggers = [one.build(folder, prepared.config["recipe"]) for one in settings["logger"] or ()]
+        self.loggers = [one.build(folder, prepared.config["recipe"]) for one in settings["logger"] or ()]
         return make_trainer(
             {**settings, "enable_progress_bar": False},
-            logger=[MetricsCSV(folder), *loggers],
+            logger=[MetricsCSV(folder), *self.loggers],
             callbacks=[*callbacks, points],
             plugins=[VerifiedCheckpointIO(settings["checkpoint_keep"])],
             default_root_dir=folder,

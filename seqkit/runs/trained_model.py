@@ -19,7 +19,15 @@ from seqkit.files import read_mapping, read_small
 from seqkit.interfaces import Objective, Tokenizer, Tokens
 from seqkit.model import Model
 from seqkit.runs.answers import predictions
-from seqkit.runs.folder import CONFIG, STATE, SUMMARY, changed_plugins, check_no_links, naming_plugins, sha256
+from seqkit.runs.folder import (
+    CONFIG,
+    STATE,
+    SUMMARY,
+    changed_plugins,
+    check_as_trained,
+    check_no_links,
+    naming_plugins,
+)
 from seqkit.runs.predictor import Predictor, find_device
 from seqkit.runs.summary import check_trained, read_summary
 from seqkit.training.weights import load_weights
@@ -138,9 +146,7 @@ def load_one(
     config = read_mapping(folder / CONFIG, "data", "model", "tokenizer")
     summary = read_summary(folder)
     state = read_mapping(folder / STATE, "objective", "tokenizer")
-    for file, key in ((folder / CONFIG, "config_sha256"), (folder / STATE, "state_sha256")):
-        if summary.get(key, digest := sha256(file)) != digest:
-            raise DataError(f"{file} has changed since training: its SHA-256 is not the one in summary.json")
+    check_as_trained(folder, summary)
     keys = ("tokenizer", "model")
     try:
         with naming_plugins(folder):

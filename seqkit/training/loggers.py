@@ -6,16 +6,24 @@ may be somebody else's, and must not send data anywhere.
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 import re
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from seqkit.errors import DataError, UsageError
+from seqkit.errors import DataError, UsageError, described, one_line
 from seqkit.files import write_atomic
+
+log = logging.getLogger("seqkit")
+
+MAX_VALUE = 500
+"""Characters of a value that is logged, as of a list of paths; MLflow takes 6,000."""
 
 
 class LoggerFactory(ABC):
@@ -94,6 +102,36 @@ class MLflow(LoggerFactory):
             )
             write_atomic(path, str(logger.run_id).encode())
         return logger
+
+
+def log_settings(loggers: Iterable[Any], config: Mapping[str, Any]) -> None:
+    """Log a complete configuration as hyperparameters, by dotted key. A run that goes on has logged them before."""
+    settings = dict(_flat(config))
+    for logger in loggers:
+        logger.log_hyperparams(settings)
+
+
+def log_test_metrics(loggers: Iterable[Any], metrics: Mapping[str, float], step: int) -> None:
+    """Log metrics of the test split as `test/NAME` after that many steps; the log says so if one cannot be reached."""
+    for logger in loggers:
+        try:
+            logger.log_metrics({f"test/{name}": value for name, value in metrics.items()}, step=step)
+            logger.finalize("success")
+        except Exception as error:  # a server, a database, a disk: the run is tested, whatever becomes of its copy
+            log.warning("%s did not get the test metrics (%s)", type(logger).__name__, one_line(described(error))[:300])
+
+
+def _flat(value: Any, key: str = "") -> Iterator[tuple[str, str | int | float | bool]]:
+    """Yield (dotted key, value) of plain data; lists are JSON."""
+    if isinstance(value, Mapping) and value:
+        for name, below in value.items():
+            # characters that MLflow takes
+            own = re.sub(r"[^\w.\-/ ]", "_", str(name))
+            yield from _flat(below, f"{key}.{own}" if key else own)
+    elif isinstance(value, str | int | float | bool):
+        yield key, value[:MAX_VALUE] if isinstance(value, str) else value
+    else:
+        yield key, json.dumps(value, default=str)[:MAX_VALUE]
 
 
 def _check_installed(package: str, extra: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from seqkit.errors import UsageError
 from seqkit.training.fine_tuning import FineTuning
@@ -24,7 +24,8 @@ SHARDED = "fsdp"
 _OTHER_SHARDING = ("fsdp", "model_parallel")
 """Beginnings of names that ask for it in another way."""
 
-_CONVERTING = ("16-true", "64-true", "64", "transformer-engine", "transformer-engine-float16")
+Precision = Literal["32-true", "bf16-mixed", "bf16-true", "16-mixed", "32", 32]
+"""Spellings of `trainer.precision`. Lightning takes older ones, too, such as bf16, and others that convert weights."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,7 +49,7 @@ class TrainerSettings:
     strategy: str = "auto"
     devices: list[int] | str | int = "auto"
     num_nodes: int = 1
-    precision: str | int | None = None
+    precision: Precision | None = None
     compile: bool = False
     activation_checkpointing: bool = False
     max_epochs: int | None = None
@@ -95,7 +96,7 @@ class TrainerSettings:
             "num_sanity_val_steps": (_below(self.num_sanity_val_steps, -1), "0 or more steps, or -1 for all"),
             "log_every_n_steps": (_below(self.log_every_n_steps, 0), "1 or more steps, or 0 to log none"),
             "precision": (
-                str(self.precision) in _CONVERTING,
+                self.precision not in (None, *get_args(Precision)),
                 "32-true, bf16-mixed, bf16-true or 16-mixed",
             ),
             "strategy": (

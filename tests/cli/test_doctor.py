@@ -1,6 +1,7 @@
 """`seqkit doctor`: disagreeing versions are named, missing extras are not an error; recipes and runs are examined."""
 
 from argparse import Namespace
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,19 @@ def test_a_missing_extra_is_no_problem_but_a_missing_dependency_is():
     (line,) = [line for line in check(GOOD | {"rdkit": "2024.1"}, WANTED, EXACT) if line.name == "rdkit"]
     assert (line.extra, "not tested" in line.problem) == ("graph", True)
     assert problems({"torchaudio": None}) == {"torchaudio": 'missing: pip install "torchaudio<2.12,>=2.11"'}
+
+
+def test_a_package_that_several_extras_ask_for_is_one_line_with_all_of_them():
+    wanted = [
+        "torch>=2",
+        "tokenizers>=1; extra == 'text'",
+        "tokenizers>=1; extra == 'hub'",
+        "torch>=2; extra == 'text'",
+    ]
+    lines = check({"torch": "2.1", "tokenizers": "1.2"}, wanted, {})
+    assert [(line.name, line.extra) for line in lines] == [("torch", ""), ("tokenizers", "text, hub")]
+    names = [line.name for line in check(GOOD, metadata.requires("seqkit"), {})]
+    assert len(names) == len(set(names))
 
 
 def test_the_report_says_whats_what_here(capsys, monkeypatch, tmp_path):

@@ -174,6 +174,33 @@ def test_a_run_that_was_ended_before_its_first_checkpoint_begins_anew(tmp_path, 
         assert (tmp_path / f"old-{name}").exists()
 
 
+def test_a_run_that_is_finished_is_not_trained_again_by_a_job_that_is_requeued(tmp_path, monkeypatch, capsys):
+    for name in ("SLURM_RESTART_COUNT", "TORCHELASTIC_RESTART_COUNT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    fit = ["fit", "graph/karate", "--preset", "debug", "--trainer.enable_progress_bar", "false", "--resume", "auto"]
+    assert main([*fit, "--out", "mine"]) == 0
+    before = (tmp_path / "mine" / "summary.json").read_bytes()
+    assert main([*fit, "--out", "mine"]) == 0
+    assert "mine is finished already" in capsys.readouterr().out
+    assert (tmp_path / "mine" / "summary.json").read_bytes() == before
+    assert main([*fit, "--out", "mine", "--seed", "3"]) == 2, "another configuration's folder is not taken for it"
+    # stopped between training and test
+    summary = json.loads(before) | {"state": "trained", "metrics": {}, "baseline": {}}
+    (tmp_path / "mine" / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
+    assert main([*fit, "--out", "mine"]) == 0, capsys.readouterr().err
+    assert json.loads((tmp_path / "mine" / "summary.json").read_text())["state"] == "finished"
+
+    assert main(fit) == 0, capsys.readouterr().err
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    assert main(fit) == 0
+    assert "is finished already" in capsys.readouterr().out
+    assert len(list(tmp_path.glob("runs/*/*/*/summary.json"))) == 1
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "0")
+    assert main(fit) == 0
+    assert len(list(tmp_path.glob("runs/*/*/*/summary.json"))) == 2, "a new job begins a new run"
+
+
 def test_predictions_are_cut_as_training_was(tmp_path):
     (tmp_path / "mine.csv").write_text("text,label\n" + "ab ab,x\nba ba,y\n" * 20, encoding="utf-8")
     keys = {**QUICK, "data": str(tmp_path / "mine.csv"), "data.max_tokens": 4, "tokenizer": "Bytes"}

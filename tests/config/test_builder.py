@@ -339,3 +339,15 @@ def test_a_plug_in_that_is_not_what_a_recipe_needs_is_refused_by_name(monkeypatc
     register("backbone")(cls)
     with pytest.raises(UsageError, match=message):
         build(complete("image/digits", "debug", {"model.backbone": {"type": cls.__name__, **keys}}))
+
+
+def test_the_home_folder_in_a_sources_path_is_expanded_and_a_variable_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "notes.txt").write_text("To be, or not to be. " * 30, encoding="utf-8")
+    source = {"type": "TextFiles", "path": "~/notes.txt"}
+    config = complete("text/char-lm", "debug", {"data.source": source})
+    assert config["data"]["source"]["path"] == "~/notes.txt"
+    assert build(config).data["source"].splits().train
+    for path in ("$HOME/notes.txt", "${HOME}/notes.txt"):
+        with pytest.raises(UsageError, match="is not expanded"):
+            build(complete("text/char-lm", "debug", {"data.source": source | {"path": path}}))

@@ -210,6 +210,7 @@ def test_a_block_and_a_position_for_each_layer():
         (("--seed", "--data.limit", "3"), "--seed has no value; write --seed VALUE"),
         (("seed", "3"), "'seed' belongs to no key; write --key value"),
         (("--data", "nowhere/notes.txt"), "data.source: there is no file or folder nowhere/notes.txt"),
+        (("--data", "$MINE/notes.txt"), "data.source: there is no file or folder $MINE/notes.txt; $NAME is not"),
         (("--data", "mnist"), None),
         (("--data", "mnits"), "data.source: there is no data source called 'mnits'; did you mean mnist"),
     ],

@@ -136,5 +136,9 @@ def test_a_process_that_is_killed_ends_the_others(text, tmp_path):
         code = process.wait(SECONDS)  # how soon, docs/reliability.md says
     finally:
         process.kill()
-        process.communicate()
-    assert code != 0
+        _, said = process.communicate()
+    assert code == 4, said
+    (line,) = [line for line in said.splitlines() if "another process of this run died" in line]
+    assert line.endswith(f"go on with: seqkit fit --resume {tmp_path / 'run'}")
+    assert "Traceback" not in said
+    assert "Traceback" in (tmp_path / "run" / "log.txt").read_text(encoding="utf-8")

@@ -1,15 +1,18 @@
 """The baseline of a run: the best constant prediction is learned from training data and looked at on test data."""
 
 import math
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
+from trained_runs import kept_run
 
 from seqkit.cli.main import main
 from seqkit.interfaces import TokenBatch, Tokens, TokenSpec
 from seqkit.objectives import Classify, Masked
 from seqkit.runs.evaluate import baseline
+from seqkit.runs.summary import read_summary
 
 
 def batch(*contents):
@@ -71,3 +74,8 @@ def test_a_metric_that_is_not_defined_on_the_test_split_is_named_and_no_number_i
     shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
     assert shown["auroc"] == "–  (undefined on this split)"
     assert shown["matthews"] == "0.0000"
+
+
+def test_examples_of_a_text_are_counted_in_windows_in_every_split():
+    summary = read_summary(Path(kept_run()))
+    assert summary["num_valid"] > 1, "one document, several windows"

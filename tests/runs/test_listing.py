@@ -1,6 +1,7 @@
 """`seqkit runs`: every run is a row, whatever state its files are in."""
 
 import fcntl
+import hashlib
 import json
 import os
 
@@ -59,6 +60,22 @@ def test_every_run_is_an_entry_with_its_state_and_damage_is_one_with_its_reason(
     assert entries["good"]["data"] == "digits"
     assert "summary.json is damaged: seed" in entries["wrong"]["reason"]
     assert [name for name, entry in entries.items() if entry["reason"]] == ["wrong", "damaged"]
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "state.json"])
+def test_a_file_that_changed_since_training_is_damage(runs, capsys, name):
+    folder = runs / "good"
+    digests = {
+        f"{file.partition('.')[0]}_sha256": hashlib.sha256((folder / file).read_bytes()).hexdigest()
+        for file in ("config.yaml", "state.json")
+    }
+    (folder / "summary.json").write_text(json.dumps(SUMMARY | digests), encoding="utf-8")
+    assert {entry["recipe"]: entry["state"] for entry in listed(capsys, runs)}["a/good"] == "finished"
+    with (folder / name).open("a", encoding="utf-8") as file:
+        file.write("\n")
+    (entry,) = [entry for entry in listed(capsys, runs) if entry["recipe"] == "a/good"]
+    assert entry["state"] == "damaged"
+    assert f"{name} has changed since training" in entry["reason"]
 
 
 def test_runs_are_sorted_by_time_or_by_metric_the_best_first(runs, capsys):

@@ -2,14 +2,18 @@
 
 import csv
 import warnings
+from types import SimpleNamespace
 
 import pytest
+import yaml
 
 from seqkit.config import complete
 from seqkit.errors import DataError
+from seqkit.files import read_mapping
+from seqkit.runs.evaluate import evaluate
 from seqkit.runs.run import resume_run, run
 from seqkit.training.health_log import LossSpikes
-from seqkit.training.loggers import MLflow
+from seqkit.training.loggers import MLflow, log_settings, log_test_metrics
 
 WORDS = {
     "data.augment": None, "data.limit": 40, "data.batch_size": 8, "model.backbone.dim": 16, "model.backbone.depth": 1,
@@ -63,9 +67,68 @@ def test_mlflow_gets_what_metrics_csv_gets_and_goes_on_after_a_resume(tmp_path, 
         (experiment,) = [one for one in found.search_experiments() if one.name == "seqkit"]
         (logged,) = found.search_runs([experiment.experiment_id])
         history = {one.step: one.value for one in found.get_metric_history(logged.info.run_id, "train/loss")}
+        tested = found.get_metric_history(logged.info.run_id, "test/accuracy")
     assert [history[step] for step in sorted(history)] == pytest.approx(losses(folder))
     assert len(history) == 5
     assert list((tmp_path / "here").iterdir()) == []
+    assert logged.data.params["model.backbone.dim"] == "16"
+    assert logged.data.params["data.source.type"] == "digits"
+    assert [(one.step, one.value) for one in tested] == [
+        (5, pytest.approx(read_mapping(folder / "summary.json")["metrics"]["accuracy"]))
+    ]
+
+
+@pytest.mark.slow
+def test_tensorboard_gets_settings_once_and_the_test_metrics_at_the_end(tmp_path, monkeypatch):
+    """A training that is stopped, resumed, stopped before its test, and finished by `seqkit test`."""
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    folder, end = tmp_path / "run", LossSpikes.on_train_batch_end
+
+    def stop(self, trainer, *rest):
+        end(self, trainer, *rest)
+        if trainer.global_step == 3:
+            raise _Stopped
+
+    def refuse(*_, **__):
+        raise _Stopped
+
+    monkeypatch.setattr(LossSpikes, "on_train_batch_end", stop)
+    with pytest.raises(_Stopped):
+        run(complete("image/digits", "debug", WORDS | {"trainer.logger": ["TensorBoard"]}), folder)
+    monkeypatch.setattr(LossSpikes, "on_train_batch_end", end)
+    with monkeypatch.context() as untested, pytest.raises(_Stopped):
+        untested.setattr("seqkit.runs.run.finish", refuse)
+        resume_run(folder, {"data.num_workers": 0})
+    metrics = evaluate(folder, "test")
+    events = EventAccumulator(str(folder / "tensorboard")).Reload()
+    assert [(one.step, one.value) for one in events.Scalars("test/accuracy")] == [
+        (5, pytest.approx(metrics["accuracy"]))
+    ]
+    assert sorted({one.step for one in events.Scalars("train/loss")}) == list(range(5))
+    assert yaml.safe_load((folder / "tensorboard" / "hparams.yaml").read_text())["model.backbone.dim"] == 16
+    written = [path.read_bytes() for path in (folder / "tensorboard").glob("events*")]
+    assert sum(b"_hparams_/session_start" in content for content in written) == 1
+
+
+def test_settings_are_flat_and_their_names_are_those_that_mlflow_takes():
+    got = {}
+    logger = SimpleNamespace(log_hyperparams=got.update)
+    columns = {"price (EUR)": "number", "long": "x" * 9000}
+    log_settings([logger], {"seed": 3, "data": {"columns": columns, "path": ["a", "b"], "limit": None, "none": {}}})
+    assert got == {
+        "seed": 3, "data.columns.price _EUR_": "number", "data.columns.long": "x" * 500, "data.path": '["a", "b"]',
+        "data.limit": "null", "data.none": "{}",
+    }  # fmt: skip
+
+
+def test_a_logger_that_cannot_be_reached_does_not_fail_a_tested_run(caplog):
+    def refuse(*_, **__):
+        raise ConnectionError("no route\nto host")
+
+    log_test_metrics([SimpleNamespace(log_metrics=refuse)], {"loss": 1.0}, 3)
+    assert "did not get the test metrics" in caplog.text
 
 
 def test_a_number_of_a_run_that_is_none_is_refused(tmp_path, client):

@@ -27,8 +27,8 @@ def tasks(words, folder):
     environment = {name: value for name, value in os.environ.items() if name not in ("RANK", "LOCAL_RANK")}
     environment |= {
         "OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "SLURM_JOB_ID": "4711",
-        "SLURM_JOB_NAME": "train", "SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "2", "SLURM_NNODES": "1",
-        "SLURM_NODEID": "0", "SLURM_NODELIST": "localhost",
+        "SLURM_JOB_NAME": "train", "SLURM_STEP_ID": "0", "SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "2",
+        "SLURM_NNODES": "1", "SLURM_NODEID": "0", "SLURM_NODELIST": "localhost",
     }  # fmt: skip
     return [
         subprocess.Popen(
