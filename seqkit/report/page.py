@@ -55,6 +55,7 @@ def _collect(folder: Path) -> dict[str, Any]:
         trained = load_one(folder)
         summary = trained.summary | {"objective": type(trained.objective).__name__}
         warnings = cautions(summary)
+        warnings += summary.get("data_cautions", [])
         limit = summary.get("limit")
         if limit is not None and summary.get("num_test") == limit:
             warnings.append(f"Measured on {limit:,} examples only: data.limit={limit}.")

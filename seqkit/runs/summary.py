@@ -54,6 +54,8 @@ OPTIONAL: dict[str, Any] = {
     "data": str,
     "num_valid": int,
     "split_rule": str,
+    "data_notes": list[str],
+    "data_cautions": list[str],
 }
 """Keys and what they hold; there may be others."""
 

@@ -232,3 +232,25 @@ def test_captions_that_are_repeated_are_texts_where_nothing_reads_categories(tab
     assert "'caption' is text, as the recipe reads no categories" in caplog.text
     other = complete("multimodal/classify", "debug", ["--data", path, "--data.target", "caption"])
     assert other["data"]["source"]["columns"] == {"picture": "image"}
+
+
+@pytest.mark.parametrize("given", ["s*", "[s00,s01,s02]"])
+def test_the_columns_of_a_series_are_written_out_and_read_again(table, given):
+    """A pattern is resolved once: another table may have more columns that it fits, as the target here."""
+    path = table([f"{i},{i / 2},{2 * i},{'ab'[i % 2]}" for i in range(12)], "s00,s01,s02,sort")
+    words = ["--data", path, "--data.input", given, "--data.target", "sort", "--tokenizer", "Series"]
+    config = complete("own/classify", None, words)
+    source = config["data"]["source"]
+    assert (source["input"], source["kind"]) == (["s00", "s01", "s02"], "series")
+    assert complete(config) == config
+    written = complete("own/classify", None, [*words, "--data.kind=series", "--data.target_kind=classes"])
+    assert written == config
+    raws = [sample.raw for sample in build(config).data["source"].splits().train]
+    assert all(raw == [raw[0], raw[0] / 2, 2 * raw[0]] for raw in raws)
+
+
+def test_the_group_that_a_warning_proposes_is_taken(table):
+    rows = [f"{'C' * (i % 5 + 1)},a note {i},2024-01-{i % 28 + 1:02},site {i % 3},{i / 4}" for i in range(40)]
+    path = table(rows, "smiles,note,date,site,logS")
+    words = ["--data", path, "--data.target", "logS", "--data.group", "smiles"]
+    assert complete("graph/molecules", None, words)["data"]["source"]["input"] == "smiles"
