@@ -24,23 +24,16 @@ class Notes:
     @contextmanager
     def kept(self) -> Iterator[None]:
         """Keep what seqkit warns of inside this context."""
-        log, handler = logging.getLogger("seqkit"), _Keeper(self)
-        log.addHandler(handler)
+        log = logging.getLogger("seqkit")
+        log.addFilter(self._keep)  # no handler: without any, Python shows warnings on stderr
         try:
             yield
         finally:
-            log.removeHandler(handler)
+            log.removeFilter(self._keep)
 
-
-class _Keeper(logging.Handler):
-    """Handler that puts warnings into notes."""
-
-    def __init__(self, notes: Notes):
-        super().__init__(logging.WARNING)
-        self.notes = notes
-
-    def emit(self, record: logging.LogRecord) -> None:
-        line = record.getMessage()
-        self.notes.lines.append(line)
-        if isinstance(record.msg, Caution):
-            self.notes.cautions.append(line)
+    def _keep(self, record: logging.LogRecord) -> bool:
+        if record.levelno >= logging.WARNING:
+            self.lines.append(record.getMessage())
+            if isinstance(record.msg, Caution):
+                self.cautions.append(record.getMessage())
+        return True
