@@ -31,8 +31,18 @@ def draw(matrices, titles, words):
 # %% [markdown]
 # ## Queries, keys and values
 #
-# Three tokens have one vector each of two channels. We take the simplest projections: query and key are the vector
-# itself, and the value is a number that we can follow with the eye.
+# Each token has a vector x. A layer makes three vectors of it, by three matrices that it learns: the query q = x W_Q
+# says what the token looks for, the key k = x W_K what it can be found by, and the value v = x W_V what it gives to
+# those that find it. With one matrix for all three, a token would look for what it is itself.
+
+# %%
+x = torch.tensor([[1.0, 2.0]])
+w_q, w_k = torch.tensor([[1.0, 0.0], [0.0, 0.0]]), torch.tensor([[0.0, 0.0], [1.0, 0.0]])
+x @ w_q, x @ w_k  # it looks for what it has in channel 0, and is found by what it has in channel 1
+
+# %% [markdown]
+# Now three tokens of two channels. We take the simplest projections: W_Q and W_K leave the vector as it is, and the
+# value is a number that we can follow with the eye.
 
 # %%
 words = ["cat", "sat", "mat"]

@@ -37,7 +37,7 @@ class LinearTransformer(Backbone):
     Raises ValueError for sizes below 1, heads that do not fit, or a dropout outside [0, 1).
     """
 
-    def __init__(self, dim: int, depth: int, *, num_heads: int = 8, causal: bool = False, dropout: float = 0.0):
+    def __init__(self, dim: int, depth: int = 2, *, num_heads: int = 8, causal: bool = False, dropout: float = 0.0):
         super().__init__()
         block = partial(PreNormBlock, attention=partial(MultiHeadAttention, mechanism=LinearAttention))
         self.stack = Transformer(dim, depth, num_heads=num_heads, causal=causal, block=block, dropout=dropout)

@@ -43,7 +43,7 @@ class Reversible(Backbone):
     def __init__(
         self,
         dim: int,
-        depth: int,
+        depth: int = 2,
         *,
         num_heads: int = 8,
         causal: bool = False,

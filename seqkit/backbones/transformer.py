@@ -100,7 +100,7 @@ class Transformer(Backbone):
     def __init__(
         self,
         dim: int,
-        depth: int,
+        depth: int = 2,
         *,
         num_heads: int = 8,
         causal: bool | None = False,

@@ -6,6 +6,7 @@ import logging
 import shlex
 import sys
 from argparse import Namespace
+from collections import Counter
 from itertools import islice
 from pathlib import Path
 
@@ -66,6 +67,8 @@ def _recipe_for(path: Path, reads_files: bool) -> tuple[str, list[str], str]:
     from seqkit.data.formats import source_for
 
     source, arguments = source_for(path, reads_files=reads_files)
+    if source == "TextFiles" and (classes := _classes(path, arguments["path"])):
+        return "text/classify", [], f"texts in folders of {len(classes)} classes ({', '.join(sorted(classes)[:3])}, …)"
     if source != "Table":
         recipe, what = RECIPES[source]
         return recipe, [], what
@@ -87,6 +90,19 @@ def _recipe_for(path: Path, reads_files: bool) -> tuple[str, list[str], str]:
     if columns.targets:
         what += f" with {target_kind} ({', '.join(columns.targets)})"
     return by_target.get(target_kind, by_target[""]), words, what
+
+
+def _classes(path: Path, files: list[str]) -> Counter[str]:
+    """Number of texts by the folder that each is in, if these are classes: two or more, with two texts or more each.
+
+    Chapters in a folder for each book look the same; `--data` with a recipe of language models reads them as texts.
+    """
+    from seqkit.data.sources.table import SPLIT_NAMES
+
+    folders = Counter(Path(file).parent for file in files)
+    classes = Counter(folder.name for folder in folders.elements())
+    is_plain = path not in folders and not any(name.lower() in SPLIT_NAMES for name in classes)
+    return classes if is_plain and len(classes) > 1 and min(classes.values()) > 1 else Counter()
 
 
 def _are_texts(path: Path, column: str) -> bool:

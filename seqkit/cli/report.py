@@ -22,6 +22,6 @@ def run(args: Namespace) -> int:
             raise UsageError("a run is given twice; give each folder once")
         out = args.out or several
         assert out is not None
-        path = write_overview(args.runs, out, title=f"{len(args.runs)} runs" if len(args.runs) > 1 else "A run")
+        path = write_overview(args.runs, out, title=f"{len(args.runs)} runs")
     print(f"report  {one_line(path)}")
     return 0

@@ -1,89 +1,102 @@
-"""Sentences that answer a comparison: who is better, by how much, how sure that is, and at what cost."""
+"""Sentences that answer a comparison: which candidate is better, by how much, how sure that is, and at what cost."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seqkit.comparison.candidates import TOLERANCE
-from seqkit.report.numbers import Metric, p_value
+from seqkit.report.learning_rates import edge_remarks
+from seqkit.report.numbers import Metric, listed, p_value, times
 
 Row = Mapping[str, Any]
 
 BUDGETS = {
-    "parameters": " at equal parameters",
-    "flops": " at equal FLOPs",
-    "time": " at equal training time",
-    "none": ", budgets not matched",
+    "parameters": " at an equal number of parameters",
+    "flops": " at equal FLOPs per training step",
+    "time": " in equal training time",
+    "none": " (budgets were not matched)",
 }
 
 
 def answers(results: Mapping[str, Any], metric: Metric) -> tuple[str, list[str]]:
-    """The sentence that answers the title, and one for each other candidate."""
+    """The text that answers the title, and further sentences: how far to trust it, the other candidates, failures."""
     rows = {row["name"]: row for row in results["candidates"] if row["mean"] is not None}
     failed = [row["name"] for row in results["candidates"] if row["mean"] is None]
     if not rows:
-        return "No candidate has a result; the failures below say why.", []
+        return "No candidate has a result. The failures below say why.", []
     order = sorted(rows, key=lambda name: rows[name]["mean"], reverse=metric.higher_is_better)
     best, reference = order[0], results["reference"]
     sentences = []
+    if at_edge := [row["name"] for row in results["candidates"] if edge_remarks(row)]:
+        sentences.append(
+            f"This is not settled: the best setting of {listed(at_edge)} is the smallest, the largest or the only one "
+            "that was tried, so a better one may lie beyond."
+        )
     if len(order) == 1:
         value = f"{metric.number(rows[best]['mean'])} {metric.unit}".strip()
-        first = f"Only {best} has a result: {value}."
+        first = f"Only {best} has a result: {metric.label} {value}."
     else:
         rival = reference if best != reference and reference in rows else order[1]
-        first = _sentence(results, rows, best, rival, metric)
-        sentences = [_sentence(results, rows, best, name, metric) for name in order[1:] if name != rival]
-    sentences += [f"{name} has no result (see failures)." for name in failed]
+        first = _answer(results, rows, best, rival, metric)
+        sentences += filter(None, [_others(results, best, rival, [name for name in order[1:] if name != rival])])
+    if failed:
+        sentences.append(f"{listed(failed)} {'has' if len(failed) == 1 else 'have'} no result (see the failures).")
     return first, sentences
 
 
-def _p_value(results: Mapping[str, Any], pair: Mapping[str, Any]) -> str:
-    """The p-value as text, also corrected where there are several pairs."""
-    number, shown = sum(one["p"] is not None for one in results["differences"]), p_value(pair)
-    raw = p_value({"p_holm": pair["p"]})
-    text = f"p {raw}" if raw.startswith("<") else f"p = {raw}"
-    return f"{text}, {shown} after Holm's correction for {number} pairs" if number > 1 else text
-
-
-def _remark(rows: Mapping[str, Row], *names: str) -> str:
-    """Remark on budgets of these candidates that differ, and on receptive fields that are shorter than examples."""
-    gaps = {name: rows[name].get("budget_gap") or 0.0 for name in names}
-    off = [
-        f"{name} is {abs(gap):.1%} {'above' if gap > 0 else 'below'} the budget"
-        for name, gap in gaps.items()
-        if abs(gap) > TOLERANCE
-    ]
-    for name in names:
-        if (farthest := rows[name].get("farthest")) is not None:
-            off.append(f"{name} sees no farther than {farthest} of {rows[name]['longest']} tokens")
-    return f" ({', '.join(off)})" if off else ""
-
-
-def _sentence(results: Mapping[str, Any], rows: Mapping[str, Row], a: str, b: str, metric: Metric) -> str:
-    """Sentence on whether `a` is better than `b`, by how much, and how much faster or slower it trains."""
-    pair = next(d for d in results["differences"] if {d["a"], d["b"]} == {a, b})
-    unit = metric.difference_unit or metric.label
-    if metric.unit == "%":
-        unit = "points of accuracy" if metric.name == "accuracy" else "percentage points"
-    amount = f"{metric.number(abs(pair['difference']))} {unit}"
+def _answer(results: Mapping[str, Any], rows: Mapping[str, Row], a: str, b: str, metric: Metric) -> str:
+    """Whether `a`, whose mean is better, is better than `b`, by how much, and how fast it trains."""
+    pair = _pair(results, a, b)
+    budget, amount = BUDGETS[results["match"]], metric.number(abs(pair["difference"]))
+    amount += f" {metric.spoken_unit} " if metric.spoken_unit else " "
+    amount += "higher" if metric.higher_is_better else "lower"
+    if pair["difference"] == 0:
+        text = f"{a} and {b} have the same mean {metric.label}{budget}"
+    elif pair["better"] is None:
+        text = f"{a} and {b} do not differ significantly{budget}. The mean {metric.label} of {a} is {amount}"
+    else:
+        text = f"{a} is better than {b}{budget}. Its mean {metric.label} is {amount}"
     if pair["interval"] is None:
-        amount += " (no interval: one seed, and one test example)"
+        text += " (one seed and one test example give no confidence interval)"
     else:
         in_favour = 1 if (pair["a"] == a) == metric.higher_is_better else -1
         low, high = sorted(x * in_favour for x in pair["interval"])
-        amount += f" (95 % interval {metric.number(low)} to {metric.number(high)}, {_p_value(results, pair)})"
-    budget = BUDGETS[results["match"]] + _remark(rows, a, b)
-    if pair["difference"] == 0:
-        text = f"{a} and {b} are equally good{budget}"
-    elif pair["better"] is None:
-        text = f"{a} and {b} are not told apart{budget}: {a} is ahead by {amount}"
-    else:
-        loser = b if pair["better"] == a else a
-        text = f"{pair['better']} is better than {loser} by {amount}{budget}"
+        interval = f"95 % confidence interval {metric.number(low)} to {metric.number(high)}"
+        text += f" ({interval}{_significance(results, pair)})"
+    remarks = [remark for name in (a, b) for remark in _remarks(name, rows[name])]
     own, other = ((rows[name].get("cost") or {}).get("tokens_per_second") for name in (a, b))
     if own and other:
-        ratio = own / other
-        way = f"{'faster' if ratio > 1 else 'slower'} in training by {max(ratio, 1 / ratio):.1f} ×"
-        text += f"; {a} is {'as fast in training' if 0.95 < ratio < 1.05 else way}"
-    return f"{text}."
+        remarks.append(f"{a} trains at {times(own / other)} the speed of {b}")
+    return ". ".join([text, *remarks]) + "."
+
+
+def _significance(results: Mapping[str, Any], pair: Mapping[str, Any]) -> str:
+    """The p-value as text, corrected where there are several pairs."""
+    shown, number = p_value(pair), sum(one["p"] is not None for one in results["differences"])
+    holm = f" after Holm's correction for {number} pairs" if number > 1 else ""
+    return f"; p {shown if shown.startswith('<') else f'= {shown}'}{holm}"
+
+
+def _others(results: Mapping[str, Any], best: str, rival: str, names: Sequence[str]) -> str:
+    """Which of the further candidates the best one is better than."""
+    worse = [name for name in names if _pair(results, best, name)["better"] == best]
+    equal = [name for name in names if name not in worse]
+    also = " also" if _pair(results, best, rival)["better"] else ""
+    found = [f"{best} is{also} better than {listed(worse)}."] if worse else []
+    found += [f"{best} does not differ significantly from {listed(equal, 'or')}."] if equal else []
+    return " ".join(found)
+
+
+def _pair(results: Mapping[str, Any], a: str, b: str) -> Mapping[str, Any]:
+    return next(pair for pair in results["differences"] if {pair["a"], pair["b"]} == {a, b})
+
+
+def _remarks(name: str, row: Row) -> list[str]:
+    """A budget that differs from the reference's, and a receptive field that is shorter than the examples."""
+    found, gap = [], row.get("budget_gap") or 0.0
+    if abs(gap) > TOLERANCE:
+        found.append(f"{name} is {100 * abs(gap):.1f} % {'above' if gap > 0 else 'below'} the budget")
+    if (farthest := row.get("farthest")) is not None:
+        found.append(f"{name} connects tokens at most {farthest} apart, and examples have up to {row['longest']}")
+    return found

@@ -152,7 +152,7 @@ def _matched(
             raise
         words = [*words, "--model.adjacency=ignore"]
         config = complete(settings.recipe, preset, words)
-        notes.append("it does not support adjacency, so it runs over the tokens and ignores the edges")
+        notes.append("It does not support adjacency, so it ignores the edges.")
     gap: float | None = None
     measure = fitted.flops if settings.match == "flops" else fitted.parameters
     target = measure(config)

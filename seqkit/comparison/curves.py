@@ -94,17 +94,25 @@ def exchange_rate(one: Curve, other: Curve, metric: Metric) -> dict[str, Any] | 
 def exchange_sentence(found: Mapping[str, Any], metric: Metric) -> str:
     """How much more training the worse needs, in steps and, by the costs of a step, in every other unit."""
     low, high, worse, better = found["low"], found["high"], found["worse"], found["better"]
-    level = f"{metric.number(found['level'])} {metric.unit}".strip()
-    target = f"For {level}, its mean after {count(found['after'])} steps, {worse}"
-    more = "more than " if found["is_more"] else ""
-    ratio = f"{more}{times(found['steps'])} the steps of {better}"
+    level, more = f"{metric.number(found['level'])} {metric.unit}".strip(), "more than " if found["is_more"] else ""
+    ratio = f"{more}{times(found['steps'])} the steps of {better} to reach {level}"
+    reached = f"the mean of {worse} after {count(found['after'])} steps"
     if low is None:
-        end = "any ratio is possible" if high is None else f"the 95 % interval is from below 1 to {times(high)}"
-        return f"{target} is not shown to need more than {better}: it took {ratio}, and {end}."
+        end = "any ratio is possible" if high is None else f"95 % confidence interval below 1 to {times(high)}"
+        return f"{worse} is not shown to need more training than {better}: it took {ratio}, {reached} ({end})."
     top = "beyond these lengths" if high is None else times(high)
     units = [f"{more}{times(found['steps'] * factor)} the {unit}" for unit, factor in found["by_unit"].items()]
-    also = f", that is {' and '.join(units)}" if units else ""
-    return f"{target} needs {ratio} (95 % interval {times(low)} to {top}){also}."
+    also = f" This is {' and '.join(units)}." if units else ""
+    return f"{worse} needs {ratio}, {reached} (95 % confidence interval {times(low)} to {top}).{also}"
+
+
+def crossover_sentence(found: Mapping[str, Any], shortest: int, longest: int) -> str:
+    """Where two candidates change places, between the shortest and the longest training."""
+    low, high = map(count, found["interval"])
+    return (
+        f"{found['first']} is better after {count(shortest)} steps, and {found['then']} after {count(longest)}. They "
+        f"cross at {count(found['steps'])} steps (95 % confidence interval {low} to {high})."
+    )
 
 
 def crossovers(curves: Sequence[Curve], metric: Metric) -> list[dict[str, Any]]:
@@ -128,14 +136,11 @@ def crossovers(curves: Sequence[Curve], metric: Metric) -> list[dict[str, Any]]:
         if signs[0] * signs[-1] != -1:
             continue
         unsure = [i for i, sign in enumerate(signs) if sign != signs[0]]
-        crossing = next(i for i in unsure if gaps[i].mean() * signs[0] <= 0)
+        place = next(i for i in unsure if gaps[i].mean() * signs[0] <= 0)
         last = max(i for i, sign in enumerate(signs) if sign != signs[-1])
         first = one.name if (signs[0] > 0) == metric.higher_is_better else other.name
         then = other.name if first == one.name else one.name
-        steps, low, high = (float(one.grid[i]) for i in (crossing, unsure[0], last))
-        text = (
-            f"{first} is better after {count(one.steps[0])} steps and {then} after {count(one.steps[-1])}: they cross "
-            f"at {count(steps)} (95 % interval {count(low)} to {count(high)})."
-        )
-        found.append({"first": first, "then": then, "steps": steps, "interval": [low, high], "text": text})
+        steps, low, high = (float(one.grid[i]) for i in (place, unsure[0], last))
+        crossing = {"first": first, "then": then, "steps": steps, "interval": [low, high]}
+        found.append({**crossing, "text": crossover_sentence(crossing, one.steps[0], one.steps[-1])})
     return found

@@ -17,6 +17,7 @@ from seqkit.comparison.scores import comparable_scores, metric_of
 from seqkit.comparison.statistics import Scores
 from seqkit.config import complete, to_yaml
 from seqkit.data.module import DataModule
+from seqkit.data.source import labels_of
 from seqkit.errors import UsageError
 from seqkit.files import read_mapping
 from seqkit.report.comparison import write_comparison
@@ -30,8 +31,8 @@ def compare_runs(folders: Sequence[Path] | Mapping[str, Sequence[Path]], out: Pa
 
     folders: of the runs, of which those that differ in the seed alone are one candidate; or those of each candidate, by
     its name. The first is the reference.
-    Raises UsageError for fewer than two candidates, a run given twice, runs with different objectives, or a folder that
-    holds something else; DataError for a damaged run.
+    Raises UsageError for fewer than two candidates, a run given twice, runs with different objectives or test examples,
+    or a folder that holds something else; DataError for a damaged run.
     """
     given = folders if isinstance(folders, Mapping) else {}
     all_folders = [Path(folder) for group in given.values() for folder in group] or [Path(name) for name in folders]
@@ -44,6 +45,7 @@ def compare_runs(folders: Sequence[Path] | Mapping[str, Sequence[Path]], out: Pa
     objectives = {type(run.trained.objective).__name__ for run in runs}
     if len(objectives) > 1:
         raise UsageError(f"these runs learn different things ({', '.join(sorted(objectives))}); compare alike ones")
+    _check_test_data(runs)
     groups: dict[str, list[_Run]] = {}
     candidates = [name for name, group in given.items() for _ in group] or [run.key for run in runs]
     for key, run in zip(candidates, runs, strict=True):
@@ -101,6 +103,31 @@ class _Run:
         self.data: DataModule = data_module(self.config, self.trained.tokenizer, self.trained.objective)
         self.key = json.dumps({**self.config, "seed": None}, sort_keys=True)
         self.backbone = backbone_of(self.config)
+
+
+def _check_test_data(runs: Sequence[_Run]) -> None:
+    """Raise UsageError unless all runs were tested on the same examples, as far as can be told.
+
+    With one tokenizer by the digest of the test data, of one version; with several by the number of test examples and
+    their labels, and not at all where there are none: texts are cut into other windows then.
+    """
+    first, *others = runs
+    labels = labels_of(first.data.splits().test)
+    for other in others:
+        one, two = (run.trained.summary.get("data_sha256", {}).get("test") for run in (first, other))
+        if first.config["tokenizer"] == other.config["tokenizer"] and one and two:
+            version = one.rpartition(":")[0]
+            is_same = one == two or version != two.rpartition(":")[0]
+        else:
+            theirs = labels_of(other.data.splits().test)
+            has_none = all(label is None for label in (*labels, *theirs))
+            is_same = has_none or list(map(str, labels)) == list(map(str, theirs))
+        if not is_same:
+            numbers = [f"{run.folder}, {run.trained.summary['num_test']:,} examples" for run in (first, other)]
+            raise UsageError(
+                f"these runs were tested on other examples ({'; '.join(numbers)}), so their scores cannot be compared; "
+                "train both on one split (--data.split, --data.group, --data.test_fraction)"
+            )
 
 
 def _names(groups: Sequence[Sequence[_Run]]) -> list[str]:

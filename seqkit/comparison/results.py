@@ -14,7 +14,14 @@ import numpy as np
 
 from seqkit.comparison.answers import answers
 from seqkit.comparison.candidates import Candidate, backbone_of
-from seqkit.comparison.curves import Curve, Point, crossovers, exchange_rate
+from seqkit.comparison.curves import (
+    Curve,
+    Point,
+    crossover_sentence,
+    crossovers,
+    exchange_rate,
+    exchange_sentence,
+)
 from seqkit.comparison.plan import TUNING_SEED, Plan
 from seqkit.comparison.scores import METRICS
 from seqkit.comparison.statistics import LEVEL, Scores, differences, holm, spread
@@ -71,6 +78,21 @@ def gather(plan: Plan, results: Mapping[str, Any], *, started: str) -> dict[str,
     if settings.run_shares:
         _add_curves(found, plan, results, metric)
     return found
+
+
+def write_sentences(results: dict[str, Any]) -> None:
+    """Write anew, from the numbers, every sentence of a comparison's results: answers, and what was not matched."""
+    metric = METRICS[results["metric"]["name"]]
+    results["metric"] = metric._asdict()
+    results["is_settled"] = not any(edge_remarks(row) for row in results["candidates"])
+    results["answer"], results["answers"] = answers(results, metric)
+    results["unmatched"] = unmatched(results)
+    for rate in results.get("exchange_rates") or []:
+        rate["text"] = exchange_sentence(rate, metric)
+    points = {row["name"]: [point["steps"] for point in row.get("by_steps") or []] for row in results["candidates"]}
+    for crossing in results.get("crossovers") or []:
+        steps = points[crossing["first"]]
+        crossing["text"] = crossover_sentence(crossing, steps[0], steps[-1])
 
 
 def _add_curves(found: dict[str, Any], plan: Plan, results: Mapping[str, Any], metric: Metric) -> None:
@@ -164,15 +186,7 @@ def complete_results(
         "versions": runs[0].get("versions", {}) if runs else {},
         "machine": runs[0].get("machine", {}) if runs else {},
     }
-    at_edge = [row["name"] for row in rows if edge_remarks(row)]
-    results["is_settled"] = not at_edge
-    results["answer"], results["answers"] = answers(results, metric)
-    if at_edge:
-        results["answers"].append(
-            f"This is not settled: the best setting of {' and of '.join(at_edge)} lies at the end of those that were "
-            "tried, so a better one may lie beyond."
-        )
-    results["unmatched"] = unmatched(results)
+    write_sentences(results)
     return results
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,8 @@ def fit_power_law(x: Sequence[float], loss: Sequence[float], near: PowerLaw | No
     scale = float(np.exp(np.log(at).mean()))  # around 1, a and c are of the losses' size
 
     def residuals(p: np.ndarray) -> np.ndarray:
-        law = np.exp(p[0]) * (at / scale) ** -np.exp(p[1]) + np.exp(p[2])
+        with np.errstate(over="ignore"):  # of a steep trial step, which the search then rejects
+            law = np.exp(p[0]) * (at / scale) ** -np.exp(p[1]) + np.exp(p[2])
         return np.log(law) - np.log(seen)
 
     lowest, range_ = float(seen.min()), max(float(np.ptp(seen)), 1e-3 * float(seen.min()))
@@ -87,19 +88,20 @@ def with_intervals(points: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     bands = np.quantile([one.at(grid) for one in laws], [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
     notes = []
     if len(sizes) == 3:
-        notes.append("three sizes determine a, alpha and c exactly, so nothing tests the shape of the law")
+        notes.append("Three sizes determine a, α and c exactly, so this fit does not test the power law.")
     if min(map(len, by_size.values())) < 2:
-        notes.append("one run a size: the intervals do not show the spread between seeds")
+        notes.append("With one run for each size, the intervals do not cover the variation between seeds.")
     if law.c < 0.01 * min(p["loss"] for p in points):
-        notes.append("no floor is seen: c is not told apart from 0")
+        notes.append("No floor is visible: c is close to 0.")
     return {
         "a": law.a,
         "alpha": law.alpha,
         "c": law.c,
         "intervals": {name: _interval([getattr(one, name) for one in laws]) for name in ("a", "alpha", "c")},
+        "deviation": max(abs(p["loss"] / float(law.at(np.array(p["x"]))) - 1) for p in points),
         "points": list(points),
         "curve": np.column_stack([grid, law.at(grid), *bands]).tolist(),
-        "note": "; ".join(notes) or None,
+        "note": " ".join(notes) or None,
     }
 
 
@@ -171,7 +173,8 @@ def scale(
         "fits": fits,
         "failures": [failure for part in parts for failure in part["failures"]],
         "run_minutes": sum(part["run_minutes"] for part in parts),
-        **{key: parts[-1][key] for key in ("unmatched", "versions", "machine", "started")},
+        "unmatched": _unique(finding for part in parts for finding in part["unmatched"]),
+        **{key: parts[-1][key] for key in ("versions", "machine", "started")},
     }
     write_json(folder / "results.json", page)
     write_atomic(folder / "results.csv", _csv(fits).encode())
@@ -179,10 +182,17 @@ def scale(
     return page
 
 
+def _unique(findings: Iterable[dict[str, str]]) -> list[dict[str, str]]:
+    """Findings of several comparisons, warnings first, without those that are the same in both."""
+    once = {(finding["what"], finding["text"]): finding for finding in findings}
+    return sorted(once.values(), key=lambda finding: finding["kind"] != "warning")
+
+
 def _sentence(fit: Mapping[str, Any]) -> str:
     low, high = fit["intervals"]["alpha"]
-    law = f"{fit['a']:.3g} N^-{fit['alpha']:.3f} + {fit['c']:.3f}"
-    return f"Loss = {law} over {fit['variable']} (exponent {low:.3f} to {high:.3f})."
+    law = f"{fit['a']:.3g} · N^−{fit['alpha']:.3f} + {fit['c']:.3f} for N {fit['variable']}"
+    interval = f"95 % confidence interval of the exponent {low:.3f} to {high:.3f}"
+    return f"The loss is {law} ({interval}). Runs deviate from this law by up to {100 * fit['deviation']:.1f} %."
 
 
 def _csv(fits: Sequence[Mapping[str, Any]]) -> str:

@@ -21,7 +21,7 @@ METRICS = {
     "accuracy": Metric("accuracy", "test accuracy", "%", 100, 2, True),
     "rmse": Metric("rmse", "test RMSE", "", 1, 3, root=True),
     "recall@1": Metric("recall@1", "recall at 1", "%", 100, 2, True),
-    "sequence_error": Metric("sequence_error", "sequences wrong", "%", 100, 2),
+    "sequence_error": Metric("sequence_error", "sequence error rate", "%", 100, 2),
     "loss": Metric("loss", "test loss", "nats", 1, 4),
     "bits_per_byte": Metric("bits_per_byte", "bits per byte", "bits", 1, 4),
 }

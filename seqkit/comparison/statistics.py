@@ -191,13 +191,13 @@ def _contrast(a: Scores, b: Scores, metric: Metric) -> _Contrast:
     mine, theirs = one.linear(metric), other.linear(metric)
     same_examples = mine.shape[1] == theirs.shape[1]
     if common and same_examples:
-        parts, pairs = _crossed(mine - theirs), f"{plural(len(common), 'seed')} x {_counted(one, mine)}"
+        parts, pairs = _crossed(mine - theirs), f"{plural(len(common), 'seed')} × {_counted(one, mine)}"
     elif common:
-        parts, pairs = _seeds_paired(mine, theirs), f"{plural(len(common), 'seed')}; their test examples differ"
+        parts, pairs = _seeds_paired(mine, theirs), f"{plural(len(common), 'seed')}, with different test examples"
     elif same_examples:
-        parts, pairs = _examples_paired(mine, theirs), f"{_counted(one, mine)}; they have no seed in common"
+        parts, pairs = _examples_paired(mine, theirs), f"{_counted(one, mine)}, with different seeds"
     else:
-        parts, pairs = [*_crossed(mine), *_crossed(theirs)], "nothing: they have no seed and no test example in common"
+        parts, pairs = [*_crossed(mine), *_crossed(theirs)], "not at all: no common seed or test example"
     observed = float(one.values(metric).mean() - other.values(metric).mean())
     return _Contrast(observed, parts, mine.shape[1], pairs)
 

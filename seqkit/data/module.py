@@ -214,6 +214,13 @@ class DataModule(LightningDataModule):
         number = {group: i for i, group in enumerate(dict.fromkeys(known))}
         return [number[group] for group in known]
 
+    def test_origin(self, index: int) -> str:
+        """Where a test example is from, as its data source names it: a file, a file and its row, or a number."""
+        examples, samples = self.test_dataloader().examples, self.splits().test
+        if isinstance(examples, TextWindows):
+            return f"{sample_name(samples, examples.document(index))}, window {index}"
+        return sample_name(samples, index)
+
     def test_in_training(self) -> int | None:
         """Number of test examples that are in the training split too, token for token; None: it is not counted.
 

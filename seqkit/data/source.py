@@ -149,7 +149,10 @@ def groups_of(samples: Sequence[Sample]) -> list[str] | None:
 
 
 def sample_name(samples: Sequence[Sample], index: int) -> str:
-    """Name of a sample for messages: its file where it has one, its number otherwise."""
+    """Where a sample is from, for messages and reports: its file, its file and row, or its number.
+
+    Samples say it by a method `sample_name(index)`, as those of `Named` do; without it a sample has a number.
+    """
     named = getattr(samples, "sample_name", None)
     return named(index) if named is not None else f"sample {index}"
 

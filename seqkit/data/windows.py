@@ -116,7 +116,11 @@ class TextWindows:
 
     def name(self, index: int) -> str:
         """Place of the window, without the shift of an epoch."""
-        return f"window {index} (document {int(self._located(torch.tensor([index]))[0])})"
+        return f"window {index} (document {self.document(index)})"
+
+    def document(self, index: int) -> int:
+        """Document of a window."""
+        return int(self._located(torch.tensor([index]))[0])
 
     def count(self, token: int) -> tuple[int, int]:
         """Number of tokens of all documents that have that id, and number of all their tokens."""

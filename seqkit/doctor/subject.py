@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -93,9 +93,18 @@ class Subject:
     @cached_property
     def batches(self) -> list[LabeledBatch]:
         """The first batches of training, with fewer examples where a step on them would be too much work."""
+        return [self.first_batch, *itertools.islice(self._batches_in_turn, NUM_BATCHES - 1)]
+
+    @cached_property
+    def first_batch(self) -> LabeledBatch:
+        """The first of `batches`, which alone is read where no other is needed."""
+        return next(self._batches_in_turn)
+
+    @cached_property
+    def _batches_in_turn(self) -> Iterator[LabeledBatch]:
         loader = self.data.train_dataloader()
-        taken = list(itertools.islice(itertools.chain.from_iterable(itertools.repeat(loader)), NUM_BATCHES))
-        return [first_examples(batch, self._affordable(batch, STEP_FLOPS)) for batch in taken]
+        taken = itertools.chain.from_iterable(itertools.repeat(loader))  # epoch after epoch
+        return (first_examples(batch, self._affordable(batch, STEP_FLOPS)) for batch in taken)
 
     def _affordable(self, batch: LabeledBatch, flops: float) -> int:
         """Number of examples of a batch, at least one, on which a step costs at most that many FLOPs."""
@@ -105,8 +114,8 @@ class Subject:
     @cached_property
     def handful(self) -> LabeledBatch:
         """A few examples of the first batch."""
-        number = min(HANDFUL, self._affordable(self.batches[0], STEP_FLOPS / 16))
-        return first_examples(self.batches[0], number)
+        number = min(HANDFUL, self._affordable(self.first_batch, STEP_FLOPS / 16))
+        return first_examples(self.first_batch, number)
 
     @cached_property
     def inputs(self) -> ModelInput | None:

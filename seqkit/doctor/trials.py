@@ -121,7 +121,7 @@ class Trials:
     def num_steps(self) -> int:
         """Number of steps of a short training, fewer if single examples cost much; 0: the model is too large to try."""
         subject = self.subject
-        affordable = int(NUM_BATCHES * STEP_FLOPS / subject.flops(subject.batches[0]))
+        affordable = int(NUM_BATCHES * STEP_FLOPS / subject.flops(subject.first_batch))
         return min(NUM_BATCHES, affordable) if affordable >= MIN_STEPS else 0
 
     @cached_property
@@ -203,7 +203,7 @@ class Trials:
                     parameter.normal_(std=USUAL_STD)
         before = {id(parameter): parameter.detach().clone() for parameter in model.parameters()}
         training = Training(self, 1.0, 1, model)
-        training.step(self.subject.batches[0], 0)
+        training.step(self.subject.first_batch, 0)
         found = []
         for group, peak in zip(training.optimizer.param_groups, self.plan.peaks):
             ratios = [

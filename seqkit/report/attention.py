@@ -52,19 +52,19 @@ MAX_SHOWN_INPUT = 300
 """Characters of the input that the page repeats."""
 
 OVERLAY_NOTES = {
-    last_query: "Attention that each token receives through all layers and residual connections (rollout; Abnar and "
-    f"Zuidema 2020), and from each layer: {queries}. Attention shows where a model looks, not why it predicts what it "
-    "does."
+    last_query: "The colours show how much attention a token receives, in times the average: through all layers and "
+    f"residual connections (rollout; Abnar and Zuidema 2020), and from each layer. It is {queries}. Attention shows "
+    "where a model looks, and not why it predicts what it does."
     for last_query, queries in (
         (False, "the mean over all queries"),
-        (True, "for the last query, from which the next token is predicted"),
+        (True, "that of the last query, from which the next token is predicted"),
     )
 }
 """Explanations of the overlay, for the mean over all queries and for the last query alone."""
 
 PARTS_NOTE = (
-    "Attention through all layers (rollout) from each token of the shortest run, on the other runs: the mean over the "
-    "tokens of a run is 1 on its own scale."
+    "A picture belongs to one token of the shortest part. The colours show how much it attends to the tokens of "
+    "another part, through all layers (rollout), in times the average."
 )
 
 _PAGE = "attention.html"
@@ -126,7 +126,7 @@ def _view(folder: Path, trained: TrainedModel, name: str, raw: Any, notes: list[
     except DataError as error:
         raise error if name in str(error) else DataError(f"{name}: {error}") from error
     shown = name if len(name) <= MAX_SHOWN_INPUT else f"{name[:MAX_SHOWN_INPUT]}…"
-    notes = [f"Run {folder}: {trained.summary['recipe']}, {trained.summary['backbone']}. Input: {shown}", *notes]
+    notes = [f"Input: {shown}", *notes]
     tokens = _cut(trained.tokenizer, tokens, notes)
     batch = TokenBatch.collate([tokens]).to(trained.predictor.device)
     renderer = find_renderer(trained.tokenizer)
@@ -156,7 +156,8 @@ def _view(folder: Path, trained: TrainedModel, name: str, raw: Any, notes: list[
         view.figure.set_layout_engine("none")  # the PNG was laid out, the SVG need not be again
         width = round(MIN_SCALE * 72 * view.figure.get_figwidth())
         sections.append({"title": view.title, "note": view.note, "figure": svg(view.figure), "min_width": width})
-    title, subtitle = f"Attention · {trained.summary['recipe']}", f"seqkit {trained.summary['versions']['seqkit']}"
+    title, version = f"Attention · {trained.summary['recipe']}", f"seqkit {trained.summary['versions']['seqkit']}"
+    subtitle = f"{trained.summary['backbone']} · {folder} · {version}"
     return write_page("attention.html", out / _PAGE, title=title, subtitle=subtitle, notes=notes, sections=sections)
 
 
@@ -235,13 +236,16 @@ def _views(
 
 def _heatmap_note(stack: str, uniform: float, *, signed: bool) -> str:
     """Explanation of a figure of heatmaps."""
-    query, key = (" (generated token)", " (source token)") if stack == "cross" else ("", "")
-    note = f"Row: query{query}; column: key{key}; the darker, the larger the attention weight (by the square root). "
+    query, key = ("generated token", "source token") if stack == "cross" else ("query", "key")
+    note = (
+        f"Each picture is a head, with a row for each {query} and a column for each {key}. The darker a cell is, the "
+        "more attention goes from its row to its column; the colour follows the square root of the weight. "
+    )
     if signed:
-        return f"{note}Weights of mixtures of keys: they may be below 0 (red) and have no entropy, and no rollout."
+        return f"{note}Columns are mixtures of keys: weights may be below 0 (red), and have no entropy, and no rollout."
     return (
-        f"{note}Each row sums to 1. Above each head its entropy is printed, the mean over queries: 0 nats if each "
-        f"attends to one key, {uniform:.2f} for uniform attention."
+        f"{note}Each row sums to 1. The number above a head is its entropy, the mean over rows: 0 nats if each attends "
+        f"to one column, {uniform:.2f} for uniform attention."
     )
 
 
@@ -253,9 +257,7 @@ def uniform_heads(entropies: np.ndarray, uniform: float) -> str:
     places = np.argwhere(entropies >= UNIFORM_SHARE * uniform)
     if uniform <= 0 or len(places) == 0:
         return ""
-    shown = ", ".join(f"layer {layer} head {head}" for layer, head in places[:8])
-    more = f" and {len(places) - 8:,} more" if len(places) > 8 else ""
-    return (
-        f" {len(places):,} of {entropies.size:,} heads attend almost uniformly here ({UNIFORM_SHARE:.0%} of that "
-        f"entropy or more): {shown}{more}."
-    )
+    heads = f"{len(places):,} of {entropies.size:,}" if len(places) < entropies.size else "All"
+    named = ", ".join(f"layer {layer} head {head}" for layer, head in places)
+    which = f": {named}" if len(places) <= 8 and heads != "All" else ""
+    return f" {heads} heads attend almost uniformly here ({UNIFORM_SHARE:.0%} of that entropy or more){which}."

@@ -16,7 +16,6 @@ from seqkit.report.candidate_figures import Line, Mark, lines, mean_line, pair_l
 from seqkit.report.figures import svg
 from seqkit.report.learning_rates import (
     depth_lines,
-    edge_remarks,
     expected_lines,
     rate_lines,
     trial_table,
@@ -57,7 +56,7 @@ class Figure(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """A cell of the matrix of differences. lines: the difference and its interval. better: "row", "column" or ""."""
+    """A cell of the matrix of differences. lines: difference, interval, p-value. better: "row", "column" or ""."""
 
     lines: Sequence[str]
     better: str = ""
@@ -123,7 +122,6 @@ def comparison_sections(results: Mapping[str, Any]) -> dict[str, Any]:
         "p_value": p_value,
         "trials": trial_table(rows),
         "depths": depth_lines(rows),
-        "edges": [remark for row in rows for remark in edge_remarks(row.result)],
         "rates": _rates(rows),
         "expected": _expected(rows),
         "difference_lines": lambda row: difference_lines(row, metric),
@@ -137,30 +135,30 @@ def comparison_sections(results: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _titles(keys: Iterable[str]) -> dict[str, str]:
-    """Chosen keys with the titles of their columns: the last word of a key, or more of it where two end alike."""
-    known = list(dict.fromkeys(keys))
-    last = [key.rpartition(".")[2] for key in known]
-    return {
-        key: ("learning rate" if word == "lr" else word) if last.count(word) == 1 else key.removeprefix("optimizer.")
-        for key, word in zip(known, last)
-    }
+    """Chosen keys with the titles of their columns: the last word of a key, after what tells it from others."""
+    known = [key.split(".") for key in dict.fromkeys(keys)]
+    last = [words[-1] for words in known]
+    titles = {}
+    for words in known:
+        own = {"lr": "learning rate", "type": words[-2]}.get(words[-1], words[-1])
+        titles[".".join(words)] = " ".join([*words[1:-1], own] if last.count(words[-1]) > 1 else [own])
+    return titles
 
 
 def _subtitle(results: Mapping[str, Any]) -> str:
-    """Version, recipe, seeds, data and date in one line."""
+    """Version, preset, seeds, data and date in one line."""
     seeds, minutes = results.get("seeds") or [], results.get("run_minutes")
     longest = max((row.get("longest") or 0 for row in results.get("candidates") or []), default=0)
     parts = [
         f"seqkit {(results.get('versions') or {}).get('seqkit', '')}".strip(),
-        results.get("recipe"),
         f"preset {results['preset']}" if results.get("preset") else None,
         plural(len(seeds), "seed") if seeds else None,
         f"{count(results['train_tokens'])} training tokens" if results.get("train_tokens") else None,
         f"{count(results['num_test'])} test examples" if results.get("num_test") else None,
         f"up to {plural(longest, 'token')} each" if longest else None,
         _moment(results.get("started")),
-        None if minutes is None else f"{_long(minutes)} of runs",
-        "planned before any run (plan.md)" if results.get("planned") else None,
+        None if minutes is None else f"total run time {_long(minutes)}",
+        "planned in advance (plan.md)" if results.get("planned") else None,
     ]
     return " · ".join(part for part in parts if part)
 
@@ -199,7 +197,8 @@ def _curves(rows: Sequence[Row]) -> list[Figure]:
         ):
             drawn = [mean_line(row.mark, row.result.get("runs") or [], x, y) for row in rows]
             alt = f"{ylabel} against {xlabel}, mean over seeds, one line a candidate"
-            figures.append(_figure(drawn, xlabel, ylabel, alt))
+            is_curve = any(line is not None and len(line.x) > 1 for line in drawn)
+            figures.append(_figure(drawn, xlabel, ylabel, alt) if is_curve else None)
     return [figure for figure in figures if figure]
 
 
@@ -216,12 +215,13 @@ def _by_steps(rows: Sequence[Row], metric: Metric) -> list[Figure]:
             means = [metric.shown(p["mean"]) for p in points]
             drawn += [Line(row.mark, [p[x] for p in points], means, low, high)] if len(points) > 1 else []
         alt = f"{metric.title} against {xlabel}, each point a training of its own, one line a candidate"
-        figures.append(_figure(drawn, xlabel, metric.title, alt, log_x=True, bars=True))
+        log_y = False if metric.proportion else None  # the interval of a share may end next to 0
+        figures.append(_figure(drawn, xlabel, metric.title, alt, log_x=True, log_y=log_y, bars=True))
     return [figure for figure in figures if figure]
 
 
 def _pairs_by_steps(results: Mapping[str, Any], metric: Metric) -> list[str]:
-    """For each shorter training, who is better than whom, and how many pairs are not told apart."""
+    """Which candidate is better than which after each shorter training, and for how many pairs p is corrected."""
     entries = results.get("differences_by_steps") or []
     found = []
     for steps in dict.fromkeys(entry["steps"] for entry in entries):
@@ -231,11 +231,12 @@ def _pairs_by_steps(results: Mapping[str, Any], metric: Metric) -> list[str]:
             if winner := entry.get("better"):
                 loser = entry["b"] if winner == entry["a"] else entry["a"]
                 amount = metric.number(abs(entry["difference"]))
-                told.append(f"{winner} is better than {loser} by {amount} {metric.difference_unit}".strip())
-        rest = plural(len(here) - len(told), "pair")
-        words = [*told, f"{rest} not told apart"] if len(told) < len(here) else told
-        found.append(f"After {count(steps)} steps: {'; '.join(words)} (p corrected for {len(entries)} pairs).")
-    return found
+                told.append(f"{winner} is better than {loser} by {amount} {metric.spoken_unit}".strip())
+        rest = len(here) - len(told)
+        if rest:
+            told.append(f"there is no significant difference in {plural(rest, 'other pair' if told else 'pair')}")
+        found.append(f"After {count(steps)} steps, {'; '.join(told)}.")
+    return [*found, f"These p-values are corrected for {len(entries)} pairs (Holm 1979)."] if found else []
 
 
 def _costs(rows: Sequence[Row]) -> list[Figure]:
@@ -293,14 +294,12 @@ def _figure(drawn: Sequence[Line | None], xlabel: str, ylabel: str, alt: str, **
 
 
 def _differences(results: Mapping[str, Any], rows: Sequence[Row], metric: Metric) -> dict[str, Any] | None:
-    """Row minus column for all pairs, of the candidates that have a difference to any other; and what was paired."""
-    if not results["differences"]:
+    """Row minus column for all pairs, of the candidates that have a difference to any other; None below two pairs."""
+    if len(results["differences"]) < 2:
         return None
     paired = {entry[side] for entry in results["differences"] for side in ("a", "b")}
     chosen = [row for row in rows if row.label in paired]
-    cells = [[_cell(results, a, b, metric) for b in chosen] for a in chosen]
-    pairs = list(dict.fromkeys(entry["pairs"] for entry in results["differences"] if entry.get("pairs")))
-    return {"rows": chosen, "cells": cells, "pairs": pairs}
+    return {"rows": chosen, "cells": [[_cell(results, a, b, metric) for b in chosen] for a in chosen]}
 
 
 def _cell(results: Mapping[str, Any], a: Row, b: Row, metric: Metric) -> Cell:
@@ -308,39 +307,47 @@ def _cell(results: Mapping[str, Any], a: Row, b: Row, metric: Metric) -> Cell:
     if entry is None:
         return Cell([] if a is b else [DASH])
     written = [metric.signed(entry["difference"]), metric.interval(entry["interval"], signed=True)]
+    p = p_value(entry)
+    written += [f"p {p}" if p.startswith("<") else f"p = {p}"] if p != DASH else []
     better = {a.label: "row", b.label: "column"}.get(entry.get("better") or "", "")
     return Cell([line for line in written if line], better)
 
 
 def _inference(results: Mapping[str, Any], rows: Sequence[Row]) -> str:
-    """Explanation of what the intervals and p-values of a page cover."""
+    """Explanation of what intervals and p-values cover, and how they are computed."""
     number = sum(entry.get("p") is not None for entry in results["differences"])
     if not number:
         return ""
     seeds = min((len(row.result["runs"]) for row in rows if row.rank), default=0)
-    covers = "seeds and test examples"
+    covers = "the choice of seeds and of test examples"
     if results["num_test"] == 1:
-        covers = "seeds alone, as there is one test example"
+        covers = "the choice of seeds alone, as there is one test example"
     elif seeds < 2:
-        covers = "test examples alone, as there is one seed"
-    holm = f" p-values are corrected for {number} pairs (Holm 1979)." if number > 1 else ""
-    share = "; the interval of one candidate is Korn and Graubard's (1998)" if Metric.of(results).proportion else ""
-    return (
-        f"95 % intervals cover the choice of {covers}, neither that of the data split nor the tuning: crossed random "
-        f"effects, t with Satterthwaite's degrees of freedom{share}. Each interval is of one pair.{holm} Where the "
-        "variance over seeds is smaller than in the mean of the pairs, p takes that mean. scores.npz holds what all "
-        "this was computed from."
-    )
+        covers = "the choice of test examples alone, as there is one seed"
+    found = [
+        f"Numbers in brackets are 95 % confidence intervals. They cover {covers}, not the data split or the tuning.",
+        "Seeds and test examples are crossed random effects, with Satterthwaite's degrees of freedom for t.",
+    ]
+    if Metric.of(results).proportion:
+        found.append("The interval of a single candidate follows Korn and Graubard (1998).")
+    if number > 1:
+        found.append(
+            f"p-values are corrected for {number} pairs by Holm's method (1979), intervals are not. If a pair's "
+            "variance over seeds is below the mean over all pairs, its p-value uses that mean."
+        )
+    pairs = list(dict.fromkeys(entry["pairs"] for entry in results["differences"] if entry.get("pairs")))
+    found += [f"Differences are paired ({'; '.join(pairs)})."] if pairs else []
+    return " ".join([*found, "scores.npz has every score, to compute all of this again."])
 
 
 def _matched(results: Mapping[str, Any], rows: Sequence[Row]) -> str:
-    """Sentence on the budget that is equal between candidates."""
+    """The budget that is equal between candidates, and how far they are from it."""
     match = results.get("match")
     if not match or match == "none":
-        return "No budget was matched: candidates have the sizes of their own configurations."
-    what = {"parameters": "Parameters", "flops": "FLOPs of a training step", "time": "Training time"}.get(match, match)
+        return "No budget was matched: each candidate has the size that its configuration gives."
+    what = {"parameters": "number of parameters", "flops": "FLOPs per training step", "time": "training time"}
+    number = f" ({count(results['budget'])})" if results.get("budget") else ""
+    of = f" of {results['reference']}" if results.get("reference") else ""
     gaps = [gap for row in rows if (gap := row.result.get("budget_gap")) is not None]
-    widest = f"; the widest gap is {percent(max(gaps, key=abs))}" if gaps else ""
-    reference = f" to the recipe's {results['reference']}" if results.get("reference") else ""
-    number = f", {count(results['budget'])}" if results.get("budget") else ""
-    return f"{what} were matched{reference}{number}{widest}."
+    widest = f" The largest deviation is {percent(max(gaps, key=abs))}." if any(gaps) else ""
+    return f"Each candidate was matched to the {what.get(match, match)}{of}{number}.{widest}"

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +46,8 @@ STYLE: dict[Any, Any] = {
 }  # fmt: skip
 """`with rc_context(STYLE)` around all that draws. Text is never mathematics: class names may hold a dollar sign."""
 
-MAX_NAMED = 20
-"""A confusion matrix of at most this many classes has names and numbers."""
+FEW_CLASSES, MAX_NAMED = 20, 120
+"""A confusion matrix of at most this many classes has names and numbers, and names."""
 
 
 @dataclass(frozen=True)
@@ -93,11 +94,18 @@ def scale_axis(axes: Axes, which: str, values: Iterable[float], *, log: bool | N
         axis.set_major_locator(FixedLocator(ticks))
         axis.set_minor_locator(NullLocator())
         written = exponential if min(ticks) < TINY else compact
+        axis.set_major_formatter(FuncFormatter(lambda value, _: written(value)))
     else:
         axis.set_major_locator(MaxNLocator(MAX_TICKS, steps=[1, 2, 2.5, 5, 10]))
-        written = compact
-    axis.set_major_formatter(FuncFormatter(lambda value, _: written(value)))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: compact(value, _digits(axis.get_majorticklocs()))))
     return log
+
+
+def _digits(ticks: np.ndarray) -> int:
+    """The fewest significant digits, three or more, that write evenly spaced ticks exactly."""
+    step = abs(ticks[1] - ticks[0]) if len(ticks) > 1 else 0.0
+    exact = (n for n in range(3, 8) if all(abs(float(f"{tick:.{n}g}") - tick) <= 0.01 * step for tick in ticks))
+    return next(exact, 8)
 
 
 def log_ticks(low: float, high: float) -> list[float]:
@@ -106,7 +114,8 @@ def log_ticks(low: float, high: float) -> list[float]:
     for steps in ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
         ticks = [step * 10.0**power for power in range(first, last + 1) for step in steps]
         ticks = [tick for tick in ticks if low * 0.999 <= tick <= high * 1.001]
-        if len(ticks) <= MAX_TICKS:
+        gaps = [math.log(b / a) for a, b in pairwise(ticks)]
+        if len(ticks) <= MAX_TICKS and min(gaps, default=0) >= 0.2 * math.log(high / low):
             break
     if len(ticks) < 3:
         even = MaxNLocator(MAX_TICKS, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
@@ -135,7 +144,7 @@ def curves(series: Sequence[Series], *, unit: str, baseline: float | None = None
     if baseline is not None:
         axes.axhline(baseline, color=INK, linestyle="--", linewidth=1, label="constant baseline (test)")
     axes.set(xlabel="optimizer steps", ylabel=unit)
-    axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1))
+    axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10], integer=True, min_n_ticks=1))
     axes.legend()
     return figure
 
@@ -144,21 +153,23 @@ def curves(series: Sequence[Series], *, unit: str, baseline: float | None = None
 def confusion(counts: np.ndarray, names: Sequence[str]) -> Figure:
     """Confusion matrix. counts: [k k], target class (row), predicted class (column)."""
     k = len(names)
-    side = min(5.4, 1.9 + 0.33 * k)
+    pitch = 0.33 if k <= FEW_CLASSES else 0.15  # of a class, in inches
+    side = 1.9 + pitch * k if k <= MAX_NAMED else 5.4
     figure, (axes,) = new_figure(side + 0.5, side)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     image = axes.imshow(shares, cmap="cividis", vmin=0, vmax=1)
     axes.set(xlabel="predicted class", ylabel="target class")
     if k <= MAX_NAMED:
         short = shortened([one_line(name) for name in names])
-        rotation, ha = (45, "right") if max(map(len, short)) > 2 else (0, "center")
-        axes.set_xticks(range(k), short, rotation=rotation, ha=ha)
+        rotation = 90 if k > FEW_CLASSES else 45 if max(map(len, short)) > 2 else 0
+        axes.set_xticks(range(k), short, rotation=rotation, ha="right" if rotation == 45 else "center")
         axes.set_yticks(range(k), short)
+        axes.tick_params(labelsize=8.5 if k <= FEW_CLASSES else 7)
         for (row, column), number in np.ndenumerate(counts):
-            if number:
-                color = "#000000" if shares[row, column] > 0.55 else "#ffffff"
+            if number and k <= FEW_CLASSES:
+                color = "#000000" if shares[row, column] > 0.47 else "#ffffff"
                 axes.text(column, row, str(int(number)), ha="center", va="center", color=color, fontsize=7)
-    figure.colorbar(image, ax=axes, label="share of the target class", shrink=0.8)
+    figure.colorbar(image, ax=axes, label="share of the target class", shrink=0.8, aspect=20 * side / 5.4)
     return figure
 
 
@@ -205,6 +216,7 @@ def svg(figure: Figure) -> str:
     text = text.replace("<svg", '<svg style="stroke-linejoin: round; stroke-linecap: butt"', 1)
     prefix = f"f{sha256(text.encode()).hexdigest()[:8]}-"
     text = re.sub(r'(\sid="|"url\(#|\surl\(#|href="#)', lambda found: found[1] + prefix, text)
+    text = re.sub(r'\sid="[^"]*-image[0-9a-f]*"', "", text)  # nothing refers to these, and equal pictures share one
     text = printable(text)  # names stand in it as they are
     return re.sub(
         r'(<svg[^>]*?) width="([\d.]+)pt" height="[\d.]+pt"', r'\1 width="\2pt"', text, count=1, flags=re.DOTALL

@@ -11,7 +11,7 @@ from typing import Any
 from seqkit.errors import DataError
 from seqkit.files import decoded, read_regular
 from seqkit.report.figures import Series, curves, svg
-from seqkit.report.headline import headline
+from seqkit.report.headline import SHARES, headline
 
 
 def loss_curve(folder: Path, summary: dict[str, Any]) -> str | None:
@@ -28,7 +28,10 @@ def metric_curve(folder: Path, summary: dict[str, Any]) -> str | None:
     valid = _series(metric_rows(folder), f"valid/{metric.name}", "validation")
     if not valid.x or metric.name == "loss":
         return None
-    return svg(curves([valid], unit=metric.label, baseline=metric.baseline))
+    scale, unit = (100, f"{metric.label}, %") if metric.name in SHARES else (1, metric.label)
+    baseline = None if metric.baseline is None else scale * metric.baseline
+    scaled = Series(valid.x, [scale * value for value in valid.y], valid.label)
+    return svg(curves([scaled], unit=unit, baseline=baseline))
 
 
 def metric_rows(folder: Path) -> list[dict[str, float]]:

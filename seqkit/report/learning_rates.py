@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from seqkit.report.candidate_figures import Line
-from seqkit.report.numbers import DASH, count, plain, plural, significant
+from seqkit.report.numbers import DASH, count, listed, plain, plural, significant
 from seqkit.report.ranking import Row
 
 
@@ -59,31 +59,30 @@ def tuning_sentence(results: Mapping[str, Any]) -> str:
     tuning = results.get("tuning") or {}
     rates, dropouts = tuning.get("lr_trials") or 0, tuning.get("dropout_trials") or 0
     if not rates and not dropouts:
-        return "Nothing was tuned: every candidate has the learning rate of its configuration."
-    optimizers = tuning.get("optimizers") or []
+        return "Nothing was tuned. Each candidate has the learning rate of its configuration."
     tried = [plural(n, what) for n, what in ((rates, "learning rate"), (dropouts, "dropout rate")) if n]
-    if rates and len(optimizers) > 1:
-        tried[0] += f" of each of {' and '.join(optimizers)}"
+    if rates and len(optimizers := tuning.get("optimizers") or []) > 1:
+        tried[0] += f" each of {listed(optimizers)}"
     length, split = trial_length(results), tuning.get("split")
-    steps = f", each for {length}" if length else ""
-    where = f", and chosen by the loss on the {split} split" if split else ""
-    more = ""
+    found = [f"Each candidate was tuned with {listed(tried)}"]
+    found[0] += f", chosen by the loss on the {split} split." if split else "."
+    found += [f"A trial took {length}."] if length else []
     if len(seeds := tuning.get("seeds") or []) > 1:
-        more = (
-            " The best two rates were tried with a second seed, and a setting was chosen by its mean over both (seeds "
-            f"{seeds[0]} and {seeds[1]}, which no reported run has). The grid of the best rate was continued while it "
-            "was the last."
+        found.append(
+            "The two best rates ran again with a second seed, and the best mean over both seeds was chosen. No "
+            f"reported run has these seeds ({listed(list(map(str, seeds)))}). While the best rate was at an end of "
+            "the grid, the grid was extended."
         )
     if tuning.get("depths"):
-        more += (
-            " Half and double the depth were tried with both seeds, at the same budget and at the rate that was best "
+        found.append(
+            "Half and double the depth were tried with both seeds, at the same budget and at the best rate for the "
+            "recipe's depth."
         )
-        more += "for the recipe's depth."
-    return f"For each candidate {' and '.join(tried)} were tried{steps}{where}.{more}"
+    return " ".join(found)
 
 
 def trial_length(results: Mapping[str, Any]) -> str:
-    """Optimizer steps of a trial, their share of a whole run, and how many of them are warm-up; empty if not known."""
+    """Optimizer steps of a trial, their share of a full run, and how many of them are warm-up; empty if not known."""
     tuning = results["tuning"]
     share, warmup = tuning.get("fraction_of_steps"), tuning.get("warmup_steps")
     whole = [run["steps"] for row in results["candidates"] for run in row["runs"] if run.get("steps") is not None]
@@ -92,14 +91,14 @@ def trial_length(results: Mapping[str, Any]) -> str:
     fewest, most = (max(1, round(steps * share)) for steps in (min(whole), max(whole)))
     steps = count(most) if fewest == most else f"{count(fewest)} to {count(most)}"
     warm = "" if warmup is None else f", {count(warmup)} of them warm-up"
-    return f"{steps} steps ({100 * share:.0f} % of a whole run){warm}"
+    return f"{steps} steps ({100 * share:.0f} % of a full run){warm}"
 
 
 def edge_remarks(candidate: Mapping[str, Any]) -> list[str]:
-    """Sentences on chosen numbers of a candidate at the edge of those that were tried: a better one may lie beyond.
+    """Sentences on chosen values that are the smallest or largest tried, so that a better one may lie beyond.
 
-    Values whose trial failed count as tried. Zero is no edge: no rate is below it. Numbers that change together, such
-    as the rates of two optimizers, get one sentence.
+    Values whose trial failed count as tried. Zero is no edge: no rate is below it. Values that change together, such as
+    the rates of two optimizers, get one sentence.
     """
     remarks, orders = [], set()
     name, chosen = candidate["name"], candidate.get("chosen") or {}
@@ -113,26 +112,26 @@ def edge_remarks(candidate: Mapping[str, Any]) -> list[str]:
             continue
         orders.add(order)
         if len(tried) == 1:
-            remarks.append(f"{name}: {key} {plain(value)} is the only value that was tried.")
+            remarks.append(f"{name} tried only one value of {key}, {plain(value)}.")
         elif value in (tried[0], tried[-1]):
             side = "smallest" if value == tried[0] else "largest"
             remarks.append(
-                f"{name}: the chosen {key} {plain(value)} is the {side} of the {len(tried)} that were tried "
-                f"({plain(tried[0])} to {plain(tried[-1])}); a better one may lie beyond."
+                f"{name} chose {key} {plain(value)}, the {side} of {len(tried)} values tried ({plain(tried[0])} to "
+                f"{plain(tried[-1])}). A better one may lie beyond."
             )
     return remarks
 
 
 def depth_lines(rows: Sequence[Row]) -> list[str]:
-    """The depths that each candidate was tried at, with the width of the same budget and the validation loss."""
+    """For each candidate, the validation loss at each depth that was tried, with the width of the same budget."""
     found = []
     for row in rows:
         tried = []
         for trial in row.result.get("depth_trials") or []:
             loss = "failed" if trial["loss"] is None else significant(trial["loss"])
             chosen = " (chosen)" if trial["is_chosen"] else ""
-            tried.append(f"{plural(trial['depth'], 'layer')} of width {trial['width']}: {loss}{chosen}")
-        found += [f"{row.label}: {'; '.join(tried)}."] if tried else []
+            tried.append(f"{loss} with {plural(trial['depth'], 'layer')} of width {trial['width']}{chosen}")
+        found += [f"{row.label}: {', '.join(tried)}."] if tried else []
     return found
 
 

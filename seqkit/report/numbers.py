@@ -24,8 +24,8 @@ def count(value: float | None) -> str:
     return DASH if value is None else f"{round(value):,}"
 
 
-def compact(value: float | None) -> str:
-    """Three digits and a decimal prefix from a thousand on: 0.012, 81.2k, 1.2G."""
+def compact(value: float | None, digits: int = 3) -> str:
+    """A few significant digits and a decimal prefix from a thousand on: 0.012, 81.2k, 1.2G."""
     if value is None:
         return DASH
     size, prefix = abs(value), ""
@@ -33,7 +33,7 @@ def compact(value: float | None) -> str:
         if size >= 0.9995 * power:  # 999,950 is 1M, not 1000k
             value, prefix = value / power, name
             break
-    return f"{value:.3g}{prefix}".replace("-", MINUS, 1 if value < 0 else 0)
+    return f"{value:.{digits}g}{prefix}".replace("-", MINUS, 1 if value < 0 else 0)
 
 
 def exponential(value: float) -> str:
@@ -71,6 +71,11 @@ def plural(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
+def listed(names: Sequence[str], word: str = "and") -> str:
+    """Names in a sentence: A, B and C."""
+    return f" {word} ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
 def p_value(entry: Mapping[str, Any]) -> str:
     """The corrected p-value of a difference: 0.012, or < 0.001."""
     p = entry.get("p_holm")
@@ -105,6 +110,11 @@ class Metric(NamedTuple):
     def difference_unit(self) -> str:
         """The unit of a difference: points of percentages, else the metric's own; it may be empty."""
         return "points" if self.unit == "%" else self.unit
+
+    @property
+    def spoken_unit(self) -> str:
+        """The unit of a difference in a sentence; it may be empty."""
+        return "percentage points" if self.unit == "%" else self.unit
 
     @property
     def proportion(self) -> bool:

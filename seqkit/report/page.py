@@ -40,13 +40,23 @@ def write_report(folder: Path) -> Path:
     run = _collect(folder)
     if curve := loss_curve(folder, run["summary"]):
         write_atomic(folder / CURVE, curve.encode())
-    return _write(folder / "report.html", f"{run['data']} · {run['summary']['backbone']}", [run], run["facts"])
+    return _write(folder / "report.html", _title(run), [run], run["facts"])
 
 
 def write_overview(folders: Sequence[Path], path: Path, *, title: str) -> Path:
-    """Write several runs into one page: a table, then each run's report; a mixture's tasks are runs."""
+    """Write several runs into one page: a table, then each run's report; a mixture's tasks are runs.
+
+    One run alone has the title of its own report.
+    """
     places = [place for folder in folders for place in task_folders(folder).values() or [folder]]
-    return _write(path, title, [_collect(place) for place in places])
+    runs = [_collect(place) for place in places]
+    if len(runs) == 1:
+        return _write(path, _title(runs[0]), runs, runs[0]["facts"])
+    return _write(path, title, runs)
+
+
+def _title(run: dict[str, Any]) -> str:
+    return f"{run['data']} · {run['summary']['backbone']}"
 
 
 def _collect(folder: Path) -> dict[str, Any]:
@@ -54,17 +64,18 @@ def _collect(folder: Path) -> dict[str, Any]:
     with torch.random.fork_rng(devices=[]):  # building a model draws weights
         trained = load_one(folder)
         summary = trained.summary | {"objective": type(trained.objective).__name__}
-        warnings = cautions(summary)
+        warnings, metric = cautions(summary), headline(summary)
         warnings += summary.get("data_cautions", [])
         limit = summary.get("limit")
         if limit is not None and summary.get("num_test") == limit:
-            warnings.append(f"Measured on {limit:,} examples only: data.limit={limit}.")
+            warnings.append(f"The metrics are of {limit:,} test examples only (data.limit={limit}).")
         for split, (unknown, num_tokens) in summary.get("unknown", {}).items():
-            warnings.append(f"{unknown:,} of {num_tokens:,} {split} tokens are unknown, and share one id.")
+            warnings.append(f"{unknown:,} of {num_tokens:,} {split} tokens are unknown. They share one id.")
         return {
             "folder": str(folder),
             "summary": trained.summary,
-            "metric": headline(summary),
+            "metric": metric,
+            "others": {name: value for name, value in summary["metrics"].items() if name != metric.name},
             "data": data_name(trained.config),
             "facts": _facts(summary),
             "config": (folder / "config.yaml").read_text(encoding="utf-8"),
@@ -87,12 +98,12 @@ def _data(trained: TrainedModel, warnings: list[str]) -> DataModule | None:
         data = data_module(config, trained.tokenizer, trained.objective)
         if limited and data.window is None and len(data.splits().test) == MAX_EXAMPLES:
             warnings.append(
-                f"Figures and examples below are of {MAX_EXAMPLES:,} test examples, drawn at random; "
-                "the metrics are of all test examples of the run."
+                f"The figures and examples below are of {MAX_EXAMPLES:,} test examples, drawn at random. The metrics "
+                "are of all test examples."
             )
         return data
     except (ValueError, OSError) as error:  # DataError and UsageError are ValueErrors
-        warnings.append(f"No samples of the data: {error}")
+        warnings.append(f"The data cannot be read, so no examples are shown: {error}")
         return None
     finally:
         log.disabled = False

@@ -5,17 +5,16 @@ b batch · n tokens · k classes · m predictions · f features
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, singledispatch
 from itertools import islice, permutations
-from textwrap import fill, shorten
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from matplotlib import rc_context
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -32,9 +31,11 @@ from seqkit.objectives.multi_label import MultiLabel
 from seqkit.objectives.next_token import NextToken
 from seqkit.objectives.regress import Regress
 from seqkit.objectives.seq2seq import Seq2Seq
-from seqkit.report.figures import GREEN, INK, STYLE, VERMILION, confusion, new_figure, scatter, svg
+from seqkit.raw import Waveform
+from seqkit.report.figures import FEW_CLASSES, GREEN, INK, STYLE, VERMILION, confusion, new_figure, scatter, svg
 from seqkit.report.headline import SHARES
 from seqkit.report.modality import Renderer, find_renderer
+from seqkit.report.sound import MAX_SECONDS, player_source
 from seqkit.runs.trained_model import TrainedModel
 
 MAX_EXAMPLES = 2000
@@ -48,9 +49,6 @@ MAX_CHARACTERS = 600
 NUM_QUERIES, NUM_NEAREST, NUM_DIRECTIONS = 3, 5, 6
 """Queries of each direction of retrieval that are shown, how many of the nearest, and most directions."""
 
-MAX_CAPTION = 84
-"""Characters of a text that is drawn as a thumbnail."""
-
 MAX_CLASSES = 100
 """Rows of the table of classes."""
 
@@ -59,27 +57,34 @@ Span = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Passage:
-    """Text with marked pieces under a caption."""
+class Shown:
+    """An example, as a picture or as a text with marked pieces.
+
+    caption: what was predicted. origin: where the example is from. figure: an SVG element. sound: a WAV as an address.
+    """
 
     caption: str
-    spans: Sequence[Span]
+    origin: str = ""
+    figure: str = ""
+    sound: str = ""
+    spans: Sequence[Span] = ()
 
 
 @dataclass(frozen=True)
 class Section:
-    """A section of a report. figures: SVG elements. captions: one for each figure, or none at all.
+    """A section of a report. note: what the reader sees, and how to read it. figures: SVG elements.
 
-    columns, rows: a table whose first column is a name.
+    examples: all pictures, or all texts. columns, rows: a table whose first column is a name. points: width of small
+    pictures, or width that figures keep on a narrow screen, where they scroll; 0: they shrink.
     """
 
     title: str
     note: str
     figures: Sequence[str] = ()
-    captions: Sequence[str] = ()
-    passages: Sequence[Passage] = ()
+    examples: Sequence[Shown] = ()
     columns: Sequence[str] = ()
     rows: Sequence[Sequence[str]] = ()
+    points: float = 0
 
 
 @singledispatch
@@ -102,8 +107,13 @@ def _(objective: NextToken, trained: TrainedModel, data: DataModule | None) -> l
         return []
     prompt = _prompt(trained, data)
     text = "".join(stream_text(trained, prompt, NUM_GENERATED, sampling=Sampling(temperature=0.8, seed=1)))
-    passage = Passage("prompt (underlined) and continuation", ((prompt, "prompt"), (text, "")))
-    return [Section("Sample", f"{NUM_GENERATED} tokens sampled at temperature 0.8, seed 1.", passages=[passage])]
+    shown = Shown("", spans=((prompt, "prompt"), (text, "")))
+    start = "the vocabulary" if data is None else "the test data"
+    note = (
+        f"The model continues the underlined text, which is the beginning of {start}. It draws {NUM_GENERATED} tokens "
+        "at temperature 0.8, with seed 1."
+    )
+    return [Section("Sample", note, examples=[shown])]
 
 
 def _captions(objective: NextToken, trained: TrainedModel, data: DataModule) -> list[Section]:
@@ -111,16 +121,15 @@ def _captions(objective: NextToken, trained: TrainedModel, data: DataModule) -> 
     batch, _ = _first_examples(data, NUM_SHOWN)
     found = objective.decode(trained.predictor.run(partial(objective.predict, trained.model), batch))
     right = objective.decode(objective.references((batch, None))[:, 0])
-    renderer, figures, captions = find_renderer(trained.tokenizer), [], []
+    examples = []
     for i, (text, reference) in enumerate(zip(found, right)):
-        with rc_context(STYLE):
-            figure, (axes,) = new_figure(1.6, 1.6)
-            axes.set_axis_off()
-            renderer.thumbnail(before_last_run(example(batch, i), str(objective.part)), axes)
-        figures.append(svg(figure))
-        captions.append(str(text) if text == reference else f"{text} (reference: {reference})")
-    note = f"The first test examples, and the {objective.part} that is generated behind them."
-    return [Section("Generated", note, figures, captions)]
+        caption = str(text) if text == reference else f"{text} (reference: {reference})"
+        examples.append(_shown(trained, data, i, before_last_run(example(batch, i), str(objective.part)), caption))
+    note = (
+        f"The first test examples, each with the {objective.part} that the model writes for it. If the reference "
+        "differs, it stands in brackets."
+    )
+    return [_pictures("Generated", note, trained, examples)]
 
 
 def _prompt(trained: TrainedModel, data: DataModule | None) -> str:
@@ -146,22 +155,36 @@ def _(objective: Classify, trained: TrainedModel, data: DataModule | None) -> li
             confidence = prediction.softmax(dim=-1).amax(dim=-1)
             for i in (known & (preds != label)).nonzero()[:, 0].tolist():
                 names = objective.names[preds[i]], objective.names[label[i]]
-                caption = f"{names[0]}, not {names[1]} ({100 * confidence[i]:.0f} %)"
+                caption = f"{names[0]} ({100 * confidence[i]:.0f} %), not {names[1]}"
                 errors.append(Error(float(confidence[i]), caption, example(batch, i), indices[i]))
             errors = _largest(errors)
-    right, total = int(np.trace(counts)), int(counts.sum())
-    note = f"{right:,} of {total:,} test {'examples' if objective.level == 'sequence' else 'tokens'} are right."
-    sections = [
-        Section("Confusion matrix", note, [svg(confusion(counts, objective.names))]),
-        _by_class(counts, objective.names),
-    ]
+    sections = class_sections(counts, objective.names, "examples" if objective.level == "sequence" else "tokens")
     if objective.level == "token" and find_renderer(trained.tokenizer).is_text:
         sections.append(_tagged(objective, trained, data))
-    note = "Predicted class, target class, and the predicted probability."
+    note = (
+        "These wrong predictions have the highest probability. Each is followed by its probability, the right class "
+        "and the place where the example is from."
+    )
     return [
         *sections,
         *_missing(trained, data, "accuracy"),
         *_gallery("Most confident errors", note, trained, data, errors),
+    ]
+
+
+def class_sections(counts: np.ndarray, names: Sequence[str], unit: str) -> list[Section]:
+    """Sections of a classifier, from counts [k k] of (target, predicted) examples or tokens, as `unit` says."""
+    right, total = int(np.trace(counts)), int(counts.sum())
+    note = (
+        f"{right:,} of {total:,} test {unit} are right. A row holds the {unit} of a class, and a column those that the "
+        "model takes for a class, so the diagonal is right. The colour is the share of the row."
+    )
+    matrix = confusion(counts, names)
+    scale = 0.6 if len(names) <= FEW_CLASSES else 0.8  # names of many classes are smaller already
+    return [
+        Section("Confusion matrix", note, [svg(matrix)], points=72 * scale * matrix.get_figwidth()),
+        *_confused(counts, names),
+        _by_class(counts, names),
     ]
 
 
@@ -171,11 +194,15 @@ def _by_class(counts: np.ndarray, names: Sequence[str]) -> Section:
     known = np.flatnonzero(support + predicted)  # F1 is not defined for the others
     f1 = np.zeros(len(names))
     f1[known] = 2 * right[known] / (support + predicted)[known]
-    note = "Support: test examples of the class. F1: harmonic mean of precision and recall; a dash: undefined."
+    note = (
+        "Support is the number of test examples of a class. Precision is the share of the predictions of a class that "
+        "are right, and recall the share of its examples that are found. F1 is their harmonic mean. A dash means that "
+        "the model never predicts the class, or that the test data has none of it."
+    )
     shown = known
     if len(known) > MAX_CLASSES:
         shown = known[np.argsort(f1[known], kind="stable")[:MAX_CLASSES]]
-        note = f"The {MAX_CLASSES} classes with the lowest F1, of {len(known):,}. {note}"
+        note = f"These are the {MAX_CLASSES} classes with the lowest F1, of {len(known):,}. {note}"
 
     def share(part: int, whole: int) -> str:
         return f"{100 * part / whole:.2f} %" if whole else "–"
@@ -189,12 +216,24 @@ def _by_class(counts: np.ndarray, names: Sequence[str]) -> Section:
     return Section("By class", note, columns=("class", "support", "precision", "recall", "F1"), rows=rows)
 
 
+def _confused(counts: np.ndarray, names: Sequence[str]) -> Iterator[Section]:
+    """The most frequent confusions in counts [k k] of (target, predicted); a matrix of many classes hides them."""
+    wrong = counts * (1 - np.eye(len(names), dtype=np.int64))
+    order = np.argsort(-wrong, axis=None, kind="stable")[:NUM_SHOWN]
+    places = [(int(i), int(j)) for i, j in zip(*np.unravel_index(order, wrong.shape)) if wrong[i, j]]
+    if len(names) <= FEW_CLASSES or not places:
+        return
+    rows = [(names[i], names[j], f"{wrong[i, j]:,}", f"{100 * wrong[i, j] / counts[i].sum():.2f} %") for i, j in places]
+    note = "The most frequent errors. The share is that of all test examples of the target class."
+    yield Section("Most frequent confusions", note, columns=("target", "predicted", "number", "share"), rows=rows)
+
+
 def _tagged(objective: Classify, trained: TrainedModel, data: DataModule) -> Section:
     """The first test examples, each token with its predicted class."""
     batch, label = _first_examples(data, NUM_SHOWN)
     assert label is not None
     preds = trained.predictor.run(trained.model, batch).argmax(dim=-1).cpu()
-    renderer, passages = find_renderer(trained.tokenizer), []
+    renderer, examples = find_renderer(trained.tokenizer), []
     for i in range(len(batch)):
         spans: list[Span] = []
         for piece, pred, target in zip(renderer.pieces(example(batch, i)), preds[i], label[i]):
@@ -203,8 +242,9 @@ def _tagged(objective: Classify, trained: TrainedModel, data: DataModule) -> Sec
                 spans.append((f"{piece}/{name} ", "" if target == IGNORE else "right"))
             else:
                 spans.append((f"{piece}/{name}, not {objective.names[int(target)]} ", "wrong"))
-        passages.append(Passage(f"test example {i + 1}", spans))
-    return Section("First test examples", "Each token with its predicted class.", passages=passages)
+        examples.append(Shown("", _origin(trained, data, i), spans=spans))
+    note = "Each token is followed by its predicted class. Green is right; for a wrong one, the right class is given."
+    return Section("First test examples", note, examples=examples)
 
 
 # ── several labels ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -224,8 +264,11 @@ def _(_objective: MultiLabel, trained: TrainedModel, data: DataModule | None) ->
             f"{float(part.mean()):.3f}" if len(part) else "–" for part in (chance[known][yes], chance[known][~yes])
         ]
         rows.append((f"label {i}", f"{int(known.sum()):,}", f"{int(yes.sum()):,}", *means))
-    note = "Mean probability of yes that the model gives to test examples that are yes, and to those that are no."
-    columns = ("label", "known", "yes", "where yes", "where no")
+    note = (
+        "The last two columns are the mean probability of yes that the model gives: to test examples that are yes, and "
+        "to those that are no. The further they are apart, the better. Examples without the label are left out."
+    )
+    columns = ("label", "examples", "of these yes", "mean if yes", "mean if no")
     return [Section("By label", note, columns=columns, rows=rows)]
 
 
@@ -241,18 +284,20 @@ def _(objective: Seq2Seq, trained: TrainedModel, data: DataModule | None) -> lis
     texts = objective.decode(trained.predictor.run(partial(objective.predict, trained.model), batch))
     renderer = find_renderer(trained.tokenizer)
     tokenizer: Any = trained.tokenizer
-    passages = []
+    examples = []
     for i, text in enumerate(texts):
         references = [str(objective.decode(row[None])[0]) for row in label[i] if int(row[0]) != IGNORE]
-        shown = [_text(tokenizer, example(batch, i))] if renderer.is_text else []
+        source = [(f"{_text(tokenizer, example(batch, i))}\n", "")] if renderer.is_text else []
         is_right = text in references
-        spans: list[Span] = [(f"{part}\n", "") for part in shown]
-        spans.append((text[:MAX_CHARACTERS] or "(nothing)", "right" if is_right else "wrong"))
+        spans: list[Span] = [*source, (text[:MAX_CHARACTERS] or "(nothing)", "right" if is_right else "wrong")]
         if not is_right:
             spans.append((f"\n{' | '.join(references)[:MAX_CHARACTERS]}", ""))
-        passages.append(Passage(f"test example {i + 1}", spans))
-    note = "The first test examples: the source, the generated text and, if it matches no reference, the references."
-    return [Section("Generated", note, passages=passages)]
+        examples.append(Shown("", _origin(trained, data, i), spans=spans))
+    note = (
+        f"The first test examples: {'the source, then ' if renderer.is_text else ''}the text that the model writes. "
+        "Green is equal to a reference; otherwise the references follow."
+    )
+    return [Section("Generated", note, examples=examples)]
 
 
 def _text(tokenizer: Any, tokens: Tokens) -> str:
@@ -279,15 +324,23 @@ def _(objective: Regress, trained: TrainedModel, data: DataModule | None) -> lis
         answers = zip(objective.decode(prediction), label.reshape(-1).tolist()) if has_one_target else ()
         for i, (found, right) in enumerate(answers):
             if right == right:  # NaN: unknown
-                errors.append(Error(abs(found - right), f"{found:.3g}, not {right:.3g}", example(batch, i), indices[i]))
+                caption = f"{found:.3g}, not {right:.3g}".replace("-", "−")
+                errors.append(Error(abs(found - right), caption, example(batch, i), indices[i]))
         errors = _largest(errors)
     target, preds = torch.cat(targets).numpy(), torch.cat(predicted).numpy()
     rmse = float(np.sqrt(np.mean((target - preds) ** 2)))
     largest = float(np.abs(target - preds).max())
-    note = f"{len(target):,} test targets; the largest error is {largest:.3g}."
+    note = (
+        f"Each dot is one of {len(target):,} test targets. On the dashed line the prediction is right; the largest "
+        f"error is {largest:.3g}."
+    )
     sections = [Section("Predictions and targets", note, [svg(scatter(target, preds, rmse=rmse))])]
     sections += _missing(trained, data, "rmse")
-    return [*sections, *_gallery("Largest errors", "Prediction and target.", trained, data, errors)]
+    note = (
+        "These predictions are furthest from their targets. Each is followed by the target and by the place where the "
+        "example is from."
+    )
+    return [*sections, *_gallery("Largest errors", note, trained, data, errors)]
 
 
 def _missing(trained: TrainedModel, data: DataModule, metric: str) -> list[Section]:
@@ -304,7 +357,9 @@ def _missing(trained: TrainedModel, data: DataModule, metric: str) -> list[Secti
             )
         axes.set(xlabel="test examples without the part, %", ylabel=f"{metric}, %" if is_share else metric)
         axes.legend(title="part that is missing")
-    note = "The same model, where a part is taken from a share of the test examples; an example keeps its last part."
+    note = (
+        f"The {metric} of the same model if a share of the test examples lack a part. An example keeps its last part."
+    )
     columns = ("part", *(f"{rate:.0%} without" for rate in RATES))
     rows = [(name, *(f"{x:.2%}" if is_share else f"{x:.4g}" for x in values)) for name, values in found.items()]
     return [Section("Missing parts", note, [svg(figure)], columns=columns, rows=rows)]
@@ -328,26 +383,33 @@ def _(objective: Masked, trained: TrainedModel, data: DataModule | None) -> list
     masked = masked.cpu()
     title = "Masked and predicted"
     note = (
-        f"{100 * objective.fraction:.0f} % of the tokens of each test example are masked and predicted from the rest."
+        f"The first test examples. {100 * objective.fraction:.0f} % of their tokens are masked, and the model predicts "
+        "these from the rest. "
     )
     renderer = find_renderer(trained.tokenizer)
     if renderer.is_text:
-        passages: list[Passage] = []
+        examples = []
         for i in range(min(NUM_SHOWN_TEXTS, len(batch))):
             predicted = example(replace(batch, content=prediction.argmax(dim=-1)), i)
-            passages += _masked_text(renderer, example(batch, i), predicted, masked[i][batch.valid[i]])
-        return [Section(title, note, passages=passages)]
+            spans = _masked_text(renderer, example(batch, i), predicted, masked[i][batch.valid[i]])
+            examples.append(Shown("", _origin(trained, data, i), spans=list(spans)))
+        note += "The three paragraphs are the text, what the model sees of it, and its predictions: right or wrong."
+        return [Section(title, note, examples=examples)]
     if not batch.content.is_floating_point():
         return []
+    note += "A row has the examples, what the model sees of them, or its predictions in the masked places."
     return [Section(title, note, [svg(_masked_pictures(renderer, batch, masked, prediction))])]
 
 
-def _masked_text(renderer: Renderer, original: Tokens, predicted: Tokens, masked: Tensor) -> Iterator[Passage]:
-    preds, target, is_masked = renderer.pieces(predicted), renderer.pieces(original), masked.tolist()
-    yield Passage("original", [(text, "") for text in target])
-    yield Passage("model input", [("▁" * len(t) if m else t, "masked" if m else "") for t, m in zip(target, is_masked)])
-    marks = [("right" if p == t else "wrong") if m else "" for p, t, m in zip(preds, target, is_masked)]
-    yield Passage("prediction", [(p if m else t, mark) for p, t, m, mark in zip(preds, target, is_masked, marks)])
+def _masked_text(renderer: Renderer, original: Tokens, predicted: Tokens, masked: Tensor) -> Iterator[Span]:
+    """The text, the input with masked tokens as lines, and the predictions, one below the other."""
+    triples = list(zip(renderer.pieces(original), renderer.pieces(predicted), masked.tolist()))
+    yield from ((text, "") for text, _, _ in triples)
+    yield "\n\n", ""
+    yield from (("▁" * len(text), "masked") if is_masked else (text, "") for text, _, is_masked in triples)
+    yield "\n\n", ""
+    for text, pred, is_masked in triples:
+        yield (pred, "right" if pred == text else "wrong") if is_masked else (text, "")
 
 
 @rc_context(STYLE)
@@ -393,9 +455,10 @@ def _(objective: Contrastive, trained: TrainedModel, data: DataModule | None) ->
         right = is_positive(keys[queries], keys[known], i, j).gather(1, nearest)
         shown = queries.tolist(), known[nearest].tolist(), cosines.tolist(), right.tolist()
         figures.append(svg(_nearest_pictures(trained, data, (objective.parts[i], objective.parts[j]), *shown)))
+    same = "an example of the same class" if objective.has_classes else "the example itself, or one with an equal part"
     note = (
-        f"The first test examples by one part, and the nearest of {len(places):,} test examples by another, with their "
-        f"cosines. ✓ and green: {'the same class' if objective.has_classes else 'the same example, or an equal part'}."
+        f"A row begins with one part of a test example. Beside it are those of {len(places):,} test examples whose "
+        f"other part is nearest, with the cosine of the two vectors. ✓ and green mark {same}."
     )
     return [Section("Nearest examples", note, figures)] if figures else []
 
@@ -413,12 +476,15 @@ def _nearest_pictures(
     """A row for each query: its own part, and the parts of the nearest examples. names: of the two parts."""
     columns = 1 + len(nearest[0])
     figure, axes = new_figure(1.05 * columns, 1.3 * len(queries), rows=len(queries), columns=columns)
-    examples = data.test_dataloader().examples
+    examples, samples = data.test_dataloader().examples, data.splits().test
+    tokenizer: Any = trained.tokenizer
     for row, query in enumerate(queries):
-        batch, _ = examples[0, [query, *nearest[row]]]
+        places = [query, *nearest[row]]
+        batch, _ = examples[0, places]
         for column in range(columns):
             ax, name = axes[row * columns + column], names[column > 0]
-            _draw_part(trained, name, dict(example(batch, column).alone())[name], ax)
+            raw = dict(tokenizer.runs(samples[places[column]].raw))[name]
+            find_renderer(tokenizer.parts[name]).thumbnail(dict(example(batch, column).alone())[name], ax, raw)
             if column == 0:
                 ax.set_title(f"{names[0]} → {names[1]}" if row == 0 else "")
                 continue
@@ -427,19 +493,6 @@ def _nearest_pictures(
             for spine in ax.spines.values():
                 spine.set(visible=True, color=GREEN if is_right else VERMILION, linewidth=2.5)
     return figure
-
-
-def _draw_part(trained: TrainedModel, name: str, tokens: Tokens, axes: Axes) -> None:
-    """A thumbnail of a part of an example; of a text its words."""
-    joined: Any = trained.tokenizer
-    tokenizer = joined.parts[name]
-    renderer = find_renderer(tokenizer)
-    if not renderer.is_text:
-        renderer.thumbnail(tokens, axes)
-        return
-    text = shorten(_text(tokenizer, tokens), width=MAX_CAPTION, placeholder="…")
-    axes.set(xticks=[], yticks=[])
-    axes.text(0.5, 0.5, fill(text, 12), transform=axes.transAxes, ha="center", va="center", fontsize=8)
 
 
 # ── examples ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -488,22 +541,38 @@ def _largest(errors: Sequence[Error]) -> list[Error]:
 def _gallery(
     title: str, note: str, trained: TrainedModel, data: DataModule, errors: Sequence[Error]
 ) -> Iterator[Section]:
-    """A section of wrongly predicted examples as texts or thumbnails; none where there is no error."""
-    if not errors:
-        return
-    renderer, captions = find_renderer(trained.tokenizer), [error.caption for error in errors]
-    raws = [data.splits().test[error.place].raw for error in errors]
-    if all(isinstance(raw, str) for raw in raws) or renderer.is_text:
-        tokenizer: Any = trained.tokenizer
-        texts = [raw if isinstance(raw, str) else _text(tokenizer, error.tokens) for raw, error in zip(raws, errors)]
-        passages = [Passage(caption, [(text[:MAX_CHARACTERS], "")]) for text, caption in zip(texts, captions)]
-        yield Section(title, note, passages=passages)
-        return
-    figures = []
-    for error in errors:
-        with rc_context(STYLE):
-            figure, (axes,) = new_figure(1.6, 1.6)
-            axes.set_axis_off()
-            renderer.thumbnail(error.tokens, axes)
-        figures.append(svg(figure))
-    yield Section(title, note, figures, captions=captions)
+    """A section of wrongly predicted examples as texts or small pictures; none where there is no error."""
+    if errors:
+        examples = [_shown(trained, data, error.place, error.tokens, error.caption) for error in errors]
+        yield _pictures(title, note, trained, examples)
+
+
+def _shown(trained: TrainedModel, data: DataModule, place: int, tokens: Tokens, caption: str) -> Shown:
+    """A test example under a caption: as a text if it is one, else as a small picture, with its sound if it has one."""
+    renderer, raw = find_renderer(trained.tokenizer), data.splits().test[place].raw
+    origin = _origin(trained, data, place)
+    if renderer.is_text or (isinstance(raw, str) and type(renderer) is Renderer):
+        text = raw if isinstance(raw, str) else _text(trained.tokenizer, tokens)
+        return Shown(caption, origin, spans=[(text[:MAX_CHARACTERS], "")])
+    parts = raw.values() if isinstance(raw, Mapping) else [raw]
+    sound = next((player_source(part) for part in parts if isinstance(part, Waveform)), "")
+    return Shown(caption, origin, renderer.small_svg(raw, tokens), sound)
+
+
+def _pictures(title: str, note: str, trained: TrainedModel, examples: Sequence[Shown]) -> Section:
+    """A section of examples, with a sentence on how to read pictures and one on players, where there are any."""
+    renderer = find_renderer(trained.tokenizer)
+    if any(one.figure for one in examples):
+        note += f" {renderer.note}"
+    if any(one.sound for one in examples):
+        note += f" A player has at most the first {MAX_SECONDS:g} seconds."
+    return Section(title, note.strip(), examples=examples, points=72 * renderer.size[0])
+
+
+def _origin(trained: TrainedModel, data: DataModule, place: int) -> str:
+    """Where a test example is from, as its data source says; a path begins in the folder that the source was given."""
+    source, name = trained.config["data"]["source"], data.test_origin(place)
+    given = source.values() if isinstance(source, Mapping) else ()
+    for path in (Path(one).expanduser() for one in given if isinstance(one, str)):
+        name = name.removeprefix(f"{path if path.is_dir() else path.parent}/")
+    return name

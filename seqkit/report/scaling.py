@@ -25,7 +25,7 @@ def scaling_sections(results: Mapping[str, Any]) -> dict[str, Any]:
     fits = []
     for fit in results["fits"]:
         points = fit.get("points") or []
-        alt = f"loss against {fit['variable']}: {len(points)} runs and the fitted power law"
+        alt = f"loss by number of {fit['variable']}: {len(points)} runs and the fitted power law"
         picture = svg(_power_law(fit)) if points or fit.get("curve") else ""
         fits.append({"result": fit, "svg": picture, "alt": alt, "coefficients": _coefficients(fit)})
     return {"fits": fits, "count": count, "compact": compact, "significant": significant}
@@ -86,6 +86,11 @@ def _coefficients(fit: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     found = []
     for key, symbol in COEFFICIENTS:
         bounds = (fit.get("intervals") or {}).get(key)
-        interval = "" if bounds is None or None in bounds else f"[{', '.join(map(significant, bounds))}]"
-        found.append((symbol, significant(fit.get(key)), interval))
+        interval = "" if bounds is None or None in bounds else f"[{', '.join(map(_coefficient, bounds))}]"
+        found.append((symbol, _coefficient(fit.get(key)), interval))
     return found
+
+
+def _coefficient(value: float | None) -> str:
+    """Four significant digits; 0 for a floor so small that the fit cannot see it."""
+    return "0" if value is not None and abs(value) < 1e-6 else significant(value)

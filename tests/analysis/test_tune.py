@@ -102,8 +102,18 @@ def test_every_modality_gets_a_rate_and_nothing_has_changed(recipe, tmp_path, mo
     assert list(tmp_path.iterdir()) == []
     assert curve.suggestion is not None
     assert 1e-5 < curve.suggestion < 1
-    again = find_learning_rate(prepared(recipe), num_steps=40)
-    assert (again.suggestion, again.losses) == (curve.suggestion, curve.losses)
+
+
+def test_the_same_seed_gives_the_same_curve():
+    """With augmented sound, masks and dropout: whatever a sweep draws."""
+    one, again = (find_learning_rate(prepared("audio/spoken-digits"), num_steps=20) for _ in range(2))
+    assert (again.suggestion, again.losses) == (one.suggestion, one.losses)
+    torch.manual_seed(11)
+    words = ["text/masked-lm", "--model.dropout", "0.3"]
+    one, again = (find_learning_rate(prepared(*words), num_steps=20) for _ in range(2))
+    assert (again.initial, again.losses) == (one.initial, one.losses)
+    other = find_learning_rate(prepared(*words, "--seed", "7"), num_steps=20)
+    assert other.losses != one.losses
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)

@@ -2,9 +2,9 @@
 
     SEQKIT_DATA=FOLDER python tests/benchmarks/comparisons.py --jobs 2 [--only solubility] [--pages] [--runs FOLDER]
 
-SEQKIT_DATA holds tiny-shakespeare. Results are kept in runs/compare, so a repeated command goes on. --pages: write the
-pages of those that are complete, and run nothing. A page is NAME.md; NAME/ holds results.json, without the points of
-learning curves, and scores.npz. The index says of each whether its recipe is still the same.
+SEQKIT_DATA holds tiny-shakespeare. Results are kept in runs/compare, so a repeated command goes on. --pages: run
+nothing, and write the pages again from the published numbers. A page is NAME.md; NAME/ holds results.json, without the
+points of learning curves, and scores.npz. The index says of each whether its recipe is still the same.
 """
 
 import argparse
@@ -16,11 +16,13 @@ import sys
 from pathlib import Path
 
 from seqkit.comparison.candidates import words_of
+from seqkit.comparison.results import write_sentences
 from seqkit.comparison.settings import Settings
 from seqkit.comparison.unmatched import flattened
 from seqkit.config import complete
 from seqkit.config.recipe import load_yaml
 from seqkit.files import write_json
+from seqkit.report.comparison import comparison_markdown, comparison_sections
 from seqkit.report.numbers import Metric
 
 ROOT = Path(__file__).parents[2]
@@ -72,14 +74,18 @@ def main():
         if not args.pages:
             command = ["compare", *shlex.split(words), "--threads", "1", "--jobs", str(args.jobs), "--out", str(folder)]
             subprocess.run([sys.executable, "-m", "seqkit", *command], check=True)
-        if (folder / "results.md").is_file():
             publish(folder, name)
+        if (PUBLISHED / name / "results.json").is_file():
+            path = PUBLISHED / name / "results.json"
+            results = with_sentences(json.loads(path.read_bytes()))
+            write_json(path, results)
+            (PUBLISHED / f"{name}.md").write_text(page_of(results), encoding="utf-8")
     (PUBLISHED / "index.md").write_text(index(), encoding="utf-8")
     write_table()
 
 
 def publish(folder, name):
-    """Copy a comparison's page, numbers and scores."""
+    """Copy a comparison's numbers and scores."""
     results = json.loads((folder / "results.json").read_bytes())
     for row in results["candidates"]:
         for run in row["runs"]:
@@ -87,7 +93,17 @@ def publish(folder, name):
     (PUBLISHED / name).mkdir(exist_ok=True)
     write_json(PUBLISHED / name / "results.json", results)
     shutil.copyfile(folder / "scores.npz", PUBLISHED / name / "scores.npz")
-    shutil.copyfile(folder / "results.md", PUBLISHED / f"{name}.md")
+
+
+def with_sentences(results):
+    """Results whose sentences are what seqkit writes today of the same numbers."""
+    write_sentences(results)
+    return results
+
+
+def page_of(results):
+    """The page of a comparison, in Markdown."""
+    return comparison_markdown(results, comparison_sections(results))
 
 
 def changes(results):

@@ -23,6 +23,20 @@ def photos(folder):
             Image.fromarray(pixels).save(folder / name / f"{i}.png")
 
 
+def letters(folder):
+    for name in ("notice", "poem"):
+        (folder / name).mkdir(parents=True)
+        for i in range(12):
+            (folder / name / f"{i}.txt").write_text(f"a {name} of {i} words", encoding="utf-8")
+
+
+def chapters(folder):
+    """Folders that name no classes: splits, and a folder of one text."""
+    for name in ("train/1.txt", "train/2.txt", "test/1.txt"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("to be or not to be " * 50, encoding="utf-8")
+
+
 def recordings(folder):
     for name in ("yes", "no"):
         (folder / name).mkdir(parents=True)
@@ -37,6 +51,8 @@ def table(head, *rows):
 
 CASES = {
     "notes.txt": (lambda path: path.write_text("to be or not to be " * 50, encoding="utf-8"), "text/char-lm", []),
+    "letters": (letters, "text/classify", []),
+    "chapters": (chapters, "text/char-lm", []),
     "my photos": (photos, "image/classify", []),
     "recordings": (recordings, "audio/classify", []),
     "molecules.csv": (table("smiles,solubility", "CCO,1.5", "CCCO,2.5", "CO,0.25"), "graph/molecules", []),

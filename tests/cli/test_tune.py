@@ -18,7 +18,7 @@ def said(capsys, *words):
 
 def test_both_are_suggested_with_keys_that_a_recipe_takes(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    code, text = said(capsys, "image/digits", *SMALL)
+    code, text = said(capsys, "image/digits", *SMALL, "--steps", "40")
     assert code == 0
     keys = re.search(r"use: (--data\.batch_size \d+ --optimizer\.lr \S+ --optimizer\.adamw\.lr \S+)", text)[1]
     config = complete("image/digits", "debug", keys.split())

@@ -37,7 +37,9 @@ def test_one_that_is_ahead_by_a_doubling_needs_half_of_the_steps(swapped):
     assert found["steps"] == pytest.approx(2.0, rel=0.01)
     assert not found["is_more"]
     assert json.loads(json.dumps(found)) == found
-    assert found["text"].startswith("For 3.0000 nats, its mean after 400 steps, A needs 2.00 × the steps of B")
+    assert found["text"].startswith(
+        "A needs 2.00 × the steps of B to reach 3.0000 nats, the mean of A after 400 steps (95 %"
+    )
 
 
 def test_of_an_accuracy_the_higher_one_is_better():
@@ -50,7 +52,7 @@ def test_costs_of_a_step_turn_steps_into_flops_and_seconds():
     slow, fast = {"FLOPs": 6.0, "time": 0.4}, {"FLOPs": 3.0, "time": 0.1}
     found = exchange_rate(curve("A", falling(5.0), costs=slow), curve("B", falling(4.0), costs=fast), LOSS)
     assert found["by_unit"] == {"FLOPs": 2.0, "time": pytest.approx(4.0)}
-    assert f"that is {times(2 * found['steps'])} the FLOPs and {times(4 * found['steps'])} the time" in found["text"]
+    assert f"This is {times(2 * found['steps'])} the FLOPs and {times(4 * found['steps'])} the time." in found["text"]
 
 
 def test_one_that_is_better_at_its_shortest_needs_less_than_any_ratio_that_was_measured():
@@ -66,7 +68,7 @@ def test_bounds_that_lie_beyond_the_lengths_are_not_made_up():
         curve("A", falling(4.01), noise=0.5, rng=rng), curve("B", falling(4.0), noise=0.5, rng=rng), LOSS
     )
     assert found["low"] is None  # they are not told apart at their end, so either may be ahead
-    assert "is not shown to need more than" in found["text"]
+    assert "A is not shown to need more training than" in found["text"]
 
 
 def test_curves_without_a_common_seed_have_no_ratio():

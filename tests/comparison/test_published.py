@@ -49,6 +49,14 @@ def test_a_page_shows_the_numbers_of_its_results(page):
     assert all(metric.mean(row["mean"], row["std"]) in text for row in results["candidates"])
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_is_what_seqkit_writes_today_of_its_numbers(page):
+    """After a change of words: python tests/benchmarks/comparisons.py --pages."""
+    results = comparisons.with_sentences(results_of(page))
+    assert results == results_of(page)
+    assert (comparisons.PUBLISHED / f"{page}.md").read_text(encoding="utf-8") == comparisons.page_of(results)
+
+
 def test_the_index_says_which_pages_are_stale():
     """After a change of a recipe or a default: python tests/benchmarks/comparisons.py --pages."""
     assert (comparisons.PUBLISHED / "index.md").read_text(encoding="utf-8") == comparisons.index()

@@ -49,10 +49,15 @@ def test_the_better_one_has_the_higher_accuracy_or_the_lower_loss(metric, best, 
     (pair,) = results["differences"]
     assert (pair["a"], pair["b"], pair["better"]) == ("LSTM", "GRU", best)
     assert (pair["difference"] < 0) == swapped
-    assert results["answer"].startswith(f"{best} is better than {worst} by ")
+    assert results["answer"].startswith(
+        f"{best} is better than {worst} at an equal number of parameters. Its mean test "
+    )
     low_end, high_end = sorted(map(abs, pair["interval"]))
     factor, digits = (100, 2) if metric == "accuracy" else (1, 4)
-    assert f"(95 % interval {low_end * factor:.{digits}f} to {high_end * factor:.{digits}f}, p" in results["answer"]
+    interval = f"{low_end * factor:.{digits}f} to {high_end * factor:.{digits}f}"
+    assert (
+        f"{'higher' if metric == 'accuracy' else 'lower'} (95 % confidence interval {interval}; p" in results["answer"]
+    )
 
 
 @pytest.mark.parametrize(("metric", "lower_is_better"), [("accuracy", False), ("loss", True)])
@@ -67,8 +72,13 @@ def test_of_two_that_are_not_told_apart_the_one_with_the_better_mean_is_ahead(me
     in_favour = sorted(-x if swapped else x for x in (low_end, high_end))  # of the one that is ahead
     factor, digits = (100, 2) if metric == "accuracy" else (1, 4)
     interval = " to ".join(f"{x * factor:.{digits}f}" for x in in_favour).replace("-", "−")
-    assert f": {'GRU' if swapped != lower_is_better else 'LSTM'} is ahead by " in results["answer"]
-    assert f"(95 % interval {interval}, p = 0." in results["answer"]
+    ahead = "GRU" if swapped != lower_is_better else "LSTM"
+    assert results["answer"].startswith(f"{ahead} and ")
+    assert (
+        f"do not differ significantly at an equal number of parameters. The mean test {metric} of {ahead} is "
+        in (results["answer"])
+    )
+    assert f"(95 % confidence interval {interval}; p = 0." in results["answer"]
 
 
 def test_each_seed_has_its_own_value_and_one_that_failed_has_none(tmp_path):
@@ -120,7 +130,7 @@ def test_a_reader_with_numpy_and_scipy_gets_every_interval_again(tmp_path):
         assert row["interval"] == pytest.approx(interval(units(scores, row["name"])))
     (pair,) = read_mapping(tmp_path / "results.json")["differences"]
     assert pair["interval"] == pytest.approx(interval(units(scores, "LSTM") - units(scores, "GRU")))
-    assert pair["pairs"] == "3 seeds x 12 groups of 60 examples"
+    assert pair["pairs"] == "3 seeds × 12 groups of 60 examples"
 
 
 # ── several pairs, few seeds ─────────────────────────────────────────────────────────────────────────────────────────

@@ -34,9 +34,9 @@ def test_the_interval_holds_the_planted_exponent_and_the_curve_its_band():
 def test_what_a_fit_cannot_say_is_said():
     points = [{"x": x, "loss": 30 * x**-0.3, "seed": 1, "name": ""} for x in SIZES[:3]]
     note = with_intervals(points)["note"]
-    assert "three sizes determine" in note
-    assert "one run a size" in note
-    assert "no floor is seen" in note
+    assert "Three sizes determine" in note
+    assert "one run for each size" in note
+    assert "No floor is visible" in note
 
 
 def test_too_few_sizes_are_refused():
@@ -64,5 +64,5 @@ def test_a_scaling_study_is_written_with_the_minutes_of_all_its_runs(tmp_path, m
     results = scale({"recipe": "text/char-lm"}, [8, 16, 32, 64], [0.25, 0.5, 1.0], tmp_path)
     assert results["run_minutes"] == 5
     assert [fit["variable"] for fit in results["fits"]] == ["parameters", "training tokens"]
-    assert "5.0 minutes of runs" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "total run time 5.0 minutes" in (tmp_path / "report.html").read_text(encoding="utf-8")
     assert len((tmp_path / "results.csv").read_text(encoding="utf-8").splitlines()) == 1 + 4 + 3

@@ -1,6 +1,7 @@
 import pickle
 import warnings
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,9 +9,13 @@ from torch.utils.data import DataLoader
 
 from seqkit.data import DataModule, DataSource, Sample, Splits
 from seqkit.data.batching import BatchLoader
+from seqkit.data.documents import TextDocuments, scanned
 from seqkit.data.source import Subset
+from seqkit.data.sources.table import Table
+from seqkit.data.sources.text import TextFolder
 from seqkit.errors import DataError
 from seqkit.interfaces import IGNORE, Adjacency, Objective, Tokenizer, Tokens, TokenSpec
+from seqkit.objectives import Classify, NextToken
 from seqkit.raw import GraphData
 from seqkit.tokenizers import Bytes, Characters, Graph
 
@@ -486,3 +491,49 @@ def test_test_examples_that_are_in_training_too_are_counted():
     assert set_up(Given(train, test, train[:2])).test_in_training() == 2
     assert set_up(Given(train, test[:1], train[:2])).test_in_training() is None  # such as one graph
     assert set_up(Given(TEXT, TEXT), Bytes(), window=5).test_in_training() is None
+
+
+# ── origins ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("limit", [None, 7])
+def test_the_origin_of_a_test_example_is_where_it_is_read_after_splitting_shuffling_and_limiting(tmp_path, limit):
+    for i in range(61):
+        path = tmp_path / "texts" / ("odd" if i % 2 else "even") / f"{i}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"number {i}", encoding="utf-8")
+    table = tmp_path / "table.csv"  # some rows take two lines, and the empty one is left out
+    rows = [f'"number {i}{chr(10) * (i % 3 == 0)}",{"odd" if i % 2 else "even"}' for i in range(61)]
+    table.write_text("\n".join(["text,label", *rows[:5], ",odd", *rows[5:]]), encoding="utf-8")
+    lines = table.read_text(encoding="utf-8").split("\n")
+    for source in (TextFolder(str(tmp_path / "texts")), Table(str(table), input="text", target="label")):
+        data = set_up(source, Bytes(), Classify(), limit=limit, batch_size=5)
+        loader, seen = data.test_dataloader(), []
+        for indices, (batch, _) in zip(loader.batch_indices(), loader):
+            for place, row in zip(indices, range(len(batch))):
+                raw, origin = Bytes().decode(batch.example(row)), data.test_origin(place)
+                seen.append(origin)
+                if origin.endswith(".txt"):
+                    assert Path(origin).read_text(encoding="utf-8") == raw
+                else:
+                    assert lines[int(origin.removeprefix(f"{table}, line ")) - 1].startswith(f'"{raw.strip()}')
+        assert len(set(seen)) == len(seen) == (limit or len(data.splits().test))
+
+
+def test_the_origin_of_a_window_is_its_document(tmp_path):
+    for name, letter in (("train", "a"), ("first", "b"), ("second", "c")):
+        (tmp_path / f"{name}.txt").write_text(letter * 23, encoding="utf-8")
+    test = TextDocuments([scanned(tmp_path / f"{name}.txt") for name in ("first", "second")])
+    data = set_up(Given([Sample("a" * 23)], test), Bytes(), NextToken(), window=5, valid_fraction=0.0)
+    names = {"b": f"{tmp_path / 'first.txt'}, window", "c": f"{tmp_path / 'second.txt'}, window"}
+    examples = data.test_dataloader().examples
+    for i in range(len(examples)):
+        letter = Bytes().decode(examples[0, [i]][0].content[0][:1])
+        assert data.test_origin(i) == f"{names[letter]} {i}"
+
+
+def test_a_data_source_without_names_has_numbered_origins():
+    data = set_up(Given(LABELLED, LABELLED[:11]), limit=3)
+    assert [data.splits().test[i].raw for i in range(3)] == [
+        LABELLED[int(data.test_origin(i).removeprefix("sample "))].raw for i in range(3)
+    ]

@@ -12,6 +12,12 @@ from seqkit.errors import DataError
 TEMPERATURE = "--model.backbone.block.attention.mechanism.temperature"
 
 
+@pytest.fixture
+def small_batches(monkeypatch):
+    """As many steps on fewer examples: the loss has more noise, in which false findings are likelier."""
+    monkeypatch.setattr("seqkit.doctor.subject.MAX_BATCH", 24)
+
+
 def findings(recipe, *words, preset="debug"):
     results = examine(complete(recipe, preset, list(words)))
     return {result.name: result.finding for result in results if result.finding is not None}
@@ -61,6 +67,7 @@ def test_a_learning_rate_a_hundred_times_off_is_named_alone_and_its_keys_mend_it
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("small_batches")
 def test_a_batch_that_is_too_large_for_the_memory_is_named_alone(monkeypatch):
     monkeypatch.setattr("seqkit.doctor.memory.available_memory", lambda _: ("this machine", 10_000_000))
     found = findings("image/digits", "--data.batch_size", "10000")
@@ -69,6 +76,7 @@ def test_a_batch_that_is_too_large_for_the_memory_is_named_alone(monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("small_batches")
 @pytest.mark.parametrize("recipe", list(single_recipes()))
 def test_a_healthy_recipe_has_no_finding(recipe):
     assert findings(recipe) == {}

@@ -38,11 +38,11 @@ def supports(name):
     return find("mechanism", name).load().supports
 
 
-def build(name, position, causal, block, norm, num_axes=1):
+def build(name, position, causal, block, norm, num_axes=1, depth=2):
     mechanism = partial(find("mechanism", name).load(), **SETTINGS.get(name, {}))
     return Transformer(
         DIM,
-        2,
+        depth,
         num_heads=HEADS,
         causal=causal,
         block=partial(block, attention=partial(MultiHeadAttention, mechanism=mechanism), norm=norm),

@@ -1,10 +1,13 @@
 """Every registered tokenizer × backbone × (causal or not) keeps the laws, and every law notices a planted fault."""
 
 import inspect
+import json
 from dataclasses import replace
 
 import pytest
 import torch
+from conftest import SAMPLES, backbones
+from laws.all_tokenizers import AllTokenizers
 from laws.faulty_backbones import INVENTED, KNOWN, ScalesInTraining
 from laws.sound_backbones import SOUND, SnapsToACodebook
 from torch import nn
@@ -19,6 +22,7 @@ from seqkit.nn.embedder import Embedder
 from seqkit.nn.position.rotary import Rotary
 from seqkit.objectives import Classify, Masked, NextToken, Regress
 from seqkit.raw import GraphData
+from seqkit.registry import components
 from seqkit.testing import (
     EmbeddedBackbone,
     check_backbone,
@@ -31,6 +35,7 @@ from seqkit.testing import (
     tokenizers,
 )
 from seqkit.testing.checks import SLOW
+from seqkit.testing.other_process import run_elsewhere
 from seqkit.testing.tokenizers import is_the_same_in_another_process
 
 DIM = 24
@@ -44,8 +49,29 @@ def test_a_tokenizer_keeps_its_laws(sample):
     check_tokenizer(sample.fitted(), sample.raws, unfitted=sample.build(), bad=sample.bad, other_process=False)
 
 
+@pytest.fixture(scope="module")
+def elsewhere():
+    """Tokens and the state of every tokenizer from another process, by name: one process for all."""
+    samples = {name: SAMPLES[name]() for name in components("tokenizer")}
+    fitted = AllTokenizers({name: sample.fitted() for name, sample in samples.items()})
+    unfitted = AllTokenizers({name: sample.build() for name, sample in samples.items()})
+    pairs = [(name, raw) for name, sample in samples.items() for raw in sample.raws]
+    tokens, state = run_elsewhere(fitted, pairs, unfitted)
+    states = json.loads(state)
+    return {
+        name: ([x for x, (one, _) in zip(tokens, pairs, strict=True) if one == name], states.get(name))
+        for name in samples
+    }
+
+
 @pytest.mark.slow
-def test_a_tokenizer_makes_the_same_tokens_in_another_process(sample):
+@pytest.mark.parametrize("name", sorted(components("tokenizer")))
+def test_a_tokenizer_makes_the_same_tokens_in_another_process(name, elsewhere, monkeypatch):
+    sample, (tokens, state) = SAMPLES[name](), elsewhere[name]
+    assert len(tokens) == len(sample.raws)
+    assert (state is None) == (not hasattr(sample.build(), "fit"))
+    found = tokens, None if state is None else json.dumps(state)
+    monkeypatch.setattr(tokenizers, "run_elsewhere", lambda *_: found)
     is_the_same_in_another_process(sample.fitted(), sample.raws, sample.build)
 
 
@@ -53,8 +79,11 @@ def test_a_backbone_keeps_its_laws_on_synthetic_tokens(build):
     check_backbone(build, dim=DIM)
 
 
-@CAUSAL
-def test_a_backbone_keeps_its_laws_on_a_tokenizers_tokens(sample, build, causal):
+def test_a_backbone_keeps_its_laws_on_a_tokenizers_tokens(sample, build, request):
+    """Causal and bidirectional in turn: each backbone is both with half of the tokenizers, and both above."""
+    names = request.node.callspec.params
+    turn = sorted(components("tokenizer")).index(names["sample"]) + sorted(backbones()).index(names["build"])
+    causal = turn % 2 == 1
     tokenizer, examples = sample.encoded()
     checked = check_embedded_backbone(tokenizer.spec, build(DIM, causal=causal), examples)
     assert laws.padding_changes_nothing in checked

@@ -21,24 +21,24 @@ from seqkit.testing import synthetic
 
 DIM = 24
 BUILDS = {
-    "TCN": partial(TCN, DIM, 2),
-    "TCN-causal": partial(TCN, DIM, 2, causal=True),
-    "MeanPool": partial(MeanPool, DIM, 2),
-    "MeanPool-causal": partial(MeanPool, DIM, 2, causal=True),
-    "LinearTransformer": partial(LinearTransformer, DIM, 2, num_heads=3),
-    "LinearTransformer-causal": partial(LinearTransformer, DIM, 2, num_heads=3, causal=True),
-    "GIN": partial(GIN, DIM, 2),
-    "GCN": partial(GCN, DIM, 2),
-    "APPNP": partial(APPNP, DIM, 2),
-    "GIN of the first edge type": partial(GIN, DIM, 2, max_edge_type=1),
+    "TCN": partial(TCN, DIM, depth=2),
+    "TCN-causal": partial(TCN, DIM, depth=2, causal=True),
+    "MeanPool": partial(MeanPool, DIM, depth=2),
+    "MeanPool-causal": partial(MeanPool, DIM, depth=2, causal=True),
+    "LinearTransformer": partial(LinearTransformer, DIM, depth=2, num_heads=3),
+    "LinearTransformer-causal": partial(LinearTransformer, DIM, depth=2, num_heads=3, causal=True),
+    "GIN": partial(GIN, DIM, depth=2),
+    "GCN": partial(GCN, DIM, depth=2),
+    "APPNP": partial(APPNP, DIM, depth=2),
+    "GIN of the first edge type": partial(GIN, DIM, depth=2, max_edge_type=1),
 }
 EACH = pytest.mark.parametrize("name", BUILDS)
 
 
-def perturbed(name):
+def perturbed(name, **settings):
     """Weights large enough that all components matter."""
     torch.manual_seed(0)
-    backbone = BUILDS[name]().eval()
+    backbone = BUILDS[name](**settings).eval()
     if backbone.supports_adjacency:
         backbone.add_edge_bias(2)
     with torch.no_grad():
@@ -82,7 +82,7 @@ def test_gradients_are_those_of_finite_differences(name):
 @EACH
 def test_a_compiled_backbone_equals_the_eager_one(name):
     torch._dynamo.reset()
-    backbone = perturbed(name)
+    backbone = perturbed(name, depth=1)  # each layer is traced anew, and alike
     embedded = texts(DIM, [11, 7], with_edges=backbone.supports_adjacency)
     results = []
     for run in (backbone, torch.compile(backbone, backend="aot_eager")):

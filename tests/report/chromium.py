@@ -66,16 +66,14 @@ class Chromium:
         """The value of a JavaScript expression in the page."""
         answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in answer, answer
-        return answer["result"]["value"]
+        return answer["result"].get("value")
 
-    def screenshot(self, path):
+    def screenshot(self):
         """The whole page as a PNG."""
-        answer = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=self._clip())
-        Path(path).write_bytes(base64.b64decode(answer["data"]))
-
-    def _clip(self):
         size = self.call("Page.getLayoutMetrics")["cssContentSize"]
-        return {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
+        clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
+        answer = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
+        return base64.b64decode(answer["data"])
 
     def call(self, method, **params):
         """The answer to a command; events that come before it are noted."""
@@ -118,6 +116,6 @@ if __name__ == "__main__":
     page, picture, pixels, colours = sys.argv[1:]
     with Chromium() as browser:
         browser.show(page, int(pixels), colours)
-        browser.screenshot(picture)
+        Path(picture).write_bytes(browser.screenshot())
         print(browser.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]"))
         print(browser.errors, browser.requests)

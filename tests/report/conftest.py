@@ -1,8 +1,11 @@
 """Small finished runs to report on: each objective once, trained for two steps."""
 
 import warnings
+import wave
 
+import numpy as np
 import pytest
+from chromium import Chromium, find_chromium
 
 
 def config(folder, kind):
@@ -13,7 +16,13 @@ def config(folder, kind):
     digits, patches = {"source": "digits", "limit": 37}, {"type": "Patches", "patch": 4}
     text = {"source": {"type": "TextFiles", "path": str(folder / "text.txt")}, "window": 17}
     table = {"source": {"type": "SmilesTable", "path": str(folder / "molecules.csv")}}
+    sounds = {"source": {"type": "AudioFolder", "path": str(_sounds(folder / "sounds"))}, "valid_fraction": 0.0}
+    words = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+    pairs = {"source": {"type": "Pairs", "parts": {"image": "digits"}, "words": {"word": words}}, "limit": 37}
+    joined = {"type": "Join", "parts": {"image": patches, "word": "Bytes"}}
     data, tokenizer, objective = {
+        "sounds": (sounds, {"type": "LogMel", "sample_rate": 8000, "num_mels": 13}, "Classify"),
+        "retrieval": (pairs, joined, {"type": "Contrastive", "parts": ["image", "word"], "dim": 8}),
         "classify": (digits, patches, "Classify"),
         "masked vectors": (digits, patches, "Masked"),
         "masked ids": (text, "Characters", "Masked"),
@@ -36,6 +45,20 @@ def config(folder, kind):
             "val_check_interval": 1,
         },
     }  # fmt: skip
+
+
+def _sounds(folder):
+    """A folder of noises by class; the longest has five seconds."""
+    draws = np.random.default_rng(0)
+    for name in ("high noise", "low noise"):
+        (folder / name).mkdir(parents=True)
+        for i in range(7):
+            noise = draws.normal(scale=0.1, size=8000 * (5 if i == 3 else 1))
+            noise = np.convolve(noise, np.ones(9) / 9) if name == "low noise" else noise
+            with wave.open(str(folder / name / f"{i}.wav"), "wb") as file:
+                file.setparams((1, 2, 8000, 0, "NONE", ""))
+                file.writeframes((32767 * noise).clip(-32768, 32767).astype("<i2").tobytes())
+    return folder
 
 
 @pytest.fixture(name="config", scope="session")
@@ -77,3 +100,15 @@ def reported(trained):
         return pages[kind]
 
     return page
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """One Chromium for the tests of a module, which skip where none starts."""
+    if find_chromium() is None:
+        pytest.skip("no chromium or google-chrome on this machine")
+    try:
+        with Chromium() as chromium:
+            yield chromium
+    except EOFError as error:
+        pytest.skip(f"Chromium does not start on this machine: {error}")

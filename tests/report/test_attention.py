@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from browser_checks import VIEWS, faults
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -153,7 +154,7 @@ def test_an_image_from_its_file(trained, tmp_path):
 def test_a_molecule_by_its_smiles(trained, tmp_path):
     page = view_input(trained("regress"), "CCCO", tmp_path / "one").read_text(encoding="utf-8")
     assert "O3" in page
-    assert "A line between two nodes is the wider" in page
+    assert "A line between two nodes is the wider the more" in page
 
 
 def test_of_a_file_of_several_examples_the_first_is_shown(trained, tmp_path, quick):
@@ -362,4 +363,28 @@ def test_heads_that_attend_uniformly_are_named():
     )
     assert uniform_heads(nats, 3.0) == ""
     assert uniform_heads(np.zeros((1, 1)), 0.0) == "", "one key alone"
-    assert uniform_heads(np.full((3, 4), 2.0), 2.0).endswith("and 4 more.")
+    assert uniform_heads(np.full((3, 4), 2.0), 2.0).startswith(" All heads attend almost uniformly")
+    many = np.where(np.arange(12) > 2, 2.0, 0.0).reshape(3, 4)
+    assert uniform_heads(many, 2.0).endswith("or more)."), "nobody reads nine names"
+
+
+# ── in a browser ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="module")
+def view(trained, tmp_path_factory):
+    """kind → the attention page of a test example of that run, written once."""
+    pages = {}
+
+    def page(kind):
+        if kind not in pages:
+            pages[kind] = view_example(trained(kind), 0, tmp_path_factory.mktemp("view"))
+        return pages[kind]
+
+    return page
+
+
+@pytest.mark.parametrize(("width", "scheme"), VIEWS)
+@pytest.mark.parametrize("kind", ["next token", "classify", "regress", "sounds", "retrieval"])
+def test_a_browser_shows_attention_without_faults(browser, view, kind, width, scheme):
+    assert faults(browser, view(kind), width, scheme) == []

@@ -39,7 +39,7 @@ def test_the_answer_the_command_and_every_finding_are_there():
     plain = text.replace("\\", "")
     assert all(finding["text"] in plain for finding in results["unmatched"])
     warning = next(finding for finding in results["unmatched"] if finding["kind"] == "warning")
-    assert f"* **{warning['what']}**" in plain
+    assert f"* **Warning: {warning['what']}**" in plain
 
 
 def test_a_candidate_that_failed_says_so_in_its_row():
@@ -73,7 +73,7 @@ def test_names_and_the_command_hold_no_control_characters():
 def test_the_length_of_trials_and_of_their_warm_up_is_said():
     results = comparison(2)
     results["tuning"]["warmup_steps"] = 50
-    assert "each for 63 steps (25 % of a whole run), 50 of them warm-up" in comparison_markdown(results)
+    assert "A trial took 63 steps (25 % of a full run), 50 of them warm-up." in comparison_markdown(results)
 
 
 PUBLISHED = sorted(
@@ -84,10 +84,10 @@ PUBLISHED = sorted(
 @pytest.mark.parametrize("page", PUBLISHED, ids=lambda page: page.stem)
 def test_a_published_comparison_says_how_long_its_trials_were_and_rests_on_whole_ones(page):
     text = page.read_text(encoding="utf-8")
-    length = re.search(r"each for ([\d,]+) steps \((\d+) % of a whole run\), ([\d,]+) of them warm-up", text)
+    length = re.search(r"A trial took ([\d,]+) steps \((\d+) % of a full run\), ([\d,]+) of them warm-up", text)
     assert length is not None
     steps, share, warmup = (int(number.replace(",", "")) for number in length.groups())
-    assert share == 100 or "**length of trials**" in text
+    assert share == 100 or "**Warning: length of trials**" in text
     assert warmup <= steps / 2
 
 

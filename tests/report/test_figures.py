@@ -6,8 +6,9 @@ import xml.etree.ElementTree as ElementTree
 import matplotlib
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
-from seqkit.report.figures import INK, Series, confusion, curves, png, scatter, shortened, svg
+from seqkit.report.figures import INK, MAX_NAMED, Series, confusion, curves, png, scatter, shortened, svg
 
 
 def texts(figure):
@@ -73,9 +74,11 @@ def test_classes_with_long_names_stay_different_in_the_confusion_matrix():
     assert all(len(text) <= 14 for text in written)
 
 
-def test_many_classes_are_drawn_without_names():
+def test_many_classes_are_drawn_without_numbers_and_very_many_without_names():
     figure = confusion(np.eye(53, dtype=int), [f"class {i}" for i in range(53)])
     assert not figure.axes[0].texts
+    assert "class 1" in texts(figure)
+    figure = confusion(np.eye(MAX_NAMED + 1, dtype=int), [f"class {i}" for i in range(MAX_NAMED + 1)])
     assert "class 1" not in texts(figure)
 
 
@@ -102,6 +105,14 @@ def test_svg_takes_the_pages_colour_and_refers_only_to_its_own_ids(loss_curves):
     used = re.findall(r'(?:url\(|href=")#([^)"]+)', page)
     assert used
     assert set(used) <= set(ids)
+
+
+def test_a_picture_that_is_drawn_twice_has_no_id_twice():
+    figure = Figure()
+    for axes in figure.subplots(1, 2):
+        axes.imshow(np.eye(3))
+    ids = re.findall(r'\sid="([^"]+)"', svg(figure))
+    assert len(ids) == len(set(ids)) > 0
 
 
 def test_svg_brings_no_style_sheet_which_would_be_the_whole_pages(loss_curves):

@@ -44,8 +44,8 @@ def test_losses_are_those_of_metrics_csv(folder, drawn):
 def test_the_headline_metric_is_drawn_where_validation_measured_it(folder, drawn):
     assert metric_curve(folder, SUMMARY) == "<svg>"
     ((series, others),) = drawn
-    assert [(list(s.x), list(s.y)) for s in series] == [([1.0], [0.25])]
-    assert others == {"unit": "accuracy", "baseline": 0.125}
+    assert [(list(s.x), list(s.y)) for s in series] == [([1.0], [25.0])]
+    assert others == {"unit": "accuracy, %", "baseline": 12.5}
     assert metric_curve(folder, SUMMARY | {"objective": "NextToken"}) is None, "its headline is the loss"
     assert metric_curve(folder, SUMMARY | {"objective": "Yours", "metrics": {"f1": 0.5}}) is None, "not measured"
 

@@ -52,8 +52,8 @@ def test_candidates_with_other_grids_share_the_columns():
 def test_a_choice_on_the_edge_is_called_out(lr, side):
     (remark,) = remarks(rows(THREE, {"optimizer.lr": lr}))
     assert remark == (
-        f"Transformer: the chosen optimizer.lr {lr} is the {side} of the 3 that were tried (0.001 to 0.01); "
-        "a better one may lie beyond."
+        f"Transformer chose optimizer.lr {lr}, the {side} of 3 values tried (0.001 to 0.01). "
+        "A better one may lie beyond."
     )
 
 
@@ -80,7 +80,7 @@ def test_rates_that_were_changed_together_are_called_out_once():
 
 def test_a_single_trial_is_called_out():
     (remark,) = remarks(rows(THREE[:1], {"optimizer.lr": 0.001}))
-    assert remark == "Transformer: optimizer.lr 0.001 is the only value that was tried."
+    assert remark == "Transformer tried only one value of optimizer.lr, 0.001."
 
 
 def test_the_line_goes_through_the_best_loss_of_each_rate_and_rings_the_chosen():
@@ -137,5 +137,7 @@ def test_depths_are_listed_with_their_widths_and_the_chosen_one_is_marked():
         {"width": 64, "depth": 2, "loss": 0.25, "is_chosen": True},
         {"width": 46, "depth": 4, "loss": None, "is_chosen": False},
     ]
-    tried = "1 layer of width 90: 0.5000; 2 layers of width 64: 0.2500 (chosen); 4 layers of width 46: failed."
+    tried = (
+        "0.5000 with 1 layer of width 90, 0.2500 with 2 layers of width 64 (chosen), failed with 4 layers of width 46."
+    )
     assert depth_lines([row]) == [f"{row.label}: {tried}"]

@@ -2,25 +2,33 @@
 
 import csv
 import hashlib
+import io
 import json
 import logging
 import math
 import re
 import shutil
+import wave
+from base64 import b64decode
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from chromium import Chromium, find_chromium
+from browser_checks import VIEWS, faults
 from pages import Page
 
 import seqkit
 from seqkit.data.sources.graph import SmilesTable
 from seqkit.errors import DataError, UsageError
-from seqkit.report.figures import Series, curves
+from seqkit.raw import Waveform
+from seqkit.report.figures import FEW_CLASSES, Series, curves
 from seqkit.report.modality import find_renderer
-from seqkit.report.page import write_overview, write_report
-from seqkit.report.samples import MAX_CLASSES, NUM_SHOWN, _by_class
+from seqkit.report.page import _collect, _data, write_overview, write_report
+from seqkit.report.samples import MAX_CLASSES, NUM_SHOWN, _by_class, _confused, _shown, class_sections
+from seqkit.report.sound import MAX_SECONDS, player_source
+from seqkit.report.templates import write_page
+from seqkit.runs.trained_model import load_one
 from seqkit.tokenizers import Bytes
 
 KINDS = {
@@ -30,6 +38,8 @@ KINDS = {
     "next token": "Sample",
     "masked ids": "Masked and predicted",
     "masked vectors": "Masked and predicted",
+    "sounds": "Confusion matrix",
+    "retrieval": "Nearest examples",
 }
 
 
@@ -53,7 +63,7 @@ def test_a_report_is_one_well_formed_file_that_fetches_nothing(reported, kind):
     text = reported(kind)
     page = Page(text)
     assert not page.open
-    assert all(address.startswith(("#", "data:image/png;base64,")) for address in page.addresses)
+    assert all(re.match(r"#|data:(image/png|audio/wav);base64,", address) for address in page.addresses)
     assert not {"script", "link", "iframe", "object", "embed"} & set(page.tags)
     assert not re.search(r"@import|url\((?!#)", text)
     assert "prefers-color-scheme: dark" in text
@@ -62,8 +72,8 @@ def test_a_report_is_one_well_formed_file_that_fetches_nothing(reported, kind):
 @pytest.mark.parametrize(("kind", "heading"), KINDS.items())
 def test_a_report_has_curves_and_the_samples_of_its_objective(reported, kind, heading):
     page = Page(reported(kind))
-    assert {"Learning curves", heading, "Test metrics"} <= set(page.headings)
-    assert "No samples of the data" not in page.text
+    assert {"Learning curves", heading, "Other test metrics"} <= set(page.headings)
+    assert "The data cannot be read" not in page.text
 
 
 def test_a_report_shows_every_metric_beside_the_baseline(trained, reported):
@@ -71,8 +81,10 @@ def test_a_report_shows_every_metric_beside_the_baseline(trained, reported):
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     page = Page(reported("regress"))
     rows = [page.cells[i : i + 3] for i in range(len(page.cells))]
-    for name, value in summary["metrics"].items():
-        assert [name, f"{value:.3f}", f"{summary['baseline'][name]:.3f}"] in rows
+    shown = {name: (f"{value:.3f}", f"{summary['baseline'][name]:.3f}") for name, value in summary["metrics"].items()}
+    tiles = re.findall(r'<div class="tile[^"]*"><b>(.*?)</b><span>(.*?)</span>', page.source)
+    assert tiles[:2] == list(zip(shown["rmse"], ("test rmse", "the best constant prediction")))
+    assert {name for name in shown if [name, *shown[name]] in rows} == set(shown) - {"rmse"}, "nothing is said twice"
     assert ["torch", summary["versions"]["torch"]] in [row[:2] for row in rows]
     assert (folder / "config.yaml").read_text(encoding="utf-8").strip() in page.text
 
@@ -86,7 +98,7 @@ def test_the_confusion_matrix_agrees_with_the_measured_accuracy(trained, reporte
     assert right / total == pytest.approx(summary["metrics"]["accuracy"], abs=1e-6)
 
 
-def test_wrongly_classified_images_have_captions_that_wrap_and_do_not_collide(copy):
+def test_wrongly_classified_images_have_captions_that_wrap_and_do_not_collide(copy, browser):
     folder = copy("classify")
     state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
     state["objective"]["names"] = [f"a class with a name of many words, number {i}" for i in range(10)]
@@ -95,27 +107,17 @@ def test_wrongly_classified_images_have_captions_that_wrap_and_do_not_collide(co
     page = Page(path.read_text(encoding="utf-8"))
     captions = re.findall(r"<figcaption>(.*?)</figcaption>", page.source)
     assert len(captions) == NUM_SHOWN
-    assert all(re.search(r"number \d, not .* number \d \(\d+ %\)", caption) for caption in captions)
-    if find_chromium() is not None:
-        with Chromium() as browser:
-            browser.show(path, 700)
-            boxes = browser.evaluate(
-                "[...document.querySelectorAll('figcaption')].map(one => {const r = document.createRange();"
-                " r.selectNodeContents(one); const b = r.getBoundingClientRect();"
-                " return [b.left, b.right, b.top, b.bottom]})"
-            )
-        for i, (left, right, top, bottom) in enumerate(boxes):
-            for other_left, other_right, other_top, other_bottom in boxes[:i]:
-                assert left >= other_right or other_left >= right or top >= other_bottom or other_top >= bottom
+    assert all(re.search(r"number \d \(\d+ %\), not .* number \d<small>sample \d+<", caption) for caption in captions)
+    assert faults(browser, path, 700, "light") == []
 
 
 def test_a_report_says_that_a_limit_cut_the_test_split(trained, reported):
     summary = json.loads((trained("classify") / "summary.json").read_text(encoding="utf-8"))
     assert (summary["limit"], summary["num_test"]) == (37, 37)
-    assert "Measured on 37 examples only: data.limit=37." in Page(reported("classify")).text
+    assert "The metrics are of 37 test examples only (data.limit=37)." in Page(reported("classify")).text
     summary = json.loads((trained("nodes") / "summary.json").read_text(encoding="utf-8"))
     assert "limit" not in summary
-    assert "Measured on" not in Page(reported("nodes")).text
+    assert "test examples only" not in Page(reported("nodes")).text
 
 
 def test_without_its_data_a_report_says_so_and_shows_the_rest(copy):
@@ -123,7 +125,7 @@ def test_without_its_data_a_report_says_so_and_shows_the_rest(copy):
     config = (folder / "config.yaml").read_text(encoding="utf-8")
     change(folder, "config", re.sub(r"path: .*text\.txt", "path: gone.txt", config))
     page = Page(write_report(folder).read_text(encoding="utf-8"))
-    assert "No samples of the data: " in page.text
+    assert "The data cannot be read, so no examples are shown: " in page.text
     assert "gone.txt" in page.text
     assert {"Learning curves", "Sample"} <= set(page.headings)
 
@@ -176,6 +178,11 @@ def test_an_overview_holds_each_run(trained, tmp_path):
     assert {"All of it", *named, "Confusion matrix", "Predictions and targets"} <= set(page.headings)
     assert {"#run1", "#run2"} <= set(page.addresses)
     assert all(address.startswith(("#", "data:")) for address in page.addresses)
+
+
+def test_an_overview_of_one_run_is_its_report(trained, reported, tmp_path):
+    page = Page(write_overview([trained("classify")], tmp_path / "one.html", title="All").read_text(encoding="utf-8"))
+    assert page.headings == Page(reported("classify")).headings
 
 
 def test_curves_follow_metrics_csv(copy):
@@ -255,7 +262,7 @@ def test_the_table_of_classes_counts_as_one_does_by_hand():
     ]
     many = _by_class(np.eye(MAX_CLASSES + 2, dtype=int)[:, ::-1], [str(i) for i in range(MAX_CLASSES + 2)])
     assert len(many.rows) == MAX_CLASSES
-    assert f"The {MAX_CLASSES} classes with the lowest F1, of {MAX_CLASSES + 2}." in many.note
+    assert f"{MAX_CLASSES} classes with the lowest F1, of {MAX_CLASSES + 2}." in many.note
 
 
 def test_a_run_worse_than_a_constant_and_a_trial_say_so(copy):
@@ -310,3 +317,94 @@ def test_bits_per_byte_are_the_loss_of_all_predictions_over_the_bytes_of_the_tes
         bits = found["loss"] / math.log(2) * (num_bytes - 1)  # the first character is not predicted
         assert found["bits_per_byte"] == pytest.approx(bits / num_bytes, rel=1e-5)
         assert found["perplexity"] == pytest.approx(math.exp(found["loss"]), rel=1e-4)
+
+
+# ── in a browser ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(("width", "scheme"), VIEWS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_browser_shows_a_report_without_faults(browser, trained, reported, kind, width, scheme):
+    reported(kind)
+    assert faults(browser, trained(kind) / "report.html", width, scheme) == []
+
+
+@pytest.fixture(scope="module")
+def overview(trained, tmp_path_factory):
+    folders = [trained(kind) for kind in ("classify", "regress", "sounds")]
+    return write_overview(folders, tmp_path_factory.mktemp("overview") / "all.html", title="All")
+
+
+@pytest.mark.parametrize(("width", "scheme"), VIEWS)
+def test_a_browser_shows_an_overview_without_faults(browser, overview, width, scheme):
+    assert faults(browser, overview, width, scheme) == []
+
+
+@pytest.mark.parametrize("k", [2, 10, 20, 40, 100])
+def test_a_browser_shows_confusion_matrices_of_any_size_without_faults(browser, trained, reported, tmp_path, k):
+    """The class sections of a report are those of k classes with long names; each name can be told from the others."""
+    counts = np.random.default_rng(k).integers(0, 7, (k, k)) + 53 * np.eye(k, dtype=np.int64)
+    names = [f"Lepidoptera papilionidae, species number {i}" for i in range(k)]
+    run = _collect(trained("classify")) | {"sections": class_sections(counts, names, "examples")}
+    page = write_page("page.html", tmp_path / "page.html", title="classes", subtitle="test", runs=[run])
+    for width, scheme in ((1280, "light"), (390, "dark")):
+        assert faults(browser, page, width, scheme) == []
+        sizes = browser.evaluate(
+            "[...document.querySelectorAll('.sections svg')].flatMap(one => [...one.querySelectorAll('text')])"
+            ".filter(one => one.textContent.startsWith('Lepi'))"
+            ".map(one => parseFloat(getComputedStyle(one).fontSize)"
+            " * Math.hypot(one.getScreenCTM().a, one.getScreenCTM().b))"
+        )
+        assert len(sizes) == 2 * k
+        assert min(sizes) > 5.5
+
+
+def test_a_picture_of_an_error_says_where_it_is_from_and_a_sound_can_be_heard(trained):
+    run = load_one(trained("sounds"))
+    data = _data(run, [])
+    folder = Path(run.config["data"]["source"]["path"])
+    seconds = []
+    for place, sample in enumerate(data.splits().test):
+        shown = _shown(run, data, place, run.tokenizer.encode(sample.raw), "a caption")
+        with wave.open(str(folder / shown.origin), "rb") as own, wave.open(_file(shown.sound), "rb") as heard:
+            assert heard.getframerate() == 8000
+            seconds.append(heard.getnframes() / 8000)
+            own, heard = (np.frombuffer(one.readframes(heard.getnframes()), "<i2") for one in (own, heard))
+            np.testing.assert_allclose(own, heard, atol=1)
+        assert data.splits().names[sample.label] == shown.origin.partition("/")[0]
+        assert {"seconds", "kHz"} <= set(re.findall(r"<text[^>]*>(.*?)</text>", shown.figure))
+    assert max(seconds) <= MAX_SECONDS
+
+
+def test_a_long_sound_is_cut_mixed_and_resampled():
+    tone = np.sin(2 * np.pi * 440 * np.arange(5 * 44_100) / 44_100, dtype=np.float32)
+    with wave.open(_file(player_source(Waveform(torch.tensor(np.stack([tone, 0 * tone])), 44_100))), "rb") as heard:
+        assert (heard.getframerate(), heard.getnframes(), heard.getnchannels()) == (16_000, MAX_SECONDS * 16_000, 1)
+        samples = np.frombuffer(heard.readframes(heard.getnframes()), "<i2")
+    spectrum = np.abs(np.fft.rfft(samples / 32768))
+    assert spectrum.argmax() == 440 * MAX_SECONDS
+    assert np.abs(samples).max() / 32767 == pytest.approx(0.5, abs=0.02)
+
+
+def _file(address):
+    return io.BytesIO(b64decode(address.removeprefix("data:audio/wav;base64,")))
+
+
+def test_a_molecule_is_drawn_and_its_line_is_named(trained):
+    run = load_one(trained("regress"))
+    data = _data(run, [])
+    lines = (Path(run.config["data"]["source"]["path"])).read_text(encoding="utf-8").splitlines()
+    for place, sample in enumerate(data.splits().test):
+        shown = _shown(run, data, place, run.tokenizer.encode(sample.raw), "")
+        assert lines[int(shown.origin.removeprefix("molecules.csv, line ")) - 1].startswith(f"{sample.raw},")
+        assert shown.figure.count("class='bond-") >= sample.raw.count("C")
+        assert "currentColor" in shown.figure
+        assert "#000000" not in shown.figure
+
+
+def test_the_most_frequent_confusions_of_many_classes_are_counted():
+    counts = np.eye(FEW_CLASSES + 1, dtype=np.int64) * 5
+    counts[3, 7], counts[2, 1] = 15, 2
+    (section,) = _confused(counts, [f"c{i}" for i in range(len(counts))])
+    assert section.rows == [("c3", "c7", "15", "75.00 %"), ("c2", "c1", "2", "28.57 %")]
+    assert not list(_confused(counts[:9, :9], "abcdefghi")), "the matrix has these numbers"

@@ -22,16 +22,16 @@ def written(tmp_path):
 
 def test_the_page_shows_each_fit_with_its_numbers_and_runs(written):
     page = written(scaling())
-    assert {"Loss against parameters", "Loss against training examples"} <= set(page.headings)
+    assert {"Loss by number of parameters", "Loss by number of training examples"} <= set(page.headings)
     rows = [page.cells[i : i + 3] for i in range(len(page.cells))]
     assert ["α", "0.3100", "[0.2600, 0.3600]"] in rows
     assert ["size=12000", "1", "12,000"] in rows
     assert "With 3 sizes the three coefficients are fitted exactly." in page.text
     assert page.labels == [
-        "loss against parameters: 12 runs and the fitted power law",
-        "loss against training examples: 9 runs and the fitted power law",
+        "loss by number of parameters: 12 runs and the fitted power law",
+        "loss by number of training examples: 9 runs and the fitted power law",
     ]
-    assert {"What was not matched", "Failures", "Repeat it"} <= set(page.headings)
+    assert {"What was not matched", "Reproduce"} <= set(page.headings)
     assert "seqkit scale text/char-lm --sizes 4" in page.text
 
 

@@ -20,7 +20,7 @@ def curve():
 def test_the_suggested_and_the_recipes_learning_rate_are_marked(curve):
     axes = rate_figure(curve).axes[0]
     assert [line.get_xdata()[0] for line in axes.lines[2:]] == [0.001, 0.003]
-    assert {"loss of a step", "mean over a decade"} <= {text.get_text() for text in axes.get_legend().get_texts()}
+    assert {"suggested: 0.001", "recipe: 0.003"} <= {text.get_text() for text in axes.get_legend().get_texts()}
 
 
 def test_learning_rates_are_on_a_logarithmic_axis_of_plain_numbers(curve):

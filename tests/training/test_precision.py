@@ -1,4 +1,4 @@
-"""Every recipe trains in bfloat16 with every kind of optimizer, clipped; the loss stays in float32."""
+"""Every recipe trains in bfloat16, and every kind of optimizer, clipped; the loss stays in float32."""
 
 import pytest
 import torch
@@ -14,10 +14,13 @@ from seqkit.training.trainer import make_trainer, silence_lightning, train
 OPTIMIZERS = [AdamW(1e-3), Muon(1e-3), TorchOptimizer(torch.optim.SGD, lr=1e-3)]
 PRECISIONS = {"bf16-mixed": torch.float32, "bf16-true": torch.bfloat16}
 """And the type of the weights."""
+RECIPES = list(single_recipes())
 
 
-@pytest.mark.parametrize("recipe", list(single_recipes()))
-def test_every_recipe_trains_in_bfloat16_with_every_optimizer(recipe):
+@pytest.mark.parametrize(("index", "recipe"), list(enumerate(RECIPES)), ids=RECIPES)
+def test_every_recipe_trains_in_bfloat16(index, recipe):
+    """With both precisions. An operation that lacks the type is the model's or the optimizer's, not of a pair of them:
+    each recipe takes the next optimizers."""
     try:
         prepared = prepare(complete(recipe, "debug", {"trainer.accelerator": "cpu"}))
     except DataError as error:
@@ -26,12 +29,12 @@ def test_every_recipe_trains_in_bfloat16_with_every_optimizer(recipe):
         raise
     settings = {**prepared.built.trainer, "max_steps": 1, "max_epochs": None, "log_every_n_steps": 1}
     settings |= {"gradient_clip_val": 0.5, "enable_progress_bar": False}
-    for precision, dtype in PRECISIONS.items():
-        for optimizer in OPTIMIZERS:
-            module = TrainingModule(prepared.model, prepared.data.objective, optimizer=optimizer)
-            with silence_lightning():
-                trainer = make_trainer(settings | {"precision": precision}, logger=False)
-                train(trainer, module, prepared.data.train_dataloader(), None)
-            assert bool(torch.isfinite(module.step_loss))
-            assert module.step_loss.dtype == torch.float32
-            assert {weight.dtype for weight in module.model.parameters()} == {dtype}
+    for i, (precision, dtype) in enumerate(PRECISIONS.items()):
+        optimizer = OPTIMIZERS[(index + i) % len(OPTIMIZERS)]
+        module = TrainingModule(prepared.model, prepared.data.objective, optimizer=optimizer)
+        with silence_lightning():
+            trainer = make_trainer(settings | {"precision": precision}, logger=False)
+            train(trainer, module, prepared.data.train_dataloader(), None)
+        assert bool(torch.isfinite(module.step_loss))
+        assert module.step_loss.dtype == torch.float32
+        assert {weight.dtype for weight in module.model.parameters()} == {dtype}

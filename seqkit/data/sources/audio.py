@@ -10,7 +10,7 @@ from typing import Any
 from seqkit.data.download import find, missing
 from seqkit.data.formats import AUDIO
 from seqkit.data.io import audio_header, read_audio
-from seqkit.data.source import DataSource, Sample, Splits, Subset
+from seqkit.data.source import DataSource, Named, Sample, Splits, Subset
 from seqkit.data.sources.folder import ClassNames, FileKind, class_folder
 from seqkit.data.sources.speech import spoken_digits
 from seqkit.errors import DataError, suggest
@@ -41,7 +41,8 @@ class Fsdd(DataSource):
             raise DataError(
                 f"{rows[0][3].parent} has {len(train)} training and {len(test)} test recordings; both need some"
             )
-        samples = [Sample(read_audio(path), digit) for digit, _, _, path in rows]
+        recordings = [Sample(read_audio(path), digit) for digit, _, _, path in rows]
+        samples = Named(recordings, [path.name for *_, path in rows])
         speakers_of_test = [rows[i][1] for i in test] if self.held_out is None else None
         return Splits(Subset(samples, train), Subset(samples, test, speakers_of_test), None, DIGITS)
 

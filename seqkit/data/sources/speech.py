@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from seqkit.data.download import find, writable
-from seqkit.data.source import Sample, Subset, import_optional
+from seqkit.data.source import Named, Sample, Subset, import_optional
 from seqkit.data.workers import one_thread
 from seqkit.errors import DataError
 from seqkit.files import write_atomic
@@ -93,10 +93,12 @@ def _at_8khz(clips: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
 def _samples(plan: list[tuple[str, int, int, int]], clips: list[np.ndarray]) -> tuple[Subset, Subset]:
     from seqkit.raw import Waveform
 
-    samples, voices = [], [voice.partition("+")[2] for voice, *_ in plan]
+    spoken, voices = [], [voice.partition("+")[2] for voice, *_ in plan]
     for (_, digit, _, _), clip in zip(plan, clips, strict=True):
         wave = Waveform(torch.from_numpy(clip.astype(np.float32) / 32768)[None], SAMPLE_RATE)
-        samples.append(Sample(wave, digit))
+        spoken.append(Sample(wave, digit))
+    names = [f"clip {i}: {WORDS[digit]}, voice {voice}" for i, (voice, digit, *_) in enumerate(plan)]
+    samples = Named(spoken, names)
     train, test = ([i for i, v in enumerate(voices) if (v in TEST_VOICES) == is_test] for is_test in (False, True))
     return Subset(samples, train), Subset(samples, test, [voices[i] for i in test])
 

@@ -13,9 +13,10 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.ticker import MaxNLocator
 
 from seqkit.interfaces import Tokens
-from seqkit.report.figures import BLUE, INK, STYLE, VERMILION, new_figure
+from seqkit.report.figures import BLUE, INK, STYLE, VERMILION, new_figure, svg
 from seqkit.report.modality.base import HEAT, TINT, AttentionSummary, Renderer, blend, color_bar
 from seqkit.tokenizers.audio import LogMel
 
@@ -27,6 +28,8 @@ class AudioRenderer(Renderer):
     """The spectrogram beside its waveform, or tinted by the attention that its frames receive."""
 
     tokenizer: LogMel
+    size = (2.6, 1.7)
+    note = "Each picture is a spectrogram: yellow is loud for its frequency, dark blue is quiet."
 
     def picture(self, raw: Any, tokens: Tokens) -> Figure:
         """Waveform above spectrogram, and the vector of the token in the middle."""
@@ -56,7 +59,20 @@ class AudioRenderer(Renderer):
             frame.set_title(f"token {chosen}: f = {stack * m}{factors}", color=VERMILION)
         return figure
 
-    def thumbnail(self, tokens: Tokens, axes: Axes) -> None:
+    def small_svg(self, raw: Any, tokens: Tokens) -> str:
+        """The spectrogram with seconds and kilohertz."""
+        span, m = (-self._hop_seconds / 2, (len(tokens) - 0.5) * self._hop_seconds), self.tokenizer.num_mels
+        with rc_context(STYLE):
+            figure, (axes,) = new_figure(*self.size)
+            self.thumbnail(tokens, axes)
+            axes.images[0].set_extent((*span, -0.5, m - 0.5))
+            axes.set(xlabel="seconds", ylabel="kHz")
+            axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
+            kilohertz = [f for f in (0.25, 1, 2, 4, 8, 16) if f <= self.tokenizer.sample_rate / 2000]
+            axes.set_yticks([self._band(1000 * f) for f in kilohertz], [f"{f:g}" for f in kilohertz])
+        return svg(figure)
+
+    def thumbnail(self, tokens: Tokens, axes: Axes, raw: Any = None) -> None:
         """The spectrogram, each frame once: of the frames stacked in a token, the one at its position."""
         own, (low, high) = self._own_frames(tokens)
         axes.imshow(own, aspect="auto", origin="lower", cmap="cividis", vmin=low, vmax=high, interpolation="nearest")
@@ -90,6 +106,14 @@ class AudioRenderer(Renderer):
             color_bar(figure, [mel, line], summary, height=2.6, colors=TINT)
             color_bar(figure, [heat], summary, height=tall)
         return figure
+
+    def _band(self, frequency: float) -> float:
+        """The place among the mel bands (0: the centre of the lowest) of a frequency in Hz.
+
+        Centres are evenly spaced between 0 and half the sample rate on the scale of torchaudio's mel_scale="htk".
+        """
+        share = np.log1p(frequency / 700) / np.log1p(self.tokenizer.sample_rate / 2 / 700)
+        return float(share * (self.tokenizer.num_mels + 1) - 1)
 
     @property
     def _hop_seconds(self) -> float:

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from seqkit.interfaces import Tokenizer, Tokens
-from seqkit.report.figures import INK, STYLE, VERMILION, new_figure
+from seqkit.report.figures import INK, STYLE, VERMILION, new_figure, svg
 
 HEAT = colormaps["YlOrRd"]
 FLAME, MAX_TINT = (1.0, 0.19, 0.0), 0.8
@@ -79,11 +79,14 @@ class Renderer:
     """Draws and names the tokens of one tokenizer. This base class knows no modality: it draws content and positions.
 
     is_text: True: reports write tokens as text (`pieces`); False: they draw thumbnails.
-    overlay_note: further explanation of an overlay.
+    overlay_note: further explanation of an overlay. size: width and height of a small picture in inches.
+    note: how to read small pictures, in a sentence; may be empty.
     """
 
     is_text: ClassVar[bool] = False
     overlay_note: ClassVar[str] = ""
+    size: ClassVar[tuple[float, float]] = (1.6, 1.6)
+    note: ClassVar[str] = "A picture has a column for each token and a row for each feature."
 
     def __init__(self, tokenizer: Tokenizer):
         self.tokenizer = tokenizer
@@ -108,8 +111,16 @@ class Renderer:
                 axes[1].set_axis_off()
         return figure
 
-    def thumbnail(self, tokens: Tokens, axes: Axes) -> None:
-        """A small picture of tokens without their raw example, on axes without scales. Here: features over tokens."""
+    def small_svg(self, raw: Any, tokens: Tokens) -> str:
+        """A small picture of an example by itself, as an SVG element. Here: its thumbnail."""
+        with rc_context(STYLE):
+            figure, (axes,) = new_figure(*self.size)
+            axes.set_axis_off()
+            self.thumbnail(tokens, axes, raw)
+        return svg(figure)
+
+    def thumbnail(self, tokens: Tokens, axes: Axes, raw: Any = None) -> None:
+        """A small picture on axes without scales; raw: the raw example, if known. Here: features over tokens."""
         axes.imshow(content_matrix(tokens), aspect="auto", cmap="cividis", interpolation="nearest", origin="lower")
         axes.set(xticks=[], yticks=[])
 

@@ -53,7 +53,23 @@ class NodeRenderer(Renderer, ABC):
     """
 
     numbered: ClassVar[bool]
-    overlay_note = "A line between two nodes is the wider, the more they attend to each other."
+    size = (1.7, 1.5)
+    note = "Each picture is the graph: dots are nodes, lines are edges."
+    overlay_note = "A line between two nodes is the wider the more they attend to each other."
+
+    tokenizer: Graph | Molecule
+
+    def thumbnail(self, tokens: Tokens, axes: Axes, raw: Any = None) -> None:
+        """The graph without names; of tokens alone, which may have no edges, their features."""
+        if raw is None:
+            super().thumbnail(tokens, axes)
+            return
+        layout = self.layout(raw, self.tokenizer.encode(raw))
+        axes.add_collection(LineCollection(list(layout.coordinates[layout.edge_index.T]), colors=_GREY, linewidths=1))
+        xs, ys = layout.coordinates.T
+        axes.scatter(xs, ys, s=14, c=[_ELEMENTS.get(name, _GREY) for name in layout.names], zorder=2)
+        axes.margins(0.08)
+        axes.set(xticks=[], yticks=[], aspect="equal")
 
     @abstractmethod
     def layout(self, raw: Any, tokens: Tokens) -> Layout:
@@ -140,6 +156,20 @@ class MoleculeRenderer(NodeRenderer):
 
     tokenizer: Molecule
     numbered = True
+    note = "Each picture is the structural formula."
+
+    def small_svg(self, raw: Any, tokens: Tokens) -> str:
+        """The structural formula as rdkit draws it, in the colour of the page's text."""
+        from rdkit.Chem.Draw.rdMolDraw2D import MolDraw2DSVG, PrepareAndDrawMolecule
+
+        width, height = self.size
+        drawing: Any = MolDraw2DSVG(round(96 * width), round(96 * height))
+        drawing.drawOptions().useBWAtomPalette()
+        drawing.drawOptions().clearBackground = False
+        PrepareAndDrawMolecule(drawing, _molecule(raw))
+        drawing.FinishDrawing()
+        text: str = drawing.GetDrawingText()
+        return text[text.index("<svg") :].replace("#000000", "currentColor")
 
     def picture(self, raw: Any, tokens: Tokens) -> Figure:
         """The structural formula beside the adjacency matrix of its first MAX_NODES atoms."""
@@ -176,13 +206,19 @@ class MoleculeRenderer(NodeRenderer):
 
 def _depiction(raw: Any) -> tuple[np.ndarray, list[str]]:
     """Coordinates [n 2] of a molecule's atoms, a bond about 1.5 long, and their elements."""
-    from rdkit import Chem
     from rdkit.Chem import rdDepictor
 
-    molecule = Chem.MolFromSmiles(raw) if isinstance(raw, str) else Chem.Mol(raw)
+    molecule = _molecule(raw)
     rdDepictor.Compute2DCoords(molecule)
     coordinates = np.asarray(molecule.GetConformer().GetPositions())[:, :2]
     return coordinates, [atom.GetSymbol() for atom in molecule.GetAtoms()]
+
+
+def _molecule(raw: Any) -> Any:
+    """A copy of an rdkit molecule, or the molecule of a SMILES."""
+    from rdkit import Chem
+
+    return Chem.MolFromSmiles(raw.strip()) if isinstance(raw, str) else Chem.Mol(raw)
 
 
 # ── adjacency ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -25,6 +25,7 @@ class ImageRenderer(Renderer):
     """The image with its grid of patches, or tinted by the attention that they receive."""
 
     tokenizer: Patches
+    note = ""
 
     def picture(self, raw: Any, tokens: Tokens) -> Figure:
         """The image cut into patches, the patch of most contrast, and that patch's vector."""
@@ -67,7 +68,7 @@ class ImageRenderer(Renderer):
             vector.set_title(f"its vector: f = {self.tokenizer.channels}·{p}·{q} = {len(values)}")
         return figure
 
-    def thumbnail(self, tokens: Tokens, axes: Axes) -> None:
+    def thumbnail(self, tokens: Tokens, axes: Axes, raw: Any = None) -> None:
         """The image."""
         _show(axes, self.tokenizer.pixels(tokens).numpy())
         axes.set(xticks=[], yticks=[])

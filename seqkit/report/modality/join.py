@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from matplotlib.figure import Figure
 from seqkit.interfaces import Tokens
 from seqkit.report.figures import STYLE, new_figure
 from seqkit.report.modality.base import HEAT, MAX_RECEIVED, AttentionSummary, Renderer
+from seqkit.tokenizers.join import Join
 
 MAX_FROM, PER_ROW = 24, 8
 """Most tokens from which attention is drawn, and how many pictures stand in a row."""
@@ -25,6 +27,9 @@ DPI, GAP = 150, 0.25
 class JoinRenderer(Renderer):
     """Draws each run of joined tokens by the renderer of its part, one below the other."""
 
+    tokenizer: Join
+    size = (2.8, 1.4)
+    note = "Each picture has the parts of the example beside each other."
     overlay_note = "Each part has its own picture; 1 is the average over all tokens of the sequence."
 
     def picture(self, raw: Any, tokens: Tokens) -> Figure:
@@ -65,7 +70,7 @@ class JoinRenderer(Renderer):
                 received = received / received.mean(axis=1, keepdims=True).clip(1e-12)
                 for i, row in enumerate(received):
                     ax = axes[(k * rows + i // across) * across + i % across]
-                    drawn.thumbnail(keys, ax)
+                    (Renderer if drawn.is_text else type(drawn)).thumbnail(drawn, keys, ax)  # colours hide letters
                     grid = drawn.on_a_grid(keys, row)
                     low, high, bottom, top = *ax.get_xlim(), *ax.get_ylim()
                     ax.imshow(
@@ -75,12 +80,13 @@ class JoinRenderer(Renderer):
                     ax.set_title(f"{labels[i]} → {other}" if i == 0 else labels[i], fontsize=8)
         return figure
 
-    def thumbnail(self, tokens: Tokens, axes: Axes) -> None:
-        """Thumbnails of the runs side by side."""
+    def thumbnail(self, tokens: Tokens, axes: Axes, raw: Any = None) -> None:
+        """Thumbnails of the runs side by side, those that `tokens` has."""
         axes.set_axis_off()
         width = 1 / len(tokens.parts)
-        for i, (name, run) in enumerate(tokens.alone()):
-            self._renderer(name).thumbnail(run, axes.inset_axes((i * width, 0, 0.94 * width, 1)))
+        raws = repeat(None) if raw is None else (part for _, part in self.tokenizer.runs(raw))
+        for i, ((name, run), part) in enumerate(zip(tokens.alone(), raws)):
+            self._renderer(name).thumbnail(run, axes.inset_axes((i * width, 0, 0.94 * width, 1)), part)
 
     def token_names(self, raw: Any, tokens: Tokens) -> list[str]:
         """Names of the tokens of each run, the first of each after the part's."""
@@ -93,14 +99,12 @@ class JoinRenderer(Renderer):
     def _renderer(self, part: str) -> Renderer:
         from seqkit.report.modality import find_renderer
 
-        tokenizer: Any = self.tokenizer
-        return find_renderer(tokenizer.parts[part])
+        return find_renderer(self.tokenizer.parts[part])
 
     def _runs(self, raw: Any, tokens: Tokens) -> Iterator[tuple[str, Renderer, Any, Tokens, slice]]:
         """Name, renderer, raw example, tokens and columns of each run."""
-        tokenizer: Any = self.tokenizer
         start = 0
-        for (name, part), (_, run) in zip(tokenizer.runs(raw), tokens.alone()):
+        for (name, part), (_, run) in zip(self.tokenizer.runs(raw), tokens.alone()):
             yield name, self._renderer(name), part, run, slice(start, start + len(run))
             start += len(run)
 

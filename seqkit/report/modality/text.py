@@ -5,9 +5,11 @@ n tokens
 
 from __future__ import annotations
 
+from textwrap import fill, shorten
 from typing import Any
 
 from matplotlib import rc_context
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
@@ -21,6 +23,9 @@ MAX_PIECES = 72
 
 MAX_NAME = 16
 """Characters of a token's name."""
+
+MAX_SMALL = 84
+"""Characters of a text that its thumbnail shows."""
 
 LINE_WIDTH = 64.0
 """Width of a picture in characters."""
@@ -62,6 +67,12 @@ class TextRenderer(Renderer):
                 " · box: piece of text · below: id (blue), position"
             )
         return figure
+
+    def thumbnail(self, tokens: Tokens, axes: Axes, raw: Any = None) -> None:
+        """The beginning of the text."""
+        text = shorten(self.tokenizer.decode(tokens), width=MAX_SMALL, placeholder="…")
+        axes.set(xticks=[], yticks=[])
+        axes.text(0.5, 0.5, fill(text, 12), transform=axes.transAxes, ha="center", va="center", fontsize=8)
 
     def overlay(self, raw: Any, tokens: Tokens, summary: AttentionSummary) -> Figure:
         """The text once for each row of the summary, its pieces coloured."""
