@@ -301,7 +301,7 @@ def _own_bert(folder: Path) -> None:
 
 def _own_tables(folder: Path) -> None:
     """reviews.csv, train.jsonl and test.jsonl, pairs.tsv, tagged.conll, photos.csv, products.csv, new.csv, tox.csv,
-    letters/, comments.csv, chat.jsonl, heartbeats.jsonl."""
+    letters/, comments.csv, chat.jsonl, heartbeats.jsonl, steps.csv, dated.csv."""
     texts = [f"{('a fine', 'an awful')[i % 2]} film, seen on day {i}" for i in range(40)]
     rows = [f'{i},"{text}",{("good", "bad")[i % 2]}' for i, text in enumerate(texts)]
     (folder / "reviews.csv").write_text("\n".join(["id,review,verdict", *rows]) + "\n", encoding="utf-8")
@@ -334,5 +334,11 @@ def _own_tables(folder: Path) -> None:
     (folder / "chat.jsonl").write_text("".join(json.dumps({"messages": one}) + "\n" for one in turns), encoding="utf-8")
     beats = [{"beats": [i % 2 + j / 7 for j in range(5 + i % 3)], "label": "ab"[i % 2]} for i in range(20)]
     (folder / "heartbeats.jsonl").write_text("".join(json.dumps(one) + "\n" for one in beats), encoding="utf-8")
+    steps = [",".join([*(f"{i * j / 7:.3f}" for j in range(60)), "ab"[i % 2]]) for i in range(20)]
+    head = ",".join([*(f"s{j:02}" for j in range(60)), "rhythm"])
+    (folder / "steps.csv").write_text("\n".join([head, *steps]) + "\n", encoding="utf-8")
+    dated = [f"2025-{i % 12 + 1:02}-03,{text},{('good', 'bad')[i % 2]}" for i, text in enumerate(texts)]
+    dated = [row.replace(" film, ", " film ") for row in dated]
+    (folder / "dated.csv").write_text("\n".join(["date,review,verdict", *dated]) + "\n", encoding="utf-8")
     molecules = [f"{'C' * (i % 9 + 1)}{'ON'[i % 2]},{('yes', 'no')[i % 2]},{0.5 * i}" for i in range(30)]
     (folder / "tox.csv").write_text("\n".join(["smiles,toxic,dose", *molecules]) + "\n", encoding="utf-8")

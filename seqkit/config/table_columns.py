@@ -69,16 +69,23 @@ def settle(config: Mapping[str, Any], open_to: Collection[str] = ()) -> str | No
     if source["type"] in MIXED_TABLES:
         return _settle_parts(source, config["tokenizer"])
     wanted = ("input", "kind", "target_kind", *(() if source["target_kind"] == "none" else ("target",)))
-    if all(source[key] is not None for key in wanted):
+    if all(source[key] is not None for key in wanted) and not may_be_pattern(source["input"]):
         return str(source["target_kind"])
     columns = _settled(source, reads_files=reads_files(config["tokenizer"]["type"]))
-    source.update(input=columns.input, target=columns.target, kind=columns.kind, target_kind=columns.target_kind)
+    source.update(input=columns.inputs, target=columns.target, kind=columns.kind, target_kind=columns.target_kind)
     if columns.target_kind in open_to:
         log.warning(
             "the target holds %s, so the recipe's preset %s applies; to choose: --data.target_kind",
             columns.target_kind, columns.target_kind,
         )  # fmt: skip
     return columns.target_kind
+
+
+def may_be_pattern(column: Any) -> bool:
+    """Whether an input column may stand for several, which the first rows tell."""
+    from seqkit.data.tables.columns import is_pattern
+
+    return isinstance(column, str) and is_pattern(column)
 
 
 def part_columns(config: Mapping[str, Any]) -> dict[str, str] | None:

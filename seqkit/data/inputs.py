@@ -136,7 +136,8 @@ class Inputs:
     given: files, folders (all files in them of the first format of `FORMATS` that has some), patterns such as
     `clips/*.wav`, tables (a row is an example), `-` for the lines of standard input, or texts and SMILES themselves.
     A line of standard input that ends as an image or a recording does names a file; every other line is an example.
-    column: column of tables to read; None: `usual_column` if the table has it, else a guess by names and values.
+    column: column of tables to read; None: `usual_column` if the table has it, else a guess by names and values. That
+    may be the columns of a series, too.
     kind: what the column holds; None: as guessed. are_words: True: a run on words with a tag each, so a cell may be a
     list of words; False: a cell is a text. graph: reads a file as a graph, into the raw example and the names of its
     nodes; None: graphs are not read. columns: kind of each input column of a run whose examples have several parts:
@@ -153,7 +154,7 @@ class Inputs:
         tokenizer: Tokenizer,
         *,
         column: str | None = None,
-        usual_column: str | None = None,
+        usual_column: str | Sequence[str] | None = None,
         kind: str | None = None,
         are_words: bool = False,
         graph: Callable[[str], tuple[Any, list[str]]] | None = None,
@@ -209,8 +210,7 @@ class Inputs:
         is_table = not reads_files or self.column is not None
         if format_of(path) is TABLE and (is_table or self.kind == "file"):  # trained on files that a table named
             try:
-                rows = read_tables(given)
-                usual = self.usual_column if self.usual_column in rows.names else None
+                rows, usual = _with_usual(read_tables(given), self.usual_column)
                 if is_table or usual is not None:
                     column = self.column or usual
                     options = {"are_words": self.are_words, "reads_files": reads_files}
@@ -313,6 +313,16 @@ class Inputs:
         return kind.read_for(path, self.tokenizer)
 
 
+def _with_usual(rows: Rows, usual: str | Sequence[str] | None) -> tuple[Rows, str | None]:
+    """The rows, and the column that the run was trained on; None: they lack it.
+
+    Columns of a series are one column of the returned rows. Raises DataError where one of them is missing.
+    """
+    if usual is None or isinstance(usual, str):
+        return rows, usual if usual in rows.names else None
+    return rows.with_series(usual)
+
+
 class _TableRows:
     """The rows of a table, each an example. Raises DataError where the column does not exist, or several fit."""
 
@@ -341,7 +351,8 @@ class _TableRows:
         if (is_blank if self.kind == "text" else is_missing)(value):
             return Input(name, error=f"{name}: {self.column} is empty")
         try:
-            check_cell(self.column, value, self.kind or "text", are_words=self.are_words)
+            steps = self.rows.steps.get(self.column, ())
+            check_cell(self.column, value, self.kind or "text", are_words=self.are_words, steps=steps)
         except ValueError as error:
             return Input(name, error=f"{name}: {error}")
         if self.kind in OF_FILES:

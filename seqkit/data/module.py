@@ -20,6 +20,7 @@ from seqkit.data.documents import TextDocuments
 from seqkit.data.drop_parts import DropParts
 from seqkit.data.encoding import Encoder, encode_split, naming
 from seqkit.data.noise import NoiseInputs
+from seqkit.data.notes import Notes
 from seqkit.data.packing import PackedDataset
 from seqkit.data.source import (
     DataSource,
@@ -66,7 +67,7 @@ class DataModule(LightningDataModule):
     a joined example is left out in training, or one by name of a part; never are all, and not the part that is
     predicted. noise: a control: what these parts say, or all tokens (true), is noise in every split (`NoiseInputs`).
     num_workers: processes that encode. seed: seed of the order, the windows, the augmentation and the noise in every
-    epoch.
+    epoch. The attribute `notes` keeps what `setup` logs of the data.
     """
 
     def __init__(
@@ -121,6 +122,7 @@ class DataModule(LightningDataModule):
         self.train_share, self.tokens_per_batch, self.packing = train_share, tokens_per_batch, packing
         self.max_tokens = max_tokens
         source.read_for(tokenizer)
+        self.notes = Notes()
         self._is_set_up = False
         self._splits: Splits | None = None
         self._datasets: dict[str, TokenizedDataset | TextWindows | PackedDataset] = {}
@@ -160,6 +162,11 @@ class DataModule(LightningDataModule):
         """
         if self._is_set_up:
             return
+        with self.notes.kept():
+            self._set_up()
+        self._is_set_up = True
+
+    def _set_up(self) -> None:
         splits = self.splits()
         if self.objective.needs_labels:
             self._check_labels()
@@ -168,7 +175,6 @@ class DataModule(LightningDataModule):
         if not self.objective.state():
             self.objective.fit(labels_of(splits.train), splits.names)
         self.objective.read_from(self.tokenizer)
-        self._is_set_up = True
 
     def train_dataloader(self) -> BatchLoader:
         """Batches of the training split, shuffled by (seed, epoch). Raises ValueError before `setup`, as all three."""

@@ -65,6 +65,7 @@ def _collect(folder: Path) -> dict[str, Any]:
         trained = load_one(folder)
         summary = trained.summary | {"objective": type(trained.objective).__name__}
         warnings, metric = cautions(summary), headline(summary)
+        warnings += summary.get("data_cautions", [])
         limit = summary.get("limit")
         if limit is not None and summary.get("num_test") == limit:
             warnings.append(f"The metrics are of {limit:,} test examples only (data.limit={limit}).")

@@ -197,8 +197,13 @@ def alone(task: Prepared) -> Model:
 
 
 def check_examples(prepared: Prepared) -> None:
-    """Look at a few examples of the run, or of each of its tasks, before it is trained. Raises DataError."""
+    """Look at a few examples of the run, or of each of its tasks, before it is trained. Raises DataError.
+
+    What was said of the data goes into the log, which had no file then.
+    """
     for one in prepared.tasks.values() or [prepared]:
+        for line in one.data.notes.lines:
+            log.info("%s", line)
         check_test_examples(one.data)
         tell_lost_positions(one)
 

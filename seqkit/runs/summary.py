@@ -63,6 +63,8 @@ OPTIONAL: dict[str, Any] = {
     "num_valid": int,
     "split_rule": str,
     "most_frequent": MostFrequent,
+    "data_notes": list[str],
+    "data_cautions": list[str],
 }
 """Keys and what they hold; there may be others."""
 

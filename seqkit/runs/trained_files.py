@@ -36,6 +36,8 @@ def write_summary(folder: Path, prepared: Prepared, facts: Mapping[str, Any]) ->
         "train_tokens": sum(examples.lengths),
         **({} if data.limit is None else {"limit": data.limit}),
         "unknown": data.unknown(),
+        "data_notes": data.notes.lines,
+        "data_cautions": data.notes.cautions,
         "baseline": {},
         "num_parameters": model.num_parameters,
         "extents": data.extents(),

@@ -262,3 +262,25 @@ def test_a_wrong_key_of_the_objective_is_refused_also_where_the_table_chooses_th
             None,
             ["--data", toxic(table), "--data.target", "toxic", "--model.objective.metricks", "[]"],
         )
+
+
+@pytest.mark.parametrize("given", ["s*", "[s00,s01,s02]"])
+def test_the_columns_of_a_series_are_written_out_and_read_again(table, given):
+    """A pattern is resolved once: another table may have more columns that it fits, as the target here."""
+    path = table([f"{i},{i / 2},{2 * i},{'ab'[i % 2]}" for i in range(12)], "s00,s01,s02,sort")
+    words = ["--data", path, "--data.input", given, "--data.target", "sort", "--tokenizer", "Series"]
+    config = complete("own/classify", None, words)
+    source = config["data"]["source"]
+    assert (source["input"], source["kind"]) == (["s00", "s01", "s02"], "series")
+    assert complete(config) == config
+    written = complete("own/classify", None, [*words, "--data.kind=series", "--data.target_kind=classes"])
+    assert written == config
+    raws = [sample.raw for sample in build(config).data["source"].splits().train]
+    assert all(raw == [raw[0], raw[0] / 2, 2 * raw[0]] for raw in raws)
+
+
+def test_the_group_that_a_warning_proposes_is_taken(table):
+    rows = [f"{'C' * (i % 5 + 1)},a note {i},2024-01-{i % 28 + 1:02},site {i % 3},{i / 4}" for i in range(40)]
+    path = table(rows, "smiles,note,date,site,logS")
+    words = ["--data", path, "--data.target", "logS", "--data.group", "smiles"]
+    assert complete("graph/molecules", None, words)["data"]["source"]["input"] == "smiles"

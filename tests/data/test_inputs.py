@@ -9,7 +9,7 @@ from PIL import Image
 
 from seqkit.data.inputs import Inputs, read_inputs
 from seqkit.errors import DataError, UsageError
-from seqkit.tokenizers import Bytes, LogMel, Molecule, Patches
+from seqkit.tokenizers import Bytes, LogMel, Molecule, Patches, Series
 
 
 def test_an_image_has_the_channels_of_the_tokenizer(tmp_path):
@@ -67,6 +67,16 @@ def test_a_row_of_a_table_is_an_example_by_the_column_that_is_named_known_or_gue
     assert "does not exist" in missing.error
     with pytest.raises(UsageError, match=r"no column 'bdy'"):
         Inputs([str(path)], Bytes(), column="bdy")
+
+
+def test_a_series_is_read_from_the_columns_of_the_run(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("s1,s0,s2\n1,2.5,3\n4,,6\n", encoding="utf-8")
+    first, second = Inputs([str(path)], Series(), usual_column=["s0", "s1"], kind="series")
+    assert first.raw == [2.5, 1]
+    assert second.error == f"{path}, line 3: s0 is empty, and each column of a series holds a number; fill it in"
+    (missing,) = Inputs([str(path)], Series(), usual_column=["s0", "s3"], kind="series")
+    assert "no column 's3'" in missing.error
 
 
 def test_images_that_a_table_names_are_read_beside_it(tmp_path):

@@ -14,6 +14,7 @@ from seqkit.config import complete
 from seqkit.errors import DataError, DivergedError, UsageError
 from seqkit.files import read_mapping
 from seqkit.interfaces import Tokens
+from seqkit.report.page import write_report
 from seqkit.runs import evaluate as evaluate_module
 from seqkit.runs import run as run_module
 from seqkit.runs.evaluate import evaluate
@@ -284,3 +285,23 @@ def test_a_file_that_was_changed_since_training_is_named(digits, tmp_path, name)
     (folder / name).write_bytes((folder / name).read_bytes() + b"\n")
     with pytest.raises(DataError, match=rf"{name} has changed since training"):
         load(folder)
+
+
+def test_what_is_said_of_the_data_is_in_the_log_the_summary_and_the_report(tmp_path):
+    table = tmp_path / "t.csv"
+    table.write_text("text,label\n" + "".join(f"a {i % 9},{'ab'[i % 3 > 0]}\n" for i in range(40)), encoding="utf-8")
+    words = [f"--data={table}", "--data.input=text", "--data.target=label", *QUICK]
+    run(complete("text/classify", "debug", words), tmp_path / "run")
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text(encoding="utf-8"))
+    (caution,) = summary["data_cautions"]
+    assert "test inputs are in training, too" in caution
+    assert caution in summary["data_notes"]
+    log = (tmp_path / "run" / "log.txt").read_text(encoding="utf-8")
+    assert all(log.count(line) == 1 for line in summary["data_notes"])
+    assert "SHA-256 with seed 0" in log, "how rows were split"
+    page = write_report(tmp_path / "run").read_text(encoding="utf-8")
+    assert "test inputs are in training, too" in page
+    for key in ("data_notes", "data_cautions"):
+        del summary[key]
+    (tmp_path / "run" / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
+    assert "test inputs are in training" not in write_report(tmp_path / "run").read_text(encoding="utf-8")

@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from seqkit.data.equal_files import in_both
 from seqkit.data.formats import OwnReader, own_reader
+from seqkit.data.notes import Caution
 from seqkit.data.source import DataSource, Files, Splits, stratified
 from seqkit.data.sources.table import MAX_COMPARED, SPLIT_NAMES, alike_classes, few
 from seqkit.data.tables.columns import lookalike
@@ -240,10 +241,8 @@ def _readable(root: Path, splits: _Splits, kind: FileKind, skip_bad: int) -> tup
             "leaves them out)"
         )
     if reasons:
-        log.warning(
-            "%s: %d of %d files cannot be read and are left out; the first: %s",
-            root, len(reasons), num_files, one_line(reasons[0]),
-        )  # fmt: skip
+        left_out = f"{len(reasons)} of {num_files} files cannot be read and are left out"
+        log.warning(Caution(f"{root}: {left_out}; the first: {one_line(reasons[0])}"))
     each = iter(results)
     kept = {split: [file for file in files if not isinstance(next(each), str)] for split, files in splits.items()}
     for split, files in kept.items():
@@ -315,13 +314,15 @@ def _tell_equal_files(root: Path, splits: _Splits) -> None:
     """Log how many files of test are in training, too, by content."""
     train, test = ([root / file.name for file in splits[split]] for split in ("train", "test"))
     if len(train) + len(test) > MAX_COMPARED:
-        log.warning("%s: equal files are not looked for in more than %s", root, f"{MAX_COMPARED:,}")
+        log.warning(Caution(f"{root}: equal files are not looked for in more than {MAX_COMPARED:,}"))
     elif shared := in_both(train, test):
         first = one_line(splits["test"][shared[0]].name)
         log.warning(
-            "%s: %d of %d test files are in training, too (first: %s), which flatters the result; take them out of one",
-            root, len(shared), len(test), first,
-        )  # fmt: skip
+            Caution(
+                f"{root}: {len(shared)} of {len(test)} test files are in training, too (first: {first}), which "
+                "flatters the result; take them out of one"
+            )
+        )
 
 
 def _counted(skipped: Mapping[str, int]) -> str:

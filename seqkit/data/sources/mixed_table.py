@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from seqkit.data.download import Wheel, writable
+from seqkit.data.notes import Caution
 from seqkit.data.source import DataSource, Splits
 from seqkit.data.sources.table import Table
 from seqkit.data.tables.columns import Columns, TargetKind, check_column, is_nameless
@@ -75,8 +76,8 @@ class MixedTable(DataSource):
         """
         table, rows = self._table, self._table.first_rows()
         kinds, columns, lines = settle_mixed(
-            rows, self.columns, target=table.target, target_kind=table.target_kind, taken=(table.split, table.group),
-            has_cells=has_cells,
+            rows, self.columns, target=table.target, target_kind=table.target_kind, split=table.split,
+            group=table.group, has_cells=has_cells,
         )  # fmt: skip
         for line in (*rows.notes, *lines) if lines else ():
             log.warning("%s", line)
@@ -101,7 +102,8 @@ class MixedTable(DataSource):
                 say(f"{rows.name}: {', '.join(map(repr, unknown[:8]))} is in no row of training, and is not used")
             cells = MixedCells(rows, kinds, self._table.folder, tokenizer=self._tokenizer, skip_bad=self.skip_bad)
             if cells.faults:
-                say(f"{rows.name}: cells that count as empty: {len(cells.faults):,} (the first: {cells.faults[0]})")
+                faults = f"{len(cells.faults):,} (the first: {cells.faults[0]})"
+                say(Caution(f"{rows.name}: cells that count as empty: {faults}"))
             read[split] = UsableRows(rows, columns, cells, say=say)
         return self._table.split_up(read, say)
 

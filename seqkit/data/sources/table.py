@@ -5,32 +5,37 @@ from __future__ import annotations
 import logging
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 from unicodedata import normalize
 
 from seqkit.data.download import find, missing
-from seqkit.data.equal_files import content_keys
 from seqkit.data.formats import AUDIO, IMAGE, own_reader
+from seqkit.data.notes import Caution
 from seqkit.data.source import DataSource, Splits, Subset, shuffled, stratified
 from seqkit.data.tables.columns import (
     AMBIGUOUS,
     LOOKED_AT,
-    OF_FILES,
     Columns,
     Kind,
     TargetKind,
     check_column,
     folded,
+    is_blank,
     is_missing,
     is_nameless,
+    is_pattern,
+    kind_of,
     number,
     settle,
 )
-from seqkit.data.tables.file_cells import content_of, name_of
+from seqkit.data.tables.equal_cells import EqualCells
 from seqkit.data.tables.files import Rows, files_of, is_remote, read_tables
+from seqkit.data.tables.mixed_columns import MixedCells, part_columns
 from seqkit.data.tables.usable_rows import InputColumn, UsableRows
 from seqkit.errors import DataError, attempt, one_line
 
@@ -41,6 +46,9 @@ SPLIT_NAMES = {
     "valid": "valid", "validation": "valid", "val": "valid", "dev": "valid",
 }  # fmt: skip
 """Values of a column that names the split, in lower case."""
+
+FEW_CLASSES = 10
+"""Number of classes up to which a split says how many rows of each are test."""
 
 MAX_COMPARED = 2_000_000
 """Rows among which equal inputs are looked for; their hashes are in memory meanwhile."""
@@ -53,9 +61,9 @@ class Table(DataSource):
     `data/*.parquet`, `hf://owner/name` or a file of an object store. test, valid: files of the other splits, or splits
     of the hub name. input, target: columns; several targets for numbers and labels. kind: what the input column holds
     (`seqkit.data.tables.columns.Kind`); images, sounds and what the tokenizer's own `read` reads are files, named
-    relative to the table, or the bytes of images and sounds. target_kind: what the target holds; None: words are
-    classes, numbers are measurements, and zeros with ones are classes. What is not given is guessed from names and
-    values, and said in one line.
+    relative to the table, or the bytes of images and sounds. Several input columns, a list or a pattern such as `s*`,
+    are a series. target_kind: what the target holds; None: words are classes, numbers are measurements, and zeros with
+    ones are classes. What is not given is guessed from names and values, and said in one line.
     split: a column that names the split of each row. group: a column; rows that share a value in it stay in one split.
     test_fraction, seed: share of the rows that are set aside as test split, by class, where no split is given, and the
     seed of their choice. separator: between the columns of a CSV file; None: found in its first line. columns: their
@@ -69,7 +77,7 @@ class Table(DataSource):
         *,
         test: str | list[str] | None = None,
         valid: str | list[str] | None = None,
-        input: str | None = None,
+        input: str | list[str] | None = None,
         target: str | list[str] | None = None,
         kind: Kind | None = None,
         target_kind: TargetKind | None = None,
@@ -124,6 +132,9 @@ class Table(DataSource):
         rows = self.rows()
         read_file = own_reader(self._tokenizer)
         columns = self._settled(rows["train"], read_file is not None)
+        if columns.steps:
+            rows = {split: part.with_series(columns.steps)[0] for split, part in rows.items()}
+            say(f"{rows['train'].name}: the input is a series of {len(columns.steps)} columns, {columns.input}")
         if columns.kind == "file" and read_file is None:
             raise DataError(
                 f"{rows['train'].name}: {columns.input} names files that the tokenizer's read(path) reads, which "
@@ -164,12 +175,14 @@ class Table(DataSource):
             names = _class_names(read["train"], name, say)
             for split, part in read.items():
                 part.use_classes(names, split)
-        found, rule = self._divided(read)
+        found, rule = self._divided(read, say)
         _check_learnable(found, read["train"], names)
         if (total := sum(map(len, found.values()))) <= MAX_COMPARED:
-            _tell_equal_inputs(found, say)
+            is_split_here = self.split is None and "test" not in read
+            _tell_equal_inputs(found, say, is_split_here=is_split_here)
         else:
-            say(f"{name}: equal inputs are not looked for in {total:,} rows; {MAX_COMPARED:,} are the most")
+            most = f"{MAX_COMPARED:,} are the most"
+            say(Caution(f"{name}: equal inputs are not looked for in {total:,} rows; {most}"))
         words = {"train": "training", "valid": "validation", "test": "test"}
         sizes = ", ".join(f"{len(part):,} {words[split]}" for split, part in found.items())
         say(f"{name}: {sizes} rows; {rule}")
@@ -215,13 +228,26 @@ class Table(DataSource):
         )
 
     def _settled(self, rows: Rows, reads_files: bool) -> Columns:
+        rows, column = self._with_series(rows)
         columns, guess = settle(
-            rows, input=self.input, target=self.target, kind=self.kind, target_kind=self.target_kind,
+            rows, input=column, target=self.target, kind=self.kind, target_kind=self.target_kind,
             split=self.split, group=self.group, files_in=self.folder if reads_files else None,
         )  # fmt: skip
         for line in (*rows.notes, guess) if guess else ():
             log.warning("%s", line)
         return columns
+
+    def _with_series(self, rows: Rows) -> tuple[Rows, str | None]:
+        """The rows with a column for the series that several input columns are, and the name of the input column."""
+        if isinstance(self.input, list):
+            return rows.with_series(self.input)
+        if self.input is None or self.input in rows.names or not is_pattern(self.input):
+            return rows, self.input
+        others = {self.split, self.group, *([self.target] if isinstance(self.target, str) else self.target or ())}
+        steps = [name for name in rows.names if fnmatchcase(name, self.input) and name not in others]
+        if not steps:
+            raise DataError(f"{rows.name}: no column is called as in {self.input!r} ({few(rows.names)}); --data.input")
+        return rows.with_series(steps)
 
     def _encode(self, raw: Any) -> None:
         """Try an example, unless the tokenizer has to be fitted first. Raises DataError."""
@@ -236,19 +262,18 @@ class Table(DataSource):
 
     # ── splits ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _divided(self, read: dict[str, UsableRows]) -> tuple[dict[str, Subset], str]:
+    def _divided(self, read: dict[str, UsableRows], say: Callable[[str], None]) -> tuple[dict[str, Subset], str]:
         """The samples of each split, and the rule in words."""
         train = read["train"]
         if self.split is not None:
-            return self._by_column(train, self.split), f"by column {self.split!r}"
+            found = self._by_column(train, self.split)
+            return found, f"by column {self.split!r}{_of_classes(train, found['test'].indices)}"
         is_given = "test" in read
         given = {split: Subset(part, range(len(part))) for split, part in read.items() if is_given or split != "train"}
         if is_given:
             return given, "as given"
         if self.group is not None:
-            rest, aside, rule = self._by_group(train, self.group)
-            column = train.rows.column(self.group)
-            groups = [repr(column[train.indices[i]]) for i in aside]
+            rest, aside, groups, rule = self._by_group(train, self.group, say)
             return {**given, "train": Subset(train, rest), "test": Subset(train, aside, groups)}, rule
         has_classes = train.columns.target_kind == "classes"
         rest, aside = stratified(train.codes if has_classes else [None] * len(train), self.test_fraction, self.seed)
@@ -273,15 +298,33 @@ class Table(DataSource):
                 raise DataError(f"{train.rows.name}: no row has the {name} {split}; add some, or give no --data.split")
         return {split: Subset(train, chosen) for split, chosen in found.items() if chosen}
 
-    def _by_group(self, train: UsableRows, name: str) -> tuple[list[int], list[int], str]:
-        """Rows of training and of test, and the rule: whole groups, in SHA-256 order, until test has its share."""
+    def _by_group(
+        self, train: UsableRows, name: str, say: Callable[[str], None]
+    ) -> tuple[list[int], list[int], list[str], str]:
+        """Rows of training and of test, the group of each row of test, and the rule.
+
+        Whole groups are test, in SHA-256 order, until it has its share. A row that has no group is one by itself.
+        """
         column = train.rows.column(name)
+        kind = _kind_of_group(train, name)
+        is_absent = is_blank if kind == "text" else is_missing
+        filled = [row for row in train.indices if not is_absent(column[row])]
+        equal = EqualCells(kind, self.folder, lambda: (column[row] for row in filled))
         members: dict[str, list[int]] = {}
+        alone = []
         for i, row in enumerate(train.indices):
             value = column[row]
-            if name != train.columns.input and is_missing(value):
-                raise DataError(f"{train.sample_name(i)} has no {name}; fill it in, or give another --data.group")
-            members.setdefault(repr(value), []).append(i)
+            if is_absent(value):
+                alone.append(i)
+            key = f"no {name}: {train.sample_name(i)}" if is_absent(value) else repr(equal.key(value))
+            members.setdefault(key, []).append(i)
+        if not filled:
+            raise DataError(f"{train.rows.name}: no row has a {name}; fill it in, or give another --data.group")
+        if alone:
+            say(
+                f"{train.rows.name}: {len(alone):,} rows have no {name} (first: {train.sample_name(alone[0])}); each "
+                "is a group of its own"
+            )
         if len(members) < 2:
             raise DataError(f"{train.rows.name}: all rows have the same {name}; give another --data.group")
         groups = list(members.values())
@@ -294,7 +337,9 @@ class Table(DataSource):
         rest = [i for group in groups for i in group if i not in held_out]
         mixed = [rest[i] for i in shuffled(len(rest), -1 - self.seed)]
         rule = f"{num_test:,} of {len(groups):,} groups by {name!r} are test, SHA-256 with seed {self.seed}"
-        return mixed, aside, rule
+        keys = list(members)
+        of_rows = [keys[number] for number in order[:num_test] for _ in groups[number]]
+        return mixed, aside, of_rows, rule + _of_classes(train, aside)
 
 
 class SmsSpam(DataSource):
@@ -350,6 +395,30 @@ def _class_names(train: UsableRows, table: str, say: Callable[[str], None]) -> l
     return sorted(names)
 
 
+def _kind_of_group(train: UsableRows, name: str) -> str:
+    """Kind of the column of groups: that of an input, molecules, or else words that are compared as written."""
+    kinds: Mapping[str, str] = getattr(train.inputs, "kinds", {train.columns.input: train.columns.kind})
+    if name in kinds:
+        return kinds[name]
+    return "smiles" if kind_of(train.rows, [name]) == "smiles" else "group"
+
+
+def _of_classes(train: UsableRows, aside: Sequence[int]) -> str:
+    """Number of rows of each of few classes, or with each label, that are test, as words behind a rule; else empty."""
+    columns, counted = train.columns, []
+    if columns.target_kind == "classes":
+        all_rows, test = Counter(train.codes), Counter(train.codes[i] for i in aside)
+        counted = [(test[i], all_rows[i], f"{columns.targets[0]}={name}") for i, name in enumerate(train.texts)]
+    elif columns.target_kind == "labels":
+        k = len(columns.targets)
+        for j, target in enumerate(columns.targets):
+            yes = [train.numbers[i * k + j] == 1 for i in range(len(train))]
+            counted.append((sum(yes[i] for i in aside), sum(yes), f"{target}=1"))
+    if not 0 < len(counted) <= FEW_CLASSES:
+        return ""
+    return "; test has " + ", ".join(f"{some:,} of {number:,} {one_line(what)}" for some, number, what in counted)
+
+
 def few(names: Sequence[str]) -> str:
     """The first five names in their order."""
     return ", ".join(one_line(text) for text in sorted(names)[:5]) + (", …" if len(names) > 5 else "")
@@ -400,23 +469,29 @@ def _check_learnable(found: dict[str, Subset], train: UsableRows, names: list[st
                 )
 
 
-def _tell_equal_inputs(found: dict[str, Subset], say: Callable[[str], None]) -> None:
+def _tell_equal_inputs(found: dict[str, Subset], say: Callable[[str], None], *, is_split_here: bool) -> None:
     """Say how many equal inputs have other targets, and how many inputs of test are in training, split by split.
 
-    Inputs that are files are compared by content.
+    Files are compared by content, molecules by canonical SMILES. Of examples of several parts, whole rows are compared,
+    then each part by itself. is_split_here: False: the user gave the splits, which no group changes.
     """
+    tables = [cast("UsableRows", samples.samples) for samples in found.values()]
+    columns, folder = tables[0].columns, tables[0].inputs.folder
+    kind = "text" if columns.target_kind == "tags" else columns.kind
+    equal = EqualCells(kind, folder, lambda: (read.cell(i) for read in tables for i in range(len(read))))
+    keep = f"--data.group {columns.input} keeps equal inputs together"
+    if not is_split_here:
+        keep = "take them out of one of them"
+    elif kind == "row":
+        keep = "take them out of one of them, or give --data.group COLUMN of what belongs together"
     first_label: dict[Hashable, str] = {}
     in_training: set[Hashable] = set()
-    by_content = _keys_of_files([cast("UsableRows", samples.samples) for samples in found.values()])
+    num_shared = 0
     for split, samples in sorted(found.items(), key=lambda pair: pair[0] != "train"):
         read = cast(UsableRows, samples.samples)
         conflicts, shared = [], []
         for i, index in enumerate(samples.indices):
-            cell = read.cell(index)
-            content = content_of(cell)
-            key: Hashable = hash(cell.strip() if isinstance(cell, str) else repr(cell) if content is None else content)
-            if by_content and content is None:
-                key = by_content[read.inputs.folder / name_of(cell)]
+            key = hash(equal.key(read.cell(index)))
             if split == "train":
                 in_training.add(key)
             elif split == "test" and key in in_training:
@@ -427,24 +502,42 @@ def _tell_equal_inputs(found: dict[str, Subset], say: Callable[[str], None]) -> 
                     conflicts.append(i)
         if conflicts:
             say(
-                f"{read.rows.name}: {len(conflicts):,} rows of the {split} split have the input of another row, and "
-                f"another target (first: {samples.sample_name(conflicts[0])})"
+                Caution(
+                    f"{read.rows.name}: {len(conflicts):,} rows of the {split} split have the input of another row, "
+                    f"and another target (first: {samples.sample_name(conflicts[0])})"
+                )
             )
         if shared:
-            keep = f"where rows are split here, --data.group {read.columns.input} keeps equal inputs together"
-            if by_content or read.columns.kind == "row":
-                keep = "take them out of one of them, or give --data.group COLUMN of what belongs together"
+            num_shared = len(shared)
             say(
-                f"{read.rows.name}: {len(shared):,} of {len(samples):,} test inputs are in training, too (first: "
-                f"{samples.sample_name(shared[0])}), which flatters the result; {keep}"
+                Caution(
+                    f"{read.rows.name}: {len(shared):,} of {len(samples):,} test inputs are in training, too (first: "
+                    f"{samples.sample_name(shared[0])}), which flatters the result; {keep}"
+                )
+            )
+    for column, part_kind in part_columns(tables[0]).items():
+        shared = _shared_values(found, column)
+        if len(shared) > num_shared:
+            test = found["test"]
+            kind_too = f" --data.columns '{{{column}: text}}'" if part_kind == "text" else ""
+            keep = f"--data.group {column}{kind_too} keeps rows of one {column} together"
+            say(
+                Caution(
+                    f"{tables[0].rows.name}: {len(shared):,} of {len(test):,} test rows have a value of {column} that "
+                    f"is in training, too (first: {test.sample_name(shared[0])}), which may flatter the result"
+                    f"{f'; {keep}' if is_split_here else ''}"
+                )
             )
 
 
-def _keys_of_files(tables: Sequence[UsableRows]) -> dict[Path, Hashable]:
-    """The content of each file that a table names, as a key that equal files share; empty where inputs are no files."""
-    if tables[0].columns.kind not in OF_FILES or tables[0].columns.target_kind == "tags":
-        return {}
-    cells = (read.cell(i) for read in tables for i in range(len(read)))
-    folder = tables[0].inputs.folder
-    paths = list({folder / name_of(cell): None for cell in cells if content_of(cell) is None})
-    return dict(zip(paths, content_keys(paths)))
+def _shared_values(found: dict[str, Subset], column: str) -> list[int]:
+    """Places in the test split of the rows whose value in a column of parts is in training, too."""
+    cells: dict[str, list[tuple[int, Any]]] = {}
+    for split in ("train", "test"):
+        read = cast(UsableRows, found[split].samples)
+        inputs = cast(MixedCells, read.inputs)
+        each = enumerate(inputs.cell(read.indices[index], column) for index in found[split].indices)
+        cells[split] = [(i, cell) for i, cell in each if cell is not None]
+    equal = EqualCells(inputs.kinds[column], inputs.folder, lambda: (c for part in cells.values() for _, c in part))
+    in_training = {hash(equal.key(cell)) for _, cell in cells["train"]}
+    return [i for i, cell in cells["test"] if hash(equal.key(cell)) in in_training]

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from seqkit.data.formats import AUDIO, IMAGE
 from seqkit.data.tables.file_cells import content_of, kind_of_content, name_of
 from seqkit.data.tables.files import Rows
+from seqkit.data.tables.molecules import is_molecule
 from seqkit.errors import DataError, one_line, suggest
 
 Kind = Literal["text", "image", "audio", "smiles", "series", "file"]
@@ -78,12 +79,19 @@ QUOTES = "\"'`\u00b4\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u00ab\u00bb
 @dataclass(frozen=True)
 class Columns:
     """The columns of a table. targets: columns of the target, several for numbers and labels; empty: nothing to learn.
-    kind: "row": the input is the row, and `input` what a row must have."""
+    kind: "row": the input is the row, and `input` what a row must have. steps: the columns of a series that is spread
+    over several, of which `input` is the name; empty: the input is one column."""
 
     input: str
     targets: list[str]
     kind: Kind | Literal["row"]
     target_kind: TargetKind
+    steps: tuple[str, ...] = ()
+
+    @property
+    def inputs(self) -> str | list[str]:
+        """The input as data sources take it: a column, or those of a series."""
+        return list(self.steps) or self.input
 
     @property
     def target(self) -> str | list[str] | None:
@@ -196,7 +204,8 @@ def settle(
 ) -> tuple[Columns, str]:
     """The columns of a table, and a sentence on what was guessed; it is empty where nothing was.
 
-    split, group: columns that say something else of a row, and are not guessed. files_in: folder of the files that the
+    split: column that is not guessed. group: column that may be the input, if it would be guessed were it no group, and
+    not the target. files_in: folder of the files that the
     input may name, since the tokenizer reads them itself; None: it does not.
     Raises DataError where a column does not exist, or several fit equally, with their names and the flag that decides.
     """
@@ -217,17 +226,26 @@ def settle(
         column: profile for column, profile in profiles.items()
         if column not in dict(named).values() and column not in targets and profile.filled and not is_numbering(column)
     }  # fmt: skip
-    candidates = list(free) if input is None else [input]
-    of_files = [column for column in candidates if files_in is not None and _names_files(rows, column, files_in)]
-    if kind is None:
-        kind = "file" if of_files else kind_of(rows, candidates)
-    if input is None and kind in OF_FILES and len(of_files) == 1:
-        input = of_files[0]
-    elif input is None:
-        input = _input(name, kind, target_kind, free, needs_rest=not targets and target_kind != "none")
+    needs_rest = not targets and target_kind != "none"
+    if input is None and group in profiles and group not in (split, *targets) and profiles[group].filled:
+        with suppress(DataError):  # several fit, the group among them: it is none of them
+            with_group = {column: profiles[column] for column in rows.names if column in free or column == group}
+            found = _input(rows, kind, target_kind, with_group, needs_rest=needs_rest, files_in=files_in)
+            input, kind = (found[0], found[1]) if found[0] == group else (input, kind)
+    if input is None:
+        input, kind = _input(rows, kind, target_kind, free, needs_rest=needs_rest, files_in=files_in)
+    elif kind is None:
+        kind = "series" if input in rows.steps else kind_of(rows, [input])
+        kind = "file" if _files_among(rows, [input], files_in) else kind
     free.pop(input, None)
     targets, target_kind = settle_target(rows, targets, target_kind, free, profiles)
-    columns = Columns(input, targets, kind, target_kind)
+    steps = tuple(rows.steps.get(input, ()))
+    if steps and kind != "series":
+        raise DataError(
+            f"{name}: several input columns are a series of numbers, not {kind}; read them with --tokenizer Series, or "
+            "name one column with --data.input"
+        )
+    columns = Columns(input, targets, kind, target_kind, steps)
     if not guessed:
         return columns, ""
     what = f"{name}: the input is column {input!r} ({kind}), "
@@ -274,6 +292,11 @@ def check_column(rows: Rows, column: str, flag: str) -> None:
 def is_nameless(column: str) -> bool:
     """Whether a CSV file has no name for the column, as pandas writes the index."""
     return column.startswith("column ")
+
+
+def is_pattern(column: str) -> bool:
+    """Whether the name of a column may stand for several: it has a star or a question mark."""
+    return "*" in column or "?" in column
 
 
 def is_numbering(column: str) -> bool:
@@ -347,6 +370,11 @@ def conversation(cell: Any) -> str | None:
     return "\n".join(lines) or None
 
 
+def _files_among(rows: Rows, columns: Iterable[str], folder: Path | None) -> list[str]:
+    """The columns that name files in the folder."""
+    return [column for column in columns if folder is not None and _names_files(rows, column, folder)]
+
+
 def _names_files(rows: Rows, column: str, folder: Path) -> bool:
     """Whether most of the first cells are names of files in the folder."""
     cells = [value for value in islice(rows.column(column), 100) if not is_missing(value)]
@@ -361,8 +389,29 @@ def _named(free: Iterable[str], names: str) -> list[str]:
     return [column for column in free if column.lower().strip() in names.split()]
 
 
-def _input(name: str, kind: Kind, target_kind: str | None, free: dict[str, Profile], *, needs_rest: bool) -> str:
+def _input(
+    rows: Rows,
+    kind: Kind | None,
+    target_kind: str | None,
+    free: dict[str, Profile],
+    *,
+    needs_rest: bool,
+    files_in: Path | None,
+) -> tuple[str, Kind]:
+    """The input column and its kind. free: profiles of the columns of which one may be guessed."""
+    of_files = _files_among(rows, free, files_in)
+    if kind is None:
+        kind = "file" if of_files else kind_of(rows, list(free))
+    if kind in OF_FILES and len(of_files) == 1:
+        return of_files[0], kind
+    return _named_or_longest(rows, kind, target_kind, free, needs_rest=needs_rest), kind
+
+
+def _named_or_longest(
+    rows: Rows, kind: Kind, target_kind: str | None, free: dict[str, Profile], *, needs_rest: bool
+) -> str:
     """The input column, by its name, else the longest text. needs_rest: the target is still to be found."""
+    name = rows.name
     group = {"text": "pairs", "tags": "tags"}.get(target_kind or "", kind) if kind == "text" else kind
     texts = [column for column, profile in free.items() if profile.numbers < 1]
     if group == "pairs" and (len(free) == 2 or not texts):
@@ -370,7 +419,9 @@ def _input(name: str, kind: Kind, target_kind: str | None, free: dict[str, Profi
     if target_kind == "tags":
         texts = [column for column in texts if free[column].lists] or texts
     targets = _named(texts, TARGET_NAMES[target_kind or "any"]) if needs_rest else []
-    pool = _named(texts, INPUT_NAMES[group]) or [column for column in texts if column not in targets] or texts
+    pool = _named(texts, INPUT_NAMES[group])
+    pool = pool or (_of_molecules(rows, texts) if kind == "smiles" else [])
+    pool = pool or [column for column in texts if column not in targets] or texts
     if not pool:
         raise DataError(
             f"{name} has no column of {kind} left ({', '.join(free) or 'none'}); name one with --data.input"
@@ -382,8 +433,21 @@ def _input(name: str, kind: Kind, target_kind: str | None, free: dict[str, Profi
     first, *others = sorted(pool, key=lambda column: -free[column].length)
     may_be_longest = kind == "text" and group != "pairs"
     if others and not (may_be_longest and free[first].length >= 2 * free[others[0]].length):
-        raise DataError(f"{name}: {_all([first, *others])} fit equally as input; name one with --data.input {first!r}")
+        raise DataError(f"{name}: {_all([first, *others])} fit equally as input; name one with --data.input")
     return first
+
+
+def _of_molecules(rows: Rows, columns: Iterable[str]) -> list[str]:
+    """The columns that hold molecules: by names with `smiles` in them, else by rdkit on the first cells."""
+    columns = list(columns)
+    if named := [column for column in columns if "smiles" in column.lower()]:
+        return named
+    found = []
+    for column in columns:
+        cells = [value for value in islice(rows.column(column), 100) if not is_missing(value)][:20]
+        if cells and 2 * sum(isinstance(cell, str) and is_molecule(cell) for cell in cells) > len(cells):
+            found.append(column)
+    return found
 
 
 def _target(name: str, target_kind: str | None, free: Mapping[str, Profile], names: list[str]) -> str:
@@ -404,7 +468,7 @@ def _target(name: str, target_kind: str | None, free: Mapping[str, Profile], nam
         raise DataError(f"{name}: none of {_all(list(free))} looks like a target; name one with --data.target")
     if len(pool) > 1:
         advice = f", or learn yes and no of each: {LEARN_ALL}" if all(free[one].is_yes_no for one in pool) else ""
-        raise DataError(f"{name}: {_all(pool)} fit equally as target; name one with --data.target {pool[0]!r}{advice}")
+        raise DataError(f"{name}: {_all(pool)} fit equally as target; name one with --data.target{advice}")
     return pool[0]
 
 

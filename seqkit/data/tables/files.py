@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from seqkit.data.io import read_bytes
 from seqkit.data.source import import_optional
 from seqkit.data.tables.text_formats import ENCODED, LINE, Row, format_suffix, text_table
 from seqkit.data.walk import matching
-from seqkit.errors import DataError, one_line
+from seqkit.errors import DataError, one_line, suggest
 from seqkit.files import load_json
 
 READABLE = (*TABLE.suffixes, ".txt")
@@ -74,12 +74,37 @@ class Column(Sequence[Any]):
         return value
 
 
+class Steps(Sequence[list[Any]]):
+    """Cells of several columns as one list for each row. A text that is a number is one; another cell is as it is."""
+
+    def __init__(self, columns: Sequence[Column]):
+        self._columns = list(columns)
+
+    def __len__(self) -> int:
+        return len(self._columns[0])
+
+    def __getitem__(self, index: Any) -> Any:
+        return [_as_number(column[index]) for column in self._columns]
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        return ([_as_number(cell) for cell in cells] for cells in zip(*self._columns))
+
+
+def _as_number(cell: Any) -> Any:
+    if isinstance(cell, str) and "_" not in cell:
+        for kind in (int, float):
+            with suppress(ValueError):
+                return kind(cell)
+    return cell
+
+
 @dataclass(frozen=True)
 class Rows:
     """Rows of one file or several, one after the other.
 
     table: a pyarrow.Table. names: names of its columns. files: name of each file, and the number of rows up to its end.
     notes: what was guessed about the files, a sentence each. faults: an error for each row that could not be read.
+    steps: for a column that stands for several, as `with_series` makes it, their names.
     """
 
     table: Any
@@ -87,6 +112,7 @@ class Rows:
     files: list[tuple[str, int]]
     notes: list[str]
     faults: list[str]
+    steps: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -96,8 +122,27 @@ class Rows:
         """The file, or the first of several."""
         return self.files[0][0] + (", …" if len(self.files) > 1 else "")
 
-    def column(self, name: str) -> Column:
+    def with_series(self, columns: Sequence[str]) -> tuple[Rows, str]:
+        """The rows with one column of series in the place of several columns of numbers, and its name.
+
+        Raises DataError where a column does not exist, or is named twice.
+        """
+        for column in columns:
+            if column not in self.names:
+                raise DataError(f"{self.name} has no column {column!r}; {suggest(column, self.names)} (--data.input)")
+        if not columns or len(set(columns)) < len(columns):
+            raise DataError(f"{self.name}: --data.input is {_list(list(columns))}; give each column of a series once")
+        name = f"{columns[0]} … {columns[-1]}"
+        names = [name, *(one for one in self.names if one not in set(columns))]
+        return replace(self, names=names, steps={**self.steps, name: tuple(columns)}), name
+
+    def column(self, name: str) -> Sequence[Any]:
         """Values of the column of that name."""
+        if name in self.steps:
+            return Steps([self._column(step) for step in self.steps[name]])
+        return self._column(name)
+
+    def _column(self, name: str) -> Column:
         classes = _class_names(self.table.schema.metadata, name)
         is_text = LINE in self.table.column_names
         return Column(f"{self.name}: column {name!r}", self.table.column(name), classes, is_encoded=is_text)

@@ -14,6 +14,7 @@ from seqkit.data.formats import AUDIO, IMAGE, FileFormat
 from seqkit.data.tables.columns import (
     LOOKED_AT,
     Columns,
+    Profile,
     TargetKind,
     check_column,
     check_decimal_commas,
@@ -27,7 +28,7 @@ from seqkit.data.tables.columns import (
 )
 from seqkit.data.tables.file_cells import content_of, kind_of_content, read_content
 from seqkit.data.tables.files import Rows
-from seqkit.data.tables.usable_rows import MAX_NUMBER, check_cell, check_file
+from seqkit.data.tables.usable_rows import MAX_NUMBER, UsableRows, check_cell, check_file
 from seqkit.errors import DataError, attempt, one_line, suggest
 
 MixedKind = Literal["text", "image", "audio", "smiles", "number", "category", "date", "unused"]
@@ -57,21 +58,27 @@ def settle_mixed(
     *,
     target: str | Sequence[str] | None = None,
     target_kind: TargetKind | None = None,
-    taken: Sequence[str | None] = (),
+    split: str | None = None,
+    group: str | None = None,
     has_cells: bool = True,
 ) -> tuple[dict[str, str], Columns, list[str]]:
     """Kind of each input column, target, and a sentence for each guess.
 
-    given: kinds that are known. taken: columns that say something else of a row, such as its split, and are no input.
-    has_cells: False: nothing reads categories, so short texts that are repeated are texts.
+    given: kinds that are known. split: column that is no input. group: column that is an input if it is given, or holds
+    images, sounds, molecules or long texts; else it is none, such as the name of a patient. has_cells: False: nothing
+    reads categories, so short texts that are repeated are texts.
     Raises DataError where a column does not exist, holds numbers and words, or no column is left as input.
     """
     if len(rows) == 0:
         raise DataError(f"{rows.name} has a header ({', '.join(rows.names)}) and no rows; give it rows")
     targets = [target] if isinstance(target, str) else list(target or ())
     named = [*(("target", name) for name in targets), *(("columns", name) for name in given)]
-    for flag, column in [*named, *(("split or --data.group", name) for name in taken if name is not None)]:
-        check_column(rows, column, f"--data.{flag}")
+    for flag, column in [*named, ("split", split), ("group", group)]:
+        if column is not None:
+            check_column(rows, column, f"--data.{flag}")
+    taken = {split, group} - {None}
+    if group is not None and group != split and (given.get(group) or _may_be_part(rows, group)):
+        taken.remove(group)
     if both := [name for name in targets if given.get(name, "unused") != "unused"]:
         raise DataError(f"{rows.name}: {both[0]!r} is a target, and an input by --data.columns; leave it out of one")
     media = {name: kind for name in rows.names if (kind := given.get(name) or _kind_of_bytes(rows, name))}
@@ -79,6 +86,7 @@ def settle_mixed(
     looked_at = [name for name in rows.names if name in targets or (name not in media and name not in taken)]
     profiles = {name: profile_of(rows, name) for name in looked_at}
     is_input = {name for name in profiles if guessed_target and kind_of(rows, [name]) != "text"}
+    is_input.add(group or "")
     free = {name: x for name, x in profiles.items() if x.filled and not is_numbering(name) and name not in is_input}
     targets, target_kind = settle_target(rows, targets, target_kind, free, profiles)
     kinds: dict[str, str] = {}
@@ -98,10 +106,27 @@ def settle_mixed(
     return kinds, Columns("filled cell", targets, "row", target_kind), lines
 
 
+def part_columns(table: UsableRows) -> dict[str, str]:
+    """Kinds of the columns of a mixed table that are a part each, but for short texts that come again."""
+    kinds = table.inputs.kinds if isinstance(table.inputs, MixedCells) else {}
+    parts = {name: kind for name, kind in kinds.items() if kind not in OF_CELLS}
+    texts = [name for name, kind in parts.items() if kind == "text"]
+    repeated = {name for name in texts if _are_categories(profile_of(table.rows, name))}
+    return {name: kind for name, kind in parts.items() if name not in repeated}
+
+
 def check_kind(column: str, kind: Any) -> None:
     """Raise ValueError for a word that is no kind of column."""
     if kind not in KINDS:
         raise ValueError(f"columns says that {column!r} is {kind!r}; {suggest(str(kind), KINDS)}")
+
+
+def _may_be_part(rows: Rows, column: str) -> bool:
+    """Whether a column holds images, sounds, molecules or long texts, rather than names of groups."""
+    if _kind_of_bytes(rows, column) or kind_of(rows, [column]) in ("image", "audio", "smiles"):
+        return True
+    profile = profile_of(rows, column)
+    return profile.numbers < 1 and profile.length > MAX_WORD
 
 
 def _kind_of_bytes(rows: Rows, column: str) -> str:
@@ -143,12 +168,16 @@ def _guess(rows: Rows, column: str, has_cells: bool) -> tuple[str, str]:
     check_decimal_commas(rows, column, f"--data.columns '{{{column}: category}}'")
     if all(_years(cell) is not None for cell in cells):
         return "date", ""
-    if profile.repeats and profile.length <= MAX_WORD:
+    if _are_categories(profile):
         return ("category", "") if has_cells else ("text", "the recipe reads no categories")
     is_word = all(isinstance(cell, str) and len(cell.split()) == 1 and len(cell) <= MAX_WORD for cell in cells)
     if is_word and profile.distinct == len(cells) >= MIN_ROWS:
         return "unused", f"each of its {len(cells):,} words is another, as names of rows are"
     return "text", ""
+
+
+def _are_categories(profile: Profile) -> bool:
+    return profile.repeats and profile.length <= MAX_WORD
 
 
 def _may_be_number(cell: Any) -> bool:
@@ -211,6 +240,13 @@ class MixedCells(Sequence[dict[str, Any]]):
         if not self._columns:
             return iter([{}] * len(self))
         return (self._filled(row, cells) for row, cells in enumerate(zip(*self._columns.values())))
+
+    def cell(self, row: int, name: str) -> Any:
+        """The cell of a row in one column; None where it is empty, or the table lacks the column."""
+        column = self._columns.get(name)
+        found = None if column is None else column[row]
+        is_filled = column is not None and not _is_empty(self.kinds[name], found) and (row, name) not in self._bad
+        return found if is_filled else None
 
     def is_absent(self, cells: Mapping[str, Any]) -> bool:
         """Whether a row has no input: no cell is filled."""

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from seqkit.data.notes import Caution
 from seqkit.data.source import Sample
 from seqkit.data.tables.columns import (
     OF_FILES,
@@ -43,6 +44,7 @@ class InputColumn(Sequence[Any]):
 
     def __init__(self, rows: Rows, columns: Columns, folder: Path, read: Callable[[Path], Any] | None = None):
         self._cells, self.columns, self.folder, self._read_file = rows.column(columns.input), columns, folder, read
+        self._steps = rows.steps.get(columns.input, ())
 
     def __len__(self) -> int:
         return len(self._cells)
@@ -60,7 +62,7 @@ class InputColumn(Sequence[Any]):
     def check(self, cell: Any) -> None:
         """Raise ValueError where a cell is no input, or names no file."""
         are_words = self.columns.target_kind == "tags"
-        check_cell(self.columns.input, cell, self.columns.kind, are_words=are_words)
+        check_cell(self.columns.input, cell, self.columns.kind, are_words=are_words, steps=self._steps)
         if not are_words and self.columns.kind in OF_FILES and content_of(cell) is None:
             check_file(self.folder, name_of(cell), "choose another column with --data.input")
 
@@ -217,7 +219,7 @@ class UsableRows(Sequence[Sample]):
                     f"{self._line(found[0])}), which counts as a text; leave the cell empty where there is none"
                 )
         if why:
-            say(f"{self.rows.name}: {total - len(self):,} of {total:,} rows are left out ({', '.join(why)})")
+            say(Caution(f"{self.rows.name}: {total - len(self):,} of {total:,} rows are left out ({', '.join(why)})"))
 
     def _line(self, row: int) -> str:
         return self.rows.place(row).rpartition(", ")[2]
@@ -312,8 +314,16 @@ class UsableRows(Sequence[Sample]):
         return self._code_of.setdefault(text, len(self._code_of))
 
 
-def check_cell(column: str, value: Any, kind: str = "text", *, are_words: bool) -> None:
-    """Raise ValueError where a cell of the input column is not what its kind says or, for tags, no list of words."""
+def check_cell(column: str, value: Any, kind: str = "text", *, are_words: bool, steps: Sequence[str] = ()) -> None:
+    """Raise ValueError where a cell of the input column is not what its kind says or, for tags, no list of words.
+
+    steps: columns of a series that is spread over several, each of which must hold a number.
+    """
+    for step, cell in zip(steps, value if steps else ()):
+        if is_missing(cell):
+            raise ValueError(f"{step} is empty, and each column of a series holds a number; fill it in")
+        if not isinstance(cell, int | float) or isinstance(cell, bool) or math.isinf(cell):
+            raise ValueError(f"{step} is {_short(cell)}, which is no number, as each column of a series holds")
     if are_words:
         if not all(isinstance(word, str) and len(word.split()) == 1 for word in words_of(value)):
             raise ValueError(f"{column} is {_short(value)}, which is no list of words without spaces")

@@ -291,3 +291,36 @@ def test_the_first_rows_decide_and_a_later_one_that_differs_is_named(tmp_path):
         MixedTable(path, target="y").splits()
     found = samples(MixedTable(path, target="y", skip_bad=True))
     assert len(found) == 2_099, "a row without any filled cell is no example"
+
+
+def test_values_that_come_again_with_other_numbers_are_said_by_column(tmp_path):
+    """Every row differs from every other; the molecule and the picture come again, the molecule in other words."""
+    pytest.importorskip("rdkit")
+    for i in range(6):
+        (tmp_path / f"{i}.png").write_bytes(image_bytes(40 * (i // 2)))
+    ways = ["CCO", "OCC", "CCN", "NCC", "CCCC", "C(C)CC"]
+    rows = [
+        {"smiles": ways[i % 6], "photo": f"{i % 6}.png", "title": f"title of {i}", "dose": i / 2, "label": "ab"[i % 2]}
+        for i in range(36)
+    ]
+    path, said = written(tmp_path, rows), []
+    MixedTable(path).divided(said.append)
+    lines = [line.partition(": ")[2] for line in said if "in training, too" in line]
+    assert [line[: line.index(" (first")] for line in lines] == [
+        "8 of 8 test rows have a value of smiles that is in training, too",
+        "8 of 8 test rows have a value of photo that is in training, too",
+    ]
+    assert lines[0].endswith("; --data.group smiles keeps rows of one smiles together")
+    source, said = MixedTable(path, group="smiles"), []
+    assert source.settled()[0]["smiles"] == "smiles", "it stays an input"
+    splits = source.divided(said.append)
+    assert len({raw["smiles"][0] + raw["smiles"][-1] for raw, _ in splits.test}) <= 2
+    assert not [line for line in said if "value of smiles that is in training" in line]
+    assert any("1 of 3 groups by 'smiles' are test" in line for line in said)
+
+
+def test_a_column_of_names_by_which_rows_are_grouped_is_no_input_unless_it_is_given(tmp_path):
+    rows = [{"who": f"patient {i % 7}", "text": f"a long story of {i}", "label": "ab"[i % 2]} for i in range(28)]
+    path = written(tmp_path, rows)
+    assert "who" not in MixedTable(path, group="who").settled()[0]
+    assert MixedTable(path, group="who", columns={"who": "text"}).settled()[0]["who"] == "text"

@@ -526,3 +526,136 @@ def test_files_that_a_table_names_are_compared_by_content(tmp_path, caplog):
     assert "1 of 2 test inputs are in training, too (first: " in caplog.text
     assert "test.csv, line 3), which flatters the result; take them out of one of them" in caplog.text
     assert "1 rows of the test split have the input of another row, and another target" in caplog.text
+
+
+def lines_said(table):
+    said = []
+    return table.divided(said.append), said
+
+
+def test_molecules_that_are_written_otherwise_are_equal_and_in_one_group(tmp_path):
+    pytest.importorskip("rdkit")
+    (tmp_path / "train.csv").write_text("smiles,y\nCCO,1\nc1ccccc1,2\nCCN,3\n", encoding="utf-8")
+    (tmp_path / "test.csv").write_text("smiles,y\nOCC,1\nC1=CC=CC=C1,2\nCCC,3\n", encoding="utf-8")
+    given = {"input": "smiles", "target": "y"}
+    _, said = lines_said(Table(str(tmp_path / "train.csv"), test=str(tmp_path / "test.csv"), **given))
+    assert any("2 of 3 test inputs are in training, too" in line for line in said)
+    rows = "".join(f"{smiles},{i}\n" for i, smiles in enumerate(["CCO", "OCC", "CCN", "NCC", "CCC", "C(C)C"] * 3))
+    (tmp_path / "all.csv").write_text(f"smiles,y\n{rows}", encoding="utf-8")
+    for seed in range(3):
+        splits, said = lines_said(Table(str(tmp_path / "all.csv"), group="smiles", seed=seed, **given))
+        assert any("1 of 3 groups by 'smiles' are test" in line for line in said)
+        assert not any("in training, too" in line for line in said)
+        assert len(splits.test) == 6
+        assert {sample.raw for sample in splits.test} in ({"CCO", "OCC"}, {"CCN", "NCC"}, {"CCC", "C(C)C"})
+
+
+def test_files_of_equal_content_are_in_one_group(tmp_path):
+    for i in range(12):
+        Image.new("L", (4, 4), 10 * (i // 3)).save(tmp_path / f"{i}.png")
+    (tmp_path / "t.csv").write_text("file,label\n" + "".join(f"{i}.png,{'ab'[i % 2]}\n" for i in range(12)))
+    _, said = lines_said(Table(str(tmp_path / "t.csv"), group="file", input="file", target="label"))
+    assert any("1 of 4 groups by 'file' are test" in line for line in said)
+    assert not any("in training, too" in line for line in said)
+
+
+def test_the_line_of_a_group_or_column_says_how_many_rows_of_each_class_are_test(tmp_path):
+    rows = [{"text": f"text {i}", "toxic": int(i % 10 == 0), "who": i % 7} for i in range(70)]
+    path = written(tmp_path, rows, ".csv")
+    splits, said = lines_said(Table(path, group="who", input="text", target="toxic"))
+    counts = Counter(splits.test.labels)
+    shown = f"; test has {counts[0]} of 63 toxic=0, {counts[1]} of 7 toxic=1"
+    assert any(line.endswith(shown) for line in said)
+    assert splits.rule.endswith(shown)
+    many = [{"text": f"text {i}", "kind": f"k{i % 11}", "part": "test" if i > 88 else "train"} for i in range(110)]
+    path = written(tmp_path, many, ".csv")
+    assert Table(path, split="part", input="text", target="kind").splits().rule == "by column 'part'"
+    few = [row | {"kind": "ab"[i % 2]} for i, row in enumerate(many)]
+    rule = Table(written(tmp_path, few, ".csv"), split="part", input="text", target="kind").splits().rule
+    assert rule == "by column 'part'; test has 10 of 55 kind=a, 11 of 55 kind=b"
+
+
+def test_no_group_is_proposed_where_the_split_is_given(tmp_path):
+    rows = [{"text": f"a {i % 5}", "label": "ab"[i % 2], "part": "test" if i > 20 else "train"} for i in range(30)]
+    path = written(tmp_path, rows, ".csv")
+    _, said = lines_said(Table(path, split="part", input="text", target="label"))
+    (line,) = [line for line in said if "in training, too" in line]
+    assert "--data.group" not in line
+    _, said = lines_said(Table(path, input="text", target="label"))
+    (line,) = [line for line in said if "in training, too" in line]
+    assert line.endswith("--data.group text keeps equal inputs together")
+
+
+def test_the_column_of_groups_is_the_input_where_it_would_have_been_guessed(tmp_path):
+    rows = [
+        {"smiles": "C" * (1 + i % 9), "note": f"a note {i}", "date": f"2024-{i}", "site": "ab"[i % 2], "logS": i / 2}
+        for i in range(30)
+    ]
+    path = written(tmp_path, rows, ".csv")
+    for kind in (None, "smiles"):
+        columns = Table(path, target="logS", group="smiles", kind=kind).settled()
+        assert (columns.input, columns.kind) == ("smiles", "smiles")
+    with pytest.raises(DataError, match="fit equally as input"):
+        Table(path, input=None, target="logS", kind="text", group="site").settled()
+    columns = Table(path, target="logS", group="site").settled()
+    assert columns.input == "smiles"
+    texts = [{"text": f"a {i}", "who": f"b {i % 3}", "label": "ab"[i % 2]} for i in range(20)]
+    assert Table(written(tmp_path, texts, ".csv"), group="text").settled().input == "text"
+    assert Table(written(tmp_path, texts, ".csv"), group="who").settled().input == "text"
+    twins = [{"one": f"a {i}", "who": f"b {i}", "label": "ab"[i % 2]} for i in range(20)]
+    assert Table(written(tmp_path, twins, ".csv"), group="who").settled().input == "one"
+
+
+def test_no_text_is_offered_as_molecules_where_a_column_holds_some(tmp_path):
+    pytest.importorskip("rdkit")
+    rows = [{"note": f"a note {i}", "drug": "C" * (i % 9) + "O", "site": "ab"[i % 2], "y": i / 2} for i in range(30)]
+    assert Table(written(tmp_path, rows, ".csv"), kind="smiles", target="y").settled().input == "drug"
+    named = [{("my SMILES" if key == "drug" else key): value for key, value in row.items()} for row in rows]
+    assert Table(written(tmp_path, named, ".csv"), kind="smiles", target="y").settled().input == "my SMILES"
+
+
+def spread(folder, cells=None):
+    """A table with a series of 11 numbers in each row, spread over columns, beside a column that looks like them."""
+    rows = [{f"s{j:02}": f"{i * j / 8}" for j in range(11)} | {"site": "x", "kind": "ab"[i % 2]} for i in range(20)]
+    for (row, column), cell in (cells or {}).items():
+        rows[row][column] = cell
+    return written(folder, rows, ".csv")
+
+
+@pytest.mark.parametrize("columns", [[f"s{j:02}" for j in range(11)], "s??"])
+def test_several_columns_are_a_series_in_their_order(columns, tmp_path):
+    splits, said = lines_said(Table(spread(tmp_path), input=columns, target="kind"))
+    found = {tuple(sample.raw): splits.names[sample.label] for part in (splits.train, splits.test) for sample in part}
+    assert found == {tuple(i * j / 8 for j in range(11)): "ab"[i % 2] for i in range(20)}
+    assert any("the input is a series of 11 columns, s00 … s10" in line for line in said)
+    assert any("the column 'site' is not used" in line for line in said)
+    settled = Table(spread(tmp_path), input=columns, target="kind").settled()
+    assert settled.inputs == [f"s{j:02}" for j in range(11)]
+    assert settled.kind == "series"
+
+
+def test_columns_of_a_series_that_are_given_in_another_order_are_read_in_that(tmp_path):
+    splits = Table(spread(tmp_path), input=["s10", "s01"], target="kind").splits()
+    assert sorted(sample.raw for sample in [*splits.train, *splits.test])[3] == [30 / 8, 3 / 8]
+
+
+@pytest.mark.parametrize(
+    ("cells", "columns", "reason"),
+    [
+        ({(3, "s04"): ""}, "s??", r"rows\.csv, line 5: s04 is empty"),
+        ({(3, "s04"): "NaN"}, "s??", r"rows\.csv, line 5: s04 is "),
+        ({(3, "s04"): "high"}, "s??", r"rows\.csv, line 5: s04 is 'high', which is no number"),
+        ({}, "s*", r"rows\.csv, line 2: site is 'x', which is no number"),
+        ({}, "t*", r"no column is called as in 't\*'"),
+        ({}, ["s00", "s11"], r"no column 's11'; did you mean"),
+        ({}, ["s00", "s00"], "each column of a series once"),
+    ],
+)
+def test_a_cell_of_a_series_that_is_no_number_is_an_error_with_line_and_column(cells, columns, reason, tmp_path):
+    with pytest.raises(DataError, match=reason):
+        Table(spread(tmp_path, cells), input=columns, target="kind").splits()
+
+
+def test_texts_are_not_read_from_several_columns(tmp_path):
+    with pytest.raises(DataError, match="a series of numbers, not text; read them with --tokenizer Series"):
+        Table(spread(tmp_path), input="s??", kind="text", target="kind").splits()

@@ -7,7 +7,6 @@ from seqkit.data import Table
 from seqkit.data.inputs import Inputs
 from seqkit.data.sources.graph_file import GraphFile
 from seqkit.data.tables.columns import AMBIGUOUS, is_missing
-from seqkit.errors import DataError
 from seqkit.interfaces import IGNORE
 from seqkit.tokenizers import Bytes
 
@@ -98,10 +97,13 @@ def test_tags_of_a_row_may_be_missing_and_a_tag_is_named(tmp_path, caplog):
     assert "null counts as a class of tags" in said(caplog)
 
 
-def test_a_row_may_have_no_group(tmp_path):
+def test_rows_without_a_group_are_each_one_by_themselves_and_counted(tmp_path, caplog):
     rows = [f"a {i},{'ab'[i % 2]},g{i}" for i in range(10)]
-    path = table(tmp_path, *rows, "x,a,NaN", head="text,label,who")
-    with pytest.raises(DataError, match="line 12 has no who"):
-        Table(path, input="text", target="label", group="who").splits()
+    path = table(tmp_path, *rows, "x,a,NaN", "y,a,", head="text,label,who")
+    splits = Table(path, input="text", target="label", group="who").splits()
+    assert len(splits.train) + len(splits.test) == 12
+    assert "2 rows have no who (first: " in said(caplog)
+    assert "t.csv, line 12); each is a group of its own" in said(caplog)
+    assert "of 12 groups by 'who' are test" in said(caplog)
     with_null = table(tmp_path, *(row[:-3] for row in rows), "null,a")
     assert Table(with_null, input="text", target="label", group="text").splits().names == ["a", "b"]

@@ -1,0 +1,39 @@
+"""Warnings about the data before training: kept for the run that learns from it, besides being logged."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+
+class Caution(str):
+    """A sentence about the data that bears on the result: a report shows it beside the number."""
+
+    __slots__ = ()
+
+
+@dataclass
+class Notes:
+    """Warnings about the data. lines: all, in their order. cautions: those of them that bear on the result."""
+
+    lines: list[str] = field(default_factory=list)
+    cautions: list[str] = field(default_factory=list)
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Keep what seqkit warns of inside this context."""
+        log = logging.getLogger("seqkit")
+        log.addFilter(self._keep)  # no handler: without any, Python shows warnings on stderr
+        try:
+            yield
+        finally:
+            log.removeFilter(self._keep)
+
+    def _keep(self, record: logging.LogRecord) -> bool:
+        if record.levelno >= logging.WARNING:
+            self.lines.append(record.getMessage())
+            if isinstance(record.msg, Caution):
+                self.cautions.append(record.getMessage())
+        return True
