@@ -161,19 +161,13 @@ def _shown(folder: Path, summary: Mapping[str, Any]) -> int:
     if summary:
         from rich.console import Console
 
-        from seqkit.report.headline import ResultTable, headline
+        from seqkit.report.headline import ResultTable
         from seqkit.report.page import mixture_facts
         from seqkit.runs.mixture import tasks_of
         from seqkit.runs.trained_model import task_folders
-        from seqkit.runs.verdict import verdict
 
         console = Console(markup=False, emoji=False)
-        tasks = tasks_of(folder)
-        console.print(ResultTable(tasks))
-        for task, place in zip(tasks, [*task_folders(folder).values()] or [folder]):
-            if (said := verdict(task, headline(task), place)) is not None:
-                name = f"{one_line(task['recipe'])}: " if len(tasks) > 1 else ""
-                console.print(f"{name}{one_line(said)}", highlight=False)
+        console.print(ResultTable(tasks_of(folder)))
         if task_folders(folder):
             console.print(f"together: {one_line(mixture_facts(dict(summary)))}", highlight=False)
         paths = f"run     {one_line(folder)}\nreport  {one_line(folder / 'report.html')}"

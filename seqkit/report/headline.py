@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from rich.text import Text
 
 from seqkit.errors import one_line
 from seqkit.runs.summary import FEW_STEPS
+from seqkit.runs.verdict import verdict
 
 _UNITS = {
     ("NextToken", "loss"): "nats",
@@ -116,10 +118,12 @@ def is_trial(summary: dict[str, Any]) -> bool:
 
 
 def cautions(summary: dict[str, Any]) -> list[str]:
-    """Sentences that a reader of the result should know: it is worse than a constant, or a trial."""
+    """Sentences that a reader of the result should know: it is no better than a constant, or a trial."""
     found = []
     metric = headline(summary)
-    if metric.is_worse_than_constant:
+    if (said := verdict(summary, metric)) is not None:
+        found.append(said)
+    elif metric.is_worse_than_constant:
         own, baseline = (format_metric(metric.name, value) for value in (metric.value, metric.baseline))
         found.append(
             f"This is worse than the best constant prediction ({metric.label}: {own} against {baseline}); "
@@ -140,8 +144,8 @@ def cautions(summary: dict[str, Any]) -> list[str]:
 
 
 def format_metric(name: str, value: float | None) -> str:
-    """A metric as text: shares in percent, others with three decimals; a dash for none."""
-    if value is None:
+    """A metric as text: shares in percent, others with three decimals; a dash for none, and where it is undefined."""
+    if value is None or math.isnan(value):
         return "–"
     if name in SHARES or "@" in name:
         return f"{100 * value:.2f} %"

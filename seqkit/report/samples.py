@@ -17,6 +17,7 @@ import torch
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 from torch import Tensor
+from torchmetrics.functional.classification import binary_auroc
 
 from seqkit.analysis.missing_parts import RATES, missing_parts
 from seqkit.data.module import DataModule
@@ -251,24 +252,28 @@ def _tagged(objective: Classify, trained: TrainedModel, data: DataModule) -> Sec
 
 
 @samples.register
-def _(_objective: MultiLabel, trained: TrainedModel, data: DataModule | None) -> list[Section]:
+def _(objective: MultiLabel, trained: TrainedModel, data: DataModule | None) -> list[Section]:
     if data is None:
         return []
     found = [(prediction.sigmoid(), label) for _, _, label, prediction in _predictions(trained, data)]
     chances, labels = (torch.cat(part) for part in zip(*found))
     rows = []
-    for i, (chance, label) in enumerate(zip(chances.T, labels.T), start=1):
+    names = objective.label_names or [f"label {i}" for i in range(1, labels.shape[1] + 1)]
+    for name, chance, label in zip(names, chances.T, labels.T, strict=True):
         known = ~label.isnan()
         yes = label[known] > 0.5
         means = [
             f"{float(part.mean()):.3f}" if len(part) else "–" for part in (chance[known][yes], chance[known][~yes])
         ]
-        rows.append((f"label {i}", f"{int(known.sum()):,}", f"{int(yes.sum()):,}", *means))
+        is_defined = 0 < int(yes.sum()) < len(yes)
+        area = f"{float(binary_auroc(chance[known], yes.long())):.3f}" if is_defined else "–"
+        rows.append((name, f"{int(known.sum()):,}", f"{int(yes.sum()):,}", *means, area))
     note = (
-        "The last two columns are the mean probability of yes that the model gives: to test examples that are yes, and "
-        "to those that are no. The further they are apart, the better. Examples without the label are left out."
+        "The two means are the probability of yes that the model gives: to test examples that are yes, and to those "
+        "that are no. The further they are apart, the better. AUROC is the share of pairs of a yes and a no in which "
+        "the yes has the higher probability. Examples without the label are left out."
     )
-    columns = ("label", "examples", "of these yes", "mean if yes", "mean if no")
+    columns = ("label", "examples", "of these yes", "mean if yes", "mean if no", "AUROC")
     return [Section("By label", note, columns=columns, rows=rows)]
 
 

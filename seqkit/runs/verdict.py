@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Protocol
 
 from torch import Tensor
@@ -42,10 +41,10 @@ def most_frequent(names: Sequence[str], labels: Sequence[Any]) -> dict[str, Any]
     return {"name": names[place], "share": number / counts.total()}
 
 
-def verdict(summary: dict[str, Any], metric: Compared, folder: Path) -> str | None:
+def verdict(summary: dict[str, Any], metric: Compared) -> str | None:
     """A sentence on a result that is not better than the best constant; None if it is, or none is known.
 
-    summary: content of the run's `summary.json`. metric: its main metric. folder: the run.
+    summary: content of the run's `summary.json`. metric: its main metric.
     """
     if metric.baseline is None or not (metric.is_worse_than_constant or metric.value == metric.baseline):
         return None
@@ -75,5 +74,5 @@ def verdict(summary: dict[str, Any], metric: Compared, folder: Path) -> str | No
     )
     return (
         f"{what}; try more epochs (--trainer.max_epochs), another learning rate (seqkit tune), or look for the cause "
-        f"with seqkit doctor {folder}."
+        "with seqkit doctor RUN."
     )

@@ -21,11 +21,12 @@ from pages import Page
 import seqkit
 from seqkit.data.sources.graph import SmilesTable
 from seqkit.errors import DataError, UsageError
+from seqkit.objectives import MultiLabel
 from seqkit.raw import Waveform
 from seqkit.report.figures import FEW_CLASSES, Series, curves
 from seqkit.report.modality import find_renderer
 from seqkit.report.page import _collect, _data, write_overview, write_report
-from seqkit.report.samples import MAX_CLASSES, NUM_SHOWN, _by_class, _confused, _shown, class_sections
+from seqkit.report.samples import MAX_CLASSES, NUM_SHOWN, _by_class, _confused, _shown, class_sections, samples
 from seqkit.report.sound import MAX_SECONDS, player_source
 from seqkit.report.templates import write_page
 from seqkit.runs.trained_model import load_one
@@ -183,6 +184,18 @@ def test_an_overview_holds_each_run(trained, tmp_path):
 def test_an_overview_of_one_run_is_its_report(trained, reported, tmp_path):
     page = Page(write_overview([trained("classify")], tmp_path / "one.html", title="All").read_text(encoding="utf-8"))
     assert page.headings == Page(reported("classify")).headings
+
+
+def test_labels_have_their_names_and_each_its_auroc(monkeypatch):
+    label = torch.tensor([[1.0, 0.0], [0.0, 0.0], [1.0, torch.nan], [0.0, 0.0]])
+    prediction = torch.tensor([[2.0, 0.0], [1.0, 0.0], [0.0, 0.0], [-1.0, 0.0]])
+    objective = MultiLabel()
+    objective.fit(label.nan_to_num().tolist(), ["toxic", "irritant"])
+    monkeypatch.setattr("seqkit.report.samples._predictions", lambda *_: [([0, 1, 2, 3], None, label, prediction)])
+    (section,) = samples(objective, None, object())
+    first, second = section.rows
+    assert (first[0], first[1], first[2], first[-1]) == ("toxic", "4", "2", "0.750")
+    assert (second[0], second[1], second[2], second[-1]) == ("irritant", "3", "0", "–")
 
 
 def test_curves_follow_metrics_csv(copy):

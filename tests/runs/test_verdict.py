@@ -1,15 +1,11 @@
 """What is said of a result that is no better than the best constant prediction."""
 
-from pathlib import Path
-
 import pytest
 import torch
 
 from seqkit.interfaces import IGNORE
-from seqkit.report.headline import headline
+from seqkit.report.headline import cautions, headline
 from seqkit.runs.verdict import most_frequent, verdict
-
-RUN = Path("runs/mine")
 
 
 def said(accuracy, loss=1.0, share=0.4, **more):
@@ -21,19 +17,19 @@ def said(accuracy, loss=1.0, share=0.4, **more):
         "baseline": {"accuracy": share, "loss": 1.0, "macro_f1": 0.3},
         "most_frequent": {"name": "ham", "share": share},
     }
-    return verdict(summary, headline(summary), RUN)
+    return verdict(summary, headline(summary))
 
 
 def test_a_better_result_needs_no_verdict_and_neither_does_one_without_a_constant():
     assert said(0.41) is None
     summary = {"recipe": "own", "metrics": {"loss": 2.0}}
-    assert verdict(summary, headline(summary), RUN) is None
+    assert verdict(summary, headline(summary)) is None
 
 
 def test_a_result_equal_to_the_constant_says_that_nothing_was_learned_and_what_to_try():
     told = said(0.4)
     assert told.startswith("The model has learned nothing beyond the best constant prediction")
-    for advice in ("--trainer.max_epochs", "seqkit tune", f"seqkit doctor {RUN}"):
+    for advice in ("--trainer.max_epochs", "seqkit tune", "seqkit doctor RUN"):
         assert advice in told
 
 
@@ -43,6 +39,21 @@ def test_a_better_loss_at_the_same_accuracy_is_not_called_nothing():
 
 def test_a_worse_result_is_said_by_the_result_itself():
     assert said(0.3) is None
+
+
+def test_a_run_has_one_such_sentence():
+    summary = {
+        "recipe": "own",
+        "objective": "Classify",
+        "metrics": {"accuracy": 0.8},
+        "baseline": {"accuracy": 0.9},
+        "most_frequent": {"name": "ham", "share": 0.9},
+    }
+    (told,) = cautions(summary)
+    assert "class_weights" in told
+    assert "max_epochs" not in told
+    (told,) = cautions(summary | {"most_frequent": {"name": "ham", "share": 0.4}})
+    assert "max_epochs" in told
 
 
 @pytest.mark.parametrize("accuracy", [0.9, 0.85])
