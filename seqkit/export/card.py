@@ -96,6 +96,7 @@ def card(run: Path, *, library: Literal["seqkit", "transformers"] = "seqkit", mi
         strong_name=summary.get("strong_baseline", {}).get("name", ""),
         cautions=cautions(summary) if facts.rows else [],
         missing_head=missing_head,
+        objective=facts.objective,
         unmeasured=facts.unmeasured,
         use=facts.use,
         code=Markup(code),  # noqa: S704 - ours
