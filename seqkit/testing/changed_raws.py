@@ -127,8 +127,8 @@ def tried_places(tokenizer: Tokenizer, raws: Sequence[Any]) -> list[Place]:
     if not places and can_change:
         raise NotCheckedError("encode refuses every change of the examples")
     if not places:
-        kinds = ", ".join(sorted({type(raw).__name__ for raw in raws}))
-        raise NotCheckedError(f"the examples ({kinds}) hold no text or numbers that it knows how to change")
+        types = ", ".join(sorted({type(raw).__name__ for raw in raws}))
+        raise NotCheckedError(f"the examples ({types}) hold no text or numbers that it knows how to change")
     return places
 
 
@@ -251,7 +251,8 @@ def _with(raw: Any, path: Path, value: Any) -> Any:
         return value.numpy().astype(raw.dtype) if isinstance(raw, np.ndarray) else value
     step, rest = path[0], path[1:]
     if isinstance(raw, tuple) and hasattr(raw, "_fields"):
-        return raw._replace(**{step: _with(getattr(raw, step), rest, value)})
+        named: Any = raw
+        return named._replace(**{step: _with(getattr(raw, step), rest, value)})
     if isinstance(raw, tuple):
         return type(raw)((*raw[:step], _with(raw[step], rest, value), *raw[step + 1 :]))
     if dataclasses.is_dataclass(raw) and not isinstance(raw, type):
@@ -280,7 +281,7 @@ def _changed_at_places(
             start, end = len(before) - len(_first_word(before[::-1])), i + 1 + len(_first_word(after))
             others = generator.sample(letters, min(NUM_OTHERS, len(letters)))
             texts = [[before + after], [raw[:start] + raw[end:].lstrip()], [before + c + after for c in others]]
-            kinds = [[text for text in changed if text.strip()] for changed in texts]
+            kinds: list[list[Any]] = [[text for text in changed if text.strip()] for changed in texts]
             # what stands for a category may be known or not, which is one kind of change
             yield [[*_others(raw, column, generator), *itertools.chain(*kinds)]] if is_name else kinds
         if not places:
@@ -327,7 +328,7 @@ def _changed_slices(
         if not 2 <= raw.shape[axis] <= MAX_SLICES or len({shape[axis] for shape in shapes}) > 1:
             continue
         for index in range(raw.shape[axis]):
-            at = (*[slice(None)] * axis, index)
+            at: Any = (*[slice(None)] * axis, index)
             here, numbers = raw[at], raw.flatten()
             drawn = [torch.tensor(generator.choices(range(len(numbers)), k=here.numel())) for _ in range(NUM_OTHERS)]
             values = [here.flatten().roll(1).reshape(here.shape)]

@@ -249,11 +249,11 @@ def tells_examples_apart(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
                     f"{float(places[-1]):.4g}, none nearer than {float(places.diff().min()):.4g} to another; divide "
                     "them so that they grow by about one a token"
                 )
-    for axis in range(spec.num_axes) if tokens else ():
-        places = torch.cat([x.positions[:, axis] for x in tokens if x.positions.shape[1] > axis]).unique()
-        if len(places) == 1 and abs(float(places)) > MAX_EXACT:
+    for index in range(spec.num_axes):
+        starts = torch.cat([x.positions[:, index] for x in tokens]).unique()
+        if len(starts) == 1 and abs(float(starts)) > MAX_EXACT:
             raise AssertionError(
-                f"axis {axis} of the positions is {float(places):.4g} in all examples, which is rounded in float32: "
+                f"axis {index} of the positions is {float(starts):.4g} in all examples, which is rounded in float32: "
                 "subtract the start"
             )
 
