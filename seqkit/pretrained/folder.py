@@ -72,7 +72,7 @@ def class_without_head(folder: Path) -> str | None:
 
 
 def _stem(config: ConfigFile) -> str:
-    """What the names of the family's classes begin with, such as Bert; empty where they are not named so."""
+    """Beginning of the names of the family's classes, such as Bert; empty where they are not named so."""
     found = re.fullmatch(r"(\w+?)(For[A-Z]\w+|LMHeadModel|Model)", class_of(config))
     return found[1] if found else ""
 

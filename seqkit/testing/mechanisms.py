@@ -22,14 +22,14 @@ from seqkit.nn.block import PreNormBlock
 from seqkit.testing.backbones import check_backbone
 from seqkit.testing.checks import Checked, Checks, NotCheckedError
 
-Mechanism = Callable[[int, int], AttentionMechanism]
+Build = Callable[[int, int], AttentionMechanism]
 
 DIM, HEADS, DEPTH = 24, 3, 2
 """Sizes of the Transformer in which a mechanism is checked."""
 
 
 def check_mechanism(
-    build: Mechanism, *, quick: bool = False, expected_failures: Mapping[str, str] | None = None
+    build: Build, *, quick: bool = False, expected_failures: Mapping[str, str] | None = None
 ) -> Checked:
     """Checks every law of backbones with the mechanism in a small Transformer, bidirectional, causal or both, as its
     `supports` says; returns the laws that were checked.
