@@ -74,9 +74,9 @@ def to_hf(trained: TrainedModel, out: Path) -> list[str]:
         if other_class or settings | changed != settings:  # else the file stays as it is
             settings |= changed
             if other_class and settings.pop("architectures", None):  # a class whose head is not written
-                name = None if left_out else foreign.class_with_head(part, task)
-                name = name or foreign.class_without_head(part)
-                settings |= {"architectures": [name]} if name else {}
+                with_head = None if left_out else foreign.class_with_head(part, task)
+                own_class = with_head or foreign.class_without_head(part)
+                settings |= {"architectures": [own_class]} if own_class else {}
             write_json(part / foreign.NAME, settings)
         save_file(weights, part / WEIGHTS, {"format": "pt"})
     return left_out
