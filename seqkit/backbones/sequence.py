@@ -15,7 +15,11 @@ from seqkit.interfaces import Backbone, Cache, Embedded
 
 
 class StateCache(Cache):
-    """State of each layer after the last real token of each example: a tensor [b …], several, or None at the start."""
+    """State of each layer after the last real token of each example, for `SequenceBackbone.run` to read and replace.
+
+    num_states: how many states there are, such as one for each layer. states: list of them; each is a tensor [b …], a
+    tuple of such, or None before the first token. `reorder` takes the same rows of all.
+    """
 
     def __init__(self, num_states: int):
         self.num_tokens = 0
@@ -32,7 +36,11 @@ def _rows_of(state: Any, rows: Tensor) -> Any:
 
 
 class SequenceBackbone(Backbone):
-    """Base class of backbones that support neither adjacency nor segments, and have a cache if they are causal."""
+    """Base class of backbones that support neither adjacency nor segments, and have a cache if they are causal.
+
+    A subclass sets `dim` and `causal`, and writes `run` and `new_cache`, which are abstract. `forward` refuses what is
+    not supported, makes padding zero, and counts `num_tokens` of the cache, so `run` writes the states alone.
+    """
 
     @abstractmethod
     def run(self, embedded: Embedded, cache: Any) -> Tensor:

@@ -1,4 +1,4 @@
-"""`seqkit check PACKAGE.Class`: the laws of `seqkit.testing` over a tokenizer or a backbone."""
+"""`seqkit check PACKAGE.Class`: the laws of `seqkit.testing` over a tokenizer, a backbone or an attention mechanism."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import inspect
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,8 @@ from seqkit.registry.plugins import import_plugins, in_time
 if TYPE_CHECKING:
     from seqkit.testing import Checked
 
-KINDS = ("tokenizer", "backbone")
+KINDS = ("tokenizer", "backbone", "mechanism")
+BASES = "seqkit.Tokenizer, seqkit.Backbone or seqkit.nn.attention.mechanism.AttentionMechanism"
 
 
 def run(args: Namespace) -> int:
@@ -39,16 +41,22 @@ def run(args: Namespace) -> int:
 
 def _classes(what: str) -> list[type]:
     """The classes that `what` names: all of a file, one of a file or of a module, or a registered name."""
-    from seqkit.interfaces import Backbone, Tokenizer
-
     path, _, name = what.partition(":")
     if path.endswith(".py"):
         return _of_file(Path(path), name)
     kinds = [kind for kind in KINDS if what.lower() in map(str.lower, components(kind))]
     found = find(kinds[0], what).load() if kinds else _of_module(what)
-    if not isinstance(found, type) or not issubclass(found, Tokenizer | Backbone):
-        raise UsageError(f"{what} is no class that derives from seqkit.Tokenizer or seqkit.Backbone")
+    if not isinstance(found, type) or not issubclass(found, _bases()):
+        raise UsageError(f"{what} is no class that derives from {BASES}")
     return [found]
+
+
+def _bases() -> tuple[type, ...]:
+    """The base classes of what can be checked."""
+    from seqkit.interfaces import Backbone, Tokenizer
+    from seqkit.nn.attention.mechanism import AttentionMechanism
+
+    return Tokenizer, Backbone, AttentionMechanism
 
 
 def _of_module(what: str) -> Any:
@@ -56,7 +64,7 @@ def _of_module(what: str) -> Any:
     module, _, name = what.replace(":", ".").rpartition(".")
     if not module:
         known = [known for kind in KINDS for known in components(kind)]
-        raise UsageError(f"there is no tokenizer or backbone called {what!r}; {suggest(what, known)}")
+        raise UsageError(f"there is no tokenizer, backbone or mechanism called {what!r}; {suggest(what, known)}")
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))  # as `python -m` has it
     try:
@@ -71,29 +79,28 @@ def _of_module(what: str) -> Any:
 
 def _of_file(path: Path, name: str) -> list[type]:
     """The class of that name in a Python file; all of its own that are not abstract if the name is empty."""
-    from seqkit.interfaces import Backbone, Tokenizer
-
     import_plugins([path])
     members = inspect.getmembers(sys.modules[path.stem], inspect.isclass)
-    own = {
-        each: cls for each, cls in members if issubclass(cls, Tokenizer | Backbone) and cls.__module__ == path.stem
-    }  # fmt: skip
+    own = {each: cls for each, cls in members if issubclass(cls, _bases()) and cls.__module__ == path.stem}
     if name and name not in own:
-        raise UsageError(f"{path} has no tokenizer or backbone called {name!r}; {suggest(name, own)}")
+        raise UsageError(f"{path} has no tokenizer, backbone or mechanism called {name!r}; {suggest(name, own)}")
     found = [own[name]] if name else [cls for cls in own.values() if not inspect.isabstract(cls)]
     if not found:
-        raise UsageError(f"{path} has no class that derives from seqkit.Tokenizer or seqkit.Backbone; write one")
+        raise UsageError(f"{path} has no class that derives from {BASES}; write one")
     return found
 
 
 def _checked(cls: Any, settings: dict[str, Any], inputs: Sequence[str], *, quick: bool) -> Checked:
     """The laws that a class keeps."""
     from seqkit.interfaces import Tokenizer
-    from seqkit.testing import check_backbone
+    from seqkit.nn.attention.mechanism import AttentionMechanism
+    from seqkit.testing import check_backbone, check_mechanism
 
     try:
         if issubclass(cls, Tokenizer):
             return _check_tokenizer(cls, settings, inputs, quick=quick)
+        if issubclass(cls, AttentionMechanism):
+            return check_mechanism(partial(cls, **settings), quick=quick)
         if cls.is_encoder_decoder:
             raise UsageError(f"{cls.__name__} is an encoder–decoder; the laws here are for backbones of one sequence")
         has_causal = "causal" in inspect.signature(cls).parameters
@@ -101,7 +108,8 @@ def _checked(cls: Any, settings: dict[str, Any], inputs: Sequence[str], *, quick
         def build(dim: int, causal: bool) -> Any:
             return cls(dim, causal=causal, **settings) if has_causal else cls(dim, **settings)
 
-        return check_backbone(build, causal=(False, True) if has_causal else (False,), quick=quick)
+        ways = (False, True) if has_causal else (bool(cls(24, **settings).causal),)
+        return check_backbone(build, causal=ways, quick=quick)
     except AssertionError as error:
         raise UsageError(str(error)) from error
     except TypeError as error:  # of its constructor: what its methods raise names a law

@@ -58,15 +58,32 @@ def _folder(args: Namespace, out: Path) -> int:
 
     trained = load_one(args.run)
     left_out = to_hf(trained, out) if args.to == "hf" else to_seqkit(trained, out)
+    missing = _missing_head(trained, out) if left_out else None
     said = f"; left out, as the other library has no such head: {', '.join(left_out)}" if left_out else ""
-    text = card(args.run, library="transformers" if args.to == "hf" else "seqkit")
+    text = card(args.run, library="transformers" if args.to == "hf" else "seqkit", missing_head=missing)
     write_atomic(out / "README.md", text.encode())
     print(f"export  {one_line(out)}  {trained.model.num_parameters:,} parameters{said}")
+    if missing is not None:
+        print(f"        {one_line(missing)}")
     if args.push is not None:
         from seqkit.export.push import push
 
         print(f"push    {push(out, args.push, private=args.private)}")
     return 0
+
+
+def _missing_head(trained: TrainedModel, out: Path) -> str:
+    """A sentence on how a run's head would be in a folder of the other library, which left it out."""
+    import yaml
+
+    from seqkit.pretrained.family import task_of
+    from seqkit.pretrained.folder import objective_with_head
+
+    wanted = objective_with_head(out, task_of(trained.config["model"]["objective"]))
+    if wanted is None:
+        return "It has no such head; a folder of seqkit's own (--to safetensors) holds all of the run."
+    written_out = yaml.safe_dump(wanted, default_flow_style=True, sort_keys=False, width=1000).strip()
+    return f"A run with the objective {written_out} is exported with its head."
 
 
 def _notes(trained: TrainedModel) -> dict[str, Any]:

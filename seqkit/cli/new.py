@@ -1,4 +1,4 @@
-"""`seqkit new tokenizer NAME`: a file with a working tokenizer, and its test."""
+"""`seqkit new tokenizer NAME`, `seqkit new backbone NAME`: a file with a working one, and its test."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from seqkit.errors import UsageError, one_line
 from seqkit.registry import components
 
-TOKENIZER = '''"""{name}: what its tokens are. Change the lines marked with an arrow."""
+_TOKENIZER = '''"""{name}: what its tokens are. Change the lines marked with an arrow."""
 
 import torch
 
@@ -65,7 +65,7 @@ class {name}(Tokenizer):
         return path.read_text(encoding="utf-8").strip()
 '''
 
-TEST = '''"""{name} keeps the laws of tokenizers."""
+_TOKENIZER_TEST = '''"""{name} keeps the laws of tokenizers."""
 
 from {module} import {name}
 
@@ -79,15 +79,92 @@ def test_{module}_keeps_the_laws():
 '''
 
 
+_BACKBONE = '''"""{name}: what its layers do. Change the lines marked with an arrow.
+
+b batch · n tokens · d width
+"""
+
+import torch
+from torch import nn
+
+from seqkit import register
+from seqkit.backbones.sequence import SequenceBackbone, StateCache
+
+
+@register("backbone", "{name}", what="gated recurrent layers", when="a start for your own")  # <-
+class {name}(SequenceBackbone):
+    """Gated recurrent layers whose gates see the token alone: h_t = (1 - z_t) h_(t-1) + z_t c_t.
+
+    causal: True: all layers run left to right; False: every other layer runs right to left.
+    """
+
+    is_recurrent = True  # it knows the order of tokens by their columns
+
+    def __init__(self, dim, depth=2, *, causal=False):
+        super().__init__()
+        self.dim, self.causal = dim, causal
+        self.norms = nn.ModuleList(nn.LayerNorm(dim) for _ in range(depth if causal else 2 * depth))
+        self.layers = nn.ModuleList(nn.Linear(dim, 2 * dim) for _ in self.norms)
+
+    def run(self, embedded, cache):
+        """Hidden states [b n d]. cache: what `new_cache` made, or None: all tokens are here."""
+        real = embedded.valid[..., None]  # [b n 1], False where padded
+        x = embedded.hidden.masked_fill(~real, 0.0)
+        for index, (norm, layer) in enumerate(zip(self.norms, self.layers)):
+            gate, candidate = layer(norm(x)).chunk(2, dim=-1)  # <-
+            gate = gate.sigmoid() * real  # zero: padding leaves the state as it is
+            state = None if cache is None else cache.states[index]
+            backwards = not self.causal and index % 2 == 1
+            states = self.scan(gate, candidate, state, backwards)
+            if cache is not None:
+                cache.states[index] = states[:, -1]
+            x = x + states
+        return x
+
+    def scan(self, gate, candidate, state, backwards):
+        """States [b n d] after each token. state: [b d] before the first; None: zero."""
+        state = torch.zeros_like(gate[:, 0]) if state is None else state
+        columns = range(gate.shape[1])
+        found = {{}}
+        for t in reversed(columns) if backwards else columns:
+            state = found[t] = (1 - gate[:, t]) * state + gate[:, t] * candidate[:, t]  # <-
+        return torch.stack([found[t] for t in columns], dim=1)
+
+    def new_cache(self):
+        """An empty cache with a state for each layer. Only a causal backbone is asked for it."""
+        return StateCache(len(self.layers))
+'''
+
+_BACKBONE_TEST = '''"""{name} keeps the laws of backbones."""
+
+from {module} import {name}
+
+from seqkit.testing import check_backbone
+
+
+def test_{module}_keeps_the_laws():
+    check_backbone({name})
+'''
+
+FILES = {"tokenizer": (_TOKENIZER, _TOKENIZER_TEST), "backbone": (_BACKBONE, _BACKBONE_TEST)}
+"""A file of each kind of component, and its test."""
+
+TRY = {
+    "tokenizer": "fit text/char-lm --plugin {file} --tokenizer {name}",
+    "backbone": "fit image/digits --plugin {file} --model.backbone {name}",
+}
+"""How a component of each kind is trained."""
+
+
 def run(args: Namespace) -> int:
-    """Write the tokenizer's file and its test into a folder; print how to try them."""
+    """Write the component's file and its test into a folder; print how to try them."""
     name, folder = args.name, args.out or Path()
     module = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
     if not name.isidentifier() or not name.isascii() or keyword.iskeyword(module):
         raise UsageError(f"{name!r} cannot be the name of a class; give one such as HeartBeats")
-    taken = {known.lower(): known for known in components("tokenizer")}
+    taken = {known.lower(): known for known in components(args.kind)}
     if name.lower() in taken:
-        raise UsageError(f"there is a tokenizer {taken[name.lower()]} already; pick another name")
+        raise UsageError(f"there is a {args.kind} {taken[name.lower()]} already; pick another name")
     file, test = folder / f"{module}.py", folder / f"test_{module}.py"
     for path in (file, test):
         if path.exists():
@@ -95,9 +172,10 @@ def run(args: Namespace) -> int:
     if find_spec(module) is not None:
         raise UsageError(f"there is a Python module {module} already, which {file} would hide; pick another name")
     folder.mkdir(parents=True, exist_ok=True)
-    file.write_text(TOKENIZER.format(name=name), encoding="utf-8")
-    test.write_text(TEST.format(name=name, module=module), encoding="utf-8")
+    source, its_test = FILES[args.kind]
+    file.write_text(source.format(name=name), encoding="utf-8")
+    test.write_text(its_test.format(name=name, module=module), encoding="utf-8")
     print(f"wrote {one_line(file)} and {one_line(test)}; try")
     print(f"  seqkit check {one_line(file)}")
-    print(f"  seqkit fit text/char-lm --plugin {one_line(file)} --tokenizer {name} --preset debug")
+    print(f"  seqkit {TRY[args.kind].format(file=one_line(file), name=name)} --preset debug")
     return 0

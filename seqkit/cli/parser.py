@@ -368,12 +368,14 @@ def parser() -> argparse.ArgumentParser:
     tune = add("tune", "find a learning rate and a batch size for a recipe with short trainings")
     add_recipe(tune)
     add_tune(tune)
-    check = add("check", "check a tokenizer or a backbone against the laws that every component keeps")
+    check = add(
+        "check", "check a tokenizer, a backbone or an attention mechanism against the laws that every component keeps"
+    )
     check.add_argument("what", metavar="PACKAGE.CLASS", help="a class, a Python file, or a name (seqkit list)")
     check.add_argument("--quick", action="store_true", help="leave out slow laws, and name them")
     check.add_argument("--input", action="append", default=[], metavar="FILE", help="raw example: a file or a text")
-    new = add("new", "write a working tokenizer with its test, as a starting point")
-    new.add_argument("kind", choices=("tokenizer",), help="tokenizer")
+    new = add("new", "write a working tokenizer or backbone with its test, as a starting point")
+    new.add_argument("kind", choices=("tokenizer", "backbone"), help="tokenizer or backbone")
     new.add_argument("name", help="name of the class, such as HeartBeats")
     new.add_argument("--out", type=Path, metavar="FOLDER", help="where to write (default: here)")
     return top

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,10 @@ def dotted(overrides: Mapping[str, Any] | Sequence[str]) -> Iterator[tuple[str, 
             yield key, Switch("true")
 
 
+PLAIN_MODULES = ("builtins", "datetime", "decimal")
+"""Modules whose objects a configuration may hold, or refuses by their values."""
+
+
 class Word(str):
     """A value from the command line, not yet read as YAML."""
 
@@ -56,14 +61,25 @@ class Switch(Word):
     """The value of a key of the command line that has none: true, where a key is true or false."""
 
 
-def plain(value: Any) -> Any:
-    """A value from Python as YAML would have it: paths as texts, numbers of NumPy as numbers, tuples as lists."""
+def plain(value: Any, key: str = "") -> Any:
+    """A value from Python as YAML would have it: paths as texts, numbers of NumPy as numbers, tuples as lists.
+
+    key: where it stands. Raises UsageError for a module, another object of a class, or a class, which no run folder
+    could hold.
+    """
     import numpy as np
 
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(name): plain(item, f"{key}.{name}" if key else str(name)) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return [plain(item, key) for item in value]
+    cls = value if isinstance(value, type) else type(value)
+    if cls.__module__.partition(".")[0] not in PLAIN_MODULES and not isinstance(value, Path | Enum | str | np.generic):
+        what = "a class" if cls is value else f"an instance of {cls.__name__}"
+        raise UsageError(
+            f"{key or 'the configuration'} is {what}; register {'it' if cls is value else 'its class'} and give its "
+            f"name, {cls.__name__}"
+        )
     return str(value) if isinstance(value, Path) else value.item() if isinstance(value, np.generic) else value
 
 

@@ -43,6 +43,12 @@ PIPELINES = {
 MAX_CLASSES = 20
 """Most classes whose names a card lists."""
 
+AUTO = {
+    "text-classification": "SequenceClassification", "token-classification": "TokenClassification",
+    "fill-mask": "MaskedLM", "text-generation": "CausalLM",
+}  # fmt: skip
+"""Class of transformers that loads a model with its head, behind `AutoModelFor`, by task of the hub."""
+
 CODE = {
     "seqkit": (
         "import seqkit\n\n# the folder of these files, by: hf download OWNER/NAME --local-dir FOLDER\n"
@@ -56,10 +62,11 @@ CODE = {
 """How each library loads the folder that the card is in."""
 
 
-def card(run: Path, *, library: Literal["seqkit", "transformers"] = "seqkit") -> str:
+def card(run: Path, *, library: Literal["seqkit", "transformers"] = "seqkit", missing_head: str | None = None) -> str:
     """Text of the `README.md` of a run: metadata of the hub as YAML, then what is known as Markdown.
 
-    library: which one loads the folder that the card goes into.
+    library: which one loads the folder that the card goes into. missing_head: None: the folder has the head of the
+    objective; else it has not, and a sentence on how it would: the card is then that of an encoder.
     All facts are from `summary.json`, `state.json` and `config.yaml`. The license is `unknown`, and what the model is
     for is not guessed. Texts of the run are shown as text, whatever marks they hold, and paths without their folders.
     Raises UsageError for a folder that is no trained run, or is a mixture; DataError if a file is damaged.
@@ -70,7 +77,9 @@ def card(run: Path, *, library: Literal["seqkit", "transformers"] = "seqkit") ->
         raise UsageError(f"{run} is a mixture of tasks; give the folder of one of them, below {run / 'tasks'}")
     read_mapping(run / CONFIG, "tokenizer", "model")
     summary = read_summary(run)
-    facts = _Facts(config, summary, read_mapping(run / STATE))
+    facts = _Facts(config, summary, read_mapping(run / STATE), missing_head)
+    auto = AUTO.get(facts.task or "")
+    code = CODE[library] if auto is None else CODE[library].replace("AutoModel", f"AutoModelFor{auto}")
     shown = printable(to_yaml(without_folders(config)).strip())
     fence = "`" * max([3, *(1 + len(each) for each in re.findall("`+", shown))])
     text = fill(
@@ -85,10 +94,12 @@ def card(run: Path, *, library: Literal["seqkit", "transformers"] = "seqkit") ->
         rows=facts.rows,
         num_test=f"{summary['num_test']:,}" if "num_test" in summary else "",
         strong_name=summary.get("strong_baseline", {}).get("name", ""),
-        cautions=cautions(summary) if summary["metrics"] else [],
+        cautions=cautions(summary) if facts.rows else [],
+        missing_head=missing_head,
+        objective=facts.objective,
         unmeasured=facts.unmeasured,
         use=facts.use,
-        code=Markup(CODE[library]),  # noqa: S704 - ours
+        code=Markup(code),  # noqa: S704 - ours
         training=facts.training,
         is_trained=summary["steps"] > 0,
         versions=summary["versions"],
@@ -100,10 +111,15 @@ def card(run: Path, *, library: Literal["seqkit", "transformers"] = "seqkit") ->
 
 
 class _Facts:
-    """Sentences of a card. config: of the run. summary: checked by `read_summary`. state: what `state.json` holds."""
+    """Sentences of a card. config: of the run. summary: checked by `read_summary`. state: what `state.json` holds.
 
-    def __init__(self, config: Mapping[str, Any], summary: Mapping[str, Any], state: Mapping[str, Any]):
-        self.config, self.summary = config, summary
+    missing_head: as of `card`.
+    """
+
+    def __init__(
+        self, config: Mapping[str, Any], summary: Mapping[str, Any], state: Mapping[str, Any], missing_head: str | None
+    ):
+        self.config, self.summary, self.missing_head = config, summary, missing_head
         model = config["model"] if isinstance(config["model"], Mapping) else {}
         self.objective = str(summary.get("objective") or _name(model.get("objective")))
         self.level = model["objective"].get("level") if isinstance(model.get("objective"), Mapping) else None
@@ -111,7 +127,7 @@ class _Facts:
         self.modality = MODALITIES.get(self.tokenizer)
         own = state.get("objective")
         names = own.get("names") if isinstance(own, Mapping) else None
-        self.classes = [str(name) for name in names] if isinstance(names, list) else []
+        self.classes = [str(name) for name in names] if isinstance(names, list) and missing_head is None else []
         initial = summary.get("initial")
         source = str(initial.get("run", "")) if isinstance(initial, Mapping) else ""
         self.base = ""
@@ -162,6 +178,8 @@ class _Facts:
     @property
     def rows(self) -> list[dict[str, str]]:
         """Each metric of the test split beside its baselines."""
+        if self.missing_head is not None:
+            return []
         strong = self.summary.get("strong_baseline", {}).get("metrics", {})
         constant = self.summary.get("baseline", {})
         return [
@@ -182,7 +200,7 @@ class _Facts:
             found.append(
                 f"How far another training would fall from these figures: there is one seed, {summary['seed']}."
             )
-        if summary["metrics"]:
+        if self.rows:
             found.append("Any data but this test split: other sources, languages, devices and times.")
             if "strong_baseline" not in summary:
                 found.append("What a specialised method reaches on the same data: none was set beside it.")
@@ -207,18 +225,24 @@ class _Facts:
             f"weights in the run: {summary['sha256']}."
         )
 
+    @property
+    def task(self) -> str | None:
+        """Task of the hub; None: it has none for this model."""
+        if self.missing_head is not None:
+            return "image-feature-extraction" if self.modality == "image" else "feature-extraction"
+        task = PIPELINES.get((self.objective, self.modality or ""))
+        return "token-classification" if task == "text-classification" and self.level == "token" else task
+
     def metadata(self, library: str) -> dict[str, Any]:
         """Metadata of the hub. Results of a trial run are left out: they say nothing of the model."""
-        task = PIPELINES.get((self.objective, self.modality or ""))
-        if task == "text-classification" and self.level == "token":
-            task = "token-classification"
+        task = self.task
         found: dict[str, Any] = {"library_name": library, "license": "unknown", "tags": ["seqkit"]}
         if task is not None:
             found["pipeline_tag"] = task
         if self.base:
             found["base_model"] = self.base
         metrics = {name: value for name, value in finite(self.summary["metrics"]).items() if value is not None}
-        if metrics and not is_trial(dict(self.summary)):
+        if metrics and self.missing_head is None and not is_trial(dict(self.summary)):
             name = _plain(self.data) or "unknown"
             slug = re.sub("[^a-z0-9._-]+", "-", name.lower()).strip("-.") or "unknown"
             result = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -55,6 +56,33 @@ def own_task(folder: Path) -> str | None:
     with _understood(config):
         name = class_of(config)
         return next((own for own, head in heads.items() if name.endswith(head.classes) and head.fits(config)), None)
+
+
+def class_with_head(folder: Path, task: str | None) -> str | None:
+    """Name of the family's class that has the head of a task; None: the family has none, or is not named by classes."""
+    config = ConfigFile(folder / NAME)
+    head, base = family_of(config, task).heads.get(task or ""), _stem(config)
+    return base + head.classes[0] if head is not None and head.classes[0].startswith("For") and base else None
+
+
+def class_without_head(folder: Path) -> str | None:
+    """Name of the family's class without any head; None: it is not named by classes."""
+    base = _stem(ConfigFile(folder / NAME))
+    return f"{base}Model" if base else None
+
+
+def _stem(config: ConfigFile) -> str:
+    """Beginning of the names of the family's classes, such as Bert; empty where they are not named so."""
+    found = re.fullmatch(r"(\w+?)(For[A-Z]\w+|LMHeadModel|Model)", class_of(config))
+    return found[1] if found else ""
+
+
+def objective_with_head(folder: Path, task: str | None) -> dict[str, Any] | None:
+    """The section `objective` whose head the family has for a task; None: it has none."""
+    config = ConfigFile(folder / NAME)
+    head = family_of(config, task).heads.get(task or "")
+    with _understood(config):
+        return None if head is None else {**head.objective(config)}
 
 
 def kept_files(place: Path) -> dict[str, bytes]:

@@ -54,6 +54,10 @@ def to_hf(trained: TrainedModel, out: Path) -> list[str]:
         for text in texts:
             write_atomic(part / TOKENIZER, text.encode())
         task = task_of(trained.config["model"]["objective"])
+        names = trained.objective.state().get("names", [])
+        settings = load_json(kept[foreign.NAME].decode())
+        if (other := _with_head(trained, part, task, settings, names)) is not None:
+            settings = other
         if changed_keys := _changed(trained.config, part, task):
             raise UsageError(
                 f"{trained.folder} is no such model any more: {', '.join(changed_keys)} is not as {foreign.NAME} says; "
@@ -63,18 +67,38 @@ def to_hf(trained: TrainedModel, out: Path) -> list[str]:
             weights, left_out = foreign.written(ConfigFile(part / foreign.NAME), untied(trained.model), task)
         except DataError as error:
             raise UsageError(f"{trained.folder} is no such model any more: {error}; use --to safetensors") from error
-        settings = load_json(kept[foreign.NAME].decode())
         changed: dict[str, Any] = {key: _dtype(weights) for key in ("dtype", "torch_dtype") if key in settings}
-        names = trained.objective.state().get("names", [])
         if not left_out and names != foreign.objective_state(part, task).get("names", []):
             changed |= _named(settings, names)
         other_class = left_out or foreign.own_task(part) not in (None, task)
         if other_class or settings | changed != settings:  # else the file stays as it is
             settings |= changed
-            settings.pop("architectures" if other_class else "", None)  # a class whose head is not written
+            if other_class and settings.pop("architectures", None):  # a class whose head is not written
+                with_head = None if left_out else foreign.class_with_head(part, task)
+                own_class = with_head or foreign.class_without_head(part)
+                settings |= {"architectures": [own_class]} if own_class else {}
             write_json(part / foreign.NAME, settings)
         save_file(weights, part / WEIGHTS, {"format": "pt"})
     return left_out
+
+
+def _with_head(
+    trained: TrainedModel, part: Path, task: str | None, settings: dict[str, Any], names: list[str]
+) -> dict[str, Any] | None:
+    """Write and give a `config.json` of the class with the run's head, which the model that it began with had not.
+
+    None: the file stays as it is, since the class is the same, or has no such head.
+    """
+    name = foreign.class_with_head(part, task)
+    if name is None or not names or name in (settings.get("architectures") or [name]):
+        return None
+    other = {key: x for key, x in settings.items() if key != "problem_type"}
+    other |= {"architectures": [name], **_named(settings, names)}
+    write_json(part / foreign.NAME, other)
+    if not _changed(trained.config, part, task):
+        return other
+    write_json(part / foreign.NAME, settings)
+    return None
 
 
 def _named(settings: Mapping[str, Any], names: list[str]) -> dict[str, Any]:

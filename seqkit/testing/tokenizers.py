@@ -20,7 +20,7 @@ from seqkit.interfaces import TokenBatch, Tokenizer, Tokens
 from seqkit.interfaces.tokens import rounding
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.position.absolute import NoPosition
-from seqkit.testing.changed_raws import share_read
+from seqkit.testing.changed_raws import tried_places, unread_fields
 from seqkit.testing.checks import Checked, Checks
 from seqkit.testing.encoded import (
     assert_encodes_alike,
@@ -56,6 +56,9 @@ NUM_SINGLE = 16
 MAX_GAP = 1e6
 """Smallest distance of two positions that is no fault: seconds of days apart are below it, nanoseconds of samples above
 it."""
+
+MAX_EXACT = 2.0**24
+"""Largest position up to which float32 has every whole number."""
 
 ALL_READ = 0.75
 """Share of the places whose change should change the tokens. Every recipe has 1.0; a tokenizer that drops half of its
@@ -99,6 +102,10 @@ def check_tokenizer(
         untouched = copy.deepcopy(raws)
     except Exception:  # they cannot be copied
         untouched = raws
+    try:
+        early = copy.deepcopy(tokenizer)  # in which no law has encoded an example
+    except Exception:  # it cannot be copied, which another law says
+        early = None
     # a change that is made once does not show in examples that another law has encoded
     for law in laws:
         check(law, untouched if law is leaves_raw_examples_alone else raws)
@@ -111,6 +118,8 @@ def check_tokenizer(
         check(fit_learns_what_state_saves, raws, fresh)
     check(state_is_json_and_enough, raws, fresh)
     check(state_is_a_copy, raws, fresh)
+    if early is not None:
+        checks.check(any_order_gives_the_same, name, early, raws)
     check(refuses_with_a_reason, bad)
     if other_process:
         check(is_the_same_in_another_process, raws, fresh)
@@ -151,6 +160,16 @@ def is_deterministic(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
             continue
         what = f"an equal copy of example {i}"
         assert_same(encoded(tokenizer, [*raws[:i], duplicate], i), first[i], what, exact=True)
+
+
+def any_order_gives_the_same(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
+    """Copies that encode the examples from the first, and from the last, give the same: `encode` notes nothing, such as
+    the longest example so far. tokenizer: one that has encoded none of them."""
+    forwards, backwards = copy.deepcopy(tokenizer), copy.deepcopy(tokenizer)
+    expected = [copy.deepcopy(encoded(forwards, raws, i)) for i in range(len(raws))]
+    for i in reversed(range(len(raws))):
+        what = f"example {i} encoded before those above it, and not after,"
+        assert_same(encoded(backwards, raws, i), expected[i], what, exact=True)
 
 
 def keeps_no_buffer(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
@@ -230,12 +249,25 @@ def tells_examples_apart(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
                     f"{float(places[-1]):.4g}, none nearer than {float(places.diff().min()):.4g} to another; divide "
                     "them so that they grow by about one a token"
                 )
+    for index in range(spec.num_axes):
+        starts = torch.cat([x.positions[:, index] for x in tokens]).unique()
+        if len(starts) == 1 and abs(float(starts)) > MAX_EXACT:
+            raise AssertionError(
+                f"axis {index} of the positions is {float(starts):.4g} in all examples, which is rounded in float32: "
+                "subtract the start"
+            )
 
 
 def reads_all_of_an_example(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
-    """A change anywhere in a text, recording, tensor or graph changes the tokens: no part of the input is dropped."""
-    share = share_read(tokenizer, raws)
-    if share is not None and share < ALL_READ:
+    """A change anywhere in a text, number, tensor, recording or graph changes the tokens, and so in a list or a record
+    of these: no part of the input is dropped."""
+    places = tried_places(tokenizer, raws)
+    if unread := unread_fields(places):
+        raise AssertionError(
+            f"no change of {unread[0]} of an example changes a token; encode it, or leave it out of the examples"
+        )
+    is_read = [place.is_read for place in places if not place.is_slice]
+    if is_read and (share := sum(is_read) / len(is_read)) < ALL_READ:
         raise AssertionError(f"a change in {1 - share:.0%} of the places of the examples changes no token; encode all")
 
 

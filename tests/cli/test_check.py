@@ -29,6 +29,50 @@ def test_a_new_tokenizer_passes_its_check_and_its_own_test(tmp_path, capsys):
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True)
 
 
+def test_a_new_backbone_passes_its_check(capsys):
+    assert main(["new", "backbone", "RunningMean"]) == 0
+    assert "--model.backbone RunningMean --preset debug" in capsys.readouterr().out
+    assert main(["check", "running_mean.py", "--depth", "1", "--quick"]) == 0
+    assert "RunningMean keeps 1" in capsys.readouterr().out
+    assert main(["new", "backbone", "LSTM"]) == 2
+    assert "there is a backbone LSTM already" in capsys.readouterr().err
+
+
+MECHANISM = """
+from seqkit import register
+from seqkit.nn.attention.context import ALL_FEATURES, AttentionFeature
+from seqkit.nn.attention.mechanism import DenseScoreAttention, as_bias, repeat_kv, softmax
+
+@register("mechanism", "Scaled")
+class Scaled(DenseScoreAttention):
+    supports = ALL_FEATURES{but}
+
+    def __init__(self, num_heads, head_dim):
+        super().__init__()
+
+    def attention_weights(self, q, k, context):
+        return softmax(q @ repeat_kv(k, q).mT / 3{bias})
+"""
+
+
+@pytest.mark.parametrize(
+    ("but", "bias", "message"),
+    [
+        (
+            "",
+            " + as_bias(q, k, context)",
+            "Scaled: uses_relative_embeddings: context.relative does not change the output",
+        ),
+        (" & ~AttentionFeature.RELATIVE", "", "Scaled: uses_the_bias: context.attn_mask does not change the output"),
+        (" & AttentionFeature.CAUSAL", "", "Scaled in Transformer(causal=True): "),
+    ],
+)
+def test_a_mechanism_that_does_not_use_what_it_supports_is_named(tmp_path, capsys, but, bias, message):
+    (tmp_path / "scaled.py").write_text(MECHANISM.format(but=but, bias=bias), encoding="utf-8")
+    assert main(["check", "scaled.py", "--quick"]) == 2
+    assert message in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -87,7 +131,7 @@ def test_a_quick_check_says_which_laws_it_leaves_out(capsys):
         (["Byts"], "did you mean Bytes"),
         (["seqkit.backbones.LSTN"], "did you mean LSTM"),
         (["nosuch.module.Class"], "nosuch.module cannot be imported: ModuleNotFoundError"),
-        (["seqkit.model.Model"], "no class that derives from seqkit.Tokenizer or seqkit.Backbone"),
+        (["seqkit.model.Model"], "no class that derives from seqkit.Tokenizer, seqkit.Backbone or"),
         (["LSTM", "--depth"], "--depth is no setting with its value"),
         (["LSTM", "--depht", "1"], "LSTM cannot be built"),
         (["RNNDecoder"], "the laws here are for backbones of one sequence"),

@@ -99,6 +99,17 @@ def test_presets_and_the_command_line_merge_alike():
     assert by_preset["causal"], "written by the recipe for the Transformer"
 
 
+def test_an_instance_from_python_is_refused_in_one_line():
+    from seqkit.backbones import MeanPool
+
+    for given in ({"model.backbone": MeanPool(8)}, {"model": {"backbone": MeanPool(8)}}):
+        with pytest.raises(UsageError, match=r"model\.backbone is an instance of MeanPool; register its") as got:
+            complete("image/digits", "debug", given)
+        assert "\n" not in str(got.value)
+    with pytest.raises(UsageError, match=r"model\.backbone is a class; register it and give its name, MeanPool"):
+        complete("image/digits", "debug", {"model.backbone": MeanPool})
+
+
 def test_overrides_from_python_are_dotted_keys():
     assert complete("image/digits", "debug", {"model.backbone": "LSTM", "seed": 7}) == complete(
         "image/digits", "debug", ["--model.backbone", "LSTM", "--seed", "7"]

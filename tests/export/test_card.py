@@ -73,7 +73,7 @@ def test_the_hub_reads_task_library_license_and_results(run):
 def test_the_library_that_loads_the_folder_is_named_and_shown(run):
     text = card(run(), library="transformers")
     assert metadata(text)["library_name"] == "transformers"
-    assert "AutoModel.from_pretrained" in text
+    assert "AutoModelForSequenceClassification.from_pretrained" in text
     assert "seqkit.load" not in text
 
 

@@ -10,8 +10,10 @@ from foreign_models import ENCODERS, HEADS, NAMES, VOCAB, saved
 from safetensors.torch import load_file, save_file
 
 import seqkit
+from seqkit.cli.main import main
 from seqkit.config import complete
 from seqkit.errors import DataError
+from seqkit.pretrained.folder import objective_with_head
 from seqkit.runs.exported import to_hf
 from seqkit.runs.imported import import_model
 from seqkit.runs.trained_model import load_one
@@ -89,7 +91,7 @@ def test_a_head_of_another_class_is_not_written_under_the_old_one(tmp_path):
     shutil.copyfile(with_mask, folder / "tokenizer.json")
     run = tuned(folder, "Masked")
     assert to_hf(run, tmp_path / "back") == []
-    assert "architectures" not in json.loads((tmp_path / "back" / "config.json").read_text())
+    assert json.loads((tmp_path / "back" / "config.json").read_text())["architectures"] == ["BertForMaskedLM"]
     assert "cls.predictions.bias" in load_file(tmp_path / "back" / "model.safetensors")
 
 
@@ -170,7 +172,36 @@ def test_the_head_of_a_tagger_is_not_that_of_a_classifier(tmp_path):
     assert (run.summary["initial"]["new"], run.summary["initial"]["left_out"]) == (["head"], ["classifier"])
     assert run.config["model"]["objective"]["level"] == "sequence"
     assert to_hf(run, tmp_path / "back") == ["head.linear.bias", "head.linear.weight"]
-    assert "architectures" not in json.loads((tmp_path / "back" / "config.json").read_text())
+    assert json.loads((tmp_path / "back" / "config.json").read_text())["architectures"] == ["BertModel"]
+
+
+@pytest.mark.parametrize("name", ["Bert", "DistilBert"])
+def test_a_classifier_on_a_masked_language_model_is_theirs_if_its_head_is(tmp_path, name):
+    folder = folder_of(tmp_path / "theirs", name, MASKED)
+    wanted = objective_with_head(folder, "Classify")
+    run = tuned(folder, wanted)
+    assert to_hf(run, tmp_path / "back") == []
+    theirs = getattr(transformers, f"{name}ForSequenceClassification")
+    assert json.loads((tmp_path / "back" / "config.json").read_text())["architectures"] == [theirs.__name__]
+    back = theirs.from_pretrained(tmp_path / "back").eval()
+    assert back.config.id2label == {0: "fir", 1: "oak", 2: "yew"}
+    batch = seqkit.TokenBatch.collate([run.tokenizer.encode("w3 w7 w11")])
+    with torch.no_grad():
+        torch.testing.assert_close(back(batch.content).logits, run.model.eval()(batch), rtol=0, atol=1e-5)
+
+
+def test_the_card_of_an_export_without_its_head_is_that_of_an_encoder(tmp_path, capsys):
+    run = tuned(folder_of(tmp_path / "theirs", "Bert", MASKED), "Classify")
+    assert main(["export", str(run.folder), "--to", "hf", "--out", str(tmp_path / "back")]) == 0
+    wanted = "{type: Classify, pool: first, transform: {activation: Tanh}}"
+    assert f"A run with the objective {wanted} is exported with its head" in capsys.readouterr().out
+    text = (tmp_path / "back" / "README.md").read_text()
+    assert "pipeline_tag: feature-extraction" in text
+    assert "The head of Classify is not in this folder" in text
+    assert wanted in text
+    before_config = text.partition("## How it was made")[0]
+    assert not any(word in before_config for word in ("accuracy", "fir, oak", "text-classification", "model-index"))
+    assert json.loads((tmp_path / "back" / "config.json").read_text())["architectures"] == ["BertModel"]
 
 
 def test_a_level_that_an_override_gives_chooses_the_head(tmp_path):

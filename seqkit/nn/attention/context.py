@@ -15,20 +15,35 @@ from seqkit.interfaces import Adjacency
 
 
 class AttentionFeature(enum.Flag):
-    """Features that an attention layer can support. Padding is not among them: every attention must mask it."""
+    """Features that an attention layer can support. Padding is not among them: every attention must mask it.
+
+    They combine as flags: CAUSAL | CACHE, and ALL_FEATURES & ~ROTARY.
+    """
 
     BIDIRECTIONAL = enum.auto()
+    """A query may attend to keys before and after it."""
     CAUSAL = enum.auto()
+    """A query attends to no later key."""
     REACH = enum.auto()
+    """Which keys a query attends to comes with the batch, so a layer is causal or bidirectional in parts."""
     UNORDERED = enum.auto()
+    """Tokens of a set: the columns that they are in must not matter."""
     ADJACENCY = enum.auto()
+    """Tokens attend along edges of a graph only."""
     SEGMENTS = enum.auto()
+    """Sequences packed into one row do not attend to each other."""
     ROTARY = enum.auto()
+    """Queries and keys arrive rotated by their positions, so a score must come from their products."""
     BIAS = enum.auto()
+    """`attn_mask` may be numbers, which are added to the scores (`ALiBi`, `T5Bias`)."""
     RELATIVE = enum.auto()
+    """`relative` has embeddings of relative positions, which are added to the keys."""
     CROSS_ATTENTION = enum.auto()
+    """Queries and keys are of different sequences, so n and m differ."""
     CACHE = enum.auto()
+    """Generation token by token: keys and values continue those in a cache."""
     GROUPED_QUERY = enum.auto()
+    """There are fewer heads of keys and values than of queries (`repeat_kv`)."""
 
 
 ALL_FEATURES = ~AttentionFeature(0)

@@ -48,7 +48,12 @@ class AttentionMechanism(nn.Module, ABC):
 
 
 class DenseScoreAttention(AttentionMechanism):
-    """Softmax of scores that are all materialised: O(n m) memory for a head."""
+    """Softmax of scores that are all materialised: O(n m) memory for a head.
+
+    A subclass writes `supports` and `attention_weights(q, k, context)`; `forward` and the cache follow. What it needs
+    are functions of this module: `as_bias(q, k, context)`, added to the scores, masks them and has the bias; `softmax`
+    gives zeros where all is masked; `repeat_kv(k, q)` repeats keys for all heads.
+    """
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, context: AttentionContext, cache: Any = None) -> Tensor:
         if cache is not None:
