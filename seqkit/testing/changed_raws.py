@@ -94,7 +94,7 @@ def share_read(tokenizer: Tokenizer, raws: Sequence[Any]) -> float | None:
 
 
 def unread_fields(places: Sequence[Place]) -> list[str]:
-    """The fields of which no change changes the tokens, as a reader would write them: raw[…][2], raw['time']."""
+    """The fields of which no change changes the tokens, as a reader would write them: `raw[…][2]`, `raw['time']`."""
     return ["raw" + "".join(field) for field in _unread(places, lambda field: field) if field]
 
 
