@@ -38,7 +38,8 @@ def _markdown(value: Any) -> Any:
     """A value as a Markdown template shows it: text in one line, with all marks of Markdown escaped."""
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
-    return printable(" ".join(re.sub(r"[\\`*_\[\]<>|#]", r"\\\g<0>", value).split()))
+    marked = re.sub(r"[\\`*_\[\]>|#]", r"\\\g<0>", value).replace("<", "&lt;")  # not every Markdown reads \<
+    return printable(" ".join(marked.split()))
 
 
 def write_page(template: str, path: Path, **values: Any) -> Path:
