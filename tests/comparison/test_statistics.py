@@ -71,7 +71,7 @@ def test_a_constant_shift_is_found_exactly_because_it_is_paired():
     assert found.p == 0.0
     unpaired = difference(scores(common + 0.25, [1, 2, 3]), scores(normal(3, 31, seed=1), [4, 5, 6]), MEAN)
     assert half(unpaired.interval) > 0.1
-    assert "no seed and no test example" in unpaired.pairs
+    assert unpaired.pairs == "not at all: no common seed or test example"
 
 
 def test_examples_stay_paired_where_the_seeds_differ():
@@ -79,20 +79,20 @@ def test_examples_stay_paired_where_the_seeds_differ():
     a, b = common + 0.25 + 0.1 * normal(3, 61, seed=1), common + 0.1 * normal(3, 61, seed=2)
     found = difference(scores(a, [1, 2, 3]), scores(b, [4, 5, 6]), MEAN)
     assert half(found.interval) < 0.1
-    assert found.pairs == "61 examples; they have no seed in common"
+    assert found.pairs == "61 examples, with different seeds"
 
 
 def test_seeds_stay_paired_where_the_test_examples_differ():
     common = 10 * normal(5, 1)
     found = difference(scores(common + np.full(31, 0.25)), scores(common + np.zeros(37)), MEAN)
     assert found.interval == pytest.approx((0.25, 0.25), abs=1e-6)
-    assert found.pairs == "5 seeds; their test examples differ"
+    assert found.pairs == "5 seeds, with different test examples"
 
 
 def test_seeds_that_only_one_of_them_finished_are_left_out():
     common = normal(3, 31)
     found = difference(scores(common + 1), scores(common[:2]), MEAN)
-    assert found.pairs == "2 seeds x 31 examples"
+    assert found.pairs == "2 seeds × 31 examples"
     assert found.difference == pytest.approx(1.0)
 
 
@@ -116,7 +116,7 @@ def test_examples_of_a_group_count_once():
     assert spread(scores(many, groups=groups), MEAN)[2] == pytest.approx(spread(scores(six), MEAN)[2])
     assert half(spread(scores(many), MEAN)[2]) < half(spread(scores(six), MEAN)[2])
     found = difference(scores(many, groups=groups), scores(many + 1, groups=groups), MEAN)
-    assert found.pairs == "4 seeds x 6 groups of 300 examples"
+    assert found.pairs == "4 seeds × 6 groups of 300 examples"
 
 
 def test_the_order_of_examples_and_the_numbers_of_groups_do_not_matter():

@@ -39,6 +39,7 @@ from seqkit.testing.other_process import run_elsewhere
 from seqkit.testing.tokenizers import is_the_same_in_another_process
 
 DIM = 24
+TOKENIZERS = sorted(components("tokenizer"))  # now: tests of other files register more
 CAUSAL = pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
 
 
@@ -52,7 +53,7 @@ def test_a_tokenizer_keeps_its_laws(sample):
 @pytest.fixture(scope="module")
 def elsewhere():
     """Tokens and the state of every tokenizer from another process, by name: one process for all."""
-    samples = {name: SAMPLES[name]() for name in components("tokenizer")}
+    samples = {name: SAMPLES[name]() for name in TOKENIZERS}
     fitted = AllTokenizers({name: sample.fitted() for name, sample in samples.items()})
     unfitted = AllTokenizers({name: sample.build() for name, sample in samples.items()})
     pairs = [(name, raw) for name, sample in samples.items() for raw in sample.raws]
@@ -65,7 +66,7 @@ def elsewhere():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(components("tokenizer")))
+@pytest.mark.parametrize("name", TOKENIZERS)
 def test_a_tokenizer_makes_the_same_tokens_in_another_process(name, elsewhere, monkeypatch):
     sample, (tokens, state) = SAMPLES[name](), elsewhere[name]
     assert len(tokens) == len(sample.raws)
@@ -82,7 +83,7 @@ def test_a_backbone_keeps_its_laws_on_synthetic_tokens(build):
 def test_a_backbone_keeps_its_laws_on_a_tokenizers_tokens(sample, build, request):
     """Causal and bidirectional in turn: each backbone is both with half of the tokenizers, and both above."""
     names = request.node.callspec.params
-    turn = sorted(components("tokenizer")).index(names["sample"]) + sorted(backbones()).index(names["build"])
+    turn = TOKENIZERS.index(names["sample"]) + sorted(backbones()).index(names["build"])
     causal = turn % 2 == 1
     tokenizer, examples = sample.encoded()
     checked = check_embedded_backbone(tokenizer.spec, build(DIM, causal=causal), examples)
