@@ -82,6 +82,9 @@ def test_all_blocks_and_norms_keep_the_laws_with_a_mechanism(name):
         ways = (bool(first), not first)
         if any(keeps_the_laws_or_is_refused(name, position, causal, block, norm, modality) for causal in ways):
             kept.add((block, norm))
+    for block, norm in {pair for _, pair in blocks} - kept:  # it takes no graph
+        if any(keeps_the_laws_or_is_refused(name, "none", causal, block, norm, "text") for causal in (False, True)):
+            kept.add((block, norm))
     assert len(kept) == len(BLOCKS) * len(NORMS)
 
 
