@@ -229,7 +229,7 @@ RESUME_FLAGS = {
 }  # fmt: skip
 RUN_FLAGS: dict[str, list[list[str]]] = {
     "predict": [["--probabilities"], ["--top", "2"], ["--format", "csv"], ["--format", "jsonl"], ["--device", "cpu"],
-                ["--dtype", "bfloat16"], ["--out", "NEW.csv", "--force"]],
+                ["--dtype", "bfloat16"], ["--out", "NEW.csv", "--force"], ["--test", "--out", "NEW.jsonl"]],
     "embed": [["--out", "NEW.npz"], ["--out", "NEW.parquet", "--force"], ["--out", "NEW.npz", "--device", "cpu"],
               ["--out", "NEW.npz", "--dtype", "bfloat16"]],
     "generate": [["--prompt", "To be"], ["--max-new-tokens", "3"], ["--stop", "e"], ["--samples", "2"],
@@ -269,7 +269,7 @@ def _run_flag(data: Path, sound: Any, name: str, words: list[str], folder: Path)
         from PIL import Image
 
         Image.effect_noise((8, 8), random.Random(1).uniform(20, 60)).save(image)
-        given = [str(image)]
+        given = [] if "--test" in words else [str(image)]
     if name == "generate" and "--max-new-tokens" not in words:
         given = ["--max-new-tokens", "4"]
     copy = _copy(run, folder)

@@ -47,7 +47,7 @@ def test_the_flags_that_are_tried_are_all_that_there_are():
     commands = next(action.choices for action in parser()._actions if isinstance(action.choices, dict))
     for name, tried in RUN_FLAGS.items():
         options = {option for action in commands[name]._actions for option in action.option_strings[:1]}
-        of_tables_and_plugins = {"-h", "--plugin", "--input"}
+        of_tables_and_plugins = {"-h", "--plugin", "--input", "--keep"}
         assert options - of_tables_and_plugins == {word for words in tried for word in words if word.startswith("--")}
 
 
