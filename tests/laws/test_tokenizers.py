@@ -1,5 +1,7 @@
 """Every law of `check_tokenizer` notices a planted fault."""
 
+import logging
+
 import pytest
 import torch
 from laws.faulty_tokenizers import (
@@ -18,6 +20,15 @@ from seqkit.errors import DataError
 from seqkit.interfaces import Tokens, TokenSpec
 from seqkit.registry import components
 from seqkit.testing import check_tokenizer
+
+
+@pytest.fixture(autouse=True)
+def restored(monkeypatch):
+    """What the check names and does not put back: the faulty tokenizers change it for the tests that follow, too."""
+    monkeypatch.setenv("ENCODED", "0")
+    level = logging.root.level
+    yield
+    logging.root.setLevel(level)
 
 
 class DecodesNothing(Sound):
