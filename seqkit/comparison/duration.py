@@ -9,10 +9,13 @@ from itertools import islice
 from typing import Any
 
 import torch
+from torch.nn import Module
 
 from seqkit.comparison.candidates import Candidate, naming
-from seqkit.comparison.plan import Plan
+from seqkit.comparison.plan import VALIDATIONS, Plan, Step
 from seqkit.config import build
+from seqkit.data.batching import BatchLoader
+from seqkit.interfaces import Objective
 from seqkit.runs.prepare import untrained
 from seqkit.training.trainer import count_steps
 
@@ -27,10 +30,11 @@ RUN_SECONDS = 1.5
 
 @dataclass(frozen=True)
 class Estimate:
-    """Steps of a whole run, and wall time of a training step and of the test split."""
+    """Steps of a whole run, and wall time of a training step, of a pass over validation and of the test split."""
 
     num_steps: int
     step_seconds: float
+    valid_seconds: float
     test_seconds: float
 
 
@@ -61,27 +65,38 @@ def _estimate(config: Mapping[str, Any]) -> Estimate:
         optimizer.step()
         optimizer.zero_grad()
         times.append(time.perf_counter() - started)
-    tests = data.test_dataloader()
     model.eval()
+    valid, test = (_pass_seconds(objective, model, some) for some in (data.val_dataloader(), data.test_dataloader()))
+    # the test split once for the metrics, once for the scores
+    return Estimate(count_steps(config["trainer"], len(loader)), min(times), valid, 2 * test)
+
+
+def _pass_seconds(objective: Objective, model: Module, loader: BatchLoader | list[Any]) -> float:
+    """Wall time of predictions for all batches, from the first one."""
     started = time.perf_counter()
     with torch.inference_mode():
-        for batch in islice(tests, 1):
+        for batch in islice(loader, 1):
             objective.predict(model, batch[0])
-    test = (time.perf_counter() - started) * len(tests) * 2  # once for the metrics, once for the scores
-    return Estimate(count_steps(config["trainer"], len(loader)), min(times), test)
+    return (time.perf_counter() - started) * len(loader)
 
 
 def minutes(plan: Plan, estimates: Mapping[str, Estimate], done: Mapping[str, Mapping[str, Any]], jobs: int) -> float:
-    """Minutes until all cells have ended, those in `done` (results by id) left out."""
-    seconds, measuring = 0.0, 0.0
-    for step in plan.steps(done).values():
-        if step.id in done:
-            continue
-        if step.kind == "measure":
-            measuring = MEASURE_SECONDS * sum(candidate.of is None for candidate in plan.candidates.values())
-            continue
-        own = estimates[step.candidate]
-        share = plan.settings.trial_share if step.kind == "trial" else step.share
-        seconds += own.num_steps * own.step_seconds * share + own.test_seconds + RUN_SECONDS
-    start = START_SECONDS if seconds or measuring else 0.0
-    return (start + seconds / jobs + measuring) / 60
+    """Minutes until all cells have ended, those in `done` (results by id) left out, at the pace of those."""
+    steps = plan.steps(done).values()
+    seconds = {step.id: _seconds(plan, estimates, step) for step in steps}
+    known = {key: done[key]["seconds"] for key in seconds if "seconds" in done.get(key, {})}
+    pace = sum(known.values()) / sum(seconds[key] for key in known) if known else 1.0
+    left = [step for step in steps if step.id not in done]
+    alone = sum(seconds[step.id] for step in left if step.kind == "measure")
+    shared = sum(seconds[step.id] for step in left if step.kind != "measure")
+    return (START_SECONDS * bool(left) + pace * (shared / jobs + alone)) / 60
+
+
+def _seconds(plan: Plan, estimates: Mapping[str, Estimate], step: Step) -> float:
+    """Expected wall time of a cell."""
+    if step.kind == "measure":
+        return MEASURE_SECONDS * sum(candidate.of is None for candidate in plan.candidates.values())
+    own = estimates[step.candidate]
+    share = plan.settings.trial_share if step.kind == "trial" else step.share
+    test = 0.0 if step.kind == "trial" else own.test_seconds
+    return own.num_steps * own.step_seconds * share + VALIDATIONS * own.valid_seconds + test + RUN_SECONDS

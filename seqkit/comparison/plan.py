@@ -125,9 +125,13 @@ class Plan:
         return AGAIN if self.settings.lr_trials > 1 else 1
 
     def ready(self, results: Results) -> list[Step]:
-        """Steps without a result whose needs all have one, in order."""
-        steps = self.steps(results).values()
-        return [s for s in steps if s.id not in results and all(need in results for need in s.needs)]
+        """Steps without a result whose needs all have one: trials, then all candidates with one seed, then the next.
+
+        A comparison that is stopped has then run as many seeds of each candidate.
+        """
+        steps = [s for s in self.steps(results).values() if s.id not in results]
+        ready = [s for s in steps if all(need in results for need in s.needs)]
+        return sorted(ready, key=lambda s: (s.kind != "trial", s.kind == "part", s.number * (s.kind != "trial")))
 
     def values(self, step: Step, results: Results) -> dict[str, Any]:
         """Values by dotted key that a step changes in its candidate's configuration: those that are tried or chosen."""

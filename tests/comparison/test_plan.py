@@ -5,6 +5,7 @@ import math
 import pytest
 
 from seqkit.comparison.candidates import Candidate, Depth
+from seqkit.comparison.duration import Estimate, minutes
 from seqkit.comparison.plan import Plan
 from seqkit.comparison.settings import Settings
 from seqkit.config import complete
@@ -58,6 +59,26 @@ def test_every_step_becomes_ready_after_what_it_needs(match):
     assert order.index("LSTM/lr-3") < order.index("LSTM/dropout-1") < order.index("LSTM/seed-1")
     assert (order[0] == "measure") == (match == "time")
     assert (order[-1] == "measure") == (match == "parameters")
+
+
+def test_a_stopped_comparison_has_the_same_seeds_of_each_candidate():
+    order = list(run_to_the_end(plan_of(run_shares=[0.5], measure=False)))
+    first = next(i for i, key in enumerate(order) if "seed" in key)
+    assert order[first:] == [
+        *("LSTM/seed-1", "GRU/seed-1", "LSTM/seed-2", "GRU/seed-2"),
+        *("LSTM/share-0.5-seed-1", "GRU/share-0.5-seed-1", "LSTM/share-0.5-seed-2", "GRU/share-0.5-seed-2"),
+    ]
+
+
+def test_the_minutes_that_are_left_follow_the_seconds_that_cells_took():
+    plan = plan_of(measure=False)
+    estimates = dict.fromkeys(("LSTM", "GRU"), Estimate(40, step_seconds=1.0, valid_seconds=0.5, test_seconds=2.0))
+    trial, seed = 10 * 1.0 + 8 * 0.5 + 1.5, 40 * 1.0 + 8 * 0.5 + 2.0 + 1.5
+    done = {key: {**result, "seconds": 3 * trial} for key, result in ended(plan).items()}
+    left = [step for step in plan.steps(done).values() if step.id not in done]
+    seconds = sum(seed if step.kind == "seed" else trial for step in left)
+    assert {step.kind for step in left} == {"seed", "trial"}
+    assert minutes(plan, estimates, done, jobs=2) == pytest.approx((6.0 + 3 * seconds / 2) / 60)
 
 
 def test_all_candidates_get_the_same_factors_of_their_learning_rate():
