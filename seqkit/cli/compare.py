@@ -43,7 +43,7 @@ def run(args: Namespace) -> int:
     folder = args.out or default_folder(settings)
     console = Console(markup=False, emoji=False)
     with console.status(Text(f"building the candidates of {one_line(settings.recipe)}")):
-        prepared = prepare(settings)
+        prepared = prepare(settings, args.jobs)
     _print_grid(console, prepared, folder, args.jobs)
     if args.dry_run:
         return 0
@@ -87,7 +87,7 @@ def compare(
         **settings,
     )
     folder = Path(out) if out else default_folder(asked)
-    return execute(prepare(asked), folder, jobs=jobs)
+    return execute(prepare(asked, jobs), folder, jobs=jobs)
 
 
 def _word(value: Any) -> str:

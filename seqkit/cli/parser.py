@@ -165,7 +165,7 @@ def add_compare(command: argparse.ArgumentParser) -> None:
     add("--pretrain", help="masked or next: first train without labels, and report both rankings")
     add("--no-measure", action="store_true", help="do not measure speed, latency and memory")
     add("--no-depths", action="store_true", help="do not also try half and double the depth at the same budget")
-    add("--threads", type=_whole, help="number of threads of each run (default: cores divided by jobs)")
+    add("--threads", type=_whole, help="threads of each run (default: OMP_NUM_THREADS, or cores divided by jobs)")
 
 
 def add_tune(command: argparse.ArgumentParser) -> None:

@@ -26,7 +26,7 @@ def run(args: Namespace) -> int:
     folder = args.out or default_folder(parts[0][1], Path("runs/scale"))
     left = 0.0
     for _, settings, name in parts:
-        prepared = prepare(settings)
+        prepared = prepare(settings, args.jobs)
         minutes, done = remaining_minutes(prepared, folder / name, args.jobs)
         sizes, runs = len(prepared.plan.candidates), len(prepared.plan.steps({}))
         print(f"{one_line(name):12} {sizes} sizes, {runs} runs, {done} done")

@@ -24,6 +24,7 @@ from seqkit.comparison.scores import METRICS, metric_of
 from seqkit.comparison.settings import Settings
 from seqkit.comparison.workers import execute
 from seqkit.config import build
+from seqkit.data.workers import available_cores
 from seqkit.errors import DataError, UsageError
 from seqkit.files import read_mapping, write_atomic, write_json
 from seqkit.report.comparison import write_comparison
@@ -59,12 +60,16 @@ def default_folder(settings: Settings, root: Path = Path("runs/compare")) -> Pat
     return root / f"{slug_of(Path(settings.recipe).with_suffix('').as_posix())}-{settings.digest}"
 
 
-def prepare(settings: Settings) -> Prepared:
-    """Build every candidate without training. Raises UsageError or DataError where one is refused."""
+def prepare(settings: Settings, jobs: int = 1) -> Prepared:
+    """Build every candidate, and time a few steps of it with the threads that it has as one of so many jobs.
+
+    Raises UsageError or DataError where one is refused.
+    """
+    check_jobs(jobs)
     found = candidates(settings)
     for candidate in found:
         _check_one_device(candidate.config["trainer"])
-    torch.set_num_threads(settings.threads or 1)
+    torch.set_num_threads(num_threads(settings, jobs))
     estimates = estimate(found)
     objective = build(found[0].config).model["objective"]
     tokenizers = {json.dumps(c.config["tokenizer"], sort_keys=True) for c in found}
@@ -135,7 +140,7 @@ def run(prepared: Prepared, folder: Path, *, jobs: int = 1) -> dict[str, Any]:
     settings = prepared.settings
     with locked(folder):
         first = check_folder(folder, settings, prepared.fingerprint)
-    threads = settings.threads or max(1, (os.cpu_count() or 1) // jobs)
+    threads = num_threads(settings, jobs)
     title = f"compare {settings.recipe}"
     ended = execute(prepared.plan, Ledger(folder / "cells"), folder, jobs=jobs, threads=threads, title=title)
     for unfinished in folder.glob("runs/*/.*"):  # of processes that were killed
@@ -145,6 +150,12 @@ def run(prepared: Prepared, folder: Path, *, jobs: int = 1) -> dict[str, Any]:
     write_results(folder, results)
     write_comparison(folder)
     return results
+
+
+def num_threads(settings: Settings, jobs: int) -> int:
+    """torch's threads of each run: as set, as OMP_NUM_THREADS says, or the cores that each job has."""
+    named = os.environ.get("OMP_NUM_THREADS", "")
+    return settings.threads or (int(named) if named.isdigit() else 0) or max(1, available_cores() // jobs)
 
 
 def check_jobs(jobs: int) -> None:

@@ -140,7 +140,7 @@ def scale(
     """
     fits, parts = [], []
     for variable, settings, name in comparisons(base, widths, shares):
-        results = run(prepare(settings), folder / name, jobs=jobs)
+        results = run(prepare(settings, jobs), folder / name, jobs=jobs)
         parts.append(results)
         points = [
             {

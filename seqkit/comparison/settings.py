@@ -50,7 +50,7 @@ class Settings:
     nothing is pretrained. trial_share: share of a whole run's steps that a trial takes. run_shares: shares of a whole
     run's steps, of each of which there are as many runs more, with a schedule of their own: a curve in the place of a
     point. pretrain: also train on the same data without labels first. measure: measure speed and memory. threads:
-    torch's threads in each process; None: the cores are shared by the jobs.
+    torch's threads in each process; None: as OMP_NUM_THREADS says, or the cores are shared by the jobs.
     Raises UsageError for values out of range, or settings that contradict each other.
     """
 

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,12 +19,25 @@ from seqkit.errors import SIGNALS
 
 MAX_WORKERS = 16
 
+QUOTA = Path("/sys/fs/cgroup/cpu.max")
+"""Microseconds of processor time in a period, and the period."""
+
 _PR_SET_PDEATHSIG = 1
+
+
+def available_cores() -> int:
+    """Cores that this process may use: its affinity (SLURM sets it), within a container's quota (cgroup v2)."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = QUOTA.read_text().split()
+        return max(1, min(cores, int(quota) // int(period)))
+    except (OSError, ValueError):  # no such file, or its quota is "max"
+        return cores
 
 
 def num_workers() -> int:
     """Processes that encode beside this one: a core each; 0 where there is one, or this process may start none."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = available_cores()
     return 0 if cores == 1 or multiprocessing.current_process().daemon else min(cores, MAX_WORKERS)
 
 

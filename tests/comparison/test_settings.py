@@ -6,6 +6,7 @@ import pytest
 
 from seqkit.cli.compare import _settings
 from seqkit.cli.parser import as_typed, parser
+from seqkit.comparison import compare
 from seqkit.comparison.settings import Settings, read_vary
 from seqkit.config import complete
 from seqkit.errors import UsageError
@@ -94,3 +95,13 @@ def test_positions_inside_attention_are_compared_with_those_that_are_added():
     assert inside["position"] is None
     assert added["backbone"]["position"] is None
     assert added["position"]["type"] == "Sinusoidal"
+
+
+@pytest.mark.parametrize(
+    ("threads", "variable", "jobs", "found"), [(3, "2", 2, 3), (None, "2", 2, 2), (None, "", 2, 4), (None, "", 16, 1)]
+)
+def test_threads_are_those_set_or_of_the_environment_or_the_cores_of_a_job(monkeypatch, threads, variable, jobs, found):
+    monkeypatch.setenv("OMP_NUM_THREADS", variable)
+    monkeypatch.setattr(compare, "available_cores", lambda: 8)
+    settings = Settings(recipe="image/digits", backbones=["LSTM", "GRU"], threads=threads)
+    assert compare.num_threads(settings, jobs) == found

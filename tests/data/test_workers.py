@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from seqkit.data.workers import die_with_parent
+from seqkit.data import workers
+from seqkit.data.workers import available_cores, die_with_parent
 from seqkit.errors import SIGNALS
 
 STUCK = """
@@ -49,6 +50,17 @@ def wait(for_what, seconds=60):
     while not for_what():
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    ("quota", "cores"), [("max 100000", 8), ("250000 100000", 2), ("50000 100000", 1), ("9000000 100000", 8)]
+)
+def test_a_containers_quota_bounds_the_cores(tmp_path, monkeypatch, quota, cores):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
+    monkeypatch.setattr(workers, "QUOTA", tmp_path / "cpu.max")
+    assert available_cores() == 8
+    workers.QUOTA.write_text(quota + "\n")
+    assert available_cores() == cores
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
