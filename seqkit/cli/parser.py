@@ -45,7 +45,13 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse words; what belongs to no option of the command, such as `--key=value`, is the second result."""
         words = list(sys.argv[1:] if args is None else args)
-        return super().parse_known_args(words if self._subparsers else list(self._with_values(words)), namespace)
+        found, rest = super().parse_known_args(words if self._subparsers else list(self._with_values(words)), namespace)
+        for action in self._get_positional_actions():
+            if action.nargs == "*":  # argparse takes such words before the first option alone
+                later = [word for word in rest if word == "-" or not word.startswith("-")]
+                setattr(found, action.dest, [*getattr(found, action.dest), *later])
+                rest = [word for word in rest if word not in later]
+        return found, rest
 
     def _with_values(self, words: list[str]) -> Iterator[str]:
         """Words in which a key and its value are one, `--key=value`, so that the value is not taken for the recipe."""

@@ -63,3 +63,10 @@ def test_each_command_has_help_and_a_module_that_runs_it(name):
     with pytest.raises(SystemExit, match="0"):
         parser().parse_known_args([name, "--help"])
     assert callable(import_module(f"seqkit.cli.{COMMANDS[name]}").run)
+
+
+def test_inputs_may_stand_after_options():
+    words = ["predict", "run", "a", "--top", "3", "b", "--device", "cpu", "-"]
+    args, rest = parser().parse_known_args(words)
+    assert (args.inputs, args.top, rest) == (["a", "b", "-"], 3, [])
+    assert parser().parse_known_args(["predict", "run", "--tpo", "3", "-z", "a"])[1] == ["--tpo=3", "-z=a"]
