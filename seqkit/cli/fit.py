@@ -33,7 +33,9 @@ def run(args: Namespace) -> int:
         raise UsageError(f"{flag} shows the keys of a new run; an unfinished run has its own in RUN/config.yaml")
     if args.resume is not None and args.resume != AUTO:
         return _resume(args)
-    if args.out is not None and args.resume is None:
+    if args.splits is not None and args.resume is not None:
+        raise UsageError("--splits goes on by itself when the command is repeated; leave --resume out")
+    if args.out is not None and args.resume is None and args.splits is None:
         _check_new(args.out)
     config = complete(args.recipe, args.preset, args.overrides, may_mix=True)
     if args.keys:
@@ -44,6 +46,10 @@ def run(args: Namespace) -> int:
     if args.print_config:
         print(to_yaml(config), end="")
         return 0
+    if args.splits is not None:
+        from seqkit.cli.splits import run_splits
+
+        return run_splits(config, args.splits, args.out, has_baseline=not args.no_baseline)
     if args.resume == AUTO and (folder := _unfinished(config["recipe"], args.out)) is not None:
         _check_same(folder, config)
         return _shown(folder, _resumed(folder, {}, has_baseline=not args.no_baseline))
@@ -101,14 +107,41 @@ def _already(folder: Path) -> int:
 
     if rank() != 0:
         return 0
-    from seqkit.runs.trained_model import state
-
-    if state(folder) == "trained":
-        from seqkit.cli.evaluate import run as test
-
-        return test(Namespace(run=folder, command="test"))
+    if _lacks_test(folder):
+        return _test(folder)
     print(f"{one_line(folder)} is finished already; to train again, give another --out, or leave --resume out")
     return 0
+
+
+def _lacks_test(folder: Path) -> bool:
+    """Whether a run has trained to its end and was stopped before its test."""
+    from seqkit.runs.trained_model import state
+
+    return state(folder) == "trained"
+
+
+def _test(folder: Path) -> int:
+    from seqkit.cli.evaluate import run as test
+
+    return test(Namespace(run=folder, command="test"))
+
+
+def trained(config: Mapping[str, Any], out: Path, *, has_baseline: bool) -> dict[str, Any]:
+    """Summary of the run of this configuration in `out`: as it is if it has ended, gone on with, or trained now.
+
+    Raises UsageError where the folder holds another run.
+    """
+    from seqkit.runs.summary import read_summary
+
+    if _unfinished(config["recipe"], out) is not None:
+        _check_same(out, config)
+        return _resumed(out, {}, has_baseline=has_baseline)
+    if _ended(config, out) is None:
+        _set_aside(out)
+        return _fit(config, out, has_baseline=has_baseline)[1]
+    if _lacks_test(out):
+        _test(out)
+    return read_summary(out)
 
 
 def _set_aside(out: Path) -> None:

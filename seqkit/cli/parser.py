@@ -256,6 +256,8 @@ def parser() -> argparse.ArgumentParser:
     add_recipe(fit, nargs="?")
     fit.add_argument("--resume", metavar="RUN", help="continue an unfinished run; auto: the newest of the recipe")
     fit.add_argument("--out", type=Path, help="the run folder (default: runs/RECIPE/TIME)")
+    text = "train on N random splits of the data, and give the means with intervals"
+    fit.add_argument("--splits", type=_whole, metavar="N", help=text)
     fit.add_argument("--no-baseline", action="store_true", help="do not compare with a classical method")
     fit.add_argument("--print_config", action="store_true", help="print all keys with their values, and stop")
     fit.add_argument("--keys", action="store_true", help="explain all keys, and stop")

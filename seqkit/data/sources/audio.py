@@ -91,8 +91,8 @@ class AudioFolder(DataSource):
     """Your own recordings: `<path>/<class>/*.wav|flac|ogg|mp3`, or `<path>/train/<class>/` and `<path>/test/<class>/`.
 
     Recordings keep their rates, and the tokenizer resamples. classes: folder whose name is the class of a file: "last",
-    the one that it is in; "first", the one at the top; or "none". path: the folder. test_fraction: share of each class
-    that is test where no folders name the splits.
+    the one that it is in; "first", the one at the top; or "none". path: the folder. test_fraction, seed: share of each
+    class that is test where no folders name the splits, and the seed of its choice.
     skip_bad: most files to leave out because they cannot be read; above 0, each is read once beforehand.
     """
 
@@ -101,17 +101,24 @@ class AudioFolder(DataSource):
         path: str,
         *,
         test_fraction: float = 0.2,
+        seed: int = 0,
         classes: ClassNames = "last",
         skip_bad: int = 0,
     ):
-        self.path, self.test_fraction, self.classes, self.skip_bad = path, test_fraction, classes, skip_bad
+        self.path, self.test_fraction, self.seed = path, test_fraction, seed
+        self.classes, self.skip_bad = classes, skip_bad
         self._tokenizer_rate: int | None = None
 
     def splits(self) -> Splits:
         """Files are read on access; their headers are looked at now. Raises DataError for a faulty folder or file."""
         kind = FileKind(AUDIO.suffixes, read_audio, audio_header, self._described, "recordings")
         return class_folder(
-            self.path, kind, test_fraction=self.test_fraction, classes=self.classes, skip_bad=self.skip_bad
+            self.path,
+            kind,
+            test_fraction=self.test_fraction,
+            seed=self.seed,
+            classes=self.classes,
+            skip_bad=self.skip_bad,
         )
 
     def read_for(self, tokenizer: Any) -> None:

@@ -74,12 +74,22 @@ class FileFolder(DataSource):
 
     They are read by the tokenizer's `read`, each once before training, so that a fault is found before it.
     classes: folder whose name is the class of a file: "last", the one that it is in; "first", the one at the top; or
-    "none". path: the folder. test_fraction: share of each class that is test where no folders name the splits.
+    "none". path: the folder. test_fraction, seed: share of each class that is test where no folders name the splits,
+    and the seed of its choice.
     skip_bad: most files to leave out because they cannot be read or, by a tokenizer without `fit`, encoded.
     """
 
-    def __init__(self, path: str, *, test_fraction: float = 0.2, classes: ClassNames = "last", skip_bad: int = 0):
-        self.path, self.test_fraction, self.classes, self.skip_bad = path, test_fraction, classes, skip_bad
+    def __init__(
+        self,
+        path: str,
+        *,
+        test_fraction: float = 0.2,
+        seed: int = 0,
+        classes: ClassNames = "last",
+        skip_bad: int = 0,
+    ):
+        self.path, self.test_fraction, self.seed = path, test_fraction, seed
+        self.classes, self.skip_bad = classes, skip_bad
         self._read: OwnReader | None = None
 
     def read_for(self, tokenizer: Any) -> None:
@@ -97,22 +107,35 @@ class FileFolder(DataSource):
             raise ValueError("FileFolder has no tokenizer yet; call read_for(tokenizer)")
         kind = FileKind((), self._read, self._read.check, lambda _: f"read by {self._read}", "files", is_thorough=True)
         return class_folder(
-            self.path, kind, test_fraction=self.test_fraction, classes=self.classes, skip_bad=self.skip_bad
+            self.path,
+            kind,
+            test_fraction=self.test_fraction,
+            seed=self.seed,
+            classes=self.classes,
+            skip_bad=self.skip_bad,
         )
 
 
 def class_folder(
-    path: str | Path, kind: FileKind, *, test_fraction: float = 0.2, classes: ClassNames = "last", skip_bad: int = 0
+    path: str | Path,
+    kind: FileKind,
+    *,
+    test_fraction: float = 0.2,
+    seed: int = 0,
+    classes: ClassNames = "last",
+    skip_bad: int = 0,
 ) -> Splits:
     """Files labelled by a folder that they are in, read on access; class names in alphabetical order.
 
     Folders `train` and `test` or `val` are the splits (of these two alone, `val` is test; other names: `SPLIT_NAMES`);
-    else `test_fraction` of each class is test. Files in no folder have no class, and are read where no file has one.
+    else `test_fraction` of each class is test, chosen by `seed`. Files in no folder have no class, and are
+    read where no file has one.
     skip_bad: most files to leave out because they cannot be read; for that, each is read once beforehand. 0: only
     headers are looked at.
     Logs what is read, how it is split, what is not read, by reason and suffix, and files of test that are in training.
     Raises DataError where there is no such folder, no file of the kind, a class without files, a test class unseen in
-    training, a file that cannot be read beyond `skip_bad`, or one file alone in every class.
+    training, a file that cannot be read beyond `skip_bad`, or one file alone in every class; and for a seed, where
+    folders are the splits.
     """
     root = Path(path)
     if not root.is_dir():
@@ -150,7 +173,11 @@ def class_folder(
     names = _class_names(root, splits)
     rule = f"split by the folders {', '.join(sorted(folders.values()))}"
     if "test" not in splits:
-        splits, rule = _divided(root, splits["train"], names, test_fraction)
+        splits, rule = _divided(root, splits["train"], names, test_fraction, seed)
+    elif seed != 0:
+        raise DataError(
+            f"{root} is {rule}, which no seed changes; leave data.seed out, or move all files to one folder"
+        )
     if names and classes == "last" and any(len(file.folders) > 1 for files in splits.values() for file in files):
         rule += "; the class is the folder that a file is in (the one at the top: --data.classes first)"
     _log(root, kind, splits, names, f"{rule}; {kind.describe(headers)}", skipped)
@@ -275,10 +302,12 @@ def _class_names(root: Path, splits: _Splits) -> list[str]:
     return names
 
 
-def _divided(root: Path, files: Sequence[_File], names: Sequence[str], fraction: float) -> tuple[_Splits, str]:
+def _divided(
+    root: Path, files: Sequence[_File], names: Sequence[str], fraction: float, seed: int
+) -> tuple[_Splits, str]:
     """Training and test, and the rule in words. Raises DataError where nothing would be left for test."""
     labels: dict[str | None, int] = {name: i for i, name in enumerate(names)}
-    train, test = stratified([labels.get(file.label) for file in files], fraction, seed=0)
+    train, test = stratified([labels.get(file.label) for file in files], fraction, seed)
     counts = Counter(file.label for file in files)
     single = [label for label, count in counts.items() if count == 1 and label is not None]
     if not test:
@@ -291,7 +320,7 @@ def _divided(root: Path, files: Sequence[_File], names: Sequence[str], fraction:
             "%s: %d of %d classes have one file alone, which stays in training (%s)",
             root, len(single), len(names), few(single),
         )  # fmt: skip
-    rule = f"{fraction:.0%} {'of each class ' if names else ''}are test, SHA-256 with seed 0"
+    rule = f"{fraction:.0%} {'of each class ' if names else ''}are test, SHA-256 with seed {seed}"
     return {"train": [files[i] for i in train], "test": [files[i] for i in test]}, rule
 
 

@@ -139,7 +139,8 @@ class ImageFolder(DataSource):
     does, so that augmentations work on small ones; those of a `Resize` with a larger size than crop stay as they are
     until then.
     classes: folder whose name is the class of a file: "last", the one that it is in; "first", the one at the top; or
-    "none". path: the folder. test_fraction: share of each class that is test where no folders name the splits.
+    "none". path: the folder. test_fraction, seed: share of each class that is test where no folders name the splits,
+    and the seed of its choice.
     skip_bad: most files to leave out because they cannot be read; above 0, each is read once beforehand.
     """
 
@@ -149,10 +150,11 @@ class ImageFolder(DataSource):
         *,
         channels: int | None = None,
         test_fraction: float = 0.2,
+        seed: int = 0,
         classes: ClassNames = "last",
         skip_bad: int = 0,
     ):
-        self.path, self.channels, self.test_fraction = path, channels, test_fraction
+        self.path, self.channels, self.test_fraction, self.seed = path, channels, test_fraction, seed
         self.classes, self.skip_bad = classes, skip_bad
         self._num_channels = 3 if channels is None else channels
         self._resized: Callable[[Tensor], Tensor] | None = None
@@ -163,7 +165,12 @@ class ImageFolder(DataSource):
         read = partial(_read_resized, channels=self._num_channels, resized=self._resized)
         kind = FileKind(IMAGE.suffixes, read, image_header, self._described, "images")
         return class_folder(
-            self.path, kind, test_fraction=self.test_fraction, classes=self.classes, skip_bad=self.skip_bad
+            self.path,
+            kind,
+            test_fraction=self.test_fraction,
+            seed=self.seed,
+            classes=self.classes,
+            skip_bad=self.skip_bad,
         )
 
     def read_for(self, tokenizer: Any) -> None:

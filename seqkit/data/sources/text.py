@@ -98,14 +98,23 @@ class TextFiles(DataSource):
 class TextFolder(DataSource):
     """Your own UTF-8 texts by class: `<path>/<class>/*.txt`, or `<path>/train/<class>/` and `<path>/test/<class>/`.
 
-    path: the folder; where none of its files ends in .txt or .md, files of any name are texts. test_fraction: share of
-    each class that is test where no folders name the splits. classes: folder whose name is the class of a file: "last",
-    the one that it is in; "first", the one at the top; or "none". skip_bad: most files to leave out because they cannot
-    be read.
+    path: the folder; where none of its files ends in .txt or .md, files of any name are texts.
+    test_fraction, seed: share of each class that is test where no folders name the splits, and the seed of its choice.
+    classes: folder whose name is the class of a file: "last", the one that it is in; "first", the one at the top; or
+    "none". skip_bad: most files to leave out because they cannot be read.
     """
 
-    def __init__(self, path: str, *, test_fraction: float = 0.2, classes: ClassNames = "last", skip_bad: int = 0):
-        self.path, self.test_fraction, self.classes, self.skip_bad = path, test_fraction, classes, skip_bad
+    def __init__(
+        self,
+        path: str,
+        *,
+        test_fraction: float = 0.2,
+        seed: int = 0,
+        classes: ClassNames = "last",
+        skip_bad: int = 0,
+    ):
+        self.path, self.test_fraction, self.seed = path, test_fraction, seed
+        self.classes, self.skip_bad = classes, skip_bad
 
     def splits(self) -> Splits:
         """Files are read on access, and once now. Raises DataError for a faulty folder or file."""
@@ -116,7 +125,12 @@ class TextFolder(DataSource):
             is_thorough=True,
         )  # fmt: skip
         return class_folder(
-            self.path, kind, test_fraction=self.test_fraction, classes=self.classes, skip_bad=self.skip_bad
+            self.path,
+            kind,
+            test_fraction=self.test_fraction,
+            seed=self.seed,
+            classes=self.classes,
+            skip_bad=self.skip_bad,
         )
 
 
