@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -95,7 +96,7 @@ def _table(results: Mapping[str, Any]) -> Any:
     from rich import box
     from rich.table import Table
 
-    from seqkit.report.headline import format_metric
+    from seqkit.report.headline import SHARES, format_metric
 
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     has_baseline = any("baseline" in metric for metric in results["metrics"].values())
@@ -103,10 +104,12 @@ def _table(results: Mapping[str, Any]) -> Any:
         table.add_column(column, justify="left" if column == "metric" else "right")
     for name, metric in results["metrics"].items():
 
-        def interval(of: Mapping[str, Any], name: str = name) -> str:
-            return f"{format_metric(name, of['low'])} to {format_metric(name, of['high'])}"
+        def interval(of: Mapping[str, Any], low: float = -math.inf, high: float = math.inf, name: str = name) -> str:
+            ends = (min(max(end, low), high) for end in (of["low"], of["high"]))
+            return " to ".join(format_metric(name, end) for end in ends)
 
-        cells = [name, format_metric(name, metric["mean"]), interval(metric), format_metric(name, metric["sd"])]
+        own = interval(metric, 0.0, 1.0) if name in SHARES and name != "explained" else interval(metric)
+        cells = [name, format_metric(name, metric["mean"]), own, format_metric(name, metric["sd"])]
         if "baseline" in metric:
             difference = metric["difference"]
             shown = f"{format_metric(name, difference['mean'])} ({interval(difference)})"

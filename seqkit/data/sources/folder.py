@@ -176,7 +176,7 @@ def class_folder(
         splits, rule = _divided(root, splits["train"], names, test_fraction, seed)
     elif seed != 0:
         raise DataError(
-            f"{root} is {rule}, which no seed changes; leave data.seed out, or move all files to one folder"
+            f"{root} is {rule}, which no seed changes; leave --splits and data.seed out, or name the folders otherwise"
         )
     if names and classes == "last" and any(len(file.folders) > 1 for files in splits.values() for file in files):
         rule += "; the class is the folder that a file is in (the one at the top: --data.classes first)"

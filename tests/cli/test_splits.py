@@ -1,0 +1,87 @@
+"""`seqkit fit --splits N`."""
+
+import json
+
+import pytest
+
+from seqkit.cli.main import main
+from seqkit.cli.splits import answer, gathered
+from seqkit.files import read_mapping
+
+
+@pytest.fixture
+def reviews(tmp_path):
+    path = tmp_path / "reviews.csv"
+    rows = [f"word{i} hello,a\nwurd{i} bye,b" for i in range(20)]
+    path.write_text("text,label\n" + "\n".join(rows) + "\n")
+    return path
+
+
+def words(path, out, *more):
+    return ["fit", "text/classify", "--preset", "debug", "--data", str(path), "--out", str(out), *more]
+
+
+def test_each_split_has_its_own_test_rows_and_the_same_command_goes_on(tmp_path, reviews, capsys):
+    out = tmp_path / "out"
+    assert main(words(reviews, out, "--splits", "2")) == 0
+    said = capsys.readouterr().out
+    assert "split 2 of 2: data.seed 2, seed 3" in said
+    assert "95 % interval" in said
+    found = read_mapping(out / "splits.json", "metrics")
+    summaries = [json.loads((out / f"split-{i}" / "summary.json").read_text()) for i in (1, 2)]
+    assert found["metrics"]["accuracy"]["values"] == [summary["metrics"]["accuracy"] for summary in summaries]
+    assert len({summary["data_sha256"]["test"] for summary in summaries}) == 2
+    before = (out / "split-1" / "summary.json").stat().st_mtime_ns
+    assert main(words(reviews, out, "--splits", "3")) == 0
+    assert (out / "split-1" / "summary.json").stat().st_mtime_ns == before
+    assert len(read_mapping(out / "splits.json", "metrics")["metrics"]["accuracy"]["values"]) == 3
+    assert main(words(reviews, out, "--splits", "2", "--model.backbone", "GRU")) != 0
+    assert "split-1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("recipe", "more", "said"),
+    [
+        ("text/classify", ["--splits", "1"], "--splits is 1; give 2 or more"),
+        ("image/digits", ["--splits", "3"], "mnist-5k has one of its own"),
+        ("text/classify", ["--splits", "3", "--data.test", "{data}"], "data.test gives one"),
+        ("text/classify", ["--splits", "3", "--resume", "auto"], "leave --resume out"),
+        ("text/classify", ["--splits", "3", "--trainer.devices", "2"], "give --trainer.devices 1"),
+        ("mixture/four", ["--splits", "3"], "a recipe of one task"),
+    ],
+)
+def test_what_has_no_other_split_is_refused(tmp_path, reviews, capsys, recipe, more, said):
+    data = ["--data", str(reviews)] if recipe == "text/classify" else []
+    assert main(["fit", recipe, *data, "--out", str(tmp_path / "out"), *(x.format(data=reviews) for x in more)]) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_folders_of_splits_take_no_seed(tmp_path, capsys):
+    for name in ("train/a", "train/b", "test/a", "test/b"):
+        (tmp_path / "texts" / name).mkdir(parents=True)
+        (tmp_path / "texts" / name / "1.txt").write_text(f"a text of {name}")
+    assert main(["fit", "text/classify", "--data", str(tmp_path / "texts"), "--splits", "2"]) != 0
+    assert (
+        "split by the folders test, train, which no seed changes; leave --splits and data.seed out"
+        in capsys.readouterr().err
+    )
+
+
+def summary_of(accuracy, strong):
+    beside = {} if strong is None else {"strong_baseline": {"name": "a forest", "metrics": {"accuracy": strong}}}
+    return {"num_train": 80, "num_test": 20, "objective": "Classify", "metrics": {"accuracy": accuracy}, **beside}
+
+
+@pytest.mark.parametrize(
+    ("own", "theirs", "said"),
+    [
+        ([0.91, 0.9, 0.92], [0.8, 0.8, 0.81], "The accuracy is better than that of a forest."),
+        ([0.8, 0.8, 0.81], [0.91, 0.9, 0.92], "The accuracy is worse than that of a forest."),
+        ([0.7, 0.9, 0.8], [0.8, 0.8, 0.81], "These splits do not tell the accuracy from that of a forest."),
+        ([0.7, 0.9, 0.8], [None, 0.8, 0.81], "Each of the 3 splits"),
+    ],
+)
+def test_the_answer_is_of_the_difference_on_the_same_splits(own, theirs, said):
+    results = gathered([summary_of(a, b) for a, b in zip(own, theirs, strict=True)])
+    assert answer(results).startswith(said)
