@@ -231,8 +231,8 @@ def transformer(dim, causal, window=None, position=None, num_kv_heads=None, mech
 )
 def test_a_transformer_with_windows_keeps_the_laws(window, monkeypatch):
     monkeypatch.setattr(sliding_window, "MIN_BLOCK_SIZE", 2)  # several blocks in the short examples of the laws
-    check_backbone(partial(transformer, window=window))
-    check_backbone(partial(transformer, window=window, num_kv_heads=1, position=Rotary()))
+    check_backbone(partial(transformer, window=window), kinds=["text"])
+    check_backbone(partial(transformer, window=window, num_kv_heads=1, position=Rotary()), kinds=["image"])
 
 
 class AttendsToPadding(SlidingWindowAttention):
