@@ -265,7 +265,7 @@ def gradients_are_right(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> 
     slopes = {n: 0.0 if g is None else _product(g, steps[n]) for n, g in zip(values, found, strict=True)}
 
     def difference(names: Sequence[str], step: float) -> float:
-        ends = []
+        ends: list[Tensor] = []
         with torch.no_grad():
             for sign in (1.0, -2.0, 1.0):  # there, to the other side, and back
                 for name in names:

@@ -88,11 +88,19 @@ def test_a_tokenizer_makes_the_same_tokens_in_another_process(name, elsewhere, m
     is_the_same_in_another_process(sample.fitted(), sample.raws, sample.build)
 
 
-def test_a_backbone_keeps_its_laws_on_synthetic_tokens(build):
+READ = {
+    "Transformer": ("text", "graph", "joined", "joined graphs"),
+    "Transformer-rotary": ("text", "image", "series"),
+    "Reversible": ("text", "graph"),
+}
+"""Tokens over which backbones of the same attention are checked: along edges, by its own positions, and in pairs."""
+
+
+def test_a_backbone_keeps_its_laws_on_synthetic_tokens(build, request):
     """To one that reads neither positions nor edges, all tokens are embeddings; the test below has each kind."""
     backbone = build(DIM, causal=False)
-    reads_more = backbone.uses_positions or backbone.supports_adjacency
-    check_backbone(build, dim=DIM, kinds=KINDS if reads_more else ("text", "image"))
+    kinds = KINDS if backbone.uses_positions or backbone.supports_adjacency else ("text", "image")
+    check_backbone(build, dim=DIM, kinds=READ.get(request.node.callspec.params["build"], kinds))
 
 
 @EACH_PAIR

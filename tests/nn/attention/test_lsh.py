@@ -213,7 +213,7 @@ def test_the_largest_tensor_grows_linearly_with_the_tokens(causal, largest_tenso
 
 @pytest.mark.parametrize(
     ("bucket_size", "position", "kinds"),
-    [(2, None, ["text"]), (3, Rotary(), ["image"]), (8, None, ["text"])],
+    [(2, None, ["text"]), (3, Rotary(), ["image"])],
 )
 def test_a_transformer_with_it_keeps_the_laws(position, bucket_size, kinds):
     mechanism = partial(LSHAttention, bucket_size=bucket_size, num_buckets=4)
