@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 import torch
-from einops import rearrange
+from einops import rearrange, repeat
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
@@ -25,6 +25,9 @@ from seqkit.nn.embedder import Embedder, JoinEmbedder, default_position
 from seqkit.nn.position.bias import EdgeBias
 
 TOLERANCE = 1e-7
+
+MAX_COPIES = 32
+"""Number of copies of an example, at most, in the batch that gives the gradients of all of its tokens."""
 
 NUM_CONTENTS = 30
 """Number of contents, at most, of which one must let a token influence another."""
@@ -413,16 +416,23 @@ def _influence(
     generator: draws other embeddings; None: they are those of the tokens.
     The hidden state is projected on a random direction: after LayerNorm its sum is constant, and hides a leak.
     """
-    batch = TokenBatch.collate([x])
-    embedded = model.embed(batch if reach is None else batch.replace(reach=rearrange(reach, "n -> 1 n")))
-    leaf = embedded.hidden.detach()
-    if generator is not None:
-        leaf = torch.randn(leaf.shape, generator=generator, dtype=leaf.dtype)
-    leaf = leaf.requires_grad_()
-    hidden = model.backbone(replace(embedded, hidden=leaf))[0]
-    direction = torch.randn(hidden.shape[-1], generator=fixed_generator(), dtype=hidden.dtype)
-    rows = [torch.autograd.grad(hidden[t] @ direction, leaf, retain_graph=True)[0][0] for t in range(len(x))]
-    return torch.stack(rows).abs().amax(dim=-1)
+    found: list[Tensor] = []
+    for columns in torch.arange(len(x)).split(MAX_COPIES):  # of each column the gradient in a copy of its own
+        batch = TokenBatch.collate([x] * len(columns))
+        if reach is not None:
+            batch = batch.replace(reach=repeat(reach, "n -> b n", b=len(columns)))
+        embedded = model.embed(batch)
+        leaf = embedded.hidden.detach()
+        if generator is not None:
+            if not found:
+                drawn = torch.randn(leaf[0].shape, generator=generator, dtype=leaf.dtype)
+            leaf = drawn.repeat(len(columns), 1, 1)
+        leaf = leaf.requires_grad_()
+        hidden = model.backbone(replace(embedded, hidden=leaf))
+        direction = torch.randn(hidden.shape[-1], generator=fixed_generator(), dtype=hidden.dtype)
+        own = hidden[torch.arange(len(columns)), columns] @ direction
+        found.append(torch.autograd.grad(own.sum(), leaf)[0])
+    return torch.cat(found).abs().amax(dim=-1)
 
 
 def _gradients(model: EmbeddedBackbone, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:

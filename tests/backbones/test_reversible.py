@@ -194,7 +194,7 @@ def test_a_reformer_keeps_the_laws(causal):
     """Hashed attention in a reversible stack."""
     attention = partial(MultiHeadAttention, mechanism=partial(LSHAttention, bucket_size=2, num_buckets=4))
     build = partial(Reversible, depth=2, num_heads=3, block=partial(PreNormBlock, attention=attention))
-    check_backbone(build, causal=[causal])
+    check_backbone(build, causal=[causal], kinds=["text"])
 
 
 def test_steps_with_a_cache_equal_one_pass():

@@ -34,12 +34,24 @@ from seqkit.testing import (
     synthetic,
     tokenizers,
 )
+from seqkit.testing.backbones import KINDS
 from seqkit.testing.checks import SLOW
 from seqkit.testing.other_process import run_elsewhere
 from seqkit.testing.tokenizers import is_the_same_in_another_process
 
 DIM = 24
 TOKENIZERS = sorted(components("tokenizer"))  # now: tests of other files register more
+OF_ITS_KIND = ("Bytes", "LogMel", "WhisperMel", "Patches", "Graph", "Molecule", "Cells", "Join")
+"""Tokenizers whose tokens differ in kind: ids, numbers, numbers behind a stem, two axes, edges of few types and of
+many, fields, and parts. The others give what one of these gives, so that what a backbone makes of it is proven."""
+PAIRS = [
+    (tokenizer, backbone)
+    for i, tokenizer in enumerate(TOKENIZERS)
+    for j, backbone in enumerate(sorted(backbones()))
+    if tokenizer in OF_ITS_KIND or backbone == "Transformer" or j == i % len(backbones())
+]
+"""Each backbone with each kind of tokens; a tokenizer of another's kind with the Transformer, and one other in turn."""
+EACH_PAIR = pytest.mark.parametrize(("name", "backbone"), PAIRS, ids=["-".join(pair) for pair in PAIRS])
 CAUSAL = pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
 
 
@@ -76,17 +88,27 @@ def test_a_tokenizer_makes_the_same_tokens_in_another_process(name, elsewhere, m
     is_the_same_in_another_process(sample.fitted(), sample.raws, sample.build)
 
 
-def test_a_backbone_keeps_its_laws_on_synthetic_tokens(build):
-    check_backbone(build, dim=DIM)
+READ = {
+    "Transformer": ("text", "graph", "joined", "joined graphs"),
+    "Transformer-rotary": ("text", "image", "series"),
+    "Reversible": ("text", "graph"),
+}
+"""Tokens over which backbones of the same attention are checked: along edges, by its own positions, and in pairs."""
 
 
-def test_a_backbone_keeps_its_laws_on_a_tokenizers_tokens(sample, build, request):
+def test_a_backbone_keeps_its_laws_on_synthetic_tokens(build, request):
+    """To one that reads neither positions nor edges, all tokens are embeddings; the test below has each kind."""
+    backbone = build(DIM, causal=False)
+    kinds = KINDS if backbone.uses_positions or backbone.supports_adjacency else ("text", "image")
+    check_backbone(build, dim=DIM, kinds=READ.get(request.node.callspec.params["build"], kinds))
+
+
+@EACH_PAIR
+def test_a_backbone_keeps_its_laws_on_a_tokenizers_tokens(name, backbone):
     """Causal and bidirectional in turn: each backbone is both with half of the tokenizers, and both above."""
-    names = request.node.callspec.params
-    turn = TOKENIZERS.index(names["sample"]) + sorted(backbones()).index(names["build"])
-    causal = turn % 2 == 1
-    tokenizer, examples = sample.encoded()
-    checked = check_embedded_backbone(tokenizer.spec, build(DIM, causal=causal), examples)
+    causal = (TOKENIZERS.index(name) + sorted(backbones()).index(backbone)) % 2 == 1
+    tokenizer, examples = SAMPLES[name]().encoded()
+    checked = check_embedded_backbone(tokenizer.spec, backbones()[backbone](DIM, causal=causal), examples)
     assert laws.padding_changes_nothing in checked
     assert (laws.no_token_attends_to_the_future in checked) == causal
 
@@ -150,9 +172,10 @@ def _labels(objective, batch):
 
 
 @pytest.mark.parametrize("objective", [NextToken(), NextToken(tied=True), Masked(fraction=0.5), Classify(), Regress()])
-def test_the_gradient_of_every_objective_reaches_every_parameter(sample, build, objective):
-    tokenizer, examples = sample.encoded()
-    backbone = build(DIM, causal=bool(objective.causal))
+@EACH_PAIR
+def test_the_gradient_of_every_objective_reaches_every_parameter(name, backbone, objective):
+    tokenizer, examples = SAMPLES[name]().encoded()
+    backbone = backbones()[backbone](DIM, causal=bool(objective.causal))
     has_one_table = tokenizer.spec.ids or (bool(tokenizer.spec.vocab_sizes) and not getattr(objective, "tied", False))
     if isinstance(objective, NextToken) and not has_one_table:
         with pytest.raises(ValueError, match=r"vectors|left to right|adjacency|joined of text, ids|several ids"):
@@ -163,10 +186,10 @@ def test_the_gradient_of_every_objective_reaches_every_parameter(sample, build, 
     model = Model(tokenizer.spec, backbone, objective, adjacency="use" if backbone.supports_adjacency else "ignore")
     label = label.float() if isinstance(objective, Regress) else label
     objective.step(model, (batch, label), training=True).loss.backward()
-    for name, p in model.named_parameters():
-        assert p.grad is not None, name
-        assert bool(torch.isfinite(p.grad).all()), name
-        assert bool((p.grad != 0).any()), name
+    for parameter, p in model.named_parameters():
+        assert p.grad is not None, parameter
+        assert bool(torch.isfinite(p.grad).all()), parameter
+        assert bool((p.grad != 0).any()), parameter
 
 
 def test_renumbered_nodes_of_a_raw_graph_give_the_same_hidden_states_renumbered(sample, build):
@@ -523,17 +546,20 @@ def test_a_fault_is_named_with_class_law_and_example(faulty, causal, sentence):
 
 @pytest.mark.parametrize("sound", SOUND, ids=lambda x: x.__name__)
 def test_an_unusual_backbone_that_is_sound_passes(sound):
-    check_backbone(sound, dim=DIM, causal=[sound.causal] if hasattr(sound, "causal") else [False, True])
+    """Positions in other steps than one are for those that read positions, and graphs for those that read edges."""
+    kinds = ["text", "image"] + ["series"] * sound.uses_positions + ["graph"] * sound.supports_adjacency
+    check_backbone(sound, dim=DIM, kinds=kinds, causal=[sound.causal] if hasattr(sound, "causal") else [False, True])
 
 
 def test_a_straight_through_estimate_breaks_one_law_and_may():
     reason = {"gradients_are_right": "rounding has the gradient of what was rounded"}
-    check_backbone(SnapsToACodebook, dim=DIM, causal=[False], expected_failures=reason)
+    check_backbone(SnapsToACodebook, dim=DIM, causal=[False], kinds=["text"], expected_failures=reason)
 
 
 def test_a_law_that_is_expected_to_fail_may_fail():
     reason = {"training_equals_eval": "the scale is for training alone"}
-    checked = check_backbone(ScalesInTraining, dim=DIM, causal=[False], expected_failures=reason, quick=True)
+    given = {"causal": [False], "kinds": ["text"], "quick": True}
+    checked = check_backbone(ScalesInTraining, dim=DIM, expected_failures=reason, **given)
     assert checked.left_out["training_equals_eval"] == "expected to fail"
     assert module_laws.training_equals_eval not in checked
     assert module_laws.is_deterministic in checked
@@ -545,14 +571,15 @@ def test_a_law_that_is_expected_to_fail_may_fail():
 )
 def test_a_law_that_is_expected_to_fail_and_does_not_is_an_error(name, sentence):
     with pytest.raises(AssertionError, match=rf"^MeanPool: {name} is expected to fail \(a reason\), {sentence}"):
-        check_backbone(MeanPool, dim=DIM, causal=[False], expected_failures={name: "a reason"}, quick=True)
+        given = {"causal": [False], "kinds": ["text"], "quick": True}
+        check_backbone(MeanPool, dim=DIM, expected_failures={name: "a reason"}, **given)
 
 
 def test_what_is_not_checked_is_said_with_the_reason():
     def build(dim, causal):
         return Transformer(dim, 1, causal=causal, dropout=0.3)
 
-    checked = check_backbone(build, dim=DIM, causal=[True], quick=True)
+    checked = check_backbone(build, dim=DIM, causal=[True], kinds=["text"], quick=True)
     assert checked.left_out["training_equals_eval"] == "random in training"
     assert checked.left_out["gradients_are_right"] == "takes long"
     assert {law.__name__ for law in checked}.isdisjoint(checked.left_out)
@@ -569,7 +596,7 @@ def test_check_backbone_names_the_backbone_and_the_law():
     ):
         check_backbone(lambda dim, causal: Faulty(Transformer(dim, 1), causal=True), dim=DIM, causal=[True])
     with pytest.raises(AssertionError, match=r"built with dim=24, causal=True"):
-        check_backbone(lambda dim, causal: LSTM(dim), dim=DIM)
+        check_backbone(lambda dim, causal: LSTM(dim), dim=DIM, causal=[True])
 
 
 def test_check_embedded_backbone_needs_examples_of_different_lengths():

@@ -98,7 +98,7 @@ def test_no_mechanism_or_position_makes_a_device_wait(name, position, causal, mo
     spec, examples = synthetic()[modality]
     objective = NextToken() if causal and modality == "text" else Masked() if not causal else classes()
     label = torch.arange(len(examples)) % 3 if isinstance(objective, Classify) else None
-    model = Model(spec, build(name, position, causal, PreNormBlock, torch.nn.LayerNorm), objective)
+    model = Model(spec, build(name, position, causal, PreNormBlock, torch.nn.LayerNorm, depth=1), objective)
     assert looks_of_a_step(model, objective, TokenBatch.collate(examples), label) == []
 
 

@@ -96,7 +96,8 @@ def test_a_position_for_each_layer_keeps_the_laws(pair, causal):
     torch.manual_seed(0)
     mixed = stack([PreNormBlock, PreNormBlock], causal, [POSITIONS[name]() for name in pair])
     is_its_layers_one_after_the_other(mixed, spec, examples)
-    check_embedded_backbone(spec, mixed, examples)
+    if causal:  # so that it keeps what each layer keeps, but for the cache
+        check_embedded_backbone(spec, mixed, examples)
 
 
 @pytest.mark.parametrize(

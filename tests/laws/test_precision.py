@@ -122,14 +122,16 @@ def test_gradients_of_other_components_are_those_of_finite_differences(component
 # ── compilation ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-BOTH = [(name, position) for name, position, causal in CELLS if causal and (name, position, False) in CELLS]
-COMPILED = [
-    (cell, index)
-    for index, cell in enumerate(CELLS)
-    if (pair := cell[:2]) not in BOTH or pair[0] == "ScaledDotProductAttention" or BOTH.index(pair) % 2 == cell[2]
-]
-"""Every mechanism with every position, causal and bidirectional in turn: causality is one mask of the context, which is
-made outside of both. Where only one of the two is supported, it is taken, and torch's own kernel has both."""
+COMPILED, seen = [], {}
+for index, (name, position, causal) in enumerate(CELLS):
+    if name == "ScaledDotProductAttention":
+        is_taken = position == "none" or list(POSITIONS).index(position) % 2 == causal
+    else:
+        is_taken = position == seen.setdefault(name, position)
+    COMPILED += [((name, position, causal), index)] if is_taken else []
+"""Torch's own kernel with every position, causal and bidirectional in turn, and every other mechanism in both ways.
+
+What a position adds is made in the context, outside of the mechanism, and so is the mask of causality."""
 
 
 # dynamo's own: it looks at the gradient of a tensor that one graph passes to the next

@@ -144,7 +144,9 @@ def test_a_parallel_block_with_one_norm_is_timms():
 
 @pytest.mark.parametrize("kind", [PreNormBlock, PostNormBlock, ParallelBlock, partial(ParallelBlock, shared_norm=True)])
 def test_a_transformer_of_it_keeps_the_laws(kind):
-    check_backbone(lambda dim, causal: Transformer(dim, 2, num_heads=3, causal=causal, block=kind))
+    check_backbone(
+        lambda dim, causal: Transformer(dim, 2, num_heads=3, causal=causal, block=kind), kinds=["text", "graph"]
+    )
 
 
 def test_a_component_that_is_passed_in_replaces_the_default():

@@ -75,19 +75,7 @@ class _Shaken(CausalConvolution):
 
 
 def test_a_transformer_with_convolutions_keeps_the_laws_and_is_causal_only():
-    for name in ("text", "series"):
-        spec, examples = synthetic()[name]
-        model = EmbeddedBackbone(spec, build(24, True))
-        for law in (
-            laws.padding_changes_nothing,
-            laws.batch_mates_change_nothing,
-            laws.padding_may_hold_anything,
-            laws.no_token_attends_to_the_future,
-            laws.step_by_step_equals_at_once,
-            laws.gradients_reach_every_parameter,
-        ):
-            law(model, examples)
-    check_backbone(build, causal=[True])
+    check_backbone(build, causal=[True], kinds=["text", "series"])
     with pytest.raises(ValueError, match=r"with a convolution does not support bidirectional .*"):
         build(24, False)
 

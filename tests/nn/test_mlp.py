@@ -133,7 +133,8 @@ def test_a_gated_mlp_without_inner_width_is_refused(wrong):
 @pytest.mark.parametrize("mlp", [GatedMLP, partial(GatedMLP, activation=nn.GELU, bias=True), ConvMLP])
 def test_a_transformer_with_it_keeps_the_laws(mlp):
     check_backbone(
-        lambda dim, causal: Transformer(dim, 2, num_heads=3, causal=causal, block=partial(PreNormBlock, mlp=mlp))
+        lambda dim, causal: Transformer(dim, 2, num_heads=3, causal=causal, block=partial(PreNormBlock, mlp=mlp)),
+        kinds=["text"],
     )
 
 

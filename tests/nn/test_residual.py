@@ -94,7 +94,7 @@ def test_a_scale_that_is_no_factor_is_refused(scale):
 
 def test_a_transformer_with_norms_of_branches_keeps_the_laws():
     block = partial(PreNormBlock, norm=torch.nn.Identity, residual=partial(Residual, norm=torch.nn.RMSNorm))
-    check_backbone(lambda dim, causal: Transformer(dim, 2, num_heads=3, causal=causal, block=block))
+    check_backbone(lambda dim, causal: Transformer(dim, 2, num_heads=3, causal=causal, block=block), kinds=["text"])
 
 
 def test_layer_scale_may_be_a_whole_number():
@@ -113,5 +113,6 @@ def test_a_transformer_with_layer_scale_keeps_the_laws():
     check_backbone(
         lambda dim, causal: Transformer(
             dim, 2, num_heads=3, causal=causal, block=partial(PreNormBlock, residual=residual)
-        )
+        ),
+        kinds=["text"],
     )

@@ -7,12 +7,25 @@ import json
 import math
 import re
 from dataclasses import replace
-from datetime import timedelta
 from functools import partial
 from itertools import permutations
 
 import pytest
 import torch
+from objectives.contrastive_steps import (
+    DIM,
+    GRAPHS,
+    IMAGES,
+    PARTS,
+    RAWS,
+    SHARES,
+    SIZE,
+    G,
+    batch_of,
+    built,
+    join,
+    step_of_two,
+)
 from torch import nn
 from torch.testing import assert_close
 
@@ -31,35 +44,7 @@ from seqkit.report.samples import NUM_NEAREST, NUM_QUERIES
 from seqkit.runs.answers import vectors
 from seqkit.runs.mixture import load
 from seqkit.runs.prepare import data_module
-from seqkit.tokenizers import Bytes, Graph, Ids, Join, Patches
-
-DIM, SIZE, PARTS = 24, 5, ["image", "text", "graph"]
-G = torch.Generator().manual_seed(0)
-IMAGES = [torch.rand(1, 4, 4 * n, generator=G) for n in (1, 3, 2, 2)]
-GRAPHS = [(3, [(0, 1), (1, 2)]), (2, [(0, 1)]), (3, [(0, 2), (1, 2)])]
-RAWS = [
-    {"image": IMAGES[0], "text": [1, 2, 3], "graph": GRAPHS[0]},
-    {"text": [4, 0], "graph": GRAPHS[1]},
-    {"image": IMAGES[1], "text": [1, 2, 3]},
-    {"image": IMAGES[2], "graph": GRAPHS[2], "text": [0]},
-    {"image": IMAGES[3]},
-]
-
-
-def join() -> Join:
-    return Join({"image": Patches(4), "text": Ids(SIZE), "graph": Graph(0, num_edge_types=1)})
-
-
-def batch_of(raws=RAWS) -> TokenBatch:
-    return TokenBatch.collate([join().encode(raw) for raw in raws]).with_dtype(torch.float64)
-
-
-def built(labels=None, backbone=None, parts=PARTS, **settings) -> tuple[Model, Contrastive]:
-    torch.manual_seed(0)
-    objective = Contrastive(parts, dim=7, **settings)
-    objective.fit([None] if labels is None else labels, None)
-    model = Model(join().spec, backbone or Transformer(DIM, 2, num_heads=3), objective).double()
-    return model, objective
+from seqkit.tokenizers import Bytes, Ids, Join, Patches
 
 
 def vectors_of(model: Model, raws) -> dict[tuple[int, str], torch.Tensor]:
@@ -353,27 +338,9 @@ def test_a_prediction_is_the_cosine_of_each_pair_of_parts():
 
 # ── several processes ────────────────────────────────────────────────────────────────────────────────────────────────
 
-SHARES = [[0, 1, 3], [2, 4]]
-"""Examples of each process; no example of the second has a graph."""
-
-
-def _process(rank: int, folder: str) -> None:
-    torch.distributed.init_process_group(
-        "gloo", f"file://{folder}/meeting", rank=rank, world_size=2, timeout=timedelta(seconds=60)
-    )
-    model, objective = built()
-    output = objective.step(model, (batch_of([RAWS[i] for i in SHARES[rank]]), None), training=True)
-    output.loss.backward()
-    sums = [output.loss.detach(), output.count.double(), *(p.grad for p in model.parameters())]
-    for x in sums:
-        torch.distributed.all_reduce(x)
-    if rank == 0:
-        torch.save(sums, f"{folder}/sums.pt")
-    torch.distributed.destroy_process_group()
-
 
 def test_two_processes_have_the_loss_and_the_gradients_of_one_with_the_whole_batch(tmp_path):
-    torch.multiprocessing.spawn(_process, (str(tmp_path),), nprocs=2)
+    torch.multiprocessing.spawn(step_of_two, (str(tmp_path),), nprocs=2)
     loss, count, *gradients = torch.load(tmp_path / "sums.pt", weights_only=True)
     model, objective = built()
     whole = objective.step(model, (batch_of([RAWS[i] for share in SHARES for i in share]), None), training=True)

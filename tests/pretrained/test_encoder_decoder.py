@@ -165,6 +165,7 @@ def test_the_encoder_alone_for_other_objectives(tmp_path, name):
                 wave = np.random.default_rng(i).standard_normal(2_000) / 4
                 soundfile.write(data / label / f"{i}.wav", wave, 16_000)
     overrides = {"model.init": str(folder), "data": str(data), "optimizer": "AdamW", "optimizer.lr": 0.0}
+    overrides |= {"trainer.max_steps": 1}
     run = seqkit.fit(recipe, overrides, preset="debug", out=tmp_path / "run")
     assert run.summary["initial"]["taken"] == ["backbone", "embedder"]
     source = TokenBatch.collate([run.tokenizer.encode(x) for x in sources(name)])

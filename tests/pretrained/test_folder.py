@@ -103,17 +103,17 @@ def test_logits_of_a_decoder(tmp_path, name, lengths):
 
 
 @pytest.mark.parametrize("name", DECODERS)
-def test_both_write_the_same_thirty_tokens(tmp_path, name):
+def test_both_write_the_same_tokens(tmp_path, name):
     theirs = saved(tmp_path, name, DECODERS[name], own_class(name), std=0.4)
     ours = begun(tmp_path, "text/char-lm").model
-    prompts, right = [torch.randint(VOCAB, (n,)) for n in (3, 1, 7)], []
+    prompts, right = [torch.randint(VOCAB, (n,)) for n in (1, 7)], []
     for ids in prompts:
-        for _ in range(30):
+        for _ in range(16):
             with torch.no_grad():
                 ids = torch.cat([ids, theirs(ids[None]).logits[0, -1:].argmax(dim=-1)])
-        right.append(ids[-30:])
+        right.append(ids[-16:])
     assert len(torch.cat(right).unique()) > 2
-    got = generate(ours, prompts, 30, strategy=Sampling(temperature=0))
+    got = generate(ours, prompts, 16, strategy=Sampling(temperature=0))
     assert all(x.equal(y) for x, y in zip(got, right))
 
 

@@ -169,7 +169,8 @@ def test_a_transformer_with_it_keeps_the_laws(num_kv_heads):
     check_backbone(
         lambda dim, causal: Transformer(
             dim, 2, num_heads=3, causal=causal, block=partial(PreNormBlock, attention=attention)
-        )
+        ),
+        kinds=["text"],
     )
 
 

@@ -211,11 +211,17 @@ def test_the_largest_tensor_grows_linearly_with_the_tokens(causal, largest_tenso
     assert numels[1] <= 2.1 * numels[0] < 1024**2 / 4
 
 
-@pytest.mark.parametrize(("bucket_size", "position"), [(2, None), (3, Rotary()), (8, None)])
-def test_a_transformer_with_it_keeps_the_laws(position, bucket_size):
+@pytest.mark.parametrize(
+    ("bucket_size", "position", "kinds"),
+    [(2, None, ["text"]), (3, Rotary(), ["image"])],
+)
+def test_a_transformer_with_it_keeps_the_laws(position, bucket_size, kinds):
     mechanism = partial(LSHAttention, bucket_size=bucket_size, num_buckets=4)
     block = partial(PreNormBlock, attention=partial(MultiHeadAttention, mechanism=mechanism, num_kv_heads=1))
-    check_backbone(lambda dim, causal: Transformer(dim, 2, num_heads=3, causal=causal, block=block, position=position))
+    check_backbone(
+        lambda dim, causal: Transformer(dim, 2, num_heads=3, causal=causal, block=block, position=position),
+        kinds=kinds,
+    )
 
 
 def test_directions_are_saved_and_drawn_by_torchs_seed():

@@ -165,9 +165,15 @@ def transformer(mechanism, dim, causal, *, cross_attention=False, position=None)
 
 
 @DENSE_MECHANISMS
-@pytest.mark.parametrize("position", [None, ALiBi, partial(RelativeEmbedding, 8, max_distance=2)])
-def test_a_backbone_with_other_scores_keeps_the_laws(mechanism, position):
-    check_backbone(lambda dim, causal: transformer(mechanism, dim, causal, position=position and position()))
+@pytest.mark.parametrize(
+    ("position", "kinds"),
+    [(None, ["text", "graph"]), (ALiBi, ["text"]), (partial(RelativeEmbedding, 8, max_distance=2), ["series"])],
+    ids=["none", "ALiBi", "RelativeEmbedding"],
+)
+def test_a_backbone_with_other_scores_keeps_the_laws(mechanism, position, kinds):
+    check_backbone(
+        lambda dim, causal: transformer(mechanism, dim, causal, position=position and position()), kinds=kinds
+    )
 
 
 @DENSE_MECHANISMS

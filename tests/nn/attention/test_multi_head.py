@@ -270,7 +270,8 @@ def test_a_transformer_with_heads_of_another_width_keeps_the_laws(level):
     )
     block = partial(PreNormBlock, attention=attention)
     check_backbone(
-        lambda dim, causal: Transformer(dim, 2, num_heads=3, causal=causal, block=block, position=Rotary(share=0.8))
+        lambda dim, causal: Transformer(dim, 2, num_heads=3, causal=causal, block=block, position=Rotary(share=0.8)),
+        kinds=["text"],
     )
 
 

@@ -117,13 +117,16 @@ def test_directions_are_saved_drawn_by_torchs_seed_and_differ_between_layers():
     assert torch.equal(second.directions, first.directions)
 
 
-@pytest.mark.parametrize("position", [None, Rotary()])
-def test_a_transformer_with_it_keeps_the_laws(position):
+@pytest.mark.parametrize(("position", "kind"), [(None, "text"), (Rotary(), "image")])
+def test_a_transformer_with_it_keeps_the_laws(position, kind):
     block = partial(
         PreNormBlock,
         attention=partial(MultiHeadAttention, mechanism=partial(PerformerAttention, num_features=7), num_kv_heads=1),
     )
-    check_backbone(lambda dim, causal: Transformer(dim, 2, num_heads=3, causal=causal, block=block, position=position))
+    check_backbone(
+        lambda dim, causal: Transformer(dim, 2, num_heads=3, causal=causal, block=block, position=position),
+        kinds=[kind],
+    )
 
 
 def test_no_features_are_refused():

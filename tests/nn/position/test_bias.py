@@ -131,16 +131,18 @@ def test_an_edge_bias_of_nothing_is_refused(num_edge_types, num_heads):
 
 
 @pytest.mark.parametrize(
-    "position",
+    ("position", "kinds"),
     [
-        ALiBi,
-        partial(T5Bias, 3, num_buckets=6, max_distance=5),
-        partial(T5Bias, 3, num_buckets=6, max_distance=5, causal=True),
+        (ALiBi, ["text", "image"]),
+        (partial(T5Bias, 3, num_buckets=6, max_distance=5), ["text", "series"]),
+        (partial(T5Bias, 3, num_buckets=6, max_distance=5, causal=True), ["text"]),
     ],
     ids=["ALiBi", "T5", "T5-causal"],
 )
-def test_a_backbone_with_a_bias_keeps_the_laws(position):
-    check_backbone(lambda dim, causal: Transformer(dim, 2, num_heads=3, causal=causal, position=position()))
+def test_a_backbone_with_a_bias_keeps_the_laws(position, kinds):
+    check_backbone(
+        lambda dim, causal: Transformer(dim, 2, num_heads=3, causal=causal, position=position()), kinds=kinds
+    )
 
 
 @pytest.mark.parametrize("position", [ALiBi(), T5Bias(2)])

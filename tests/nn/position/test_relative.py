@@ -57,7 +57,10 @@ def test_a_table_without_rows_is_refused():
 @pytest.mark.parametrize("num_axes", [1, 2])
 def test_a_backbone_with_relative_embeddings_keeps_the_laws(num_axes):
     position = partial(RelativeEmbedding, 8, max_distance=2, num_axes=num_axes)
-    check_backbone(lambda dim, causal: Transformer(dim, 2, num_heads=3, causal=causal, position=position()))
+    check_backbone(
+        lambda dim, causal: Transformer(dim, 2, num_heads=3, causal=causal, position=position()),
+        kinds=["text", "series", "image"],
+    )
 
 
 def test_relative_embeddings_depend_on_differences_only():
