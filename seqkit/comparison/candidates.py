@@ -244,20 +244,34 @@ def pretraining_config(config: Mapping[str, Any], pretrain: str) -> dict[str, An
 
 
 class _Fitted:
-    """Cache of fitted tokenizer, objective and first batch, which candidates with the same data share."""
+    """Cache of fitted tokenizer, objective and first batch, which candidates with the same data share, and of what
+    models were measured."""
 
     def __init__(self, *, tunes: bool) -> None:
         self.tunes = tunes
         self._known: dict[str, tuple[Tokenizer, Objective, Batch]] = {}
         self._longest: dict[str, Batch] = {}
+        self._measured: dict[tuple[str, str], int] = {}
 
     def parameters(self, config: Mapping[str, Any]) -> int:
         """Trainable parameters. Raises ValueError where the model is refused."""
-        tokenizer, objective, _ = self._of(config)
-        return meta_model(config, tokenizer, objective).num_parameters
+        return self._once(self._count_parameters, config)
 
     def flops(self, config: Mapping[str, Any]) -> int:
         """FLOPs of training on one batch. Raises ValueError where the model is refused."""
+        return self._once(self._count_flops, config)
+
+    def _once(self, measure: Callable[[Mapping[str, Any]], int], config: Mapping[str, Any]) -> int:
+        key = measure.__name__, json.dumps([config["data"], config["tokenizer"], config["model"]], sort_keys=True)
+        if key not in self._measured:
+            self._measured[key] = measure(config)
+        return self._measured[key]
+
+    def _count_parameters(self, config: Mapping[str, Any]) -> int:
+        tokenizer, objective, _ = self._of(config)
+        return meta_model(config, tokenizer, objective).num_parameters
+
+    def _count_flops(self, config: Mapping[str, Any]) -> int:
         tokenizer, objective, batch = self._of(config)
         model = meta_model(config, tokenizer, objective)  # first: it refuses what the objective could not prepare
         try:

@@ -77,20 +77,21 @@ def _submit(plan: Plan, ledger: Ledger, workers: Workers, results: dict[str, Any
 
 
 class Workers:
-    """Worker processes, each of which runs one cell at a time.
+    """Worker processes, each of which runs one cell at a time; one is started when a cell finds none that is idle.
 
-    root: folder of the comparison. threads: torch's threads in each process. plugins: files that register components.
+    number: processes at most. root: folder of the comparison. threads: torch's threads in each process. plugins: files
+    that register components.
     """
 
     def __init__(self, number: int, root: Path, threads: int, plugins: Sequence[str] = ()):
-        self.root, self.threads, self.plugins = root, threads, list(plugins)
-        self._idle = [self._start() for _ in range(number)]
+        self.number, self.root, self.threads, self.plugins = number, root, threads, list(plugins)
+        self._idle: list[_Worker] = []
         self._busy: dict[Connection, tuple[_Worker, Cell]] = {}
 
     @property
     def num_idle(self) -> int:
-        """Number of workers that could take a cell."""
-        return len(self._idle)
+        """Number of cells that could be taken."""
+        return self.number - len(self._busy)
 
     @property
     def running(self) -> list[str]:
@@ -98,8 +99,9 @@ class Workers:
         return [cell.id for _, cell in self._busy.values()]
 
     def submit(self, cell: Cell) -> None:
-        """Give a cell to an idle worker."""
-        worker = self._idle.pop()
+        """Give a cell to an idle worker, or to a new one."""
+        assert self.num_idle, "all workers are busy"
+        worker = self._idle.pop() if self._idle else self._start()
         try:
             worker.connection.send(cell)
         except BrokenPipeError:  # killed while it had nothing to do
@@ -121,7 +123,6 @@ class Workers:
             except EOFError:
                 worker.process.join()
                 result = {"error": _death(worker.process.exitcode), "killed": True}
-                self._idle.append(self._start())
             ended.append((cell, result))
         return ended
 

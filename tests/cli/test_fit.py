@@ -1,5 +1,6 @@
 """`seqkit.fit`: the command from Python, in one line."""
 
+import itertools
 import json
 import shutil
 import sys
@@ -84,8 +85,7 @@ def unfinished(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("key", DOCUMENTED)
-@pytest.mark.parametrize("spelled", ["--{} {}", "--{}={}"])
+@pytest.mark.parametrize(("key", "spelled"), list(zip(DOCUMENTED, itertools.cycle(["--{} {}", "--{}={}"]))))
 def test_an_unfinished_run_goes_on_with_every_documented_key(unfinished, tmp_path, key, spelled, capsys):
     from seqkit.runs.run import MAY_CHANGE
 

@@ -30,3 +30,11 @@ def subject():
         return subject_of(complete(recipe, preset, list(words)))
 
     return of
+
+
+@pytest.fixture
+def small_trials(monkeypatch):
+    """Fewer steps on fewer examples: the loss has more noise, in which false findings are likelier."""
+    monkeypatch.setattr("seqkit.doctor.subject.MAX_BATCH", 13)
+    for name in ("subject", "trials"):
+        monkeypatch.setattr(f"seqkit.doctor.{name}.NUM_BATCHES", 20)

@@ -12,18 +12,13 @@ from seqkit.errors import DataError
 TEMPERATURE = "--model.backbone.block.attention.mechanism.temperature"
 
 
-@pytest.fixture
-def small_batches(monkeypatch):
-    """As many steps on fewer examples: the loss has more noise, in which false findings are likelier."""
-    monkeypatch.setattr("seqkit.doctor.subject.MAX_BATCH", 24)
-
-
 def findings(recipe, *words, preset="debug"):
     results = examine(complete(recipe, preset, list(words)))
     return {result.name: result.finding for result in results if result.finding is not None}
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("small_trials")
 @pytest.mark.parametrize(
     ("words", "check", "key", "value"),
     [
@@ -56,6 +51,7 @@ def test_a_planted_fault_is_named_alone_with_the_key_that_mends_it(words, check,
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("small_trials")
 @pytest.mark.parametrize("rates", [("1.0", "0.3"), ("0.0001", "0.00003")], ids=["too high", "too low"])
 def test_a_learning_rate_a_hundred_times_off_is_named_alone_and_its_keys_mend_it(rates):
     words = ["image/digits", "--optimizer.lr", rates[0], "--optimizer.adamw.lr", rates[1]]
@@ -67,7 +63,7 @@ def test_a_learning_rate_a_hundred_times_off_is_named_alone_and_its_keys_mend_it
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("small_batches")
+@pytest.mark.usefixtures("small_trials")
 def test_a_batch_that_is_too_large_for_the_memory_is_named_alone(monkeypatch):
     monkeypatch.setattr("seqkit.doctor.memory.available_memory", lambda _: ("this machine", 10_000_000))
     found = findings("image/digits", "--data.batch_size", "10000")
@@ -76,7 +72,7 @@ def test_a_batch_that_is_too_large_for_the_memory_is_named_alone(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("small_batches")
+@pytest.mark.usefixtures("small_trials")
 @pytest.mark.parametrize("recipe", list(single_recipes()))
 def test_a_healthy_recipe_has_no_finding(recipe):
     assert findings(recipe) == {}

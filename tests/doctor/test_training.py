@@ -21,6 +21,7 @@ SLOW = ["--schedule.warmup_steps", "0"]
 POST_NORM = ["--model.backbone.block", "PostNormBlock"]
 
 
+@pytest.mark.usefixtures("small_trials")
 @pytest.mark.parametrize(
     ("recipe", "words", "check", "problem", "fix"),
     [
@@ -56,8 +57,9 @@ def test_a_fault_of_training_is_found(subject, recipe, words, check, problem, fi
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "recipe", ["graph/karate", "graph/molecules", "image/digits", "mechanism/adding", "mechanism/associative-recall"]
+@pytest.mark.usefixtures("small_trials")
+@pytest.mark.parametrize(  # image/digits: test_examine
+    "recipe", ["graph/karate", "graph/molecules", "mechanism/adding", "mechanism/associative-recall"]
 )
 def test_a_learning_rate_a_hundred_times_too_low_is_found(subject, recipe):
     rates = rates_in(complete(recipe, "debug")["optimizer"])

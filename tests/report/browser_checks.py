@@ -9,8 +9,9 @@ import io
 import numpy as np
 from PIL import Image
 
-VIEWS = [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")]
-"""Widths in pixels, of a desk and a phone, and colour schemes."""
+VIEWS = [(1280, "light"), (390, "dark")]
+"""Widths in pixels, of a desk and a phone, and colour schemes: no colour of a page depends on the width, and no size on
+the scheme."""
 
 MIN_CONTRAST = 4.5
 """Of text and its background, WCAG 2.2's level AA."""

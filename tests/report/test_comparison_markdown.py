@@ -10,6 +10,12 @@ from seqkit.report import comparison as page
 from seqkit.report.numbers import finite
 
 
+@pytest.fixture(autouse=True)
+def _undrawn(monkeypatch):
+    """Figures are empty: Markdown shows none."""
+    monkeypatch.setattr(page, "svg", lambda figure: "")
+
+
 def comparison_markdown(results):
     results = finite(results)
     return page.comparison_markdown(results, page.comparison_sections(results))

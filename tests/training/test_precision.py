@@ -22,7 +22,7 @@ def test_every_recipe_trains_in_bfloat16(index, recipe):
     """With both precisions. An operation that lacks the type is the model's or the optimizer's, not of a pair of them:
     each recipe takes the next optimizers."""
     try:
-        prepared = prepare(complete(recipe, "debug", {"trainer.accelerator": "cpu"}))
+        prepared = prepare(complete(recipe, "debug", {"trainer.accelerator": "cpu", "data.batch_size": 4}))
     except DataError as error:
         if "package" in str(error):
             pytest.skip(str(error))
