@@ -33,7 +33,7 @@ def draw(matrices, titles, words):
 #
 # Each token has a vector x. A layer makes three vectors of it, by three matrices that it learns: the query q = x W_Q
 # says what the token looks for, the key k = x W_K what it can be found by, and the value v = x W_V what it gives to
-# those that find it. With one matrix for all three, a token would look for what it is itself.
+# those that find it. With one matrix for all three, each token would match itself best.
 
 # %%
 x = torch.tensor([[1.0, 2.0]])
@@ -198,8 +198,8 @@ figure.tight_layout()
 # With equal scores, ALiBi alone makes a token attend to its neighbours. The first head looks at the nearest ones, and
 # the last head sees nearly all tokens alike.
 #
-# A rotation keeps the length of a query and a key, so only the angle between them counts. That angle depends on their
-# distance alone: if we move both by 7 positions, the scores stay the same.
+# A rotation keeps the lengths of a query and a key and turns each by its position. Between a given query and a given key,
+# positions change the score by their distance alone: if we move both by 7 positions, the scores stay the same.
 
 # %%
 from seqkit.nn.attention.multi_head import apply_rotary
