@@ -1,4 +1,4 @@
-# make demo    train one recipe per modality, then all in one backbone (7 minutes on one core); one HTML report
+# make demo    train one recipe per modality, then all in one backbone (10 minutes); one HTML report
 # make test    the whole test suite
 # make lint    ruff and mypy
 # make docs    the site, in site/, with every link checked (150 s on one core; about 90 after `make test`)
@@ -40,8 +40,9 @@ docs: .venv/.dev
 docs-serve: .venv/.dev
 	$(THREADS) $(BIN)/python -m docs.website --serve
 
-wheel: .venv/.dev
-	$(BIN)/python -m build --no-isolation
+wheel: | $(BIN)/python
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt build
+	$(BIN)/python -m build
 
 clean:
 	rm -rf .venv dist build site .pytest_cache .ruff_cache .mypy_cache .hypothesis

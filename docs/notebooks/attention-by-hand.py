@@ -198,8 +198,8 @@ figure.tight_layout()
 # With equal scores, ALiBi alone makes a token attend to its neighbours. The first head looks at the nearest ones, and
 # the last head sees nearly all tokens alike.
 #
-# A rotation keeps the lengths of a query and a key and turns each by its position. Between a given query and a given key,
-# positions change the score by their distance alone: if we move both by 7 positions, the scores stay the same.
+# A rotation keeps the lengths of a query and a key and turns each by its position. Positions change the score of a
+# given query and a given key by their distance alone: if we move both by 7 positions, the scores stay the same.
 
 # %%
 from seqkit.nn.attention.multi_head import apply_rotary

@@ -37,8 +37,8 @@ results = seqkit.compare(
 print(results["answer"])
 
 # %% [markdown]
-# *p* is the probability of such a difference, or a larger one, between two equal backbones. The interval would hold the true difference
-# in 95 % of such comparisons. It covers other seeds and other test examples.
+# *p* is the probability of such a difference, or a larger one, between two equal backbones. The interval would hold the
+# true difference in 95 % of such comparisons. It covers other seeds and other test examples.
 #
 # ## Read the table
 #

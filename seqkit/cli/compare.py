@@ -120,6 +120,7 @@ def _print_grid(console: Any, prepared: Prepared, folder: Path, jobs: int) -> No
 
     from seqkit.comparison.candidates import TOLERANCE
     from seqkit.comparison.compare import remaining_minutes
+    from seqkit.report.numbers import plural
 
     settings, plan = prepared.settings, prepared.plan
     table = Table(box=None)
@@ -138,12 +139,13 @@ def _print_grid(console: Any, prepared: Prepared, folder: Path, jobs: int) -> No
             console.print(f"{one_line(name)}: no width of it comes nearer to the reference's {settings.match}")
     left, done = remaining_minutes(prepared, folder, jobs)
     optimizers = " and ".join(o["type"] for o in next(iter(plan.candidates.values())).optimizers)
-    trials = f"{settings.lr_trials} learning rates of {optimizers} or more"
-    trials += ", the best two again, half and double the depth" if settings.tries_depths else ""
-    trials += f" and {settings.dropout_trials} dropouts" if settings.dropout_trials else ""
+    trials = [f"{settings.lr_trials} learning rates of {optimizers} or more"] if settings.lr_trials else []
+    trials += ["the best two again, half and double the depth"] if settings.tries_depths else []
+    trials += [f"{settings.dropout_trials} dropouts"] if settings.dropout_trials else []
+    tuned = f"{', '.join(trials)} at {settings.trial_share:.0%} of the steps" if trials else "no tuning"
     runs = f"{len(plan.steps({}))} runs{f', of which {done} are done' if done else ''}"
     console.print(
-        f"each: {trials} at {settings.trial_share:.0%} of the steps, then {settings.seeds} seeds; {runs}; "
+        f"each: {tuned}, then {plural(settings.seeds, 'seed')}; {runs}; "
         f"about {max(left, 1):.0f} min with {jobs} at a time\nfolder  {one_line(folder)}",
         highlight=False,
         soft_wrap=True,

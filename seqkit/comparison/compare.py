@@ -24,6 +24,7 @@ from seqkit.comparison.scores import METRICS, metric_of
 from seqkit.comparison.settings import Settings
 from seqkit.comparison.workers import execute
 from seqkit.config import build
+from seqkit.data.notes import said_once
 from seqkit.data.workers import available_cores
 from seqkit.errors import DataError, UsageError
 from seqkit.files import read_mapping, write_atomic, write_json
@@ -66,6 +67,11 @@ def prepare(settings: Settings, jobs: int = 1) -> Prepared:
     Raises UsageError or DataError where one is refused.
     """
     check_jobs(jobs)
+    with said_once():
+        return _prepared(settings, jobs)
+
+
+def _prepared(settings: Settings, jobs: int) -> Prepared:
     found = candidates(settings)
     for candidate in found:
         _check_one_device(candidate.config["trainer"])

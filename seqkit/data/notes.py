@@ -14,6 +14,25 @@ class Caution(str):
     __slots__ = ()
 
 
+@contextmanager
+def said_once() -> Iterator[None]:
+    """seqkit's log has each sentence once inside this context: the same data is read for several models."""
+    said = set[str]()
+
+    def is_new(record: logging.LogRecord) -> bool:
+        message = record.getMessage()
+        is_repeated = message in said
+        said.add(message)
+        return not is_repeated
+
+    log = logging.getLogger("seqkit")
+    log.addFilter(is_new)
+    try:
+        yield
+    finally:
+        log.removeFilter(is_new)
+
+
 @dataclass
 class Notes:
     """Warnings about the data. lines: all, in their order. cautions: those of them that bear on the result."""
