@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from seqkit.comparison.scores import METRICS, comparable_scores, metric_of
 from seqkit.errors import DivergedError
-from seqkit.report.learning_curves import metric_rows
+from seqkit.runs.curves import metric_rows
 
 Kind = Literal["trial", "pretrain", "seed", "measure"]
 

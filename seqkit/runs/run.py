@@ -28,6 +28,7 @@ from seqkit.files import read_mapping, write_atomic, write_json
 from seqkit.interfaces import LabeledBatch, Objective
 from seqkit.model import Model, first_call
 from seqkit.pretrained.folder import keep_files, located
+from seqkit.runs.curves import late_fall, metric_rows
 from seqkit.runs.evaluate import Specialist, check_data, evaluate_model, finish
 from seqkit.runs.folder import (
     CONFIG,
@@ -374,6 +375,9 @@ class Attempt:
         try:
             if not prepared.tasks:
                 rest |= {"steps": steps, "tokens_seen": tokens[""]}
+                rows = metric_rows(self.folder)
+                fall = late_fall([(row["step"], row["valid/loss"]) for row in rows if "valid/loss" in row])
+                rest |= {} if fall is None else {"late_fall": round(fall, 4)}
                 return write_summary(self.folder, prepared, {"state": state, **rest})
             own = {
                 name: {"steps": number, "tokens_seen": tokens[f"{name}/"]}

@@ -63,6 +63,7 @@ OPTIONAL: dict[str, Any] = {
     "num_valid": int,
     "split_rule": str,
     "most_frequent": MostFrequent,
+    "late_fall": float,
     "data_notes": list[str],
     "data_cautions": list[str],
 }
