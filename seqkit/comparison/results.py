@@ -333,7 +333,7 @@ def run_row(seed: int, folder: str, result: Mapping[str, Any], flops: int | None
 def _by_length(scores: Scores, tokens: Sequence[float], metric: Metric) -> list[dict[str, Any]]:
     """The metric by number of tokens of the test examples, where there are few distinct numbers.
 
-    Each point has `FEWEST_EXAMPLES` or more. tokens: their mean number. lengths: the least and most. examples: how many.
+    Each point has `FEWEST_EXAMPLES` or more. tokens: their mean number. lengths: least and most. examples: how many.
     """
     own = np.asarray(tokens, dtype=int)
     if not 1 < len(np.unique(own)) <= MAX_LENGTHS:

@@ -5,6 +5,7 @@ b batch · n queries or tokens · m keys · p axes · d width · h heads · c ch
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -136,7 +137,15 @@ class TransformerWithPositions(Backbone):
 
 
 def gives_what_it_requires(position: RelativePosition) -> None:
-    """A bias is [b h n m], embeddings are [b n m c], rotations are complex [b 1 n r]; all numbers are finite."""
+    """A bias is [b h n m], embeddings are [b n m c], rotations are complex [b 1 n r]; all numbers are finite. What is
+    learned is refused for tokens without positions, where it would do nothing."""
+    if any(True for _ in position.parameters()):
+        with contextlib.suppress(ValueError):
+            position.check_axes(0, DIM // HEADS)
+            raise AssertionError(
+                "what it learns does nothing for tokens without positions (graphs); write check_axes(num_axes, head_dim) "
+                "that raises ValueError for num_axes=0"
+            )
     size, refusals = DIM // HEADS, []
     for num_axes in AXES:
         try:
