@@ -143,7 +143,7 @@ def gives_what_it_requires(position: RelativePosition) -> None:
         with contextlib.suppress(ValueError):
             position.check_axes(0, DIM // HEADS)
             raise AssertionError(
-                "what it learns does nothing for tokens without positions (graphs); write check_axes(num_axes, head_dim) "
+                "what it learns does nothing for tokens without positions (graphs); write a check_axes "
                 "that raises ValueError for num_axes=0"
             )
     size, refusals = DIM // HEADS, []

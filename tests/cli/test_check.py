@@ -115,9 +115,9 @@ def test_a_position_that_is_added_is_checked_on_one_axis_and_on_two(tmp_path, ca
     assert main(["check", "Sinusoidal", "--quick"]) == 0
     assert "Sinusoidal keeps " in capsys.readouterr().out
     source = (
-        "from seqkit.nn.position.base import PositionalEncoding\n\n\nclass Last(PositionalEncoding):\n"
-        "    def forward(self, positions):\n"
-        "        return positions[..., -1:].to(self.dtype).expand(-1, -1, self.dim)\n"
+        "import torch\nfrom seqkit.nn.position.base import PositionalEncoding\n\n\n"
+        "class Last(PositionalEncoding):\n    def forward(self, positions):\n"
+        "        return (positions[..., -1:] * torch.linspace(0.1, 1, self.dim)).sin().to(self.dtype)\n"
     )
     (tmp_path / "last.py").write_text(source, encoding="utf-8")
     assert main(["check", "last.py", "--quick"]) == 2

@@ -5,7 +5,7 @@ from torch import nn
 
 from seqkit.backbones import Transformer
 from seqkit.interfaces import Backbone, TokenSpec
-from seqkit.model import Model
+from seqkit.model import check_compatible
 from seqkit.nn.attention.context import AttentionFeature
 from seqkit.nn.attention.mechanism import DenseScoreAttention
 from seqkit.nn.attention.multi_head import MultiHeadAttention
@@ -67,4 +67,4 @@ def test_a_backbone_without_causal_is_refused():
     with pytest.raises(
         ValueError, match=r"Own has no attribute `causal`, .* write `self.causal = causal` in its __init__"
     ):
-        Model(TokenSpec(vocab_size=7), Own(), Classify(2))
+        check_compatible(TokenSpec(vocab_size=7), Own(), Classify())
