@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from seqkit.backbones.decoder import reordered
 from seqkit.interfaces import Backbone, Cache, Embedded, TokenSpec
+from seqkit.interfaces.declared import check_declared
 from seqkit.nn.attention.context import AttentionContext, AttentionFeature, Memory
 from seqkit.nn.attention.kv_cache import LayerCache
 from seqkit.nn.attention.mask import Past, attention_context, cross_attention_context
@@ -123,6 +124,8 @@ class Transformer(Backbone):
         positions = _per_layer("position", position, depth)
         unlike: list[RelativePosition] = []
         for one in positions:
+            if one is not None:
+                one.check_complete()
             if one is not None and _index_of(one, unlike) is None:
                 unlike.append(one)
         self.positions = nn.ModuleList(unlike)
@@ -140,6 +143,7 @@ class Transformer(Backbone):
 
     def _kind(self, block: BaseBlock, position: RelativePosition | None) -> ContextKind:
         attention = block.attention
+        check_declared(attention)
         index = None if position is None else _index_of(position, list(self.positions))
         return ContextKind(index, attention.needs_mask, attention.num_heads, attention.head_dim)
 

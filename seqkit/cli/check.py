@@ -1,4 +1,4 @@
-"""`seqkit check PACKAGE.Class`: the laws of `seqkit.testing` over a tokenizer, a backbone or an attention mechanism."""
+"""`seqkit check PACKAGE.Class`: the laws of `seqkit.testing` over one of your own components."""
 
 from __future__ import annotations
 
@@ -19,8 +19,12 @@ from seqkit.registry.plugins import import_plugins, in_time
 if TYPE_CHECKING:
     from seqkit.testing import Checked
 
-KINDS = ("tokenizer", "backbone", "mechanism")
-BASES = "seqkit.Tokenizer, seqkit.Backbone or seqkit.nn.attention.mechanism.AttentionMechanism"
+KINDS = ("tokenizer", "backbone", "mechanism", "position", "relative_position")
+CHECKED = "tokenizer, backbone, mechanism or position"
+BASES = (
+    "seqkit.Tokenizer, seqkit.Backbone, seqkit.nn.attention.mechanism.AttentionMechanism, "
+    "seqkit.nn.position.base.PositionalEncoding or RelativePosition"
+)
 
 
 def run(args: Namespace) -> int:
@@ -55,8 +59,9 @@ def _bases() -> tuple[type, ...]:
     """The base classes of what can be checked."""
     from seqkit.interfaces import Backbone, Tokenizer
     from seqkit.nn.attention.mechanism import AttentionMechanism
+    from seqkit.nn.position.base import PositionalEncoding, RelativePosition
 
-    return Tokenizer, Backbone, AttentionMechanism
+    return Tokenizer, Backbone, AttentionMechanism, PositionalEncoding, RelativePosition
 
 
 def _of_module(what: str) -> Any:
@@ -64,7 +69,7 @@ def _of_module(what: str) -> Any:
     module, _, name = what.replace(":", ".").rpartition(".")
     if not module:
         known = [known for kind in KINDS for known in components(kind)]
-        raise UsageError(f"there is no tokenizer, backbone or mechanism called {what!r}; {suggest(what, known)}")
+        raise UsageError(f"there is no {CHECKED} called {what!r}; {suggest(what, known)}")
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))  # as `python -m` has it
     try:
@@ -83,7 +88,7 @@ def _of_file(path: Path, name: str) -> list[type]:
     members = inspect.getmembers(sys.modules[path.stem], inspect.isclass)
     own = {each: cls for each, cls in members if issubclass(cls, _bases()) and cls.__module__ == path.stem}
     if name and name not in own:
-        raise UsageError(f"{path} has no tokenizer, backbone or mechanism called {name!r}; {suggest(name, own)}")
+        raise UsageError(f"{path} has no {CHECKED} called {name!r}; {suggest(name, own)}")
     found = [own[name]] if name else [cls for cls in own.values() if not inspect.isabstract(cls)]
     if not found:
         raise UsageError(f"{path} has no class that derives from {BASES}; write one")
@@ -94,13 +99,19 @@ def _checked(cls: Any, settings: dict[str, Any], inputs: Sequence[str], *, quick
     """The laws that a class keeps."""
     from seqkit.interfaces import Tokenizer
     from seqkit.nn.attention.mechanism import AttentionMechanism
-    from seqkit.testing import check_backbone, check_mechanism
+    from seqkit.nn.position.base import PositionalEncoding, RelativePosition
+    from seqkit.testing import check_backbone, check_mechanism, check_position, check_relative_position
 
     try:
         if issubclass(cls, Tokenizer):
             return _check_tokenizer(cls, settings, inputs, quick=quick)
-        if issubclass(cls, AttentionMechanism):
-            return check_mechanism(partial(cls, **settings), quick=quick)
+        for base, check in (
+            (AttentionMechanism, check_mechanism),
+            (PositionalEncoding, check_position),
+            (RelativePosition, check_relative_position),
+        ):
+            if issubclass(cls, base):
+                return check(partial(cls, **settings), quick=quick)  # type: ignore[operator]
         if cls.is_encoder_decoder:
             raise UsageError(f"{cls.__name__} is an encoder–decoder; the laws here are for backbones of one sequence")
         has_causal = "causal" in inspect.signature(cls).parameters

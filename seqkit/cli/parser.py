@@ -377,7 +377,8 @@ def parser() -> argparse.ArgumentParser:
     add_recipe(tune)
     add_tune(tune)
     check = add(
-        "check", "check a tokenizer, a backbone or an attention mechanism against the laws that every component keeps"
+        "check",
+        "check a tokenizer, backbone, attention mechanism or position against the laws that every component keeps",
     )
     check.add_argument("what", metavar="PACKAGE.CLASS", help="a class, a Python file, or a name (seqkit list)")
     check.add_argument("--quick", action="store_true", help="leave out slow laws, and name them")

@@ -51,6 +51,9 @@ def _answer(results: Mapping[str, Any], rows: Mapping[str, Row], a: str, b: str,
     budget, amount = BUDGETS[results["match"]], metric.number(abs(pair["difference"]))
     amount += f" {metric.spoken_unit} " if metric.spoken_unit else " "
     amount += "higher" if metric.higher_is_better else "lower"
+    seeds = {len([run for run in row["runs"] if run.get("value") is not None]) for row in (rows[a], rows[b])}
+    if seeds == {1}:
+        budget += ", with one seed each" if not budget.endswith(")") else " with one seed each"
     if pair["difference"] == 0:
         text = f"{a} and {b} have the same mean {metric.label}{budget}"
     elif pair["better"] is None:

@@ -34,6 +34,9 @@ from seqkit.report.numbers import Metric
 MAX_LENGTHS = 20
 """More distinct lengths of test examples make no curve."""
 
+FEWEST_EXAMPLES = 20
+"""Lengths of fewer test examples share a point with the next ones."""
+
 Row = dict[str, Any]
 
 
@@ -328,15 +331,29 @@ def run_row(seed: int, folder: str, result: Mapping[str, Any], flops: int | None
 
 
 def _by_length(scores: Scores, tokens: Sequence[float], metric: Metric) -> list[dict[str, Any]]:
-    """The metric by number of tokens of the test examples, where there are few distinct numbers."""
-    lengths = sorted({int(n) for n in tokens})
-    if not 1 < len(lengths) <= MAX_LENGTHS:
+    """The metric by number of tokens of the test examples, where there are few distinct numbers.
+
+    Each point has `FEWEST_EXAMPLES` or more. tokens: their mean number. lengths: least and most. examples: how many.
+    """
+    own = np.asarray(tokens, dtype=int)
+    if not 1 < len(np.unique(own)) <= MAX_LENGTHS:
         return []
+    points: list[np.ndarray] = []
+    for length in np.unique(own):
+        chosen = np.flatnonzero(own == length)
+        if points and len(points[-1]) < FEWEST_EXAMPLES:
+            points[-1] = np.concatenate([points[-1], chosen])
+        else:
+            points.append(chosen)
+    if len(points) > 1 and len(points[-1]) < FEWEST_EXAMPLES:
+        points[-2:] = [np.concatenate(points[-2:])]
     found = []
-    for length in lengths:
-        chosen = np.flatnonzero(np.asarray(tokens) == length)
-        mean, _, interval = spread(scores.examples(chosen), metric)
-        found.append({"tokens": length, "value": mean, "interval": interval})
+    for chosen in points if len(points) > 1 else ():
+        mean, _, interval = spread(scores.examples(np.sort(chosen)), metric)
+        lengths = [int(own[chosen].min()), int(own[chosen].max())]
+        tokens_of = lengths[0] if lengths[0] == lengths[1] else float(own[chosen].mean())
+        more = {"lengths": lengths, "examples": len(chosen)}
+        found.append({"tokens": tokens_of, "value": mean, "interval": interval, **more})
     return found
 
 

@@ -12,6 +12,7 @@ from seqkit.config.resolve import INIT, root
 from seqkit.config.schema import Field, check_value, is_torchs
 from seqkit.errors import DataError, UsageError
 from seqkit.interfaces import Tokenizer, TokenSpec
+from seqkit.interfaces.declared import check_declared
 
 if TYPE_CHECKING:
     from seqkit.model import Model
@@ -145,7 +146,9 @@ def _component(field: Field, value: Mapping[str, Any], path: str) -> Any:
     if field.num_given is not None:
         return partial(cls, **arguments)
     try:
-        return cls(**arguments)
+        made = cls(**arguments)
+        check_declared(made)  # before any data is read
+        return made
     except (DataError, UsageError):
         raise
     except Exception as error:  # it may be the user's own code: whatever it raises

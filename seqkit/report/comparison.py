@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from markupsafe import Markup
+from yaml import YAMLError
 
+from seqkit.config.recipe import load_yaml
 from seqkit.errors import DataError, one_line
 from seqkit.files import read_mapping, write_atomic
 from seqkit.report.candidate_figures import Line, Mark, lines, mean_line, pair_line, spreads
@@ -32,6 +34,7 @@ from seqkit.report.ranking import (
     ranked,
     ranking_sentences,
     value_lines,
+    values_are,
 )
 from seqkit.report.scaling import scaling_sections
 from seqkit.report.templates import fill, write_page
@@ -92,7 +95,8 @@ def write_comparison(folder: Path) -> Path:
 def comparison_markdown(results: Mapping[str, Any], sections: Mapping[str, Any]) -> str:
     """A comparison as Markdown: for a page of documentation, a pull request, a notebook."""
     command, machine = Markup(one_line(results["command"])), results.get("machine") or {}  # noqa: S704 - in a code block
-    text = fill("comparison.md", results=results, command=command, machine=machine, **sections)
+    fits = [Markup(one_line(fit)) for fit in results.get("fits") or []]  # noqa: S704 - there, too
+    text = fill("comparison.md", results=results, command=command, fits=fits, machine=machine, **sections)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
@@ -106,7 +110,7 @@ def comparison_sections(results: Mapping[str, Any]) -> dict[str, Any]:
         "rows": rows,
         "sound": [row for row in rows if not row.error],
         "rankings": ranking_sentences(groups),
-        "chosen_keys": _titles(key for row in rows for key in row.result.get("chosen") or {}),
+        "chosen_keys": _titles(key for row in rows for key in _chosen(row)),
         "values": _values(groups, metric),
         "curves": _curves(rows),
         "by_steps": _by_steps(rows, metric),
@@ -120,6 +124,9 @@ def comparison_sections(results: Mapping[str, Any]) -> dict[str, Any]:
         "tuning": tuning_sentence(results),
         "inference": _inference(results, rows),
         "p_value": p_value,
+        "values_are": values_are(results),
+        "chosen": _chosen,
+        "length_of": _length_of,
         "trials": trial_table(rows),
         "depths": depth_lines(rows),
         "rates": _rates(rows),
@@ -132,6 +139,24 @@ def comparison_sections(results: Mapping[str, Any]) -> dict[str, Any]:
         "plain": plain,
         "times": times,
     }
+
+
+def _chosen(row: Row) -> dict[str, Any]:
+    """Settings that were chosen for a candidate; where nothing was tuned, the learning rate of its configuration."""
+    if chosen := row.result.get("chosen"):
+        return dict(chosen)
+    try:
+        optimizer = load_yaml(row.result.get("config") or "")["optimizer"]
+        return {f"optimizer.{key}": optimizer[key] for key in ("type", "lr") if optimizer[key] is not None}
+    except (DataError, KeyError, TypeError, YAMLError):
+        return {}  # it is not known
+
+
+def _length_of(point: Mapping[str, Any]) -> str:
+    """The number of tokens of a point, and of how many test examples it is, where that is known."""
+    low, high = point.get("lengths") or [point["tokens"]] * 2
+    tokens = f"{count(low)} tokens" if low == high else f"{count(low)} to {count(high)} tokens"
+    return tokens + (f" ({plural(point['examples'], 'example')})" if point.get("examples") else "")
 
 
 def _titles(keys: Iterable[str]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from seqkit.errors import one_line
 from seqkit.files import write_atomic
 from seqkit.report.numbers import MINUS, Metric, count, p_value
-from seqkit.report.ranking import difference_of, ranked
+from seqkit.report.ranking import difference_of, ranked, values_are
 
 MARKS = {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", MINUS: "$-$", "±": r"$\pm$",
@@ -39,15 +40,19 @@ def latex_table(results: Mapping[str, Any]) -> str:
             cells += [metric.mean(own["mean"], own.get("std")), metric.interval(own.get("interval"))]
             cells += ["reference", ""] if row.is_reference else [" ".join(filter(None, change)), p_value(entry)]
         lines.append(" & ".join(map(escaped, cells)) + r" \\")
-    pairs, seeds = len(results["differences"]), len(results["seeds"])
+    pairs, num_test = len(results["differences"]), results["num_test"]
+    values = values_are(results)
+    is_spread = values.startswith("mean")
     caption = (
-        f"{results['recipe']}: mean ± standard deviation over {seeds} seeds, {count(results['num_test'])} "
-        "test examples, 95 % intervals of crossed random effects of seeds and examples, p corrected for "
-        f"{pairs} pairs (Holm)"
+        f"{results['recipe']}: {values if is_spread else f'values {values}'}, "
+        f"{count(num_test)} test example{'s' * (num_test != 1)}, 95 % intervals of "
+        f"{'crossed random effects of seeds and examples' if is_spread else 'the choice of test examples'}"
     )
+    caption += f", p corrected for {pairs} pairs (Holm)" if pairs > 1 else ""
     head = ["", "parameters", metric.title, "95 % interval", f"to {reference}", "p"]
     return "\n".join(
         [
+            r"% \usepackage{booktabs} in the preamble",
             r"\begin{table}",
             r"\centering",
             r"\begin{tabular}{lrrrrr}",
@@ -58,6 +63,7 @@ def latex_table(results: Mapping[str, Any]) -> str:
             r"\bottomrule",
             r"\end{tabular}",
             rf"\caption{{{escaped(caption)}}}",
+            rf"\label{{tab:{re.sub('[^a-z0-9]+', '-', results['recipe'].lower()).strip('-')}}}",
             r"\end{table}",
             "",
         ]

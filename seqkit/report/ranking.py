@@ -11,7 +11,7 @@ from rich.text import Text
 
 from seqkit.errors import one_line, printable
 from seqkit.report.candidate_figures import Mark
-from seqkit.report.numbers import DASH, Metric, count, times
+from seqkit.report.numbers import DASH, Metric, count, plural, times
 
 
 class Row(NamedTuple):
@@ -125,6 +125,14 @@ def value_lines(row: Row, metric: Metric) -> list[str]:
     result = row.result
     lines = [metric.mean(result["mean"], result.get("std")), metric.interval(result.get("interval"))]
     return [line for line in lines if line]
+
+
+def values_are(results: Mapping[str, Any]) -> str:
+    """What the values of a table are, after "Values are": a mean over seeds with its spread, or of one seed."""
+    seeds = max(
+        (sum(run.get("value") is not None for run in row.get("runs") or []) for row in results["candidates"]), default=0
+    )
+    return "of one seed each" if seeds == 1 else f"mean ± standard deviation over {plural(seeds, 'seed')}"
 
 
 def difference_lines(row: Row, metric: Metric) -> list[str]:

@@ -23,6 +23,7 @@ from seqkit.interfaces import Adjacency, Backbone, Cache, Embedded, TokenBatch, 
 from seqkit.interfaces.parts import Parts
 from seqkit.nn.embedder import Embedder, JoinEmbedder, default_position
 from seqkit.nn.position.bias import EdgeBias
+from seqkit.testing.process import seeded
 
 TOLERANCE = 1e-7
 
@@ -114,7 +115,7 @@ def padding_changes_nothing(model: EmbeddedBackbone, examples: Sequence[Tokens])
     for i, x in enumerate(examples):
         alone = model(TokenBatch.collate([x]))
         longer = model(TokenBatch.collate([x]).pad(3))
-        assert_same(longer[:, : len(x)], alone, f"padding changes the hidden states of real tokens of example {i}")
+        assert_same(longer[:, : len(x)], alone, f"it reads padding, which changes real tokens of example {i}")
         padding = longer[:, len(x) :]
         assert_same(padding, torch.zeros_like(padding), f"the hidden states of padding of example {i} are not zero")
 
@@ -124,7 +125,28 @@ def batch_mates_change_nothing(model: EmbeddedBackbone, examples: Sequence[Token
     together = model(TokenBatch.collate(examples))
     for i, x in enumerate(examples):
         alone = model(TokenBatch.collate([x]))[0]
-        assert_same(together[i, : len(x)], alone, f"batch mates change example {i}")
+        got = together[i, : len(x)]
+        assert_same(got, alone, with_cause(f"batch mates change example {i}", model, x, got, alone))
+
+
+def with_cause(fault: str, embedded: EmbeddedBackbone, x: Tokens, got: Tensor, alone: Tensor) -> str:
+    """A fault after its likely cause: padding alone, or another example of the same length, changes this one too.
+
+    got, alone: hidden states of the example in a batch and by itself; if they are the same, nothing is looked for.
+    """
+    if got.shape != alone.shape or _is_same(got, alone):
+        return fault
+    mate = other_content(x, torch.ones(len(x), dtype=torch.bool), embedded.spec)
+    batches = {
+        "reads padding": TokenBatch.collate([x]).pad(3),
+        "mixes the examples of a batch": TokenBatch.collate([x, mate]),
+    }
+    causes = []
+    for cause, batch in batches.items():
+        with seeded(1):
+            hidden = embedded(batch)
+        causes += [] if _is_same(hidden[0, : len(x)], alone) else [cause]
+    return f"it {' and '.join(causes)}: {fault}" if causes else fault
 
 
 def padding_may_hold_anything(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
@@ -133,9 +155,9 @@ def padding_may_hold_anything(model: EmbeddedBackbone, examples: Sequence[Tokens
     dirty = _with_dirty_padding(clean, model.spec)
     expected, expected_gradients = _gradients(model, clean)
     got, gradients = _gradients(model, dirty)
-    assert_same(got, expected, "the content of padding changes hidden states")
+    assert_same(got, expected, "it reads padding: the content of padding changes hidden states")
     for name, gradient in expected_gradients.items():
-        assert_same(gradients[name], gradient, f"the content of padding changes the gradient of {name}")
+        assert_same(gradients[name], gradient, f"it reads padding: its content changes the gradient of {name}")
 
 
 def _with_dirty_padding(batch: TokenBatch, spec: TokenSpec) -> TokenBatch:
@@ -189,6 +211,20 @@ def attends_both_ways(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> No
 
 def step_by_step_equals_at_once(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:
     """With a cache, prompts of different lengths and then chunks of 1, 2 and 1 tokens give what one pass gives."""
+    together = _step_by_step(model, examples)
+    for i, x in enumerate(examples):
+        at_once = model(TokenBatch.collate([x]))[0]
+        fault = f"step by step differs from at once in example {i}"
+        if not _is_same(together[i], at_once):
+            if _is_same(_step_by_step(model, [x])[0], at_once):
+                fault = f"its state holds padding: after prompts of different lengths, {fault}; alone it does not"
+            else:
+                fault += ", alone as well, where nothing is padding"
+        assert_same(together[i], at_once, fault)
+
+
+def _step_by_step(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> list[Tensor]:
+    """Hidden states [n d] of each example, from a prompt of its own length and then chunks of 1, 2 and 1 tokens."""
     steps = min(4, min(map(len, examples)) - 1)
     ends = sorted({0, 1, min(3, steps), steps})
     with torch.no_grad():
@@ -206,9 +242,7 @@ def step_by_step_equals_at_once(model: EmbeddedBackbone, examples: Sequence[Toke
                 raise AssertionError(f"the cache counts {cache.num_tokens} columns, but was given {num_columns}")
             for i, part in enumerate(parts):
                 chunks[i].append(hidden[i, : len(part)])
-        for i, x in enumerate(examples):
-            at_once = model(TokenBatch.collate([x]))[0]
-            assert_same(torch.cat(chunks[i]), at_once, f"step by step differs from at once in example {i}")
+    return [torch.cat(own) for own in chunks]
 
 
 def keeps_its_reach(model: EmbeddedBackbone, examples: Sequence[Tokens]) -> None:

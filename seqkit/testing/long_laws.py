@@ -24,6 +24,7 @@ from seqkit.testing.laws import (
     fixed_generator,
     has_cache,
     other_content,
+    with_cause,
 )
 
 LENGTHS = (70, 33, 1, 40, 2, 17)
@@ -77,7 +78,8 @@ def any_batch_gives_the_same(model: EmbeddedBackbone, examples: Sequence[Tokens]
         for row, i in enumerate(rows):
             n = len(examples[i])
             fault = f"in a batch of {size}, the others change example {i} of {n} tokens"
-            assert_same(together[row, :n], alone[i], fault)
+            got = together[row, :n]
+            assert_same(got, alone[i], with_cause(fault, model, examples[i], got, alone[i]))
             padding = together[row, n:]
             assert_same(padding, torch.zeros_like(padding), f"in a batch of {size}, padding is not zero")
 
@@ -149,8 +151,8 @@ def columns_far_along_are_like_others(model: EmbeddedBackbone, examples: Sequenc
         together = model(TokenBatch.collate(examples).pad(3))
         for i, other in enumerate(examples):
             alone = expected if other is x else model(TokenBatch.collate([other]))[0]
-            fault = f"batch mates and padding change example {i} of {len(other)} tokens"
-            assert_same(together[i, : len(other)], alone, fault)
+            fault, got = f"batch mates and padding change example {i} of {len(other)} tokens", together[i, : len(other)]
+            assert_same(got, alone, with_cause(fault, model, other, got, alone))
         if not model.causal:
             return
         changed = [other_content(x, torch.arange(n) > t, model.spec) for t in FAR_COLUMNS]

@@ -5,22 +5,31 @@ b batch · n queries · m keys · h heads · c channels of one head
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
 from einops import einsum
-from torch import Tensor
+from torch import Tensor, nn
 
 from seqkit.backbones.transformer import Transformer
+from seqkit.interfaces import Backbone
 from seqkit.nn.attention.context import AttentionContext, AttentionFeature
 from seqkit.nn.attention.mechanism import AttentionMechanism, repeat_kv
 from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.block import PreNormBlock
 from seqkit.testing.backbones import check_backbone
 from seqkit.testing.checks import Checked, Checks, NotCheckedError
+from seqkit.testing.module_laws import COLUMNS_ADVICE
+
+ADVICE = (
+    "a mechanism gets no positions, so write what depends on the distance as a RelativePosition "
+    "(docs/write-a-backbone.md, A relative position); if it is meant to know the columns, leave "
+    "AttentionFeature.UNORDERED out of `supports`"
+)
+"""What the author of a mechanism may do about its use of the columns' indices."""
 
 Build = Callable[[int, int], AttentionMechanism]
 
@@ -50,20 +59,35 @@ def check_mechanism(
     causal = [way for way, feature in ways.items() if feature in supports]
     if not causal:
         raise AssertionError(f"{name} supports neither BIDIRECTIONAL nor CAUSAL; declare one in `supports`")
-    expected = dict(expected_failures or {})
-    own = Checks(quick=quick, expected_failures={law: why for law, why in expected.items() if law in OWN_LAWS})
-    for law in OWN_LAWS.values():
-        own.check(law, name, mechanism)
-    found = own.finish(name)
     block = partial(PreNormBlock, attention=partial(MultiHeadAttention, mechanism=build))
+    whole = partial(Transformer, depth=DEPTH, num_heads=HEADS, block=block)
     try:
-        inside = check_backbone(
-            partial(Transformer, depth=DEPTH, num_heads=HEADS, block=block),
-            dim=DIM,
-            causal=causal,
-            quick=quick,
-            expected_failures={law: why for law, why in expected.items() if law not in OWN_LAWS},
-        )
+        return check_inside(mechanism, OWN_LAWS, whole, causal=causal, quick=quick, expected_failures=expected_failures)
+    except AssertionError as error:
+        raise AssertionError(str(error).replace(COLUMNS_ADVICE, ADVICE)) from error.__cause__
+
+
+def check_inside(
+    component: nn.Module,
+    own_laws: Mapping[str, Callable[[Any], None]],
+    build: Callable[..., Backbone],
+    *,
+    causal: Sequence[bool | None] = (False, True),
+    quick: bool = False,
+    expected_failures: Mapping[str, str] | None = None,
+) -> Checked:
+    """Checks the laws of a part of a backbone by itself, then those of backbones with it inside.
+
+    own_laws: by name. build: `(dim, causal=...) -> Backbone` with such a part. The rest: as in `check_backbone`.
+    """
+    name, expected = type(component).__name__, dict(expected_failures or {})
+    own = Checks(quick=quick, expected_failures={law: why for law, why in expected.items() if law in own_laws})
+    for law in own_laws.values():
+        own.check(law, name, component)
+    found = own.finish(name)
+    others = {law: why for law, why in expected.items() if law not in own_laws}
+    try:
+        inside = check_backbone(build, dim=DIM, causal=causal, quick=quick, expected_failures=others)
     except AssertionError as error:
         raise AssertionError(f"{name} in {error}") from error.__cause__
     return Checked(dict.fromkeys([*found, *inside]), found.left_out | inside.left_out)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from seqkit.interfaces import Adjacency, Backbone, TokenBatch, Tokens, TokenSpec
 from seqkit.testing.checks import NotCheckedError
-from seqkit.testing.laws import TOLERANCE, EmbeddedBackbone, assert_same, fixed_generator
+from seqkit.testing.laws import TOLERANCE, EmbeddedBackbone, assert_same, fixed_generator, with_cause
 from seqkit.testing.process import generators, left_alone, same, seeded
 
 FLOAT32 = 1e-2
@@ -24,6 +24,9 @@ by more: if nearest neighbours are looked up, rounding may choose others."""
 
 STEPS = (1e-5, 1e-6, 1e-7)
 """Lengths of the steps of finite differences, in float64; their error is about the square."""
+
+COLUMNS_ADVICE = "declare knows_columns=True, or use the positions"
+"""What the author of a backbone may do about its use of the columns' indices."""
 
 SLOPE = 1e-4
 """Difference of a gradient and a finite difference, as a share of the larger, that is no fault."""
@@ -109,7 +112,7 @@ def uses_positions_as_it_says(model: EmbeddedBackbone, examples: Sequence[Tokens
     if knows_columns and not (backbone.is_recurrent or backbone.knows_columns or backbone.ignores_order):
         raise AssertionError(
             "tokens in another order, with their positions, give other hidden states: it uses the columns' indices; "
-            "declare knows_columns=True, or use the positions"
+            f"{COLUMNS_ADVICE}"
         )
     if backbone.is_recurrent and not backbone.ignores_order and not knows_columns:
         raise AssertionError(
@@ -148,7 +151,8 @@ def training_mates_change_nothing(model: EmbeddedBackbone, examples: Sequence[To
     for i, x in enumerate(examples):
         with seeded(1):
             alone = model(TokenBatch.collate([x]))[0]
-        _assert_same_unless(draws, together[i, : len(x)], alone, f"in training mode, batch mates change example {i}")
+        got, fault = together[i, : len(x)], f"in training mode, batch mates change example {i}"
+        _assert_same_unless(draws, got, alone, with_cause(fault, model, x, got, alone))
 
 
 def _trained(model: EmbeddedBackbone, batch: TokenBatch) -> tuple[Tensor, bool]:

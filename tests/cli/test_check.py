@@ -73,6 +73,68 @@ def test_a_mechanism_that_does_not_use_what_it_supports_is_named(tmp_path, capsy
     assert message in capsys.readouterr().err
 
 
+POSITION = """
+import torch
+from seqkit import register
+from seqkit.nn.attention.context import AttentionFeature
+from seqkit.nn.position.base import RelativePosition, distances
+
+class Penalty(RelativePosition):
+    {requires}
+
+    def bias(self, query_positions, key_positions, num_heads):
+        distance = {distance}
+        return {value}
+"""
+BIAS, PENALTY = "requires = AttentionFeature.BIAS", "-distance[:, None].expand(-1, num_heads, -1, -1)"
+
+
+@pytest.mark.parametrize(
+    ("requires", "distance", "value", "message"),
+    [
+        (BIAS, "distances(query_positions, key_positions)", PENALTY, "Penalty keeps "),
+        ("pass", "distances(query_positions, key_positions)", PENALTY, "Penalty has no attribute `requires`"),
+        (
+            BIAS,
+            "distances(query_positions, key_positions)",
+            "-distance",
+            "Penalty: gives_what_it_requires: bias gives [",
+        ),
+        (BIAS, "0 * distances(query_positions, key_positions)", PENALTY, "other positions give the same hidden states"),
+    ],
+)
+def test_a_relative_position_of_a_file_is_checked(tmp_path, capsys, requires, distance, value, message):
+    source = POSITION.format(requires=requires, distance=distance, value=value)
+    (tmp_path / "penalty.py").write_text(source, encoding="utf-8")
+    assert main(["check", "penalty.py", "--quick"]) == (0 if "keeps" in message else 2)
+    said = capsys.readouterr()
+    assert message in said.out + said.err
+
+
+def test_a_position_that_is_added_is_checked_on_one_axis_and_on_two(tmp_path, capsys):
+    assert main(["check", "Sinusoidal", "--quick"]) == 0
+    assert "Sinusoidal keeps " in capsys.readouterr().out
+    source = (
+        "import torch\nfrom seqkit.nn.position.base import PositionalEncoding\n\n\n"
+        "class Last(PositionalEncoding):\n    def forward(self, positions):\n"
+        "        return (positions[..., -1:] * torch.linspace(0.1, 1, self.dim)).sin().to(self.dtype)\n"
+    )
+    (tmp_path / "last.py").write_text(source, encoding="utf-8")
+    assert main(["check", "last.py", "--quick"]) == 2
+    assert "other positions on axis 0 give the same hidden states" in capsys.readouterr().err
+
+
+def test_a_mechanism_that_penalises_the_distance_of_columns_is_told_to_write_a_relative_position(tmp_path, capsys):
+    distance = " - (torch.arange(k.shape[2]) - torch.arange(k.shape[2])[-q.shape[2] :, None]).abs()"
+    source = MECHANISM.format(but=" & ~AttentionFeature.RELATIVE", bias=f" + as_bias(q, k, context){distance}")
+    (tmp_path / "scaled.py").write_text(f"import torch\n{source}", encoding="utf-8")
+    assert main(["check", "scaled.py", "--quick"]) == 2
+    error = capsys.readouterr().err
+    assert "write what depends on the distance as a RelativePosition (docs/write-a-backbone.md" in error
+    assert "leave AttentionFeature.UNORDERED out of `supports`" in error
+    assert "knows_columns" not in error
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [

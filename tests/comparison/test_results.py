@@ -8,7 +8,7 @@ from published_scores import interval, units
 
 from seqkit.comparison.candidates import Candidate
 from seqkit.comparison.plan import Plan
-from seqkit.comparison.results import _differences, gather, run_row, write_results
+from seqkit.comparison.results import _by_length, _differences, gather, run_row, write_results
 from seqkit.comparison.scores import METRICS
 from seqkit.comparison.settings import Settings
 from seqkit.comparison.statistics import Scores
@@ -221,3 +221,14 @@ def test_a_candidate_whose_whole_runs_failed_has_no_curve_and_lends_no_shorter_r
     assert (len(lstm["by_steps"]), gru["by_steps"]) == (3, [])
     assert not any(name.startswith("GRU") for name in results["scores"])
     assert results["differences_by_steps"] == results["exchange_rates"] == results["crossovers"] == []
+
+
+def test_lengths_of_few_examples_share_a_point():
+    tokens = [3] * 25 + [4] * 5 + [5] * 16 + [9] * 2
+    scores = Scores.of([(1, [float(n == 3) for n in tokens], [1.0] * len(tokens))])
+    points = _by_length(scores, tokens, METRICS["accuracy"])
+    assert [(point["tokens"], point["lengths"], point["examples"], point["value"]) for point in points] == [
+        (3, [3, 3], 25, 1.0),
+        (pytest.approx((5 * 4 + 16 * 5 + 2 * 9) / 23), [4, 9], 23, 0.0),
+    ]
+    assert _by_length(scores.examples(np.arange(20, 48)), tokens[20:], METRICS["accuracy"]) == []

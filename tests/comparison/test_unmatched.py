@@ -194,3 +194,12 @@ def test_encoders_of_different_types_are_one_difference_and_not_one_for_each_key
         words = [f"--model.backbone.encoder={name}", "--optimizer=AdamW", "--optimizer.lr=0.003"]
         candidate["config"] = to_yaml(complete("text/g2p", None, words))
     assert not [what for what in warnings(results) if what.startswith("model.backbone.encoder")]
+
+
+def test_what_owners_of_finished_runs_chose_stands_first():
+    results = fair() | {"tuning": None, "varied": [], "match": "none"}
+    results["candidates"][1]["config"] = to_yaml(
+        complete("image/digits", None, ["--model.backbone=Transformer", "--data.batch_size=7"])
+    )
+    found = [finding["what"] for finding in unmatched(results) if finding["kind"] == "warning"]
+    assert found.index("data.batch_size") < found.index("tuning")

@@ -518,7 +518,19 @@ def test_step_by_step_notices_a_state_that_ran_over_padding():
     laws.step_by_step_equals_at_once(model, examples)
     sound = model.backbone
     model.backbone = Faulty(sound, lambda inner, e, cache: (_unpacked_steps if cache else _unpacked)(inner, e, cache))
-    with pytest.raises(AssertionError, match="step by step differs"):
+    with pytest.raises(AssertionError, match=r"its state holds padding: .*step by step differs .*; alone it does not"):
+        laws.step_by_step_equals_at_once(model, examples)
+
+
+class _ForgetsItsState(LSTM):
+    def run(self, embedded, cache):
+        return super().run(embedded, None if cache is None else self.new_cache())
+
+
+def test_step_by_step_says_where_padding_is_not_the_reason():
+    spec, examples = synthetic()["text"]
+    model = EmbeddedBackbone(spec, _ForgetsItsState(DIM, causal=True))
+    with pytest.raises(AssertionError, match=r"step by step differs .* alone as well, where nothing is padding"):
         laws.step_by_step_equals_at_once(model, examples)
 
 

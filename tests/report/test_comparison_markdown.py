@@ -82,6 +82,28 @@ def test_the_length_of_trials_and_of_their_warm_up_is_said():
     assert "A trial took 63 steps (25 % of a full run), 50 of them warm-up." in comparison_markdown(results)
 
 
+def test_finished_runs_of_one_seed_are_said_to_be_that_with_their_commands_and_rates():
+    results = comparison(2, seeds=(1,)) | {"machine": {}, "fits": ["seqkit fit a/config.yaml"]}
+    for row in results["candidates"]:
+        row |= {"chosen": {}, "trials": [], "cost": None, "config": "optimizer: {type: AdamW, lr: 0.002}\n"}
+    text = comparison_markdown(results)
+    assert "Values are of one seed each, on 1,000 test examples." in text
+    assert f"```console\n$ seqkit fit a/config.yaml\n$ {results['command']}\n```" in text
+    assert all(row[7] == "AdamW 0.002" for row in rows_of(text, "candidate"))
+    assert "processor" not in text
+    assert "thread" not in text
+
+
+def test_lengths_say_how_many_examples_they_have():
+    results = comparison(2)
+    for row in results["candidates"]:
+        row["by_length"] = [
+            {"tokens": 3, "lengths": [3, 3], "examples": 40, "value": 0.9, "interval": None},
+            {"tokens": 5.5, "lengths": [4, 7], "examples": 21, "value": 0.8, "interval": None},
+        ]
+    assert "at | 3 tokens (40 examples) | 4 to 7 tokens (21 examples) |" in comparison_markdown(results)
+
+
 PUBLISHED = sorted(
     page for page in (Path(__file__).parents[2] / "docs" / "comparisons").glob("*.md") if page.stem != "index"
 )

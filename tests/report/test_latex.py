@@ -26,6 +26,17 @@ def test_the_table_has_a_line_for_each_candidate_the_best_first():
     assert "3 seeds" in text
 
 
+def test_it_names_its_package_has_a_label_and_counts_seeds_and_pairs_as_they_are():
+    text = latex_table(comparison(3))
+    assert text.startswith("% \\usepackage{booktabs} in the preamble\n")
+    assert r"\label{tab:image-digits}" in text
+    assert "p corrected for 3 pairs" in text
+    one = latex_table(comparison(2, seeds=(1,)))
+    assert "values of one seed each" in one
+    assert "95 \\% intervals of the choice of test examples}" in one
+    assert "1 pair" not in one
+
+
 def test_letters_that_latex_takes_for_commands_are_shown():
     assert escaped("50 % & a_b #1 {x} $\\frac$ ~ ^") == (
         r"50 \% \& a\_b \#1 \{x\} \$\textbackslash{}frac\$ \textasciitilde{} \textasciicircum{}"

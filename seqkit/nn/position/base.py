@@ -14,6 +14,7 @@ import torch
 from einops import rearrange
 from torch import Tensor, nn
 
+from seqkit.interfaces.declared import check_declared
 from seqkit.nn.attention.context import AttentionFeature
 
 
@@ -58,12 +59,32 @@ class PositionalEncoding(nn.Module, ABC):
 class RelativePosition(nn.Module):
     """Positions inside attention: rotated queries and keys, a bias on the scores, or vectors added to the keys.
 
-    requires: the features that an attention layer must support. takes_unlike_axes: True: joined parts may have
+    requires: the features that an attention layer must support: ROTARY, BIAS or RELATIVE, as the method that a subclass
+    writes. takes_unlike_axes: True: joined parts may have
     positions of different numbers of axes.
     """
 
     requires: ClassVar[AttentionFeature]
     takes_unlike_axes: bool = False
+
+    def check_complete(self) -> None:
+        """Raise ValueError without `requires`, or where it and the methods that the class writes contradict each other
+        (called when a backbone is built)."""
+        check_declared(self)
+        own = type(self)
+        for name in ("rotary", "bias", "relative"):
+            feature, method = AttentionFeature[name.upper()], getattr(own, name)
+            is_written = method is not getattr(RelativePosition, name)
+            if is_written and feature not in self.requires:
+                raise ValueError(
+                    f"{own.__name__} writes `{name}`, which its `requires` does not name, so an attention without that "
+                    f"feature would drop it; write `requires = AttentionFeature.{feature.name}` in the class"
+                )
+            if feature in self.requires and not is_written:
+                raise ValueError(
+                    f"{own.__name__} requires AttentionFeature.{feature.name} and has no method `{name}`, so it would "
+                    f"do nothing; write `{name}`, as RelativePosition describes it"
+                )
 
     def check_heads(self, num_heads: int, head_dim: int) -> None:
         """Raise ValueError if it does not fit heads of that number and width (called when a backbone is built)."""
