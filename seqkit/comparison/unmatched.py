@@ -45,9 +45,9 @@ def unmatched(results: Mapping[str, Any]) -> list[Finding]:
         _configurations,
         _always,
     )
-    if results["tuning"] is None:  # of finished runs, what differs was chosen by their owner
-        checks = (_configurations, *(check for check in checks if check is not _configurations))
-    found = [finding for check in checks for finding in check(results, rows)]
+    are_finished = results["tuning"] is None  # whose owner chose what differs
+    first = sorted(checks, key=lambda check: are_finished and check is not _configurations)
+    found = [finding for check in first for finding in check(results, rows)]
     return sorted(found, key=lambda finding: finding["kind"] != "warning")
 
 
