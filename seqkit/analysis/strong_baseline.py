@@ -134,12 +134,13 @@ def _of_examples(data: DataModule, objective: Classify | Regress | MultiLabel) -
         tried += _forecasts(objective, windows[: len(train)], windows[len(train) :], target)
     candidates, chosen = {}, tried[0]
     if len(tried) > 1 and judged:
-        main, best = ("auroc", max) if isinstance(objective, MultiLabel) else ("rmse", min)
+        main = "auroc" if isinstance(objective, MultiLabel) else "rmse"
         for one in tried:
             known = _metrics(objective, one.prediction[: len(judged)], targets[1], has_probabilities=False)
             if main in known:
                 candidates[one.name] = known[main]
-        name = best(candidates, key=candidates.__getitem__, default=chosen.name)
+        candidates = dict(sorted(candidates.items(), key=lambda each: each[1], reverse=main == "auroc"))
+        name = next(iter(candidates), chosen.name)
         chosen = next(one for one in tried if one.name == name)
     metrics = _metrics(
         objective, chosen.prediction[len(judged) :], targets[2], has_probabilities=chosen.has_probabilities
@@ -419,7 +420,7 @@ def _windows(tokenizer: Tokenizer, raws: Sequence[Any]) -> np.ndarray | None:
     """The last steps of each series [m n f], as many as the shortest has; None: the examples are no series."""
     found = []
     for raw in raws:
-        if tokenizer.spec.id_sizes or not isinstance(raw, list | tuple | np.ndarray | Tensor):
+        if tokenizer.spec.id_sizes or not (type(raw) is tuple or isinstance(raw, list | np.ndarray | Tensor)):
             return None
         values = np.asarray(raw, dtype=float)
         values = values[:, None] if values.ndim == 1 else values
@@ -445,7 +446,7 @@ def _forecasts(objective: Regress, windows: np.ndarray, asked: np.ndarray, targe
         """The values of these steps, one for each target."""
         errors = np.nanmean((windows[:, places] - target[..., None]) ** 2, axis=0)
         columns = errors.argmin(axis=1)
-        of = "" if f == 1 else f" of column {columns[0] + 1}" if len(set(columns)) == 1 else " of a column each"
+        of = "" if f == 1 else f" (column {columns[0] + 1})" if len(set(columns)) == 1 else " (of a column each)"
         return Predicted(f"{name}{of}", _standardised(objective, asked[:, places, columns]))
 
     yield repeated(np.full(len(steps), n - 1), "the last value")
