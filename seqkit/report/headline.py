@@ -48,8 +48,8 @@ COMPARED = {
 }  # fmt: skip
 """Metrics, beside the main one, by which a run may be called worse. Perplexity follows from the loss."""
 
-USUAL = {"loss", "accuracy", "macro_f1", "mae", "r2", "perplexity", "bits_per_byte", "token_error"}
-"""Metrics that a run has without being asked for them; they are in its report, and the terminal shows the others."""
+USUAL = {"loss", "accuracy", "macro_f1", "mae", "r2", "perplexity", "bits_per_byte", "token_error", "explained"}
+"""Metrics that a run has without being asked for them, as are recalls (`a_to_b@1`); the terminal shows the others."""
 
 FEW_EXAMPLES = 1000
 """A run whose splits are limited to fewer examples is a trial, as one of fewer than `FEW_STEPS`."""
@@ -173,7 +173,7 @@ def _worse_by(summary: dict[str, Any], others: dict[str, float]) -> list[str]:
 
 def metric_label(summary: dict[str, Any], name: str) -> str:
     """A metric with the class that it is of, where a run tells two classes apart: average_precision of yes."""
-    return f"{name} of {summary['positive']}" if name in OF_POSITIVE and "positive" in summary else name
+    return f"{name} of {one_line(summary['positive'])}" if name in OF_POSITIVE and "positive" in summary else name
 
 
 def format_metric(name: str, value: float | None) -> str:
@@ -219,11 +219,11 @@ class ResultTable:
                 yield Text(f"{name}beside it: {format_metric(metric.name, metric.strong)}, {metric.strong_name}")
             strong = summary.get("strong_baseline")
             for other, value in summary["metrics"].items():
-                if other not in USUAL | {metric.name}:
+                if other not in USUAL | {metric.name} and "@" not in other:
                     known = [f"baseline {format_metric(other, summary.get('baseline', {}).get(other))}"]
                     known += [f"beside it {format_metric(other, strong['metrics'].get(other))}"] if strong else []
-                    label = one_line(metric_label(summary, other))
-                    yield Text(f"{name}{label}: {format_metric(other, value)} ({', '.join(known)})")
+                    label = metric_label(summary, other)
+                    yield Text(f"{name}{one_line(label)}: {format_metric(other, value)} ({', '.join(known)})")
             if "no_strong_baseline" in summary:
                 yield Text(f"{name}no strong baseline: {one_line(summary['no_strong_baseline'])}")
             for caution in cautions(summary):
