@@ -446,13 +446,13 @@ def _forecasts(objective: Regress, windows: np.ndarray, asked: np.ndarray, targe
         """The values of these steps, one for each target."""
         errors = np.nanmean((windows[:, places] - target[..., None]) ** 2, axis=0)
         columns = errors.argmin(axis=1)
-        of = "" if f == 1 else f" (column {columns[0] + 1})" if len(set(columns)) == 1 else " (of a column each)"
-        return Predicted(f"{name}{of}", _standardised(objective, asked[:, places, columns]))
+        of = "" if f == 1 else f" of column {columns[0] + 1}" if len(set(columns)) == 1 else " of a column each"
+        return Predicted(name.format(of=of), _standardised(objective, asked[:, places, columns]))
 
-    yield repeated(np.full(len(steps), n - 1), "the last value")
+    yield repeated(np.full(len(steps), n - 1), "the last value{of}")
     for period in PERIODS:
         if period <= n:
-            yield repeated(n - period + steps % period, f"the value {period} steps before")
+            yield repeated(n - period + steps % period, f"the value{{of}} from {period} steps before")
     known = ~np.isnan(target).any(axis=1)
     ridge = _scaled(RidgeCV(np.logspace(-2, 5, 8)))
     flat = [rearrange(each, "m n f -> m (n f)") for each in (windows[known], asked)]

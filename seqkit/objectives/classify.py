@@ -58,13 +58,14 @@ class Classify(PredictionObjective):
         metrics: list[ClassMetric] | None = None,
         class_weights: Literal["balanced"] | list[float] | None = None,
         transform: Callable[[int], Transform] | None = None,
-        positive: str | None = None,
+        positive: str | int | None = None,
     ):
         self.level, self.pool, self.label_smoothing = level, pool, checked_smoothing(label_smoothing)
         if isinstance(class_weights, list) and not all(0 < x < math.inf for x in class_weights):
             raise ValueError(f"class_weights is {class_weights}; give finite numbers above 0, or balanced")
         self.chosen_metrics: list[str] = ["Accuracy", *(("MacroF1",) if metrics is None else metrics)]
-        self.class_weights, self.transform, self.positive = class_weights, transform, positive
+        self.class_weights, self.transform = class_weights, transform
+        self.positive = None if positive is None else str(positive)  # 1 is the class "1"
         self.positive_class: int | None = None
         self.names: list[str] = []
         self.weights: list[float] = []

@@ -170,11 +170,11 @@ def test_a_forecast_stands_beside_the_value_that_repeats():
     starts = range(0, 190, 5)
     samples = [Sample(both[i : i + 24].tolist(), both[i + 24 : i + 39, 1].tolist()) for i in starts]
     result = found(samples, Series(2), Regress())
-    assert result["name"] in ("the value 12 steps before (column 2)", "the value 24 steps before (column 2)")
+    assert result["name"] in [f"the value of column 2 from {p} steps before" for p in (12, 24)]
     assert result["metrics"]["rmse"] == pytest.approx(0, abs=1e-6)
     names = list(result["candidates"])
     assert names[0] == result["name"]
-    assert {"the last value (column 2)", "ridge regression on all values"} <= set(names)
+    assert {"the last value of column 2", "ridge regression on all values"} <= set(names)
     assert any("random forest" in name for name in names)
 
 

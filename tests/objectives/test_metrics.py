@@ -158,6 +158,9 @@ def test_metrics_of_two_classes_are_of_the_rarer_one_or_of_the_one_that_is_named
             "average_precision": sklearn.average_precision_score(target == c, share),
             "calibration_error": error,
         }, abs=1e-5)  # fmt: skip
+    by_number = Classify(positive=1)
+    by_number.fit([0, 0, 1], None)
+    assert by_number.positive_name == "1"
     other = Classify(metrics=names)
     other.load_state(rarer.state())
     assert measured(other) == measured(rarer)
