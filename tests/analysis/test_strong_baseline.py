@@ -174,8 +174,13 @@ def test_a_forecast_stands_beside_the_value_that_repeats():
     assert result["metrics"]["rmse"] == pytest.approx(0, abs=1e-6)
     names = list(result["candidates"])
     assert names[0] == result["name"]
-    assert {"the last value of column 2", "ridge regression on all values"} <= set(names)
-    assert any("random forest" in name for name in names)
+    for kind in (
+        "the last value",
+        "the value of column 2 from 12",
+        "ridge regression on all values",
+        "a random forest",
+    ):
+        assert any(name.startswith(kind) for name in names)
 
 
 def test_a_forecast_of_a_random_walk_stands_beside_its_last_value():

@@ -98,7 +98,9 @@ def test_metrics_of_constant_predictions_and_of_missing_classes_are_those_of_sci
     k = 2 if targets == "two classes" else 3
     random = torch.rand(len(target), k, generator=torch.Generator().manual_seed(1)).softmax(dim=1)
     shares = (
-        random if predicted is None else torch.full((len(target), k), 0.2).index_fill(1, torch.tensor(predicted), 0.6)
+        random
+        if predicted is None
+        else torch.full((len(target), k), 0.4 / (k - 1)).index_fill(1, torch.tensor(predicted), 0.6)
     )
     metrics = of_classes(NAMES, k)
     for metric in metrics.values():
