@@ -418,7 +418,7 @@ def _metrics(objective: Objective, prediction: Tensor, target: Tensor, *, has_pr
 
 def _windows(tokenizer: Tokenizer, raws: Sequence[Any]) -> np.ndarray | None:
     """The last steps of each series [m n f], as many as the shortest has; None: the examples are no series."""
-    found = []
+    found: list[np.ndarray] = []
     for raw in raws:
         if tokenizer.spec.id_sizes or not (type(raw) is tuple or isinstance(raw, list | np.ndarray | Tensor)):
             return None

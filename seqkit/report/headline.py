@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rich import box
@@ -171,7 +171,7 @@ def _worse_by(summary: dict[str, Any], others: dict[str, float]) -> list[str]:
     return found
 
 
-def metric_label(summary: dict[str, Any], name: str) -> str:
+def metric_label(summary: Mapping[str, Any], name: str) -> str:
     """A metric with the class that it is of, where a run tells two classes apart: average_precision of yes."""
     return f"{name} of {one_line(summary['positive'])}" if name in OF_POSITIVE and "positive" in summary else name
 

@@ -192,12 +192,11 @@ def _(objective: Classify, trained: TrainedModel, data: DataModule | None) -> li
 
 def _calibration(objective: Classify, shares: Tensor, target: Tensor) -> Section:
     """A reliability diagram from probabilities [m k] and classes [m]; of two classes, that of the positive one."""
-    name = objective.positive_name
-    if name is None:
+    name, place = objective.positive_name, objective.positive_class
+    if name is None or place is None:
         sure, preds = shares.max(dim=-1)
         right, labels = preds == target, ("probability of the likeliest class", "share that is right")
     else:
-        place = objective.positive_class
         sure, right = shares[:, place], target == place
         name = shortened([one_line(name)])[0]
         labels = (f"probability of {name}", f"share that is {name}")
