@@ -422,7 +422,10 @@ def _windows(tokenizer: Tokenizer, raws: Sequence[Any]) -> np.ndarray | None:
     for raw in raws:
         if tokenizer.spec.id_sizes or not (type(raw) is tuple or isinstance(raw, list | np.ndarray | Tensor)):
             return None
-        values = np.asarray(raw, dtype=float)
+        try:
+            values = np.asarray(raw, dtype=float)
+        except (TypeError, ValueError):
+            return None
         values = values[:, None] if values.ndim == 1 else values
         if values.ndim != 2 or not np.isfinite(values).all() or values.shape[1] != (found or [values])[0].shape[1]:
             return None
