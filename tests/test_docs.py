@@ -268,6 +268,9 @@ def _own_files(folder: Path) -> None:
         soundfile.write(recording, 0.1 * rng.standard_normal(3001), 16_000)
     rows = [f"{'C' * (i % 7 + 1)}O,{-0.4 * (i % 7):.1f}" for i in range(20)]
     (folder / "molecules.csv").write_text("\n".join(["smiles,target", *rows]) + "\n", encoding="utf-8")
+    hours = np.column_stack([np.arange(1000), rng.standard_normal((1000, 7)).cumsum(axis=0)])
+    header = "date,HUFL,HULL,MUFL,MULL,LUFL,LULL,OT"
+    np.savetxt(folder / "ETTh1.csv", hours, delimiter=",", header=header, comments="")
     _own_tables(folder)
     _own_bert(folder / "minilm")
 

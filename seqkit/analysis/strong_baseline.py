@@ -2,26 +2,28 @@
 
 The features go by what the examples are, the estimator by what is asked. Texts under next-token prediction get n-grams.
 
-n tokens · k classes or targets · v vocabulary size
+n tokens or time steps · f features · m examples · k classes, labels or targets · v vocabulary size
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from einops import rearrange
 from scipy.sparse import coo_array
 from torch import Tensor
 
 from seqkit.data.module import DataModule
 from seqkit.data.source import Sample, import_optional, labels_of, shuffled
 from seqkit.interfaces import IGNORE, LossOutput, Objective, Tokenizer
-from seqkit.objectives import Classify, NextToken, Regress
-from seqkit.objectives.metrics import MeanLoss, Perplexity, update
+from seqkit.objectives import Classify, MultiLabel, NextToken, Regress
+from seqkit.objectives.classify import NEED_PROBABILITIES
+from seqkit.objectives.metrics import MeanLoss, needs_probabilities, update
 from seqkit.raw import GraphData, Waveform
 from seqkit.tokenizers import Cells, Join, LogMel, Molecule
 
@@ -32,8 +34,8 @@ MOST = 4_000
 FRAMES, SIDE = 32, 32
 """Log-mel frames that a recording is stretched to, and pixels of a side of larger images, or of many sizes."""
 
-OF_PROBABILITIES = ("auroc", "average_precision", "calibration_error")
-"""Metrics that are left out, as not every estimator gives probabilities."""
+PERIODS = (4, 7, 12, 24, 48, 52, 96, 168, 365)
+"""Steps after which a series may repeat: quarters, days of a week, months, hours of a day, …, days of a year."""
 
 LONGEST = 6
 """Longest n-gram, in ids."""
@@ -47,7 +49,7 @@ MOST_TOKENS = 300_000
 class Features(NamedTuple):
     """Features of the training and the test examples, as arrays or sparse matrices, and what suits them.
 
-    suits: "linear", "kernel", "scaled kernel" or "forest".
+    suits: "linear", "scaled linear", "kernel", "scaled kernel" or "forest".
     """
 
     name: str
@@ -56,36 +58,100 @@ class Features(NamedTuple):
     suits: str
 
 
+class Predicted(NamedTuple):
+    """Predictions [m k] of a method as the model's head would give them. has_probabilities: whether logits are such."""
+
+    name: str
+    prediction: Tensor
+    has_probabilities: bool = True
+
+
+class Found(NamedTuple):
+    """A method, its metrics on the test split, and the number of training examples.
+
+    candidates: main metric on validation data of each method that it was chosen from; empty: there was no choice.
+    """
+
+    name: str
+    metrics: dict[str, float]
+    number: int
+    candidates: dict[str, float] = {}  # noqa: RUF012
+
+
 def strong_baseline(data: DataModule) -> dict[str, Any] | None:
     """Name, metrics on the test split, number of training examples and seconds of the specialist; None: none is known.
 
-    The metrics are the objective's own. The loss is left out, as not every estimator gives probabilities.
+    The metrics are the objective's own and the loss, as far as the method has probabilities and they are finite: the
+    loss of a class to which a random forest gives the probability 0 is not. Of several methods, `candidates` holds the
+    main metric on validation data, by which the best is chosen.
     Raises DataError if scikit-learn is missing.
     """
     started, objective, splits = time.perf_counter(), data.objective, data.splits()
-    found: tuple[str, dict[str, float], int] | None = None
+    found: Found | None = None
     if type(objective) is NextToken and data.tokenizer.spec.ids and data.window is not None:
-        found = _of_ids(data)
-    elif isinstance(objective, Classify | Regress):
+        found = _of_ids(data, objective)
+    elif isinstance(objective, Classify | Regress | MultiLabel):
         import_optional("sklearn", "baselines")
         sample = splits.train[0]
-        if isinstance(sample.raw, GraphData) and isinstance(sample.label, Tensor):
+        is_of_tokens = getattr(objective, "level", "sequence") == "token"
+        if isinstance(sample.raw, GraphData) and isinstance(sample.label, Tensor) and is_of_tokens:
             found = _of_nodes(objective, splits.train, splits.test)
-        elif isinstance(objective, Classify) and objective.level == "token" and data.tokenizer.spec.ids:
+        elif isinstance(objective, Classify) and is_of_tokens and data.tokenizer.spec.ids:
             found = _of_labels(data, objective)
-        elif objective.level == "sequence" and not any(isinstance(x, Tensor) for x in labels_of(splits.test)[:1]):
-            train = splits.train
-            if len(train) > MOST:
-                train = [train[i] for i in shuffled(len(train), 0)[:MOST]]
-            features = _features(data.tokenizer, *([sample.raw for sample in each] for each in (train, splits.test)))
-            target = np.array(labels_of(train), dtype=float if isinstance(objective, Regress) else int)
-            prediction, name = _predicted(objective, features, target)
-            found = name, _metrics(objective, prediction, torch.tensor(labels_of(splits.test))), len(train)
+        elif not is_of_tokens:
+            found = _of_examples(data, objective)
     if found is None:
         return None
-    name, metrics, number = found
     seconds = round(time.perf_counter() - started, 1)
-    return {"name": name, "metrics": metrics, "num_train": number, "seconds": seconds}
+    candidates = {"candidates": found.candidates} if found.candidates else {}
+    return {"name": found.name, "metrics": found.metrics, "num_train": found.number, "seconds": seconds, **candidates}
+
+
+def _of_examples(data: DataModule, objective: Classify | Regress | MultiLabel) -> Found:
+    """The method that suits the examples; of several, the one that is best on validation data.
+
+    Without a validation split, a fifth of the training split is in its place.
+    """
+    splits = data.splits()
+    train: Sequence[Sample] = splits.train
+    if len(train) > MOST:
+        train = [train[i] for i in shuffled(len(train), 0)[:MOST]]
+    is_forecast = isinstance(objective, Regress) and _windows(data.tokenizer, [train[0].raw]) is not None
+    judged: Sequence[Sample] = []
+    if is_forecast or isinstance(objective, MultiLabel):
+        judged, fifth = splits.valid or [], max(1, len(train) // 5)
+        if not judged and len(train) > 1:
+            train, judged = train[:-fifth], train[-fifth:]
+    raws = [[sample.raw for sample in split] for split in (train, [*judged, *splits.test])]
+    targets = [_targets(objective, split) for split in (train, judged, splits.test)]
+    target = targets[0].double().numpy() if targets[0].is_floating_point() else targets[0].numpy()
+    features = _features(data.tokenizer, *raws)
+    tried = [_predicted(objective, features, target)]
+    if isinstance(objective, MultiLabel) and features.suits == "forest":
+        tried.append(_predicted(objective, features, target, "scaled linear"))
+    windows = _windows(data.tokenizer, [*raws[0], *raws[1]]) if is_forecast else None
+    if isinstance(objective, Regress) and windows is not None:
+        tried += _forecasts(objective, windows[: len(train)], windows[len(train) :], target)
+    candidates, chosen = {}, tried[0]
+    if len(tried) > 1 and judged:
+        main = "auroc" if isinstance(objective, MultiLabel) else "rmse"
+        for one in tried:
+            known = _metrics(objective, one.prediction[: len(judged)], targets[1], has_probabilities=False)
+            if main in known:
+                candidates[one.name] = known[main]
+        candidates = dict(sorted(candidates.items(), key=lambda each: each[1], reverse=main == "auroc"))
+        name = next(iter(candidates), chosen.name)
+        chosen = next(one for one in tried if one.name == name)
+    metrics = _metrics(
+        objective, chosen.prediction[len(judged) :], targets[2], has_probabilities=chosen.has_probabilities
+    )
+    return Found(chosen.name, metrics, len(train), candidates)
+
+
+def _targets(objective: Classify | Regress | MultiLabel, samples: Sequence[Sample]) -> Tensor:
+    """Classes [m], or numbers or labels [m k]."""
+    labels = [torch.as_tensor(objective.encode_target(label)) for label in labels_of(samples)]
+    return torch.stack(labels) if labels else torch.zeros(0)
 
 
 # ── features ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -223,61 +289,186 @@ def _of_tokens(tokenizer: Tokenizer, raws: Sequence[Any]) -> np.ndarray:
 # ── estimators ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _predicted(objective: Classify | Regress, features: Features, target: np.ndarray) -> tuple[Tensor, str]:
-    """The estimator's predictions as the model's head would give them, and the name of both."""
-    from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
-    from sklearn.linear_model import LogisticRegression, RidgeCV
-    from sklearn.multioutput import MultiOutputRegressor
+def _predicted(
+    objective: Classify | Regress | MultiLabel, features: Features, target: np.ndarray, suits: str = ""
+) -> Predicted:
+    """The estimator's predictions of the test features. target: [n] classes, or [n k]. suits: other than `features`."""
+    suits = suits or features.suits
+    if isinstance(objective, Regress):
+        name, estimator = _regressor(suits)
+        if target.shape[1] > 1 and suits != "forest":  # which has several targets itself
+            from sklearn.multioutput import MultiOutputRegressor
+
+            estimator = MultiOutputRegressor(estimator)
+        known = ~np.isnan(target).any(axis=1)
+        numbers = target[known].squeeze(1) if target.shape[1] == 1 else target[known]
+        found = estimator.fit(features.train[known], numbers).predict(features.test)
+        return Predicted(f"{name} on {features.name}", _standardised(objective, found))
+    name, estimator = _classifier(suits)
+    if isinstance(objective, MultiLabel):
+        logits, has_probabilities = _of_each_label(estimator, features, target)
+        each = " for each label" if target.shape[1] > 1 else ""
+        return Predicted(f"{name} on {features.name}{each}", logits, has_probabilities)
+    known = target != IGNORE
+    target = target[known]
+    fewest = int(np.unique(target, return_counts=True)[1].min())
+    if not hasattr(estimator, "predict_proba") and fewest > 1 and NEED_PROBABILITIES & set(objective.chosen_metrics):
+        from sklearn.calibration import CalibratedClassifierCV
+
+        name += " with Platt scaling"
+        estimator = CalibratedClassifierCV(estimator, cv=min(5, fewest), ensemble=False)
+    prediction, has_probabilities = _as_head(objective, estimator.fit(features.train[known], target), features.test)
+    return Predicted(f"{name} on {features.name}", prediction, has_probabilities)
+
+
+def _scaled(estimator: Any) -> Any:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
-    from sklearn.svm import SVC, SVR
 
-    scaled: Callable[[Any], Any] = lambda one: make_pipeline(StandardScaler(), one)  # noqa: E731
-    classes = isinstance(objective, Classify)
-    name, estimator = {
-        ("linear", True): ("logistic regression", LogisticRegression(C=100, max_iter=1000)),
-        ("linear", False): ("ridge regression", RidgeCV(np.logspace(-2, 3, 6))),
-        ("kernel", True): ("an RBF-SVM", SVC(C=10)),
-        ("kernel", False): ("an RBF-SVM", SVR(C=10)),
-        ("scaled kernel", True): ("an RBF-SVM", scaled(SVC(C=10))),
-        ("scaled kernel", False): ("an RBF-SVM", scaled(SVR(C=10))),
-        ("forest", True): ("a random forest", RandomForestClassifier(100, random_state=1)),
-        ("forest", False): ("a random forest", RandomForestRegressor(100, max_features=0.2, random_state=1)),
-    }[features.suits, classes]
-    if target.ndim > 1 and target.shape[1] > 1:
-        estimator = MultiOutputRegressor(estimator)
-    known = ~np.isnan(target.reshape(len(target), -1)).any(axis=1)
-    found = estimator.fit(features.train[known], target[known].squeeze()).predict(features.test)
-    return _as_head(objective, found), f"{name} on {features.name}"
+    return make_pipeline(StandardScaler(), estimator)
 
 
-def _as_head(objective: Classify | Regress, found: np.ndarray) -> Tensor:
-    """Predicted classes as logits [m k], of which the predicted one is highest; numbers standardised [m k]."""
-    if isinstance(objective, Classify):
-        return F.one_hot(torch.from_numpy(found).long(), len(objective.names)).float()
+def _classifier(suits: str) -> tuple[str, Any]:
+    """Name and estimator of classes."""
+    from sklearn.ensemble import RandomForestClassifier
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.svm import SVC
+
+    return {
+        "linear": ("logistic regression", LogisticRegression(C=100, max_iter=1000)),
+        "scaled linear": ("logistic regression", _scaled(LogisticRegression(max_iter=1000))),
+        "kernel": ("an RBF-SVM", SVC(C=10)),
+        "scaled kernel": ("an RBF-SVM", _scaled(SVC(C=10))),
+        "forest": ("a random forest", RandomForestClassifier(100, random_state=1)),
+    }[suits]
+
+
+def _regressor(suits: str) -> tuple[str, Any]:
+    """Name and estimator of numbers."""
+    from sklearn.ensemble import RandomForestRegressor
+    from sklearn.linear_model import RidgeCV
+    from sklearn.svm import SVR
+
+    return {
+        "linear": ("ridge regression", RidgeCV(np.logspace(-2, 3, 6))),
+        "kernel": ("an RBF-SVM", SVR(C=10)),
+        "scaled kernel": ("an RBF-SVM", _scaled(SVR(C=10))),
+        "forest": ("a random forest", RandomForestRegressor(100, max_features=0.2, random_state=1)),
+    }[suits]
+
+
+def _as_head(objective: Classify, estimator: Any, asked: Any) -> tuple[Tensor, bool]:
+    """Log-probabilities of the classes [m k]; without probabilities, 1 for the predicted class and 0 for others."""
+    k = len(objective.names)
+    if not hasattr(estimator, "predict_proba"):
+        return F.one_hot(torch.from_numpy(estimator.predict(asked)).long(), k).float(), False
+    shares = np.zeros((asked.shape[0], k))
+    shares[:, estimator.classes_] = estimator.predict_proba(asked)
+    return torch.from_numpy(shares).log().float(), True
+
+
+def _of_each_label(estimator: Any, features: Features, target: np.ndarray) -> tuple[Tensor, bool]:
+    """Logits of yes of each label [m k], by an estimator of its own, and whether they are of probabilities.
+
+    Unknown labels are left out. A label that is always yes, or never, in training has the log-odds of its share.
+    """
+    from sklearn.base import clone
+
+    has_probabilities, columns = hasattr(estimator, "predict_proba"), []
+    for label in target.T:
+        known = ~np.isnan(label)
+        yes = label[known].astype(int)
+        if len(np.unique(yes)) < 2:
+            share = (yes.sum() + 0.5) / (len(yes) + 1)
+            columns.append(np.full(features.test.shape[0], np.log(share / (1 - share))))
+            continue
+        fitted = clone(estimator).fit(features.train[known], yes)
+        if has_probabilities:
+            with np.errstate(divide="ignore"):
+                no, share = np.log(fitted.predict_proba(features.test)).T
+            columns.append(share - no)
+        else:
+            columns.append(fitted.decision_function(features.test))
+    return torch.from_numpy(np.stack(columns, axis=1)).float(), has_probabilities
+
+
+def _standardised(objective: Regress, found: np.ndarray) -> Tensor:
+    """Numbers in the targets' unit as the model's head gives them [m k]."""
     mean, std = torch.tensor(objective.mean), torch.tensor(objective.std)
     return (torch.from_numpy(found).float().reshape(len(found), -1) - mean) / std
 
 
-def _metrics(objective: Objective, prediction: Tensor, target: Tensor) -> dict[str, float]:
-    """The objective's metrics of these predictions, but for those of probabilities."""
-    if isinstance(objective, Regress):
-        target = target.float().reshape(len(prediction), -1)
+def _metrics(objective: Objective, prediction: Tensor, target: Tensor, *, has_probabilities: bool) -> dict[str, float]:
+    """The objective's metrics of these predictions, and the loss, as far as they are defined.
+
+    has_probabilities: False: metrics of probabilities, and the loss of classes, are left out.
+    """
     output: LossOutput = objective.loss(prediction, target)  # type: ignore[attr-defined]
+    metrics: dict[str, Any] = {"loss": MeanLoss(), **objective.metrics(None)}  # type: ignore[arg-type]
     found = {}
-    for name, metric in objective.metrics(None).items():  # type: ignore[arg-type]
-        if not isinstance(metric, MeanLoss | Perplexity) and name not in OF_PROBABILITIES:
+    for name, metric in metrics.items():
+        if has_probabilities or not (isinstance(metric, MeanLoss) or needs_probabilities(metric)):
             update(metric, output)
             found[name] = float(metric.compute())
-    return found
+    return {name: value for name, value in found.items() if np.isfinite(value)}
+
+
+# ── numbers after a series ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _windows(tokenizer: Tokenizer, raws: Sequence[Any]) -> np.ndarray | None:
+    """The last steps of each series [m n f], as many as the shortest has; None: the examples are no series."""
+    found: list[np.ndarray] = []
+    for raw in raws:
+        if tokenizer.spec.id_sizes or not (type(raw) is tuple or isinstance(raw, list | np.ndarray | Tensor)):
+            return None
+        try:
+            values = np.asarray(raw, dtype=float)
+        except (TypeError, ValueError):
+            return None
+        values = values[:, None] if values.ndim == 1 else values
+        if values.ndim != 2 or not np.isfinite(values).all() or values.shape[1] != (found or [values])[0].shape[1]:
+            return None
+        found.append(values)
+    shortest = min(map(len, found))
+    return np.stack([values[len(values) - shortest :] for values in found])
+
+
+def _forecasts(objective: Regress, windows: np.ndarray, asked: np.ndarray, target: np.ndarray) -> Iterator[Predicted]:
+    """Predictions of methods that take the targets [m k] for the next steps of a column of the series.
+
+    windows, asked: of training and of the examples that are predicted, [m n f]. The column is that which is nearest to
+    the target in training.
+    """
+    from sklearn.linear_model import RidgeCV
+
+    n, f = windows.shape[1:]
+    steps = np.arange(target.shape[1])
+
+    def repeated(places: np.ndarray, name: str) -> Predicted:
+        """The values of these steps, one for each target."""
+        errors = np.nanmean((windows[:, places] - target[..., None]) ** 2, axis=0)
+        columns = errors.argmin(axis=1)
+        of = "" if f == 1 else f" of column {columns[0] + 1}" if len(set(columns)) == 1 else " of a column each"
+        return Predicted(name.format(of=of), _standardised(objective, asked[:, places, columns]))
+
+    yield repeated(np.full(len(steps), n - 1), "the last value{of}")
+    for period in PERIODS:
+        if period <= n:
+            yield repeated(n - period + steps % period, f"the value{{of}} from {period} steps before")
+    known = ~np.isnan(target).any(axis=1)
+    ridge = _scaled(RidgeCV(np.logspace(-2, 5, 8)))
+    flat = [rearrange(each, "m n f -> m (n f)") for each in (windows[known], asked)]
+    found = ridge.fit(flat[0], target[known]).predict(flat[1])
+    yield Predicted("ridge regression on all values", _standardised(objective, found))
 
 
 # ── nodes of one graph ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _of_nodes(
-    objective: Classify | Regress, train: Sequence[Sample], test: Sequence[Sample]
-) -> tuple[str, dict[str, float], int] | None:
+    objective: Classify | Regress | MultiLabel, train: Sequence[Sample], test: Sequence[Sample]
+) -> Found | None:
     """Logistic regression on each node's features, mixed with its neighbours' twice (SGC, Wu et al. 2019)."""
     from sklearn.linear_model import LogisticRegression
 
@@ -298,15 +489,15 @@ def _of_nodes(
     known, asked = (sample.label != IGNORE for sample in (train[0], test[0]))
     machine = LogisticRegression(C=100, max_iter=1000)
     machine.fit(mixed(train[0].raw)[known.numpy()], train[0].label[known].numpy())
-    found = machine.predict(mixed(test[0].raw)[asked.numpy()])
-    metrics = _metrics(objective, _as_head(objective, found), test[0].label[asked])
-    return "logistic regression on the nodes and their neighbours' features", metrics, int(known.sum())
+    prediction, _ = _as_head(objective, machine, mixed(test[0].raw)[asked.numpy()])
+    metrics = _metrics(objective, prediction, test[0].label[asked], has_probabilities=True)
+    return Found("logistic regression on the nodes and their neighbours' features", metrics, int(known.sum()))
 
 
 # ── labels of tokens ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _of_labels(data: DataModule, objective: Classify) -> tuple[str, dict[str, float], int]:
+def _of_labels(data: DataModule, objective: Classify) -> Found:
     """Logistic regression on each token's id and those of the two tokens on either side."""
     from sklearn.linear_model import SGDClassifier
     from sklearn.preprocessing import OneHotEncoder
@@ -330,14 +521,16 @@ def _of_labels(data: DataModule, objective: Classify) -> tuple[str, dict[str, fl
     asked, target, _ = rows(splits.test, None)
     one_hot = OneHotEncoder(handle_unknown="ignore", dtype=np.float32)
     machine = SGDClassifier(loss="log_loss", alpha=1e-6, max_iter=8, tol=None, random_state=1)
-    found = machine.fit(one_hot.fit_transform(ids), labels.numpy()).predict(one_hot.transform(asked))
-    return "logistic regression on five tokens", _metrics(objective, _as_head(objective, found), target), number
+    machine.fit(one_hot.fit_transform(ids), labels.numpy())
+    prediction, _ = _as_head(objective, machine, one_hot.transform(asked))
+    metrics = _metrics(objective, prediction, target, has_probabilities=True)
+    return Found("logistic regression on five tokens", metrics, number)
 
 
 # ── next tokens ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _of_ids(data: DataModule) -> tuple[str, dict[str, float], int]:
+def _of_ids(data: DataModule, objective: NextToken) -> Found:
     """Loss of n-grams, smoothed as Witten and Bell (1991), on every token of the test split that a model predicts.
 
     A context that is not followed by so many kinds of tokens leaves as much probability to the shorter context.
@@ -362,7 +555,8 @@ def _of_ids(data: DataModule) -> tuple[str, dict[str, float], int]:
         mixed = (of_gram * seen + kind * probability) / np.maximum(total + kind, 1)
         probability = np.where(known & (asked >= 0), mixed, probability)
     loss = float(-np.log(probability).mean())
-    return f"{order}-grams (Witten–Bell)", {"loss": loss}, len(train)
+    perplexity = {"perplexity": float(np.exp(loss))} if "Perplexity" in objective.chosen_metrics else {}
+    return Found(f"{order}-grams (Witten–Bell)", {"loss": loss, **perplexity}, len(train))
 
 
 def _grams(ids: np.ndarray, n: int, size: int) -> np.ndarray:

@@ -10,17 +10,22 @@ from seqkit.errors import one_line
 
 def run(args: Namespace) -> int:
     """Print a run's metrics on the test or validation split; `test` also finishes a run that was not tested."""
+    from seqkit.files import read_mapping
+    from seqkit.report.headline import metric_label
     from seqkit.report.page import write_report
     from seqkit.runs.evaluate import evaluate
     from seqkit.runs.mixture import evaluate_tasks
     from seqkit.runs.trained_model import state, task_folders
 
     was_trained, split = state(args.run) == "trained", "test" if args.command == "test" else "valid"
-    tasks = evaluate_tasks(args.run, split) if task_folders(args.run) else {"": evaluate(args.run, split)}
+    folders = task_folders(args.run)
+    tasks = evaluate_tasks(args.run, split) if folders else {"": evaluate(args.run, split)}
     for task, metrics in tasks.items():
+        summary = read_mapping((folders[task] if task else args.run) / "summary.json")
         for name, value in metrics.items():
             known = f"{value:.4f}" if not isnan(value) else "–  (undefined on this split)"
-            print(f"{one_line(f'{task}/{name}' if task else name):12} {known}")
+            label = metric_label(summary, name)
+            print(f"{one_line(f'{task}/{label}' if task else label):12} {known}")
     if was_trained and args.command == "test":
         write_report(args.run)
     return 0

@@ -14,7 +14,7 @@ from seqkit.errors import UsageError, one_line, printable, shortened
 from seqkit.files import read_mapping, to_yaml
 from seqkit.pretrained.hub import parsed
 from seqkit.registry import components
-from seqkit.report.headline import cautions, format_metric, is_trial
+from seqkit.report.headline import cautions, format_metric, is_trial, metric_label
 from seqkit.report.numbers import finite
 from seqkit.report.templates import fill
 from seqkit.runs.exported import without_folders
@@ -184,7 +184,7 @@ class _Facts:
         constant = self.summary.get("baseline", {})
         return [
             {
-                "name": name,
+                "name": metric_label(self.summary, name),
                 "value": format_metric(name, value),
                 "baseline": format_metric(name, constant.get(name)),
                 "strong": format_metric(name, strong.get(name)),

@@ -21,12 +21,15 @@ from seqkit.objectives.losses import checked_smoothing, cross_entropy, frequenci
 
 ClassMetric = Literal[
     "Accuracy", "BalancedAccuracy", "MacroF1", "Precision", "Recall", "MatthewsCorrCoef", "AUROC", "AveragePrecision",
-    "CalibrationError",
+    "CalibrationError", "BrierScore",
 ]  # fmt: skip
 """Names of metrics, as in torchmetrics: `seqkit.objectives.metrics.of_classes`."""
 
-NEED_PROBABILITIES = {"AUROC", "AveragePrecision", "CalibrationError"}
+NEED_PROBABILITIES = {"AUROC", "AveragePrecision", "CalibrationError", "BrierScore"}
 """Names of the metrics that need the probabilities of all classes, not the likeliest class alone."""
+
+OF_POSITIVE = {"precision", "recall", "average_precision", "calibration_error"}
+"""Metrics, as reported, that are of the positive class where there are two classes."""
 
 
 class Classify(PredictionObjective):
@@ -39,6 +42,8 @@ class Classify(PredictionObjective):
     class_weights: weights of the classes in the training loss, in the order of their names, or "balanced": inversely
     proportional to their frequencies in training, 1 on average.
     transform: layers between hidden states and the head's output layer (`nn.heads.Transform`); None: none.
+    positive: name of the positive class of two, which precision, recall, average precision and calibration are of;
+    None: the rarer one in training, or the second where both are as frequent.
     """
 
     needs_labels = True
@@ -53,12 +58,15 @@ class Classify(PredictionObjective):
         metrics: list[ClassMetric] | None = None,
         class_weights: Literal["balanced"] | list[float] | None = None,
         transform: Callable[[int], Transform] | None = None,
+        positive: str | int | None = None,
     ):
         self.level, self.pool, self.label_smoothing = level, pool, checked_smoothing(label_smoothing)
         if isinstance(class_weights, list) and not all(0 < x < math.inf for x in class_weights):
             raise ValueError(f"class_weights is {class_weights}; give finite numbers above 0, or balanced")
         self.chosen_metrics: list[str] = ["Accuracy", *(("MacroF1",) if metrics is None else metrics)]
         self.class_weights, self.transform = class_weights, transform
+        self.positive = None if positive is None else str(positive)  # 1 is the class "1"
+        self.positive_class: int | None = None
         self.names: list[str] = []
         self.weights: list[float] = []
 
@@ -71,7 +79,9 @@ class Classify(PredictionObjective):
         return known
 
     def fit(self, labels: Sequence[Any], names: Sequence[str] | None) -> None:
-        """Learns the names of the classes (without names, their number) and their weights in the loss."""
+        """Learns the names of the classes (without names, their number), their weights in the loss, and of two classes
+        which is positive.
+        """
         if any(torch.as_tensor(label).is_floating_point() for label in labels):
             raise DataError("the targets are numbers; Classify needs class names, use Regress")
         highest = max((int(torch.as_tensor(label).max()) for label in labels), default=-1)
@@ -82,6 +92,10 @@ class Classify(PredictionObjective):
         if len(names) < 2:
             raise DataError(f"the training labels hold {len(names)} class; classification needs two or more")
         self.names = list(names)
+        if len(self.names) == 2:
+            counts = _counts(labels, 2)
+            self.positive_class = int(counts[1] <= counts[0])
+        self._choose_positive()
         if self.class_weights == "balanced":
             self.weights = _balanced(labels, len(self.names))
         elif self.class_weights is not None:
@@ -92,15 +106,31 @@ class Classify(PredictionObjective):
                 )
             self.weights = [float(x) for x in self.class_weights]
 
+    def _choose_positive(self) -> None:
+        """Take the class that `positive` names. Raises DataError if it is none of two classes."""
+        if self.positive is None:
+            return
+        if len(self.names) != 2 or self.positive not in self.names:
+            raise DataError(
+                f"model.objective.positive is {self.positive!r}, and the classes are {', '.join(self.names[:12])}; "
+                "give the name of one of two classes, or leave it out"
+            )
+        self.positive_class = self.names.index(self.positive)
+
     def state(self) -> dict[str, Any]:
-        """Names of the classes, and their weights if there are any."""
+        """Names of the classes, their weights if there are any, and the number of the positive one of two."""
         if not self.names:
             return {}
-        return {"names": self.names} | ({"weights": self.weights} if self.weights else {})
+        found: dict[str, Any] = {"names": self.names} | ({"weights": self.weights} if self.weights else {})
+        return found | ({} if self.positive_class is None else {"positive": self.positive_class})
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Restores the names of the classes and their weights."""
+        """Restores the names of the classes, their weights, and the positive one: without it, the second of two."""
         self.names = [str(name) for name in state["names"]]
+        self.positive_class = int(state.get("positive", 1)) if len(self.names) == 2 else None
+        if self.positive_class not in (None, 0, 1):
+            raise ValueError(f"the positive class is number {self.positive_class}; of two classes it is 0 or 1")
+        self._choose_positive()
         self.weights = [float(x) for x in state.get("weights", [])]
         if self.weights and len(self.weights) != len(self.names):
             raise ValueError(f"there are {len(self.weights)} weights for {len(self.names)} classes")
@@ -147,7 +177,12 @@ class Classify(PredictionObjective):
         """Accuracy and the chosen metrics."""
         from seqkit.objectives.metrics import of_classes
 
-        return of_classes(self.chosen_metrics, len(self.names))
+        return of_classes(self.chosen_metrics, len(self.names), self.positive_class or 0)
+
+    @property
+    def positive_name(self) -> str | None:
+        """Name of the positive class of two; None: there are more."""
+        return None if self.positive_class is None else self.names[self.positive_class]
 
     @property
     def classes(self) -> list[str]:
@@ -171,11 +206,17 @@ def _short(label: Any) -> str:
     return one_line(repr(label)[:60])
 
 
-def _balanced(labels: Sequence[Any], num_classes: int) -> list[float]:
-    """n / (k n_c) for each class c of n_c among n labels, scikit-learn's "balanced"; 1 where n_c is 0."""
+def _counts(labels: Sequence[Any], num_classes: int) -> Tensor:
+    """How many labels are of each class [k]; IGNORE counts as none."""
     counts = torch.zeros(num_classes, dtype=torch.long)
     for label in labels:
         ids = torch.as_tensor(label).reshape(-1)
         counts += torch.bincount(ids[ids != IGNORE], minlength=num_classes)
+    return counts
+
+
+def _balanced(labels: Sequence[Any], num_classes: int) -> list[float]:
+    """n / (k n_c) for each class c of n_c among n labels, scikit-learn's "balanced"; 1 where n_c is 0."""
+    counts = _counts(labels, num_classes)
     total = int(counts.sum())
     return [total / (num_classes * n) if n else 1.0 for n in counts.tolist()]

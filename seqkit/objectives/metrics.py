@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torchmetrics import MeanAbsoluteError, MeanSquaredError, Metric, PearsonCorrCoef, SpearmanCorrCoef
 from torchmetrics.classification import (
+    BinaryCalibrationError,
     MulticlassCalibrationError,
     MulticlassF1Score,
     MulticlassPrecision,
@@ -22,26 +23,47 @@ from torchmetrics.text import CHRFScore
 
 from seqkit.interfaces import IGNORE, LossOutput
 
+NUM_BINS = 15
+"""Bins of equal width of a calibration error, and of a reliability diagram."""
+
 # ── metrics by the names that a recipe gives ─────────────────────────────────────────────────────────────────────────
 
 
-def of_classes(names: Sequence[str], num_classes: int) -> dict[str, Any]:
+def of_classes(names: Sequence[str], num_classes: int, positive: int = 1) -> dict[str, Any]:
     """Metrics of classification by the names of `seqkit.objectives.classify.ClassMetric`; the keys are as reported.
 
     Means over classes ("macro") weigh each class alike. Areas under curves are one class against the rest. These and
     the balanced accuracy leave out a class of which the data has no example, as scikit-learn does.
+    positive: of two classes, the one that `seqkit.objectives.classify.OF_POSITIVE` are of, as in scikit-learn.
     """
-    k = num_classes
+    k, is_binary = num_classes, num_classes == 2
     table: dict[str, tuple[str, Callable[[], Any]]] = {
         "Accuracy": ("accuracy", Accuracy),
         "BalancedAccuracy": ("balanced_accuracy", lambda: BalancedAccuracy(k)),
         "MacroF1": ("macro_f1", lambda: MulticlassF1Score(k, average="macro")),
-        "Precision": ("precision", lambda: MulticlassPrecision(k, average="macro")),
-        "Recall": ("recall", lambda: MulticlassRecall(k, average="macro")),
+        "Precision": (
+            "precision",
+            lambda: PositiveRate(positive, "predicted") if is_binary else MulticlassPrecision(k, average="macro"),
+        ),
+        "Recall": (
+            "recall",
+            lambda: PositiveRate(positive, "actual") if is_binary else MulticlassRecall(k, average="macro"),
+        ),
         "MatthewsCorrCoef": ("matthews", lambda: MatthewsCorrCoef(k)),
         "AUROC": ("auroc", lambda: MeanArea("roc")),
-        "AveragePrecision": ("average_precision", lambda: MeanArea("precision-recall")),
-        "CalibrationError": ("calibration_error", lambda: MulticlassCalibrationError(k, n_bins=15, norm="l1")),
+        "AveragePrecision": (
+            "average_precision",
+            lambda: MeanArea("precision-recall", only=positive if is_binary else None),
+        ),
+        "CalibrationError": (
+            "calibration_error",
+            lambda: (
+                PositiveCalibrationError(positive)
+                if is_binary
+                else MulticlassCalibrationError(k, n_bins=NUM_BINS, norm="l1")
+            ),
+        ),
+        "BrierScore": ("brier", BrierScore),
     }
     return _build(table, names)
 
@@ -84,13 +106,18 @@ def _build(table: dict[str, tuple[str, Callable[[], Any]]], names: Sequence[str]
         return {table[name][0]: table[name][1]() for name in dict.fromkeys(names)}
 
 
+def needs_probabilities(metric: Any) -> bool:
+    """Whether a metric is of the probabilities of the classes, not of the predictions."""
+    return isinstance(metric, MeanArea | MulticlassCalibrationError | PositiveCalibrationError | BrierScore)
+
+
 def update(metric: Any, output: LossOutput) -> None:
     """Update a metric with what it measures: the loss, the probabilities of the classes, or the predictions."""
     if isinstance(metric, MeanLoss | Perplexity):
         metric.update(output.loss, output.count)
     elif output.target is None or not output.target.numel():
         return
-    elif isinstance(metric, MeanArea | MulticlassCalibrationError):
+    elif needs_probabilities(metric):
         assert output.probabilities is not None, "the objective that has this metric keeps them"
         metric.update(output.probabilities, output.target)
     else:
@@ -161,6 +188,18 @@ class BalancedAccuracy(ClassCounts):
         return (self.hits[known] / self.actual[known]).mean()
 
 
+class PositiveRate(ClassCounts):
+    """Hits of one of two classes among those predicted (precision) or those actual (recall); 0 where there is none."""
+
+    def __init__(self, positive: int, among: Literal["predicted", "actual"]) -> None:
+        super().__init__(2)
+        self.positive, self.among = positive, among
+
+    def compute(self) -> Tensor:
+        """Between 0 and 1."""
+        return (self.hits / getattr(self, self.among).clamp(min=1))[self.positive]
+
+
 class MatthewsCorrCoef(ClassCounts):
     """Correlation of predicted and actual classes (Gorodkin 2004), as scikit-learn's matthews_corrcoef.
 
@@ -193,6 +232,7 @@ class MeanArea(Metric):
 
     curve: "roc": of classes that some, and not all, examples are of. "precision-recall": the average precision, of
     classes that some examples are of. torchmetrics' own takes 0 for the area of a class without examples.
+    only: the class whose area alone is computed; None: all.
     """
 
     higher_is_better = True
@@ -200,9 +240,9 @@ class MeanArea(Metric):
     shares: list[Tensor]
     target: list[Tensor]
 
-    def __init__(self, curve: Literal["roc", "precision-recall"]) -> None:
+    def __init__(self, curve: Literal["roc", "precision-recall"], only: int | None = None) -> None:
         super().__init__()
-        self.curve = curve
+        self.curve, self.only = curve, only
         self.add_state("shares", [], dist_reduce_fx="cat")
         self.add_state("target", [], dist_reduce_fx="cat")
 
@@ -221,8 +261,38 @@ class MeanArea(Metric):
         known = target.unique().tolist()
         if self.curve == "roc" and len(known) == 1:
             known = []
-        areas = [area(shares[:, k], (target == k).long()) for k in known]
+        areas = [area(shares[:, k], (target == k).long()) for k in known if self.only in (None, k)]
         return torch.stack(areas).mean() if areas else shares.new_tensor(torch.nan)
+
+
+class PositiveCalibrationError(BinaryCalibrationError):
+    """Expected calibration error of the probability of one of two classes: its mean against the class's share."""
+
+    def __init__(self, positive: int) -> None:
+        super().__init__(n_bins=NUM_BINS, norm="l1")
+        self.positive = positive
+
+    def update(self, shares: Tensor, target: Tensor) -> None:
+        """shares: probabilities of the classes [m 2], target: classes [m]."""
+        super().update(shares[:, self.positive].float(), (target == self.positive).long())
+
+
+class BrierScore(Ratio):
+    """Mean squared distance of the probabilities from 1 for the target class and 0 for the others (Brier 1950).
+
+    It is summed over three classes or more. Of two classes it is that of one of them, which is the same for both, as in
+    scikit-learn's brier_score_loss.
+    """
+
+    higher_is_better = False
+    total_dtype = torch.float64
+
+    def update(self, shares: Tensor, target: Tensor) -> None:
+        """shares: probabilities of the classes [m k], target: classes [m]."""
+        k = shares.shape[-1]
+        distances = (shares.double() - torch.nn.functional.one_hot(target, k)).square().sum()
+        self.total += distances / 2 if k == 2 else distances
+        self.count += len(target)
 
 
 class MeanAUROC(Metric):

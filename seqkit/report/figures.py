@@ -173,6 +173,26 @@ def confusion(counts: np.ndarray, names: Sequence[str]) -> Figure:
     return figure
 
 
+@rc_context(STYLE)
+def reliability(shares: np.ndarray, right: np.ndarray, num_bins: int, labels: tuple[str, str]) -> Figure:
+    """Reliability diagram: share of what came true, in bins of equal width of its probability; bars count them.
+
+    shares: [m] probabilities. right: [m] bool. labels: of both axes.
+    """
+    places = np.minimum((shares * num_bins).astype(int), num_bins - 1)
+    counts = np.bincount(places, minlength=num_bins)
+    known = counts > 0
+    means = [np.bincount(places, weights=x, minlength=num_bins)[known] / counts[known] for x in (shares, right)]
+    figure, (axes,) = new_figure(3.9, 3.5)
+    centres = (np.arange(num_bins) + 0.5) / num_bins
+    axes.bar(centres, counts / len(shares), 1 / num_bins, color=SKY, alpha=0.4, label="share of the test data")
+    axes.plot([0, 1], [0, 1], color=INK, linewidth=0.8, linestyle="--", label="calibrated")
+    axes.plot(*means, color=BLUE, marker="o", markersize=4, label="test")
+    axes.set(xlabel=labels[0], ylabel=labels[1], xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    axes.legend()
+    return figure
+
+
 def shortened(names: Sequence[str], most: int = 14) -> list[str]:
     """Names of at most so many characters that are all different; of a long name the beginning is kept.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rich import box
@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from seqkit.errors import one_line
+from seqkit.objectives.classify import OF_POSITIVE
 from seqkit.runs.summary import FEW_STEPS
 from seqkit.runs.verdict import verdict
 
@@ -37,9 +38,18 @@ SHARES = {
 """Metrics that are shown in percent, as are recalls (`a_to_b@1`)."""
 
 LOWER_IS_BETTER = {
-    "loss", "rmse", "mae", "perplexity", "bits_per_byte", "token_error", "sequence_error", "calibration_error",
+    "loss", "rmse", "mae", "perplexity", "bits_per_byte", "token_error", "sequence_error", "calibration_error", "brier",
 }  # fmt: skip
 """Metrics of which less is better; of all others more is."""
+
+COMPARED = {
+    "loss", "rmse", "mae", "r2", "spearman", "pearson", "accuracy", "balanced_accuracy", "macro_f1", "precision",
+    "recall", "matthews", "auroc", "average_precision", "calibration_error", "brier", "token_error", "chrf",
+}  # fmt: skip
+"""Metrics, beside the main one, by which a run may be called worse. Perplexity follows from the loss."""
+
+USUAL = {"loss", "accuracy", "macro_f1", "mae", "r2", "perplexity", "bits_per_byte", "token_error", "explained"}
+"""Metrics that a run has without being asked for them, as are recalls (`a_to_b@1`); the terminal shows the others."""
 
 FEW_EXAMPLES = 1000
 """A run whose splits are limited to fewer examples is a trial, as one of fewer than `FEW_STEPS`."""
@@ -71,17 +81,18 @@ class Headline(NamedTuple):
     @property
     def is_worse_than_constant(self) -> bool:
         """True if the best constant prediction does better."""
-        return self._is_worse_than(self.baseline)
+        return _is_worse(self.name, self.value, self.baseline)
 
     @property
     def is_worse_than_specialist(self) -> bool:
         """True if the strong baseline does better."""
-        return self._is_worse_than(self.strong)
+        return _is_worse(self.name, self.value, self.strong)
 
-    def _is_worse_than(self, other: float | None) -> bool:
-        if other is None:
-            return False
-        return self.value < other if is_higher_better(self.name) else self.value > other
+
+def _is_worse(name: str, value: float, other: float | None) -> bool:
+    if other is None:
+        return False
+    return value < other if is_higher_better(name) else value > other
 
 
 def is_higher_better(name: str) -> bool:
@@ -118,29 +129,51 @@ def is_trial(summary: dict[str, Any]) -> bool:
 
 
 def cautions(summary: dict[str, Any]) -> list[str]:
-    """Sentences that a reader of the result should know: it is no better than a constant, or a trial."""
+    """Sentences that a reader of the result should know: by a metric it is no better than a baseline, or a trial."""
     found = []
     metric = headline(summary)
+    strong = (summary.get("strong_baseline") or {"metrics": {}})["metrics"]
+    constant = _worse_by(summary, summary.get("baseline", {}))
     if (said := verdict(summary, metric)) is not None:
         found.append(said)
     elif metric.is_worse_than_constant:
         own, baseline = (format_metric(metric.name, value) for value in (metric.value, metric.baseline))
+        compared = "; ".join([f"{metric.label}: {own} against {baseline}", *constant])
         found.append(
-            f"This is worse than the best constant prediction ({metric.label}: {own} against {baseline}); "
-            "train longer (--trainer.max_epochs), change the learning rate (seqkit tune), or look for the cause with "
-            "seqkit doctor."
+            f"This is worse than the best constant prediction ({compared}); train longer (--trainer.max_epochs), "
+            "change the learning rate (seqkit tune), or look for the cause with seqkit doctor."
         )
-    elif metric.is_worse_than_specialist:
-        own, strong = (format_metric(metric.name, value) for value in (metric.value, metric.strong))
-        found.append(
-            f"This is worse than {metric.strong_name} ({metric.label}: {own} against {strong}), which takes seconds."
-        )
+        constant = []
+    if constant:
+        found.append(f"By other metrics, this is worse than the best constant prediction ({'; '.join(constant)}).")
+    worse = _worse_by(summary, strong)
+    if metric.is_worse_than_specialist:
+        own, better = (format_metric(metric.name, value) for value in (metric.value, metric.strong))
+        compared = "; ".join([f"{metric.label}: {own} against {better}", *worse])
+        found.append(f"This is worse than {metric.strong_name} ({compared}), which takes seconds.")
+    elif worse:
+        found.append(f"By other metrics, this is worse than {metric.strong_name} ({'; '.join(worse)}).")
     steps, limit = summary.get("steps"), summary.get("limit")
     if is_trial(summary):
         known = [] if steps is None else ["1 optimizer step" if steps == 1 else f"{steps:,} optimizer steps"]
         known += [] if limit is None else [f"at most {limit:,} examples of each split (data.limit)"]
         found.append(f"This is a trial run, with {' and '.join(known)}: its figures say nothing of the model.")
     return found
+
+
+def _worse_by(summary: dict[str, Any], others: dict[str, float]) -> list[str]:
+    """The metrics, beside the main one, by which a run is worse than a baseline, each with both values."""
+    main, found = headline(summary).name, []
+    for name, value in summary["metrics"].items():
+        if name != main and name in COMPARED and _is_worse(name, value, others.get(name)):
+            own, other = (format_metric(name, one) for one in (value, others[name]))
+            found += [f"{metric_label(summary, name)}: {own} against {other}"] if own != other else []
+    return found
+
+
+def metric_label(summary: Mapping[str, Any], name: str) -> str:
+    """A metric with the class that it is of, where a run tells two classes apart: average_precision of yes."""
+    return f"{name} of {one_line(summary['positive'])}" if name in OF_POSITIVE and "positive" in summary else name
 
 
 def format_metric(name: str, value: float | None) -> str:
@@ -184,6 +217,15 @@ class ResultTable:
             metric = headline(summary)
             if metric.strong is not None:
                 yield Text(f"{name}beside it: {format_metric(metric.name, metric.strong)}, {metric.strong_name}")
+            strong = summary.get("strong_baseline")
+            for other, value in summary["metrics"].items():
+                if other not in USUAL | {metric.name} and "@" not in other:
+                    known = [f"baseline {format_metric(other, summary.get('baseline', {}).get(other))}"]
+                    known += [f"beside it {format_metric(other, strong['metrics'].get(other))}"] if strong else []
+                    label = metric_label(summary, other)
+                    yield Text(f"{name}{one_line(label)}: {format_metric(other, value)} ({', '.join(known)})")
+            if "no_strong_baseline" in summary:
+                yield Text(f"{name}no strong baseline: {one_line(summary['no_strong_baseline'])}")
             for caution in cautions(summary):
                 yield Text(f"{name}{caution}")
 

@@ -21,19 +21,33 @@ from torchmetrics.functional.classification import binary_auroc
 
 from seqkit.analysis.missing_parts import RATES, missing_parts
 from seqkit.data.module import DataModule
+from seqkit.errors import one_line
 from seqkit.generation import Sampling, stream_text
 from seqkit.generation.parts import before_last_run
 from seqkit.interfaces import IGNORE, LossOutput, Objective, TokenBatch, Tokens
-from seqkit.objectives.classify import Classify
+from seqkit.objectives.classify import NEED_PROBABILITIES, Classify
 from seqkit.objectives.contrastive import Contrastive
 from seqkit.objectives.losses import is_positive
 from seqkit.objectives.masked import Masked
+from seqkit.objectives.metrics import NUM_BINS
 from seqkit.objectives.multi_label import MultiLabel
 from seqkit.objectives.next_token import NextToken
 from seqkit.objectives.regress import Regress
 from seqkit.objectives.seq2seq import Seq2Seq
 from seqkit.raw import Waveform
-from seqkit.report.figures import FEW_CLASSES, GREEN, INK, STYLE, VERMILION, confusion, new_figure, scatter, svg
+from seqkit.report.figures import (
+    FEW_CLASSES,
+    GREEN,
+    INK,
+    STYLE,
+    VERMILION,
+    confusion,
+    new_figure,
+    reliability,
+    scatter,
+    shortened,
+    svg,
+)
 from seqkit.report.headline import SHARES
 from seqkit.report.modality import Renderer, find_renderer
 from seqkit.report.sound import MAX_SECONDS, player_source
@@ -148,9 +162,10 @@ def _(objective: Classify, trained: TrainedModel, data: DataModule | None) -> li
     if data is None:
         return []
     k = len(objective.names)
-    counts, errors = np.zeros((k, k), np.int64), list[Error]()
+    counts, errors, answers = np.zeros((k, k), np.int64), list[Error](), list[tuple[Tensor, Tensor]]()
     for indices, batch, label, prediction in _predictions(trained, data):
         preds, known = prediction.argmax(dim=-1), label != IGNORE
+        answers.append((objective.probabilities(prediction)[known], label[known]))
         np.add.at(counts, (label[known].numpy(), preds[known].numpy()), 1)
         if objective.level == "sequence":
             confidence = prediction.softmax(dim=-1).amax(dim=-1)
@@ -160,6 +175,8 @@ def _(objective: Classify, trained: TrainedModel, data: DataModule | None) -> li
                 errors.append(Error(float(confidence[i]), caption, example(batch, i), indices[i]))
             errors = _largest(errors)
     sections = class_sections(counts, objective.names, "examples" if objective.level == "sequence" else "tokens")
+    if NEED_PROBABILITIES & set(objective.chosen_metrics):
+        sections.append(_calibration(objective, *(torch.cat(part) for part in zip(*answers))))
     if objective.level == "token" and find_renderer(trained.tokenizer).is_text:
         sections.append(_tagged(objective, trained, data))
     note = (
@@ -171,6 +188,25 @@ def _(objective: Classify, trained: TrainedModel, data: DataModule | None) -> li
         *_missing(trained, data, "accuracy"),
         *_gallery("Most confident errors", note, trained, data, errors),
     ]
+
+
+def _calibration(objective: Classify, shares: Tensor, target: Tensor) -> Section:
+    """A reliability diagram from probabilities [m k] and classes [m]; of two classes, that of the positive one."""
+    name, place = objective.positive_name, objective.positive_class
+    if name is None or place is None:
+        sure, preds = shares.max(dim=-1)
+        right, labels = preds == target, ("probability of the likeliest class", "share that is right")
+    else:
+        sure, right = shares[:, place], target == place
+        name = shortened([one_line(name)])[0]
+        labels = (f"probability of {name}", f"share that is {name}")
+    note = (
+        f"Each dot is one of {NUM_BINS} bins of equal width that has predictions. On the dashed line a probability is "
+        "the share that comes true; below it, the model is too sure. A bar is the share of the predictions in its bin, "
+        "so trust dots above tall bars."
+    )
+    figure = reliability(sure.double().numpy(), right.numpy(), NUM_BINS, labels)
+    return Section("Calibration", note, [svg(figure)])
 
 
 def class_sections(counts: np.ndarray, names: Sequence[str], unit: str) -> list[Section]:

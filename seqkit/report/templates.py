@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from seqkit.errors import printable
 from seqkit.files import write_atomic
-from seqkit.report.headline import format_metric
+from seqkit.report.headline import format_metric, metric_label
 
 
 def fill(template: str, **values: Any) -> str:
@@ -26,7 +26,7 @@ def fill(template: str, **values: Any) -> str:
         trim_blocks=True,
         finalize=_text if is_html else _markdown,
     )
-    return environment.get_template(template).render(format_metric=format_metric, **values)
+    return environment.get_template(template).render(format_metric=format_metric, metric_label=metric_label, **values)
 
 
 def _text(value: Any) -> Any:

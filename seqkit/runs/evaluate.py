@@ -22,7 +22,9 @@ from seqkit.files import write_json
 from seqkit.interfaces import Objective, TokenSpec
 from seqkit.model import Model
 from seqkit.objectives.classify import Classify
+from seqkit.objectives.multi_label import MultiLabel
 from seqkit.objectives.next_token import NextToken
+from seqkit.objectives.regress import Regress
 from seqkit.progress import track
 from seqkit.runs.folder import SUMMARY, naming_plugins
 from seqkit.runs.listing import data_name
@@ -90,16 +92,19 @@ def finish(
     write_json(folder / SUMMARY, {**summary, "num_test": num_test, "data_sha256": data.sha256()})
     metrics = evaluate_model(model, data, config, "test", title=config["trainer"]["enable_progress_bar"] is not False)
     constant, num_predictions = baseline(data.objective, model.spec, data)
-    if isinstance(data.objective, NextToken) and (num_bytes := bytes_of_test_split(data)):
-        for found in (metrics, constant):
-            found["bits_per_byte"] = found["loss"] / math.log(2) * num_predictions / num_bytes
     splits, valid = data.splits(), data.val_dataloader()
-    beside = None if specialist is None or summary["steps"] < FEW_STEPS or data.limit else _beside(specialist, data)
+    is_trial = summary["steps"] < FEW_STEPS or data.limit is not None
+    beside, missing = (None, "") if specialist is None or is_trial else _beside(specialist, data)
+    if isinstance(data.objective, NextToken) and (num_bytes := bytes_of_test_split(data)):
+        for found in (metrics, constant, *([] if beside is None else [beside["metrics"]])):
+            found["bits_per_byte"] = found["loss"] / math.log(2) * num_predictions / num_bytes
     objective = data.objective
     common = most_frequent(objective.classes, labels_of(splits.train)) if isinstance(objective, Classify) else None
+    positive = objective.positive_name if isinstance(objective, Classify) else None
     summary = {
         **summary,
         **({} if beside is None else {"strong_baseline": beside}),
+        **({"no_strong_baseline": missing} if missing else {}),
         "state": "finished",
         "metrics": metrics,
         "baseline": constant,
@@ -111,6 +116,7 @@ def finish(
         **({} if isinstance(valid, list) else {"num_valid": len(valid.examples)}),
         **({} if splits.rule is None else {"split_rule": splits.rule}),
         **({} if common is None else {"most_frequent": common}),
+        **({} if positive is None else {"positive": positive}),
     }
     write_json(folder / SUMMARY, summary)
     if undefined := [name for name, value in metrics.items() if math.isnan(value)]:
@@ -130,19 +136,27 @@ def built_loggers(folder: Path, config: Mapping[str, Any]) -> list[Any]:
     return [one.build(folder, config["recipe"]) for one in settings["logger"] or ()]
 
 
-def _beside(specialist: Specialist, data: DataModule) -> dict[str, Any] | None:
-    """The specialist's results; None, and a line in the log, where it cannot run: a run needs none."""
+def _beside(specialist: Specialist, data: DataModule) -> tuple[dict[str, Any] | None, str]:
+    """The specialist's results and "", or None and why there are none: a run needs none.
+
+    The reason is empty for objectives that are not asked for one: what they learn is no class and no number.
+    """
     try:
         with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             found = specialist(data)
     except Exception as error:  # whatever classical features make of a user's own data
         log.warning("no strong baseline: %s", one_line(f"{error}")[:300])
-        return None
-    if found is not None:
-        known = ", ".join(f"{name} {value:.4f}" for name, value in found["metrics"].items())
-        log.info("beside it, %s in %.1f s: %s", found["name"], found["seconds"], known)
-    return found
+        return None, one_line(f"{error}")[:300]
+    if found is None:
+        asks = isinstance(data.objective, Classify | MultiLabel | Regress)
+        return None, "no classical method is known for this" if asks else ""
+    known = ", ".join(f"{name} {value:.4f}" for name, value in found["metrics"].items())
+    log.info("beside it, %s in %.1f s: %s", found["name"], found["seconds"], known)
+    if tried := found.get("candidates"):
+        known = ", ".join(f"{name} {value:.4f}" for name, value in tried.items())
+        log.info("chosen on validation data from %s", known)
+    return found, ""
 
 
 def evaluate_model(

@@ -151,8 +151,8 @@ def _foreign(folder: Path, ours: Mapping[str, Any]) -> Source:
 
 
 def _outputs(state: Mapping[str, Any]) -> dict[str, Any]:
-    """An objective's state without the length of its longest label, which changes no output's meaning."""
-    return {key: value for key, value in state.items() if key != "longest"}
+    """An objective's state without its longest label's length and its positive class, which change no output."""
+    return {key: value for key, value in state.items() if key not in ("longest", "positive")}
 
 
 def told(initial: Mapping[str, Any]) -> str:

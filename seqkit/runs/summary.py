@@ -15,12 +15,16 @@ FEW_STEPS = 50
 
 @dataclass
 class StrongBaseline:
-    """A specialist's results on the test split, and the seconds that it took."""
+    """A specialist's results on the test split, and the seconds that it took.
+
+    candidates: what each of several specialists reaches on validation data, by which this one was chosen.
+    """
 
     name: str
     metrics: dict[str, float]
     num_train: int
     seconds: float
+    candidates: dict[str, float] | None = None
 
 
 @dataclass
@@ -49,6 +53,7 @@ OPTIONAL: dict[str, Any] = {
     "finished": bool,
     "baseline": dict[str, float],
     "strong_baseline": StrongBaseline,
+    "no_strong_baseline": str,
     "extents": list[tuple[float, float]],
     "num_train": int,
     "train_tokens": int,
@@ -64,6 +69,7 @@ OPTIONAL: dict[str, Any] = {
     "split_rule": str,
     "most_frequent": MostFrequent,
     "late_fall": float,
+    "positive": str,
     "data_notes": list[str],
     "data_cautions": list[str],
 }

@@ -10,7 +10,7 @@ import torch
 from seqkit.analysis.strong_baseline import _features, _predicted, strong_baseline
 from seqkit.data import DataModule, DataSource, Sample, Splits
 from seqkit.interfaces import IGNORE
-from seqkit.objectives import Classify, Masked, NextToken, Regress
+from seqkit.objectives import Classify, Masked, MultiLabel, NextToken, Regress
 from seqkit.raw import GraphData, Waveform
 from seqkit.tokenizers import Cells, Characters, Graph, Ids, Join, LogMel, Molecule, Patches, Series, Words
 
@@ -118,8 +118,9 @@ def test_images_of_many_sizes_and_channels_are_brought_to_one():
     test, train = samples[::3], [sample for i, sample in enumerate(samples) if i % 3]
     features = _features(tokenizer, [x.raw for x in train], [x.raw for x in test])
     assert features.train.shape[1] == features.test.shape[1] == 3 * (32 * 32 + 5)
-    prediction, _ = _predicted(fitted(Classify(), train), features, np.array([sample.label for sample in train]))
-    assert (prediction.argmax(dim=1) == torch.tensor([sample.label for sample in test])).float().mean() >= 0.9
+    prediction = _predicted(fitted(Classify(), train), features, np.array([sample.label for sample in train]))
+    right = prediction.prediction.argmax(dim=1) == torch.tensor([sample.label for sample in test])
+    assert right.float().mean() >= 0.9
 
 
 def fitted(objective, samples):
@@ -159,6 +160,75 @@ def test_a_token_is_labelled_by_the_tokens_beside_it():
     assert "five tokens" in result["name"]
     assert result["metrics"]["accuracy"] >= 0.95
     assert result["num_train"] == 40
+
+
+def test_a_forecast_stands_beside_the_value_that_repeats():
+    """Column 2 of two repeats after 12 steps; the targets are its next 15 values, so the first three come again."""
+    draw = torch.Generator().manual_seed(0)
+    wave = torch.randn(12, generator=draw).repeat(20)
+    both = torch.stack([torch.randn(240, generator=draw), wave], dim=1)
+    starts = range(0, 190, 5)
+    samples = [Sample(both[i : i + 24].tolist(), both[i + 24 : i + 39, 1].tolist()) for i in starts]
+    result = found(samples, Series(2), Regress())
+    assert result["name"] in [f"the value of column 2 from {p} steps before" for p in (12, 24)]
+    assert result["metrics"]["rmse"] == pytest.approx(0, abs=1e-6)
+    names = list(result["candidates"])
+    assert names[0] == result["name"]
+    for kind in (
+        "the last value",
+        "the value of column 2 from 12",
+        "ridge regression on all values",
+        "a random forest",
+    ):
+        assert any(name.startswith(kind) for name in names)
+
+
+def test_a_forecast_of_a_random_walk_stands_beside_its_last_value():
+    walk = torch.randn(400, generator=torch.Generator().manual_seed(0)).cumsum(0)
+    samples = [Sample(walk[i : i + 20].tolist(), walk[i + 20 : i + 22].tolist()) for i in range(0, 370, 3)]
+    result = found(samples, Series(), Regress())
+    assert result["name"] == "the last value"
+    error = [[b - raw[-1] for b in label] for raw, label in samples[::3]]
+    assert result["metrics"]["rmse"] == pytest.approx(np.sqrt(np.mean(np.square(error))), rel=1e-5)
+
+
+def test_every_named_metric_is_that_of_the_method():
+    """A noisy rule with twice as many no as yes; a random forest and an SVM have probabilities for scikit-learn."""
+    draw = np.random.default_rng(0)
+    size = draw.normal(size=240)
+    label = (size + draw.normal(size=240) > 0.7).astype(int)
+    rows = [Sample({"size": float(x), "other": float(draw.normal())}, int(y)) for x, y in zip(size, label)]
+    names = ["AUROC", "AveragePrecision", "CalibrationError", "BrierScore", "MacroF1", "Precision", "Recall"]
+    metrics = found(rows, Cells(), Classify(metrics=names))["metrics"]
+    expected = {"accuracy", "auroc", "average_precision", "calibration_error", "brier", "macro_f1", "precision",
+                "recall"}  # fmt: skip
+    assert expected == set(metrics) - {"loss"}
+    assert 0.6 < metrics["auroc"] < 1
+    images = [Sample(noise(1, 8, 8) + 0.15 * int(y), int(y)) for y in label]
+    result = found(images, Patches(4), Classify(metrics=names))
+    assert result["name"].startswith("an RBF-SVM with Platt scaling")
+    assert expected | {"loss"} == set(result["metrics"])
+    assert set(found(images, Patches(4), Classify())["metrics"]) == {"accuracy", "macro_f1"}
+
+
+def test_each_of_several_labels_has_a_classifier_and_the_better_kind_is_chosen():
+    """The first label follows a line through the numbers; half of its values are unknown. The last is always no."""
+    draw = np.random.default_rng(0)
+    samples = []
+    for i in range(150):
+        x, y = draw.normal(size=2)
+        line = float(x + y + 0.3 * draw.normal() > 0)
+        samples.append(Sample({"x": float(x), "y": float(y)}, [math.nan if i % 2 else line, float(x > 0), 0.0]))
+    result = found(samples, Cells(), MultiLabel())
+    assert result["name"].endswith("numbers and categories for each label")
+    assert set(result["candidates"]) == {
+        f"{kind} on numbers and categories for each label" for kind in ("logistic regression", "a random forest")
+    }
+    assert result["name"] == next(iter(result["candidates"]))
+    assert result["metrics"]["auroc"] > 0.9
+    assert result["metrics"]["accuracy"] > 0.85
+    texts = [Sample(f"{'good' if i % 2 else 'bad'} thing {i}", [float(i % 2), float(i % 3 == 0)]) for i in range(48)]
+    assert "TF-IDF" in found(texts, Words(), MultiLabel())["name"]
 
 
 def test_features_of_parts_stand_side_by_side_and_say_which_part_is_there():

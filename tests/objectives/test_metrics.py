@@ -13,7 +13,7 @@ from seqkit.objectives import Classify, NextToken, Regress
 from seqkit.objectives.metrics import GeneratedCHRF, MeanLoss, of_classes, of_numbers, update
 
 NAMES = ["Accuracy", "BalancedAccuracy", "MacroF1", "Precision", "Recall", "MatthewsCorrCoef", "AUROC",
-         "AveragePrecision", "CalibrationError"]  # fmt: skip
+         "AveragePrecision", "CalibrationError", "BrierScore"]  # fmt: skip
 SPEC = TokenSpec(num_features=5)
 
 
@@ -64,7 +64,10 @@ def by_definition(batches):
         "auroc": sum(areas) / 3,
         "average_precision": sum(average) / 3,
         "calibration_error": error,
-    }
+        "brier": sum(
+            sum((float(s) - (c == t)) ** 2 for c, s in enumerate(row)) for row, t in zip(shares, target)
+        ) / len(target),
+    }  # fmt: skip
 
 
 def pearson(one, other):
@@ -95,7 +98,9 @@ def test_metrics_of_constant_predictions_and_of_missing_classes_are_those_of_sci
     k = 2 if targets == "two classes" else 3
     random = torch.rand(len(target), k, generator=torch.Generator().manual_seed(1)).softmax(dim=1)
     shares = (
-        random if predicted is None else torch.full((len(target), k), 0.2).index_fill(1, torch.tensor(predicted), 0.6)
+        random
+        if predicted is None
+        else torch.full((len(target), k), 0.4 / (k - 1)).index_fill(1, torch.tensor(predicted), 0.6)
     )
     metrics = of_classes(NAMES, k)
     for metric in metrics.values():
@@ -105,19 +110,65 @@ def test_metrics_of_constant_predictions_and_of_missing_classes_are_those_of_sci
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # scikit-learn warns of classes without predictions or targets
         classes, macro = [int(c) for c in target.unique()], {"average": "macro", "zero_division": 0}
+        of_one = macro if k == 3 else {"average": "binary", "zero_division": 0}
         expected = {
             "balanced_accuracy": sklearn.balanced_accuracy_score(target, preds),
             "macro_f1": sklearn.f1_score(target, preds, **macro),
-            "precision": sklearn.precision_score(target, preds, **macro),
-            "recall": sklearn.recall_score(target, preds, **macro),
+            "precision": sklearn.precision_score(target, preds, **of_one),
+            "recall": sklearn.recall_score(target, preds, **of_one),
             "matthews": sklearn.matthews_corrcoef(target, preds),
             "auroc": mean(sklearn.roc_auc_score(target == c, shares[:, c]) for c in classes),
-            "average_precision": mean(sklearn.average_precision_score(target == c, shares[:, c]) for c in classes),
+            "average_precision": mean(
+                sklearn.average_precision_score(target == c, shares[:, c]) for c in (classes if k == 3 else [1])
+            ),
+            "brier": sklearn.brier_score_loss(target, shares[:, 1] if k == 2 else shares, labels=range(k)),
         }
     assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-6, nan_ok=True)
     if predicted is not None:
         assert found["matthews"] == 0
         assert found["auroc"] == (pytest.approx(math.nan, nan_ok=True) if targets == "one class" else 0.5)
+
+
+def test_metrics_of_two_classes_are_of_the_rarer_one_or_of_the_one_that_is_named():
+    sklearn = pytest.importorskip("sklearn.metrics")
+    names = ["Precision", "Recall", "AveragePrecision", "CalibrationError"]
+    logits = torch.randn(40, 2, generator=torch.Generator().manual_seed(2))
+    target = torch.tensor([0] * 9 + [1] * 31)
+
+    def measured(objective):
+        output, found = objective.loss(logits, target), {}
+        for name, metric in objective.metrics(SPEC).items():
+            update(metric, output)
+            found[name] = float(metric.compute())
+        return found
+
+    rarer, named = Classify(metrics=names), Classify(metrics=names, positive="no")
+    for objective in (rarer, named):
+        objective.fit(target.tolist(), ["yes", "no"])
+    assert (rarer.positive_name, named.positive_name) == ("yes", "no")
+    shares, preds = logits.softmax(dim=1), logits.argmax(dim=1)
+    for objective, c in ((rarer, 0), (named, 1)):
+        found, share = measured(objective), shares[:, c].double()
+        bins = {}
+        for s, t in zip(share.tolist(), target.tolist()):
+            bins.setdefault(min(int(s * 15), 14), []).append((s, t == c))
+        error = sum(abs(sum(s for s, _ in b) - sum(r for _, r in b)) for b in bins.values()) / 40
+        assert found == pytest.approx({
+            "accuracy": float((preds == target).double().mean()),
+            "precision": sklearn.precision_score(target, preds, pos_label=c),
+            "recall": sklearn.recall_score(target, preds, pos_label=c),
+            "average_precision": sklearn.average_precision_score(target == c, share),
+            "calibration_error": error,
+        }, abs=1e-5)  # fmt: skip
+    by_number = Classify(positive=1)
+    by_number.fit([0, 0, 1], None)
+    assert by_number.positive_name == "1"
+    other = Classify(metrics=names)
+    other.load_state(rarer.state())
+    assert measured(other) == measured(rarer)
+    for classes, wrong in ((["yes", "no"], "maybe"), (["a", "b", "c"], "a")):
+        with pytest.raises(DataError, match="give the name of one of two classes"):
+            Classify(positive=wrong).fit([0, 1], classes)
 
 
 def mean(numbers):

@@ -98,6 +98,35 @@ def test_a_run_of_few_steps_or_few_examples_is_called_a_trial():
     assert cautions(summary(steps=5000, limit=5000)) == []
 
 
+def test_each_metric_that_is_worse_than_a_baseline_is_said_and_named_ones_are_shown_with_the_class():
+    strong = {"name": "a forest", "metrics": {"accuracy": 0.6, "auroc": 0.775}, "num_train": 10, "seconds": 1.0}
+    run = summary(
+        metrics={"accuracy": 0.75, "loss": 0.470, "auroc": 0.684, "calibration_error": 0.084, "theirs": 1.0},
+        baseline={"accuracy": 0.5, "loss": 0.438, "auroc": 0.5, "calibration_error": 0.0405, "theirs": 2.0},
+        steps=5000, strong_baseline=strong, positive="yes",
+    )  # fmt: skip
+    assert cautions(run) == [
+        "By other metrics, this is worse than the best constant prediction (loss: 0.470 against 0.438; "
+        "calibration_error of yes: 8.40 % against 4.05 %).",
+        "By other metrics, this is worse than a forest (auroc: 0.684 against 0.775).",
+    ]
+    console = Console(width=200)
+    with console.capture() as captured:
+        console.print(ResultTable([run]))
+    assert "auroc: 0.684 (baseline 0.500, beside it 0.775)" in captured.get()
+    assert "calibration_error of yes: 8.40 % (baseline 4.05 %, beside it –)" in captured.get()
+    worse = run | {"metrics": run["metrics"] | {"accuracy": 0.4}}
+    assert "(accuracy: 40.00 % against 50.00 %; loss: 0.470 against 0.438; calibration_error" in cautions(worse)[0]
+    assert "This is worse than a forest (accuracy: 40.00 % against 60.00 %; auroc: 0.684" in cautions(worse)[1]
+
+
+def test_a_run_beside_which_nothing_can_stand_says_why():
+    console = Console(width=200)
+    with console.capture() as captured:
+        console.print(ResultTable([summary(no_strong_baseline="no classical method is known for this")]))
+    assert "no strong baseline: no classical method is known for this" in captured.get()
+
+
 def test_a_specialist_is_shown_beside_the_run_and_one_that_is_better_is_a_caution():
     strong = {"name": "an RBF-SVM on pixels", "metrics": {"accuracy": 0.625}, "num_train": 10, "seconds": 1.0}
     console = Console(width=100)

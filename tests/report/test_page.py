@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import yaml
 from browser_checks import VIEWS, faults
 from pages import Page
 
@@ -23,7 +24,7 @@ from seqkit.data.sources.graph import SmilesTable
 from seqkit.errors import DataError, UsageError
 from seqkit.objectives import MultiLabel
 from seqkit.raw import Waveform
-from seqkit.report.figures import FEW_CLASSES, Series, curves
+from seqkit.report.figures import FEW_CLASSES, Series, curves, reliability
 from seqkit.report.modality import find_renderer
 from seqkit.report.page import _collect, _data, write_overview, write_report
 from seqkit.report.samples import MAX_CLASSES, NUM_SHOWN, _by_class, _confused, _shown, class_sections, samples
@@ -184,6 +185,33 @@ def test_an_overview_holds_each_run(trained, tmp_path):
 def test_an_overview_of_one_run_is_its_report(trained, reported, tmp_path):
     page = Page(write_overview([trained("classify")], tmp_path / "one.html", title="All").read_text(encoding="utf-8"))
     assert page.headings == Page(reported("classify")).headings
+
+
+def test_a_report_of_two_classes_names_the_positive_one_and_draws_its_calibration(copy):
+    folder = copy("nodes")
+    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+    assert summary["positive"] == state["objective"]["names"][state["objective"]["positive"]]
+    config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+    assert "Calibration" not in Page(write_report(folder).read_text(encoding="utf-8")).headings
+    config["model"]["objective"]["metrics"] = ["AveragePrecision"]
+    change(folder, "config", yaml.safe_dump(config))
+    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    summary |= {"positive": "b<i>", "no_strong_baseline": "none is known"}
+    summary["metrics"]["average_precision"] = 0.287
+    (folder / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
+    page = Page(write_report(folder).read_text(encoding="utf-8"))
+    assert "Calibration" in page.headings
+    assert "average_precision of b<i>" in page.cells
+    assert "No strong baseline: none is known." in page.text
+
+
+def test_a_reliability_diagram_has_the_probability_and_the_share_of_each_bin():
+    shares, right = np.array([0.1, 0.15, 0.6, 0.7, 1.0]), np.array([False, True, True, False, True])
+    axes = reliability(shares, right, 2, ("x", "y")).axes[0]
+    (dots,) = (line for line in axes.lines if line.get_label() == "test")
+    np.testing.assert_allclose(dots.get_xydata(), [[0.125, 0.5], [2.3 / 3, 2 / 3]])
+    assert [bar.get_height() for bar in axes.patches] == pytest.approx([0.4, 0.6])
 
 
 def test_labels_have_their_names_and_each_its_auroc(monkeypatch):
