@@ -75,7 +75,7 @@ def test_rows_are_predicted_also_incomplete_ones(run, capsys):
     code, lines, said = asked(capsys, folder / "run", new, "--format", "jsonl", "--probabilities")
     found = [json.loads(line) for line in lines]
     assert code == 3
-    assert "has no column photo, so these are absent" in said
+    assert "has no column photo, so these are absent; it has columns that are not used: other" in said
     raws = [
         {"a title": "some words", "cells": {"size": "M", "price": 7.5}},
         {"a title": "only words"},
@@ -83,8 +83,25 @@ def test_rows_are_predicted_also_incomplete_ones(run, capsys):
     ]
     assert [one["prediction"] for one in found[:3]] == trained.predict(raws)
     assert "none of a title, price, size is filled" in found[3]["error"]
-    assert "price is 'many', which is no number" in found[4]["error"]
+    assert found[4]["error"].endswith("price is 'many', which is no number; correct it, or leave the cell empty")
     assert "do not rely" not in said
+
+
+def test_what_the_model_does_not_know_is_said(run, capsys):
+    """Categories that training lacks are counted by column, and a column of nearly the name of a missing one is named."""
+    _, folder = run
+    new = folder / "unknown.csv"
+    new.write_text("size,Price,a title\nXL,2,x\nXXL,3,y\nM,2,z\nXL,4,\n", encoding="utf-8")
+    code, lines, said = asked(capsys, folder / "run", new)
+    assert (code, len(lines)) == (0, 4)
+    first, second = said.strip().splitlines()
+    assert "no column photo, price, so these are absent" in first
+    assert first.endswith("; it has columns that are not used: Price (did you mean price?)")
+    assert second == "categories that training has seldom or never count as one unknown word: size: 3 ('XL', 'XXL')"
+    _, _, said = asked(capsys, folder / "run", "--input", "size=XL,price=2")
+    assert "unknown word: size: 1 ('XL')" in said
+    _, _, said = asked(capsys, folder / "run", "--input", "size=M,price=2")
+    assert not said
 
 
 def test_one_example_is_given_part_by_part(run, capsys):
