@@ -1,4 +1,4 @@
-"""Types of raw examples that torch has none for, as data sources give and tokenizers take them: audio, graphs, dates."""
+"""Types of raw examples that torch has none for: audio, graphs and dates, as sources give and tokenizers take them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Years(float):
         return cls((days + seconds / 86400) / 365.2425)
 
     def __str__(self) -> str:
-        found = datetime(1970, 1, 1) + timedelta(seconds=round(self * 365.2425 * 86400))  # noqa: DTZ001
+        found = datetime(1970, 1, 1) + timedelta(seconds=round(self * 365.2425 * 86400))
         return found.isoformat(" ").removesuffix(" 00:00:00")
 
 

@@ -19,7 +19,8 @@ class MixedRows:
     """The rows of a table, each an example of those of its columns that the run knows.
 
     kinds: kind of each input column of the run. tokenizer: its `Join`. skip_bad: as of `MixedCells`.
-    notes: a sentence on the columns that the table lacks, and those that it has in their place. Raises DataError where it has none of them.
+    notes: a sentence on the columns that the table lacks, and those that it has in their place. Raises DataError where
+    it has none of them.
     """
 
     def __init__(self, path: str, kinds: Mapping[str, str], tokenizer: Any, *, skip_bad: bool = False):

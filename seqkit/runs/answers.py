@@ -21,6 +21,7 @@ from seqkit.errors import DataError, UsageError, reason, shortened
 from seqkit.interfaces import Objective, TokenBatch, Tokenizer, Tokens
 from seqkit.model import Model
 from seqkit.nn.heads import FeaturesHead, Pool, SequenceHead, pooled
+from seqkit.objectives.multi_label import MultiLabel
 from seqkit.objectives.next_token import NextToken
 from seqkit.tokenizers.cells import Cells
 from seqkit.tokenizers.join import Join
@@ -37,8 +38,8 @@ BATCH_SIZE = 32
 class Answer:
     """Prediction for one example, or the reason why there is none (`error`, one sentence).
 
-    probabilities: [k] of the objective's classes, or [n k] where each token has a prediction. beside: what else is
-    known of the example, such as its target, by name.
+    probabilities: [k] of the objective's classes or labels, or [n k] where each token has a prediction. beside: what
+    else is known of the example, such as its target, by name.
     """
 
     name: str
@@ -66,7 +67,7 @@ def predictions(
     """
     objective = trained.objective
     check_predicts(objective)
-    if probabilities and not objective.classes:
+    if probabilities and not probability_names(objective):
         raise UsageError(f"{type(objective).__name__} predicts no classes; leave out --probabilities and --top")
 
     def answer(batch: TokenBatch) -> list[Any]:
@@ -89,6 +90,13 @@ def predictions(
             labels, shares = found
             for i, part in enumerate(one.parts):
                 yield Answer(part, labels[i], None if shares is None else shares[i])
+
+
+def probability_names(objective: Objective) -> list[str]:
+    """What an objective gives probabilities of: its classes, or the labels of several; empty: nothing."""
+    if isinstance(objective, MultiLabel):
+        return objective.label_names or [f"label {i}" for i in range(1, len(objective.shares) + 1)]
+    return objective.classes
 
 
 def vectors(trained: TrainedModel, inputs: Iterable[Input]) -> Iterator[Vector]:
@@ -197,6 +205,8 @@ def _answered(
 
 def _unknown(tokenizer: Tokenizer, raw: Any) -> Iterator[tuple[str, str]]:
     """Column and word of each category of a row that the tokenizer does not know."""
+    if isinstance(raw, Tokens):  # of a server, which encodes by itself
+        return
     if isinstance(tokenizer, Join):
         for name, part in tokenizer.runs(raw):
             yield from _unknown(tokenizer.parts[name], part)

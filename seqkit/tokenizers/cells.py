@@ -64,6 +64,11 @@ class Cells(Tokenizer):
         num_words = sum(len(column.words) for column in self._columns.values() if column.words is not None)
         return TokenSpec(vocab_sizes=(len(self._columns), UNKNOWN + 1 + num_words), num_features=len(self._numbers()))
 
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns, by the first id of their tokens."""
+        return list(self._columns)
+
     def fit(self, raws: Sequence[Mapping[str, Any]]) -> None:
         """Learn the columns: mean and spread of numbers, words of categories.
 

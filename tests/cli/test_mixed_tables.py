@@ -88,7 +88,7 @@ def test_rows_are_predicted_also_incomplete_ones(run, capsys):
 
 
 def test_what_the_model_does_not_know_is_said(run, capsys):
-    """Categories that training lacks are counted by column, and a column of nearly the name of a missing one is named."""
+    """Categories that training lacks are counted by column; a column of nearly the name of a missing one is named."""
     _, folder = run
     new = folder / "unknown.csv"
     new.write_text("size,Price,a title\nXL,2,x\nXXL,3,y\nM,2,z\nXL,4,\n", encoding="utf-8")

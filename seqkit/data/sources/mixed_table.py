@@ -33,8 +33,8 @@ class MixedTable(DataSource):
     together, `cells`. A raw example maps columns to what their cells hold, and `cells` to a mapping of the others.
     path: CSV, TSV, JSON Lines, Parquet or Arrow files, as of `Table`. test, valid: files of the other splits. target,
     target_kind: as of `Table`. columns: kind of each column: text, image, audio, smiles, number, category, date or
-    unused; those that are not named are guessed from names and values, which one line says. Identifiers and columns of one
-    value are not used.
+    unused; those that are not named are guessed from names and values, which one line says. Identifiers and columns of
+    one value are not used.
     split, group, test_fraction, seed, separator: as of `Table`. skip_bad: True: a cell that is not what its column
     holds, or names a file that cannot be read, counts as empty, and is counted; each is read once beforehand.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date, datetime, time
 from itertools import islice
@@ -115,7 +115,8 @@ def settle_mixed(
         raise DataError(f"{rows.name}: a column of {kinds[CELLS]} cannot be called {CELLS!r}; rename it")
     said = [f"target: {' and '.join(map(repr, targets))} ({target_kind})"] if guessed_target else []
     said += [f"{kind}: {', '.join(guesses[kind])}" for kind in KINDS if kind in guesses]
-    line = f"{rows.name}: {'; '.join(said)}; to choose: --data.target NAME --data.columns '{{NAME: KIND}}'" if said else ""
+    said += ["to choose: --data.target NAME --data.columns '{NAME: KIND}'"] if said else []
+    line = f"{rows.name}: {'; '.join(said)}" if said else ""
     return kinds, Columns("filled cell", targets, "row", target_kind), line
 
 
@@ -216,7 +217,7 @@ def _years(cell: Any, form: str | None = None) -> Years | None:
         if form is not None and not isinstance(cell, date):
             day, _, clock = text.partition(" ")
             with suppress(ValueError):
-                cell = datetime.combine(datetime.strptime(day, form), time.fromisoformat(clock or "00:00"))  # noqa: DTZ007
+                cell = datetime.combine(datetime.strptime(day, form), time.fromisoformat(clock or "00:00"))
     return Years.of(cell) if isinstance(cell, date) else None
 
 
