@@ -34,7 +34,7 @@ def run(tmp_path_factory):
     for i in range(30):
         Image.fromarray(np.full((8, 8, 3), 8 * i, np.uint8)).save(folder / f"{i}.png")
         row = {
-            "a title": f"thing of {i}",
+            "a title": f"thing <b>of {i}",
             "photo": f"{i}.png",
             "price": i / 3,
             "size": "SML"[i % 3],
@@ -63,6 +63,17 @@ def test_the_configuration_says_what_each_column_became(run):
     kinds = {"a title": "text", "photo": "image", "price": "number", "size": "category"}
     assert config["data"]["source"]["columns"] == kinds
     assert config["tokenizer"]["reads"] == {"a_title": "a title", "photo": "photo", "cells": "cells"}
+
+
+def test_the_report_says_which_columns_matter_and_shows_the_cells_of_wrong_rows(run):
+    report = (run[1] / "run" / "report.html").read_text(encoding="utf-8")
+    table = report.partition("Which columns matter</h3>")[2].partition("</table>")[0]
+    assert all(f"<td>{name}</td>" in table for name in ("a title", "photo", "price", "size"))
+    assert "95 % interval" in table
+    errors = report.partition("Most confident errors</h3>")[2]
+    assert "<tr><th>column</th><th>value</th></tr>" in errors
+    assert "<tr><td>price</td><td>" in errors
+    assert "<td>thing &lt;b&gt;of " in errors
 
 
 def test_rows_are_predicted_also_incomplete_ones(run, capsys):

@@ -67,12 +67,13 @@ class JoinRenderer(Renderer):
         with rc_context(STYLE):
             across = min(PER_ROW, len(run))
             rows = -(-len(run) // across)
-            height = 1.6 * rows * len(others)
+            named = [not drawn.has_picture and len(keys) <= MAX_STRIP for _, drawn, _, keys, _ in others]
+            height = rows * sum(2.6 if has_names else 1.6 for has_names in named)
             figure, axes = new_figure(1.35 * across + 0.9, height, columns=across, rows=rows * len(others))
             for ax in axes:
                 ax.set_axis_off()
             for k, (other, drawn, raw_keys, keys, place) in enumerate(others):
-                names = drawn.token_names(raw_keys, keys) if not drawn.has_picture and len(keys) <= MAX_STRIP else []
+                names = drawn.token_names(raw_keys, keys) if named[k] else []
                 received = summary.rollout[columns, place]
                 received = received / received.mean(axis=1, keepdims=True).clip(1e-12)
                 for i, row in enumerate(received):
@@ -90,11 +91,9 @@ class JoinRenderer(Renderer):
                         ax.set_xticks(range(len(names)), names, rotation=90, fontsize=6, parse_math=False)
                         ax.set_yticks([])
                     ax.set_title(f"{labels[i]} → {other}" if i == 0 else labels[i], fontsize=8)
-            bar = figure.colorbar(
-                ScalarMappable(Normalize(0, MAX_RECEIVED), HEAT), ax=axes, extend="max", aspect=18,
-                shrink=min(1.0, 2.2 / height), pad=0.02,
-            )  # fmt: skip
-            bar.set_label("attention to a token (1: average)", fontsize=7)
+            colors = ScalarMappable(Normalize(0, MAX_RECEIVED), HEAT)
+            bar = figure.colorbar(colors, ax=axes, extend="max", aspect=12, shrink=min(1.0, 2.6 / height), pad=0.02)
+            bar.set_label("times average", fontsize=7)
             bar.ax.tick_params(labelsize=6.5)
         return figure
 
