@@ -172,4 +172,7 @@ def _worse(right: np.ndarray, wrong: np.ndarray, weights: np.ndarray, *, is_erro
     after = metric(weights @ wrong.T / total[:, None])
     drawn = np.random.default_rng(1).integers(len(wrong), size=after.shape)
     low, high = np.quantile(before - np.take_along_axis(after, drawn, axis=1).mean(axis=1), (0.025, 0.975))
-    return float(metric(right.mean()) - metric(wrong.mean(axis=1)).mean()), float(low), float(high)
+    worse = metric(right.mean()) - metric(wrong.mean(axis=1)).mean()
+    rounding = 1e-9 * float(np.abs(after).max())
+    found = [0.0 if abs(x) <= rounding else float(x) for x in (worse, low, high)]
+    return found[0], found[1], found[2]

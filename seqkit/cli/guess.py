@@ -56,7 +56,7 @@ def take_data_as_recipe(args: Namespace) -> None:
         return
     if any(word.partition("=")[0] in ("--data", "--data.source") for word in args.overrides):
         raise UsageError(f"{path} is data, and --data names other data; give a recipe (seqkit list recipes)")
-    if args.command == "fit" and args.out is not None and args.resume is None:
+    if args.command == "fit" and getattr(args, "out", None) is not None and args.resume is None:
         check_new(args.out)  # before the data is read
     pairs = list(dotted(args.overrides))
     recipe, words, what = _recipe_for(path, reads_files(named_tokenizer(pairs)), _given_columns(pairs))

@@ -85,7 +85,7 @@ CASES = {
     "notes.csv": (
         table("note,other,verdict", "good and fine,1.5,yes", "bad or worse,2.5,no"),
         "text/classify",
-        ["--data.input=note"],
+        ["--data.input=note", "--data.target=verdict"],
     ),
     "edges.csv": (table("source,target", "a,b", "b,c"), "graph/nodes", []),
 }
@@ -98,7 +98,7 @@ def test_the_recipe_that_fits_is_said_with_the_whole_command(tmp_path, monkeypat
     write(tmp_path / name)
     given = [word for word in words if word.startswith("--data.")]
     words = [word for word in words if word not in given]
-    args = Namespace(command="fit", recipe=name, preset="debug", overrides=[*given, "--seed=3"], out=None)
+    args = Namespace(command="fit", recipe=name, preset="debug", overrides=[*given, "--seed=3"])
     take_data_as_recipe(args)
     said = capsys.readouterr().err
     assert said.count("\n") == 1
