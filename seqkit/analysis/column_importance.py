@@ -60,9 +60,11 @@ def column_importance(
     tokenizer, objective, source = trained.tokenizer, trained.objective, trained.config["data"].get("source")
     kinds = part_columns(trained.config) or {}
     columns = [name for name, kind in kinds.items() if kind != "unused"]
-    is_table = isinstance(source, Mapping) and source.get("type") in MIXED_TABLES and isinstance(tokenizer, Join)
+    is_table = isinstance(source, Mapping) and source.get("type") in MIXED_TABLES
     is_known = isinstance(objective, Classify) or (isinstance(objective, Regress) and len(objective.mean) == 1)
-    if not (is_table and is_known) or getattr(objective, "level", "") != "sequence" or data.noise is not None:
+    if not (isinstance(tokenizer, Join) and is_table and is_known) or data.noise is not None:
+        return None
+    if getattr(objective, "level", "") != "sequence":
         return None
     examples, samples = data.test_dataloader().examples, data.splits().test
     if not isinstance(examples, TokenizedDataset) or len(columns) < 2:
