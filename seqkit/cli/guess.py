@@ -73,7 +73,7 @@ def _holds_recipes(path: Path) -> bool:
 
 
 def _given_columns(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """What the command's (key, value) pairs say of the columns of a table, by argument of its data source."""
+    """Arguments of a table's data source that a command's (key, value) pairs give, as far as they are of columns."""
     found = {}
     for key, word in pairs:
         name = key.removeprefix("data.").removeprefix("source.")
@@ -119,8 +119,8 @@ def _recipe_for(path: Path, reads_files: bool, given: Mapping[str, Any]) -> tupl
 
 
 def _mixed_table(arguments: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[str, list[str], str] | None:
-    """What `_recipe_for` returns, for a table with several columns to learn a class or a number from, or with one
-    that no other recipe reads; None: it is none."""
+    """Recipe, keys and content, as of `_recipe_for`, of a table with several columns to learn a class or a number from,
+    or with one that no other recipe reads; None: it is none."""
     from seqkit.data.sources.mixed_table import MixedTable
     from seqkit.data.sources.table import Table
 

@@ -93,7 +93,7 @@ def predictions(
 
 
 def probability_names(objective: Objective) -> list[str]:
-    """What an objective gives probabilities of: its classes, or the labels of several; empty: nothing."""
+    """Names of what an objective gives probabilities of: its classes, or several labels; empty: nothing."""
     if isinstance(objective, MultiLabel):
         return objective.label_names or [f"label {i}" for i in range(1, len(objective.shares) + 1)]
     return objective.classes
