@@ -28,6 +28,7 @@ TABLES = {
     "image": {"": "image/classify"},
     "audio": {"": "audio/classify"},
     "smiles": {"": "graph/molecules"},
+    "series": {"": "own/classify"},
     "file": {"text": "text/translate", "": "own/classify"},
 }
 """The recipe for a table by the kind of its input column, then by that of its target ("": any other)."""
@@ -60,6 +61,7 @@ def take_data_as_recipe(args: Namespace) -> None:
         check_new(args.out)  # before the data is read
     pairs = list(dotted(args.overrides))
     recipe, words, what = _recipe_for(path, reads_files(named_tokenizer(pairs)), _given_columns(pairs))
+    words = [word for word in words if word[2:].partition("=")[0] not in dict(pairs)]
     args.recipe, args.overrides = recipe, [f"--data={path}", *words, *args.overrides]
     given = [part for word in args.overrides for part in (word.split("=", 1) if word.startswith("--") else [word])]
     preset = ["--preset", args.preset] if args.preset else []
@@ -111,6 +113,8 @@ def _recipe_for(path: Path, reads_files: bool, given: Mapping[str, Any]) -> tupl
         target_kind = "text"
     if target_kind == "numbers" and columns.kind not in ("smiles", "file"):
         words = ["--model.objective=Regress"]
+    if columns.kind == "series":
+        words.append("--tokenizer=Series")
     kinds = {"image": "images", "audio": "recordings", "smiles": "molecules", "file": "files"}
     what = f"{kinds.get(columns.kind, columns.kind)} ({columns.input})"
     if columns.targets:

@@ -87,6 +87,13 @@ CASES = {
         "text/classify",
         ["--data.input=note", "--data.target=verdict"],
     ),
+    "beats.jsonl": (
+        lambda path: path.write_text(
+            "\n".join(json.dumps({"beats": [i % 7, 1, 2.5], "label": "ab"[i % 2]}) for i in range(30)), "utf-8"
+        ),
+        "own/classify",
+        ["--tokenizer"],
+    ),
     "edges.csv": (table("source,target", "a,b", "b,c"), "graph/nodes", []),
 }
 
