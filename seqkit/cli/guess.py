@@ -138,7 +138,7 @@ def _mixed_table(arguments: Mapping[str, Any], given: Mapping[str, Any]) -> tupl
     try:
         kinds, columns = MixedTable(**arguments, **given).settled()
     except DataError:
-        if is_mixed:
+        if not kind:
             raise
         return None
     used = [f"{name} ({kind})" for name, kind in kinds.items() if kind != "unused"]
