@@ -1,8 +1,9 @@
-"""Types of raw examples that torch has none for: audio and graphs, as data sources give and tokenizers take them."""
+"""Types of raw examples that torch has none for: audio, graphs and dates, as sources give and tokenizers take them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import date, datetime, timedelta
 from typing import NamedTuple
 
 import torch
@@ -24,6 +25,21 @@ class Waveform(NamedTuple):
 
     samples: Tensor
     sample_rate: int
+
+
+class Years(float):
+    """A date in years since 1970, as the model gets it; as text it is a date again, as ISO 8601 writes it."""
+
+    @classmethod
+    def of(cls, day: date) -> Years:
+        """A date, with its time if it has one."""
+        days = day.toordinal() - date(1970, 1, 1).toordinal()
+        seconds = day.hour * 3600 + day.minute * 60 + day.second if isinstance(day, datetime) else 0
+        return cls((days + seconds / 86400) / 365.2425)
+
+    def __str__(self) -> str:
+        found = datetime(1970, 1, 1) + timedelta(seconds=round(self * 365.2425 * 86400))
+        return found.isoformat(" ").removesuffix(" 00:00:00")
 
 
 @dataclass(frozen=True, slots=True)

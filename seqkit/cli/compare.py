@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from seqkit.comparison.ledger import check_whole
 from seqkit.config import complete
 from seqkit.errors import UsageError, one_line
 
@@ -34,6 +35,8 @@ def run(args: Namespace) -> int:
     if args.against:
         return _against(args)
     complete(args.what[0], args.preset, args.overrides)  # a mistake is said before what imports torch
+    if args.out is not None and args.out.is_dir():
+        check_whole(args.out)
     from seqkit.comparison.compare import check_jobs, default_folder, prepare, write_plan
     from seqkit.comparison.compare import run as compare
     from seqkit.report.latex import write_latex

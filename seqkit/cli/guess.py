@@ -7,10 +7,12 @@ import shlex
 import sys
 from argparse import Namespace
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
-from seqkit.errors import UsageError, one_line
+from seqkit.errors import DataError, UsageError, one_line
 
 RECIPES = {
     "TextFiles": ("text/char-lm", "text"),
@@ -26,9 +28,17 @@ TABLES = {
     "image": {"": "image/classify"},
     "audio": {"": "audio/classify"},
     "smiles": {"": "graph/molecules"},
+    "series": {"": "own/classify"},
     "file": {"text": "text/translate", "": "own/classify"},
 }
 """The recipe for a table by the kind of its input column, then by that of its target ("": any other)."""
+
+
+MIXED = {"classes": "multimodal/classify", "numbers": "multimodal/regress"}
+"""The recipe for a table of several input columns, by the kind of its target."""
+
+COLUMN_KEYS = ("input", "target", "kind", "target_kind", "split", "group", "separator", "columns")
+"""Arguments of tables that tell which columns are what."""
 
 
 def take_data_as_recipe(args: Namespace) -> None:
@@ -40,13 +50,18 @@ def take_data_as_recipe(args: Namespace) -> None:
     from seqkit.config.overrides import dotted
     from seqkit.config.own_files import named_tokenizer
     from seqkit.config.table_columns import reads_files
+    from seqkit.runs.folder import check_new
 
     path = Path(args.recipe)
     if is_recipe(args.recipe) or not path.exists() or _holds_recipes(path):
         return
     if any(word.partition("=")[0] in ("--data", "--data.source") for word in args.overrides):
         raise UsageError(f"{path} is data, and --data names other data; give a recipe (seqkit list recipes)")
-    recipe, words, what = _recipe_for(path, reads_files(named_tokenizer(list(dotted(args.overrides)))))
+    if args.command == "fit" and getattr(args, "out", None) is not None and args.resume is None:
+        check_new(args.out)  # before the data is read
+    pairs = list(dotted(args.overrides))
+    recipe, words, what = _recipe_for(path, reads_files(named_tokenizer(pairs)), _given_columns(pairs))
+    words = [word for word in words if word[2:].partition("=")[0] not in dict(pairs)]
     args.recipe, args.overrides = recipe, [f"--data={path}", *words, *args.overrides]
     given = [part for word in args.overrides for part in (word.split("=", 1) if word.startswith("--") else [word])]
     preset = ["--preset", args.preset] if args.preset else []
@@ -59,10 +74,20 @@ def _holds_recipes(path: Path) -> bool:
     return path.is_dir() and any(any(path.glob(pattern)) for pattern in ("*.yaml", "*/*.yaml"))
 
 
-def _recipe_for(path: Path, reads_files: bool) -> tuple[str, list[str], str]:
+def _given_columns(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Arguments of a table's data source that a command's (key, value) pairs give, as far as they are of columns."""
+    found = {}
+    for key, word in pairs:
+        name = key.removeprefix("data.").removeprefix("source.")
+        if key.startswith("data.") and name in COLUMN_KEYS and (value := word.read()) is not None:
+            found[name] = value if isinstance(value, list | dict) else str(word)
+    return found
+
+
+def _recipe_for(path: Path, reads_files: bool, given: Mapping[str, Any]) -> tuple[str, list[str], str]:
     """The recipe that reads a file or folder, keys that it needs beside `--data`, and what the file or folder holds.
 
-    reads_files: True: the tokenizer reads files itself.
+    reads_files: True: the tokenizer reads files itself. given: what is said of the columns of a table.
     """
     from seqkit.data.formats import source_for
 
@@ -77,19 +102,52 @@ def _recipe_for(path: Path, reads_files: bool) -> tuple[str, list[str], str]:
     log = logging.getLogger("seqkit")
     log.disabled = True  # the command says the same about the columns once more
     try:
-        columns = Table(**arguments).settled(reads_files=reads_files)
+        if "input" not in given and not reads_files and (mixed := _mixed_table(arguments, given)) is not None:
+            return mixed
+        given = {name: value for name, value in given.items() if not isinstance(value, dict)}  # kinds of a mixed table
+        columns = Table(**arguments, **given).settled(reads_files=reads_files)
     finally:
         log.disabled = False
     by_target, target_kind, words = TABLES[columns.kind], columns.target_kind, []
-    if columns.kind in ("text", "file") and target_kind == "classes" and _are_texts(path, columns.targets[0]):
+    if columns.kind in ("text", "file") and target_kind == "classes" and _are_texts(str(path), columns.targets[0]):
         target_kind = "text"
     if target_kind == "numbers" and columns.kind not in ("smiles", "file"):
         words = ["--model.objective=Regress"]
+    if columns.kind == "series":
+        words.append("--tokenizer=Series")
     kinds = {"image": "images", "audio": "recordings", "smiles": "molecules", "file": "files"}
     what = f"{kinds.get(columns.kind, columns.kind)} ({columns.input})"
     if columns.targets:
         what += f" with {target_kind} ({', '.join(columns.targets)})"
     return by_target.get(target_kind, by_target[""]), words, what
+
+
+def _mixed_table(arguments: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[str, list[str], str] | None:
+    """Recipe, keys and content, as of `_recipe_for`, of a table with several columns to learn a class or a number from,
+    or with one that no other recipe reads; None: it is none."""
+    from seqkit.data.sources.mixed_table import MixedTable
+    from seqkit.data.sources.table import Table
+
+    is_mixed = isinstance(given.get("columns"), dict)
+    try:
+        kind = "" if is_mixed else Table(**arguments, **given).settled().kind
+    except DataError:
+        kind = ""  # no single input
+    if kind not in ("", "text") or "kind" in given or isinstance(given.get("columns"), list):
+        return None
+    try:
+        kinds, columns = MixedTable(**arguments, **given).settled()
+    except DataError:
+        if not kind:
+            raise
+        return None
+    used = [f"{name} ({kind})" for name, kind in kinds.items() if kind != "unused"]
+    if columns.target_kind not in MIXED or (kind and len(used) < 2):
+        return None
+    if columns.target_kind == "classes" and _are_texts(arguments["path"], columns.targets[0]):
+        return None
+    what = f"columns of several kinds ({', '.join(used[:8])}{', …' if len(used) > 8 else ''})"
+    return MIXED[columns.target_kind], [], f"{what} with {columns.target_kind} ({', '.join(columns.targets)})"
 
 
 def _classes(path: Path, files: list[str]) -> Counter[str]:
@@ -105,9 +163,9 @@ def _classes(path: Path, files: list[str]) -> Counter[str]:
     return classes if is_plain and len(classes) > 1 and min(classes.values()) > 1 else Counter()
 
 
-def _are_texts(path: Path, column: str) -> bool:
+def _are_texts(path: str, column: str) -> bool:
     """Whether a column of words holds a text in each row, since its values seldom come again, as classes do."""
     from seqkit.data.tables.files import read_tables
 
-    values = list(islice(read_tables(str(path)).column(column), 1000))
+    values = list(islice(read_tables(path).column(column), 1000))
     return len(set(values)) > len(values) / 2

@@ -46,7 +46,7 @@ def run(args: Namespace) -> int:
         raise UsageError("--test predicts for the test split of the run's own data; leave out inputs, --input, --keep")
     check_file(args.out, args.inputs, force=args.force)
     kept = KeptColumns(args.inputs, args.keep) if args.keep else None
-    from seqkit.runs.answers import check_predicts, predictions
+    from seqkit.runs.answers import check_predicts, predictions, probability_names
     from seqkit.runs.trained_model import load_one
 
     trained = load_one(args.run, args.device, args.dtype)
@@ -67,7 +67,7 @@ def run(args: Namespace) -> int:
             raise UsageError("--keep copies columns of tables, and not every input here is a row of one; leave it out")
         beside, columns = iter(kept), kept.columns
     answers = predictions(trained, inputs, probabilities=with_probabilities)
-    classes = trained.objective.classes if with_probabilities else []
+    classes = probability_names(trained.objective) if with_probabilities else []
     source = trained.config["data"].get("source")
     targets = source.get("target") if isinstance(source, dict) else None
     names = getattr(trained.objective, "label_names", []) or (targets if isinstance(targets, list) else [])
@@ -159,7 +159,7 @@ class KeptColumns:
 class Rows:
     """Writes answers as lines of text (name, tab, prediction), as CSV or as JSON Lines.
 
-    classes: names of the classes whose probabilities are written; may be empty. top: number of the likeliest classes
+    classes: names of the classes or labels whose probabilities are written; may be empty. top: number of the likeliest
     to write; None: all. targets: names of the numbers of which a prediction has several; may be empty. columns: names
     of what each answer has `beside` its prediction, written before it.
     Failures wait for the first answer, so that a command with one input that has none prints nothing but its error.

@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from seqkit.comparison.candidates import candidates
 from seqkit.comparison.duration import Estimate, estimate, minutes
-from seqkit.comparison.ledger import Ledger, locked
+from seqkit.comparison.ledger import SETTINGS, Ledger, check_whole, locked
 from seqkit.comparison.plan import RULES, TUNING_SEED, Plan, slug_of
 from seqkit.comparison.results import gather, write_results
 from seqkit.comparison.scores import METRICS, metric_of
@@ -31,7 +31,6 @@ from seqkit.files import read_mapping, write_atomic, write_json
 from seqkit.report.comparison import write_comparison
 from seqkit.report.templates import fill
 
-SETTINGS = "comparison.json"
 PLAN = "plan.md"
 
 ADDED = ("run_shares",)
@@ -178,9 +177,8 @@ def check_folder(folder: Path, settings: Settings, fingerprint: str) -> dict[str
     """
     path = folder / SETTINGS
     asked = json.loads(json.dumps(asdict(settings)))
+    check_whole(folder)
     if not path.exists():
-        if any(entry.name != ".lock" for entry in folder.iterdir()):
-            raise UsageError(f"{folder} holds something else than a whole comparison; give another --out")
         started = datetime.now().isoformat(timespec="seconds")
         value = {"settings": asked, "fingerprint": fingerprint, "started": started}
         write_json(path, value)

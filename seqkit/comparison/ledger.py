@@ -12,6 +12,15 @@ from typing import Any
 from seqkit.errors import DataError, UsageError
 from seqkit.files import decoded, load_json, open_to_append, read_regular, write_json
 
+SETTINGS = "comparison.json"
+"""File of a comparison's folder with its settings."""
+
+
+def check_whole(folder: Path) -> None:
+    """Raise UsageError for a folder that holds something, but no settings of a comparison."""
+    if not (folder / SETTINGS).exists() and any(entry.name != ".lock" for entry in folder.iterdir()):
+        raise UsageError(f"{folder} holds something else than a whole comparison; give another --out")
+
 
 class Ledger:
     """A JSON file for each cell that ended, written whole or not at all, and a lock for each cell that runs.

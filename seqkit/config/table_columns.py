@@ -133,7 +133,7 @@ def _settle_parts(source: dict[str, Any], tokenizer: dict[str, Any]) -> str | No
         given = tokenizer["parts"]
         reads_text = any(KIND_OF_TOKENIZER.get(part["type"]) == "text" for part in given.values())
         has_cells = not reads_text or any(name in given for name in (CELLS, *OF_CELLS))
-        kinds, columns = _settled(source, has_cells=has_cells)
+        kinds, columns = _settled(source, has_cells=has_cells, has_text=reads_text)
         source.update(columns=kinds, target=columns.target, target_kind=columns.target_kind)
         tokenizer["parts"], tokenizer["reads"] = _parts_of(kinds, tokenizer["parts"])
     return str(source["target_kind"])

@@ -19,17 +19,21 @@ class MixedRows:
     """The rows of a table, each an example of those of its columns that the run knows.
 
     kinds: kind of each input column of the run. tokenizer: its `Join`. skip_bad: as of `MixedCells`.
-    notes: a sentence on the columns that the table lacks. Raises DataError where it has none of them.
+    notes: a sentence on the columns that the table lacks, and those that it has in their place. Raises DataError where
+    it has none of them.
     """
 
     def __init__(self, path: str, kinds: Mapping[str, str], tokenizer: Any, *, skip_bad: bool = False):
         rows, known = read_tables(path), _used(kinds)
-        self._cells = MixedCells(rows, kinds, Path(path).expanduser().parent, tokenizer=tokenizer, skip_bad=skip_bad)
+        folder = Path(path).expanduser().parent
+        self._cells = MixedCells(rows, kinds, folder, tokenizer=tokenizer, skip_bad=skip_bad, are_new=True)
         missing = [name for name in known if name not in rows.names]
         if len(missing) == len(known):
             raise DataError(f"{path} has none of the columns of the run ({_list(known)}); it has {_list(rows.names)}")
         faults = self._cells.faults
-        self.notes = [f"{path} has no column {_list(missing)}, so these are absent"] if missing else []
+        unused = [_with_nearest(name, missing) for name in rows.names if name not in kinds]
+        instead = f"; it has columns that are not used: {_list(unused)}" if unused else ""
+        self.notes = [f"{path} has no column {_list(missing)}, so these are absent{instead}"] if missing else []
         self.notes += [f"{path}: cells that count as empty: {len(faults):,} (the first: {faults[0]})"] if faults else []
 
     def __len__(self) -> int:
@@ -77,7 +81,8 @@ def example_of(cells: Mapping[str, str | bytes | None], kinds: Mapping[str, str]
         if name not in known:
             raise DataError(f"{one_line(name)!r} is no part of the run's examples; {suggest(name, known)}")
     kept = {name: pa.array([x], pa.binary() if isinstance(x, bytes) else pa.string()) for name, x in cells.items()}
-    one = MixedCells(Rows(pa.table(kept), [*cells], [("the example", 1)], [], []), kinds, Path(), tokenizer=tokenizer)
+    rows = Rows(pa.table(kept), [*cells], [("the example", 1)], [], [])
+    one = MixedCells(rows, kinds, Path(), tokenizer=tokenizer, are_new=True)
     try:
         return _raw(one, one[0])
     except ValueError as error:
@@ -97,6 +102,12 @@ def _raw(rows: MixedCells, cells: Mapping[str, Any]) -> Any:
         raise ValueError(f"none of {_list([*rows.kinds])} is filled")
     rows.check(cells)
     return rows.raw(cells)
+
+
+def _with_nearest(name: str, missing: list[str]) -> str:
+    """A column that is not used, with the missing one that it may be."""
+    nearest = suggest(name, missing) if missing else ""
+    return f"{name} ({nearest})" if nearest.startswith("did you mean") else name
 
 
 def _used(kinds: Mapping[str, str]) -> list[str]:

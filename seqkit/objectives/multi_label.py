@@ -112,6 +112,10 @@ class MultiLabel(PredictionObjective):
 
         return {"auroc": MeanAUROC(), "accuracy": LabelAccuracy()}
 
+    def probabilities(self, prediction: Tensor) -> Tensor:
+        """Probability of yes for each label, [b k]."""
+        return prediction.float().sigmoid()
+
     def decode(self, prediction: Tensor) -> list[Any]:
         """Probabilities of yes: a list with one for each label, or a number if there is one label, for each example."""
         chances = prediction.float().sigmoid().tolist()

@@ -67,7 +67,8 @@ OVERLAY_NOTES = {
 
 PARTS_NOTE = (
     "A picture belongs to one token of the shortest part. The colours show how much it attends to the tokens of "
-    "another part, through all layers (rollout), in times the average."
+    "another part, through all layers (rollout), in times the average of that part. A strip has a column for each "
+    "token."
 )
 
 _PAGE = "attention.html"

@@ -19,12 +19,13 @@ from matplotlib.figure import Figure
 from torch import Tensor
 from torchmetrics.functional.classification import binary_auroc
 
+from seqkit.analysis.column_importance import NUM_PERMUTATIONS, column_importance
 from seqkit.analysis.missing_parts import RATES, missing_parts
 from seqkit.data.module import DataModule
 from seqkit.errors import one_line
 from seqkit.generation import Sampling, stream_text
 from seqkit.generation.parts import before_last_run
-from seqkit.interfaces import IGNORE, LossOutput, Objective, TokenBatch, Tokens
+from seqkit.interfaces import IGNORE, LossOutput, Objective, TokenBatch, Tokenizer, Tokens
 from seqkit.objectives.classify import NEED_PROBABILITIES, Classify
 from seqkit.objectives.contrastive import Contrastive
 from seqkit.objectives.losses import is_positive
@@ -50,8 +51,11 @@ from seqkit.report.figures import (
 )
 from seqkit.report.headline import SHARES
 from seqkit.report.modality import Renderer, find_renderer
+from seqkit.report.modality.cells import written
 from seqkit.report.sound import MAX_SECONDS, player_source
 from seqkit.runs.trained_model import TrainedModel
+from seqkit.tokenizers.cells import Cells
+from seqkit.tokenizers.join import Join
 
 MAX_EXAMPLES = 2000
 """A confusion matrix or a scatter plot shows at most this many test examples."""
@@ -76,6 +80,7 @@ class Shown:
     """An example, as a picture or as a text with marked pieces.
 
     caption: what was predicted. origin: where the example is from. figure: an SVG element. sound: a WAV as an address.
+    cells: columns of a table's row, and what their cells hold.
     """
 
     caption: str
@@ -83,6 +88,7 @@ class Shown:
     figure: str = ""
     sound: str = ""
     spans: Sequence[Span] = ()
+    cells: Sequence[tuple[str, str]] = ()
 
 
 @dataclass(frozen=True)
@@ -185,6 +191,7 @@ def _(objective: Classify, trained: TrainedModel, data: DataModule | None) -> li
     )
     return [
         *sections,
+        *_columns(trained, data, "accuracy"),
         *_missing(trained, data, "accuracy"),
         *_gallery("Most confident errors", note, trained, data, errors),
     ]
@@ -376,12 +383,36 @@ def _(objective: Regress, trained: TrainedModel, data: DataModule | None) -> lis
         f"error is {largest:.3g}."
     )
     sections = [Section("Predictions and targets", note, [svg(scatter(target, preds, rmse=rmse))])]
-    sections += _missing(trained, data, "rmse")
+    sections += [*_columns(trained, data, "rmse"), *_missing(trained, data, "rmse")]
     note = (
         "These predictions are furthest from their targets. Each is followed by the target and by the place where the "
         "example is from."
     )
     return [*sections, *_gallery("Largest errors", note, trained, data, errors)]
+
+
+def _columns(trained: TrainedModel, data: DataModule, metric: str) -> list[Section]:
+    """By how much the metric is worse without what a column of a table says, as a table; none for other data."""
+    found = column_importance(trained, data)
+    if found is None or not found.columns:
+        return []
+    is_share = metric in SHARES
+
+    def shown(value: float) -> str:
+        return (f"{100 * value:+.2f}" if is_share else f"{value:+.4g}").replace("-", "−")
+
+    note = (
+        f"By how much the {metric} is worse if the cells of a column are permuted among {found.num_examples:,} test "
+        f"examples, the mean of {NUM_PERMUTATIONS} permutations, with a 95 % interval (bootstrap over examples and "
+        "permutations). If two columns say the same, the model may need neither of them alone."
+    )
+    if found.left_out:
+        note += f" There was no time for {', '.join(found.left_out)}."
+    rows = [
+        (name, shown(worse), f"{shown(low)} to {shown(high)}") for name, (worse, low, high) in found.columns.items()
+    ]
+    columns = ("column", f"{metric} lost, points" if is_share else f"{metric} gained", "95 % interval")
+    return [Section("Which columns matter", note, columns=columns, rows=rows)]
 
 
 def _missing(trained: TrainedModel, data: DataModule, metric: str) -> list[Section]:
@@ -597,7 +628,30 @@ def _shown(trained: TrainedModel, data: DataModule, place: int, tokens: Tokens, 
         return Shown(caption, origin, spans=[(text[:MAX_CHARACTERS], "")])
     parts = raw.values() if isinstance(raw, Mapping) else [raw]
     sound = next((player_source(part) for part in parts if isinstance(part, Waveform)), "")
-    return Shown(caption, origin, renderer.small_svg(raw, tokens), sound)
+    cells, raw, drawn = _cells(trained.tokenizer, raw, tokens)
+    return Shown(caption, origin, "" if drawn is None else renderer.small_svg(raw, drawn), sound, cells=cells)
+
+
+def _cells(tokenizer: Tokenizer, raw: Any, tokens: Tokens) -> tuple[list[tuple[str, str]], Any, Tokens | None]:
+    """The cells of a table's row, its texts among them; and what is left to be drawn, raw and as tokens: maybe none."""
+    if isinstance(tokenizer, Cells):
+        return [(name, written(value)) for name, value in raw.items() if value is not None], raw, None
+    if not isinstance(tokenizer, Join) or not any(isinstance(part, Cells) for part in tokenizer.parts.values()):
+        return [], raw, tokens
+    found: list[tuple[str, str]] = []
+    in_words: list[str] = []
+    for name, part in tokenizer.runs(raw):
+        if isinstance(tokenizer.parts[name], Cells):
+            found += _cells(tokenizer.parts[name], part, tokens)[0]
+        elif find_renderer(tokenizer.parts[name]).is_text:
+            found.insert(0, (tokenizer.reads.get(name, name), str(part)[:MAX_CHARACTERS]))
+        else:
+            continue
+        in_words.append(name)
+    if {name for name, _ in tokens.parts} <= {*in_words}:
+        return found, raw, None
+    left = {key: part for key, part in raw.items() if key not in [tokenizer.reads.get(name, name) for name in in_words]}
+    return found, left, tokenizer.without(tokens, in_words)
 
 
 def _pictures(title: str, note: str, trained: TrainedModel, examples: Sequence[Shown]) -> Section:

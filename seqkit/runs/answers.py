@@ -6,6 +6,7 @@ b batch · n tokens · d width · k classes
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -16,11 +17,14 @@ from torch import Tensor
 
 from seqkit.data.encoding import raised_by
 from seqkit.data.inputs import Input
-from seqkit.errors import DataError, UsageError, reason
-from seqkit.interfaces import Objective, TokenBatch, Tokens
+from seqkit.errors import DataError, UsageError, reason, shortened
+from seqkit.interfaces import Objective, TokenBatch, Tokenizer, Tokens
 from seqkit.model import Model
 from seqkit.nn.heads import FeaturesHead, Pool, SequenceHead, pooled
+from seqkit.objectives.multi_label import MultiLabel
 from seqkit.objectives.next_token import NextToken
+from seqkit.tokenizers.cells import Cells
+from seqkit.tokenizers.join import Join
 
 if TYPE_CHECKING:
     from seqkit.runs.trained_model import TrainedModel
@@ -34,8 +38,8 @@ BATCH_SIZE = 32
 class Answer:
     """Prediction for one example, or the reason why there is none (`error`, one sentence).
 
-    probabilities: [k] of the objective's classes, or [n k] where each token has a prediction. beside: what else is
-    known of the example, such as its target, by name.
+    probabilities: [k] of the objective's classes or labels, or [n k] where each token has a prediction. beside: what
+    else is known of the example, such as its target, by name.
     """
 
     name: str
@@ -63,7 +67,7 @@ def predictions(
     """
     objective = trained.objective
     check_predicts(objective)
-    if probabilities and not objective.classes:
+    if probabilities and not probability_names(objective):
         raise UsageError(f"{type(objective).__name__} predicts no classes; leave out --probabilities and --top")
 
     def answer(batch: TokenBatch) -> list[Any]:
@@ -86,6 +90,13 @@ def predictions(
             labels, shares = found
             for i, part in enumerate(one.parts):
                 yield Answer(part, labels[i], None if shares is None else shares[i])
+
+
+def probability_names(objective: Objective) -> list[str]:
+    """Names of what an objective gives probabilities of: its classes, or several labels; empty: nothing."""
+    if isinstance(objective, MultiLabel):
+        return objective.label_names or [f"label {i}" for i in range(1, len(objective.shares) + 1)]
+    return objective.classes
 
 
 def vectors(trained: TrainedModel, inputs: Iterable[Input]) -> Iterator[Vector]:
@@ -171,6 +182,7 @@ def _answered(
 ) -> Iterator[tuple[Input, Any]]:
     """Yield each input with its answer, or with the reason (a string) why there is none, in order."""
     unusual: list[str] = []
+    unknown: dict[str, Counter[str]] = {}
     remaining = iter(inputs)
     while chunk := list(islice(remaining, batch_size)):
         encoded = [one.error if one.error is not None else _encoded(trained, one) for one in chunk]
@@ -178,12 +190,33 @@ def _answered(
         for one, found in zip(chunk, encoded):
             if isinstance(found, Tokens) and (difference := trained.unlike_training(found)):
                 unusual.append(f"{one.name} {difference}" if not unusual else "")
+            for column, word in _unknown(trained.tokenizer, one.raw) if isinstance(found, Tokens) else ():
+                unknown.setdefault(column, Counter())[word] += 1
         answers = iter(trained.predictor.answers(answer, tokens))
         for one, found in zip(chunk, encoded):
             yield one, next(answers) if isinstance(found, Tokens) else found
     if unusual:
         more = f" (and {len(unusual) - 1:,} more)" if unusual[1:] else ""
         log.warning("%s; do not rely on the prediction%s", unusual[0], more)
+    if unknown:
+        columns = (f"{name}: {counts.total():,} ({_most_frequent(counts)})" for name, counts in unknown.items())
+        log.warning("categories that training has seldom or never count as one unknown word: %s", "; ".join(columns))
+
+
+def _unknown(tokenizer: Tokenizer, raw: Any) -> Iterator[tuple[str, str]]:
+    """Column and word of each category of a row that the tokenizer does not know."""
+    if isinstance(raw, Tokens):  # of a server, which encodes by itself
+        return
+    if isinstance(tokenizer, Join):
+        for name, part in tokenizer.runs(raw):
+            yield from _unknown(tokenizer.parts[name], part)
+    elif isinstance(tokenizer, Cells):
+        yield from tokenizer.unknown(raw).items()
+
+
+def _most_frequent(counts: Counter[str]) -> str:
+    words = [repr(shortened(word, 40)) for word, _ in counts.most_common(3)]
+    return ", ".join([*words, "…"] if len(counts) > 3 else words)
 
 
 def _encoded(trained: TrainedModel, one: Input) -> Tokens | str:

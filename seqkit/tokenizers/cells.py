@@ -64,6 +64,11 @@ class Cells(Tokenizer):
         num_words = sum(len(column.words) for column in self._columns.values() if column.words is not None)
         return TokenSpec(vocab_sizes=(len(self._columns), UNKNOWN + 1 + num_words), num_features=len(self._numbers()))
 
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns, by the first id of their tokens."""
+        return list(self._columns)
+
     def fit(self, raws: Sequence[Mapping[str, Any]]) -> None:
         """Learn the columns: mean and spread of numbers, words of categories.
 
@@ -105,6 +110,12 @@ class Cells(Tokenizer):
         content = torch.tensor(ids)
         positions = rearrange(content[:, 0].float(), "n -> n 1")
         return Tokens(content, positions, features=features if numbers else None)
+
+    def unknown(self, raw: Mapping[str, Any]) -> dict[str, str]:
+        """By column, the words of a row that have no id of their own: they share one, whatever they are."""
+        words = {name: column.words for name, column in self._columns.items() if column.words is not None}
+        cells = {name: _word(value) for name, value in _filled(raw).items() if name in words}
+        return {name: word for name, word in cells.items() if word not in words[name]}
 
     def state(self) -> dict[str, Any]:
         """Each column in its order, with mean and spread or with its words; empty before `fit`."""

@@ -76,6 +76,24 @@ CASES = {
         "text/tag",
         [],
     ),
+    "patients.csv": (
+        table("age,crp,city,readmitted", "69,7.25,Rome,yes", "47,3.5,Oslo,no"),
+        "multimodal/classify",
+        ["--data.target=readmitted"],
+    ),
+    "ages.csv": (table("age,crp,city", "69,7.25,Rome", "47,3.5,Oslo"), "multimodal/regress", ["--data.target=age"]),
+    "notes.csv": (
+        table("note,other,verdict", "good and fine,1.5,yes", "bad or worse,2.5,no"),
+        "text/classify",
+        ["--data.input=note", "--data.target=verdict"],
+    ),
+    "beats.jsonl": (
+        lambda path: path.write_text(
+            "\n".join(json.dumps({"beats": [i % 7, 1, 2.5], "label": "ab"[i % 2]}) for i in range(30)), "utf-8"
+        ),
+        "own/classify",
+        ["--tokenizer"],
+    ),
     "edges.csv": (table("source,target", "a,b", "b,c"), "graph/nodes", []),
 }
 
@@ -85,14 +103,18 @@ def test_the_recipe_that_fits_is_said_with_the_whole_command(tmp_path, monkeypat
     write, recipe, words = CASES[name]
     monkeypatch.chdir(tmp_path)
     write(tmp_path / name)
-    args = Namespace(command="fit", recipe=name, preset="debug", overrides=["--seed=3"])
+    given = [word for word in words if word.startswith("--data.")]
+    words = [word for word in words if word not in given]
+    args = Namespace(command="fit", recipe=name, preset="debug", overrides=[*given, "--seed=3"])
     take_data_as_recipe(args)
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     command = shlex.split(said.partition("this runs: ")[2])
     assert command[:7] == ["seqkit", "fit", recipe, "--preset", "debug", "--data", name]
     assert command[-2:] == ["--seed", "3"]
-    assert [word for word in command[7:-2] if word.startswith("--")] == words
+    assert [word for word in command[7:-2] if word.startswith("--")] == [
+        *words, *(word.partition("=")[0] for word in given)
+    ]  # fmt: skip
     config = complete(args.recipe, args.preset, args.overrides)
     assert config == complete(recipe, "debug", command[5:])
     assert config["recipe"] == recipe
@@ -105,6 +127,17 @@ def test_it_runs(tmp_path, monkeypatch, capsys):
     assert main(["fit", "reviews.csv", *words]) == 0
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["recipe"] == "text/classify"
     assert "seqkit fit text/classify --preset debug --data reviews.csv" in capsys.readouterr().err
+
+
+def test_a_target_that_is_not_named_and_a_folder_that_exists_are_refused_at_once(tmp_path, monkeypatch, capsys):
+    CASES["patients.csv"][0](tmp_path / "patients.csv")
+    monkeypatch.chdir(tmp_path)
+    assert main(["fit", "patients.csv"]) == 3
+    assert "fit equally as target; name one with --data.target" in capsys.readouterr().err
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "mine.txt").write_text("words", encoding="utf-8")
+    assert main(["fit", "patients.csv", "--out", "run"]) == 2, "before the table is read"
+    assert "run exists already" in capsys.readouterr().err
 
 
 def test_a_run_is_no_data_and_two_data_are_refused(tmp_path):

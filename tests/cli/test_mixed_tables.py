@@ -34,7 +34,7 @@ def run(tmp_path_factory):
     for i in range(30):
         Image.fromarray(np.full((8, 8, 3), 8 * i, np.uint8)).save(folder / f"{i}.png")
         row = {
-            "a title": f"thing of {i}",
+            "a title": f"thing <b>of {i}",
             "photo": f"{i}.png",
             "price": i / 3,
             "size": "SML"[i % 3],
@@ -65,6 +65,17 @@ def test_the_configuration_says_what_each_column_became(run):
     assert config["tokenizer"]["reads"] == {"a_title": "a title", "photo": "photo", "cells": "cells"}
 
 
+def test_the_report_says_which_columns_matter_and_shows_the_cells_of_wrong_rows(run):
+    report = (run[1] / "run" / "report.html").read_text(encoding="utf-8")
+    table = report.partition("Which columns matter</h3>")[2].partition("</table>")[0]
+    assert all(f"<td>{name}</td>" in table for name in ("a title", "photo", "price", "size"))
+    assert "95 % interval" in table
+    errors = report.partition("Most confident errors</h3>")[2]
+    assert "<tr><th>column</th><th>value</th></tr>" in errors
+    assert "<tr><td>price</td><td>" in errors
+    assert "<td>thing &lt;b&gt;of " in errors
+
+
 def test_rows_are_predicted_also_incomplete_ones(run, capsys):
     """A row is predicted from its cells alone: those of one kind are those of the same raw example from Python."""
     trained, folder = run
@@ -75,7 +86,7 @@ def test_rows_are_predicted_also_incomplete_ones(run, capsys):
     code, lines, said = asked(capsys, folder / "run", new, "--format", "jsonl", "--probabilities")
     found = [json.loads(line) for line in lines]
     assert code == 3
-    assert "has no column photo, so these are absent" in said
+    assert "has no column photo, so these are absent; it has columns that are not used: other" in said
     raws = [
         {"a title": "some words", "cells": {"size": "M", "price": 7.5}},
         {"a title": "only words"},
@@ -83,8 +94,27 @@ def test_rows_are_predicted_also_incomplete_ones(run, capsys):
     ]
     assert [one["prediction"] for one in found[:3]] == trained.predict(raws)
     assert "none of a title, price, size is filled" in found[3]["error"]
-    assert "price is 'many', which is no number" in found[4]["error"]
+    assert found[4]["error"].endswith("price is 'many', which is no number; correct it, or leave the cell empty")
     assert "do not rely" not in said
+
+
+def test_what_the_model_does_not_know_is_said(run, capsys, caplog):
+    """Categories that training lacks are counted by column; a column of nearly the name of a missing one is named."""
+    _, folder = run
+    new = folder / "unknown.csv"
+    new.write_text("size,Price,a title\nXL,2,x\nXXL,3,y\nM,2,z\nXL,4,\n", encoding="utf-8")
+    code, lines, said = asked(capsys, folder / "run", new)
+    assert (code, len(lines)) == (0, 4)
+    assert "no column photo, price, so these are absent" in said
+    assert said.strip().endswith("; it has columns that are not used: Price (did you mean price?)")
+    unknown = "categories that training has seldom or never count as one unknown word: size: "
+    assert [record.getMessage() for record in caplog.records] == [f"{unknown}3 ('XL', 'XXL')"]
+    caplog.clear()
+    asked(capsys, folder / "run", "--input", "size=XL,price=2")
+    assert [record.getMessage() for record in caplog.records] == [f"{unknown}1 ('XL')"]
+    caplog.clear()
+    asked(capsys, folder / "run", "--input", "size=M,price=2")
+    assert not caplog.records
 
 
 def test_one_example_is_given_part_by_part(run, capsys):

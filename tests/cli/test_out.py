@@ -193,3 +193,10 @@ def test_a_file_that_another_program_creates_meanwhile_is_kept(run, here, capsys
     assert "in the meantime" in refused(capsys, "predict", run, "notes.txt", "--out", "new.csv")
     assert (here / "new.csv").read_text(encoding="utf-8") == "mine"
     assert len(list(here.iterdir())) == 3
+
+
+def test_a_comparison_refuses_a_folder_of_something_else_before_it_builds_anything(tmp_path, monkeypatch, capsys):
+    (tmp_path / "mine.txt").write_text("words", encoding="utf-8")
+    monkeypatch.setattr("seqkit.comparison.compare.prepare", None)
+    assert main(["compare", "text/char-lm", "--out", str(tmp_path)]) == 2
+    assert "holds something else than a whole comparison" in capsys.readouterr().err

@@ -376,6 +376,9 @@ def test_labels_and_numbers_of_the_test_split_have_the_names_of_their_columns(mo
     assert all(list(target) == ["toxic", "irritant", "herg"] for target in targets)
     assert all(list(json.loads(row["prediction"])) == ["toxic", "irritant", "herg"] for row in rows)
     assert {value for target in targets for value in target.values()} == {0, 1, None}
+    for row in read(capsys, labels, "--test", "--probabilities"):
+        shares = {name: float(row[f"probability of {name}"]) for name in ("toxic", "irritant", "herg")}
+        assert shares == pytest.approx(json.loads(row["prediction"]))
     rows = read(capsys, numbers, "--test")
     targets, predicted = ([json.loads(row[key]) for row in rows] for key in ("target", "prediction"))
     errors = [(t[key] - p[key]) ** 2 for t, p in zip(targets, predicted) for key in ("name", "toxic")]

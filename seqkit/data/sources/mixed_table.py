@@ -33,8 +33,8 @@ class MixedTable(DataSource):
     together, `cells`. A raw example maps columns to what their cells hold, and `cells` to a mapping of the others.
     path: CSV, TSV, JSON Lines, Parquet or Arrow files, as of `Table`. test, valid: files of the other splits. target,
     target_kind: as of `Table`. columns: kind of each column: text, image, audio, smiles, number, category, date or
-    unused; those that are not named are guessed from names and values, each in one line. Identifiers and columns of one
-    value are not used.
+    unused; those that are not named are guessed from names and values, which one line says. Identifiers and columns of
+    one value are not used.
     split, group, test_fraction, seed, separator: as of `Table`. skip_bad: True: a cell that is not what its column
     holds, or names a file that cannot be read, counts as empty, and is counted; each is read once beforehand.
     """
@@ -68,19 +68,19 @@ class MixedTable(DataSource):
         """Keeps the tokenizer, by whose parts files are read, and cells tried where some may be left out."""
         self._tokenizer = tokenizer
 
-    def settled(self, *, has_cells: bool = True) -> tuple[dict[str, str], Columns]:
+    def settled(self, *, has_cells: bool = True, has_text: bool = True) -> tuple[dict[str, str], Columns]:
         """Kind of each input column, and the target; guessed by the first rows where that is open.
 
-        has_cells: False: the recipe reads no categories, so short texts that are repeated are texts.
-        Logs each guess in one line. Raises DataError where a column does not exist, or the target is not clear.
+        has_cells, has_text: whether the recipe reads categories, and texts; repeated texts are what it reads.
+        Logs all guesses in one line. Raises DataError where a column does not exist, or the target is not clear.
         """
         table, rows = self._table, self._table.first_rows()
-        kinds, columns, lines = settle_mixed(
+        kinds, columns, line = settle_mixed(
             rows, self.columns, target=table.target, target_kind=table.target_kind, split=table.split,
-            group=table.group, has_cells=has_cells,
+            group=table.group, has_cells=has_cells, has_text=has_text,
         )  # fmt: skip
-        for line in (*rows.notes, *lines) if lines else ():
-            log.warning("%s", line)
+        for one in (*rows.notes, line) if line else ():
+            log.warning("%s", one)
         return kinds, columns
 
     def splits(self) -> Splits:
@@ -138,9 +138,9 @@ class Cars(DataSource):
         """Keeps the tokenizer, as `MixedTable.read_for`."""
         self._tokenizer = tokenizer
 
-    def settled(self, *, has_cells: bool = True) -> tuple[dict[str, str], Columns]:
+    def settled(self, *, has_cells: bool = True, has_text: bool = True) -> tuple[dict[str, str], Columns]:
         """Kind of each input column, and the target, as `MixedTable.settled`."""
-        return self._table().settled(has_cells=has_cells)
+        return self._table().settled(has_cells=has_cells, has_text=has_text)
 
     def splits(self) -> Splits:
         """Raises DataError if the table can be neither found nor downloaded."""

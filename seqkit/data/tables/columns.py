@@ -103,7 +103,7 @@ class Columns:
 class Profile:
     """First values of a column. filled, distinct: their number. length: mean length of texts. numbers: share of
     numbers among the cells that hold something. lists: share of lists. is_binary: it holds zeros and ones alone.
-    is_yes_no: it holds yes and no, in any spelling of `truth`."""
+    is_yes_no: it holds yes and no, in any spelling of `truth`. words: mean number of words of a text."""
 
     filled: int
     distinct: int
@@ -112,6 +112,7 @@ class Profile:
     lists: float
     is_binary: bool
     is_yes_no: bool
+    words: float
 
     @property
     def repeats(self) -> bool:
@@ -312,6 +313,7 @@ def profile_of(rows: Rows, column: str) -> Profile:
     truths = {truth(value) for value in values}
     distinct = {_plain(value) for value in values}
     count = max(len(values), 1)
+    num_words = [len(value.split()) for value in values if isinstance(value, str)]
     return Profile(
         filled=len(values),
         distinct=len(distinct),
@@ -320,6 +322,7 @@ def profile_of(rows: Rows, column: str) -> Profile:
         lists=sum(isinstance(value, list) for value in values) / count,
         is_binary=set(numbers) == {0.0, 1.0} and len(numbers) == len(parsed),
         is_yes_no=truths == {0.0, 1.0},
+        words=sum(num_words) / max(len(num_words), 1),
     )
 
 

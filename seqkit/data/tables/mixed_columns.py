@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import date, datetime
+from datetime import date, datetime, time
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -30,6 +30,7 @@ from seqkit.data.tables.file_cells import content_of, kind_of_content, read_cont
 from seqkit.data.tables.files import Rows
 from seqkit.data.tables.usable_rows import MAX_NUMBER, UsableRows, check_cell, check_file
 from seqkit.errors import DataError, attempt, one_line, suggest
+from seqkit.raw import Years
 
 MixedKind = Literal["text", "image", "audio", "smiles", "number", "category", "date", "unused"]
 """Content of a column; images and sounds are file names relative to the table's folder, or the files' bytes."""
@@ -51,6 +52,15 @@ MIN_ROWS = 10
 MAX_WORD = 60
 """Mean number of characters up to which repeated texts are categories."""
 
+SEVERAL_WORDS = 3
+"""Mean number of words from which on repeated texts are texts: as a category, a note that training lacks is lost."""
+
+DATE_FORMS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y")
+"""How dates may be written beside ISO 8601, where one of these forms alone fits all of a column."""
+
+DATES = "2022-02-21, 21.02.2022, and 21/02/2022 where days above 12 tell day and month apart"
+"""The dates that are read, for messages."""
+
 
 def settle_mixed(
     rows: Rows,
@@ -61,12 +71,14 @@ def settle_mixed(
     split: str | None = None,
     group: str | None = None,
     has_cells: bool = True,
-) -> tuple[dict[str, str], Columns, list[str]]:
-    """Kind of each input column, target, and a sentence for each guess.
+    has_text: bool = True,
+) -> tuple[dict[str, str], Columns, str]:
+    """Kind of each input column, target, and a line with all guesses; it is empty where nothing was guessed.
 
     given: kinds that are known. split: column that is no input. group: column that is an input if it is given, or holds
     images, sounds, molecules or long texts; else it is none, such as the name of a patient. has_cells: False: nothing
-    reads categories, so short texts that are repeated are texts.
+    reads categories, so short texts that are repeated are texts. has_text: False: nothing reads texts, so texts that
+    are repeated are categories.
     Raises DataError where a column does not exist, holds numbers and words, or no column is left as input.
     """
     if len(rows) == 0:
@@ -90,20 +102,22 @@ def settle_mixed(
     free = {name: x for name, x in profiles.items() if x.filled and not is_numbering(name) and name not in is_input}
     targets, target_kind = settle_target(rows, targets, target_kind, free, profiles)
     kinds: dict[str, str] = {}
-    lines = [f"{rows.name}: the target is {' and '.join(map(repr, targets))} ({target_kind})"] if guessed_target else []
+    guesses: dict[str, list[str]] = {}
     for name in rows.names:
         if name in targets or name in taken:
             continue
-        kinds[name], why = (media[name], "") if name in media else _guess(rows, name, has_cells)
+        kinds[name], why = (media[name], "") if name in media else _guess(rows, name, has_cells, has_text)
         if name not in given:
-            lines.append(f"{rows.name}: {name!r} is {kinds[name]}{why and f', as {why}'}")
-    if lines:
-        lines[-1] += "; to choose: --data.target NAME --data.columns '{NAME: KIND}'"
+            guesses.setdefault(kinds[name], []).append(f"{name!r}{why and f' ({why})'}")
     if not any(kind != "unused" for kind in kinds.values()):
         raise DataError(f"{rows.name}: no column is left as input ({', '.join(rows.names)}); give --data.columns")
     if CELLS in kinds and kinds[CELLS] not in (*OF_CELLS, "unused"):
         raise DataError(f"{rows.name}: a column of {kinds[CELLS]} cannot be called {CELLS!r}; rename it")
-    return kinds, Columns("filled cell", targets, "row", target_kind), lines
+    said = [f"target: {' and '.join(map(repr, targets))} ({target_kind})"] if guessed_target else []
+    said += [f"{kind}: {', '.join(guesses[kind])}" for kind in KINDS if kind in guesses]
+    said += ["to choose: --data.target NAME --data.columns '{NAME: KIND}'"] if said else []
+    line = f"{rows.name}: {'; '.join(said)}" if said else ""
+    return kinds, Columns("filled cell", targets, "row", target_kind), line
 
 
 def part_columns(table: UsableRows) -> dict[str, str]:
@@ -111,7 +125,7 @@ def part_columns(table: UsableRows) -> dict[str, str]:
     kinds = table.inputs.kinds if isinstance(table.inputs, MixedCells) else {}
     parts = {name: kind for name, kind in kinds.items() if kind not in OF_CELLS}
     texts = [name for name, kind in parts.items() if kind == "text"]
-    repeated = {name for name in texts if _are_categories(profile_of(table.rows, name))}
+    repeated = {name for name in texts if _come_again(profile_of(table.rows, name))}
     return {name: kind for name, kind in parts.items() if name not in repeated}
 
 
@@ -136,7 +150,7 @@ def _kind_of_bytes(rows: Rows, column: str) -> str:
     return "" if content is None else kind_of_content(content)
 
 
-def _guess(rows: Rows, column: str, has_cells: bool) -> tuple[str, str]:
+def _guess(rows: Rows, column: str, has_cells: bool, has_text: bool) -> tuple[str, str]:
     """Kind of a column by its name and values, and the reason where that is not plain.
 
     Raises DataError for a column of numbers and words.
@@ -166,9 +180,12 @@ def _guess(rows: Rows, column: str, has_cells: bool) -> tuple[str, str]:
             f"what they are: --data.columns '{{{column}: category}}' (or unused)"
         )
     check_decimal_commas(rows, column, f"--data.columns '{{{column}: category}}'")
-    if all(_years(cell) is not None for cell in cells):
+    form = date_form(cells)
+    if all(_years(cell, form) is not None for cell in cells):
         return "date", ""
-    if _are_categories(profile):
+    if all(_years(cell, "%d/%m/%Y") is not None for cell in cells):
+        return "unused", f"{_short(cells[0])} may be day/month or month/day; write dates as 2022-02-21"
+    if _come_again(profile) and (profile.words < SEVERAL_WORDS or not has_text):
         return ("category", "") if has_cells else ("text", "the recipe reads no categories")
     is_word = all(isinstance(cell, str) and len(cell.split()) == 1 and len(cell) <= MAX_WORD for cell in cells)
     if is_word and profile.distinct == len(cells) >= MIN_ROWS:
@@ -176,7 +193,8 @@ def _guess(rows: Rows, column: str, has_cells: bool) -> tuple[str, str]:
     return "text", ""
 
 
-def _are_categories(profile: Profile) -> bool:
+def _come_again(profile: Profile) -> bool:
+    """Whether a column holds short texts that are repeated."""
     return profile.repeats and profile.length <= MAX_WORD
 
 
@@ -184,16 +202,23 @@ def _may_be_number(cell: Any) -> bool:
     return is_missing(cell) or number(cell) is not None
 
 
-def _years(cell: Any) -> float | None:
-    """A date, as ISO 8601 writes it, in years since 1970; None: it is something else."""
-    if isinstance(cell, str) and not cell.strip().isdigit():
+def date_form(cells: Iterable[Any]) -> str | None:
+    """The one of `DATE_FORMS` that fits all of the first cells that are not as ISO 8601; None: none, or several do."""
+    others = [cell for cell in cells if isinstance(cell, str) and not is_missing(cell) and _years(cell) is None]
+    fitting = [form for form in DATE_FORMS if others and all(_years(cell, form) is not None for cell in others)]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def _years(cell: Any, form: str | None = None) -> Years | None:
+    """A date, as ISO 8601 or `form` writes it, in years since 1970; None: it is something else."""
+    if isinstance(cell, str) and not (text := cell.strip()).isdigit():
         with suppress(ValueError):
-            cell = datetime.fromisoformat(cell.strip())
-    if not isinstance(cell, date):
-        return None
-    days = cell.toordinal() - date(1970, 1, 1).toordinal()
-    seconds = cell.hour * 3600 + cell.minute * 60 + cell.second if isinstance(cell, datetime) else 0
-    return (days + seconds / 86400) / 365.2425
+            cell = datetime.fromisoformat(text)
+        if form is not None and not isinstance(cell, date):
+            day, _, clock = text.partition(" ")
+            with suppress(ValueError):
+                cell = datetime.combine(datetime.strptime(day, form), time.fromisoformat(clock or "00:00"))
+    return Years.of(cell) if isinstance(cell, date) else None
 
 
 class MixedCells(Sequence[dict[str, Any]]):
@@ -202,7 +227,9 @@ class MixedCells(Sequence[dict[str, Any]]):
     kinds: kind of each input column; one that the table lacks has no cells. folder: folder of the files that cells
     name. tokenizer: the run's `Join`, by whose parts files are read and examples tried; None: as images of three
     channels. skip_bad: True: a cell that is not what its column holds, or names a file that cannot be read, counts as
-    empty; each is read once for that. faults: the reason for each such cell.
+    empty; each is read once for that. are_new: True: the rows are to be predicted, so errors name no option of
+    training. faults: the reason for each such cell.
+    All dates of a column are read in one form, which its first cells tell (`date_form`).
     """
 
     def __init__(
@@ -213,10 +240,13 @@ class MixedCells(Sequence[dict[str, Any]]):
         *,
         tokenizer: Any = None,
         skip_bad: bool = False,
+        are_new: bool = False,
     ):
-        self.rows, self.folder = rows, folder
+        self.rows, self.folder, self.are_new = rows, folder, are_new
         self.kinds = {name: kind for name, kind in kinds.items() if kind != "unused" and name in rows.names}
         self._columns = {name: rows.column(name) for name in self.kinds}
+        dates = [name for name, kind in self.kinds.items() if kind == "date"]
+        self._forms = {name: date_form(islice(self._columns[name], LOOKED_AT)) for name in dates}
         reads: Mapping[str, str] = getattr(tokenizer, "reads", {})
         parts: Mapping[str, Any] = getattr(tokenizer, "parts", {})
         self._tokenizers = {reads.get(part, part): one for part, one in parts.items()}
@@ -261,7 +291,8 @@ class MixedCells(Sequence[dict[str, Any]]):
             elif kind not in FILES or isinstance(cell, str):
                 check_cell(name, cell, are_words=False)
                 if kind in FILES:
-                    check_file(self.folder, cell, f"let it count as empty: --data.skip_bad true; the column is {name}")
+                    advice = "leave the cell empty" if self.are_new else "let it count as empty: --data.skip_bad true"
+                    check_file(self.folder, cell, f"{advice}; the column is {name}")
             elif content_of(cell) is None:
                 raise ValueError(f"{name} is {_short(cell)}, which is no file's name or content; correct it")
 
@@ -306,12 +337,21 @@ class MixedCells(Sequence[dict[str, Any]]):
                 return str(cell).lower() if isinstance(cell, bool) else cell.strip()
             if isinstance(cell, int | float):
                 return f"{cell:.15g}"
-            raise ValueError(f"{name} is {_short(cell)}, which is no category; {_otherwise(name)}")
-        found = number(cell) if kind == "number" else _years(cell)
+            raise ValueError(f"{name} is {_short(cell)}, which is no category; {self._otherwise(name)}")
+        found = number(cell) if kind == "number" else _years(cell, self._forms[name])
         if found is None or abs(found) > MAX_NUMBER:
-            what = f"beyond {MAX_NUMBER:g}" if found is not None else f"no {kind}"
-            raise ValueError(f"{name} is {_short(cell)}, which is {what}; {_otherwise(name)}")
+            known = f" that is read ({DATES})" if kind == "date" else ""
+            what = f"beyond {MAX_NUMBER:g}" if found is not None else f"no {kind}{known}"
+            raise ValueError(f"{name} is {_short(cell)}, which is {what}; {self._otherwise(name)}")
         return found
+
+    def _otherwise(self, name: str) -> str:
+        if self.are_new:
+            return "correct it, or leave the cell empty"
+        return (
+            "correct it, let it count as empty (--data.skip_bad true), or say what the column is: "
+            f"--data.columns '{{{name}: category}}'"
+        )
 
 
 def _is_empty(kind: str, cell: Any) -> bool:
@@ -319,14 +359,6 @@ def _is_empty(kind: str, cell: Any) -> bool:
         return is_blank(cell)
     found = number(cell) if kind == "number" else None
     return is_missing(cell) or (found is not None and math.isnan(found))
-
-
-def _otherwise(name: str) -> str:
-    return f"correct it, leave it empty (--data.skip_bad true), or say what the column is: {_flag(name, 'category')}"
-
-
-def _flag(name: str, kind: str) -> str:
-    return f"--data.columns '{{{name}: {kind}}}'"
 
 
 def _short(value: Any) -> str:

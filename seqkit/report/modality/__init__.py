@@ -19,7 +19,7 @@ RENDERERS = {
     "seqkit.tokenizers.audio:AudioTokenizer": "seqkit.report.modality.base:Renderer",
     "seqkit.tokenizers.graph:Graph": "seqkit.report.modality.graph:GraphRenderer",
     "seqkit.tokenizers.molecule:Molecule": "seqkit.report.modality.graph:MoleculeRenderer",
-    "seqkit.tokenizers.cells:Cells": "seqkit.report.modality.base:Renderer",
+    "seqkit.tokenizers.cells:Cells": "seqkit.report.modality.cells:CellsRenderer",
     "seqkit.tokenizers.join:Join": "seqkit.report.modality.join:JoinRenderer",
     "seqkit.tokenizers.given:Ids": "seqkit.report.modality.base:Renderer",
     "seqkit.tokenizers.given:Series": "seqkit.report.modality.base:Renderer",

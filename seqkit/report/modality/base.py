@@ -79,11 +79,13 @@ class Renderer:
     """Draws and names the tokens of one tokenizer. This base class knows no modality: it draws content and positions.
 
     is_text: True: reports write tokens as text (`pieces`); False: they draw thumbnails.
+    has_picture: False: a thumbnail holds words, which colours over it would hide.
     overlay_note: further explanation of an overlay. size: width and height of a small picture in inches.
     note: how to read small pictures, in a sentence; may be empty.
     """
 
     is_text: ClassVar[bool] = False
+    has_picture: ClassVar[bool] = True
     overlay_note: ClassVar[str] = ""
     size: ClassVar[tuple[float, float]] = (1.6, 1.6)
     note: ClassVar[str] = "A picture has a column for each token and a row for each feature."

@@ -10,6 +10,8 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 from seqkit.interfaces import Tokens
@@ -19,6 +21,9 @@ from seqkit.tokenizers.join import Join
 
 MAX_FROM, PER_ROW = 24, 8
 """Most tokens from which attention is drawn, and how many pictures stand in a row."""
+
+MAX_STRIP = 12
+"""Most tokens of a strip that have names."""
 
 DPI, GAP = 150, 0.25
 """Dots per inch of a run's picture within the whole, and inches between two of them."""
@@ -51,7 +56,7 @@ class JoinRenderer(Renderer):
     def from_tokens(self, raw: Any, tokens: Tokens, summary: AttentionSummary) -> Figure | None:
         """Attention from each token of the shortest run to every other run; None for one run, or a longer one.
 
-        Runs with positions on two axes are grids, others strips.
+        Runs with positions on two axes are grids, others strips, with names of their tokens where there are few.
         """
         runs = list(self._runs(raw, tokens))
         _, one, part, run, columns = min(runs, key=lambda x: len(x[3]))
@@ -62,22 +67,34 @@ class JoinRenderer(Renderer):
         with rc_context(STYLE):
             across = min(PER_ROW, len(run))
             rows = -(-len(run) // across)
-            figure, axes = new_figure(1.35 * across, 1.6 * rows * len(others), columns=across, rows=rows * len(others))
+            named = [not drawn.has_picture and len(keys) <= MAX_STRIP for _, drawn, _, keys, _ in others]
+            height = rows * sum(2.6 if has_names else 1.6 for has_names in named)
+            figure, axes = new_figure(1.35 * across + 0.9, height, columns=across, rows=rows * len(others))
             for ax in axes:
                 ax.set_axis_off()
-            for k, (other, drawn, _, keys, place) in enumerate(others):
+            for k, (other, drawn, raw_keys, keys, place) in enumerate(others):
+                names = drawn.token_names(raw_keys, keys) if named[k] else []
                 received = summary.rollout[columns, place]
                 received = received / received.mean(axis=1, keepdims=True).clip(1e-12)
                 for i, row in enumerate(received):
                     ax = axes[(k * rows + i // across) * across + i % across]
-                    (Renderer if drawn.is_text else type(drawn)).thumbnail(drawn, keys, ax)  # colours hide letters
-                    grid = drawn.on_a_grid(keys, row)
-                    low, high, bottom, top = *ax.get_xlim(), *ax.get_ylim()
+                    extent = None
+                    if drawn.has_picture:
+                        drawn.thumbnail(keys, ax)
+                        extent = (*ax.get_xlim(), *ax.get_ylim())
                     ax.imshow(
-                        grid, cmap=HEAT, alpha=0.6, vmin=0, vmax=MAX_RECEIVED, extent=(low, high, bottom, top),
-                        aspect="auto", interpolation="nearest",
+                        drawn.on_a_grid(keys, row), cmap=HEAT, alpha=0.6 if drawn.has_picture else 1, vmin=0,
+                        vmax=MAX_RECEIVED, extent=extent, aspect="auto", interpolation="nearest",
                     )  # fmt: skip
+                    if names:
+                        ax.set_axis_on()
+                        ax.set_xticks(range(len(names)), names, rotation=90, fontsize=6, parse_math=False)
+                        ax.set_yticks([])
                     ax.set_title(f"{labels[i]} → {other}" if i == 0 else labels[i], fontsize=8)
+            colors = ScalarMappable(Normalize(0, MAX_RECEIVED), HEAT)
+            bar = figure.colorbar(colors, ax=axes, extend="max", aspect=12, shrink=min(1.0, 2.6 / height), pad=0.02)
+            bar.set_label("times average", fontsize=7)
+            bar.ax.tick_params(labelsize=6.5)
         return figure
 
     def thumbnail(self, tokens: Tokens, axes: Axes, raw: Any = None) -> None:

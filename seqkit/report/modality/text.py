@@ -39,6 +39,7 @@ class TextRenderer(Renderer):
 
     tokenizer: Text
     is_text = True
+    has_picture = False
 
     def picture(self, raw: Any, tokens: Tokens) -> Figure:
         """A box for each piece of text, its id and position below."""

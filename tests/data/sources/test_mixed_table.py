@@ -77,18 +77,52 @@ KINDS = {
 }  # fmt: skip
 
 
-def test_each_column_becomes_what_it_is_and_is_said_in_one_line(tmp_path, caplog):
+def test_each_column_becomes_what_it_is_and_one_line_says_all(tmp_path, caplog):
     kinds, columns = MixedTable(written(tmp_path, products(tmp_path))).settled()
     assert kinds == KINDS
     assert columns.targets == ["label"]
-    lines = [record.message.partition(": ")[2] for record in caplog.records]
-    assert lines[:3] == [
-        "the target is 'label' (classes)",
-        "'number of row' is unused, as it counts the rows",
-        "'code' is unused, as each of its 23 words is another, as names of rows are",
-    ]
-    assert [line.split(" ")[0].strip("'") for line in lines[3:]] == list(KINDS)[2:]
-    assert "--data.columns '{NAME: KIND}'" in lines[-1]
+    (line,) = (record.message.partition(": ")[2] for record in caplog.records)
+    assert line.split("; ") == [
+        "target: 'label' (classes)", "text: 'title'", "image: 'photo'", "audio: 'sound'", "smiles: 'smiles'",
+        "number: 'price'", "category: 'colour'", "date: 'made'",
+        "unused: 'number of row' (it counts the rows), 'code' (each of its 23 words is another, as names of rows are), "
+        "'maker' (every filled cell is 'us'), 'empty' (all its cells are empty)",
+        "to choose: --data.target NAME --data.columns '{NAME: KIND}'",
+    ]  # fmt: skip
+
+
+def test_repeated_notes_of_several_words_are_texts_where_the_recipe_reads_texts(tmp_path):
+    notes = ["came back with pain", "waits for lab results", "sent home after one day"]
+    rows = [{"note": notes[i % 3], "town": ["New York", "Rome"][i % 2], "y": i % 2} for i in range(24)]
+    source = MixedTable(written(tmp_path, rows), target="y")
+    assert source.settled()[0] == {"note": "text", "town": "category"}
+    assert source.settled(has_text=False)[0] == {"note": "category", "town": "category"}
+
+
+@pytest.mark.parametrize(
+    ("days", "first"),
+    [
+        (["02.03.2022", "21.03.2022"], "2022-03-02"),
+        (["02/03/2022", "21/03/2022 14:30"], "2022-03-02"),
+        (["02/03/2022", "02/21/2022"], "2022-02-03"),
+        (["2022-03-02", "21.03.2022"], "2022-03-02"),
+    ],
+)
+def test_dates_of_a_column_are_read_in_the_one_form_that_fits_all(days, first, tmp_path):
+    rows = [{"day": days[i % 2], "price": i / 7, "y": i % 4 / 2} for i in range(24)]
+    source = MixedTable(written(tmp_path, rows), target="y")
+    assert source.settled()[0]["day"] == "date"
+    found = {str(raw["cells"]["day"]): raw["cells"]["day"] for raw, _ in samples(source)}
+    assert first in found
+    assert found[first] == pytest.approx(52 + int(first[5:7]) / 12, abs=0.2), "years since 1970"
+
+
+def test_dates_that_may_be_of_either_order_are_not_guessed(tmp_path, caplog):
+    rows = [{"day": f"0{1 + i % 9}/0{1 + i % 7}/2022", "price": i / 7, "y": i % 4 / 2} for i in range(24)]
+    assert MixedTable(written(tmp_path, rows), target="y").settled()[0]["day"] == "unused"
+    assert "'day' ('01/01/2022' may be day/month or month/day; write dates as 2022-02-21)" in caplog.text
+    with pytest.raises(DataError, match=r"which is no date that is read \(2022-02-21, 21\.02\.2022, and"):
+        MixedTable(written(tmp_path, rows), target="y", columns={"day": "date"}).splits()
 
 
 def test_what_is_given_is_neither_guessed_nor_said(tmp_path, caplog):

@@ -51,8 +51,10 @@ def test_attention_goes_from_each_word_to_the_patches_where_they_are():
     tokens = tokenizer().encode(RAW)
     summary = summary_of(tokens)
     figure = find_renderer(tokenizer()).from_tokens(RAW, tokens, summary)  # type: ignore[attr-defined]
-    assert [ax.get_title(loc="left") for ax in figure.axes] == ["one → image", "is", "above"]
-    for word, axes in enumerate(figure.axes):
+    *pictures, bar = figure.axes
+    assert [ax.get_title(loc="left") for ax in pictures] == ["one → image", "is", "above"]
+    assert bar.get_ylabel() == "times average"
+    for word, axes in enumerate(pictures):
         received = summary.rollout[6 + word, :6]
         grid = axes.images[-1].get_array()
         assert grid.shape == (2, 3)
@@ -79,7 +81,7 @@ def test_an_image_behind_others_is_drawn_as_it_is_alone():
     raw = [("text", "one is above"), ("image", RAW["image"]), ("ids", [1])]
     tokens = tokenizer().encode(raw)
     figure = find_renderer(tokenizer()).from_tokens(raw, tokens, summary_of(tokens))  # type: ignore[attr-defined]
-    assert [axes.images[-1].get_array().shape for axes in figure.axes] == [(1, 3), (2, 3)]
+    assert [axes.images[-1].get_array().shape for axes in figure.axes[:-1]] == [(1, 3), (2, 3)]
     assert find_renderer(tokenizer()).token_names(raw, tokens)[3:9] == ["image 0,0", "0,1", "0,2", "1,0", "1,1", "1,2"]
 
 
@@ -90,6 +92,6 @@ def test_attention_goes_to_patches_and_not_to_learned_tokens(positions):
     tokens = made.encode(raw)
     summary = summary_of(tokens)
     figure = find_renderer(made).from_tokens(raw, tokens, summary)  # type: ignore[attr-defined]
-    for i, axes in enumerate(figure.axes):
+    for i, axes in enumerate(figure.axes[:-1]):
         received = summary.rollout[i, 2:]
         np.testing.assert_allclose(axes.images[-1].get_array().reshape(-1), received[2:] / received.mean())

@@ -1,0 +1,91 @@
+"""A model that reads one column alone is worse by the permutation of that column, and of no other."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from seqkit.analysis.column_importance import column_importance
+from seqkit.data import DataModule, MixedTable
+from seqkit.interfaces import LossOutput
+from seqkit.objectives import Classify, MultiLabel, Regress
+from seqkit.tokenizers import Bytes, Cells, Join
+
+KINDS = {"note": "text", "tells": "number", "city": "category", "row": "unused"}
+
+
+class Reads:
+    """Stands in for a predictor: what the number in the column `tells` says; nothing where it is not there."""
+
+    def __init__(self, place):
+        self.place = place
+
+    def step(self, objective, batch):
+        tokens, _ = batch
+        found = torch.zeros(len(tokens))
+        for i in range(len(tokens)):
+            for name, run in tokens.example(i).alone():
+                for content, features in zip(run.content, run.features) if name == "cells" else ():
+                    if content[0] == self.place:
+                        found[i] = features[0]
+        if isinstance(objective, Classify):
+            prediction = torch.stack([-found, found], dim=1)
+            return LossOutput(torch.zeros(()), torch.tensor(len(found)), prediction=prediction)
+        return LossOutput(torch.zeros(()), torch.tensor(len(found)), prediction=found[:, None])
+
+
+@pytest.fixture(params=["classes", "numbers"])
+def looked_at(request, tmp_path):
+    """A run with its data. Its target is the sign of the column `tells`, or that number; another column has gaps."""
+    numbers = np.random.default_rng(1).normal(size=200).round(3).tolist()
+    rows = [
+        {
+            "note": f"words {i}", "tells": x, "city": ["Rome", "Oslo", None][i % 3], "row": i,
+            "y": ["no", "yes"][x > 0] if request.param == "classes" else x,
+        }
+        for i, x in enumerate(numbers)
+    ]  # fmt: skip
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    tokenizer = Join({"note": Bytes(), "cells": Cells()})
+    objective = Classify() if request.param == "classes" else Regress()
+    source = MixedTable(
+        str(tmp_path / "rows.jsonl"), target="y", target_kind=request.param, columns=KINDS, test_fraction=0.4
+    )
+    data = DataModule(source, tokenizer, objective)
+    data.setup()
+    config = {"data": {"source": {"type": "MixedTable", "columns": KINDS}}, "tokenizer": {"type": "Join"}}
+    predictor = Reads(tokenizer.parts["cells"].columns.index("tells"))
+    trained = SimpleNamespace(tokenizer=tokenizer, objective=objective, config=config, predictor=predictor)
+    return trained, data
+
+
+def test_the_column_that_tells_is_found_and_no_other(looked_at):
+    trained, data = looked_at
+    found = column_importance(trained, data)
+    assert next(iter(found.columns)) == "tells"
+    assert set(found.columns) == {"tells", "note", "city"}
+    assert (found.num_examples, found.left_out) == (80, [])
+    worse, low, high = found.columns["tells"]
+    if isinstance(trained.objective, Classify):
+        assert 0.3 < low < worse < high < 0.7, "half of the rows have the sign of another one"
+    else:
+        assert found.metric == pytest.approx(0, abs=1e-3)
+        spread = np.std([sample.label for sample in data.splits().test])
+        assert worse == pytest.approx(2**0.5 * spread, rel=0.1), "two independent numbers differ by that"
+        assert low < worse < high
+    assert found.columns["note"] == found.columns["city"] == (0, 0, 0)
+    assert column_importance(trained, data) == found, "seeded"
+
+
+def test_it_ends_in_time_and_names_what_it_left_out(looked_at):
+    trained, data = looked_at
+    found = column_importance(trained, data, max_seconds=-1)
+    assert (found.columns, found.left_out) == ({}, ["note", "tells", "city"])
+
+
+def test_other_runs_have_none(looked_at):
+    trained, data = looked_at
+    trained.objective = MultiLabel()
+    assert column_importance(trained, data) is None
