@@ -255,6 +255,7 @@ def parser() -> argparse.ArgumentParser:
     fit = add("fit", "train a recipe, test the model, and write a run folder")
     add_recipe(fit, nargs="?")
     fit.add_argument("--resume", metavar="RUN", help="continue an unfinished run; auto: the newest of the recipe")
+    fit.add_argument("--end-here", action="store_true", help="end the unfinished run with the weights that it has")
     fit.add_argument("--out", type=Path, help="the run folder (default: runs/RECIPE/TIME)")
     fit.add_argument("--no-baseline", action="store_true", help="do not compare with a classical method")
     fit.add_argument("--print_config", action="store_true", help="print all keys with their values, and stop")
