@@ -9,7 +9,7 @@ from tokenizer_files import wordpiece
 from seqkit.cli.export import _notes
 from seqkit.export.graph import inputs, names
 from seqkit.objectives import Classify
-from seqkit.tokenizers import Characters, FromFile, Graph, LogMel, Patches
+from seqkit.tokenizers import Bytes, Characters, FromFile, Graph, LogMel, Patches
 
 
 def test_the_notes_map_texts_to_ids_and_outputs_to_classes_without_the_run():
@@ -31,7 +31,7 @@ def test_the_notes_map_texts_to_ids_and_outputs_to_classes_without_the_run():
 @pytest.mark.parametrize(
     ("tokenizer", "content", "columns"),
     [
-        (Characters(), (["b", "n"], "int64"), ["index"]),
+        (Bytes(), (["b", "n"], "int64"), ["index"]),
         (Patches(4), (["b", "n", "f"], "float32"), ["row", "column"]),
         (LogMel(16_000), (["b", "n", "f"], "float32"), ["index"]),
         (Graph(num_features=3), (["b", "n", "f"], "float32"), []),
