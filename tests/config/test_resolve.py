@@ -155,7 +155,9 @@ def test_a_block_and_a_position_for_each_layer():
 
 @pytest.mark.parametrize("given", ["TensorBoard", "{type: TensorBoard}"])
 def test_one_component_is_a_list_of_one(given):
-    one, listed = (completed("--trainer.logger", words)["trainer"]["logger"] for words in (given, f"[{given}]"))
+    one, listed = (
+        completed("--trainer.logger", words, trainer={})["trainer"]["logger"] for words in (given, f"[{given}]")
+    )
     assert one == listed != []
 
 
