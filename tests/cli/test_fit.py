@@ -1,6 +1,7 @@
 """`seqkit.fit`: the command from Python, in one line."""
 
 import json
+import logging
 import shutil
 import sys
 
@@ -24,6 +25,18 @@ def test_a_recipe_is_trained_from_python_and_shows_itself(tmp_path):
     assert 'src="data:image/svg+xml;base64,' in run._repr_html_()
     (out / "curve.svg").unlink()
     assert seqkit.load(out)._repr_html_().endswith("</table>")
+
+
+@pytest.mark.parametrize(("rank", "says"), [("0", True), ("1", False)])
+def test_of_several_processes_the_first_alone_speaks_of_the_data(tmp_path, monkeypatch, caplog, rank, says):
+    (tmp_path / "own.csv").write_text("text,label\n" + "a fine film,good\nan awful film,bad\n" * 9)
+    monkeypatch.setenv("RANK", rank)
+    log, before = logging.getLogger("seqkit"), logging.getLogger("seqkit").level
+    try:
+        assert main(["fit", "text/classify", "--data", str(tmp_path / "own.csv"), "--print_config"]) == 0
+    finally:
+        log.setLevel(before)
+    assert ("the input is column 'text'" in caplog.text) == says
 
 
 def test_a_mistake_is_an_error_with_one_line(tmp_path):
