@@ -39,6 +39,13 @@ def test_of_several_processes_the_first_alone_speaks_of_the_data(tmp_path, monke
     assert ("the input is column 'text'" in caplog.text) == says
 
 
+def test_a_size_of_the_data_that_is_refused_has_its_whole_key(tmp_path, capsys):
+    (tmp_path / "own.csv").write_text("text,label\n" + "a fine film,good\nan awful film,bad\n" * 9)
+    words = ["fit", "text/classify", "--data", str(tmp_path / "own.csv"), "--out", str(tmp_path / "run")]
+    assert main([*words, "--data.batch_size", "-4"]) == 2
+    assert "seqkit fit: data.batch_size is -4; give at least 1\n" in capsys.readouterr().err
+
+
 def test_a_mistake_is_an_error_with_one_line(tmp_path):
     with pytest.raises(UsageError, match=r"did you mean model\.backbone"):
         seqkit.fit("image/digits", {"model.bakbone": "LSTM"}, out=tmp_path / "run")
