@@ -65,7 +65,7 @@ def names(spec: TokenSpec) -> tuple[str, ...]:
 COLUMNS = {
     "FromFile": ("index", "token type"), "Patches": ("row", "column"),
 }  # fmt: skip
-"""What the positions of tokens count, by the name of the tokenizer, where they have several axes."""
+"""Names of the columns of positions that have several axes, by the name of the tokenizer."""
 
 
 def inputs(tokenizer: Tokenizer) -> dict[str, dict[str, Any]]:
