@@ -50,8 +50,8 @@ def run(args: Namespace) -> int:
 
     limits = Limits(seconds=args.timeout)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # else the other processes would stay
-    with TemporaryDirectory() as folder:
-        hang, (size, device, dtype) = Path(folder, "hang.txt"), (args.max_batch_size, args.device, args.dtype)
+    with TemporaryDirectory() as place:
+        hang, (size, device, dtype) = Path(place, "hang.txt"), (args.max_batch_size, args.device, args.dtype)
         api = RunsAPI(folders, limits, hang, max_batch_size=size, device=device, dtype=dtype)
         try:
             RunsServer(api, limits, announce).run(

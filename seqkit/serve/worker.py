@@ -236,7 +236,10 @@ class Worker:
             self.working(0)
             read = self.runs[one.payload["run"]].reader.tokens
             found = _attempt(read, one.payload["inputs"][number])
-            (one.encoded if isinstance(found, Tokens) else one.results)[number] = found  # type: ignore[index]
+            if isinstance(found, Tokens):
+                one.encoded[number] = found
+            else:
+                one.results[number] = found
         return one.encoded.get(number)
 
     def _answer(self, batch: Sequence[tuple[_Request, int]]) -> None:
