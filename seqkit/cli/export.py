@@ -88,9 +88,13 @@ def _missing_head(trained: TrainedModel, out: Path) -> str:
 
 def _notes(trained: TrainedModel) -> dict[str, Any]:
     """Facts of the run that a user of the graph needs."""
+    from seqkit.export.graph import inputs
+
     return {
         "recipe": trained.summary["recipe"],
         "weights_sha256": trained.summary["sha256"],
+        "inputs": inputs(trained.tokenizer),
+        "max_tokens": trained.config.get("data", {}).get("max_tokens"),
         "tokenizer": trained.config["tokenizer"],
         "tokenizer_state": trained.tokenizer.state(),
         "objective": trained.config["model"]["objective"],

@@ -24,6 +24,10 @@ AUTO = "auto"
 
 def run(args: Namespace) -> int:
     """Train, test, write the run folder with its report, print the result."""
+    from seqkit.runs.folder import rank
+
+    if rank() > 0:
+        log.setLevel(logging.ERROR)  # the first process says what all of them find in the data
     if args.recipe is None and (args.resume is None or args.resume == AUTO):
         raise UsageError("give a recipe (seqkit list recipes), or --resume with the folder of an unfinished run")
     if args.resume == "":
@@ -31,6 +35,8 @@ def run(args: Namespace) -> int:
     if args.resume is not None and (args.keys or args.print_config):
         flag = "--keys" if args.keys else "--print_config"
         raise UsageError(f"{flag} shows the keys of a new run; an unfinished run has its own in RUN/config.yaml")
+    if args.end_here and args.resume in (None, AUTO):
+        raise UsageError("--end-here ends an unfinished run; give its folder, too: --resume RUN --end-here")
     if args.resume is not None and args.resume != AUTO:
         return _resume(args)
     if args.splits is not None and args.resume is not None:
@@ -77,7 +83,7 @@ def _resume(args: Namespace) -> int:
             f"--resume {folder} goes on with that run's own recipe and folder; leave out {', '.join(others)}"
         )
     changes = dict(dotted(args.overrides))
-    return _shown(folder, _resumed(folder, changes, has_baseline=not args.no_baseline))
+    return _shown(folder, _resumed(folder, changes, has_baseline=not args.no_baseline, end_here=args.end_here))
 
 
 def _unfinished(recipe: str, out: Path | None) -> Path | None:
@@ -177,13 +183,14 @@ def _is_same(folder: Path, config: Mapping[str, Any]) -> bool:
     return open_to_source(config, complete(folder / "config.yaml", may_mix=True))
 
 
-def _resumed(folder: Path, changes: Mapping[str, Any], *, has_baseline: bool) -> dict[str, Any]:
+def _resumed(folder: Path, changes: Mapping[str, Any], *, has_baseline: bool, end_here: bool = False) -> dict[str, Any]:
     from seqkit.analysis.cost import training_flops
     from seqkit.analysis.strong_baseline import strong_baseline
     from seqkit.report.page import write_report
     from seqkit.runs.run import resume_run
 
-    summary = resume_run(folder, changes, training_flops, strong_baseline if has_baseline else None)
+    specialist = strong_baseline if has_baseline else None
+    summary = resume_run(folder, changes, training_flops, specialist, end_here=end_here)
     if summary:
         write_report(folder)
     return summary

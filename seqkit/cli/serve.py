@@ -9,7 +9,9 @@ import socket
 from argparse import Namespace
 from collections.abc import Mapping
 from importlib.util import find_spec
+from multiprocessing import active_children
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from seqkit.errors import UsageError, one_line, printable
@@ -47,13 +49,19 @@ def run(args: Namespace) -> int:
         print(f"serve  http://{host}:{args.port}  {printable(what)}", flush=True)
 
     limits = Limits(seconds=args.timeout)
-    api = RunsAPI(folders, limits, args.max_batch_size, args.device, args.dtype)
-    server = RunsServer(api, limits, announce)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # else the other processes would stay
-    server.run(
-        host=args.host, port=args.port, num_api_servers=1, log_level="warning", generate_client_file=False,
-        limit_concurrency=4 * limits.waiting, server_header=False,
-    )  # fmt: skip
+    with TemporaryDirectory() as place:
+        hang, (size, device, dtype) = Path(place, "hang.txt"), (args.max_batch_size, args.device, args.dtype)
+        api = RunsAPI(folders, limits, hang, max_batch_size=size, device=device, dtype=dtype)
+        try:
+            RunsServer(api, limits, announce).run(
+                host=args.host, port=args.port, num_api_servers=1, log_level="warning", generate_client_file=False,
+                limit_concurrency=4 * limits.waiting, server_header=False,
+            )  # fmt: skip
+        except KeyboardInterrupt:  # before it listens; the others would say at length that the first one is gone
+            for process in active_children():
+                process.kill()
+            raise
     return 0
 
 

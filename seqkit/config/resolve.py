@@ -299,6 +299,7 @@ class Node:
                 raise UsageError(f"{path} is {shown(value)}; {error}{self._of_others(field.name, value)}") from None
             return copy.deepcopy(value) if isinstance(value, list | dict) else value  # a default is everyone's
         if field.is_list(value) and value is not None:
+            value = [value] if isinstance(value, str | Mapping) else value  # one is a list of one
             if not isinstance(value, list):
                 raise UsageError(f"{path} is {shown(value)}; give a list")
             return [self._completed(field.one, item) for item in value]

@@ -95,6 +95,8 @@ class DataModule(LightningDataModule):
             raise ValueError(f"train_share is {train_share}; give a share of the training split, above 0 and up to 1")
         if not 0 <= valid_fraction < 1:
             raise ValueError(f"valid_fraction is {valid_fraction}; give at least 0 (no validation) and below 1")
+        if batch_size < 1:
+            raise ValueError(f"batch_size is {batch_size}; give at least 1")
         if limit is not None and limit < 1:
             raise ValueError(f"limit is {limit}; give at least 1, or null for all")
         if tokens_per_batch is not None and tokens_per_batch < 1:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from seqkit.errors import UsageError, one_line
-from seqkit.interfaces import Adjacency, TokenBatch, Tokens, TokenSpec
+from seqkit.interfaces import Adjacency, TokenBatch, Tokenizer, Tokens, TokenSpec
 from seqkit.model import Model
 from seqkit.nn.heads import FeaturesHead, SequenceHead
 from seqkit.nn.position.absolute import Learned
@@ -60,6 +60,33 @@ def names(spec: TokenSpec) -> tuple[str, ...]:
     if spec.vocab_sizes and spec.num_features:
         found.append("features")
     return (*found, "edge_index", "edge_type") if spec.num_edge_types else tuple(found)
+
+
+COLUMNS = {
+    "FromFile": ("index", "token type"), "Patches": ("row", "column"),
+}  # fmt: skip
+"""Names of the columns of positions that have several axes, by the name of the tokenizer."""
+
+
+def inputs(tokenizer: Tokenizer) -> dict[str, dict[str, Any]]:
+    """Shape and type of each input of a graph over a tokenizer's tokens; for positions, also what each column is.
+
+    The names of axes are those of the top of this file. Positions on one axis count the tokens, unless the tokenizer
+    measures them.
+    """
+    spec = tokenizer.spec
+    content = "b n f" if not spec.is_categorical else "b n k" if spec.vocab_sizes else "b n"
+    shapes = {"content": content, "positions": "b n p", "valid": "b n", "features": "b n f"}
+    shapes |= {"edge_index": "2 e", "edge_type": "e"}
+    types = dict.fromkeys(shapes, "float32") | {"valid": "bool", "edge_index": "int64", "edge_type": "int64"}
+    types["content"] = "int64" if spec.is_categorical else "float32"
+    found: dict[str, dict[str, Any]] = {
+        name: {"axes": shapes[name].split(), "type": types[name]} for name in names(spec)
+    }
+    unknown = tuple(f"axis {i}" for i in range(spec.num_axes))
+    several = COLUMNS.get(type(tokenizer).__name__, unknown)
+    found["positions"]["columns"] = ["index"] if spec.num_axes == 1 else [*several[: spec.num_axes]]
+    return found
 
 
 def export(model: Model, out: Path, to: str, notes: Mapping[str, str]) -> float:

@@ -331,6 +331,7 @@ def _data(built: Built, tokenizer: Tokenizer, objective: Objective, seed: int) -
     except DataError:
         raise
     except ValueError as error:
-        raise UsageError(f"data: {error}") from error
+        is_of_key = str(error).partition(" ")[0] in built.data
+        raise UsageError(f"data.{error}" if is_of_key else f"data: {error}") from error
     data.setup()
     return data

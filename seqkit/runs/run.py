@@ -46,7 +46,7 @@ from seqkit.runs.folder import (
     rank,
     sha256,
 )
-from seqkit.runs.initial_weights import told
+from seqkit.runs.initial_weights import told, told_of_head
 from seqkit.runs.launcher import check_world, telling_of_lost_processes
 from seqkit.runs.mixture import constants, finish_tasks
 from seqkit.runs.prepare import Prepared, check_examples, prepare, saved_state
@@ -75,6 +75,7 @@ def run(
     count_flops: CountFlops | None = None,
     specialist: Specialist | None = None,
     resume: bool = False,
+    end_here: bool = False,
 ) -> dict[str, Any]:
     """Train what a complete configuration describes, test it, and fill `folder`, which holds no run yet.
 
@@ -82,6 +83,7 @@ def run(
     at the tested model and its data; what it returns is added to the returned summary, not to its file. count_flops:
     FLOPs of a training step on a batch, for the log. specialist: strong baseline, beside the best constant. resume:
     whether `folder` holds an unfinished run of this configuration, which goes on from its newest good checkpoint.
+    end_here: whether a resumed run takes no more steps, but ends with the weights that it has.
     Returns the summary; in a distributed run, an empty one on all processes but the first. A run that a signal stops
     writes a checkpoint and raises Interrupted. One that fails before the first optimizer step leaves no folder behind.
     Raises DataError, UsageError (a component refused), StorageError or DivergedError, each with one line.
@@ -99,7 +101,7 @@ def run(
         attempt = Attempt(prepared, folder, signals, count_flops)
         if not is_first:
             with telling_of_lost_processes(folder):
-                attempt.fit(resume=resume)
+                attempt.fit(resume=resume, end_here=end_here)
             return {}
         with opened(folder, lambda: resume or attempt.has_stepped):
             sweep(folder)
@@ -115,8 +117,10 @@ def run(
                 check_examples(prepared)
                 if prepared.initial is not None and not resume:
                     log.warning("%s", told(prepared.initial))
+                    if line := told_of_head(prepared.initial):
+                        log.warning("%s", line)
                 with telling_of_lost_processes(folder):
-                    summary = attempt.fit(resume=resume)
+                    summary = attempt.fit(resume=resume, end_here=end_here)
                 prepared = attempt.prepared
                 if signals.received is not None:
                     raise signals.interrupted(f"trained, and not tested; finish it with: seqkit test {folder}")
@@ -135,9 +139,12 @@ def resume_run(
     changes: Mapping[str, Any],
     count_flops: CountFlops | None = None,
     specialist: Specialist | None = None,
+    *,
+    end_here: bool = False,
 ) -> dict[str, Any]:
-    """Resume an unfinished run. changes: values by dotted key that do not change what is learned.
+    """Resume an unfinished run.
 
+    changes: values by dotted key that do not change what is learned. end_here: as of `run`.
     Returns the summary. Raises UsageError if there is nothing to resume, else as `run`.
     """
     from seqkit.config import complete
@@ -163,7 +170,7 @@ def resume_run(
         raise DataError(
             f"{changed} since {folder} began (its SHA-256 differs); bring the old one back, or train a new run"
         )
-    return run(config, folder, count_flops=count_flops, specialist=specialist, resume=True)
+    return run(config, folder, count_flops=count_flops, specialist=specialist, resume=True, end_here=end_here)
 
 
 MAY_CHANGE = (
@@ -242,8 +249,11 @@ class Attempt:
         self.seconds = 0.0
         self.loggers: list[Any] = []
 
-    def fit(self, *, resume: bool) -> dict[str, Any]:
-        """Train, and write weights and a summary. Every process of a distributed run is here; the first one gets it."""
+    def fit(self, *, resume: bool, end_here: bool = False) -> dict[str, Any]:
+        """Train, and write weights and a summary. Every process of a distributed run is here; the first one gets it.
+
+        end_here: take the newest checkpoint for the end.
+        """
         from seqkit.training.step_log import peak_flops
 
         prepared, folder, signals = self.prepared, self.folder, self.signals
@@ -284,6 +294,9 @@ class Attempt:
             os.environ[FOLDER_OF_RANKS] = str(folder.absolute())
         if checkpoint is not None:
             log.info("resuming after step %d of %d", checkpoint.step, num_steps)
+            if end_here:
+                log.warning("the run ends here, after step %d of %d", checkpoint.step, num_steps)
+                trainer.fit_loop.epoch_loop.max_steps = checkpoint.step
         if is_first and not resume:
             log_settings(self.loggers, prepared.config)
         signals.phase, signals.deferred = "training", True

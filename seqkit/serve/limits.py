@@ -35,4 +35,4 @@ class Limits:
     @property
     def batch_tokens(self) -> int:
         """Most tokens of a batch, padding included."""
-        return 4 * self.tokens
+        return self.tokens

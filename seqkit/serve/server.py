@@ -30,15 +30,29 @@ BATCH_SECONDS = 0.005
 STUCK = 2
 """Times the limit of a request after which the process of the models counts as stuck, and ends."""
 
+FEW_TOKENS = 512
+"""Tokens of a piece of work that has this time; a piece of more has more time in proportion."""
+
 
 class RunsAPI(LitAPI):
-    """LitServe's side of the process that holds the models. folders: run folders by name."""
+    """LitServe's side of the process that holds the models.
+
+    folders: run folders by name. hang: file for the place where the process was stuck.
+    """
 
     def __init__(
-        self, folders: Mapping[str, Path], limits: Limits, max_batch_size: int, device: str, dtype: str | None
+        self,
+        folders: Mapping[str, Path],
+        limits: Limits,
+        hang: Path,
+        *,
+        max_batch_size: int,
+        device: str,
+        dtype: str | None,
     ):
         super().__init__(max_batch_size=max_batch_size, batch_timeout=BATCH_SECONDS, stream=True, loop=WorkerLoop())
-        self.folders, self.limits, self.device_name, self.dtype = dict(folders), limits, device, dtype
+        self.folders, self.limits, self.hang = dict(folders), limits, hang
+        self.device_name, self.dtype = device, dtype
         self.descriptions = multiprocessing.get_context("spawn").SimpleQueue()
 
     def setup(self, device: str) -> None:
@@ -46,6 +60,8 @@ class RunsAPI(LitAPI):
         from seqkit.runs.trained_model import load_one
         from seqkit.serve.worker import ServedRun
 
+        if self.hang.exists() and (dump := self.hang.read_text(encoding="utf-8", errors="replace")):
+            logging.getLogger("seqkit").error("%s", told_hang(dump))
         try:
             self.runs = {
                 name: ServedRun(load_one(folder, self.device_name, self.dtype), self.limits)
@@ -90,17 +106,24 @@ class WorkerLoop(LitLoop):
             status = LitAPIStatus.FINISH_STREAMING if is_last else LitAPIStatus.OK
             transport.send((uid, (data, status, LoopResponseType.STREAMING, worker_id)), consumer_id=0)
 
-        worker = Worker(lit_api.runs, lit_api.limits, lit_api.max_batch_size, send)
         parent = os.getppid()
-        try:
-            while os.getppid() == parent:
-                self._receive(worker, request_queue, lit_api)
+        with lit_api.hang.open("w", encoding="utf-8") as dump:
+
+            def working(num_tokens: int) -> None:
                 # nothing can interrupt a library that hangs; LitServe starts the process again
-                faulthandler.dump_traceback_later(STUCK * lit_api.limits.seconds, exit=True)
-                worker.turn()
+                seconds = STUCK * lit_api.limits.seconds * max(1.0, num_tokens / FEW_TOKENS)
+                faulthandler.dump_traceback_later(seconds, exit=True, file=dump)
+
+            worker = Worker(lit_api.runs, lit_api.limits, lit_api.max_batch_size, send, working)
+            try:
+                while os.getppid() == parent:
+                    self._receive(worker, request_queue, lit_api)
+                    worker.turn()
+                    faulthandler.cancel_dump_traceback_later()
+            except (KeyboardInterrupt, EOFError, BrokenPipeError, ConnectionError):
+                return  # the server stops
+            finally:
                 faulthandler.cancel_dump_traceback_later()
-        except (KeyboardInterrupt, EOFError, BrokenPipeError, ConnectionError):
-            return  # the server stops
 
     def _receive(self, worker: Any, request_queue: Any, lit_api: Any) -> None:
         """Take what has come; if there is nothing to do, wait for it, and a moment longer for more."""
@@ -123,6 +146,16 @@ class WorkerLoop(LitLoop):
         return True
 
 
+def told_hang(dump: str) -> str:
+    """A line on a process that was stuck. dump: what faulthandler wrote of its threads, the first one last."""
+    seconds, _, threads = dump.partition("\n")
+    frames = [line.strip() for line in threads.rpartition("\nThread")[2].splitlines() if line.startswith("  File")]
+    where = f", at {one_line(frames[0])}" if frames else ""
+    return (
+        f"the process of the models did nothing for {seconds[seconds.find('(') + 1 : -2]}{where}; it is started again"
+    )
+
+
 class RunsServer(LitServer):
     """LitServe's server with the routes of `application`. announce: called with the descriptions when it listens."""
 
@@ -132,6 +165,14 @@ class RunsServer(LitServer):
         )
         self.api, self.limits, self.announce = api, limits, announce
         self.described: Mapping[str, Any] = {}
+
+    def launch_inference_worker(self, lit_api: Any) -> Any:
+        """Start the process of the models, which leaves Ctrl-C to the first one: it would answer by a traceback."""
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            return super().launch_inference_worker(lit_api)
+        finally:
+            signal.signal(signal.SIGINT, before)
 
     def verify_worker_status(self) -> None:
         """Wait for the models. Raises UsageError if a run cannot be served, RuntimeError if the process ended."""

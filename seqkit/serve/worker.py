@@ -33,6 +33,12 @@ Send = Callable[[str, dict[str, Any], bool], None]
 
 INTERNAL = "the server failed on this request; its log says why"
 
+SHORT = 32
+"""Tokens up to which lengths count as alike."""
+
+LOOK = 4
+"""Times the size of a batch: most inputs among which those of like lengths are looked for."""
+
 
 class ServedRun:
     """A run, and what it does with requests. Raises UsageError if it does nothing that a server can offer."""
@@ -68,25 +74,14 @@ class ServedRun:
         yield "generate", objective.target_spec is not None or continues
 
     def answer(self, action: str, examples: Sequence[Tokens]) -> list[dict[str, Any]]:
-        """Answers to examples, in batches of like lengths."""
-        order = sorted(range(len(examples)), key=lambda i: len(examples[i]))
-        found: dict[int, dict[str, Any]] = {}
-        while order:
-            count = 1
-            while count < len(order) and (count + 1) * len(examples[order[count]]) <= self.limits.batch_tokens:
-                count += 1
-            batch, order = order[:count], order[count:]
-            found.update(zip(batch, self._batch(action, [examples[i] for i in batch])))
-        return [found[i] for i in range(len(examples))]
-
-    def _batch(self, action: str, examples: Sequence[Tokens]) -> list[dict[str, Any]]:
+        """Answers to the examples of one batch; if it fails, each is tried alone."""
         try:
             return [checked(answer) for answer in self._compute(action, examples)]
         except Exception:
             if len(examples) == 1:
                 log.exception("a request to %s failed", action)
                 return [{"status": 500, "error": INTERNAL}]
-        return [found for one in examples for found in self._batch(action, [one])]
+        return [found for one in examples for found in self.answer(action, [one])]
 
     def _compute(self, action: str, examples: Sequence[Tokens]) -> Iterator[dict[str, Any]]:
         inputs = [Input("the input", one) for one in examples]
@@ -134,28 +129,50 @@ class _Encoded(TrainedModel):
         return raw if isinstance(raw, Tokens) else super().encode(raw)
 
 
-@dataclass
+@dataclass(eq=False)
 class _Request:
+    """encoded: tokens of inputs that wait for a batch; results: answers; both by number of the input."""
+
     uid: str
     expires: float
     payload: Mapping[str, Any]
     pieces: Iterator[str] | None = None
-    text: list[str] = field(default_factory=list)
+    encoded: dict[int, Tokens] = field(default_factory=dict)
+    results: dict[int, dict[str, Any]] = field(default_factory=dict)
 
     @property
     def batch(self) -> tuple[str, str]:
         """Run and action: requests that are alike in them are answered together."""
         return self.payload["run"], self.payload["action"]
 
+    @property
+    def num_open(self) -> int:
+        """Number of inputs without an answer."""
+        return len(self.payload["inputs"]) - len(self.results)
+
 
 class Worker:
-    """Answers requests to several runs, in the order in which they came.
+    """Answers requests to several runs; the one that has waited longest since its last batch comes first.
 
-    max_batch_size: most examples of a batch, and most texts that are generated at a time.
+    max_batch_size: most examples of a batch, and most texts that are generated at a time. working: called before each
+    piece of work, with the number of its tokens, padding included, so that a long one is not taken for a hang.
     """
 
-    def __init__(self, runs: Mapping[str, ServedRun], limits: Limits, max_batch_size: int, send: Send):
-        self.runs, self.limits, self.max_batch_size, self.send = runs, limits, max_batch_size, send
+    def __init__(
+        self,
+        runs: Mapping[str, ServedRun],
+        limits: Limits,
+        max_batch_size: int,
+        send: Send,
+        working: Callable[[int], None] = lambda _: None,
+    ):
+        self.runs, self.limits, self.max_batch_size, self.send, self.working = (
+            runs,
+            limits,
+            max_batch_size,
+            send,
+            working,
+        )
         self._waiting: deque[_Request] = deque()
         self._prompts: deque[_Request] = deque()
         self._generating: dict[str, _Request] = {}
@@ -163,7 +180,7 @@ class Worker:
     @property
     def num_waiting(self) -> int:
         """Number of examples that wait for a batch."""
-        return sum(len(one.payload["inputs"]) for one in self._waiting)
+        return sum(one.num_open for one in self._waiting)
 
     @property
     def is_idle(self) -> bool:
@@ -183,45 +200,70 @@ class Worker:
 
     def turn(self) -> None:
         """Answer one batch, and take one step with each text that is being generated."""
-        if batch := self._next_batch():
-            self._answer(batch)
+        self._answer(self._next_batch())
         while self._prompts and len(self._generating) < self.max_batch_size:
             one = self._prompts.popleft()
             self._generating[one.uid] = one
         for one in list(self._generating.values()):
             self._step(one)
 
-    def _next_batch(self) -> list[_Request]:
-        """Requests to the run and the action of the first one, which are taken out of the queue."""
-        now, batch, rest, count = time.monotonic(), list[_Request](), deque[_Request](), 0
-        for one in self._waiting:
-            if one.expires < now:
-                continue  # its client has had the answer that it took too long
-            size = len(one.payload["inputs"])
-            if batch and (one.batch != batch[0].batch or count + size > self.max_batch_size):
-                rest.append(one)
-            else:
-                batch.append(one)
-                count += size
-        self._waiting = rest
+    def _next_batch(self) -> list[tuple[_Request, int]]:
+        """Inputs, by request and number, of like lengths, to the run and the action of the first request.
+
+        Each is padded to less than twice its length, or to SHORT tokens: a short text does not become as long as the
+        longest that came with it.
+        """
+        now, batch, longest, seen = time.monotonic(), list[tuple[_Request, int]](), 0, 0
+        self._waiting = deque(one for one in self._waiting if one.expires >= now)  # others had the answer "too late"
+        inputs = [(each, i) for each in self._waiting for i in range(len(each.payload["inputs"]))]
+        for one, number in inputs:
+            if len(batch) == self.max_batch_size or seen == LOOK * self.max_batch_size:
+                break
+            if number in one.results or (batch and one.batch != batch[0][0].batch):
+                continue
+            seen += 1
+            tokens = self._tokens(one, number)
+            if tokens is None or (batch and _size_class(tokens) != _size_class(batch[0][0].encoded[batch[0][1]])):
+                continue
+            if (len(batch) + 1) * max(longest, len(tokens)) <= self.limits.batch_tokens or not batch:
+                batch.append((one, number))
+                longest = max(longest, len(tokens))
         return batch
 
-    def _answer(self, batch: Sequence[_Request]) -> None:
-        name, action = batch[0].batch
-        run = self.runs[name]
-        encoded = [[_attempt(run.reader.tokens, value) for value in one.payload["inputs"]] for one in batch]
-        examples = [x for of_one in encoded for x in of_one if isinstance(x, Tokens)]
-        answers = iter(run.answer(action, examples))
-        for one, of_one in zip(batch, encoded):
-            results = [dict(next(answers)) if isinstance(x, Tokens) else x for x in of_one]
+    def _tokens(self, one: _Request, number: int) -> Tokens | None:
+        """Tokens of an input; None: it has none, and the error is among its request's results."""
+        if number not in one.encoded:
+            self.working(0)
+            read = self.runs[one.payload["run"]].reader.tokens
+            found = _attempt(read, one.payload["inputs"][number])
+            if isinstance(found, Tokens):
+                one.encoded[number] = found
+            else:
+                one.results[number] = found
+        return one.encoded.get(number)
+
+    def _answer(self, batch: Sequence[tuple[_Request, int]]) -> None:
+        """Answer a batch, and send the requests that have all their answers; others of the batch wait again."""
+        if batch:
+            name, action = batch[0][0].batch
+            examples = [one.encoded.pop(number) for one, number in batch]
+            self.working(len(examples) * max(map(len, examples)))
+            for (one, number), answer in zip(batch, self.runs[name].answer(action, examples)):
+                one.results[number] = answer
+        served = {one.uid for one, _ in batch}
+        for one in [one for one in self._waiting if not one.num_open]:
+            self._waiting.remove(one)
+            results = [one.results[i] for i in range(len(one.results))]
             for result in results:
                 if not one.payload["probabilities"]:
                     result.pop("probabilities", None)
             self.send(one.uid, {"results": results}, True)
+        self._waiting = deque(sorted(self._waiting, key=lambda one: one.uid in served))
 
     def _step(self, one: _Request) -> None:
         """Send the next piece of a text; the last one, if it took too long."""
         try:
+            self.working(0 if one.pieces else self.limits.tokens)  # the first step reads the prompt
             if one.pieces is None:
                 one.pieces = self.runs[one.payload["run"]].generate(one.payload["input"], one.payload["options"])
             piece = next(one.pieces, None)
@@ -236,6 +278,11 @@ class Worker:
             log.exception("a request to generate failed")
             self.send(one.uid, {"status": 500, "error": INTERNAL}, True)
         self._generating.pop(one.uid, None)
+
+
+def _size_class(tokens: Tokens) -> int:
+    """Number that is the same for like lengths: up to SHORT, then up to each double of it."""
+    return (max(len(tokens), SHORT) - 1).bit_length()
 
 
 def _attempt(read: Callable[[Any], Tokens], value: Any) -> Tokens | dict[str, Any]:

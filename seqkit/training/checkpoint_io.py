@@ -40,6 +40,7 @@ class VerifiedCheckpointIO(CheckpointIO):
     then the manifest in the same way. Loading: SHA-256 against the manifest, and `weights_only=True` always.
     keep: number of checkpoints of each family that stay; older ones are removed after a newer one is verified.
     A write that fails is logged and tried again at the next checkpoint; training goes on. `failure` holds the error.
+    Of those in a row, the first alone is shown, and their number once there is a checkpoint again.
     """
 
     def __init__(self, keep: int = 1):
@@ -47,6 +48,7 @@ class VerifiedCheckpointIO(CheckpointIO):
             raise ValueError(f"keep is {keep}; give at least 1")
         self.keep = keep
         self.failure: StorageError | None = None
+        self.num_failures = 0
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None) -> None:
         """Write a checkpoint. A StorageError is logged and kept in `failure`, not raised.
@@ -63,8 +65,14 @@ class VerifiedCheckpointIO(CheckpointIO):
             write_checkpoint(checkpoint, path)
         except StorageError as error:
             self.failure = error
-            log.error("no checkpoint after step %s: %s", checkpoint.get("global_step", "?"), error)
+            self.num_failures += 1
+            level = logging.ERROR if self.num_failures == 1 else logging.INFO
+            log.log(level, "no checkpoint after step %s: %s", checkpoint.get("global_step", "?"), error)
             return
+        if self.num_failures:
+            step = checkpoint.get("global_step", "?")
+            log.warning("a checkpoint after step %s is written again, after %d that were not", step, self.num_failures)
+            self.num_failures = 0
         for old in checkpoints(path.parent, match["family"])[self.keep :] if match else ():
             if old.path != path:
                 remove_checkpoint(old.path)

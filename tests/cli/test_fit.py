@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import logging
 import shutil
 import sys
 
@@ -25,6 +26,25 @@ def test_a_recipe_is_trained_from_python_and_shows_itself(tmp_path):
     assert 'src="data:image/svg+xml;base64,' in run._repr_html_()
     (out / "curve.svg").unlink()
     assert seqkit.load(out)._repr_html_().endswith("</table>")
+
+
+@pytest.mark.parametrize(("rank", "says"), [("0", True), ("1", False)])
+def test_of_several_processes_the_first_alone_speaks_of_the_data(tmp_path, monkeypatch, caplog, rank, says):
+    (tmp_path / "own.csv").write_text("text,label\n" + "a fine film,good\nan awful film,bad\n" * 9)
+    monkeypatch.setenv("RANK", rank)
+    log, before = logging.getLogger("seqkit"), logging.getLogger("seqkit").level
+    try:
+        assert main(["fit", "text/classify", "--data", str(tmp_path / "own.csv"), "--print_config"]) == 0
+    finally:
+        log.setLevel(before)
+    assert ("the input is column 'text'" in caplog.text) == says
+
+
+def test_a_size_of_the_data_that_is_refused_has_its_whole_key(tmp_path, capsys):
+    (tmp_path / "own.csv").write_text("text,label\n" + "a fine film,good\nan awful film,bad\n" * 9)
+    words = ["fit", "text/classify", "--data", str(tmp_path / "own.csv"), "--out", str(tmp_path / "run")]
+    assert main([*words, "--data.batch_size", "-4"]) == 2
+    assert "seqkit fit: data.batch_size is -4; give at least 1\n" in capsys.readouterr().err
 
 
 def test_a_mistake_is_an_error_with_one_line(tmp_path):

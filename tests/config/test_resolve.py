@@ -153,6 +153,14 @@ def test_a_block_and_a_position_for_each_layer():
     assert any(key == "model.backbone.block" and what == "a list of blocks" for key, _, what, _ in explain(config))
 
 
+@pytest.mark.parametrize("given", ["TensorBoard", "{type: TensorBoard}"])
+def test_one_component_is_a_list_of_one(given):
+    one, listed = (
+        completed("--trainer.logger", words, trainer={})["trainer"]["logger"] for words in (given, f"[{given}]")
+    )
+    assert one == listed != []
+
+
 # ── mistakes ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -1,5 +1,6 @@
 """Stopped and resumed, a run ends as if it had never been stopped, bit for bit."""
 
+import io
 import logging
 import signal
 import sys
@@ -7,8 +8,10 @@ from functools import reduce
 from operator import getitem
 
 import pytest
+import torch
 from runs.stopping import TEXT, WORDS, Kick, config, differences, rows, with_callback
 
+from seqkit.cli.main import main
 from seqkit.config import complete
 from seqkit.data.module import DataModule
 from seqkit.errors import DataError, Interrupted, UsageError
@@ -75,6 +78,26 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path, recipe, words
     assert ("train/router_entropy" in columns) == ("model__backbone__block__mlp" in words)
 
 
+def test_a_stopped_run_that_ends_where_it_is_has_the_weights_of_its_checkpoint_and_is_tested(tmp_path, caplog):
+    stopped(config("text/char-lm", trainer__max_steps=12), tmp_path / "run", Kick(4))
+    found = newest_good(tmp_path / "run" / "checkpoints")
+    weights = read_checkpoint(found.path)["state_dict"]
+    with pytest.raises(UsageError, match="or use it as it is: add --end-here"):
+        load(tmp_path / "run")
+    assert main(["fit", "--resume", str(tmp_path / "run"), "--end-here", "--no-baseline"]) == 0
+    assert f"the run ends here, after step {found.step} of 12" in caplog.text
+    trained = load(tmp_path / "run")
+    assert (trained.summary["steps"], trained.summary["state"]) == (found.step, "finished")
+    assert trained.summary["tokens_seen"] > 0
+    assert "loss" in trained.summary["metrics"]
+    if trained.summary["weights"] == "last":
+        for name, own in trained.model.state_dict().items():
+            torch.testing.assert_close(own, weights[f"model.{name}"], rtol=0, atol=0)
+    with pytest.raises(UsageError, match="nothing to resume"):
+        resume_run(tmp_path / "run", {})
+    assert main(["fit", "text/char-lm", "--end-here"]) == 2
+
+
 def test_a_run_that_was_stopped_at_the_end_of_an_epoch_and_in_the_next_ends_as_one_that_was_not(tmp_path):
     settings = config("image/digits", trainer__max_epochs=3)
     run(settings, tmp_path / "whole")
@@ -124,6 +147,28 @@ def test_what_cannot_be_written_to_a_log_is_shown_on_stderr(tmp_path, monkeypatc
             logging.getLogger("seqkit").error("there is no room")
             logging.getLogger("seqkit").info("this matters less")
     assert capsys.readouterr().err == "there is no room\n"
+
+
+def test_the_traceback_of_an_error_that_the_command_says_is_in_the_log_alone(tmp_path, monkeypatch, capsys):
+    """Also where the log cannot be written, as on a full disk."""
+
+    def fail(_):
+        raise OSError(28, "No space left on device")
+
+    for is_full in (False, True):
+        if is_full:
+            monkeypatch.setattr(folder_module._LogFile, "_open", lambda self: FullFile())
+        with pytest.raises(OSError, match="No space"), logging_to(tmp_path / f"{is_full}.txt"):
+            fail(None)
+        assert "Traceback" not in capsys.readouterr().err
+    assert "Traceback" in (tmp_path / "False.txt").read_text(encoding="utf-8")
+
+
+class FullFile(io.StringIO):
+    """A file on a full disk."""
+
+    def write(self, text):
+        raise OSError(28, "No space left on device")
 
 
 def test_a_run_whose_folder_was_moved_keeps_its_best_weights(tmp_path, recwarn):

@@ -21,6 +21,10 @@ from PIL import Image
 
 import seqkit
 from seqkit.cli.main import main
+from seqkit.runs.trained_model import load_one
+from seqkit.serve.limits import Limits
+from seqkit.serve.server import told_hang
+from seqkit.serve.worker import ServedRun, Worker
 
 pytestmark = pytest.mark.slow
 QUICK = {"trainer.enable_progress_bar": False, "trainer.accelerator": "cpu"}
@@ -286,3 +290,90 @@ def test_a_killed_process_of_the_models_is_started_again(url, process):
     until = time.monotonic() + 60
     while (answer := post(f"{url}/own/predict", input="good")).status_code != 200:
         assert time.monotonic() < until, answer.text
+
+
+def padded(trained):
+    """List of the sizes, (texts, tokens), of all batches that the model is called with."""
+    sizes = []
+    trained.model.embedder.register_forward_hook(lambda _, given, __: sizes.append(tuple(given[0].valid.shape)))
+    return sizes
+
+
+def worker(folder, limits, *, max_batch_size=32):
+    """A worker that serves texts, the model's batches, its answers by request, and tokens of each piece of work."""
+    trained = load_one(folder / "own")
+    sizes, sent, work = padded(trained), {}, []
+    served = {"own": ServedRun(trained, limits)}
+    one = Worker(served, limits, max_batch_size, lambda uid, data, _: sent.update({uid: data}), work.append)
+    return one, sizes, sent, work
+
+
+def ask(one, uid, *texts):
+    given = {"run": "own", "action": "predict", "inputs": list(texts), "probabilities": True}
+    one.add(uid, time.monotonic(), given)
+
+
+def turns(one):
+    """Let a worker do all that it has."""
+    for _ in range(1000):
+        if one.is_idle:
+            return
+        one.turn()
+    raise AssertionError("it has always more to do")
+
+
+def test_short_texts_are_not_padded_to_a_long_one_that_came_with_them(folder):
+    one, sizes, sent, work = worker(folder, Limits())
+    long = "a good day " * 90
+    ask(one, "first", long)
+    for i in range(31):
+        ask(one, str(i), "a good day")
+    turns(one)
+    (num_long,) = {n for _, n in sizes if n > 32}
+    assert [b for b, n in sizes if n > 32] == [1]
+    assert sum(b * n for b, n in sizes) <= num_long + 31 * 32
+    assert len(sent) == 32
+    alone, _, others, _ = worker(folder, Limits())
+    ask(alone, "x", "a good day")
+    turns(alone)
+    assert_alike(sent["30"]["results"][0], others["x"]["results"][0])
+    assert [n for n in work if n] == [b * n for b, n in sizes], "each batch is told before it begins"
+
+
+def test_batches_keep_a_budget_of_tokens_and_a_large_request_waits_between_its_batches(folder):
+    one, sizes, sent, _ = worker(folder, Limits(tokens=120), max_batch_size=4)
+    ask(one, "large", *["a good day " * 5] * 9, 3)
+    ask(one, "late", "a bad day")
+    one.turn()
+    assert sent == {}
+    one.turn()
+    assert [*sent] == ["late"], "the request that had a batch is behind the one that had none"
+    turns(one)
+    assert all(b * n <= 120 for b, n in sizes)
+    assert [*sent] == ["late", "large"]
+    results = sent["large"]["results"]
+    assert ["error" in each for each in results] == [False] * 9 + [True]
+    assert len({each["prediction"] for each in results[:9]}) == 1
+
+
+def test_a_process_that_hung_is_told_in_one_line():
+    dump = (
+        'Timeout (0:01:00)!\nThread 0x1 (most recent call first):\n  File "/a.py", line 1 in run\n\n'
+        'Thread 0x2 (most recent call first):\n  File "/b.py", line 6 in attend\n  File "/c.py", line 7 in main\n'
+    )
+    assert told_hang(dump) == (
+        'the process of the models did nothing for 0:01:00, at File "/b.py", line 6 in attend; it is started again'
+    )
+
+
+def test_a_server_that_is_stopped_while_it_starts_says_so_in_one_line(folder):
+    command = [sys.executable, "-m", "seqkit", "serve", str(folder / "own"), "--port", str(free_port())]
+    psutil = pytest.importorskip("psutil")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+        until = time.monotonic() + 60
+        while len(psutil.Process(server.pid).children()) < 3:  # LitServe's manager, one that watches, and the models'
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        server.terminate()
+        out, error = server.communicate(timeout=30)
+    assert (out, error, server.returncode) == ("", "seqkit: stopped\n", 130)
