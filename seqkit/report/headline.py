@@ -51,6 +51,9 @@ COMPARED = {
 USUAL = {"loss", "accuracy", "macro_f1", "mae", "r2", "perplexity", "bits_per_byte", "token_error", "explained"}
 """Metrics that a run has without being asked for them, as are recalls (`a_to_b@1`); the terminal shows the others."""
 
+STILL_FALLS = 0.05
+"""Share by which a validation loss falls in the last quarter of a training that ended too early."""
+
 FEW_EXAMPLES = 1000
 """A run whose splits are limited to fewer examples is a trial, as one of fewer than `FEW_STEPS`."""
 
@@ -108,7 +111,7 @@ def headline(summary: dict[str, Any]) -> Headline:
     """
     metrics = summary["metrics"]
     objective = summary.get("objective", "")
-    for name in (*_BY_OBJECTIVE.get(objective, ()), *_ANY, *metrics):
+    for name in (summary.get("main_metric"), *_BY_OBJECTIVE.get(objective, ()), *_ANY, *metrics):
         if name in metrics:
             strong = summary.get("strong_baseline") or {"metrics": {}, "name": ""}
             return Headline(
@@ -154,6 +157,11 @@ def cautions(summary: dict[str, Any]) -> list[str]:
     elif worse:
         found.append(f"By other metrics, this is worse than {metric.strong_name} ({'; '.join(worse)}).")
     steps, limit = summary.get("steps"), summary.get("limit")
+    if not is_trial(summary) and (fall := summary.get("late_fall") or 0.0) >= STILL_FALLS:
+        found.append(
+            f"The validation loss still fell, by {fall:.0%} in the last quarter of the training; train longer "
+            "(--trainer.max_epochs, or --trainer.max_steps)."
+        )
     if is_trial(summary):
         known = [] if steps is None else ["1 optimizer step" if steps == 1 else f"{steps:,} optimizer steps"]
         known += [] if limit is None else [f"at most {limit:,} examples of each split (data.limit)"]

@@ -69,6 +69,7 @@ OPTIONAL: dict[str, Any] = {
     "split_rule": str,
     "most_frequent": MostFrequent,
     "late_fall": float,
+    "main_metric": str,
     "positive": str,
     "data_notes": list[str],
     "data_cautions": list[str],

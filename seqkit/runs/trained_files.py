@@ -12,6 +12,7 @@ from typing import Any
 
 from seqkit.config import to_yaml
 from seqkit.files import read_mapping, write_atomic, write_json
+from seqkit.objectives.classify import Classify
 from seqkit.runs.folder import CONFIG, STATE, SUMMARY, plugin_digests, sha256
 from seqkit.runs.prepare import Prepared, alone
 from seqkit.runs.trained_model import TASKS
@@ -31,6 +32,7 @@ def write_summary(folder: Path, prepared: Prepared, facts: Mapping[str, Any]) ->
         "recipe": prepared.config["recipe"],
         "backbone": type(model.backbone).__name__,
         "objective": type(data.objective).__name__,
+        **({"main_metric": data.objective.primary_metric} if isinstance(data.objective, Classify) else {}),
         "metrics": {},
         "num_train": len(examples),
         "train_tokens": sum(examples.lengths),
