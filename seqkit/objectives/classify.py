@@ -53,8 +53,8 @@ class Classify(PredictionObjective):
     transform: layers between hidden states and the head's output layer (`nn.heads.Transform`); None: none.
     positive: name of the positive class of two, which precision, recall, average precision and calibration are of;
     None: the rarer one in training, or the second where both are as frequent.
-    main: the metric by which the best weights are chosen and runs are compared; it is measured where `metrics` does not
-    name it. Of the areas and shares, `seqkit compare` takes the accuracy alone, and else the loss.
+    main: the metric by which the best weights are chosen and runs are compared; None: the accuracy. It is
+    measured where `metrics` does not name it. `seqkit compare` takes the loss in place of any but the accuracy.
     """
 
     needs_labels = True
@@ -69,15 +69,15 @@ class Classify(PredictionObjective):
         class_weights: Literal["balanced"] | list[float] | None = None,
         transform: Callable[[int], Transform] | None = None,
         positive: str | int | None = None,
-        main: MainMetric = "Accuracy",
+        main: MainMetric | None = None,
     ):
         self.level, self.pool, self.label_smoothing = level, pool, checked_smoothing(label_smoothing)
         if isinstance(class_weights, list) and not all(0 < x < math.inf for x in class_weights):
             raise ValueError(f"class_weights is {class_weights}; give finite numbers above 0, or balanced")
         self.chosen_metrics: list[str] = ["Accuracy", *(("MacroF1",) if metrics is None else metrics)]
-        if main not in (*self.chosen_metrics, "Loss"):
+        if main not in (None, "Loss", *self.chosen_metrics):
             self.chosen_metrics.append(main)
-        self.primary_metric = _REPORTED[main]
+        self.primary_metric = _REPORTED[main or "Accuracy"]
         self.class_weights, self.transform = class_weights, transform
         self.positive = None if positive is None else str(positive)  # 1 is the class "1"
         self.positive_class: int | None = None

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 from yaml import YAMLError
 
+from seqkit.config.overrides import dotted
 from seqkit.config.recipe import load_yaml
 from seqkit.errors import DataError, one_line
 from seqkit.files import read_mapping, write_atomic
@@ -23,7 +24,7 @@ from seqkit.report.learning_rates import (
     trial_table,
     tuning_sentence,
 )
-from seqkit.report.numbers import DASH, Metric, compact, count, finite, p_value, percent, plain, plural, times
+from seqkit.report.numbers import DASH, Metric, compact, count, finite, listed, p_value, percent, plain, plural, times
 from seqkit.report.ranking import (
     Group,
     Row,
@@ -100,12 +101,25 @@ def comparison_markdown(results: Mapping[str, Any], sections: Mapping[str, Any])
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
+def own_length(overrides: Sequence[str]) -> str | None:
+    """A sentence on a length of training that the command sets, in place of the recipe's; None if it sets none."""
+    known = ("trainer.max_steps", "trainer.max_epochs", "trainer.max_time")
+    found = [f"{key} {value}" for key, value in dotted(overrides) if key in known]
+    if not found:
+        return None
+    return (
+        f"The length of training is the command's, not the recipe's ({listed(found)}): a longer training may rank the "
+        "candidates otherwise."
+    )
+
+
 def comparison_sections(results: Mapping[str, Any]) -> dict[str, Any]:
     """Values of a comparison's template, beside the results themselves."""
     metric, groups = Metric.of(results), ranked(results)
     rows = [row for group in groups for row in group.rows]
     return {
         "metric": metric,
+        "length": own_length(results.get("overrides") or []),
         "groups": groups,
         "rows": rows,
         "sound": [row for row in rows if not row.error],

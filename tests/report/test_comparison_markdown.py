@@ -125,3 +125,17 @@ def test_an_answer_is_bold_only_where_no_best_setting_lies_at_the_end_of_those_t
     open_question = comparison_markdown(results | {"is_settled": False})
     assert "\nA leads.\n\nB follows.\n" in open_question
     assert "**A leads" not in open_question
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["--trainer.max_steps", "400", "--data", "x"], "(trainer.max_steps 400)"),
+        (["--trainer.max_epochs=2"], "(trainer.max_epochs 2)"),
+        (["--data", "x"], None),
+        ([], None),
+    ],
+)
+def test_a_length_of_training_that_the_command_sets_is_said(overrides, said):
+    sentence = page.own_length(overrides)
+    assert sentence is None if said is None else said in sentence
