@@ -6,6 +6,7 @@ import logging
 from argparse import Namespace
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,7 +56,7 @@ def run(args: Namespace) -> int:
     if args.splits is not None:
         from seqkit.cli.splits import run_splits
 
-        return run_splits(config, args.splits, args.out, has_baseline=not args.no_baseline)
+        return run_splits(config, args.splits, args.out, partial(trained, has_baseline=not args.no_baseline))
     if args.resume == AUTO and (folder := _unfinished(config["recipe"], args.out)) is not None:
         _check_same(folder, config)
         return _shown(folder, _resumed(folder, {}, has_baseline=not args.no_baseline))

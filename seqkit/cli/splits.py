@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -16,8 +16,11 @@ LEAST = 2
 
 RESULTS = "splits.json"
 
+Trained = Callable[[Mapping[str, Any], Path], Mapping[str, Any]]
+"""Of a configuration and a folder, the summary of that run, which is trained where it has not ended."""
 
-def run_splits(config: Mapping[str, Any], number: int, out: Path | None, *, has_baseline: bool) -> int:
+
+def run_splits(config: Mapping[str, Any], number: int, out: Path | None, trained: Trained) -> int:
     """Train on each split, in a folder of its own, and print the means; a command that is repeated goes on.
 
     Split i has the seed of the data plus i, and the run's seed plus i. Raises UsageError where the data has a test
@@ -25,7 +28,6 @@ def run_splits(config: Mapping[str, Any], number: int, out: Path | None, *, has_
     """
     from rich.console import Console
 
-    from seqkit.cli.fit import trained
     from seqkit.files import write_json
     from seqkit.runs.folder import new_folder
 
@@ -37,7 +39,7 @@ def run_splits(config: Mapping[str, Any], number: int, out: Path | None, *, has_
         own["data"]["source"]["seed"] += i
         own["seed"] += i
         print(f"split {i} of {number}: data.seed {own['data']['source']['seed']}, seed {own['seed']}", flush=True)
-        summaries.append(trained(own, folder / f"split-{i}", has_baseline=has_baseline))
+        summaries.append(trained(own, folder / f"split-{i}"))
     results = gathered(summaries)
     write_json(folder / RESULTS, results)
     Console(markup=False, emoji=False).print(_table(results))
