@@ -75,7 +75,7 @@ class Classify(PredictionObjective):
         if isinstance(class_weights, list) and not all(0 < x < math.inf for x in class_weights):
             raise ValueError(f"class_weights is {class_weights}; give finite numbers above 0, or balanced")
         self.chosen_metrics: list[str] = ["Accuracy", *(("MacroF1",) if metrics is None else metrics)]
-        if main not in (None, "Loss", *self.chosen_metrics):
+        if main is not None and main not in ("Loss", *self.chosen_metrics):
             self.chosen_metrics.append(main)
         self.primary_metric = _REPORTED[main or "Accuracy"]
         self.class_weights, self.transform = class_weights, transform
