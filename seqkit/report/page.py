@@ -38,8 +38,8 @@ def write_report(folder: Path) -> Path:
         runs = [_collect(place) for place in places.values()]
         return _write(folder / "report.html", title, runs, mixture_facts(summary))
     run = _collect(folder)
-    if curve := loss_curve(folder, run["summary"]):
-        write_atomic(folder / CURVE, curve.encode())
+    if run["loss_curve"]:
+        write_atomic(folder / CURVE, run["loss_curve"].encode())
     return _write(folder / "report.html", _title(run), [run], run["facts"])
 
 
@@ -71,6 +71,7 @@ def _collect(folder: Path) -> dict[str, Any]:
             warnings.append(f"The metrics are of {limit:,} test examples only (data.limit={limit}).")
         for split, (unknown, num_tokens) in summary.get("unknown", {}).items():
             warnings.append(f"{unknown:,} of {num_tokens:,} {split} tokens are unknown. They share one id.")
+        loss = loss_curve(folder, summary)
         return {
             "folder": str(folder),
             "summary": trained.summary,
@@ -80,7 +81,8 @@ def _collect(folder: Path) -> dict[str, Any]:
             "facts": _facts(summary),
             "config": (folder / "config.yaml").read_text(encoding="utf-8"),
             "environment": _environment(summary),
-            "curves": [curve for curve in (loss_curve(folder, summary), metric_curve(folder, summary)) if curve],
+            "loss_curve": loss,
+            "curves": [curve for curve in (loss, metric_curve(folder, summary)) if curve],
             "sections": samples(trained.objective, trained, _data(trained, warnings)),
             "warnings": warnings,
         }

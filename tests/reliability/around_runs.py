@@ -3,13 +3,12 @@
 import os
 import random
 import signal
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from reliability.forked import CRASHED, Case, Ended, Lost, Silent, command, fit_words, forked, started
+from reliability.forked import CRASHED, Case, Ended, Lost, Silent, command, fit_words, forked
 from reliability.in_runs import resume_to_the_end, whole_run
 from reliability.on_disk import _copy, _damages, sound_runs
 from runs.stopping import Kick, differences, with_callback
@@ -200,17 +199,19 @@ def orphans(data: Path) -> Iterator[Case]:
 
 
 def _orphaned(data: Path, recipe: str, how: str, folder: Path) -> None:
-    words = {"data__num_workers": 2, "trainer__max_epochs": 20, "trainer__max_steps": -1}
+    words = {"data__num_workers": 2, "trainer__max_epochs": 4, "trainer__max_steps": -1}
     whole = whole_run(data, recipe, words, data / f"whole-{recipe.replace('/', '-')}-workers")
     run = folder / "run"
     fit = fit_words(recipe, run, data, **words, trainer__checkpoint_every_n_steps=2)
-    process, deadline = started(command(*fit), folder / "said-first"), time.monotonic() + 60
-    while newest_good(run / "checkpoints") is None:  # a file has its manifest a moment later
-        if time.monotonic() > deadline or os.waitpid(process.pid, os.WNOHANG)[0]:
-            raise Lost(f"it ended by itself: {process.said.read_text()[-300:]!r}")
-        time.sleep(0.01)
-    os.kill(process.pid, signal.SIGKILL)  # the process alone, not its group
-    process.ended()
+
+    def killed() -> int:
+        """It kills itself alone, not its group, in the middle of the second epoch of five steps."""
+        with with_callback(Kick(7, number=signal.SIGKILL)):
+            return command(*fit)()
+
+    first = forked(killed, folder)
+    if first.code != -signal.SIGKILL or newest_good(run / "checkpoints") is None:
+        raise Lost(f"it ended with {first.code}, and not killed after a checkpoint: {first.said[-300:]!r}")
     if how == "--resume RUN":
         resume_to_the_end(run, whole, folder)
         return

@@ -19,7 +19,7 @@ LIMIT = 30.0
 """Seconds after which all processes have to have ended."""
 
 
-def _ranks(work: Any, number: int, folder: Path) -> list[Started]:
+def ranks(work: Any, number: int, folder: Path) -> list[Started]:
     """The processes of a distributed run. work: of a rank."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -75,7 +75,7 @@ def _failing(data: Path, what: str, whom: int, step: int, folder: Path) -> None:
         with with_callback(fault):
             return command(*words)()
 
-    processes, began = _ranks(work, 2, folder), time.monotonic()
+    processes, began = ranks(work, 2, folder), time.monotonic()
     ended = [process.ended(LIMIT + 30) for process in processes]
     seconds = time.monotonic() - began
     if seconds > LIMIT + 10:  # the processes take seconds to begin
@@ -101,7 +101,7 @@ def evaluations(data: Path) -> Iterator[Case]:
 
 def _too_few(data: Path, folder: Path) -> None:
     fit = command(*fit_words("mechanism/adding", folder / "run", data, **TWO))
-    ended = [process.ended() for process in _ranks(lambda rank: fit(), 2, folder)]
+    ended = [process.ended() for process in ranks(lambda rank: fit(), 2, folder)]
     lines = [line for line in ended[0].said.splitlines() if line.startswith("seqkit fit:")]
     if [one.code for one in ended] != [2, 2] or len(lines) != 1 or "fewer than the 2 devices" not in lines[0]:
         raise Lost(f"it ended with {[one.code for one in ended]}: {ended[0].said[-300:]!r}")
@@ -112,7 +112,7 @@ def _evaluated(data: Path, recipe: str, size: int, folder: Path) -> None:
     for number in (1, 2, 3):
         place = folder / str(number)
         place.mkdir()
-        processes = _ranks(partial(_evaluate, data, recipe, size, number, place), number, place)
+        processes = ranks(partial(_evaluate, data, recipe, size, number, place), number, place)
         ended = [process.ended() for process in processes]
         if any(one.code for one in ended):
             raise Lost(f"{number} processes ended with {[one.code for one in ended]}: {ended[0].said[-300:]!r}")
@@ -155,7 +155,7 @@ def _accumulated(data: Path, recipe: str, steps: int, folder: Path) -> None:
              "optimizer": "torch.optim.SGD", "optimizer__lr": 0.1}  # fmt: skip
     two, one = folder / "two", folder / "one"
     fit = command(*fit_words(recipe, two, data, **words, **TWO))
-    ended = [process.ended() for process in _ranks(lambda rank: fit(), 2, folder)]
+    ended = [process.ended() for process in ranks(lambda rank: fit(), 2, folder)]
     if any(process.code for process in ended):
         raise Lost(f"it ended with {[process.code for process in ended]}: {ended[0].said[-300:]!r}")
     whole_run(data, recipe, {**words, "trainer__accumulate_grad_batches": 2}, one)
@@ -182,7 +182,7 @@ def _resumed_by_two(data: Path, backbone: str, step: int, whom: int, folder: Pat
     whole, run = data / f"whole-two-{backbone}", folder / "run"
     if not whole.exists():
         fit = command(*fit_words("text/char-lm", whole, data, **words))
-        _all_well(_ranks(lambda rank: fit(), 2, folder))
+        _all_well(ranks(lambda rank: fit(), 2, folder))
     stopped = command(*fit_words("text/char-lm", run, data, **words))
 
     def stop(rank: int) -> int:
@@ -191,11 +191,11 @@ def _resumed_by_two(data: Path, backbone: str, step: int, whom: int, folder: Pat
         with with_callback(_Fails("SIGTERM", step)):
             return stopped()
 
-    codes = [process.ended().code for process in _ranks(stop, 2, folder)]
+    codes = [process.ended().code for process in ranks(stop, 2, folder)]
     if codes != [128 + signal.SIGTERM, 0]:
         raise Lost(f"stopping ended with {codes}")
     resume = command("fit", "--resume", str(run))
-    _all_well(_ranks(lambda rank: resume(), 2, folder))
+    _all_well(ranks(lambda rank: resume(), 2, folder))
     if wrong := differences(whole, run):
         raise Silent(f"it ended otherwise than the whole run: {wrong}")
 

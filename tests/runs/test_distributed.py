@@ -5,11 +5,15 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+import warnings
 from pathlib import Path
 
 import pytest
 import torch
+from reliability.forked import command, started
+from reliability.in_processes import ranks
 
 from seqkit.files import read_mapping
 from seqkit.runs.mixture import load
@@ -26,6 +30,8 @@ WORDS = [
 ]  # fmt: skip
 TWO = ["--trainer.devices", "2", "--trainer.strategy", "ddp"]
 SECONDS = 240
+HAS_ACCELERATOR = torch.accelerator.is_available()
+"""Where there is one, torch refuses a backward pass in a process that is forked from one that had a backward pass."""
 
 
 def without(words, *keys):
@@ -62,6 +68,64 @@ def fitted(*words, **more):
     return said
 
 
+def fit(words):
+    """`seqkit fit` in a process that was forked from this one."""
+    torch.set_num_threads(1)
+    warnings.simplefilter("default")  # a test runner makes them errors
+    return command("fit", *words)()
+
+
+def fork(work, said):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forking where torch's threads wait
+        return started(work, said)
+
+
+def forked(said, *words, number=2):
+    """Processes of one `seqkit fit`, forked from this one, so that they import nothing.
+
+    number: of processes that are told their ranks as torchrun tells them; 1: a process alone. said: folder of what
+    they say.
+    """
+    if number == 1:
+        return [fork(lambda: fit(words), said / "said-0")]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return ranks(lambda rank: fit(words), number, said)
+
+
+def fitted_by_forks(*words, number=2):
+    if HAS_ACCELERATOR:
+        return fitted(*words)
+    with tempfile.TemporaryDirectory() as said:
+        ended = [process.ended(SECONDS) for process in forked(Path(said), *words, number=number)]
+    assert [one.code for one in ended] == [0] * number, ended
+    return ended[0].said
+
+
+def stopped_by_fork(whom, run, *words, signum=signal.SIGTERM):
+    """How the first of two forked processes ended when one of them got a signal after the first checkpoint.
+
+    whom: rank of that one. run: the folder of the run.
+    """
+    if HAS_ACCELERATOR:
+        return stopped_by_start(whom, run, *words, signum=signum)
+    with tempfile.TemporaryDirectory() as said:
+        processes = forked(Path(said), *words)
+        wait_for(lambda: list(run.glob("checkpoints/resume-*.json")))
+        os.kill(processes[whom].pid, signum)
+        ended = [process.ended(SECONDS) for process in processes]
+    return ended[0]
+
+
+def stopped_by_start(whom, run, *words, signum=signal.SIGTERM):
+    """The same of processes of which the first starts the second."""
+    process = start(*words)
+    wait_for(lambda: list(run.glob("checkpoints/resume-*.json")), process)
+    os.kill(child_of(process) if whom else process.pid, signum)
+    return finished(process)
+
+
 def weights(folder):
     return load(folder).model.state_dict()
 
@@ -79,10 +143,10 @@ def child_of(process):
     return int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0])
 
 
-def wait_for(condition, process):
+def wait_for(condition, process=None):
     deadline = time.monotonic() + SECONDS
     while not condition():
-        assert process.poll() is None, process.communicate()[1]
+        assert process is None or process.poll() is None, process.communicate()[1]
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
@@ -90,13 +154,13 @@ def wait_for(condition, process):
 def test_two_processes_share_one_run_and_take_the_steps_of_as_many_micro_batches(text, tmp_path):
     """Batches k and k + 1 of one process are those of the two; the validation covers each window once.
 
-    They are started by torchrun; in the other tests by the first of them.
+    They are started by torchrun; in the other tests by the first of them, or forked.
     """
     words = [*WORDS, "--data", text, "--trainer.max_steps", "-1", "--trainer.max_epochs", "2"]
     words += ["--trainer.val_check_interval", "null", "--trainer.check_val_every_n_epoch", "1"]
     words += ["--optimizer", "torch.optim.SGD", "--optimizer.lr", "0.1"]
     fitted(*words, *TWO, "--out", str(tmp_path / "two"), torchrun=True)
-    fitted(*words, "--trainer.accumulate_grad_batches", "2", "--out", str(tmp_path / "one"))
+    fitted_by_forks(*words, "--trainer.accumulate_grad_batches", "2", "--out", str(tmp_path / "one"), number=1)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "text.txt", "two"]
     summary = read_mapping(tmp_path / "two" / "summary.json")
     assert summary["steps"] == 2 * 4  # 32 windows in batches of 4, dealt to 2
@@ -112,17 +176,14 @@ def test_two_processes_share_one_run_and_take_the_steps_of_as_many_micro_batches
 
 def test_a_signal_to_either_stops_both_processes_and_the_resumed_run_ends_as_the_whole_one(text, tmp_path):
     words = [*WORDS, "--data", text, "--trainer.max_steps", "60", "--trainer.checkpoint_every_n_steps", "7", *TWO]
-    fitted(*words, "--out", str(tmp_path / "whole"))
+    fitted_by_forks(*words, "--out", str(tmp_path / "whole"))
     whole = weights(tmp_path / "whole")
-    for whom in ("first", "second"):
-        stopped = tmp_path / whom
-        process = start(*words, "--out", str(stopped))
-        wait_for(lambda: list(stopped.glob("checkpoints/resume-*.json")), process)  # noqa: B023
-        os.kill(process.pid if whom == "first" else child_of(process), signal.SIGTERM)
-        code, said = finished(process)
+    for whom, stop in enumerate((stopped_by_start, stopped_by_fork)):  # the first starts the second; both are forked
+        stopped = tmp_path / f"stopped-{whom}"
+        code, said = stop(whom, stopped, *words, "--out", str(stopped))
         assert code == 128 + signal.SIGTERM, said
         assert f"go on with: seqkit fit --resume {stopped}" in said
-        fitted("--resume", str(stopped))
+        fitted_by_forks("--resume", str(stopped))
         resumed = weights(stopped)
         assert all(torch.equal(whole[name], resumed[name]) for name in whole)
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 from runs.stopping import TEXT, Kick, differences, rows, with_callback
-from runs.test_distributed import TWO, finished, fitted, start, wait_for
+from runs.test_distributed import TWO, fitted_by_forks, stopped_by_fork
 
 from seqkit.config import complete, to_yaml
 from seqkit.config.completion import task_configs
@@ -331,8 +331,8 @@ def test_two_processes_take_the_steps_of_as_many_micro_batches(tmp_path, text, m
     backbone = {**BACKBONE, "dropout": 0.0}
     words = {"moments": moments, "optimizer": plain, "model__backbone": backbone, "trainer__gradient_clip_val": 1.0}
     recipe = recipe_file(tmp_path, text, **words)
-    fitted(recipe, *TWO, "--out", str(tmp_path / "two"))
-    fitted(recipe, "--trainer.accumulate_grad_batches", "2", "--out", str(tmp_path / "one"))
+    fitted_by_forks(recipe, *TWO, "--out", str(tmp_path / "two"))
+    fitted_by_forks(recipe, "--trainer.accumulate_grad_batches", "2", "--out", str(tmp_path / "one"), number=1)
     for name in ("image", "text", "graph"):
         one, two = (load(tmp_path / run / "tasks" / name) for run in ("one", "two"))
         assert one.summary["tokens_seen"] == two.summary["tokens_seen"]
@@ -345,13 +345,10 @@ def test_two_processes_take_the_steps_of_as_many_micro_batches(tmp_path, text, m
 @pytest.mark.skipif(sys.platform != "linux" or (os.cpu_count() or 1) < 2, reason="needs two cores on Linux")
 def test_two_processes_that_were_stopped_end_as_two_that_were_not(tmp_path, text):
     recipe = recipe_file(tmp_path, text, trainer__max_steps=60, trainer__checkpoint_every_n_steps=7)
-    fitted(recipe, *TWO, "--out", str(tmp_path / "whole"))
-    process = start(recipe, *TWO, "--out", str(tmp_path / "stopped"))
-    wait_for(lambda: list((tmp_path / "stopped").glob("checkpoints/resume-*.json")), process)
-    os.kill(process.pid, signal.SIGTERM)
-    code, said = finished(process)
+    fitted_by_forks(recipe, *TWO, "--out", str(tmp_path / "whole"))
+    code, said = stopped_by_fork(0, tmp_path / "stopped", recipe, *TWO, "--out", str(tmp_path / "stopped"))
     assert code == 128 + signal.SIGTERM, said
-    fitted("--resume", str(tmp_path / "stopped"))
+    fitted_by_forks("--resume", str(tmp_path / "stopped"))
     for name in ("image", "text", "graph"):
         assert not differences(*(tmp_path / run / "tasks" / name for run in ("whole", "stopped")))
 

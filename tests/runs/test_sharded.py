@@ -2,13 +2,13 @@
 
 import os
 import signal
-import subprocess
 import sys
 
 import pytest
 import torch
-from runs.test_distributed import WORDS, finished, fitted, logged, start, text, wait_for, weights, without
+from runs.test_distributed import WORDS, fitted_by_forks, logged, stopped_by_fork, text, weights, without
 
+from seqkit.cli.main import main
 from seqkit.files import read_mapping
 
 __all__ = ["text"]
@@ -53,8 +53,8 @@ def test_weights_log_and_guard_are_those_of_ddp(text, plugin, tmp_path):
     words += ["--data", text, "--trainer.max_steps", "7", "--trainer.gradient_clip_val", "0.5", *plugin]
     words += ["--trainer.accumulate_grad_batches", "2", "--data.batch_size", "3", "--model.backbone.depth", "2"]
     words += ["--data.valid_fraction", "0.028", "--optimizer", "torch.optim.SGD", "--optimizer.lr", "0.1"]
-    fitted(*words, *DDP, "--out", str(tmp_path / "ddp"))
-    said = fitted(*words, *FSDP, "--trainer.activation_checkpointing", "true", "--out", str(tmp_path / "fsdp"))
+    fitted_by_forks(*words, *DDP, "--out", str(tmp_path / "ddp"))
+    said = fitted_by_forks(*words, *FSDP, "--trainer.activation_checkpointing", "true", "--out", str(tmp_path / "fsdp"))
     assert "the step was left out, 1 of 1" in said
     one, other = weights(tmp_path / "ddp"), weights(tmp_path / "fsdp")
     for name in one:
@@ -73,22 +73,15 @@ def test_weights_log_and_guard_are_those_of_ddp(text, plugin, tmp_path):
 def test_a_stopped_run_goes_on_and_ends_as_the_whole_one(text, tmp_path):
     words = [*WORDS, "--data", text, "--trainer.max_steps", "60", "--trainer.checkpoint_every_n_steps", "7", *FSDP]
     words += ["--trainer.weights", "best", "--optimizer", "AdamW"]
-    fitted(*words, "--out", str(tmp_path / "whole"))
+    fitted_by_forks(*words, "--out", str(tmp_path / "whole"))
     stopped = tmp_path / "stopped"
-    process = start(*words, "--out", str(stopped))
-    wait_for(lambda: list(stopped.glob("checkpoints/resume-*.json")), process)
-    os.kill(process.pid, signal.SIGUSR1)
-    code, said = finished(process)
+    code, said = stopped_by_fork(0, stopped, *words, "--out", str(stopped), signum=signal.SIGUSR1)
     assert code == 128 + signal.SIGUSR1, said
     (point,) = stopped.glob("checkpoints/resume-*.ckpt")
     assert point.is_file()
     assert not list(stopped.glob("checkpoints/.*.part"))
-    fitted("--resume", str(stopped))
+    fitted_by_forks("--resume", str(stopped))
     one, other = weights(tmp_path / "whole"), weights(stopped)
     assert all(torch.equal(one[name], other[name]) for name in one)
     assert logged(tmp_path / "whole") == logged(stopped)
-    tested = subprocess.run(
-        [sys.executable, "-m", "seqkit", "test", str(stopped)],
-        env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    assert tested.returncode == 0, tested.stderr
+    assert main(["test", str(stopped)]) == 0
