@@ -226,7 +226,7 @@ def test_pairs_without_labels_need_no_target(table, tmp_path, recipe):
 def test_captions_that_are_repeated_are_texts_where_nothing_reads_categories(table, tmp_path, recipe, caplog):
     for i in range(12):
         (tmp_path / f"{i}.png").write_bytes(PNG)
-    path = table([f"{i}.png,a {('dark', 'bright')[i % 2]} thing" for i in range(12)], "picture,caption")
+    path = table([f"{i}.png,{('dark', 'bright')[i % 2]} thing" for i in range(12)], "picture,caption")
     config = complete(recipe, "debug", ["--data", path])
     assert config["data"]["source"]["columns"] == {"picture": "image", "caption": "text"}
     assert "'caption' is text, as the recipe reads no categories" in caplog.text

@@ -11,7 +11,7 @@ from seqkit.data.download import find, missing
 from seqkit.data.formats import AUDIO
 from seqkit.data.io import audio_header, read_audio
 from seqkit.data.source import DataSource, Named, Sample, Splits, Subset
-from seqkit.data.sources.folder import ClassNames, FileKind, class_folder
+from seqkit.data.sources.folder import ClassFolder, FileKind
 from seqkit.data.sources.speech import spoken_digits
 from seqkit.errors import DataError, suggest
 
@@ -87,7 +87,7 @@ class SpokenDigits(DataSource):
         return Splits(train, test, None, DIGITS)
 
 
-class AudioFolder(DataSource):
+class AudioFolder(ClassFolder):
     """Your own recordings: `<path>/<class>/*.wav|flac|ogg|mp3`, or `<path>/train/<class>/` and `<path>/test/<class>/`.
 
     Recordings keep their rates, and the tokenizer resamples. classes: folder whose name is the class of a file: "last",
@@ -96,30 +96,12 @@ class AudioFolder(DataSource):
     skip_bad: most files to leave out because they cannot be read; above 0, each is read once beforehand.
     """
 
-    def __init__(
-        self,
-        path: str,
-        *,
-        test_fraction: float = 0.2,
-        seed: int = 0,
-        classes: ClassNames = "last",
-        skip_bad: int = 0,
-    ):
-        self.path, self.test_fraction, self.seed = path, test_fraction, seed
-        self.classes, self.skip_bad = classes, skip_bad
-        self._tokenizer_rate: int | None = None
+    _tokenizer_rate: int | None = None
 
     def splits(self) -> Splits:
         """Files are read on access; their headers are looked at now. Raises DataError for a faulty folder or file."""
         kind = FileKind(AUDIO.suffixes, read_audio, audio_header, self._described, "recordings")
-        return class_folder(
-            self.path,
-            kind,
-            test_fraction=self.test_fraction,
-            seed=self.seed,
-            classes=self.classes,
-            skip_bad=self.skip_bad,
-        )
+        return self._of(kind)
 
     def read_for(self, tokenizer: Any) -> None:
         """Keeps the tokenizer's rate, which the log names."""

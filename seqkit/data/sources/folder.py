@@ -69,15 +69,8 @@ class _File(NamedTuple):
 _Splits = dict[str, list[_File]]
 
 
-class FileFolder(DataSource):
-    """Your own files of any format: `<path>/<class>/*`, or `<path>/train/<class>/` and `<path>/test/<class>/`.
-
-    They are read by the tokenizer's `read`, each once before training, so that a fault is found before it.
-    classes: folder whose name is the class of a file: "last", the one that it is in; "first", the one at the top; or
-    "none". path: the folder. test_fraction, seed: share of each class that is test where no folders name the splits,
-    and the seed of its choice.
-    skip_bad: most files to leave out because they cannot be read or, by a tokenizer without `fit`, encoded.
-    """
+class ClassFolder(DataSource):
+    """Base class of files by class in a folder. Arguments: as of `class_folder`."""
 
     def __init__(
         self,
@@ -90,7 +83,30 @@ class FileFolder(DataSource):
     ):
         self.path, self.test_fraction, self.seed = path, test_fraction, seed
         self.classes, self.skip_bad = classes, skip_bad
-        self._read: OwnReader | None = None
+
+    def _of(self, kind: FileKind) -> Splits:
+        """The files of that kind."""
+        return class_folder(
+            self.path,
+            kind,
+            test_fraction=self.test_fraction,
+            seed=self.seed,
+            classes=self.classes,
+            skip_bad=self.skip_bad,
+        )
+
+
+class FileFolder(ClassFolder):
+    """Your own files of any format: `<path>/<class>/*`, or `<path>/train/<class>/` and `<path>/test/<class>/`.
+
+    They are read by the tokenizer's `read`, each once before training, so that a fault is found before it.
+    classes: folder whose name is the class of a file: "last", the one that it is in; "first", the one at the top; or
+    "none". path: the folder. test_fraction, seed: share of each class that is test where no folders name the splits,
+    and the seed of its choice.
+    skip_bad: most files to leave out because they cannot be read or, by a tokenizer without `fit`, encoded.
+    """
+
+    _read: OwnReader | None = None
 
     def read_for(self, tokenizer: Any) -> None:
         """Take the tokenizer's `read`. Raises UsageError where it has none."""
@@ -106,14 +122,7 @@ class FileFolder(DataSource):
         if self._read is None:
             raise ValueError("FileFolder has no tokenizer yet; call read_for(tokenizer)")
         kind = FileKind((), self._read, self._read.check, lambda _: f"read by {self._read}", "files", is_thorough=True)
-        return class_folder(
-            self.path,
-            kind,
-            test_fraction=self.test_fraction,
-            seed=self.seed,
-            classes=self.classes,
-            skip_bad=self.skip_bad,
-        )
+        return self._of(kind)
 
 
 def class_folder(

@@ -22,7 +22,7 @@ from seqkit.data.download import fetch
 from seqkit.data.formats import IMAGE
 from seqkit.data.io import image_header, read_image
 from seqkit.data.source import DataSource, Sample, Splits, Subset, import_optional, stratified
-from seqkit.data.sources.folder import ClassNames, FileKind, class_folder
+from seqkit.data.sources.folder import ClassFolder, ClassNames, FileKind
 from seqkit.errors import UsageError
 
 DIGITS = [str(d) for d in range(10)]
@@ -132,7 +132,7 @@ class Cifar10(DataSource):
         return Splits(cifar_records(b"".join(train)), cifar_records(test), None, names)
 
 
-class ImageFolder(DataSource):
+class ImageFolder(ClassFolder):
     """Your own images: `<path>/<class>/*.png|jpg|…`, or `<path>/train/<class>/` and `<path>/test/<class>/`.
 
     channels: 1 grey or 3 colours; None: the tokenizer's number. Images are resized when they are read, as the tokenizer
@@ -154,8 +154,8 @@ class ImageFolder(DataSource):
         classes: ClassNames = "last",
         skip_bad: int = 0,
     ):
-        self.path, self.channels, self.test_fraction, self.seed = path, channels, test_fraction, seed
-        self.classes, self.skip_bad = classes, skip_bad
+        super().__init__(path, test_fraction=test_fraction, seed=seed, classes=classes, skip_bad=skip_bad)
+        self.channels = channels
         self._num_channels = 3 if channels is None else channels
         self._resized: Callable[[Tensor], Tensor] | None = None
         self._rule = ""
@@ -164,14 +164,7 @@ class ImageFolder(DataSource):
         """Files are read on access; their headers are looked at now. Raises DataError for a faulty folder or file."""
         read = partial(_read_resized, channels=self._num_channels, resized=self._resized)
         kind = FileKind(IMAGE.suffixes, read, image_header, self._described, "images")
-        return class_folder(
-            self.path,
-            kind,
-            test_fraction=self.test_fraction,
-            seed=self.seed,
-            classes=self.classes,
-            skip_bad=self.skip_bad,
-        )
+        return self._of(kind)
 
     def read_for(self, tokenizer: Any) -> None:
         """Take the tokenizer's channels and size. Raises UsageError where other channels were asked for."""

