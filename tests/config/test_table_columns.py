@@ -229,7 +229,7 @@ def test_captions_that_are_repeated_are_texts_where_nothing_reads_categories(tab
     path = table([f"{i}.png,{('dark', 'bright')[i % 2]} thing" for i in range(12)], "picture,caption")
     config = complete(recipe, "debug", ["--data", path])
     assert config["data"]["source"]["columns"] == {"picture": "image", "caption": "text"}
-    assert "'caption' is text, as the recipe reads no categories" in caplog.text
+    assert "text: 'caption' (the recipe reads no categories)" in caplog.text
     other = complete("multimodal/classify", "debug", ["--data", path, "--data.target", "caption"])
     assert other["data"]["source"]["columns"] == {"picture": "image"}
 
