@@ -193,7 +193,7 @@ def test_a_quick_check_says_which_laws_it_leaves_out(capsys):
         (["Byts"], "did you mean Bytes"),
         (["seqkit.backbones.LSTN"], "did you mean LSTM"),
         (["nosuch.module.Class"], "nosuch.module cannot be imported: ModuleNotFoundError"),
-        (["seqkit.model.Model"], "no class that derives from seqkit.Tokenizer, seqkit.Backbone or"),
+        (["seqkit.model.Model"], "no class that derives from seqkit.Tokenizer, seqkit.Backbone, "),
         (["LSTM", "--depth"], "--depth is no setting with its value"),
         (["LSTM", "--depht", "1"], "LSTM cannot be built"),
         (["RNNDecoder"], "the laws here are for backbones of one sequence"),
