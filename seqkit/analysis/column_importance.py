@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from torch.nn.functional import cross_entropy
 
 from seqkit.config.table_columns import MIXED_TABLES, part_columns
 from seqkit.data.dataset import TokenizedDataset, collate_targets
@@ -35,9 +36,9 @@ BATCH_SIZE = 64
 
 @dataclass(frozen=True)
 class Importance:
-    """By column, by how much the metric is worse with permuted cells, and the ends of a 95 % interval of that.
+    """By column, by how much loss or RMSE is higher with permuted cells, and the ends of a 95 % interval of that.
 
-    metric: the metric's value with the true cells. num_examples: examples that were looked at. left_out: columns for
+    metric: loss or RMSE with the true cells. num_examples: examples that were looked at. left_out: columns for
     which there was no time.
     """
 
@@ -50,7 +51,8 @@ class Importance:
 def column_importance(
     trained: TrainedModel, data: DataModule, *, max_seconds: float = MAX_SECONDS
 ) -> Importance | None:
-    """Permutation importance of each column (Breiman 2001) in accuracy or RMSE, largest first.
+    """Permutation importance of each column (Breiman 2001), largest first: of classes in nats of the loss, which sees
+    what changes no likeliest class; of a number in RMSE.
 
     The cells of one column, gaps among them, are permuted among the test examples, and the model predicts again. A row
     that would lose its last cell keeps it. The same seed draws the permutations each time. The interval is that of the
@@ -86,7 +88,7 @@ def column_importance(
             break
         orders = [np.random.default_rng((0, place, i)).permutation(len(rows)) for i in range(NUM_PERMUTATIONS)]
         wrong = np.stack([scores(_permuted(rows, column, kinds[column], order)) for order in orders])
-        found[column] = _worse(right, wrong, weights, is_error=isinstance(objective, Regress))
+        found[column] = _worse(right, wrong, weights, is_root=isinstance(objective, Regress))
     ordered = dict(sorted(found.items(), key=lambda one: -one[1][0]))
     metric = float(np.sqrt(right.mean()) if isinstance(objective, Regress) else right.mean())
     return Importance(ordered, metric, len(rows), [name for name in columns if name not in found])
@@ -138,7 +140,7 @@ def _is_known(target: Any) -> bool:
 
 
 def _scores(trained: TrainedModel, tokens: Sequence[Tokens], targets: Sequence[Any]) -> np.ndarray:
-    """[n]: of classes, whether the prediction is right; of numbers, the squared error."""
+    """[n]: of classes, the cross-entropy in nats; of numbers, the squared error."""
     found: list[float] = []
     for start in range(0, len(tokens), BATCH_SIZE):
         here = slice(start, start + BATCH_SIZE)
@@ -147,7 +149,7 @@ def _scores(trained: TrainedModel, tokens: Sequence[Tokens], targets: Sequence[A
         prediction = trained.predictor.step(trained.objective, (TokenBatch.collate(tokens[here]), label)).prediction
         assert prediction is not None
         if isinstance(trained.objective, Classify):
-            found += (prediction.argmax(dim=-1) == label).double().tolist()
+            found += cross_entropy(prediction.double(), label, reduction="none").tolist()
         else:
             numbers = zip(trained.objective.decode(prediction), label.reshape(-1).tolist())
             found += [(number - right) ** 2 for number, right in numbers]
@@ -163,18 +165,18 @@ def _resampled(groups: Sequence[str] | None, known: Sequence[int]) -> np.ndarray
     return np.asarray(counts[:, unit], dtype=float)
 
 
-def _worse(right: np.ndarray, wrong: np.ndarray, weights: np.ndarray, *, is_error: bool) -> tuple[float, float, float]:
-    """By how much the metric is worse for scores [r n] than for [n], and the ends of the bootstrap's 95 % interval."""
+def _worse(right: np.ndarray, wrong: np.ndarray, weights: np.ndarray, *, is_root: bool) -> tuple[float, float, float]:
+    """By how much the mean of scores [r n], or its root, is above that of [n], and the bootstrap's 95 % interval."""
 
     def metric(mean: np.ndarray) -> np.ndarray:
-        return -np.sqrt(mean) if is_error else mean
+        return np.sqrt(mean) if is_root else mean
 
     total = weights.sum(axis=1)
     before = metric(weights @ right / total)
     after = metric(weights @ wrong.T / total[:, None])
     drawn = np.random.default_rng(1).integers(len(wrong), size=after.shape)
-    low, high = np.quantile(before - np.take_along_axis(after, drawn, axis=1).mean(axis=1), (0.025, 0.975))
-    worse = metric(right.mean()) - metric(wrong.mean(axis=1)).mean()
+    low, high = np.quantile(np.take_along_axis(after, drawn, axis=1).mean(axis=1) - before, (0.025, 0.975))
+    worse = metric(wrong.mean(axis=1)).mean() - metric(right.mean())
     rounding = 1e-9 * float(np.abs(after).max())
     found = [0.0 if abs(x) <= rounding else float(x) for x in (worse, low, high)]
     return found[0], found[1], found[2]

@@ -166,7 +166,7 @@ def confusion(counts: np.ndarray, names: Sequence[str]) -> Figure:
         axes.set_yticks(range(k), short)
         axes.tick_params(labelsize=8.5 if k <= FEW_CLASSES else 7)
         for (row, column), number in np.ndenumerate(counts):
-            if number and k <= FEW_CLASSES:
+            if (number or row == column) and k <= FEW_CLASSES:
                 color = "#000000" if shares[row, column] > 0.47 else "#ffffff"
                 axes.text(column, row, str(int(number)), ha="center", va="center", color=color, fontsize=7)
     figure.colorbar(image, ax=axes, label="share of the target class", shrink=0.8, aspect=20 * side / 5.4)

@@ -191,7 +191,7 @@ def _(objective: Classify, trained: TrainedModel, data: DataModule | None) -> li
     )
     return [
         *sections,
-        *_columns(trained, data, "accuracy"),
+        *_columns(trained, data, "loss"),
         *_missing(trained, data, "accuracy"),
         *_gallery("Most confident errors", note, trained, data, errors),
     ]
@@ -392,26 +392,26 @@ def _(objective: Regress, trained: TrainedModel, data: DataModule | None) -> lis
 
 
 def _columns(trained: TrainedModel, data: DataModule, metric: str) -> list[Section]:
-    """By how much the metric is worse without what a column of a table says, as a table; none for other data."""
+    """By how much loss or RMSE is higher without what a column of a table says, as a table; none for other data."""
     found = column_importance(trained, data)
     if found is None or not found.columns:
         return []
-    is_share = metric in SHARES
 
     def shown(value: float) -> str:
-        return (f"{100 * value:+.2f}" if is_share else f"{value:+.4g}").replace("-", "−")
+        return f"{value:+.4f}".replace("-", "−") if metric == "loss" else f"{value:+.4g}".replace("-", "−")
 
     note = (
-        f"By how much the {metric} is worse if the cells of a column are permuted among {found.num_examples:,} test "
-        f"examples, the mean of {NUM_PERMUTATIONS} permutations, with a 95 % interval (bootstrap over examples and "
-        "permutations). If two columns say the same, the model may need neither of them alone."
+        f"By how much the {metric} is higher than {found.metric:.4g} if the cells of a column are permuted among "
+        f"{found.num_examples:,} test examples, the mean of {NUM_PERMUTATIONS} permutations, with a 95 % interval "
+        "(bootstrap over examples and permutations). If two columns say the same, the model may need neither of them "
+        "alone."
     )
     if found.left_out:
         note += f" There was no time for {', '.join(found.left_out)}."
     rows = [
         (name, shown(worse), f"{shown(low)} to {shown(high)}") for name, (worse, low, high) in found.columns.items()
     ]
-    columns = ("column", f"{metric} lost, points" if is_share else f"{metric} gained", "95 % interval")
+    columns = ("column", f"{metric} added", "95 % interval")
     return [Section("Which columns matter", note, columns=columns, rows=rows)]
 
 
