@@ -59,7 +59,7 @@ def test_a_scaling_study_is_written_with_the_minutes_of_all_its_runs(tmp_path, m
         rest = {"failures": [], "unmatched": [], "versions": {}, "machine": {}, "started": "2026-11-22T00:30:00"}
         return {"candidates": candidates, "run_minutes": 2.5, **rest}
 
-    monkeypatch.setattr("seqkit.comparison.scaling.prepare", lambda settings: settings)
+    monkeypatch.setattr("seqkit.comparison.scaling.prepare", lambda settings, jobs: settings)
     monkeypatch.setattr("seqkit.comparison.scaling.run", trained)
     results = scale({"recipe": "text/char-lm"}, [8, 16, 32, 64], [0.25, 0.5, 1.0], tmp_path)
     assert results["run_minutes"] == 5
