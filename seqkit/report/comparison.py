@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 from yaml import YAMLError
 
-from seqkit.config.overrides import dotted
 from seqkit.config.recipe import load_yaml
 from seqkit.errors import DataError, one_line
 from seqkit.files import read_mapping, write_atomic
@@ -103,8 +102,8 @@ def comparison_markdown(results: Mapping[str, Any], sections: Mapping[str, Any])
 
 def own_length(overrides: Sequence[str]) -> str | None:
     """A sentence on a length of training that the command sets, in place of the recipe's; None if it sets none."""
-    known = ("trainer.max_steps", "trainer.max_epochs", "trainer.max_time")
-    found = [f"{key} {value}" for key, value in dotted(overrides) if key in known]
+    words = " ".join(f" {word}" for word in overrides)
+    found = [f"{key} {value}" for key, value in re.findall(r" --(trainer\.max_(?:steps|epochs|time))[ =]+(\S+)", words)]
     if not found:
         return None
     return (
