@@ -67,7 +67,7 @@ def compare_runs(folders: Sequence[Path] | Mapping[str, Sequence[Path]], out: Pa
         "preset": None,
         "overrides": [],
         "command": command,
-        "fits": [shlex.join(["seqkit", "fit", str(run.folder / "config.yaml")]) for run in runs],
+        "fit_commands": [shlex.join(["seqkit", "fit", str(run.folder / "config.yaml")]) for run in runs],
         "recipe_backbone": runs[0].backbone,
         "match": "none",
         "varied": [],

@@ -95,7 +95,7 @@ def write_comparison(folder: Path) -> Path:
 def comparison_markdown(results: Mapping[str, Any], sections: Mapping[str, Any]) -> str:
     """A comparison as Markdown: for a page of documentation, a pull request, a notebook."""
     command, machine = Markup(one_line(results["command"])), results.get("machine") or {}  # noqa: S704 - in a code block
-    fits = [Markup(one_line(fit)) for fit in results.get("fits") or []]  # noqa: S704 - there, too
+    fits = [Markup(one_line(fit)) for fit in results.get("fit_commands") or []]  # noqa: S704 - there, too
     text = fill("comparison.md", results=results, command=command, fits=fits, machine=machine, **sections)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 

@@ -83,7 +83,7 @@ def test_the_length_of_trials_and_of_their_warm_up_is_said():
 
 
 def test_finished_runs_of_one_seed_are_said_to_be_that_with_their_commands_and_rates():
-    results = comparison(2, seeds=(1,)) | {"machine": {}, "fits": ["seqkit fit a/config.yaml"]}
+    results = comparison(2, seeds=(1,)) | {"machine": {}, "fit_commands": ["seqkit fit a/config.yaml"]}
     for row in results["candidates"]:
         row |= {"chosen": {}, "trials": [], "cost": None, "config": "optimizer: {type: AdamW, lr: 0.002}\n"}
     text = comparison_markdown(results)
