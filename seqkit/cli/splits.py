@@ -17,7 +17,7 @@ LEAST = 2
 RESULTS = "splits.json"
 
 Trained = Callable[[Mapping[str, Any], Path], Mapping[str, Any]]
-"""Of a configuration and a folder, the summary of that run, which is trained where it has not ended."""
+"""A function of a configuration and a folder that trains where that run has not ended, and gives its summary."""
 
 
 def run_splits(config: Mapping[str, Any], number: int, out: Path | None, trained: Trained) -> int:

@@ -13,7 +13,7 @@ EXAMPLES = {
     "requires": "requires = AttentionFeature.BIAS",
     "supports": "supports = AttentionFeature.BIDIRECTIONAL | AttentionFeature.CAUSAL",
 }
-"""What to write for an attribute."""
+"""The line to write for an attribute."""
 
 
 def check_declared(component: object) -> None:

@@ -128,7 +128,7 @@ def value_lines(row: Row, metric: Metric) -> list[str]:
 
 
 def values_are(results: Mapping[str, Any]) -> str:
-    """What the values of a table are, after "Values are": a mean over seeds with its spread, or of one seed."""
+    """The words for the values of a table, after "Values are": a mean over seeds with its spread, or of one seed."""
     seeds = max(
         (sum(run.get("value") is not None for run in row.get("runs") or []) for row in results["candidates"]), default=0
     )

@@ -29,7 +29,7 @@ ADVICE = (
     "(docs/write-a-backbone.md, A relative position); if it is meant to know the columns, leave "
     "AttentionFeature.UNORDERED out of `supports`"
 )
-"""What the author of a mechanism may do about its use of the columns' indices."""
+"""Advice for the author of a mechanism about its use of the columns' indices."""
 
 Build = Callable[[int, int], AttentionMechanism]
 

@@ -26,7 +26,7 @@ STEPS = (1e-5, 1e-6, 1e-7)
 """Lengths of the steps of finite differences, in float64; their error is about the square."""
 
 COLUMNS_ADVICE = "declare knows_columns=True, or use the positions"
-"""What the author of a backbone may do about its use of the columns' indices."""
+"""Advice for the author of a backbone about its use of the columns' indices."""
 
 SLOPE = 1e-4
 """Difference of a gradient and a finite difference, as a share of the larger, that is no fault."""
