@@ -8,16 +8,16 @@ n tokens or time steps · f features · m examples · k classes, labels or targe
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from einops import rearrange
 from scipy.sparse import coo_array
 from torch import Tensor
 
+from seqkit.analysis.forecasts import forecasts, windows_of
 from seqkit.data.module import DataModule
 from seqkit.data.source import Sample, import_optional, labels_of, shuffled
 from seqkit.interfaces import IGNORE, LossOutput, Objective, Tokenizer
@@ -33,9 +33,6 @@ MOST = 4_000
 
 FRAMES, SIDE = 32, 32
 """Log-mel frames that a recording is stretched to, and pixels of a side of larger images, or of many sizes."""
-
-PERIODS = (4, 7, 12, 24, 48, 52, 96, 168, 365)
-"""Steps after which a series may repeat: quarters, days of a week, months, hours of a day, …, days of a year."""
 
 LONGEST = 6
 """Longest n-gram, in ids."""
@@ -116,7 +113,7 @@ def _of_examples(data: DataModule, objective: Classify | Regress | MultiLabel) -
     train: Sequence[Sample] = splits.train
     if len(train) > MOST:
         train = [train[i] for i in shuffled(len(train), 0)[:MOST]]
-    is_forecast = isinstance(objective, Regress) and _windows(data.tokenizer, [train[0].raw]) is not None
+    is_forecast = isinstance(objective, Regress) and windows_of(data.tokenizer, [train[0].raw]) is not None
     judged: Sequence[Sample] = []
     if is_forecast or isinstance(objective, MultiLabel):
         judged, fifth = splits.valid or [], max(1, len(train) // 5)
@@ -129,9 +126,10 @@ def _of_examples(data: DataModule, objective: Classify | Regress | MultiLabel) -
     tried = [_predicted(objective, features, target)]
     if isinstance(objective, MultiLabel) and features.suits == "forest":
         tried.append(_predicted(objective, features, target, "scaled linear"))
-    windows = _windows(data.tokenizer, [*raws[0], *raws[1]]) if is_forecast else None
+    windows = windows_of(data.tokenizer, [*raws[0], *raws[1]]) if is_forecast else None
     if isinstance(objective, Regress) and windows is not None:
-        tried += _forecasts(objective, windows[: len(train)], windows[len(train) :], target)
+        found = forecasts(windows[: len(train)], windows[len(train) :], target)
+        tried += (Predicted(name, _standardised(objective, values)) for name, values in found)
     candidates, chosen = {}, tried[0]
     if len(tried) > 1 and judged:
         main = "auroc" if isinstance(objective, MultiLabel) else "rmse"
@@ -411,56 +409,6 @@ def _metrics(objective: Objective, prediction: Tensor, target: Tensor, *, has_pr
             update(metric, output)
             found[name] = float(metric.compute())
     return {name: value for name, value in found.items() if np.isfinite(value)}
-
-
-# ── numbers after a series ───────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _windows(tokenizer: Tokenizer, raws: Sequence[Any]) -> np.ndarray | None:
-    """The last steps of each series [m n f], as many as the shortest has; None: the examples are no series."""
-    found: list[np.ndarray] = []
-    for raw in raws:
-        if tokenizer.spec.id_sizes or not (type(raw) is tuple or isinstance(raw, list | np.ndarray | Tensor)):
-            return None
-        try:
-            values = np.asarray(raw, dtype=float)
-        except (TypeError, ValueError):
-            return None
-        values = values[:, None] if values.ndim == 1 else values
-        if values.ndim != 2 or not np.isfinite(values).all() or values.shape[1] != (found or [values])[0].shape[1]:
-            return None
-        found.append(values)
-    shortest = min(map(len, found))
-    return np.stack([values[len(values) - shortest :] for values in found])
-
-
-def _forecasts(objective: Regress, windows: np.ndarray, asked: np.ndarray, target: np.ndarray) -> Iterator[Predicted]:
-    """Predictions of methods that take the targets [m k] for the next steps of a column of the series.
-
-    windows, asked: of training and of the examples that are predicted, [m n f]. The column is that which is nearest to
-    the target in training.
-    """
-    from sklearn.linear_model import RidgeCV
-
-    n, f = windows.shape[1:]
-    steps = np.arange(target.shape[1])
-
-    def repeated(places: np.ndarray, name: str) -> Predicted:
-        """The values of these steps, one for each target."""
-        errors = np.nanmean((windows[:, places] - target[..., None]) ** 2, axis=0)
-        columns = errors.argmin(axis=1)
-        of = "" if f == 1 else f" of column {columns[0] + 1}" if len(set(columns)) == 1 else " of a column each"
-        return Predicted(name.format(of=of), _standardised(objective, asked[:, places, columns]))
-
-    yield repeated(np.full(len(steps), n - 1), "the last value{of}")
-    for period in PERIODS:
-        if period <= n:
-            yield repeated(n - period + steps % period, f"the value{{of}} from {period} steps before")
-    known = ~np.isnan(target).any(axis=1)
-    ridge = _scaled(RidgeCV(np.logspace(-2, 5, 8)))
-    flat = [rearrange(each, "m n f -> m (n f)") for each in (windows[known], asked)]
-    found = ridge.fit(flat[0], target[known]).predict(flat[1])
-    yield Predicted("ridge regression on all values", _standardised(objective, found))
 
 
 # ── nodes of one graph ───────────────────────────────────────────────────────────────────────────────────────────────

@@ -166,13 +166,8 @@ class Worker:
         send: Send,
         working: Callable[[int], None] = lambda _: None,
     ):
-        self.runs, self.limits, self.max_batch_size, self.send, self.working = (
-            runs,
-            limits,
-            max_batch_size,
-            send,
-            working,
-        )
+        self.runs, self.limits, self.max_batch_size = runs, limits, max_batch_size
+        self.send, self.working = send, working
         self._waiting: deque[_Request] = deque()
         self._prompts: deque[_Request] = deque()
         self._generating: dict[str, _Request] = {}

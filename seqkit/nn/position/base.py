@@ -60,8 +60,7 @@ class RelativePosition(nn.Module):
     """Positions inside attention: rotated queries and keys, a bias on the scores, or vectors added to the keys.
 
     requires: the features that an attention layer must support: ROTARY, BIAS or RELATIVE, as the method that a subclass
-    writes. takes_unlike_axes: True: joined parts may have
-    positions of different numbers of axes.
+    writes. takes_unlike_axes: True: joined parts may have positions of different numbers of axes.
     """
 
     requires: ClassVar[AttentionFeature]
