@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from seqkit.errors import UsageError, one_line, printable
+from seqkit.errors import Interrupted, UsageError, one_line, printable
 
 HOSTS = ("127.0.0.1", "0.0.0.0", "::")  # noqa: S104 - the default is the first
 """Addresses that LitServe binds to."""
@@ -49,7 +49,14 @@ def run(args: Namespace) -> int:
         print(f"serve  http://{host}:{args.port}  {printable(what)}", flush=True)
 
     limits = Limits(seconds=args.timeout)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # else the other processes would stay
+    terminated = False
+
+    def stop(signum: int, frame: Any) -> None:
+        nonlocal terminated
+        terminated = True
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, stop)  # else the other processes would stay
     with TemporaryDirectory() as place:
         hang, (size, device, dtype) = Path(place, "hang.txt"), (args.max_batch_size, args.device, args.dtype)
         api = RunsAPI(folders, limits, hang, max_batch_size=size, device=device, dtype=dtype)
@@ -61,6 +68,8 @@ def run(args: Namespace) -> int:
         except KeyboardInterrupt:  # before it listens; the others would say at length that the first one is gone
             for process in active_children():
                 process.kill()
+            if terminated:
+                raise Interrupted("stopped before it listened", signal.SIGTERM) from None
             raise
     return 0
 

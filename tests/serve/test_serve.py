@@ -376,4 +376,4 @@ def test_a_server_that_is_stopped_while_it_starts_says_so_in_one_line(folder):
             time.sleep(0.05)
         server.terminate()
         out, error = server.communicate(timeout=30)
-    assert (out, error, server.returncode) == ("", "seqkit: stopped\n", 130)
+    assert (out, error, server.returncode) == ("", "seqkit serve: stopped before it listened\n", 143)
