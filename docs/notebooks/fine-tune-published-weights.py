@@ -85,7 +85,8 @@ tuned.predict(["the plot was very dull and awful", "a cast was so warm and funny
 # ## Train fewer weights
 #
 # LoRA keeps the published weights as they are, and learns a small correction beside each linear layer. It needs less
-# memory, and the result is small to store. `Freeze` keeps the backbone, and trains the head alone.
+# memory. When training ends, the corrections are added to the weights. `Freeze` keeps the backbone, and trains the head
+# alone.
 
 # %%
 lora = {**common, "trainer.fine_tuning": "LoRA", "optimizer.lr": 0.01}
