@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,8 +26,8 @@ POLL_SECONDS = 1.0
 STOP_SECONDS = 10.0
 """Time that an idle worker has to end by itself."""
 
-WATCH_SECONDS = 1.0
-"""Time after which a worker looks again whether the process that started it still lives."""
+PRELOADED = ["torch", "pytorch_lightning", "seqkit.comparison.cells", "seqkit.runs.run", "seqkit.report.page"]
+"""Modules that the fork server imports, once for all workers."""
 
 
 def execute(plan: Plan, ledger: Ledger, root: Path, *, jobs: int, threads: int, title: str) -> dict[str, Any]:
@@ -139,9 +139,13 @@ class Workers:
         self._idle, self._busy = [], {}
 
     def _start(self) -> _Worker:
-        context = multiprocessing.get_context("spawn")
+        # on Linux a worker is forked in milliseconds from a process that has imported torch and has no threads
+        context: Any = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
+        if sys.platform == "linux":
+            context.set_forkserver_preload(PRELOADED)
         here, there = context.Pipe()
-        arguments = (there, str(self.root), self.threads, self.plugins, os.getpid())
+        environment = {**os.environ, "OMP_NUM_THREADS": str(self.threads)}
+        arguments = (there, str(self.root), self.threads, self.plugins, environment)
         process = context.Process(target=_serve, args=arguments)  # no daemon: loaders have processes, too
         process.start()
         there.close()
@@ -161,13 +165,16 @@ def _death(code: int | None) -> str:
     return f"the process ended with exit code {code}"
 
 
-def _serve(connection: Connection, root: str, threads: int, plugins: list[str], parent: int) -> None:
+def _serve(
+    connection: Connection, root: str, threads: int, plugins: list[str], environment: Mapping[str, str]
+) -> None:
     """Run cells until the connection closes."""
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    os.environ["OMP_NUM_THREADS"] = str(threads)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    os.environ.clear()  # the fork server keeps the variables that it was started with
+    os.environ.update(environment)
     import torch
 
     from seqkit.comparison.cells import run_cell
@@ -208,8 +215,9 @@ def _attempt(cell: Cell, root: Path, run_cell: Any) -> dict[str, Any]:
         return {"error": f"{type(error).__name__}: {' '.join(str(error).split())} ({where})"}
 
 
-def _end_with(parent: int) -> None:
+def _end_with_parent() -> None:
     """End this process when the one that started it has: nobody would take the result."""
-    while os.getppid() == parent:
-        time.sleep(WATCH_SECONDS)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
     os._exit(1)
