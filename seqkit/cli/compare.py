@@ -121,9 +121,9 @@ def _print_grid(console: Any, prepared: Prepared, folder: Path, jobs: int) -> No
     """The candidates, how many runs, and the minutes that they will take."""
     from rich.table import Table
 
-    from seqkit.comparison.candidates import TOLERANCE
     from seqkit.comparison.compare import remaining_minutes
     from seqkit.report.numbers import plural
+    from seqkit.report.ranking import TOLERANCE
 
     settings, plan = prepared.settings, prepared.plan
     table = Table(box=None)

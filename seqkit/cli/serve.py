@@ -51,7 +51,7 @@ def run(args: Namespace) -> int:
     limits = Limits(seconds=args.timeout)
     terminated = False
 
-    def stop(signum: int, frame: Any) -> None:
+    def stop(*_: Any) -> None:
         nonlocal terminated
         terminated = True
         raise KeyboardInterrupt

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from seqkit.comparison.candidates import TOLERANCE
+from seqkit.config.recipe import load_yaml
+from seqkit.report.headline import is_trial
 from seqkit.report.learning_rates import edge_remarks
-from seqkit.report.numbers import Metric, listed, p_value, times
+from seqkit.report.numbers import Metric, count, listed, p_value, plural, times
+from seqkit.report.ranking import TOLERANCE, budget_remarks
 
 Row = Mapping[str, Any]
 
@@ -27,7 +29,8 @@ def answers(results: Mapping[str, Any], metric: Metric) -> tuple[str, list[str]]
         return "No candidate has a result. The failures below say why.", []
     order = sorted(rows, key=lambda name: rows[name]["mean"], reverse=metric.higher_is_better)
     best, reference = order[0], results["reference"]
-    sentences = []
+    trial = trial_sentence(results["candidates"])
+    sentences = [] if trial is None else [trial]
     if at_edge := [row["name"] for row in results["candidates"] if edge_remarks(row)]:
         sentences.append(
             f"This is not settled: the best setting of {listed(at_edge)} is the smallest, the largest or the only one "
@@ -39,16 +42,50 @@ def answers(results: Mapping[str, Any], metric: Metric) -> tuple[str, list[str]]
     else:
         rival = reference if best != reference and reference in rows else order[1]
         first = _answer(results, rows, best, rival, metric)
-        sentences += filter(None, [_others(results, best, rival, [name for name in order[1:] if name != rival])])
+        others = [name for name in order[1:] if name != rival]
+        sentences += filter(None, [_others(results, best, rival, others)])
+        sentences += [f"{remark}." for remark in budget_remarks([rows[name] for name in others])]
+    sentences += no_better_than_constant(rows, metric)
     if failed:
         sentences.append(f"{listed(failed)} {'has' if len(failed) == 1 else 'have'} no result (see the failures).")
     return first, sentences
 
 
+def trial_sentence(candidates: Sequence[Row]) -> str | None:
+    """A sentence on runs that are so short, or on so few examples, that their figures say nothing; None: they are not.
+
+    candidates: rows of results.json.
+    """
+    trials = []
+    for row in candidates:
+        limit = load_yaml(row["config"])["data"].get("limit")
+        steps = [run["steps"] for run in row["runs"] if run["value"] is not None]
+        trials += [(max(steps), limit)] if steps and is_trial({"steps": max(steps), "limit": limit}) else []
+    if not trials:
+        return None
+    steps, limit = trials[0]
+    known = plural(steps, "optimizer step") + (f" and at most {limit:,} examples of each split" if limit else "")
+    return f"These are trial runs, with {known}: their figures say nothing of the models."
+
+
+def no_better_than_constant(rows: Mapping[str, Row], metric: Metric) -> list[str]:
+    """A sentence on the candidates that are no better than the best constant prediction, where it is known."""
+    found, values = [], set()
+    for name, row in rows.items():
+        constant, sign = row.get("constant"), 1 if metric.higher_is_better else -1
+        if constant is not None and sign * row["mean"] <= sign * constant:
+            found.append(name)
+            values.add(f"{metric.number(constant)} {metric.unit}".strip())
+    if not found:
+        return []
+    verb = "is" if len(found) == 1 else "are"
+    return [f"{listed(found)} {verb} no better than the best constant prediction ({listed(sorted(values))})."]
+
+
 def _answer(results: Mapping[str, Any], rows: Mapping[str, Row], a: str, b: str, metric: Metric) -> str:
     """Whether `a`, whose mean is better, is better than `b`, by how much, and how fast it trains."""
     pair = _pair(results, a, b)
-    budget, amount = BUDGETS[results["match"]], metric.number(abs(pair["difference"]))
+    budget, amount = _budget(results, rows[a], rows[b]), metric.number(abs(pair["difference"]))
     amount += f" {metric.spoken_unit} " if metric.spoken_unit else " "
     amount += "higher" if metric.higher_is_better else "lower"
     seeds = {len([run for run in row["runs"] if run.get("value") is not None]) for row in (rows[a], rows[b])}
@@ -67,11 +104,21 @@ def _answer(results: Mapping[str, Any], rows: Mapping[str, Row], a: str, b: str,
         low, high = sorted(x * in_favour for x in pair["interval"])
         interval = f"95 % confidence interval {metric.number(low)} to {metric.number(high)}"
         text += f" ({interval}{_significance(results, pair)})"
-    remarks = [remark for name in (a, b) for remark in _remarks(name, rows[name])]
+    remarks = [remark for name in (a, b) for remark in _remarks(rows[name])]
     own, other = ((rows[name].get("cost") or {}).get("tokens_per_second") for name in (a, b))
     if own and other:
         remarks.append(f"{a} trains at {times(own / other)} the speed of {b}")
     return ". ".join([text, *remarks]) + "."
+
+
+def _budget(results: Mapping[str, Any], one: Row, other: Row) -> str:
+    """What was matched; both values where they are not equal."""
+    key, what = {
+        "parameters": ("parameters", "parameters"), "flops": ("training_flops", "FLOPs per training step"),
+    }.get(results["match"], ("", ""))  # fmt: skip
+    if key and max(abs(row.get("budget_gap") or 0.0) for row in (one, other)) > TOLERANCE:
+        return f", with {count(one[key])} and {count(other[key])} {what}"
+    return BUDGETS[results["match"]]
 
 
 def _significance(results: Mapping[str, Any], pair: Mapping[str, Any]) -> str:
@@ -95,11 +142,11 @@ def _pair(results: Mapping[str, Any], a: str, b: str) -> Mapping[str, Any]:
     return next(pair for pair in results["differences"] if {pair["a"], pair["b"]} == {a, b})
 
 
-def _remarks(name: str, row: Row) -> list[str]:
+def _remarks(row: Row) -> list[str]:
     """A budget that differs from the reference's, and a receptive field that is shorter than the examples."""
-    found, gap = [], row.get("budget_gap") or 0.0
-    if abs(gap) > TOLERANCE:
-        found.append(f"{name} is {100 * abs(gap):.1f} % {'above' if gap > 0 else 'below'} the budget")
+    found = budget_remarks([row])
     if (farthest := row.get("farthest")) is not None:
-        found.append(f"{name} connects tokens at most {farthest} apart, and examples have up to {row['longest']}")
+        found.append(
+            f"{row['name']} connects tokens at most {farthest} apart, and examples have up to {row['longest']}"
+        )
     return found

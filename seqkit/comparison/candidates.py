@@ -23,9 +23,6 @@ from seqkit.interfaces import Objective, Tokenizer
 from seqkit.model import Model, first_call
 from seqkit.runs.prepare import data_module
 
-TOLERANCE = 0.02
-"""Two budgets are equal up to this share of the reference's."""
-
 NEARLY = 0.05
 """Another depth is tried if its budget is equal up to this share; the answer says by how much it is off."""
 
@@ -59,8 +56,8 @@ class Candidate:
     tuned configuration is pretrained; None: it is not pretrained. budget_gap: relative to the reference. optimizers:
     complete configurations of the optimizers that are tried, the recipe's first. depths: others that are tried.
     farthest: tokens between an input and an output that depends on it, at most; None: all, or it is not known. state:
-    numbers that it keeps of an example, however long; None: they grow with it, or it is not known. notes: what had to
-    be changed beside what differs on purpose.
+    numbers that it keeps of an example, however long; None: they grow with it, or it is not known. causal: tokens learn
+    of earlier ones alone. notes: what had to be changed beside what differs on purpose.
     """
 
     name: str
@@ -76,6 +73,7 @@ class Candidate:
     depths: list[Depth] = field(default_factory=list)
     farthest: int | None = None
     state: int | None = None
+    causal: bool = False
     notes: list[str] = field(default_factory=list)
 
 
@@ -180,6 +178,7 @@ def _matched(
         depths=list(_other_depths(settings, fitted, preset, words, config, target)),
         farthest=farthest,
         state=state,
+        causal=fitted.is_causal(config),
         budget_gap=0.0 if reference is None and settings.match != "none" else gap,
         notes=notes,
     )
@@ -281,6 +280,11 @@ class _Fitted:
         except Exception:  # a component that looks at values: it is counted with weights
             with torch.random.fork_rng(devices=[]):
                 return training_flops(meta_model(config, tokenizer, objective, device="cpu"), objective, batch)
+
+    def is_causal(self, config: Mapping[str, Any]) -> bool:
+        """Whether each token learns of itself and earlier ones alone."""
+        tokenizer, objective, _ = self._of(config)
+        return meta_model(config, tokenizer, objective).causal
 
     def memory(self, config: Mapping[str, Any]) -> tuple[int | None, int | None]:
         """`farthest_input` on the longest training example, None where that is all of it; and `state_size`."""

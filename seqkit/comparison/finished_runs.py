@@ -157,6 +157,7 @@ def _row(name: str, group: Sequence[_Run], metric: Metric) -> tuple[Row, Scores 
         "training_flops": flops,
         "width": width,
         "depth": depth,
+        "causal": first.trained.model.causal,
         "chosen": {},
         "trials": [],
         "config": to_yaml(first.config),

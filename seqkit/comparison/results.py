@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from seqkit.comparison.answers import answers
+from seqkit.comparison.answers import answers, trial_sentence
 from seqkit.comparison.candidates import Candidate, backbone_of
 from seqkit.comparison.curves import (
     Curve,
@@ -87,7 +87,8 @@ def write_sentences(results: dict[str, Any]) -> None:
     """Write anew, from the numbers, every sentence of a comparison's results: answers, and what was not matched."""
     metric = METRICS[results["metric"]["name"]]
     results["metric"] = metric._asdict()
-    results["is_settled"] = not any(edge_remarks(row) for row in results["candidates"])
+    are_trials = trial_sentence(results["candidates"]) is not None
+    results["is_settled"] = not are_trials and not any(edge_remarks(row) for row in results["candidates"])
     results["answer"], results["answers"] = answers(results, metric)
     results["unmatched"] = unmatched(results)
     for rate in results.get("exchange_rates") or []:
@@ -260,6 +261,7 @@ def _row(plan: Plan, candidate: Candidate, results: Mapping[str, Any], metric: M
         "budget_gap": size.budget_gap,
         "farthest": size.farthest,
         "state": size.state,
+        "causal": candidate.causal,
         "untuned": to_yaml(candidate.config),
         "chosen": {key: value for key, value in chosen.items() if key not in of_size},
         "trials": trials,
@@ -280,11 +282,12 @@ def with_statistics(
 ) -> tuple[Row, Scores | None]:
     """The row with its runs, mean, standard deviation and interval; and the scores of all seeds that ended well.
 
-    scores: numerator, denominator and tokens of each test example, by seed.
+    Its `constant` is the metric of the constant prediction that is best in training. scores: numerator, denominator
+    and tokens of each test example, by seed.
     """
     errors = [run["error"] for run in runs if run["error"]]
     if not scores:
-        nothing: Row = {"mean": None, "std": None, "interval": None, "by_length": []}
+        nothing: Row = {"mean": None, "std": None, "interval": None, "constant": None, "by_length": []}
         return {**row, "runs": runs, **nothing, "error": f"no seed finished: {errors[0]}" if errors else None}, None
     first = next(iter(scores.values()))
     own = _scores_of(scores)
@@ -293,7 +296,9 @@ def with_statistics(
     runs = [{**run, "value": values.get(run["seed"])} for run in runs]
     lengths = _by_length(own, first["tokens"], metric)
     row["longest"] = int(max(first["tokens"]))
-    found = {"mean": mean, "std": std, "interval": interval, "by_length": lengths, "error": None}
+    constants = [run["baseline"].get(metric.name) for run in runs if run["value"] is not None]
+    constant = None if None in constants else fmean(constants)
+    found = {"mean": mean, "std": std, "interval": interval, "constant": constant, "by_length": lengths, "error": None}
     return {**row, "runs": runs, **found}, own
 
 
@@ -302,13 +307,15 @@ def run_row(seed: int, folder: str, result: Mapping[str, Any], flops: int | None
     its curve is drawn; None: not measured, so by the clock, which other runs on the machine slow down."""
     if "error" in result:
         nothing = dict.fromkeys(("value", "steps", "tokens", "seconds", "flops"))
-        return {"seed": seed, "folder": folder, **nothing, "metrics": {}, "curve": [], "error": result["error"]}
+        empty: Row = {"metrics": {}, "baseline": {}, "curve": []}
+        return {"seed": seed, "folder": folder, **nothing, **empty, "error": result["error"]}
     summary = result["summary"]
     return {
         "seed": seed,
         "folder": folder,
         "value": None,
         "metrics": summary["metrics"],
+        "baseline": summary.get("baseline", {}),
         "steps": summary["steps"],
         "tokens": summary["tokens_seen"],
         "train_tokens": summary.get("train_tokens"),

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from seqkit.comparison.candidates import TOLERANCE, backbone_of
+from seqkit.comparison.candidates import backbone_of
 from seqkit.config.recipe import load_yaml
 from seqkit.registry import components
 from seqkit.report.learning_rates import edge_remarks, trial_length
 from seqkit.report.numbers import listed, plural
+from seqkit.report.ranking import TOLERANCE
 
 HANDLED = ("trainer.max_steps", "trainer.max_epochs", "model.backbone.type")
 """Keys whose effect has a finding of its own."""
@@ -34,6 +35,7 @@ def unmatched(results: Mapping[str, Any]) -> list[Finding]:
     checks = (
         _sizes,
         _receptive_fields,
+        _directions,
         _states,
         _dropouts,
         _steps,
@@ -113,15 +115,23 @@ def _receptive_fields(_results: Mapping[str, Any], rows: Sequence[Any]) -> Itera
             yield _note("backbones", f"{_listed(kinds)}.")
 
 
+def _directions(_results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[Finding]:
+    """Causal candidates beside bidirectional ones."""
+    causal = [row["name"] for row in rows if row.get("causal")]
+    others = [row["name"] for row in rows if row.get("causal") is False]
+    if causal and others:
+        text = f"In {listed(causal)}, a token learns of itself and earlier tokens alone; in {listed(others)}, of all."
+        yield _warning("direction", text)
+
+
 def _states(_results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[Finding]:
     """Size of the state of candidates whose state does not grow with the example."""
     kept = {row["name"]: row["state"] for row in rows if row.get("state") is not None}
     if kept and len(set(kept.values())) + (len(kept) < len(rows)) > 1:
         shown = _listed({name: f"{state:,}" for name, state in kept.items()})
         text = f"Numbers that a candidate stores of an example of any length: {shown}."
-        yield _note(
-            "state", text + (" The state of the others grows with the length." if len(kept) < len(rows) else "")
-        )
+        more = " The others store more of a longer example, or read it in both directions."
+        yield _note("state", text + (more if len(kept) < len(rows) else ""))
     for row in rows:
         if (state := row.get("state")) is not None and state < row["longest"]:
             longest = f"examples have up to {row['longest']:,} tokens"
@@ -293,7 +303,8 @@ def _surroundings(_results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[
 def _configurations(results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[Finding]:
     flat = {row["name"]: dict(flattened(load_yaml(row["config"]))) for row in rows}
     varied = tuple(results.get("varied", ()))
-    several = len((results["tuning"] or {}).get("optimizers", [])) > 1
+    tuning = results["tuning"] or {"lr_trials": 0}
+    several = tuning["lr_trials"] > 0 and len(tuning.get("optimizers", [])) > 1
     own = ["seed", "recipe", *varied]
     for row in rows:
         for note in row.get("notes", []):

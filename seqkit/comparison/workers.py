@@ -165,9 +165,7 @@ def _death(code: int | None) -> str:
     return f"the process ended with exit code {code}"
 
 
-def _serve(
-    connection: Connection, root: str, threads: int, plugins: list[str], environment: Mapping[str, str]
-) -> None:
+def _serve(connection: Connection, root: str, threads: int, plugins: list[str], environment: Mapping[str, str]) -> None:
     """Run cells until the connection closes."""
     import signal
 

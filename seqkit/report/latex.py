@@ -10,7 +10,7 @@ from typing import Any
 from seqkit.errors import one_line
 from seqkit.files import write_atomic
 from seqkit.report.numbers import MINUS, Metric, count, p_value
-from seqkit.report.ranking import difference_of, ranked, values_are
+from seqkit.report.ranking import budget_remarks, difference_of, ranked, values_are
 
 MARKS = {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", MINUS: "$-$", "±": r"$\pm$",
@@ -49,6 +49,7 @@ def latex_table(results: Mapping[str, Any]) -> str:
         f"{'crossed random effects of seeds and examples' if is_spread else 'the choice of test examples'}"
     )
     caption += f", p corrected for {pairs} pairs (Holm)" if pairs > 1 else ""
+    caption += "".join(f"; {remark}" for remark in budget_remarks(results["candidates"]))
     head = ["", "parameters", metric.title, "95 % interval", f"to {reference}", "p"]
     return "\n".join(
         [

@@ -11,7 +11,10 @@ from rich.text import Text
 
 from seqkit.errors import one_line, printable
 from seqkit.report.candidate_figures import Mark
-from seqkit.report.numbers import DASH, Metric, count, plural, times
+from seqkit.report.numbers import DASH, Metric, count, listed, plural, times
+
+TOLERANCE = 0.02
+"""Two budgets are equal up to this share of the reference's."""
 
 
 class Row(NamedTuple):
@@ -181,3 +184,22 @@ def _has_value(candidate: Mapping[str, Any]) -> bool:
 def _own_name(candidate: Mapping[str, Any]) -> str:
     """The name without the group's: `LSTM + masked pretraining` is LSTM."""
     return str(candidate["name"]).removesuffix(f" + {candidate.get('group')}")
+
+
+def budget_remarks(candidates: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Of each row of results.json whose budget is not the reference's, how far it is off."""
+    gaps = {row["name"]: row.get("budget_gap") or 0.0 for row in candidates}
+    return [
+        f"{name} is {100 * abs(gap):.1f} % {'above' if gap > 0 else 'below'} the budget"
+        for name, gap in gaps.items()
+        if abs(gap) > TOLERANCE
+    ]
+
+
+def constant_sentence(candidates: Sequence[Mapping[str, Any]], metric: Metric) -> str | None:
+    """What the constant prediction that is best in training has; None: it is not known. candidates: of results.json."""
+    values = [one["constant"] for one in candidates if one.get("constant") is not None]
+    if not values:
+        return None
+    shown = dict.fromkeys(f"{metric.number(value)} {metric.unit}".strip() for value in values)
+    return f"The best constant prediction has {listed(list(shown))}."

@@ -8,12 +8,14 @@ from published_scores import interval, units
 
 from seqkit.comparison.candidates import Candidate
 from seqkit.comparison.plan import Plan
-from seqkit.comparison.results import _by_length, _differences, gather, run_row, write_results
+from seqkit.comparison.results import _by_length, _differences, gather, run_row, write_results, write_sentences
 from seqkit.comparison.scores import METRICS
 from seqkit.comparison.settings import Settings
 from seqkit.comparison.statistics import Scores
 from seqkit.config import complete
 from seqkit.files import read_mapping
+from seqkit.report.comparison import comparison_markdown, comparison_sections
+from seqkit.report.latex import latex_table
 
 
 def ended(*numerators):
@@ -38,6 +40,37 @@ def gathered(metric, cells):
 
 def of_both(**cells):
     return {f"{name}/seed-{seed}": cells[name](seed) for name in ("LSTM", "GRU") for seed in (1, 2, 3)}
+
+
+def test_trial_runs_and_candidates_that_are_no_better_than_a_constant_are_named():
+    def of(high, steps):
+        def cell(seed):
+            one = ended(high, high + seed / 100)
+            one["summary"] |= {"steps": steps, "baseline": {"loss": 1.25}}
+            return one
+
+        return cell
+
+    results = gathered("loss", of_both(LSTM=of(3.0, 49), GRU=of(2.0, 49)))
+    assert [row["constant"] for row in results["candidates"]] == [1.25, 1.25]
+    trial, worse = results["answers"][0], results["answers"][-1]
+    assert trial.startswith("These are trial runs, with 49 optimizer steps")
+    assert worse == "LSTM is no better than the best constant prediction (1.2500 nats)."
+    assert not results["is_settled"]
+    assert "The best constant prediction has 1.2500 nats." in comparison_markdown(results, comparison_sections(results))
+    unknown = gathered("loss", of_both(LSTM=lambda _: ended(3.0), GRU=lambda _: ended(2.0)))
+    assert not [one for one in unknown["answers"] if "constant" in one]
+
+
+def test_budgets_that_are_not_equal_are_not_said_to_be():
+    cells = of_both(LSTM=lambda seed: ended(1.9, 1.8 + seed / 100), GRU=lambda seed: ended(0.2, 0.1 + seed / 100))
+    results = gathered("accuracy", cells)
+    for row, (parameters, gap) in zip(results["candidates"], ((1000, 0.0), (1136, 0.136))):
+        row |= {"parameters": parameters, "budget_gap": gap}
+    write_sentences(results)
+    assert results["answer"].startswith("LSTM is better than GRU, with 1,000 and 1,136 parameters. ")
+    assert "GRU is 13.6 % above the budget" in results["answer"]
+    assert "GRU is 13.6 \\% above the budget" in latex_table(results)
 
 
 @pytest.mark.parametrize(("metric", "best", "worst"), [("accuracy", "LSTM", "GRU"), ("loss", "GRU", "LSTM")])

@@ -203,3 +203,23 @@ def test_what_owners_of_finished_runs_chose_stands_first():
     )
     found = [finding["what"] for finding in unmatched(results) if finding["kind"] == "warning"]
     assert found.index("data.batch_size") < found.index("tuning")
+
+
+def test_a_causal_candidate_beside_one_that_looks_both_ways_is_a_warning():
+    results = fair()
+    for one, causal in zip(results["candidates"], (False, True)):
+        one["causal"] = causal
+    text = "In LSTM, a token learns of itself and earlier tokens alone; in Transformer, of all."
+    assert warnings(results) == {"direction": text}
+    results["candidates"][0]["causal"] = True
+    assert warnings(results) == {}
+
+
+def test_an_optimizer_that_no_trial_chose_is_not_said_to_be_chosen():
+    results = fair()
+    results["tuning"] |= {"lr_trials": 0, "optimizers": ["Muon", "AdamW"]}
+    texts = {finding["text"] for finding in unmatched(results) if finding["what"] == "optimizer"}
+    assert texts == {"All candidates use AdamW. Another may suit one of them better."}
+    results["tuning"]["lr_trials"] = 3
+    (text,) = [finding["text"] for finding in unmatched(results) if finding["what"] == "optimizer"]
+    assert text.startswith("It was chosen in the same trials")
