@@ -84,12 +84,15 @@ def test_of_six_equal_candidates_one_is_seldom_called_better(share):
 
 
 def main():
-    print("| seeds | test examples | difference, by share of the variance that seeds carry | accuracy 90 % |")
-    print("| | | 0 %, 10 %, 50 %, 90 % | |")
+    shares = (0, 0.1, 0.5, 0.9)
+    heads = [f"difference, {100 * share:g} %" for share in shares]
+    print(f"| seeds | test examples | {' | '.join(heads)} | an accuracy of 90 % |")
+    print(f"|{' --- |' * (len(heads) + 3)}")
     for seeds, examples in product((3, 5, 10), (10, 100, 1000)):
         rounds = 3000 if examples < 1000 else 500
-        found = [f"{100 * covered(rounds, seeds, examples, share, 0.3):.1f}" for share in (0, 0.1, 0.5, 0.9)]
-        print(f"| {seeds} | {examples} | {', '.join(found)} | {100 * covered_accuracy(rounds, seeds, examples):.1f} |")
+        found = [covered(rounds, seeds, examples, share, 0.3) for share in shares]
+        cells = [f"{100 * one:.1f}" for one in (*found, covered_accuracy(rounds, seeds, examples))]
+        print(f"| {seeds} | {examples:,} | {' | '.join(cells)} |")
     for seeds in (3, 5, 10):
         print(f"{seeds} seeds x 6 groups of 50: {100 * covered(4000, seeds, 6, 0.3, 0.3, per_group=50):.1f}")
         found = [f"{100 * told_apart(1000, seeds, 100, share):.1f}" for share in (0.1, 0.5, 0.9)]
