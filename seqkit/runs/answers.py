@@ -200,7 +200,7 @@ def _answered(
         log.warning("%s; do not rely on the prediction%s", unusual[0], more)
     if unknown:
         columns = (f"{name}: {counts.total():,} ({_most_frequent(counts)})" for name, counts in unknown.items())
-        log.warning("categories that training has seldom or never count as one unknown word: %s", "; ".join(columns))
+        log.warning("categories that are rare or absent in training count as one unknown word: %s", "; ".join(columns))
 
 
 def _unknown(tokenizer: Tokenizer, raw: Any) -> Iterator[tuple[str, str]]:

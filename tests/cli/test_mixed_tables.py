@@ -107,7 +107,7 @@ def test_what_the_model_does_not_know_is_said(run, capsys, caplog):
     assert (code, len(lines)) == (0, 4)
     assert "no column photo, price, so these are absent" in said
     assert said.strip().endswith("; it has columns that are not used: Price (did you mean price?)")
-    unknown = "categories that training has seldom or never count as one unknown word: size: "
+    unknown = "categories that are rare or absent in training count as one unknown word: size: "
     assert [record.getMessage() for record in caplog.records] == [f"{unknown}3 ('XL', 'XXL')"]
     caplog.clear()
     asked(capsys, folder / "run", "--input", "size=XL,price=2")
