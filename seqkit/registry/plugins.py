@@ -56,7 +56,10 @@ def in_time(name: str) -> Iterator[None]:
 
 
 def import_plugins(files: Sequence[Path]) -> None:
-    """Run Python files that the user named on the command line, so that their components register."""
+    """Run Python files that the user named on the command line, so that their components register.
+
+    As with `python FILE`, they may import modules of their own folder, which is searched last.
+    """
     import importlib.util
 
     for file in files:
@@ -71,6 +74,8 @@ def import_plugins(files: Sequence[Path]) -> None:
         spec = importlib.util.spec_from_file_location(file.stem, file)
         assert spec is not None
         assert spec.loader is not None
+        if (folder := str(file.parent.resolve())) not in sys.path:
+            sys.path.append(folder)
         sys.modules[file.stem] = module = importlib.util.module_from_spec(spec)
         try:
             with in_time(f"--plugin {file}"):

@@ -113,3 +113,17 @@ def test_a_slow_import_is_named(monkeypatch, capsys):
     with in_time("mine"):
         pass
     assert "mine computes for 0 s when it is imported" in capsys.readouterr().err
+
+
+def test_a_file_may_import_modules_of_its_folder_but_shadows_none(monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "beside_the_file.py").write_text("from json import dumps\nVALUE = dumps(7)\n", encoding="utf-8")
+    (tmp_path / "json.py").write_text("raise AssertionError\n", encoding="utf-8")
+    file = tmp_path / "that_needs_another.py"
+    file.write_text("from beside_the_file import VALUE\n", encoding="utf-8")
+    try:
+        plugins.import_plugins([file])
+        assert sys.modules["that_needs_another"].VALUE == "7"
+    finally:
+        for name in ("that_needs_another", "beside_the_file"):
+            sys.modules.pop(name, None)
