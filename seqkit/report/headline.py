@@ -54,6 +54,9 @@ USUAL = {"loss", "accuracy", "macro_f1", "mae", "r2", "perplexity", "bits_per_by
 STILL_FALLS = 0.05
 """Share by which a validation loss falls in the last quarter of a training that ended too early."""
 
+OTHER_SHARES = 0.05
+"""Lead of the most frequent class of the test split over the baseline, that of training, from which it is said."""
+
 FEW_EXAMPLES = 1000
 """A run whose splits are limited to fewer examples is a trial, as one of fewer than `FEW_STEPS`."""
 
@@ -149,6 +152,12 @@ def cautions(summary: dict[str, Any]) -> list[str]:
         constant = []
     if constant:
         found.append(f"By other metrics, this is worse than the best constant prediction ({'; '.join(constant)}).")
+    common = summary.get("most_frequent_in_test")
+    if metric.name == "accuracy" and common and common["share"] > (metric.baseline or 0.0) + OTHER_SHARES:
+        found.append(
+            f"Test and training have other shares of the classes: always answering {one_line(common['name'])} has "
+            f"{format_metric('accuracy', common['share'])} on the test split."
+        )
     worse = _worse_by(summary, strong)
     if metric.is_worse_than_specialist:
         own, better = (format_metric(metric.name, value) for value in (metric.value, metric.strong))
@@ -219,7 +228,7 @@ class ResultTable:
             for row in rows:
                 table.add_row(*row.values())
             yield table
-        yield Text("baseline: the best constant prediction, on the same test split", style="dim italic")
+        yield Text("baseline: the constant that is best in training, on the same test split", style="dim italic")
         for summary in self.summaries:
             name = f"{one_line(summary['recipe'])}: " if len(self.summaries) > 1 else ""
             metric = headline(summary)

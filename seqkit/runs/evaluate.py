@@ -99,7 +99,9 @@ def finish(
         for found in (metrics, constant, *([] if beside is None else [beside["metrics"]])):
             found["bits_per_byte"] = found["loss"] / math.log(2) * num_predictions / num_bytes
     objective = data.objective
-    common = most_frequent(objective.classes, labels_of(splits.train)) if isinstance(objective, Classify) else None
+    is_classes = isinstance(objective, Classify)
+    common = most_frequent(objective.classes, labels_of(splits.train)) if is_classes else None
+    common_in_test = most_frequent(objective.classes, labels_of(splits.test)) if is_classes else None
     positive = objective.positive_name if isinstance(objective, Classify) else None
     summary = {
         **summary,
@@ -116,6 +118,7 @@ def finish(
         **({} if isinstance(valid, list) else {"num_valid": len(valid.examples)}),
         **({} if splits.rule is None else {"split_rule": splits.rule}),
         **({} if common is None else {"most_frequent": common}),
+        **({} if common_in_test is None else {"most_frequent_in_test": common_in_test}),
         **({} if positive is None else {"positive": positive}),
     }
     write_json(folder / SUMMARY, summary)

@@ -29,7 +29,7 @@ class StrongBaseline:
 
 @dataclass
 class MostFrequent:
-    """The class that most training labels are of, and its share."""
+    """The class that most labels of a split are of, and its share."""
 
     name: str
     share: float
@@ -68,6 +68,7 @@ OPTIONAL: dict[str, Any] = {
     "num_valid": int,
     "split_rule": str,
     "most_frequent": MostFrequent,
+    "most_frequent_in_test": MostFrequent,
     "late_fall": float,
     "main_metric": str,
     "positive": str,

@@ -28,7 +28,7 @@ class Compared(Protocol):
 
 
 def most_frequent(names: Sequence[str], labels: Sequence[Any]) -> dict[str, Any] | None:
-    """The class that most training labels are of, and its share; None if no label is known.
+    """The class that most labels are of, and its share; None if no label is known.
 
     labels: numbers of classes, or tensors of them, in which IGNORE counts as unknown.
     """

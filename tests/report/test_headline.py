@@ -43,6 +43,13 @@ def test_a_run_without_metrics_is_refused():
         headline(summary() | {"metrics": {}})
 
 
+def test_a_test_split_whose_most_frequent_class_is_not_that_of_training_is_said():
+    common = {"name": "stays", "share": 0.589}
+    (said,) = cautions(summary(baseline={"accuracy": 0.364}, most_frequent_in_test=common))
+    assert "always answering stays has 58.90 % on the test split" in said
+    assert cautions(summary(baseline={"accuracy": 0.54}, most_frequent_in_test=common)) == []
+
+
 def test_the_table_shows_everything_in_80_columns():
     console = Console(width=80, record=True, file=None)
     with console.capture() as captured:
