@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+import signal
 import sys
 import threading
 import time
@@ -139,10 +140,7 @@ class Workers:
         self._idle, self._busy = [], {}
 
     def _start(self) -> _Worker:
-        # on Linux a worker is forked in milliseconds from a process that has imported torch and has no threads
-        context: Any = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
-        if sys.platform == "linux":
-            context.set_forkserver_preload(PRELOADED)
+        context: Any = _fork_server() if sys.platform == "linux" else multiprocessing.get_context("spawn")
         here, there = context.Pipe()
         environment = {**os.environ, "OMP_NUM_THREADS": str(self.threads)}
         arguments = (there, str(self.root), self.threads, self.plugins, environment)
@@ -157,6 +155,22 @@ class _Worker(NamedTuple):
     connection: Connection
 
 
+def _fork_server() -> Any:
+    """A process that has imported torch and has no threads; a worker is forked from it in milliseconds."""
+    from multiprocessing import forkserver, resource_tracker
+
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
+    resource_tracker.ensure_running()  # it would unblock the signal
+    # Ctrl-C reaches the whole group, and would end its imports with a traceback
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return context
+
+
 def _death(code: int | None) -> str:
     """Description of how a process ended."""
     if code is not None and code < 0:
@@ -167,8 +181,6 @@ def _death(code: int | None) -> str:
 
 def _serve(connection: Connection, root: str, threads: int, plugins: list[str], environment: Mapping[str, str]) -> None:
     """Run cells until the connection closes."""
-    import signal
-
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     threading.Thread(target=_end_with_parent, daemon=True).start()
     os.environ.clear()  # the fork server keeps the variables that it was started with
