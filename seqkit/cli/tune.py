@@ -86,7 +86,7 @@ def _learning_rate(config: Mapping[str, Any], args: Namespace, signals: StopSign
 
     prepared = prepare(config)
     curve = find_learning_rate(prepared, low=args.min_lr, high=args.max_lr, num_steps=args.steps, signals=signals)
-    table = Table("learning rate", "loss", "mean over a decade", "")
+    table = Table("learning rate", "loss", "against the first weights, smoothed", "")
     every = max(1, round(len(curve.rates) / SHOWN))
     for i, (rate, loss, mean) in enumerate(zip(curve.rates, curve.losses, curve.smoothed)):
         is_suggested = rate == curve.suggestion

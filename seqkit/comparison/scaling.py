@@ -76,12 +76,15 @@ def fit_power_law(x: Sequence[float], loss: Sequence[float], near: PowerLaw | No
 
 
 def with_intervals(points: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Fit, intervals by resampling the runs of each size, and the curve with its band. points: x, loss, seed, name."""
+    """Fit, intervals by resampling the runs of each size, and the curve with its band. points: x, loss, seed, name.
+
+    With one run for each size there are no intervals, and the curve has no band.
+    """
     sizes = sorted({point["x"] for point in points})
     by_size = {x: [point["loss"] for point in points if point["x"] == x] for x in sizes}
     law = fit_power_law([p["x"] for p in points], [p["loss"] for p in points])
-    rng, laws = np.random.default_rng(0), []
-    for _ in range(RESAMPLES):
+    rng, laws, is_single = np.random.default_rng(0), [law], max(map(len, by_size.values())) < 2
+    for _ in range(0 if is_single else RESAMPLES):
         drawn = [(x, loss) for x, losses in by_size.items() for loss in rng.choice(losses, len(losses))]
         laws.append(fit_power_law([x for x, _ in drawn], [loss for _, loss in drawn], near=law))
     grid = np.geomspace(sizes[0], sizes[-1] * 4, POINTS)
@@ -89,18 +92,21 @@ def with_intervals(points: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     notes = []
     if len(sizes) == 3:
         notes.append("Three sizes determine a, α and c exactly, so this fit does not test the power law.")
-    if min(map(len, by_size.values())) < 2:
-        notes.append("With one run for each size, the intervals do not cover the variation between seeds.")
+    if is_single:
+        notes.append("With one run for each size, the variation between seeds is unknown, so there are no intervals.")
+    elif min(map(len, by_size.values())) < 2:
+        notes.append("Some sizes have one run, so the intervals are too narrow.")
     if law.c < 0.01 * min(p["loss"] for p in points):
         notes.append("No floor is visible: c is close to 0.")
+    intervals = {name: _interval([getattr(one, name) for one in laws]) for name in ("a", "alpha", "c")}
     return {
         "a": law.a,
         "alpha": law.alpha,
         "c": law.c,
-        "intervals": {name: _interval([getattr(one, name) for one in laws]) for name in ("a", "alpha", "c")},
+        "intervals": None if is_single else intervals,
         "deviation": max(abs(p["loss"] / float(law.at(np.array(p["x"]))) - 1) for p in points),
         "points": list(points),
-        "curve": np.column_stack([grid, law.at(grid), *bands]).tolist(),
+        "curve": np.column_stack([grid, law.at(grid), *([] if is_single else bands)]).tolist(),
         "note": " ".join(notes) or None,
     }
 
@@ -189,10 +195,13 @@ def _unique(findings: Iterable[dict[str, str]]) -> list[dict[str, str]]:
 
 
 def _sentence(fit: Mapping[str, Any]) -> str:
-    low, high = fit["intervals"]["alpha"]
-    law = f"{fit['a']:.3g} · N^−{fit['alpha']:.3f} + {fit['c']:.3f} for N {fit['variable']}"
-    interval = f"95 % confidence interval of the exponent {low:.3f} to {high:.3f}"
-    return f"The loss is {law} ({interval}). Runs deviate from this law by up to {100 * fit['deviation']:.1f} %."
+    text = f"The loss is {fit['a']:.3g} · N^−{fit['alpha']:.3f} + {fit['c']:.3f} for N {fit['variable']}"
+    if fit["intervals"] is not None:
+        low, high = fit["intervals"]["alpha"]
+        text += f" (95 % confidence interval of the exponent {low:.3f} to {high:.3f})"
+    if len({point["x"] for point in fit["points"]}) == 3 and fit["intervals"] is None:
+        return f"{text}. Three points determine it exactly, so nothing tests this law."
+    return f"{text}. Runs deviate from this law by up to {100 * fit['deviation']:.1f} %."
 
 
 def _csv(fits: Sequence[Mapping[str, Any]]) -> str:

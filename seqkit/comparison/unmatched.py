@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from seqkit.comparison.candidates import backbone_of
+from seqkit.comparison.candidates import backbone_of, widths_of
 from seqkit.config.recipe import load_yaml
 from seqkit.registry import components
 from seqkit.report.learning_rates import edge_remarks, trial_length
@@ -160,7 +160,7 @@ def _steps(results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[Finding]
             yield _note(what, f"{text} Training time was matched instead.") if by_time else _warning(what, text)
     times = {row["name"]: fmean(run["seconds"] for run in finished(row)) for row in rows}
     if _gap(list(times.values())) > MUCH:
-        text = _listed({name: f"{value:.0f} s" for name, value in times.items()})
+        text = _listed({name: f"{value:.0f} s" if value >= 10 else f"{value:.2g} s" for name, value in times.items()})
         yield (_warning if by_time else _note)(
             "training time",
             f"Wall-clock time of a run with validation, mean over seeds: {text}. Others may have shared the machine.",
@@ -306,6 +306,8 @@ def _configurations(results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator
     tuning = results["tuning"] or {"lr_trials": 0}
     several = tuning["lr_trials"] > 0 and len(tuning.get("optimizers", [])) > 1
     own = ["seed", "recipe", *varied]
+    if "width" in varied:
+        own += {key for row in rows for key in widths_of(load_yaml(row["config"]))}
     for row in rows:
         for note in row.get("notes", []):
             yield _warning(row["name"], note)
@@ -345,12 +347,14 @@ def _follows_from_the_type(key: str, flat: Mapping[str, Mapping[str, Any]]) -> b
     return False
 
 
-def _always(results: Mapping[str, Any], _rows: Sequence[Any]) -> Iterator[Finding]:
+def _always(results: Mapping[str, Any], rows: Sequence[Any]) -> Iterator[Finding]:
     yield _note(
         "implementation",
         "Speeds are those of these implementations on this machine. Recurrent layers run in torch's own kernels, scans "
         "and attention in others. On another processor or accelerator, the order may differ.",
     )
+    if len({backbone_of(load_yaml(row["config"])) for row in rows}) < 2:
+        return
     yield _note(
         "effort",
         f"The recipe was developed with {results['recipe_backbone']}. The others had only the trials under Tuning.",

@@ -37,7 +37,7 @@ def scaling_table(results: Mapping[str, Any]) -> Table:
         box=box.SIMPLE_HEAD,
         show_edge=False,
         pad_edge=False,
-        caption="loss(x) = a · x^−α + c, with 95 % intervals",
+        caption="loss(x) = a · x^−α + c" + ", with 95 % intervals" * any(fit["intervals"] for fit in results["fits"]),
         caption_justify="left",
     )
     table.add_column("x", overflow="fold")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from seqkit.comparison.scaling import comparisons, fit_power_law, scale, with_intervals
+from seqkit.comparison.scaling import _sentence, comparisons, fit_power_law, scale, with_intervals
 from seqkit.errors import UsageError
 
 SIZES = [1e4, 3e4, 1e5, 3e5, 1e6]
@@ -33,7 +33,11 @@ def test_the_interval_holds_the_planted_exponent_and_the_curve_its_band():
 
 def test_what_a_fit_cannot_say_is_said():
     points = [{"x": x, "loss": 30 * x**-0.3, "seed": 1, "name": ""} for x in SIZES[:3]]
-    note = with_intervals(points)["note"]
+    fit = {"variable": "parameters", **with_intervals(points)}
+    note = fit["note"]
+    assert fit["intervals"] is None
+    assert {len(row) for row in fit["curve"]} == {2}
+    assert _sentence(fit).endswith("Three points determine it exactly, so nothing tests this law.")
     assert "Three sizes determine" in note
     assert "one run for each size" in note
     assert "No floor is visible" in note

@@ -223,3 +223,12 @@ def test_an_optimizer_that_no_trial_chose_is_not_said_to_be_chosen():
     results["tuning"]["lr_trials"] = 3
     (text,) = [finding["text"] for finding in unmatched(results) if finding["what"] == "optimizer"]
     assert text.startswith("It was chosen in the same trials")
+
+
+def test_sizes_that_are_what_is_compared_are_no_warning():
+    results = fair() | {"varied": ["width"]}
+    for one, dim in zip(results["candidates"], (16, 32)):
+        words = ["--optimizer=AdamW", "--optimizer.lr=0.003", f"--model.backbone.dim={dim}"]
+        one["config"] = to_yaml(complete("image/digits", None, words))
+    assert warnings(results) == {}
+    assert "effort" not in {finding["what"] for finding in unmatched(results)}
