@@ -189,5 +189,5 @@ def common_cautions(summaries: Sequence[Mapping[str, Any]]) -> list[str]:
         first, text = next(iter(by_split.items()))
         where = f"all {len(summaries)}" if len(by_split) == len(summaries) else f"{len(by_split)} of {len(summaries)}"
         is_alike = len(set(by_split.values())) == 1
-        lines.append(f"In {where} splits{'' if is_alike else f', first in split {first}'}: {text}")
+        lines.append(f"In {where} splits{'' if is_alike else f', with the numbers of split {first}'}: {text}")
     return lines

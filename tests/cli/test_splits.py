@@ -121,5 +121,5 @@ def test_what_splits_warn_of_is_said_once_for_each_kind_with_the_number_of_split
     ]
     unbalanced, repeats = common_cautions(summaries)
     assert unbalanced.startswith("In 2 of 3 splits: 85% of the training labels are ham")
-    assert repeats == f"In 2 of 3 splits, first in split 2: {shared.format(1, 7)}"
+    assert repeats == f"In 2 of 3 splits, with the numbers of split 2: {shared.format(1, 7)}"
     assert common_cautions(summaries[:1]) == []
