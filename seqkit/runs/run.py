@@ -84,9 +84,10 @@ def run(
 
     initial: run whose embedder and backbone are taken, such as one of pretraining; None: random weights. examine: looks
     at the tested model and its data; what it returns is added to the returned summary, not to its file. count_flops:
-    FLOPs of a training step on a batch, for the log. specialist: strong baseline, beside the best constant; a run that was
-    begun without one goes on without. resume: whether `folder` holds an unfinished run of this configuration, which
-    goes on from its newest good checkpoint. end_here: whether a resumed run takes no more steps, but ends with the weights that it has.
+    FLOPs of a training step on a batch, for the log. specialist: strong baseline, beside the best constant; a run that
+    was begun without one goes on without. resume: whether `folder` holds an unfinished run of this configuration, which
+    goes on from its newest good checkpoint. end_here: whether a resumed run takes no more steps, but ends with the
+    weights that it has.
     Returns the summary; in a distributed run, an empty one on all processes but the first. A run that a signal stops
     writes a checkpoint and raises Interrupted. One that fails before the first optimizer step leaves no folder behind.
     Raises DataError, UsageError (a component refused), StorageError or DivergedError, each with one line.
