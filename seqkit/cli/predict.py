@@ -233,9 +233,10 @@ class Rows:
             [share for _, share in token] if self.top is None else list(chain(*token))
             for token in self._shares(answer)
         ]  # fmt: skip
-        cells = [json.dumps(list(column)) for column in zip(*shares)] if _is_by_token(answer) else chain(*shares)
+        by_token = [json.dumps(list(column)) for column in zip(*shares)]
+        cells: list[Any] = by_token if _is_by_token(answer) else list(chain(*shares))
         num_shares = len(self.classes) if self.top is None else 2 * self.top
-        cells = list(cells) or [""] * num_shares  # of a failed input
+        cells = cells or [""] * num_shares  # of a failed input
         beside = map(_as_cell, answer.beside.values())
         row = [answer.name, *beside, _as_cell(answer.prediction), answer.error or "", *cells]
         self._csv.writerow([printable(cell) if isinstance(cell, str) else cell for cell in row])

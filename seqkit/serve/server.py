@@ -202,7 +202,7 @@ class RunsServer(LitServer):
             for listener in sockets:
                 listener.listen(2048)  # clients that come from now on wait, instead of being refused
         except OSError as error:  # another process has bound the same port, and listens since
-            raise UsageError(taken(port, error.strerror)) from None
+            raise UsageError(taken(port, str(error.strerror))) from None
         before = {one: signal.signal(one, signal.SIG_DFL) for one in (signal.SIGINT, signal.SIGTERM)}
         processes = super()._start_server(port, num, log_level, sockets, kind, **options)  # ends without a traceback
         for one, handler in before.items():
