@@ -21,7 +21,7 @@ PROPORTIONS = {"accuracy", "sequence_error"}
 """Metrics that are a proportion of the test examples, or of their tokens, as are recalls (`a_to_b@1`)."""
 
 BESIDE = ("baseline", "strong_baseline", "difference")
-"""What stands beside a metric, if it is known."""
+"""Columns beside a metric, if they are known."""
 
 Trained = Callable[[Mapping[str, Any], Path], Mapping[str, Any]]
 """A function of a configuration and a folder that trains where that run has not ended, and gives its summary."""
@@ -137,7 +137,7 @@ def _table(results: Mapping[str, Any]) -> Any:
 
 
 def explained(results: Mapping[str, Any]) -> list[str]:
-    """What the columns of the table are, and why an interval is not that of the splits."""
+    """Sentences on the columns of the table, and on why an interval is not that of the splits."""
     metrics, lines = results["metrics"], []
     if any("baseline" in metric for metric in metrics.values()):
         lines.append("baseline: the best constant prediction on the same splits")
@@ -176,7 +176,7 @@ def answer(results: Mapping[str, Any]) -> list[str]:
 
 
 def common_cautions(summaries: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What the results and the data of the splits warn of, each kind once, with the number of splits that it is of."""
+    """Warnings of the results and the data of the splits, each kind once, with the number of splits it is of."""
     from seqkit.report.headline import cautions
 
     kinds: dict[str, dict[int, str]] = {}
