@@ -7,6 +7,7 @@ import logging
 import re
 import signal
 from collections.abc import Iterable
+from types import FrameType
 from typing import Any
 
 
@@ -40,6 +41,15 @@ class Interrupted(BaseException):
     def __init__(self, message: str, signum: int):
         super().__init__(message)
         self.signum = signum
+
+
+def is_in_import(frame: FrameType | None) -> bool:
+    """Whether a signal came in an import, where some packages turn what its handler raises into other errors."""
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -61,7 +61,8 @@ class ProgressBar:
             transient=self.transient,
         )
         self._shown = bar, bar.add_task(one_line(self.what), total=self.total, note="")
-        bar.start()
+        if not (self._writes_lines and self.transient):  # of a bar that vanishes rich leaves an empty line in a log
+            bar.start()
 
     def update(self, done: int, note: str = "") -> None:
         """Show that `done` steps are complete, if the bar is shown."""
@@ -84,7 +85,7 @@ class ProgressBar:
 
     def stop(self) -> None:
         """Draw the bar for the last time, if it is shown."""
-        if self._shown is not None:
+        if self._shown is not None and self._shown[0].live.is_started:
             self._shown[0].stop()
         self._shown = None
 

@@ -9,6 +9,11 @@ def test_track_gives_all_items_with_and_without_a_bar(capsys):
     assert list(track(range(7), "counting", 7, patience=-1)) == list(range(7))
 
 
+def test_a_bar_that_vanishes_leaves_nothing_in_a_log(capsys):
+    assert list(track(range(7), "counting", 7, patience=-1)) == list(range(7))
+    assert capsys.readouterr().err == ""
+
+
 def test_a_loop_that_breaks_stops_the_bar(monkeypatch):
     stopped = []
     monkeypatch.setattr(ProgressBar, "stop", lambda bar: stopped.append(bar.is_shown))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from argparse import Namespace
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from seqkit.errors import UsageError, one_line, printable
 if TYPE_CHECKING:
     from seqkit.runs.mixture import TrainedMixture
     from seqkit.runs.trained_model import TrainedModel
+    from seqkit.training.interrupt import StopSignals
 
 
 log = logging.getLogger("seqkit")
@@ -185,16 +186,30 @@ def _is_same(folder: Path, config: Mapping[str, Any]) -> bool:
 
 
 def _resumed(folder: Path, changes: Mapping[str, Any], *, has_baseline: bool, end_here: bool = False) -> dict[str, Any]:
-    from seqkit.analysis.cost import training_flops
-    from seqkit.analysis.strong_baseline import strong_baseline
-    from seqkit.report.page import write_report
-    from seqkit.runs.run import resume_run
+    with _stopped_in_one_line() as signals:
+        from seqkit.analysis.cost import training_flops
+        from seqkit.analysis.strong_baseline import strong_baseline
+        from seqkit.report.page import write_report
+        from seqkit.runs.run import resume_run
 
-    specialist = strong_baseline if has_baseline else None
-    summary = resume_run(folder, changes, training_flops, specialist, end_here=end_here)
-    if summary:
-        write_report(folder)
-    return summary
+        specialist = strong_baseline if has_baseline else None
+        summary = resume_run(folder, changes, training_flops, specialist, end_here=end_here)
+        if summary:
+            signals.phase, signals.next_step = "writing the report", f"; write it with: seqkit report {folder}"
+            write_report(folder)
+        return summary
+
+
+@contextmanager
+def _stopped_in_one_line() -> Iterator[StopSignals]:
+    """A signal in the seconds of importing torch, before the run handles signals itself, ends in one line, too."""
+    from seqkit.training.interrupt import StopSignals
+
+    signals = StopSignals()
+    signals.phase, signals.next_step = "starting, before the first step", "; the same command goes on"
+    signals.exits_in_imports = True
+    with signals.installed():
+        yield signals
 
 
 def _shown(folder: Path, summary: Mapping[str, Any]) -> int:

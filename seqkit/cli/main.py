@@ -41,14 +41,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _stopped_in_imports() -> Iterator[None]:
-    """End the process at once if Ctrl-C comes in an import: some packages turn KeyboardInterrupt into other errors."""
+    """End the process at once if Ctrl-C comes in an import."""
+    from seqkit.errors import is_in_import
 
     def stop(_signal: int, frame: FrameType | None) -> None:
-        while frame is not None:
-            if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
-                os.write(2, b"seqkit: stopped\n")
-                os._exit(128 + signal.SIGINT)
-            frame = frame.f_back
+        if is_in_import(frame):
+            os.write(2, b"seqkit: stopped\n")
+            os._exit(128 + signal.SIGINT)
         raise KeyboardInterrupt
 
     usual = signal.default_int_handler

@@ -46,7 +46,7 @@ def run(args: Namespace) -> int:
         raise UsageError("--test predicts for the test split of the run's own data; leave out inputs, --input, --keep")
     check_file(args.out, args.inputs, force=args.force)
     kept = KeptColumns(args.inputs, args.keep) if args.keep else None
-    from seqkit.runs.answers import check_predicts, predictions, probability_names
+    from seqkit.runs.answers import check_predicts, prediction_names, predictions, probability_names
     from seqkit.runs.trained_model import load_one
 
     trained = load_one(args.run, args.device, args.dtype)
@@ -68,9 +68,7 @@ def run(args: Namespace) -> int:
         beside, columns = iter(kept), kept.columns
     answers = predictions(trained, inputs, probabilities=with_probabilities)
     classes = probability_names(trained.objective) if with_probabilities else []
-    source = trained.config["data"].get("source")
-    targets = source.get("target") if isinstance(source, dict) else None
-    names = getattr(trained.objective, "label_names", []) or (targets if isinstance(targets, list) else [])
+    names = prediction_names(trained)
     with ExitStack() as stack:
         file: IO[str] = sys.stdout
         if args.out is not None:
@@ -235,7 +233,10 @@ class Rows:
             [share for _, share in token] if self.top is None else list(chain(*token))
             for token in self._shares(answer)
         ]  # fmt: skip
-        cells = [json.dumps(list(column)) for column in zip(*shares)] if _is_by_token(answer) else chain(*shares)
+        by_token = [json.dumps(list(column)) for column in zip(*shares)]
+        cells: list[Any] = by_token if _is_by_token(answer) else list(chain(*shares))
+        num_shares = len(self.classes) if self.top is None else 2 * self.top
+        cells = cells or [""] * num_shares  # of a failed input
         beside = map(_as_cell, answer.beside.values())
         row = [answer.name, *beside, _as_cell(answer.prediction), answer.error or "", *cells]
         self._csv.writerow([printable(cell) if isinstance(cell, str) else cell for cell in row])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
@@ -41,13 +42,15 @@ def run(args: Namespace) -> int:
     check_port(args.host, args.port)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # its threads do not survive a fork
     from seqkit.serve.limits import Limits
-    from seqkit.serve.server import RunsAPI, RunsServer
+    from seqkit.serve.server import RunsAPI, RunsServer, taken
 
     def announce(described: Mapping[str, Any]) -> None:
         what = "; ".join(f"{name}: {', '.join(one['offers'])} ({one['kind']})" for name, one in described.items())
         host = "[::1]" if args.host == "::" else args.host
         print(f"serve  http://{host}:{args.port}  {printable(what)}", flush=True)
 
+    # uvicorn logs an error of the system beside its exit, which one line says here
+    logging.getLogger("uvicorn.error").addFilter(lambda record: not isinstance(record.msg, OSError))
     limits = Limits(seconds=args.timeout)
     terminated = False
 
@@ -71,6 +74,8 @@ def run(args: Namespace) -> int:
             if terminated:
                 raise Interrupted("stopped before it listened", signal.SIGTERM) from None
             raise
+        except SystemExit:  # of uvicorn, which cannot bind the port
+            raise UsageError(taken(args.port, "it cannot be bound")) from None
     return 0
 
 

@@ -77,6 +77,8 @@ def example_of(cells: Mapping[str, str | bytes | None], kinds: Mapping[str, str]
     import pyarrow as pa
 
     known = _used(kinds)
+    if not any(value is not None for value in cells.values()):
+        raise DataError(f"none of {_list(known)} is filled; give one or more")
     for name in cells:
         if name not in known:
             raise DataError(f"{one_line(name)!r} is no part of the run's examples; {suggest(name, known)}")

@@ -24,11 +24,13 @@ from seqkit.model import first_call
 from seqkit.objectives import Classify, MultiLabel, Regress
 from seqkit.objectives.next_token import NextToken
 from seqkit.objectives.seq2seq import Seq2Seq
+from seqkit.progress import track
 from seqkit.report.attention_heatmaps import heatmaps, uniform_entropy
 from seqkit.report.figures import png, svg
 from seqkit.report.inspect import shorten
 from seqkit.report.modality import AttentionSummary, Renderer, find_renderer
 from seqkit.report.modality.join import JoinRenderer
+from seqkit.report.numbers import amount
 from seqkit.report.templates import write_page
 from seqkit.runs.answers import predictions
 from seqkit.runs.prepare import data_module
@@ -149,7 +151,7 @@ def _in_words(value: Any, names: Sequence[str]) -> str:
     if isinstance(value, list):
         texts = [_in_words(one, ()) for one in value]
         return ", ".join(f"{name} {text}" for name, text in zip(names, texts)) if names else ", ".join(texts)
-    return "unknown" if value is None else one_line(f"{value:.4g}" if isinstance(value, float) else value)
+    return "unknown" if value is None else one_line(amount(value) if isinstance(value, float) else value)
 
 
 def _view(folder: Path, trained: TrainedModel, name: str, raw: Any, notes: list[str], out: Path) -> Path:
@@ -180,12 +182,13 @@ def _view(folder: Path, trained: TrainedModel, name: str, raw: Any, notes: list[
     except ValueError as error:
         raise UsageError(str(error)) from error
     last_query = "" in names and trained.model.causal and batch.reach is None
-    views = list(_views(renderer, raw, tokens, maps, names, last_query=last_query))
+    drawn = _views(renderer, raw, tokens, maps, names, last_query=last_query)
+    views = list(track(drawn, "drawing attention", None))
     # no picture of an earlier example stays beside the new page
     for name in (_PAGE, *(f"{name}.png" for name in _PICTURES.values())):
         (out / name).unlink(missing_ok=True)
     sections = []
-    for view in views:
+    for view in track(views, "writing pictures", len(views)):
         png(view.figure, out / f"{view.name}.png")
         view.figure.set_layout_engine("none")  # the PNG was laid out, the SVG need not be again
         width = round(MIN_SCALE * 72 * view.figure.get_figwidth())

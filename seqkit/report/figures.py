@@ -28,7 +28,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLoca
 
 from seqkit.errors import one_line, printable
 from seqkit.files import write_atomic
-from seqkit.report.numbers import compact, exponential
+from seqkit.report.numbers import amount, compact, exponential
 
 INK = "#1b2733"
 BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, YELLOW = (
@@ -216,7 +216,7 @@ def scatter(target: np.ndarray, preds: np.ndarray, *, rmse: float) -> Figure:
     low, high = float(min(target.min(), preds.min())), float(max(target.max(), preds.max()))
     axes.plot([low, high], [low, high], color=INK, linewidth=0.8, linestyle="--", label="perfect")
     size, alpha = (9, 0.6) if len(target) > FEW_POINTS else (24, 0.9)
-    axes.scatter(target, preds, s=size, color=BLUE, alpha=alpha, linewidths=0, label=f"test, RMSE {rmse:.3g}")
+    axes.scatter(target, preds, s=size, color=BLUE, alpha=alpha, linewidths=0, label=f"test, RMSE {amount(rmse)}")
     axes.set(xlabel="target", ylabel="prediction (target's unit)", aspect="equal")
     axes.legend()
     return figure

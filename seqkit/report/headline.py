@@ -13,6 +13,7 @@ from rich.text import Text
 
 from seqkit.errors import one_line
 from seqkit.objectives.classify import OF_POSITIVE
+from seqkit.report.numbers import scaled
 from seqkit.runs.summary import FEW_STEPS
 from seqkit.runs.verdict import verdict
 
@@ -56,6 +57,12 @@ STILL_FALLS = 0.05
 
 OTHER_SHARES = 0.05
 """Lead of the most frequent class of the test split over the baseline, that of training, from which it is said."""
+
+PERFECT = {"accuracy": 1.0, "auroc": 1.0, "sequence_error": 0.0, "recall@1": 1.0}
+"""Main metrics that cannot become better than this."""
+
+SOLVED = 0.01
+"""Share of the constant prediction's loss below which a loss is as good as zero."""
 
 FEW_EXAMPLES = 1000
 """A run whose splits are limited to fewer examples is a trial, as one of fewer than `FEW_STEPS`."""
@@ -166,7 +173,7 @@ def cautions(summary: dict[str, Any]) -> list[str]:
     elif worse:
         found.append(f"By other metrics, this is worse than {metric.strong_name} ({'; '.join(worse)}).")
     steps, limit = summary.get("steps"), summary.get("limit")
-    if not is_trial(summary) and (fall := summary.get("late_fall") or 0.0) >= STILL_FALLS:
+    if not is_trial(summary) and (fall := _late_fall(summary)) >= STILL_FALLS:
         found.append(
             f"The validation loss still fell, by {fall:.0%} in the last quarter of the training; train longer "
             "(--trainer.max_epochs, or --trainer.max_steps)."
@@ -176,6 +183,18 @@ def cautions(summary: dict[str, Any]) -> list[str]:
         known += [] if limit is None else [f"at most {limit:,} examples of each split (data.limit)"]
         found.append(f"This is a trial run, with {' and '.join(known)}: its figures say nothing of the model.")
     return found
+
+
+def _late_fall(summary: dict[str, Any]) -> float:
+    """Share by which the validation loss still fell; 0 if it has no room to fall.
+
+    Near zero a loss falls by large shares of itself to the end of any training, which changes no prediction.
+    """
+    metric, loss = headline(summary), summary["metrics"].get("loss")
+    constant = summary.get("baseline", {}).get("loss")
+    is_perfect = metric.value == PERFECT.get(metric.name)
+    is_solved = None not in (loss, constant) and 0 <= loss < SOLVED * constant
+    return 0.0 if is_perfect or is_solved else summary.get("late_fall") or 0.0
 
 
 def _worse_by(summary: dict[str, Any], others: dict[str, float]) -> list[str]:
@@ -194,12 +213,12 @@ def metric_label(summary: Mapping[str, Any], name: str) -> str:
 
 
 def format_metric(name: str, value: float | None) -> str:
-    """A metric as text: shares in percent, others with three decimals; a dash for none, and where it is undefined."""
+    """A metric as text: shares in percent, others as `scaled`; a dash for none, and where it is undefined."""
     if value is None or math.isnan(value):
         return "–"
     if name in SHARES or "@" in name:
         return f"{100 * value:.2f} %"
-    return f"{value:.3f}"
+    return scaled(value)
 
 
 class ResultTable:

@@ -47,6 +47,17 @@ def significant(value: float | None) -> str:
     return DASH if value is None else f"{value:#.4g}".rstrip(".").replace("-", MINUS, 1 if value < 0 else 0)
 
 
+def scaled(value: float) -> str:
+    """Three decimals, fewer from 100 on so that five digits are left, thousands apart: 0.512, 457.02, 87,854."""
+    digits = 3 - sum(abs(value) >= limit for limit in (99.9995, 999.995, 9999.95))
+    return f"{value:,.{digits}f}"
+
+
+def amount(value: float) -> str:
+    """A number of any size, in four or five significant digits: 0.0004571, 457.02, 87,854."""
+    return scaled(value) if abs(value) >= 100 else f"{value:.4g}"
+
+
 def plain(value: Any) -> str:
     """A value of a configuration, numbers by their shortest text: 0.003, 1e-05, true."""
     if value is None:

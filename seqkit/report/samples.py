@@ -52,6 +52,7 @@ from seqkit.report.figures import (
 from seqkit.report.headline import SHARES
 from seqkit.report.modality import Renderer, find_renderer
 from seqkit.report.modality.cells import written
+from seqkit.report.numbers import amount
 from seqkit.report.sound import MAX_SECONDS, player_source
 from seqkit.runs.trained_model import TrainedModel
 from seqkit.tokenizers.cells import Cells
@@ -372,7 +373,7 @@ def _(objective: Regress, trained: TrainedModel, data: DataModule | None) -> lis
         answers = zip(objective.decode(prediction), label.reshape(-1).tolist()) if has_one_target else ()
         for i, (found, right) in enumerate(answers):
             if right == right:  # NaN: unknown
-                caption = f"{found:.3g}, not {right:.3g}".replace("-", "−")
+                caption = f"{amount(found)}, not {amount(right)}".replace("-", "−")
                 errors.append(Error(abs(found - right), caption, example(batch, i), indices[i]))
         errors = _largest(errors)
     target, preds = torch.cat(targets).numpy(), torch.cat(predicted).numpy()
@@ -380,7 +381,7 @@ def _(objective: Regress, trained: TrainedModel, data: DataModule | None) -> lis
     largest = float(np.abs(target - preds).max())
     note = (
         f"Each dot is one of {len(target):,} test targets. On the dashed line the prediction is right; the largest "
-        f"error is {largest:.3g}."
+        f"error is {amount(largest)}."
     )
     sections = [Section("Predictions and targets", note, [svg(scatter(target, preds, rmse=rmse))])]
     sections += [*_columns(trained, data, "rmse"), *_missing(trained, data, "rmse")]
@@ -398,10 +399,14 @@ def _columns(trained: TrainedModel, data: DataModule, metric: str) -> list[Secti
         return []
 
     def shown(value: float) -> str:
-        return f"{value:+.4f}".replace("-", "−") if metric == "loss" else f"{value:+.4g}".replace("-", "−")
+        return (
+            f"{value:+.4f}".replace("-", "−")
+            if metric == "loss"
+            else f"{'+' * (value >= 0)}{amount(value)}".replace("-", "−")
+        )
 
     note = (
-        f"By how much the {metric} is higher than {found.metric:.4g} if the cells of a column are permuted among "
+        f"By how much the {metric} is higher than {amount(found.metric)} if the cells of a column are permuted among "
         f"{found.num_examples:,} test examples, the mean of {NUM_PERMUTATIONS} permutations, with a 95 % interval "
         "(bootstrap over examples and permutations). If two columns say the same, the model may need neither of them "
         "alone."
@@ -433,7 +438,7 @@ def _missing(trained: TrainedModel, data: DataModule, metric: str) -> list[Secti
         f"The {metric} of the same model if a share of the test examples lack a part. An example keeps its last part."
     )
     columns = ("part", *(f"{rate:.0%} without" for rate in RATES))
-    rows = [(name, *(f"{x:.2%}" if is_share else f"{x:.4g}" for x in values)) for name, values in found.items()]
+    rows = [(name, *(f"{x:.2%}" if is_share else amount(x) for x in values)) for name, values in found.items()]
     return [Section("Missing parts", note, [svg(figure)], columns=columns, rows=rows)]
 
 

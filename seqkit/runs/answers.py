@@ -99,6 +99,13 @@ def probability_names(objective: Objective) -> list[str]:
     return objective.classes
 
 
+def prediction_names(trained: TrainedModel) -> list[str]:
+    """Names of the numbers of a prediction that has several, labels or target columns; empty: it has no names."""
+    source = trained.config["data"].get("source")
+    targets = source.get("target") if isinstance(source, dict) else None
+    return getattr(trained.objective, "label_names", []) or (targets if isinstance(targets, list) else [])
+
+
 def vectors(trained: TrainedModel, inputs: Iterable[Input]) -> Iterator[Vector]:
     """Yield the pooled hidden states of each input, in order; if it has parts, the hidden states of each part.
 

@@ -62,6 +62,9 @@ from seqkit.training.trainer import SHARDED, count_steps, make_trainer, silence_
 
 log = logging.getLogger("seqkit")
 
+BESIDE = "has_strong_baseline"
+"""Key of `state.json`: whether the run was begun with a strong baseline."""
+
 CountFlops = Callable[[Model, Objective, LabeledBatch], int]
 """FLOPs of a training step: `seqkit.analysis.cost.training_flops`."""
 
@@ -81,9 +84,10 @@ def run(
 
     initial: run whose embedder and backbone are taken, such as one of pretraining; None: random weights. examine: looks
     at the tested model and its data; what it returns is added to the returned summary, not to its file. count_flops:
-    FLOPs of a training step on a batch, for the log. specialist: strong baseline, beside the best constant. resume:
-    whether `folder` holds an unfinished run of this configuration, which goes on from its newest good checkpoint.
-    end_here: whether a resumed run takes no more steps, but ends with the weights that it has.
+    FLOPs of a training step on a batch, for the log. specialist: strong baseline, beside the best constant; a run that
+    was begun without one goes on without. resume: whether `folder` holds an unfinished run of this configuration, which
+    goes on from its newest good checkpoint. end_here: whether a resumed run takes no more steps, but ends with the
+    weights that it has.
     Returns the summary; in a distributed run, an empty one on all processes but the first. A run that a signal stops
     writes a checkpoint and raises Interrupted. One that fails before the first optimizer step leaves no folder behind.
     Raises DataError, UsageError (a component refused), StorageError or DivergedError, each with one line.
@@ -98,6 +102,8 @@ def run(
         state = read_mapping(folder / STATE, *_keys_of_state(config)) if resume else None
         prepared = prepare(config, initial, state)
         config = prepared.config
+        if state is not None and not state.get(BESIDE, True):  # as the run was begun, which the command may not repeat
+            specialist = None
         attempt = Attempt(prepared, folder, signals, count_flops)
         if not is_first:
             with telling_of_lost_processes(folder):
@@ -109,7 +115,7 @@ def run(
             if not resume:
                 write_atomic(folder / CONFIG, to_yaml(dict(config)).encode())
                 digests = {"config_sha256": sha256(folder / CONFIG), "plugins": plugin_digests(config)}
-                state = saved_state(prepared) | digests
+                state = saved_state(prepared) | digests | {BESIDE: specialist is not None}
                 write_json(folder / STATE, state | {"sha256": _sha256_of(state)})
                 if prepared.initial is not None:
                     keep_files(located(prepared.initial["run"]), folder)

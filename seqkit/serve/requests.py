@@ -10,7 +10,7 @@ from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.requests import ClientDisconnect
 
-from seqkit.errors import one_line, printable
+from seqkit.errors import one_line, printable, suggest
 from seqkit.files import load_json
 from seqkit.serve.limits import Limits
 
@@ -132,6 +132,10 @@ def parse(request: Request, body: bytes, form: type[Form], limits: Limits) -> Fo
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
+        if first["type"] == "extra_forbidden":
+            raise RequestError(
+                422, f"{printable(place)[:60]} is no field of this request; {suggest(place[:60], form.model_fields)}"
+            ) from None
         raise RequestError(422, f"{printable(place)[:60]}: {one_line(first['msg'])[:200]}") from None
 
 

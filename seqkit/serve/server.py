@@ -146,6 +146,11 @@ class WorkerLoop(LitLoop):
         return True
 
 
+def taken(port: int, why: str) -> str:
+    """The error of a port that another process took after it was found to be free."""
+    return f"port {port} was taken by another process meanwhile ({why}); give another --port"
+
+
 def told_hang(dump: str) -> str:
     """A line on a process that was stuck. dump: what faulthandler wrote of its threads, the first one last."""
     seconds, _, threads = dump.partition("\n")
@@ -193,8 +198,11 @@ class RunsServer(LitServer):
         from seqkit.serve.app import application
 
         self.app = application(self, self.described, self.limits)
-        for listener in sockets:
-            listener.listen(2048)  # clients that come from now on wait, instead of being refused
+        try:
+            for listener in sockets:
+                listener.listen(2048)  # clients that come from now on wait, instead of being refused
+        except OSError as error:  # another process has bound the same port, and listens since
+            raise UsageError(taken(port, str(error.strerror))) from None
         before = {one: signal.signal(one, signal.SIG_DFL) for one in (signal.SIGINT, signal.SIGTERM)}
         processes = super()._start_server(port, num, log_level, sockets, kind, **options)  # ends without a traceback
         for one, handler in before.items():

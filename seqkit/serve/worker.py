@@ -21,7 +21,14 @@ from seqkit.generation.any_tokens import needs_any_tokens
 from seqkit.generation.prompts_to_text import MAX_NEW_TOKENS, stream_text
 from seqkit.generation.sampling import Sampling
 from seqkit.interfaces import Tokens
-from seqkit.runs.answers import check_predicts, described_vectors, predictions, vectors
+from seqkit.runs.answers import (
+    check_predicts,
+    described_vectors,
+    prediction_names,
+    predictions,
+    probability_names,
+    vectors,
+)
 from seqkit.runs.trained_model import TrainedModel
 from seqkit.serve.inputs import InputReader
 from seqkit.serve.limits import Limits
@@ -90,13 +97,15 @@ class ServedRun:
                 values = vector.values
                 yield _failed(vector.error) if values is None else {"vector": values.tolist()}
             return
-        classes = self.trained.objective.classes
+        classes, names = probability_names(self.trained.objective), prediction_names(self.trained)
         answers = predictions(self.trained, inputs, probabilities=bool(classes), batch_size=len(inputs))
         for one, answer in zip(examples, answers):
             if answer.error is not None:
                 yield _failed(answer.error)
                 continue
             found = {"prediction": _plain(answer.prediction)}
+            if names:
+                found["prediction"] = dict(zip(names, found["prediction"], strict=True))
             if answer.probabilities is not None and classes:
                 shares = answer.probabilities.tolist()
                 by_token = answer.probabilities.ndim == 2

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from seqkit.errors import SIGNALS, Interrupted
+from seqkit.errors import SIGNALS, Interrupted, is_in_import
 
 log = logging.getLogger("seqkit")
 
@@ -23,13 +23,14 @@ log = logging.getLogger("seqkit")
 class StopSignals:
     """Signals that arrived. phase, next_step: what the run is doing, and how it goes on, for the message.
 
-    deferred: keep a signal instead of raising.
+    deferred: keep a signal instead of raising. exits_in_imports: end the process at once, with the message, if a signal
+    comes in an import.
     """
 
     def __init__(self) -> None:
         self.received: int | None = None
         self.phase = "starting"
-        self.deferred = False
+        self.deferred = self.exits_in_imports = False
         self.next_step = ""
 
     @property
@@ -70,6 +71,9 @@ class StopSignals:
             os.kill(os.getpid(), number)
             return
         self.received = number
+        if self.exits_in_imports and is_in_import(frame):
+            os.write(2, f"seqkit: {self.name}: stopped while {self.phase}{self.next_step}\n".encode())
+            os._exit(128 + number)
         if not self.deferred:
             raise self.interrupted(f"stopped while {self.phase}{self.next_step}")
         log.warning(

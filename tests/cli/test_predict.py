@@ -115,6 +115,7 @@ def test_csv_and_json_lines_hold_the_same_answers_and_probabilities(run, photos,
     entries = [json.loads(line) for line in (tmp_path / "all.jsonl").read_text(encoding="utf-8").splitlines()]
     assert len(rows) == len(entries) == 10
     for i, (row, entry) in enumerate(zip(rows, entries)):
+        assert None not in row.values(), "a failed row has as many cells as the others"
         assert row["name"] == entry["name"]
         if i == BAD:
             assert row["error"] == entry["error"]

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from seqkit.cli.main import main
-from seqkit.cli.splits import answer, gathered
+from seqkit.cli.splits import answer, common_cautions, explained, gathered
 from seqkit.files import read_mapping
 
 
@@ -27,9 +27,14 @@ def test_each_split_has_its_own_test_rows_and_the_same_command_goes_on(tmp_path,
     said = capsys.readouterr().out
     assert "split 2 of 2: data.seed 2, seed 3" in said
     assert "95 % interval" in said
+    assert "baseline: the best constant prediction on the same splits" in said
+    assert said.count("This is a trial run, with ") == 1
+    assert "In all 2 splits: This is a trial run, with " in said
     found = read_mapping(out / "splits.json", "metrics")
     summaries = [json.loads((out / f"split-{i}" / "summary.json").read_text()) for i in (1, 2)]
     assert found["metrics"]["accuracy"]["values"] == [summary["metrics"]["accuracy"] for summary in summaries]
+    constant = [summary["baseline"]["accuracy"] for summary in summaries]
+    assert found["metrics"]["accuracy"]["baseline"]["values"] == constant
     assert len({summary["data_sha256"]["test"] for summary in summaries}) == 2
     before = (out / "split-1" / "summary.json").stat().st_mtime_ns
     assert main(words(reviews, out, "--splits", "3")) == 0
@@ -68,9 +73,11 @@ def test_folders_of_splits_take_no_seed(tmp_path, capsys):
     )
 
 
-def summary_of(accuracy, strong):
+def summary_of(accuracy, strong, **more):
     beside = {} if strong is None else {"strong_baseline": {"name": "a forest", "metrics": {"accuracy": strong}}}
-    return {"num_train": 80, "num_test": 20, "objective": "Classify", "metrics": {"accuracy": accuracy}, **beside}
+    metrics, baseline = {"accuracy": accuracy, "loss": 0.4}, {"accuracy": 0.85, "loss": 0.5}
+    known = {"metrics": metrics, "baseline": baseline, "objective": "Classify", "num_train": 240, "num_test": 60}
+    return known | beside | more
 
 
 @pytest.mark.parametrize(
@@ -80,8 +87,39 @@ def summary_of(accuracy, strong):
         ([0.8, 0.8, 0.81], [0.91, 0.9, 0.92], "The accuracy is worse than that of a forest."),
         ([0.7, 0.9, 0.8], [0.8, 0.8, 0.81], "These splits do not tell the accuracy from that of a forest."),
         ([0.7, 0.9, 0.8], [None, 0.8, 0.81], "Each of the 3 splits"),
+        ([0.9, 0.9, 0.9], [0.8, 0.8, 0.8], "These splits do not tell the accuracy from that of a forest."),
     ],
 )
 def test_the_answer_is_of_the_difference_on_the_same_splits(own, theirs, said):
     results = gathered([summary_of(a, b) for a, b in zip(own, theirs, strict=True)])
-    assert answer(results).startswith(said)
+    assert answer(results)[0].startswith(said)
+
+
+def test_splits_of_equal_accuracy_have_the_interval_of_the_test_examples_and_an_equal_loss_has_none():
+    results = gathered([summary_of(0.85, 0.9)] * 3)
+    accuracy = results["metrics"]["accuracy"]
+    assert accuracy["low"] < 0.75
+    assert accuracy["high"] > 0.92
+    assert [accuracy[key]["mean"] for key in ("baseline", "strong_baseline")] == pytest.approx([0.85, 0.9])
+    assert explained(results) == [
+        "baseline: the best constant prediction on the same splits",
+        "strong baseline: a forest, on the same splits",
+        "All splits have the same accuracy; its interval is that of the 60 test examples of one split (Clopper and "
+        "Pearson 1934).",
+        "All splits have the same loss, from which no interval can be had.",
+    ]
+    assert "Nadeau" not in answer(results)[-1]
+
+
+def test_what_splits_warn_of_is_said_once_for_each_kind_with_the_number_of_splits():
+    shared = "sms.csv: {} of 60 test inputs are in training, too (first: sms.csv, line {}), which flatters the result"
+    common = {"steps": 5000, "most_frequent": {"name": "ham", "share": 0.85}}
+    summaries = [
+        summary_of(0.95, None, **common),
+        summary_of(0.85, None, **common, data_cautions=[shared.format(1, 7)]),
+        summary_of(0.85, None, **common, data_cautions=[shared.format(2, 31)]),
+    ]
+    unbalanced, repeats = common_cautions(summaries)
+    assert unbalanced.startswith("In 2 of 3 splits: 85% of the training labels are ham")
+    assert repeats == f"In 2 of 3 splits, with the numbers of split 2: {shared.format(1, 7)}"
+    assert common_cautions(summaries[:1]) == []

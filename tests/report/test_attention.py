@@ -22,6 +22,7 @@ from seqkit.nn.attention.additive import AdditiveAttention
 from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.block import PreNormBlock
 from seqkit.objectives import Classify, Seq2Seq
+from seqkit.progress import track
 from seqkit.registry import components
 from seqkit.report import attention
 from seqkit.report.attention import MAX_TOKENS, MAX_UNCUT, uniform_heads, view_attention, view_example, view_input
@@ -314,6 +315,16 @@ def test_an_earlier_view_stays_where_the_new_one_is_refused(given, tmp_path, qui
 
 
 # ── refusals ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_view_that_takes_long_shows_how_far_it_is(given, tmp_path, monkeypatch, capsys, quick):
+    monkeypatch.setattr("seqkit.report.attention.track", partial(track, patience=-1))
+    monkeypatch.setattr("seqkit.progress.LINE_SECONDS", -1)
+    given(classifier(Transformer(8, 1, num_heads=2)))
+    view_attention(tmp_path, "abc", "abc", tmp_path / "out")
+    error = capsys.readouterr().err
+    assert "drawing attention: 1" in error
+    assert "writing pictures: 1 of " in error
 
 
 def test_a_run_without_attention_says_so(given, tmp_path):

@@ -105,6 +105,30 @@ def test_a_run_of_few_steps_or_few_examples_is_called_a_trial():
     assert cautions(summary(steps=5000, limit=5000)) == []
 
 
+@pytest.mark.parametrize(
+    ("accuracy", "loss", "is_said"), [(0.9, 0.3, True), (1.0, 0.3, False), (0.9, 0.003, False), (0.9, 0.03, True)]
+)
+def test_a_loss_that_still_fell_is_said_unless_it_has_no_room_to_fall(accuracy, loss, is_said):
+    found = cautions(summary(metrics={"accuracy": accuracy, "loss": loss}, steps=5000, late_fall=0.11))
+    assert [line.startswith("The validation loss still fell, by 11%") for line in found] == [True] * is_said
+
+
+def test_a_loss_that_still_fell_is_said_without_a_known_baseline():
+    run = summary("NextToken", metrics={"loss": 0.001}, steps=5000, late_fall=0.11) | {"baseline": {}}
+    assert cautions(run)[0].startswith("The validation loss still fell")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (87853.914, "87,854"), (297488.531, "297,489"), (4570.26, "4,570.3"), (457.026, "457.03"), (99.9996, "100.00"),
+        (45.7026, "45.703"), (0.4571, "0.457"), (-87853.914, "-87,854"),
+    ],
+)  # fmt: skip
+def test_large_metrics_have_their_thousands_apart_and_five_digits(value, text):
+    assert format_metric("rmse", value) == text
+
+
 def test_each_metric_that_is_worse_than_a_baseline_is_said_and_named_ones_are_shown_with_the_class():
     strong = {"name": "a forest", "metrics": {"accuracy": 0.6, "auroc": 0.775}, "num_train": 10, "seconds": 1.0}
     run = summary(

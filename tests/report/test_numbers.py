@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from seqkit.report.numbers import Metric, compact, count, finite, percent, plain, significant, times
+from seqkit.report.numbers import Metric, amount, compact, count, finite, percent, plain, significant, times
 
 ACCURACY = Metric("m", "test accuracy", "%", 100, 2, True)
 LOSS = Metric("m", "test loss", "nats per token", 1, 3, False)
@@ -42,3 +42,8 @@ def test_a_difference_that_rounds_to_zero_has_no_sign():
     assert ACCURACY.signed(-0.00001) == ACCURACY.signed(0.00001) == "0.00"
     assert (ACCURACY.signed(0.008), ACCURACY.signed(-0.008)) == ("+0.80", "−0.80")
     assert (percent(0.004), percent(-0.004), percent(0.0)) == ("+0.4 %", "−0.4 %", "0.0 %")
+
+
+@pytest.mark.parametrize(("value", "text"), [(0.00045712, "0.0004571"), (45.7026, "45.7"), (297488.531, "297,489")])
+def test_an_amount_of_any_size_has_few_digits_and_no_power_of_ten(value, text):
+    assert amount(value) == text

@@ -98,6 +98,17 @@ def test_a_stopped_run_that_ends_where_it_is_has_the_weights_of_its_checkpoint_a
     assert main(["fit", "text/char-lm", "--end-here"]) == 2
 
 
+@pytest.mark.parametrize("is_beside", [True, False])
+def test_a_run_that_was_begun_without_a_strong_baseline_goes_on_without(tmp_path, monkeypatch, is_beside):
+    monkeypatch.setattr("seqkit.runs.evaluate.FEW_STEPS", 1)  # a trial has no strong baseline
+    strong = {"name": "a forest", "metrics": {"loss": 0.5}, "num_train": 2, "seconds": 0.1}
+    with with_callback(Kick(4)), pytest.raises(Interrupted):
+        settings = config("text/char-lm", trainer__max_steps=6, data__limit=None)
+        run(settings, tmp_path / "run", specialist=(lambda _: strong) if is_beside else None)
+    summary = resume_run(tmp_path / "run", {}, specialist=lambda _: strong)
+    assert ("strong_baseline" in summary) == is_beside
+
+
 def test_a_run_that_was_stopped_at_the_end_of_an_epoch_and_in_the_next_ends_as_one_that_was_not(tmp_path):
     settings = config("image/digits", trainer__max_epochs=3)
     run(settings, tmp_path / "whole")

@@ -45,3 +45,29 @@ def test_a_signal_to_the_workers_too_ends_the_run_with_a_checkpoint_and_one_line
     announced, end = said.splitlines()
     assert announced.startswith(f"{number.name}: a checkpoint is written")
     assert end.endswith(f"go on with: seqkit fit --resume {tmp_path / 'run'}")
+
+
+START = """
+import sys
+import seqkit.training.interrupt
+from seqkit.cli.main import main
+installed = seqkit.training.interrupt.StopSignals.install_again
+def told(self):
+    installed(self)
+    print("ready", flush=True)
+seqkit.training.interrupt.StopSignals.install_again = told
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.3])
+def test_a_resumed_run_that_is_stopped_before_its_first_step_says_so_in_one_line(tmp_path, delay):
+    command = [sys.executable, "-c", START, "fit", "--resume", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(delay)
+        os.kill(process.pid, signal.SIGTERM)
+        error = process.communicate(timeout=SECONDS)[1]
+    assert process.returncode == 128 + signal.SIGTERM
+    assert "SIGTERM: stopped while starting, before the first step; the same command goes on\n" in error
+    assert error.count("\n") == 1, error

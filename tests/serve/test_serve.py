@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from shutil import which
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,9 +22,12 @@ from PIL import Image
 
 import seqkit
 from seqkit.cli.main import main
+from seqkit.data.mixed_inputs import example_of
+from seqkit.errors import DataError, UsageError
 from seqkit.runs.trained_model import load_one
 from seqkit.serve.limits import Limits
-from seqkit.serve.server import told_hang
+from seqkit.serve.requests import Inputs, RequestError, parse
+from seqkit.serve.server import RunsServer, told_hang
 from seqkit.serve.worker import ServedRun, Worker
 
 pytestmark = pytest.mark.slow
@@ -274,6 +278,55 @@ def test_a_server_that_cannot_start_says_why_in_one_line(folder, capsys, words, 
     error = capsys.readouterr().err
     assert says in error
     assert error.count("\n") == 1
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # uvicorn leaves its socket open
+def test_a_port_that_is_taken_between_the_check_and_the_start_is_one_line_with_the_option(
+    tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr("seqkit.runs.summary.check_trained", lambda folder: None)
+    monkeypatch.setattr("seqkit.cli.serve.check_port", lambda host, port: None)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        assert main(["serve", str(tmp_path), "--port", str(taken.getsockname()[1])]) == 2
+    error = capsys.readouterr().err
+    assert "give another --port" in error
+    assert error.count("\n") == 1
+
+
+def test_a_port_on_which_another_process_listens_first_names_the_option(monkeypatch):
+    class Taken:
+        def listen(self, backlog):
+            raise OSError(98, "Address already in use")
+
+    monkeypatch.setattr("seqkit.serve.app.application", lambda *_: None)
+    with pytest.raises(UsageError, match=r"port 8000 was taken .*Address already in use.*--port"):
+        server = SimpleNamespace(described={}, limits=Limits())
+        RunsServer._start_server(server, 8000, 1, "warning", [Taken()], "process")
+
+
+def test_a_wrong_field_gets_the_nearest_one_and_cells_without_a_value_the_columns():
+    request = SimpleNamespace(headers={"content-type": "application/json"})
+    with pytest.raises(RequestError, match=r"inpt is no field of this request; did you mean inputs? or inputs?\?"):
+        parse(request, b'{"inpt": "a"}', Inputs, Limits())
+    for cells in ({}, {"age": None}):
+        with pytest.raises(DataError, match="none of age, note is filled"):
+            example_of(cells, {"age": "number", "note": "text"}, None)
+
+
+def test_several_labels_are_named_as_by_the_command(tmp_path, capsys):
+    rows = "\n".join(f"the train is {i},{i % 2},{i % 3 % 2}" for i in range(30))
+    (tmp_path / "labels.csv").write_text(f"text,late,dirty\n{rows}\n")
+    given = {**QUICK, "data": str(tmp_path / "labels.csv"), "data.input": "text", "data.target": ["late", "dirty"]}
+    given["model.objective"] = "MultiLabel"
+    trained = seqkit.fit("text/classify", given, preset="debug", out=tmp_path / "run")
+    (answer,) = ServedRun(trained, Limits()).answer("predict", [trained.encode("a train")])
+    words = ["predict", tmp_path / "run", "a train", "--format", "jsonl", "--probabilities"]
+    (expected,) = printed(capsys, *words)
+    assert [*answer["prediction"]] == ["late", "dirty"]
+    for key in ("prediction", "probabilities"):
+        assert answer[key] == pytest.approx(expected[key], abs=STEADY)
 
 
 def test_a_missing_extra_is_named(folder, capsys, monkeypatch):

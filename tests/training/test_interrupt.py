@@ -64,6 +64,21 @@ def test_a_second_signal_ends_the_process(number):
     assert done.returncode == -number
 
 
+def test_a_signal_in_an_import_ends_the_process_with_its_line_where_an_error_would_be_taken_for_another(tmp_path):
+    (tmp_path / "slow.py").write_text(
+        "import os, signal\ntry:\n    os.kill(os.getpid(), signal.SIGTERM)\nexcept BaseException:\n    pass\n"
+    )
+    code = (
+        "from seqkit.training.interrupt import StopSignals\n"
+        "signals = StopSignals(); signals.exits_in_imports = True; signals.next_step = '; go on'\n"
+        "with signals.installed():\n    import slow\nprint('is not reached')\n"
+    )
+    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{code}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (128 + signal.SIGTERM, "")
+    assert done.stderr == "seqkit: SIGTERM: stopped while starting; go on\n"
+
+
 def test_what_nohup_had_ignored_stays_ignored_and_the_handlers_come_back():
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     before = {number: signal.getsignal(number) for number in SIGNALS}
