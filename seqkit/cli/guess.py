@@ -80,7 +80,8 @@ def _given_columns(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     for key, word in pairs:
         name = key.removeprefix("data.").removeprefix("source.")
         if key.startswith("data.") and name in COLUMN_KEYS and (value := word.read()) is not None:
-            found[name] = value if isinstance(value, list | dict) else str(word)
+            is_kinds = isinstance(value, dict) and name == "columns"  # a name such as "note: free" is a mapping in YAML
+            found[name] = value if isinstance(value, list) or is_kinds else str(word)
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import re
+import shlex
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -31,6 +32,7 @@ from seqkit.data.tables.columns import (
     is_pattern,
     kind_of,
     number,
+    option,
     settle,
 )
 from seqkit.data.tables.equal_cells import EqualCells
@@ -214,7 +216,7 @@ class Table(DataSource):
         if None in files:
             raise DataError(
                 f"{self.path} holds {files['train'][0]} and {files[None][0]}, of which the split is not clear; name "
-                f"the files: --data {files['train'][0]} --data.test FILE"
+                f"the files: --data {shlex.quote(files['train'][0])} --data.test FILE"
             )
         named: dict[str, str | list[str]] = {split: files[split] for split in ("valid", "test") if split in files}
         return files["train"], named | others
@@ -479,10 +481,10 @@ def _tell_equal_inputs(found: dict[str, Subset], say: Callable[[str], None], *, 
     columns, folder = tables[0].columns, tables[0].inputs.folder
     kind = "text" if columns.target_kind == "tags" else columns.kind
     equal = EqualCells(kind, folder, lambda: (read.cell(i) for read in tables for i in range(len(read))))
-    keep = f"--data.group {columns.input} keeps equal inputs together"
+    keep = f"{option('group', columns.input)} keeps equal inputs together"
     if not is_split_here:
         keep = "take them out of one of them"
-    elif kind == "row":
+    elif kind == "row" or columns.steps:
         keep = "take them out of one of them, or give --data.group COLUMN of what belongs together"
     first_label: dict[Hashable, str] = {}
     in_training: set[Hashable] = set()
@@ -519,8 +521,8 @@ def _tell_equal_inputs(found: dict[str, Subset], say: Callable[[str], None], *, 
         shared = _shared_values(found, column)
         if len(shared) > num_shared:
             test = found["test"]
-            kind_too = f" --data.columns '{{{column}: text}}'" if part_kind == "text" else ""
-            keep = f"--data.group {column}{kind_too} keeps rows of one {column} together"
+            kind_too = f" {option('columns', {column: 'text'})}" if part_kind == "text" else ""
+            keep = f"{option('group', column)}{kind_too} keeps rows of one {column} together"
             say(
                 Caution(
                     f"{tables[0].rows.name}: {len(shared):,} of {len(test):,} test rows have a value of {column} that "

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
+import shlex
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -12,11 +14,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
+import yaml
+
 from seqkit.data.formats import AUDIO, IMAGE
 from seqkit.data.tables.file_cells import content_of, kind_of_content, name_of
 from seqkit.data.tables.files import Rows
 from seqkit.data.tables.molecules import is_molecule
 from seqkit.errors import DataError, one_line, suggest
+from seqkit.files import load_yaml
 
 Kind = Literal["text", "image", "audio", "smiles", "series", "file"]
 """Content of the input column. Images, sounds and files that the tokenizer reads itself (`Tokenizer.read`) are named
@@ -288,6 +293,23 @@ def check_column(rows: Rows, column: str, flag: str) -> None:
     """Raise DataError where there is no such column, with the nearest one and the flag that names it."""
     if column not in rows.names:
         raise DataError(f"{rows.name} has no column {column!r}; {suggest(column, rows.names)} ({flag})")
+
+
+def option(name: str, value: str | Mapping[str, str] | Sequence[str]) -> str:
+    """`--data.NAME VALUE`, to be pasted into a shell: quoted where a column's name has spaces, quotes or colons."""
+    if isinstance(value, Mapping):
+        value = f"{{{', '.join(f'{_in_yaml(column)}: {kind}' for column, kind in value.items())}}}"
+    elif not isinstance(value, str):
+        value = f"[{', '.join(map(_in_yaml, value))}]"
+    return f"--data.{name} {shlex.quote(value)}"
+
+
+def _in_yaml(word: str) -> str:
+    """A word inside a list or mapping of YAML, in double quotes where it would be read as something else."""
+    with suppress(yaml.YAMLError):
+        if load_yaml(f"{{{word}: x}}") == {word: "x"} and load_yaml(f"[{word}]") == [word]:
+            return word
+    return json.dumps(word, ensure_ascii=False)
 
 
 def is_nameless(column: str) -> bool:

@@ -23,6 +23,7 @@ from seqkit.data.tables.columns import (
     is_numbering,
     kind_of,
     number,
+    option,
     profile_of,
     settle_target,
 )
@@ -177,9 +178,9 @@ def _guess(rows: Rows, column: str, has_cells: bool, has_text: bool) -> tuple[st
         place, cell = next((i, cell) for i, cell in enumerate(rows.column(column)) if not _may_be_number(cell))
         raise DataError(
             f"{rows.place(place)}: {column} is {_short(cell)}, and most of its cells are numbers; correct it, or say "
-            f"what they are: --data.columns '{{{column}: category}}' (or unused)"
+            f"what they are: {option('columns', {column: 'category'})} (or unused)"
         )
-    check_decimal_commas(rows, column, f"--data.columns '{{{column}: category}}'")
+    check_decimal_commas(rows, column, option("columns", {column: "category"}))
     form = date_form(cells)
     if all(_years(cell, form) is not None for cell in cells):
         return "date", ""
@@ -348,10 +349,8 @@ class MixedCells(Sequence[dict[str, Any]]):
     def _otherwise(self, name: str) -> str:
         if self.are_new:
             return "correct it, or leave the cell empty"
-        return (
-            "correct it, let it count as empty (--data.skip_bad true), or say what the column is: "
-            f"--data.columns '{{{name}: category}}'"
-        )
+        other = option("columns", {name: "category"})
+        return f"correct it, let it count as empty (--data.skip_bad true), or say what the column is: {other}"
 
 
 def _is_empty(kind: str, cell: Any) -> bool:

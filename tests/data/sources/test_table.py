@@ -3,6 +3,7 @@
 import json
 import logging
 import random
+import shlex
 import socket
 import sys
 from collections import Counter
@@ -16,12 +17,15 @@ import pytest
 import torch
 from PIL import Image
 
+from seqkit.config import complete
 from seqkit.data import SmsSpam, Table
 from seqkit.data.source import groups_of
 from seqkit.data.sources.punctuation import TAGS, Punctuation, SentenceEnds, sentences, tagged
 from seqkit.data.sources.table import alike_classes
+from seqkit.data.tables.columns import option
 from seqkit.data.tables.files import read_tables
 from seqkit.errors import DataError
+from seqkit.files import load_yaml
 
 
 @pytest.fixture(autouse=True)
@@ -659,3 +663,19 @@ def test_a_cell_of_a_series_that_is_no_number_is_an_error_with_line_and_column(c
 def test_texts_are_not_read_from_several_columns(tmp_path):
     with pytest.raises(DataError, match="a series of numbers, not text; read them with --tokenizer Series"):
         Table(spread(tmp_path), input="s??", kind="text", target="kind").splits()
+
+
+def test_a_hint_with_the_name_of_a_column_can_be_pasted_into_a_shell_and_says_that_column(tmp_path):
+    name = "Bemerkung: 'frei', [kurz]"
+    rows = [{name: f"a {i % 5}", "label": "ab"[i % 2]} for i in range(30)]
+    path = written(tmp_path, rows, ".csv")
+    _, said = lines_said(Table(path, input=name, target="label"))
+    hint = next(line for line in said if "in training, too" in line).rpartition("; ")[2]
+    words = shlex.split(hint.removesuffix(" keeps equal inputs together"))
+    config = complete("text/classify", "debug", ["--data", path, "--data.input", name, "--data.target=label", *words])
+    assert config["data"]["source"]["group"] == name
+    words = shlex.split(option("columns", {name: "text", "plain": "unused"}))
+    assert load_yaml(words[1]) == {name: "text", "plain": "unused"}
+    assert option("columns", {"plain": "unused"}) == "--data.columns '{plain: unused}'"
+    assert option("group", "plain") == "--data.group plain"
+    assert load_yaml(shlex.split(option("target", [name, "b"]))[1]) == [name, "b"]
