@@ -46,7 +46,7 @@ INPUT_NAMES = {
     "tags": "tokens words text sentence",
 }
 TARGET_NAMES = {
-    "classes": "label labels target targets class category sentiment y output",
+    "classes": "label labels target targets class category sentiment y output outcome result ergebnis klasse",
     "numbers": "target targets label labels y value score output",
     "text": "target tgt output outputs to translation answer",
     "labels": "label labels target targets",
@@ -61,6 +61,10 @@ LEARN_ALL = "--model.objective MultiLabel"
 MESSAGE_KEYS = (("role", "content"), ("from", "value"))
 """Keys of a message of a conversation: who says it, and what."""
 
+FEW_VALUES = 20
+"""Different words up to which a column looks like classes, where columns of numbers and other words may be meant, too.
+"""
+
 LOOKED_AT = 2_000
 """Number of rows by which columns are guessed."""
 
@@ -74,8 +78,20 @@ AMBIGUOUS = {"na", "none", "-", "?"}
 """Words, in lower case, that may name a class or say that it is missing: they are classes, and a line says so. No
 number is called so: among numbers they are missing."""
 
-YES_NO = {"yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0}
-"""Words, in lower case, for one of two labels."""
+YES_NO: dict[str, tuple[tuple[str, str], ...]] = {
+    "English": (("yes", "no"), ("y", "n"), ("true", "false")),
+    "German": (("ja", "nein"), ("j", "n")),
+    "French": (("oui", "non"),),
+    "Spanish": (("sí", "no"), ("si", "no")),
+    "Italian": (("sì", "no"), ("si", "no")),
+    "Portuguese": (("sim", "não"), ("sim", "nao")),
+}
+"""For a language, its words for the two values of a label, in lower case. A column's words are of one language."""
+
+TRUTHS = {word: float(i == 0) for pairs in YES_NO.values() for pair in pairs for i, word in enumerate(pair)}
+
+YES_NO_WORDS = ", ".join(dict.fromkeys("/".join(pair) for pairs in YES_NO.values() for pair in pairs))
+"""The words for the two values of a label, for messages."""
 
 QUOTES = "\"'`\u00b4\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u00ab\u00bb\u2039\u203a"
 """Quotation marks, in which spreadsheets and people put names."""
@@ -108,7 +124,7 @@ class Columns:
 class Profile:
     """First values of a column. filled, distinct: their number. length: mean length of texts. numbers: share of
     numbers among the cells that hold something. lists: share of lists. is_binary: it holds zeros and ones alone.
-    is_yes_no: it holds yes and no, in any spelling of `truth`. words: mean number of words of a text."""
+    is_yes_no: it holds yes and no, in the words of one language. words: mean number of words of a text."""
 
     filled: int
     distinct: int
@@ -147,10 +163,22 @@ def truth(value: Any) -> float | None:
         return float(value)
     if is_missing(value):
         return math.nan
-    if isinstance(value, str) and (word := value.strip().lower()) in YES_NO:
-        return YES_NO[word]
+    if isinstance(value, str) and (word := _word(value)) in TRUTHS:
+        return TRUTHS[word]
     found = number(value)
     return found if found in (0.0, 1.0) or (found is not None and math.isnan(found)) else None
+
+
+def languages(value: Any) -> set[str]:
+    """The languages in which a word says yes or no; all of them for true, false, numbers, and what is missing."""
+    word = _word(value) if isinstance(value, str) else ""
+    of_one = word in TRUTHS and word not in ("true", "false")
+    return {name for name, pairs in YES_NO.items() if not of_one or any(word in pair for pair in pairs)}
+
+
+def _word(text: str) -> str:
+    """A word in one Unicode form, without case and the spaces around it."""
+    return unicodedata.normalize("NFC", text.strip().lower())
 
 
 def number(value: Any) -> float | None:
@@ -333,6 +361,7 @@ def profile_of(rows: Rows, column: str) -> Profile:
     parsed = [x for x in map(number, values) if x is None or not math.isnan(x)]  # what says "missing" is neither
     numbers = [x for x in parsed if x is not None]
     truths = {truth(value) for value in values}
+    is_yes_no = truths == {0.0, 1.0} and bool(set(YES_NO).intersection(*map(languages, values)))
     distinct = {_plain(value) for value in values}
     count = max(len(values), 1)
     num_words = [len(value.split()) for value in values if isinstance(value, str)]
@@ -343,7 +372,7 @@ def profile_of(rows: Rows, column: str) -> Profile:
         numbers=len(numbers) / max(len(parsed), 1),
         lists=sum(isinstance(value, list) for value in values) / count,
         is_binary=set(numbers) == {0.0, 1.0} and len(numbers) == len(parsed),
-        is_yes_no=truths == {0.0, 1.0},
+        is_yes_no=is_yes_no,
         words=sum(num_words) / max(len(num_words), 1),
     )
 
@@ -490,11 +519,24 @@ def _target(name: str, target_kind: str | None, free: Mapping[str, Profile], nam
     pool = _named(free, TARGET_NAMES[target_kind or "any"])
     pool = pool or [column for column, profile in free.items() if fits(profile)] or list(free)[: len(free) == 1]
     if not pool:
-        raise DataError(f"{name}: none of {_all(list(free))} looks like a target; name one with --data.target")
+        wants = f"holds yes and no ({YES_NO_WORDS}, 1/0)" if target_kind == "labels" else "looks like a target"
+        raise DataError(f"{name}: none of {_all(list(free))} {wants}; name one with --data.target")
     if len(pool) > 1:
-        advice = f", or learn yes and no of each: {LEARN_ALL}" if all(free[one].is_yes_no for one in pool) else ""
-        raise DataError(f"{name}: {_all(pool)} fit equally as target; name one with --data.target{advice}")
+        may_be_number = target_kind not in (None, "classes")
+        few = [column for column in pool if _looks_like_classes(free[column]) and not may_be_number]
+        likely = few if len(few) > 1 else pool  # of one alone, whether its classes are meant is as open as before
+        others = len(pool) - len(likely)
+        more = f" ({others} more {'hold' if others > 1 else 'holds'} numbers or many values)" if others else ""
+        yes_no = [column for column in pool if free[column].is_yes_no]
+        some = "each:" if yes_no == pool else f"several: {option('target', yes_no)}"
+        advice = f", or learn yes and no of {some} {LEARN_ALL}" if len(yes_no) > 1 else ""
+        raise DataError(f"{name}: {_all(likely)} fit equally as target{more}; name one with --data.target{advice}")
     return pool[0]
+
+
+def _looks_like_classes(profile: Profile) -> bool:
+    """Whether a column holds few words that are repeated, or yes and no."""
+    return profile.is_yes_no or (profile.numbers < 1 and profile.repeats and profile.distinct <= FEW_VALUES)
 
 
 def _all(columns: Sequence[str]) -> str:
