@@ -42,7 +42,7 @@ TABLES = {
 MIXED = {"classes": "multimodal/classify", "numbers": "multimodal/regress"}
 """The recipe for a table of several input columns, by the kind of its target."""
 
-COLUMN_KEYS = ("input", "target", "kind", "target_kind", "split", "group", "separator", "columns")
+COLUMN_KEYS = ("input", "target", "kind", "target_kind", "split", "group", "separator", "decimal", "columns")
 """Arguments of tables that tell which columns are what."""
 
 

@@ -35,7 +35,7 @@ class MixedTable(DataSource):
     target_kind: as of `Table`. columns: kind of each column: text, image, audio, smiles, number, category, date or
     unused; those that are not named are guessed from names and values, which one line says. Identifiers and columns of
     one value are not used.
-    split, group, test_fraction, seed, separator: as of `Table`. skip_bad: True: a cell that is not what its column
+    split, group, test_fraction, seed, separator, decimal: as of `Table`. skip_bad: True: a cell that is not what its column
     holds, or names a file that cannot be read, counts as empty, and is counted; each is read once beforehand.
     """
 
@@ -53,13 +53,14 @@ class MixedTable(DataSource):
         test_fraction: float = 0.2,
         seed: int = 0,
         separator: str | None = None,
+        decimal: str = ".",
         skip_bad: bool = False,
     ):
         for name, kind in (columns or {}).items():
             check_kind(name, kind)
         self._table = Table(
             path, test=test, valid=valid, target=target, target_kind=target_kind, split=split, group=group,
-            test_fraction=test_fraction, seed=seed, separator=separator,
+            test_fraction=test_fraction, seed=seed, separator=separator, decimal=decimal,
         )  # fmt: skip
         self.columns, self.skip_bad = dict(columns or {}), skip_bad
         self._tokenizer: Any = None

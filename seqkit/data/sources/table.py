@@ -68,8 +68,9 @@ class Table(DataSource):
     ones are classes. What is not given is guessed from names and values, and said in one line.
     split: a column that names the split of each row. group: a column; rows that share a value in it stay in one split.
     test_fraction, seed: share of the rows that are set aside as test split, by class, where no split is given, and the
-    seed of their choice. separator: between the columns of a CSV file; None: found in its first line. columns: their
-    names, where the file has no header. skip_bad: at most so many rows of a split that cannot be used are left out, and
+    seed of their choice. separator: between the columns of a CSV file; None: found in its first line. decimal: "." or
+    ",", before the decimals of numbers; with ",", points group digits (1.234,5). columns: their names, where the file
+    has no header. skip_bad: at most so many rows of a split that cannot be used are left out, and
     counted; for that, files and molecules are each read once beforehand.
     """
 
@@ -88,6 +89,7 @@ class Table(DataSource):
         test_fraction: float = 0.2,
         seed: int = 0,
         separator: str | None = None,
+        decimal: str = ".",
         columns: list[str] | None = None,
         skip_bad: int = 0,
     ):
@@ -97,6 +99,10 @@ class Table(DataSource):
             raise ValueError("split names a column that says the split of each row; leave test and valid out")
         if group is not None and (test is not None or split is not None):
             raise ValueError("group is for rows that are split here; leave it out where the splits are given")
+        if decimal not in (".", ","):
+            raise ValueError(
+                f"decimal is {decimal!r}; give . or , as numbers of the table have it before their decimals"
+            )
         if separator == "":
             raise ValueError("separator is empty; give a character such as ';', or leave it out")
         if isinstance(target, list) and (not target or len(set(target)) < len(target)):
@@ -106,7 +112,7 @@ class Table(DataSource):
         self.path, self.test, self.valid = path, test, valid
         self.input, self.target, self.kind, self.target_kind = input, target, kind, target_kind
         self.split, self.group, self.test_fraction, self.seed = split, group, test_fraction, seed
-        self.separator, self.columns, self.skip_bad = separator, columns, skip_bad
+        self.separator, self.decimal, self.columns, self.skip_bad = separator, decimal, columns, skip_bad
         self._tokenizer: Any = None
 
     def read_for(self, tokenizer: Any) -> None:
@@ -224,10 +230,11 @@ class Table(DataSource):
     def _rows(self, path: str | list[str], max_rows: int | None = None) -> Rows:
         is_split = isinstance(path, str) and "/" not in path and not Path(path).suffix
         if isinstance(self.path, str) and is_remote(self.path) and is_split:
-            return read_tables(self.path, split=str(path))
+            return read_tables(self.path, split=str(path), decimal=self.decimal)
         return read_tables(
-            path, separator=self.separator, columns=self.columns, skip_bad=self.skip_bad, max_rows=max_rows
-        )
+            path, separator=self.separator, decimal=self.decimal, columns=self.columns, skip_bad=self.skip_bad,
+            max_rows=max_rows,
+        )  # fmt: skip
 
     def _settled(self, rows: Rows, reads_files: bool) -> Columns:
         rows, column = self._with_series(rows)
@@ -378,7 +385,7 @@ def _class_names(train: UsableRows, table: str, say: Callable[[str], None]) -> l
                 "two classes; name another column with --data.target"
             )
         if len(train) >= 10 and len(names) > len(train) / 2:
-            kind = "numbers" if all(number(text) is not None for text in names) else "text"
+            kind = "numbers" if all(number(text, train.rows.decimal) is not None for text in names) else "text"
             raise DataError(
                 f"{table}: {target} has {len(names):,} different values in {len(train):,} rows, which are no classes; "
                 f"did you mean --data.target_kind {kind}, or another column (--data.target)?"
@@ -391,7 +398,7 @@ def _class_names(train: UsableRows, table: str, say: Callable[[str], None]) -> l
     for line in (unclear_classes(names, target), alike_classes(train.counts)):
         if line:
             say(f"{table}: {line}")
-    values = [number(text) for text in names]
+    values = [number(text, train.rows.decimal) for text in names]
     if all(value is not None and math.isfinite(value) for value in values):
         return [text for _, text in sorted(zip(values, names))]  # type: ignore[type-var]
     return sorted(names)

@@ -18,7 +18,7 @@ import yaml
 
 from seqkit.data.formats import AUDIO, IMAGE
 from seqkit.data.tables.file_cells import content_of, kind_of_content, name_of
-from seqkit.data.tables.files import Rows
+from seqkit.data.tables.files import Rows, with_point
 from seqkit.data.tables.molecules import is_molecule
 from seqkit.errors import DataError, one_line, suggest
 from seqkit.files import load_yaml
@@ -181,8 +181,8 @@ def _word(text: str) -> str:
     return unicodedata.normalize("NFC", text.strip().lower())
 
 
-def number(value: Any) -> float | None:
-    """A cell as a number, NaN where it says that it is missing; None: it is something else."""
+def number(value: Any, decimal: str = ".") -> float | None:
+    """A cell as a number, NaN where it says that it is missing; None: it is something else. decimal: as of `Rows`."""
     if isinstance(value, bool) or value is None:
         return None if value is not None else math.nan
     if isinstance(value, int | float):
@@ -192,9 +192,10 @@ def number(value: Any) -> float | None:
     word = value.strip()
     if is_missing(word) or word.lower() in AMBIGUOUS:
         return math.nan
+    text = with_point(word, decimal)
     try:
         # float() reads 1_000, which is a name in a table
-        return float(word) if "_" not in word else None
+        return float(text) if text is not None and "_" not in text else None
     except ValueError:
         return None
 
@@ -358,7 +359,9 @@ def is_numbering(column: str) -> bool:
 def profile_of(rows: Rows, column: str) -> Profile:
     """Profile of the first values of a column."""
     values = [value for value in islice(rows.column(column), LOOKED_AT) if not is_missing(value)]
-    parsed = [x for x in map(number, values) if x is None or not math.isnan(x)]  # what says "missing" is neither
+    parsed = [
+        x for x in (number(value, rows.decimal) for value in values) if x is None or not math.isnan(x)
+    ]  # what says "missing" is neither
     numbers = [x for x in parsed if x is not None]
     truths = {truth(value) for value in values}
     is_yes_no = truths == {0.0, 1.0} and bool(set(YES_NO).intersection(*map(languages, values)))
@@ -550,7 +553,7 @@ def _target_kind(rows: Rows, targets: Mapping[str, Profile]) -> TargetKind:
     Raises DataError where a column holds both.
     """
     for column in targets:
-        check_decimal_commas(rows, column, "--data.target_kind classes")
+        check_decimals(rows, column, "--data.target_kind classes")
     profiles = list(targets.values())
     if len(profiles) == 1 and profiles[0].is_binary:
         return "classes"
@@ -561,7 +564,9 @@ def _target_kind(rows: Rows, targets: Mapping[str, Profile]) -> TargetKind:
     for column, profile in targets.items():
         if 0.5 < profile.numbers < 1:
             cells = enumerate(rows.column(column))
-            index, value = next((i, cell) for i, cell in cells if not is_missing(cell) and number(cell) is None)
+            index, value = next(
+                (i, cell) for i, cell in cells if not is_missing(cell) and number(cell, rows.decimal) is None
+            )
             raise DataError(
                 f"{rows.place(index)}: {column} is {one_line(repr(value))}, and most of its cells are numbers; "
                 "correct it, or say what they are: --data.target_kind numbers (then it is refused) or classes"
@@ -569,17 +574,26 @@ def _target_kind(rows: Rows, targets: Mapping[str, Profile]) -> TargetKind:
     return "classes"
 
 
-def check_decimal_commas(rows: Rows, column: str, otherwise: str) -> None:
-    """Raise DataError where a column holds numbers that are written 1,5: they would be taken for classes.
+def decimal_hint(value: Any, decimal: str) -> str:
+    """Words before other advice, where a cell is a number with a decimal comma; empty: it is none."""
+    is_number = decimal == "." and isinstance(value, str) and number(value, decimal) is None
+    return "give --data.decimal , for decimal commas, " if is_number and number(value, ",") is not None else ""
+
+
+def check_decimals(rows: Rows, column: str, otherwise: str) -> None:
+    """Raise DataError where a column holds numbers with a decimal comma, and the table is read with points, or the
+    other way round: they would be taken for classes.
 
     otherwise: the flag that says so."""
     cells = [(i, value) for i, value in enumerate(islice(rows.column(column), LOOKED_AT)) if not is_missing(value)]
-    with_comma = [(i, value) for i, value in cells if isinstance(value, str) and "," in value]
-    if with_comma and all(re.fullmatch(r"\s*[-+]?\d+(,\d+)?\s*", str(value)) for _, value in cells):
-        row, value = with_comma[0]
+    own, other, name = (".", ",", "comma") if rows.decimal == "." else (",", ".", "point")
+    wrong = [(i, value) for i, value in cells if isinstance(value, str) and number(value, own) is None]
+    if wrong and all(number(value, own) is not None or number(value, other) is not None for _, value in cells):
+        row, value = wrong[0]
         raise DataError(
-            f"{rows.place(row)}: {column} is {one_line(repr(value))}, a number with a decimal comma; write a point, or "
-            f"say that these are classes: {otherwise}"
+            f"{rows.place(row)}: {column} is {one_line(repr(value))}, a number with a decimal {name}; give --data.decimal "
+            f"{other} if all numbers of the table have it, or write a {'point' if own == '.' else 'comma'}, or say that "
+            f"these are classes: {otherwise}"
         )
 
 

@@ -18,6 +18,7 @@ from seqkit.data.tables.columns import (
     YES_NO_WORDS,
     Columns,
     conversation,
+    decimal_hint,
     exact_number,
     is_blank,
     is_missing,
@@ -260,14 +261,14 @@ class UsableRows(Sequence[Sample]):
         return True
 
     def _keep_numbers(self, row: int, _value: Any, labels: list[Any]) -> bool:
-        found = [number(label) for label in labels]
+        found = [number(label, self.rows.decimal) for label in labels]
         for column, label, x in zip(self.columns.targets, labels, found):
             if x is None or abs(x) > MAX_NUMBER:
                 is_finite = x is not None and not math.isinf(x)
                 raise ValueError(
                     f"{column} is {_short(label)}, "
                     + (f"beyond {MAX_NUMBER:g}, where float32 has no squares" if is_finite else "not a finite number")
-                    + "; correct it or take the line out, or name another column with --data.target (words: "
+                    + f"; {decimal_hint(label, self.rows.decimal)}correct it or take the line out, or name another column with --data.target (words: "
                     "--data.target_kind classes)"
                 )
         return self._keep_values([x for x in found if x is not None])

@@ -679,3 +679,20 @@ def test_a_hint_with_the_name_of_a_column_can_be_pasted_into_a_shell_and_says_th
     assert option("columns", {"plain": "unused"}) == "--data.columns '{plain: unused}'"
     assert option("group", "plain") == "--data.group plain"
     assert load_yaml(shlex.split(option("target", [name, "b"]))[1]) == [name, "b"]
+
+
+def test_numbers_with_a_decimal_comma_are_read_with_their_thousands_and_texts_are_not_touched(tmp_path):
+    cells = ["666,29", "1.234,5", "-12.345.678,25", "1.234", "+7", "3,", ",5", "0,125", "1,5e3"]
+    numbers = [666.29, 1234.5, -12345678.25, 1234.0, 7.0, 3.0, 0.5, 0.125, 1500.0]
+    path = tmp_path / "rows.csv"
+    rows = [f"text {i} 3,5;{cell};{cell}" for i, cell in enumerate(cells)]
+    path.write_text("\n".join(["text;y;other", *rows]), encoding="utf-8")
+    splits = Table(str(path), target="y", input="text", decimal=",").splits()
+    found = {sample.raw: sample.label for part in (splits.train, splits.test) for sample in part}
+    assert found == {f"text {i} 3,5": number for i, number in enumerate(numbers)}
+    rows = read_tables(str(path), decimal=",").with_series(["y", "other"])[0]
+    assert list(rows.column("y … other")) == [[number, number] for number in numbers]
+    for cell in ("1.5", "0.123", "1.2345", "1,234,567", "12.34,5"):
+        path.write_text("\n".join(["text;y", *(f"text {i};{x}" for i, x in enumerate(cells)), f"a;{cell}"]), "utf-8")
+        with pytest.raises(DataError, match=f"line 11: y is '{cell}'"):
+            Table(str(path), target="y", input="text", decimal=",").splits()
