@@ -7,7 +7,7 @@ import math
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -67,6 +67,7 @@ class Table(DataSource):
     are a series. target_kind: what the target holds; None: words are classes, numbers are measurements, and zeros with
     ones are classes. What is not given is guessed from names and values, and said in one line.
     split: a column that names the split of each row. group: a column; rows that share a value in it stay in one split.
+    If the test split is given, it stays as it is, and a line says which of its groups are in training, too.
     test_fraction, seed: share of the rows that are set aside as test split, by class, where no split is given, and the
     seed of their choice. separator: between the columns of a CSV file; None: found in its first line. decimal: "." or
     ",", before the decimals of numbers; with ",", points group digits (1.234,5). columns: their names, where the file
@@ -97,8 +98,6 @@ class Table(DataSource):
             raise ValueError(f"test_fraction is {test_fraction}; give a number between 0 and 1, such as 0.2")
         if split is not None and (test is not None or valid is not None):
             raise ValueError("split names a column that says the split of each row; leave test and valid out")
-        if group is not None and (test is not None or split is not None):
-            raise ValueError("group is for rows that are split here; leave it out where the splits are given")
         if decimal not in (".", ","):
             raise ValueError(
                 f"decimal is {decimal!r}; give . or , as numbers of the table have it before their decimals"
@@ -187,7 +186,7 @@ class Table(DataSource):
         _check_learnable(found, read["train"], names)
         if (total := sum(map(len, found.values()))) <= MAX_COMPARED:
             is_split_here = self.split is None and "test" not in read
-            _tell_equal_inputs(found, say, is_split_here=is_split_here)
+            _tell_equal_inputs(found, say, is_split_here=is_split_here, group=self.group)
         else:
             most = f"{MAX_COMPARED:,} are the most"
             say(Caution(f"{name}: equal inputs are not looked for in {total:,} rows; {most}"))
@@ -275,12 +274,12 @@ class Table(DataSource):
         """The samples of each split, and the rule in words."""
         train = read["train"]
         if self.split is not None:
-            found = self._by_column(train, self.split)
+            found = self._with_groups(self._by_column(train, self.split), say)
             return found, f"by column {self.split!r}{_of_classes(train, found['test'].indices)}"
         is_given = "test" in read
         given = {split: Subset(part, range(len(part))) for split, part in read.items() if is_given or split != "train"}
         if is_given:
-            return given, "as given"
+            return self._with_groups(given, say), "as given"
         if self.group is not None:
             rest, aside, groups, rule = self._by_group(train, self.group, say)
             return {**given, "train": Subset(train, rest), "test": Subset(train, aside, groups)}, rule
@@ -314,26 +313,10 @@ class Table(DataSource):
 
         Whole groups are test, in SHA-256 order, until it has its share. A row that has no group is one by itself.
         """
-        column = train.rows.column(name)
-        kind = _kind_of_group(train, name)
-        is_absent = is_blank if kind == "text" else is_missing
-        filled = [row for row in train.indices if not is_absent(column[row])]
-        equal = EqualCells(kind, self.folder, lambda: (column[row] for row in filled))
+        (of_each,) = self._group_keys([Subset(train, range(len(train)))], name, say)
         members: dict[str, list[int]] = {}
-        alone = []
-        for i, row in enumerate(train.indices):
-            value = column[row]
-            if is_absent(value):
-                alone.append(i)
-            key = f"no {name}: {train.sample_name(i)}" if is_absent(value) else repr(equal.key(value))
+        for i, key in enumerate(of_each):
             members.setdefault(key, []).append(i)
-        if not filled:
-            raise DataError(f"{train.rows.name}: no row has a {name}; fill it in, or give another --data.group")
-        if alone:
-            say(
-                f"{train.rows.name}: {len(alone):,} rows have no {name} (first: {train.sample_name(alone[0])}); each "
-                "is a group of its own"
-            )
         if len(members) < 2:
             raise DataError(f"{train.rows.name}: all rows have the same {name}; give another --data.group")
         groups = list(members.values())
@@ -349,6 +332,62 @@ class Table(DataSource):
         keys = list(members)
         of_rows = [keys[number] for number in order[:num_test] for _ in groups[number]]
         return mixed, aside, of_rows, rule + _of_classes(train, aside)
+
+    def _with_groups(self, found: dict[str, Subset], say: Callable[[str], None]) -> dict[str, Subset]:
+        """Given splits, that of test with the group of each row; says how many groups of test are in training, too."""
+        name = self.group
+        if name is None:
+            return found
+        train, test = self._group_keys([found["train"], found["test"]], name, say)
+        of_training, groups = set(train), dict.fromkeys(test)
+        shared = [group for group in groups if group in of_training]
+        table = cast("UsableRows", found["test"].samples)
+        if shared and name != table.columns.input:  # of equal inputs another line says it
+            first = found["test"].sample_name(test.index(shared[0]))
+            say(
+                Caution(
+                    f"{table.rows.name}: {len(shared):,} of {len(groups):,} test groups by {name!r} are in training, too "
+                    f"(first: {first}), which may flatter the result; take them out of one of them, or give no split: "
+                    "then --data.group keeps groups together"
+                )
+            )
+        samples = found["test"]
+        return {**found, "test": Subset(samples.samples, samples.indices, test)}
+
+    def _group_keys(self, splits: Sequence[Subset], name: str, say: Callable[[str], None]) -> list[list[str]]:
+        """The group of each row of each split; a row that has none is a group by itself, and is counted.
+
+        Raises DataError where no row has one, or a table lacks the column.
+        """
+        tables = [cast("UsableRows", samples.samples) for samples in splits]
+        for table in tables:
+            check_column(table.rows, name, "--data.group")
+        kind = _kind_of_group(tables[0], name)
+        is_absent = is_blank if kind == "text" else is_missing
+        columns = [table.rows.column(name) for table in tables]
+
+        def cells(of: int) -> Iterator[Any]:
+            """Cells of a split, one after the other: they may be whole files."""
+            return (columns[of][tables[of].indices[i]] for i in splits[of].indices)
+
+        numbers = range(len(splits))
+        equal = EqualCells(kind, self.folder, lambda: (x for of in numbers for x in cells(of) if not is_absent(x)))
+        found: list[list[str]] = []
+        num_filled = 0
+        for of, samples in enumerate(splits):
+            alone, keys = [], []
+            for i, cell in enumerate(cells(of)):
+                if is_absent(cell):
+                    alone.append(samples.sample_name(i))
+                keys.append(f"no {name}: {alone[-1]}" if is_absent(cell) else repr(equal.key(cell)))
+            if alone:
+                where = f"{tables[of].rows.name}: {len(alone):,} rows have no {name} (first: {alone[0]})"
+                say(f"{where}; each is a group of its own")
+            num_filled += len(keys) - len(alone)
+            found.append(keys)
+        if num_filled == 0:
+            raise DataError(f"{tables[0].rows.name}: no row has a {name}; fill it in, or give another --data.group")
+        return found
 
 
 class SmsSpam(DataSource):
@@ -478,11 +517,14 @@ def _check_learnable(found: dict[str, Subset], train: UsableRows, names: list[st
                 )
 
 
-def _tell_equal_inputs(found: dict[str, Subset], say: Callable[[str], None], *, is_split_here: bool) -> None:
+def _tell_equal_inputs(
+    found: dict[str, Subset], say: Callable[[str], None], *, is_split_here: bool, group: str | None
+) -> None:
     """Say how many equal inputs have other targets, and how many inputs of test are in training, split by split.
 
     Files are compared by content, molecules by canonical SMILES. Of examples of several parts, whole rows are compared,
-    then each part by itself. is_split_here: False: the user gave the splits, which no group changes.
+    then each part by itself. is_split_here: False: the user gave the splits, which no group changes. group: column of groups, of which another
+    line says what is in both splits.
     """
     tables = [cast("UsableRows", samples.samples) for samples in found.values()]
     columns, folder = tables[0].columns, tables[0].inputs.folder
@@ -525,6 +567,8 @@ def _tell_equal_inputs(found: dict[str, Subset], say: Callable[[str], None], *, 
                 )
             )
     for column, part_kind in part_columns(tables[0]).items():
+        if column == group:
+            continue
         shared = _shared_values(found, column)
         if len(shared) > num_shared:
             test = found["test"]

@@ -579,6 +579,52 @@ def test_the_line_of_a_group_or_column_says_how_many_rows_of_each_class_are_test
     assert rule == "by column 'part'; test has 10 of 55 kind=a, 11 of 55 kind=b"
 
 
+@pytest.mark.parametrize("by", ["column", "file", "folder"])
+def test_a_given_split_stays_and_groups_on_both_sides_are_said(tmp_path, by):
+    rows = [
+        {"text": f"text {i}", "label": "ab"[i % 2], "who is it": f"p{i // 3}" if i != 29 else "", "part": "train"}
+        for i in range(30)
+    ]
+    for i in (0, 1, 2, 3, 10, 29):
+        rows[i]["part"] = "test"
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    test = [row for row in rows if row["part"] == "test"]
+    named = {"column": rows, "file": [row for row in rows if row["part"] == "train"]}
+    path = Path(written(folder, named.get(by, named["file"]), ".csv"))
+    settings = {"input": "text", "target": "label", "group": "who is it"}
+    if by == "column":
+        table = Table(str(path), split="part", **settings)
+    elif by == "file":
+        table = Table(str(path), test=written(tmp_path, test, ".csv"), **settings)
+    else:
+        path.rename(folder / "train.csv")
+        Path(written(tmp_path, test, ".csv")).rename(folder / "test.csv")
+        table = Table(str(folder), **settings)
+    splits, said = lines_said(table)
+    assert [sample.raw for sample in splits.test] == [row["text"] for row in test]
+    groups = groups_of(splits.test)
+    assert groups[0] == groups[1] == groups[2]
+    assert len(set(groups)) == 4, "p0, p1, p3, and the row without a group"
+    (line,) = [line for line in said if "in training, too" in line]
+    assert "2 of 4 test groups by 'who is it' are in training, too (first: " in line
+    assert any("1 rows have no who is it" in line for line in said)
+    for i in (3, 10):
+        rows[i]["who is it"] = f"other {i}"
+    if by == "column":
+        path = written(folder, rows, ".csv")
+        assert not [x for x in lines_said(Table(path, split="part", **settings))[1] if "in training, too" in x]
+
+
+def test_groups_of_a_given_split_that_are_the_input_are_said_once(tmp_path):
+    rows = [{"text": f"a {i % 5}", "label": "ab"[i % 2], "part": "test" if i > 20 else "train"} for i in range(30)]
+    path = written(tmp_path, rows, ".csv")
+    splits, said = lines_said(Table(path, split="part", input="text", target="label", group="text"))
+    (line,) = [line for line in said if "in training, too" in line]
+    assert "test inputs are in training, too" in line
+    assert len(set(groups_of(splits.test))) == 5
+
+
 def test_no_group_is_proposed_where_the_split_is_given(tmp_path):
     rows = [{"text": f"a {i % 5}", "label": "ab"[i % 2], "part": "test" if i > 20 else "train"} for i in range(30)]
     path = written(tmp_path, rows, ".csv")

@@ -544,7 +544,6 @@ def test_shards_of_other_columns_are_refused(tmp_path):
         ({"test_fraction": 1.0}, "test_fraction is 1.0; give a number between 0 and 1"),
         ({"test_fraction": math.nan}, "test_fraction is nan"),
         ({"split": "part", "test": "x.csv"}, "leave test and valid out"),
-        ({"group": "who", "test": "x.csv"}, "leave it out where the splits are given"),
         ({"target": ["a", "a"]}, "give one column or several different ones"),
         ({"target": []}, "give one column or several different ones"),
         ({"separator": ""}, "separator is empty"),
