@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from seqkit.data.download import Wheel, writable
 from seqkit.data.notes import Caution
 from seqkit.data.source import DataSource, Splits
-from seqkit.data.sources.table import Table
+from seqkit.data.sources.table import Table, alike
 from seqkit.data.tables.columns import Columns, TargetKind, check_column, is_nameless
 from seqkit.data.tables.mixed_columns import MixedCells, check_kind, settle_mixed
 from seqkit.data.tables.usable_rows import UsableRows
+from seqkit.errors import one_line
 from seqkit.files import write_atomic
 
 log = logging.getLogger("seqkit")
@@ -106,7 +108,20 @@ class MixedTable(DataSource):
                 faults = f"{len(cells.faults):,} (the first: {cells.faults[0]})"
                 say(Caution(f"{rows.name}: cells that count as empty: {faults}"))
             read[split] = UsableRows(rows, columns, cells, say=say)
+        if line := _alike_categories(read["train"], kinds):
+            say(f"{read['train'].rows.name}: {line}")
         return self._table.split_up(read, say)
+
+
+def _alike_categories(train: UsableRows, kinds: Mapping[str, str]) -> str:
+    """A sentence on categories of a column that look alike, as München and münchen; empty: there are none."""
+    found = []
+    for column in (name for name, kind in kinds.items() if kind == "category"):
+        cells = (train.inputs.cell(row, column) for row in train.indices)
+        counts = Counter(cell.strip() for cell in cells if isinstance(cell, str))
+        found += [f"{one_line(column)}: {words}" for words in alike(counts)]
+    more = f"; … ({len(found)} in all)" if len(found) > 5 else ""
+    return f"categories look alike: {'; '.join(found[:5])}{more}; they count as different" if found else ""
 
 
 class Cars(DataSource):

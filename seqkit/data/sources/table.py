@@ -29,6 +29,7 @@ from seqkit.data.tables.columns import (
     is_blank,
     is_missing,
     is_nameless,
+    is_numbering,
     is_pattern,
     kind_of,
     number,
@@ -54,6 +55,9 @@ FEW_CLASSES = 10
 
 MAX_COMPARED = 2_000_000
 """Rows among which equal inputs are looked for; their hashes are in memory meanwhile."""
+
+MAX_REPEATED = 100_000
+"""Rows with the input of another one whose other columns are compared, too; a row takes some microseconds a column."""
 
 
 class Table(DataSource):
@@ -481,6 +485,13 @@ def unclear_classes(names: Sequence[str], target: str) -> str:
 
 def alike_classes(counts: Mapping[str, int]) -> str:
     """A sentence on classes that look alike, each with its spelling and count; empty: there are no such classes."""
+    found = alike(counts)
+    more = "; …" if len(found) > 5 else ""
+    return f"classes look alike: {'; '.join(found[:5])}{more}; they count as different" if found else ""
+
+
+def alike(counts: Mapping[str, int]) -> list[str]:
+    """The names that look alike, as words: those of one look together, each with its spelling and count."""
     groups: dict[str | float, list[str]] = {}
     for name in sorted(counts):
         groups.setdefault(folded(name), []).append(name)
@@ -489,8 +500,7 @@ def alike_classes(counts: Mapping[str, int]) -> str:
         # repr escapes what is invisible; of two Unicode forms of a letter it shows the same
         show = repr if len({normalize("NFC", name) for name in group}) == len(group) else ascii
         found += [" and ".join(f"{show(name)} ({counts[name]:,})" for name in group)] if len(group) > 1 else []
-    more = "; …" if len(found) > 5 else ""
-    return f"classes look alike: {'; '.join(found[:5])}{more}; they count as different" if found else ""
+    return found
 
 
 def _check_learnable(found: dict[str, Subset], train: UsableRows, names: list[str] | None) -> None:
@@ -535,6 +545,7 @@ def _tell_equal_inputs(
         keep = "take them out of one of them"
     elif kind == "row" or columns.steps:
         keep = "take them out of one of them, or give --data.group COLUMN of what belongs together"
+    copies = _Copies(tables[0].rows.names)
     first_label: dict[Hashable, str] = {}
     in_training: set[Hashable] = set()
     num_shared = 0
@@ -543,6 +554,7 @@ def _tell_equal_inputs(
         conflicts, shared = [], []
         for i, index in enumerate(samples.indices):
             key = hash(equal.key(read.cell(index)))
+            copies.add(key, read, index)
             if split == "train":
                 in_training.add(key)
             elif split == "test" and key in in_training:
@@ -566,6 +578,14 @@ def _tell_equal_inputs(
                     f"{samples.sample_name(shared[0])}), which flatters the result; {keep}"
                 )
             )
+    if copies.count and num_shared == 0 and group is None:
+        total = sum(map(len, found.values()))
+        is_one = is_split_here and kind != "row" and not columns.steps
+        together = f", or {option('group', columns.input)} keeps them in one split" if is_one else ""
+        say(
+            f"{tables[0].rows.name}: {copies.said} of {total:,} rows are copies of another row (first: {copies.first}), "
+            f"so they count twice; remove them{together}"
+        )
     for column, part_kind in part_columns(tables[0]).items():
         if column == group:
             continue
@@ -581,6 +601,41 @@ def _tell_equal_inputs(
                     f"{f'; {keep}' if is_split_here else ''}"
                 )
             )
+
+
+class _Copies:
+    """Counts the rows that hold the same as another one in all columns, but for those that number the rows.
+
+    names: all columns. count: number of copies. first: file and line of the first.
+    """
+
+    def __init__(self, names: Sequence[str]):
+        self._names = [name for name in names if not is_numbering(name)]
+        self._first: dict[Hashable, tuple[UsableRows, int]] = {}
+        self._known: dict[Hashable, set[int]] = {}
+        self._num_looked_at = 0
+        self.count, self.first = 0, ""
+
+    @property
+    def said(self) -> str:
+        """Number of copies, as words."""
+        return f"{'at least ' if self._num_looked_at > MAX_REPEATED else ''}{self.count:,}"
+
+    def add(self, key: Hashable, read: UsableRows, index: int) -> None:
+        """Count a row of which the input has that key. Other columns are read only where inputs are equal."""
+        first = self._first.setdefault(key, (read, index))
+        self._num_looked_at += first != (read, index)
+        if first == (read, index) or self._num_looked_at > MAX_REPEATED:
+            return
+        known = self._known.setdefault(key, {self._content(*first)})
+        if (content := self._content(read, index)) in known:
+            self.count += 1
+            self.first = self.first or read.sample_name(index)
+        known.add(content)
+
+    def _content(self, read: UsableRows, index: int) -> int:
+        row = read.indices[index]
+        return hash(tuple(repr(read.rows.column(name)[row]) for name in self._names if name in read.rows.names))
 
 
 def _shared_values(found: dict[str, Subset], column: str) -> list[int]:

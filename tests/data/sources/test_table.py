@@ -579,6 +579,32 @@ def test_the_line_of_a_group_or_column_says_how_many_rows_of_each_class_are_test
     assert rule == "by column 'part'; test has 10 of 55 kind=a, 11 of 55 kind=b"
 
 
+def test_rows_that_are_there_twice_are_said_once_where_no_other_line_says_it(tmp_path, monkeypatch):
+    rows = [
+        {"id": i, "my text": f"text {i}", "label": "ab"[i % 2], "who": i, "part": "test" if i > 20 else "train"}
+        for i in range(30)
+    ]
+    rows += [{**rows[3], "id": 30}, {**rows[3], "id": 31}, {**rows[5], "who": 99}]
+    path = written(tmp_path, rows, ".csv")
+    settings = {"input": "my text", "target": "label"}
+    _, said = lines_said(Table(path, split="part", **settings))
+    (line,) = [line for line in said if "are copies of" in line]
+    assert line.endswith(
+        "2 of 33 rows are copies of another row (first: " + f"{path}, line 32), so they count twice; remove them"
+    )
+    seeds = (lines_said(Table(path, seed=seed, **settings))[1] for seed in range(20))
+    for said in seeds:
+        (line,) = [line for line in said if "are copies of" in line or "in training, too" in line]
+        assert line.endswith(
+            "--data.group 'my text' keeps "
+            + ("them in one split" if "are copies of" in line else "equal inputs together")
+        )
+    assert not [line for line in lines_said(Table(path, group="my text", **settings))[1] if "are copies of" in line]
+    monkeypatch.setattr("seqkit.data.sources.table.MAX_REPEATED", 1)
+    _, said = lines_said(Table(path, split="part", **settings))
+    assert any("at least 1 of 33 rows are copies" in line for line in said)
+
+
 @pytest.mark.parametrize("by", ["column", "file", "folder"])
 def test_a_given_split_stays_and_groups_on_both_sides_are_said(tmp_path, by):
     rows = [
