@@ -6,7 +6,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from seqkit.data.download import Wheel, writable
 from seqkit.data.notes import Caution
@@ -108,16 +108,16 @@ class MixedTable(DataSource):
                 faults = f"{len(cells.faults):,} (the first: {cells.faults[0]})"
                 say(Caution(f"{rows.name}: cells that count as empty: {faults}"))
             read[split] = UsableRows(rows, columns, cells, say=say)
-        if line := _alike_categories(read["train"], kinds):
+        if line := _alike_categories(read["train"]):
             say(f"{read['train'].rows.name}: {line}")
         return self._table.split_up(read, say)
 
 
-def _alike_categories(train: UsableRows, kinds: Mapping[str, str]) -> str:
+def _alike_categories(train: UsableRows) -> str:
     """A sentence on categories of a column that look alike, as München and münchen; empty: there are none."""
-    found = []
-    for column in (name for name, kind in kinds.items() if kind == "category"):
-        cells = (train.inputs.cell(row, column) for row in train.indices)
+    inputs, found = cast("MixedCells", train.inputs), []
+    for column in (name for name, kind in inputs.kinds.items() if kind == "category"):
+        cells = (inputs.cell(row, column) for row in train.indices)
         counts = Counter(cell.strip() for cell in cells if isinstance(cell, str))
         found += [f"{one_line(column)}: {words}" for words in alike(counts)]
     more = f"; … ({len(found)} in all)" if len(found) > 5 else ""

@@ -91,10 +91,10 @@ class Steps(Sequence[list[Any]]):
 
 
 def _as_number(cell: Any, decimal: str) -> Any:
-    text = with_point(cell, decimal) if isinstance(cell, str) and "_" not in cell else None
-    for kind in (int, float) if text is not None else ():
-        with suppress(ValueError):
-            return kind(text)
+    if isinstance(cell, str) and "_" not in cell and (text := with_point(cell, decimal)) is not None:
+        for kind in (int, float):
+            with suppress(ValueError):
+                return kind(text)
     return cell
 
 
