@@ -72,7 +72,8 @@ def first_input(
 ) -> tuple[str, Any, int]:
     """Name and raw example of the first example in `given`, and the number of examples.
 
-    given, kind: as of `read_inputs`. columns, decimal: as of `Inputs`, which then reads `given`. Raises DataError as both.
+    given, kind: as of `read_inputs`. columns, decimal: as of `Inputs`, which then reads `given`. Raises DataError as
+    both.
     """
     if columns is None:
         found = list(read_inputs(given, tokenizer, kind=kind))

@@ -13,8 +13,8 @@ import torch
 
 from seqkit.config.table_columns import KIND_OF_TOKENIZER, part_columns
 from seqkit.data.formats import AUDIO, IMAGE, own_reader
-from seqkit.data.io import audio_header, image_header
 from seqkit.data.inputs import table_decimal
+from seqkit.data.io import audio_header, image_header
 from seqkit.data.mixed_inputs import example_of, written
 from seqkit.data.tables.mixed_columns import FILES
 from seqkit.errors import DataError, UsageError, one_line

@@ -37,8 +37,8 @@ class MixedTable(DataSource):
     target_kind: as of `Table`. columns: kind of each column: text, image, audio, smiles, number, category, date or
     unused; those that are not named are guessed from names and values, which one line says. Identifiers and columns of
     one value are not used.
-    split, group, test_fraction, seed, separator, decimal: as of `Table`. skip_bad: True: a cell that is not what its column
-    holds, or names a file that cannot be read, counts as empty, and is counted; each is read once beforehand.
+    split, group, test_fraction, seed, separator, decimal: as of `Table`. skip_bad: True: a cell that is not what its
+    column holds, or names a file that cannot be read, counts as empty, and is counted; each is read once beforehand.
     """
 
     def __init__(

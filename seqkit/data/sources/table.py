@@ -350,9 +350,9 @@ class Table(DataSource):
             first = found["test"].sample_name(test.index(shared[0]))
             say(
                 Caution(
-                    f"{table.rows.name}: {len(shared):,} of {len(groups):,} test groups by {name!r} are in training, too "
-                    f"(first: {first}), which may flatter the result; take them out of one of them, or give no split: "
-                    "then --data.group keeps groups together"
+                    f"{table.rows.name}: {len(shared):,} of {len(groups):,} test groups by {name!r} are in training, "
+                    f"too (first: {first}), which may flatter the result; take them out of one of them, or give no "
+                    "split: then --data.group keeps groups together"
                 )
             )
         samples = found["test"]
@@ -533,8 +533,8 @@ def _tell_equal_inputs(
     """Say how many equal inputs have other targets, and how many inputs of test are in training, split by split.
 
     Files are compared by content, molecules by canonical SMILES. Of examples of several parts, whole rows are compared,
-    then each part by itself. is_split_here: False: the user gave the splits, which no group changes. group: column of groups, of which another
-    line says what is in both splits.
+    then each part by itself. is_split_here: False: the user gave the splits, which no group changes. group:
+    column of groups, of which another line says what is in both splits.
     """
     tables = [cast("UsableRows", samples.samples) for samples in found.values()]
     columns, folder = tables[0].columns, tables[0].inputs.folder
@@ -583,8 +583,8 @@ def _tell_equal_inputs(
         is_one = is_split_here and kind != "row" and not columns.steps
         together = f", or {option('group', columns.input)} keeps them in one split" if is_one else ""
         say(
-            f"{tables[0].rows.name}: {copies.said} of {total:,} rows are copies of another row (first: {copies.first}), "
-            f"so they count twice; remove them{together}"
+            f"{tables[0].rows.name}: {copies.said} of {total:,} rows are copies of another row (first: {copies.first}"
+            f"), so they count twice; remove them{together}"
         )
     for column, part_kind in part_columns(tables[0]).items():
         if column == group:

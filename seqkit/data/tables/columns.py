@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import shlex
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
@@ -590,10 +589,11 @@ def check_decimals(rows: Rows, column: str, otherwise: str) -> None:
     wrong = [(i, value) for i, value in cells if isinstance(value, str) and number(value, own) is None]
     if wrong and all(number(value, own) is not None or number(value, other) is not None for _, value in cells):
         row, value = wrong[0]
+        write = "point" if own == "." else "comma"
         raise DataError(
-            f"{rows.place(row)}: {column} is {one_line(repr(value))}, a number with a decimal {name}; give --data.decimal "
-            f"{other} if all numbers of the table have it, or write a {'point' if own == '.' else 'comma'}, or say that "
-            f"these are classes: {otherwise}"
+            f"{rows.place(row)}: {column} is {one_line(repr(value))}, a number with a decimal {name}; give "
+            f"--data.decimal {other} if all numbers of the table have it, or write a {write}, or say that these are "
+            f"classes: {otherwise}"
         )
 
 

@@ -219,8 +219,9 @@ def read_tables(
     """Rows of one path or several: files, folders of shards, patterns, names of a hub.
 
     split: split of a hub name. separator: separator of CSV files; None: found in the header. decimal:
-    as of `Rows`. columns: names of the columns, where CSV files have no header. skip_bad: number of rows that may be left out because they cannot be read.
-    max_rows: number of rows after which reading ends, at the next batch; None: all are read.
+    as of `Rows`. columns: names of the columns, where CSV files have no header. skip_bad: number of rows that may be
+    left out because they cannot be read. max_rows: number of rows after which reading ends, at the next batch; None:
+    all are read.
     Raises DataError, naming file and line, where a file cannot be read or the columns of two differ.
     """
     import pyarrow as pa

@@ -268,8 +268,8 @@ class UsableRows(Sequence[Sample]):
                 raise ValueError(
                     f"{column} is {_short(label)}, "
                     + (f"beyond {MAX_NUMBER:g}, where float32 has no squares" if is_finite else "not a finite number")
-                    + f"; {decimal_hint(label, self.rows.decimal)}correct it or take the line out, or name another column with --data.target (words: "
-                    "--data.target_kind classes)"
+                    + f"; {decimal_hint(label, self.rows.decimal)}correct it or take the line out, or name another "
+                    "column with --data.target (words: --data.target_kind classes)"
                 )
         return self._keep_values([x for x in found if x is not None])
 
@@ -286,7 +286,8 @@ class UsableRows(Sequence[Sample]):
             if not self._languages[column]:
                 others = " or ".join(sorted(known))
                 raise ValueError(
-                    f"{column} is {_short(label)}, and rows before it say yes and no in {others}; write all in one language"
+                    f"{column} is {_short(label)}, and rows before it say yes and no in {others}; write all in one "
+                    "language"
                 )
         return self._keep_values([x for x in found if x is not None])
 

@@ -369,7 +369,8 @@ def test_categories_that_look_alike_and_copies_of_rows_are_said(tmp_path):
     MixedTable(written(tmp_path, [*rows, rows[4]]), target="y", target_kind="classes", seed=3).divided(said.append)
     (line,) = [line for line in said if "look alike" in line]
     assert line.endswith(
-        "categories look alike: city: 'München' (11) and 'münchen' (10); new: 'Ja' (10) and 'ja' (11); they count as different"
+        "categories look alike: city: 'München' (11) and 'münchen' (10); new: 'Ja' (10) and 'ja' (11); "
+        "they count as different"
     )
     (line,) = [line for line in said if "copies" in line or "in training, too" in line]
     assert "1 of 31 rows are copies of another row" in line

@@ -211,7 +211,7 @@ def test_columns_without_yes_and_no_and_several_with_it_say_how_labels_are_given
     rows = [
         {
             "comment": f"comment {i}",
-            "toxic": "ja nein".split()[i % 2],
+            "toxic": ["ja", "nein"][i % 2],
             "it is: new": "01"[i // 2 % 2],
             "who": "abc"[i % 3],
         }
@@ -223,12 +223,10 @@ def test_columns_without_yes_and_no_and_several_with_it_say_how_labels_are_given
         "the columns 'toxic', 'it is: new', 'who' fit equally as target; name one with --data.target, or learn yes and "
         "no of several: --data.target '[toxic, \"it is: new\"]' --model.objective MultiLabel"
     )
-    rows = [
-        {"comment": row["comment"], "toxic": "oh nay".split()[i % 2], "who": row["who"]} for i, row in enumerate(rows)
-    ]
+    rows = [{"comment": row["comment"], "toxic": ["oh", "nay"][i % 2], "who": row["who"]} for i, row in enumerate(rows)]
     with pytest.raises(
         DataError,
-        match="none of the columns 'toxic', 'who' holds yes and no \\(yes/no, .*ja/nein, .*1/0\\); name one with",
+        match=r"none of the columns 'toxic', 'who' holds yes and no \(yes/no, .*ja/nein, .*1/0\); name one with",
     ):
         read(lines(tmp_path, *rows), input="comment", target_kind="labels")
 
@@ -255,5 +253,5 @@ def test_a_label_of_a_third_value_is_named_and_a_missing_one_is_unknown(tmp_path
     assert np.isnan(samples[3].label[1])
     assert samples[3].label[0] == 1
     records[7]["toxic"] = 2
-    with pytest.raises(DataError, match="line 8: toxic is 2; write one of yes/no, .*ja/nein, .*1/0"):
+    with pytest.raises(DataError, match=r"line 8: toxic is 2; write one of yes/no, .*ja/nein, .*1/0"):
         read(lines(tmp_path, *records), target=["toxic", "insult"], target_kind="labels")

@@ -173,7 +173,7 @@ REFUSED = {
     "decimal commas": (
         csv(*(row.replace(",", ";").replace(".", ",") for row in NUMBERS), head="text;label"),
         {},
-        r"t\.csv, line 2: label is '0,0', a number with a decimal comma; give --data\.decimal , .*--data\.target_kind classes",
+        r"t\.csv, line 2: label is '0,0', a number with a decimal comma; give --data\.decimal , .*_kind classes",
     ),
     "decimal commas with a thousand": (
         csv(*(f"the text {word};1.{i:03},5" for i, word in enumerate(WORDS)), head="text;label"),
