@@ -318,8 +318,8 @@ def _own_bert(folder: Path) -> None:
 
 
 def _own_tables(folder: Path) -> None:
-    """reviews.csv, train.jsonl and test.jsonl, pairs.tsv, tagged.conll, photos.csv, products.csv, new.csv, tox.csv,
-    letters/, comments.csv, chat.jsonl, heartbeats.jsonl, steps.csv, dated.csv."""
+    """reviews.csv, train.jsonl and test.jsonl, pairs.tsv, tagged.conll, photos.csv, products.csv, new.csv, sales.csv,
+    tox.csv, letters/, comments.csv, chat.jsonl, heartbeats.jsonl, steps.csv, dated.csv."""
     texts = [f"{('a fine', 'an awful')[i % 2]} film, seen on day {i}" for i in range(40)]
     rows = [f'{i},"{text}",{("good", "bad")[i % 2]}' for i, text in enumerate(texts)]
     (folder / "reviews.csv").write_text("\n".join(["id,review,verdict", *rows]) + "\n", encoding="utf-8")
@@ -339,6 +339,8 @@ def _own_tables(folder: Path) -> None:
     (folder / "products.csv").write_text(
         "\n".join(["item,title,photo,price,size,verdict", *rows]) + "\n", encoding="utf-8"
     )
+    sales = [f"{20 + i};1.2{i:02},{i % 10};{('Oslo', 'Rome')[i % 2]}" for i in range(40)]
+    (folder / "sales.csv").write_text("\n".join(["age;revenue;city", *sales]) + "\n", encoding="utf-8")
     (folder / "new.csv").write_text("title,size\na new thing,S\n,M\n", encoding="utf-8")
     for i in range(12):
         letter = folder / "letters" / ("bank", "friend")[i % 2] / f"{i}.txt"

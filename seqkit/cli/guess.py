@@ -8,11 +8,16 @@ import sys
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seqkit.errors import DataError, UsageError, one_line
+
+if TYPE_CHECKING:
+    from seqkit.data.sources.table import Table
+    from seqkit.data.tables.columns import Columns
 
 RECIPES = {
     "TextFiles": ("text/char-lm", "text"),
@@ -37,7 +42,7 @@ TABLES = {
 MIXED = {"classes": "multimodal/classify", "numbers": "multimodal/regress"}
 """The recipe for a table of several input columns, by the kind of its target."""
 
-COLUMN_KEYS = ("input", "target", "kind", "target_kind", "split", "group", "separator", "columns")
+COLUMN_KEYS = ("input", "target", "kind", "target_kind", "split", "group", "separator", "decimal", "columns")
 """Arguments of tables that tell which columns are what."""
 
 
@@ -60,7 +65,8 @@ def take_data_as_recipe(args: Namespace) -> None:
     if args.command == "fit" and getattr(args, "out", None) is not None and args.resume is None:
         check_new(args.out)  # before the data is read
     pairs = list(dotted(args.overrides))
-    recipe, words, what = _recipe_for(path, reads_files(named_tokenizer(pairs)), _given_columns(pairs))
+    reads = reads_files(named_tokenizer(pairs))
+    recipe, words, what = _recipe_for(path, _given_columns(pairs), reads_files=reads, command=args.command)
     words = [word for word in words if word[2:].partition("=")[0] not in dict(pairs)]
     args.recipe, args.overrides = recipe, [f"--data={path}", *words, *args.overrides]
     given = [part for word in args.overrides for part in (word.split("=", 1) if word.startswith("--") else [word])]
@@ -80,14 +86,16 @@ def _given_columns(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     for key, word in pairs:
         name = key.removeprefix("data.").removeprefix("source.")
         if key.startswith("data.") and name in COLUMN_KEYS and (value := word.read()) is not None:
-            found[name] = value if isinstance(value, list | dict) else str(word)
+            is_kinds = isinstance(value, dict) and name == "columns"  # a name such as "note: free" is a mapping in YAML
+            found[name] = value if isinstance(value, list) or is_kinds else str(word)
     return found
 
 
-def _recipe_for(path: Path, reads_files: bool, given: Mapping[str, Any]) -> tuple[str, list[str], str]:
+def _recipe_for(path: Path, given: Mapping[str, Any], *, reads_files: bool, command: str) -> tuple[str, list[str], str]:
     """The recipe that reads a file or folder, keys that it needs beside `--data`, and what the file or folder holds.
 
-    reads_files: True: the tokenizer reads files itself. given: what is said of the columns of a table.
+    given: what is said of the columns of a table. reads_files: True: the tokenizer reads files itself. command: the
+    subcommand, for the one that learns from a table's texts alone.
     """
     from seqkit.data.formats import source_for
 
@@ -102,7 +110,7 @@ def _recipe_for(path: Path, reads_files: bool, given: Mapping[str, Any]) -> tupl
     log = logging.getLogger("seqkit")
     log.disabled = True  # the command says the same about the columns once more
     try:
-        if "input" not in given and not reads_files and (mixed := _mixed_table(arguments, given)) is not None:
+        if "input" not in given and not reads_files and (mixed := _mixed_table(arguments, given, command)) is not None:
             return mixed
         given = {name: value for name, value in given.items() if not isinstance(value, dict)}  # kinds of a mixed table
         columns = Table(**arguments, **given).settled(reads_files=reads_files)
@@ -122,24 +130,31 @@ def _recipe_for(path: Path, reads_files: bool, given: Mapping[str, Any]) -> tupl
     return by_target.get(target_kind, by_target[""]), words, what
 
 
-def _mixed_table(arguments: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[str, list[str], str] | None:
+def _mixed_table(
+    arguments: Mapping[str, Any], given: Mapping[str, Any], command: str
+) -> tuple[str, list[str], str] | None:
     """Recipe, keys and content, as of `_recipe_for`, of a table with several columns to learn a class or a number from,
-    or with one that no other recipe reads; None: it is none."""
+    or with one that no other recipe reads; None: it is none.
+
+    Raises DataError where the table has other columns beside its text and target, and they are not clear.
+    """
     from seqkit.data.sources.mixed_table import MixedTable
     from seqkit.data.sources.table import Table
 
-    is_mixed = isinstance(given.get("columns"), dict)
-    try:
-        kind = "" if is_mixed else Table(**arguments, **given).settled().kind
-    except DataError:
-        kind = ""  # no single input
+    is_mixed, text = isinstance(given.get("columns"), dict), None
+    with suppress(DataError):  # no single input
+        text = None if is_mixed else Table(**arguments, **given).settled()
+    kind = "" if text is None else text.kind
     if kind not in ("", "text") or "kind" in given or isinstance(given.get("columns"), list):
         return None
+    alone = "" if text is None else f"; for the text alone: {_text_alone(arguments, given, command, text)}"
     try:
         kinds, columns = MixedTable(**arguments, **given).settled()
-    except DataError:
-        if not kind:
+    except DataError as error:
+        if text is None:
             raise
+        if text.target_kind in MIXED and _has_others(Table(**arguments, **given), text):
+            raise DataError(f"{error}{alone}") from error
         return None
     used = [f"{name} ({kind})" for name, kind in kinds.items() if kind != "unused"]
     if columns.target_kind not in MIXED or (kind and len(used) < 2):
@@ -147,7 +162,28 @@ def _mixed_table(arguments: Mapping[str, Any], given: Mapping[str, Any]) -> tupl
     if columns.target_kind == "classes" and _are_texts(arguments["path"], columns.targets[0]):
         return None
     what = f"columns of several kinds ({', '.join(used[:8])}{', …' if len(used) > 8 else ''})"
-    return MIXED[columns.target_kind], [], f"{what} with {columns.target_kind} ({', '.join(columns.targets)})"
+    return MIXED[columns.target_kind], [], f"{what} with {columns.target_kind} ({', '.join(columns.targets)}){alone}"
+
+
+def _text_alone(arguments: Mapping[str, Any], given: Mapping[str, Any], command: str, columns: Columns) -> str:
+    """The command that learns the target of a table from its text alone."""
+    from seqkit.data.tables.columns import option
+
+    said = {**given, "input": columns.input, "target": columns.target}
+    words = [f"seqkit {command} {TABLES['text']['']} --data {shlex.quote(str(arguments['path']))}"]
+    words += [option(name, value) for name, value in said.items()]
+    words += ["--model.objective Regress"] if columns.target_kind == "numbers" else []
+    return " ".join(words)
+
+
+def _has_others(table: Table, columns: Columns) -> bool:
+    """Whether the table has filled columns beside its input, target, split and group that do not number its rows."""
+    from seqkit.data.tables.columns import is_numbering, profile_of
+
+    rows = table.first_rows()
+    known = {columns.input, *columns.targets, table.split, table.group}
+    others = [name for name in rows.names if name not in known and not is_numbering(name)]
+    return any(profile_of(rows, name).distinct > 1 for name in others)
 
 
 def _classes(path: Path, files: list[str]) -> Counter[str]:

@@ -84,7 +84,7 @@ def run(args: Namespace) -> int:
 def open_inputs(args: Namespace, trained: TrainedModel) -> Inputs:
     """The inputs of a command; what is skipped is said. A table's usual column is that of the run's own data."""
     from seqkit.config.table_columns import part_columns
-    from seqkit.data.inputs import Inputs, table_kind
+    from seqkit.data.inputs import Inputs, table_decimal, table_kind
 
     source = trained.config["data"].get("source")
     own = source if isinstance(source, dict) and source.get("type") == "Table" else {}
@@ -102,7 +102,7 @@ def open_inputs(args: Namespace, trained: TrainedModel) -> Inputs:
     inputs = Inputs(
         given, trained.tokenizer, column=column, usual_column=own.get("input"), graph=graph, columns=columns,
         kind=table_kind(trained.config), are_words=getattr(trained.objective, "level", "") == "token",
-        skip_bad=columns is not None and (source or {}).get("skip_bad") is True,
+        skip_bad=columns is not None and (source or {}).get("skip_bad") is True, decimal=table_decimal(trained.config),
     )  # fmt: skip
     for note in inputs.notes:
         print(one_line(note), file=sys.stderr)

@@ -141,6 +141,7 @@ def _settle_parts(source: dict[str, Any], tokenizer: dict[str, Any]) -> str | No
 
 def _parts_of(kinds: Mapping[str, str], given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     """The tokenizer of each part, and the key of the raw example that it reads."""
+    from seqkit.data.tables.columns import option
     from seqkit.data.tables.mixed_columns import CELLS, KINDS, OF_CELLS
 
     read = {name: kind for name, kind in kinds.items() if kind not in (*OF_CELLS, "unused")}
@@ -160,7 +161,7 @@ def _parts_of(kinds: Mapping[str, str], given: Mapping[str, Any]) -> tuple[dict[
         if own is None:
             raise UsageError(
                 f"column {column!r} holds {kind}, and the recipe has no part for that; give one: "
-                f"--tokenizer.parts.{kind} NAME, or leave the column out: --data.columns '{{{column}: unused}}'"
+                f"--tokenizer.parts.{kind} NAME, or leave the column out: {option('columns', {column: 'unused'})}"
             )
         name = _part_name(column, parts)
         if name != column:

@@ -63,16 +63,22 @@ class Input:
 
 
 def first_input(
-    given: str, tokenizer: Tokenizer, *, kind: str | None = None, columns: Mapping[str, str] | None = None
+    given: str,
+    tokenizer: Tokenizer,
+    *,
+    kind: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    decimal: str = ".",
 ) -> tuple[str, Any, int]:
     """Name and raw example of the first example in `given`, and the number of examples.
 
-    given, kind: as of `read_inputs`. columns: as of `Inputs`, which then reads `given`. Raises DataError as both.
+    given, kind: as of `read_inputs`. columns, decimal: as of `Inputs`, which then reads `given`. Raises DataError as
+    both.
     """
     if columns is None:
         found = list(read_inputs(given, tokenizer, kind=kind))
         return (*found[0], len(found))
-    inputs = Inputs([given], tokenizer, columns=columns)
+    inputs = Inputs([given], tokenizer, columns=columns, decimal=decimal)
     first = next(iter(inputs))
     if first.error is not None:
         raise DataError(first.error)
@@ -130,6 +136,13 @@ def table_kind(config: Mapping[str, Any]) -> str | None:
     return source.get("kind") if isinstance(source, dict) and source.get("type") == "Table" else None
 
 
+def table_decimal(config: Mapping[str, Any]) -> str:
+    """Decimal point or comma of the table that a run was trained on, by its configuration."""
+    source = config.get("data", {}).get("source")
+    is_table = isinstance(source, dict) and source.get("type") in ("Table", "MixedTable")
+    return str(source.get("decimal", ".")) if is_table else "."
+
+
 class Inputs:
     """Raw examples, each read when it is asked for. If one cannot be read, its entry holds the error instead.
 
@@ -142,8 +155,8 @@ class Inputs:
     list of words; False: a cell is a text. graph: reads a file as a graph, into the raw example and the names of its
     nodes; None: graphs are not read. columns: kind of each input column of a run whose examples have several parts:
     a row of a table is an example, and so is `image=a.png,text=…` (`parse_example`); None: they have one part.
-    skip_bad: True: cells of its tables that cannot be used count as empty. stdin: lines in place of those of standard
-    input.
+    skip_bad: True: cells of its tables that cannot be used count as empty. decimal: "." or ",", before the decimals of
+    numbers in tables. stdin: lines in place of those of standard input.
     notes: a sentence for each folder of which files were skipped.
     Raises UsageError where a column is named and no table is given; DataError where a folder has nothing to read.
     """
@@ -160,10 +173,11 @@ class Inputs:
         graph: Callable[[str], tuple[Any, list[str]]] | None = None,
         columns: Mapping[str, str] | None = None,
         skip_bad: bool = False,
+        decimal: str = ".",
         stdin: Iterable[bytes] | None = None,
     ):
         self.tokenizer, self.column, self.usual_column, self.kind = tokenizer, column, usual_column, kind
-        self.are_words = are_words
+        self.are_words, self.decimal = are_words, decimal
         self.graph, self.stdin, self.columns, self.skip_bad = graph, stdin, columns, skip_bad
         self.notes: list[str] = []
         self._entries: list[str | list[Path] | _TableRows | MixedRows | Input] = []
@@ -210,7 +224,7 @@ class Inputs:
         is_table = not reads_files or self.column is not None
         if format_of(path) is TABLE and (is_table or self.kind == "file"):  # trained on files that a table named
             try:
-                rows, usual = _with_usual(read_tables(given), self.usual_column)
+                rows, usual = _with_usual(read_tables(given, decimal=self.decimal), self.usual_column)
                 if is_table or usual is not None:
                     column = self.column or usual
                     options = {"are_words": self.are_words, "reads_files": reads_files}
@@ -229,10 +243,10 @@ class Inputs:
         """Rows of a table, or the one example that is written out."""
         try:
             if format_of(Path(given)) is TABLE and "=" not in given:
-                rows = MixedRows(given, columns, self.tokenizer, skip_bad=self.skip_bad)
+                rows = MixedRows(given, columns, self.tokenizer, skip_bad=self.skip_bad, decimal=self.decimal)
                 self.notes += rows.notes
                 return rows
-            return Input(given, parse_example(given, columns, self.tokenizer))
+            return Input(given, parse_example(given, columns, self.tokenizer, self.decimal))
         except (ValueError, OSError) as error:
             return Input(given, error=reason(error))
 

@@ -18,13 +18,16 @@ _NAME = re.compile(r"(?:^|,)\s*([^,=]+?)\s*=")
 class MixedRows:
     """The rows of a table, each an example of those of its columns that the run knows.
 
-    kinds: kind of each input column of the run. tokenizer: its `Join`. skip_bad: as of `MixedCells`.
+    kinds: kind of each input column of the run. tokenizer: its `Join`. skip_bad: as of `MixedCells`. decimal: as of
+    `Rows`.
     notes: a sentence on the columns that the table lacks, and those that it has in their place. Raises DataError where
     it has none of them.
     """
 
-    def __init__(self, path: str, kinds: Mapping[str, str], tokenizer: Any, *, skip_bad: bool = False):
-        rows, known = read_tables(path), _used(kinds)
+    def __init__(
+        self, path: str, kinds: Mapping[str, str], tokenizer: Any, *, skip_bad: bool = False, decimal: str = "."
+    ):
+        rows, known = read_tables(path, decimal=decimal), _used(kinds)
         folder = Path(path).expanduser().parent
         self._cells = MixedCells(rows, kinds, folder, tokenizer=tokenizer, skip_bad=skip_bad, are_new=True)
         missing = [name for name in known if name not in rows.names]
@@ -49,8 +52,10 @@ class MixedRows:
                 yield name, None, f"{name}: {reason(error)}"
 
 
-def parse_example(given: str, kinds: Mapping[str, str], tokenizer: Any) -> Any:
+def parse_example(given: str, kinds: Mapping[str, str], tokenizer: Any, decimal: str = ".") -> Any:
     """The raw example of `name=value,name=value`, or of a JSON object. Names are columns, or parts of the tokenizer.
+
+    decimal: as of `Rows`, of numbers that are texts.
 
     Files are named relative to the working folder. Raises DataError for what is none, and for a wrong name or value.
     """
@@ -65,12 +70,19 @@ def parse_example(given: str, kinds: Mapping[str, str], tokenizer: Any) -> Any:
         column = name if name in known else columns.get(name)
         if column is None:
             raise DataError(f"{one_line(name)!r} is no part of the run's examples; {suggest(name, known)}")
-        cells[column] = value if value is None or isinstance(value, str) else str(value)
-    return example_of(cells, kinds, tokenizer)
+        cells[column] = value if value is None else written(value, decimal)
+    return example_of(cells, kinds, tokenizer, decimal)
 
 
-def example_of(cells: Mapping[str, str | bytes | None], kinds: Mapping[str, str], tokenizer: Any) -> Any:
-    """The raw example of cells by column; bytes: the content of a file, which a text would name.
+def written(value: Any, decimal: str) -> str:
+    """A JSON value as a table holds it: a number with the decimal point or comma of the table."""
+    return value if isinstance(value, str) else str(value).replace(".", decimal)
+
+
+def example_of(
+    cells: Mapping[str, str | bytes | None], kinds: Mapping[str, str], tokenizer: Any, decimal: str = "."
+) -> Any:
+    """The raw example of cells by column; bytes: the content of a file, which a text would name. decimal: as of `Rows`.
 
     Raises DataError for a wrong column or value.
     """
@@ -83,7 +95,7 @@ def example_of(cells: Mapping[str, str | bytes | None], kinds: Mapping[str, str]
         if name not in known:
             raise DataError(f"{one_line(name)!r} is no part of the run's examples; {suggest(name, known)}")
     kept = {name: pa.array([x], pa.binary() if isinstance(x, bytes) else pa.string()) for name, x in cells.items()}
-    rows = Rows(pa.table(kept), [*cells], [("the example", 1)], [], [])
+    rows = Rows(pa.table(kept), [*cells], [("the example", 1)], [], [], decimal=decimal)
     one = MixedCells(rows, kinds, Path(), tokenizer=tokenizer, are_new=True)
     try:
         return _raw(one, one[0])

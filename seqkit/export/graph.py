@@ -128,8 +128,10 @@ def _check(model: Model, to: str) -> None:
     if model.source_embedder is not None:
         raise UsageError("an encoder–decoder generates token by token, and is not exported; export an encoder or a GPT")
     if model.spec.is_joined:
+        parts = ", ".join(name for name, _ in model.spec.parts)
         raise UsageError(
-            "a model of joined parts has no fixed inputs, and is not exported; export one of a single part"
+            f"this model joins the parts of an example ({one_line(parts)}), and such models cannot be exported as a "
+            "graph, not even with one part; use `seqkit serve` or `seqkit predict`, or seqkit.load in Python"
         )
     if to == "onnx" and (
         missing := [each for each in ("onnx", "onnxscript", "onnxruntime") if find_spec(each) is None]

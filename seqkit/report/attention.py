@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from seqkit.analysis.attention_maps import AttentionMap, attention_maps, entropy, rollout
 from seqkit.config.table_columns import part_columns
-from seqkit.data.inputs import Input, first_input, table_kind
+from seqkit.data.inputs import Input, first_input, table_decimal, table_kind
 from seqkit.data.source import sample_name
 from seqkit.errors import DataError, UsageError, one_line
 from seqkit.interfaces import IGNORE, TokenBatch, Tokenizer, Tokens
@@ -104,8 +104,9 @@ def view_input(folder: Path, given: str, out: Path, *, say: Callable[[str], None
     """View of an input of the command line: a file or table, of which the first example is shown, a text or SMILES
     itself, or `image=a.png,text=…`. say: gets the sentence on what the model predicts for it."""
     trained = load_one(folder)
-    kind, columns = table_kind(trained.config), part_columns(trained.config)
-    name, raw, number = first_input(given, trained.tokenizer, kind=kind, columns=columns)
+    config = trained.config
+    kind, columns, decimal = table_kind(config), part_columns(config), table_decimal(config)
+    name, raw, number = first_input(given, trained.tokenizer, kind=kind, columns=columns, decimal=decimal)
     notes = [f"The first of {number:,} examples in it is shown."] if number > 1 else []
     return _view(folder, trained, name, raw, [*notes, *_predicted(trained, name, raw, None, say)], out)
 

@@ -13,8 +13,9 @@ import torch
 
 from seqkit.config.table_columns import KIND_OF_TOKENIZER, part_columns
 from seqkit.data.formats import AUDIO, IMAGE, own_reader
+from seqkit.data.inputs import table_decimal
 from seqkit.data.io import audio_header, image_header
-from seqkit.data.mixed_inputs import example_of
+from seqkit.data.mixed_inputs import example_of, written
 from seqkit.data.tables.mixed_columns import FILES
 from seqkit.errors import DataError, UsageError, one_line
 from seqkit.interfaces import Tokens
@@ -50,7 +51,7 @@ class InputReader:
         if isinstance(source, dict) and source.get("type") == "GraphFile":
             raise UsageError(f"{trained.folder} is a run on one graph, which no request holds; use `seqkit predict`")
         self.trained, self.limits = trained, limits
-        self.columns = part_columns(trained.config)
+        self.columns, self.decimal = part_columns(trained.config), table_decimal(trained.config)
         known = KIND_OF_TOKENIZER.get(trained.config["tokenizer"]["type"], "values")
         if self.columns is not None:
             self.kind = "parts"
@@ -123,10 +124,10 @@ class InputReader:
                 self._check_size(content, kind, tokenizers.get(column))
                 cells[column] = content
             else:
-                text = cell if isinstance(cell, str) else str(cell)
+                text = written(cell, self.decimal)
                 self._check_length(one_line(name)[:60], text, kind)
                 cells[column] = text
-        return example_of(cells, self.columns, tokenizer)
+        return example_of(cells, self.columns, tokenizer, self.decimal)
 
     def _check_length(self, name: str, text: str, kind: str | None) -> None:
         most = self.limits.smiles_characters if kind == "smiles" else self.limits.characters

@@ -1,5 +1,6 @@
 """`seqkit fit FILE`: the recipe that fits is said with the whole command, and run."""
 
+import csv
 import json
 import shlex
 import wave
@@ -12,7 +13,7 @@ from PIL import Image
 from seqkit.cli.guess import take_data_as_recipe
 from seqkit.cli.main import main
 from seqkit.config import complete
-from seqkit.errors import UsageError
+from seqkit.errors import DataError, UsageError
 
 
 def photos(folder):
@@ -133,7 +134,10 @@ def test_a_target_that_is_not_named_and_a_folder_that_exists_are_refused_at_once
     CASES["patients.csv"][0](tmp_path / "patients.csv")
     monkeypatch.chdir(tmp_path)
     assert main(["fit", "patients.csv"]) == 3
-    assert "fit equally as target; name one with --data.target" in capsys.readouterr().err
+    assert (
+        "'city', 'readmitted' fit equally as target (2 more hold numbers or many values); name one"
+        in capsys.readouterr().err
+    )
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "mine.txt").write_text("words", encoding="utf-8")
     assert main(["fit", "patients.csv", "--out", "run"]) == 2, "before the table is read"
@@ -151,3 +155,52 @@ def test_a_run_is_no_data_and_two_data_are_refused(tmp_path):
     (tmp_path / "a.bin").write_bytes(bytes(9))
     with pytest.raises(UsageError, match=r"a\.bin"):
         take_data_as_recipe(Namespace(command="fit", recipe=str(tmp_path / "a.bin"), overrides=[]))
+
+
+CUSTOMERS = {
+    "a remark: free": ("it took very long to get an answer", "they were quick and very friendly"),
+    "age": (31, 47),
+    "spent": ("12.5", "7.25"),
+    "class": ("leaves", "stays"),
+}
+
+
+def customers(path, **more):
+    columns = CUSTOMERS | more
+    rows = [
+        {name: f"{cells[i % 2]} {i}" if "remark" in name else cells[i % 2] for name, cells in columns.items()}
+        for i in range(40)
+    ]
+    rows[3]["a remark: free"] = ""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        table = csv.DictWriter(file, list(columns), delimiter=";")
+        table.writeheader()
+        table.writerows(rows)
+
+
+def guessed(path, *words):
+    args = Namespace(command="fit", recipe=str(path), preset="debug", overrides=[*words])
+    take_data_as_recipe(args)
+    return args
+
+
+def test_columns_beside_a_text_are_learned_from_too_and_the_command_for_the_text_alone_is_said(tmp_path, capsys):
+    path = tmp_path / "my customers.csv"
+    customers(path)
+    assert guessed(path, "--data.separator=;").recipe == "multimodal/classify"
+    alone = capsys.readouterr().err.partition("; for the text alone: ")[2].partition("; this runs: ")[0]
+    words = shlex.split(alone)
+    assert words[:3] == ["seqkit", "fit", "text/classify"]
+    source = complete("text/classify", "debug", words[3:])["data"]["source"]
+    assert (source["path"], source["input"], source["target"]) == (str(path), "a remark: free", "class")
+    assert source["separator"] == ";"
+    customers(path, age=("", ""), spent=("x", "x"))
+    assert guessed(path).recipe == "text/classify", "no other column holds anything to learn from"
+
+
+def test_an_unclear_column_beside_a_text_is_refused_and_not_left_out(tmp_path):
+    """Before, the table went to text/classify, without a word on seven columns that hold numbers and dates."""
+    path = tmp_path / "customers.csv"
+    customers(path, spent=("666,29", "71,3"))
+    with pytest.raises(DataError, match=r"666,29.* decimal comma.*; for the text alone: seqkit fit text/classify --da"):
+        guessed(path)

@@ -9,7 +9,12 @@ from PIL import Image
 
 import seqkit
 from seqkit.cli.main import main
+from seqkit.data.inputs import first_input
+from seqkit.errors import DataError
 from seqkit.files import read_mapping
+from seqkit.runs.trained_model import load_one
+from seqkit.serve.inputs import InputReader
+from seqkit.serve.limits import Limits
 
 RECIPE = {
     "recipe": "mine",
@@ -187,3 +192,29 @@ def test_a_table_without_any_column_of_the_run_is_refused(run, capsys):
 def test_vectors_of_rows_are_written(run, tmp_path, capsys):
     assert main(["embed", str(run[1] / "run"), str(run[1] / "rows.csv"), "--out", str(tmp_path / "v.parquet")]) == 0
     assert "30 vectors of 16 numbers" in capsys.readouterr().out
+
+
+def test_a_run_on_decimal_commas_reads_its_inputs_with_them(tmp_path, capsys):
+    """A table, an example of the command line and a request of the server, all by the run's own configuration."""
+    rows = [f"{i}{i},{i % 10};1.2{i:02},{i % 5};{'ab'[i % 2]}" for i in range(1, 41)]
+    (tmp_path / "rows.csv").write_text("\n".join(["price;worth;y", *rows]), encoding="utf-8")
+    with pytest.raises(DataError, match=r"price is '11,1', a number with a decimal comma; give --data\.decimal ,"):
+        seqkit.data.MixedTable(str(tmp_path / "rows.csv"), target="y").splits()
+    recipe = {**RECIPE, "data": {"source": {"type": "MixedTable", "path": str(tmp_path / "rows.csv"), "decimal": ","}}}
+    recipe["tokenizer"] = {"type": "Join", "parts": {"cells": "Cells"}}
+    trained = seqkit.fit(recipe, {"data.target": "y"}, out=tmp_path / "run", strong_baseline=False)
+    assert trained.config["data"]["source"]["columns"] == {"price": "number", "worth": "number"}
+    (tmp_path / "new.csv").write_text("price;worth\n7,5;1.234,5\n7,5;1234,5\n7.5;1\n", encoding="utf-8")
+    code, lines, said = asked(capsys, tmp_path / "run", tmp_path / "new.csv", "--format=jsonl", "--probabilities")
+    shares = [list(json.loads(line)["probabilities"].values()) for line in lines[:2]]
+    assert shares[0] == shares[1]
+    assert code == 3
+    assert "line 4: price is '7.5', which is no number" in said
+    for given in ("price=7,5,worth=1.234,5", '{"price": 7.5, "worth": 1234.5}', '{"price": 7.5, "worth": "1.234,5"}'):
+        code, lines, said = asked(capsys, tmp_path / "run", "--input", given, "--format=jsonl", "--probabilities")
+        assert list(json.loads(lines[0])["probabilities"].values()) == shares[0], said
+    raw = InputReader(load_one(tmp_path / "run"), Limits()).raw({"price": 7.5, "worth": "1.234,5"})
+    assert raw == {"cells": {"price": 7.5, "worth": 1234.5}}
+    assert first_input("price=7,5", trained.tokenizer, columns={"price": "number"}, decimal=",")[1] == {
+        "cells": {"price": 7.5}
+    }

@@ -1,8 +1,10 @@
 import os
+import shlex
 import struct
 import subprocess
 import sys
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,11 +31,21 @@ def test_text_is_read_exactly(tmp_path):
 def test_a_wrong_encoding_names_file_offset_and_remedy(tmp_path):
     path = tmp_path / "latin.txt"
     path.write_bytes("naïve".encode("latin1"))
-    with pytest.raises(DataError, match=r"latin\.txt is not UTF-8: byte 0xef at offset 2.*iconv -f latin1"):
+    with pytest.raises(DataError, match=r"latin\.txt is not UTF-8: byte 0xef at offset 2.*iconv -f cp1252"):
         read_text(path)
     path.write_bytes("naïve".encode("utf-16"))
     with pytest.raises(DataError, match=r"UTF-16; save it as UTF-8 .*iconv -f utf-16 -t utf-8"):
         read_text(path)
+
+
+def test_the_remedy_for_a_file_of_excel_keeps_the_euro_sign_and_can_be_pasted(tmp_path):
+    path = tmp_path / "price list.txt"
+    path.write_bytes("10 € für Käse".encode("cp1252"))
+    with pytest.raises(DataError, match="iconv") as refused:
+        read_text(path)
+    command = shlex.split(str(refused.value).partition("for instance: ")[2].removesuffix(")"))
+    assert command[:2] == ["iconv", "-f"]
+    assert Path(command[5]).read_bytes().decode(command[2]) == "10 € für Käse"
 
 
 @pytest.mark.parametrize("read", [read_text, read_image, read_audio])

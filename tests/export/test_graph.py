@@ -155,6 +155,16 @@ def test_a_backbone_whose_graph_is_of_some_lengths_alone_is_refused(tmp_path, na
     assert "\n" not in str(refused.value)
 
 
+def test_joined_tokens_are_refused_also_of_one_part_and_the_error_says_what_else_to_do(tmp_path):
+    spec = TokenSpec(parts=(("cells", TokenSpec(vocab_sizes=(3, 5), num_features=2)),))
+    objective = Classify()
+    objective.fit([0, 1], None)
+    model = Model(spec, attending(causal=False), objective)
+    with pytest.raises(UsageError, match=r"\(cells\), .* not even with one part; use `seqkit serve` or .*seqkit\.load"):
+        export(model, tmp_path / "model.pt2", "torch", {})
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_graph_that_gives_other_numbers_is_refused(tmp_path, monkeypatch):
     monkeypatch.setitem(
         WRITERS,

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from seqkit.data.download import Wheel, writable
 from seqkit.data.notes import Caution
 from seqkit.data.source import DataSource, Splits
-from seqkit.data.sources.table import Table
+from seqkit.data.sources.table import Table, alike
 from seqkit.data.tables.columns import Columns, TargetKind, check_column, is_nameless
 from seqkit.data.tables.mixed_columns import MixedCells, check_kind, settle_mixed
 from seqkit.data.tables.usable_rows import UsableRows
+from seqkit.errors import one_line
 from seqkit.files import write_atomic
 
 log = logging.getLogger("seqkit")
@@ -35,8 +37,8 @@ class MixedTable(DataSource):
     target_kind: as of `Table`. columns: kind of each column: text, image, audio, smiles, number, category, date or
     unused; those that are not named are guessed from names and values, which one line says. Identifiers and columns of
     one value are not used.
-    split, group, test_fraction, seed, separator: as of `Table`. skip_bad: True: a cell that is not what its column
-    holds, or names a file that cannot be read, counts as empty, and is counted; each is read once beforehand.
+    split, group, test_fraction, seed, separator, decimal: as of `Table`. skip_bad: True: a cell that is not what its
+    column holds, or names a file that cannot be read, counts as empty, and is counted; each is read once beforehand.
     """
 
     def __init__(
@@ -53,13 +55,14 @@ class MixedTable(DataSource):
         test_fraction: float = 0.2,
         seed: int = 0,
         separator: str | None = None,
+        decimal: str = ".",
         skip_bad: bool = False,
     ):
         for name, kind in (columns or {}).items():
             check_kind(name, kind)
         self._table = Table(
             path, test=test, valid=valid, target=target, target_kind=target_kind, split=split, group=group,
-            test_fraction=test_fraction, seed=seed, separator=separator,
+            test_fraction=test_fraction, seed=seed, separator=separator, decimal=decimal,
         )  # fmt: skip
         self.columns, self.skip_bad = dict(columns or {}), skip_bad
         self._tokenizer: Any = None
@@ -105,7 +108,20 @@ class MixedTable(DataSource):
                 faults = f"{len(cells.faults):,} (the first: {cells.faults[0]})"
                 say(Caution(f"{rows.name}: cells that count as empty: {faults}"))
             read[split] = UsableRows(rows, columns, cells, say=say)
+        if line := _alike_categories(read["train"]):
+            say(f"{read['train'].rows.name}: {line}")
         return self._table.split_up(read, say)
+
+
+def _alike_categories(train: UsableRows) -> str:
+    """A sentence on categories of a column that look alike, as München and münchen; empty: there are none."""
+    inputs, found = cast("MixedCells", train.inputs), []
+    for column in (name for name, kind in inputs.kinds.items() if kind == "category"):
+        cells = (inputs.cell(row, column) for row in train.indices)
+        counts = Counter(cell.strip() for cell in cells if isinstance(cell, str))
+        found += [f"{one_line(column)}: {words}" for words in alike(counts)]
+    more = f"; … ({len(found)} in all)" if len(found) > 5 else ""
+    return f"categories look alike: {'; '.join(found[:5])}{more}; they count as different" if found else ""
 
 
 class Cars(DataSource):

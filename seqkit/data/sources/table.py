@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import math
 import re
+import shlex
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -28,9 +29,11 @@ from seqkit.data.tables.columns import (
     is_blank,
     is_missing,
     is_nameless,
+    is_numbering,
     is_pattern,
     kind_of,
     number,
+    option,
     settle,
 )
 from seqkit.data.tables.equal_cells import EqualCells
@@ -53,6 +56,9 @@ FEW_CLASSES = 10
 MAX_COMPARED = 2_000_000
 """Rows among which equal inputs are looked for; their hashes are in memory meanwhile."""
 
+MAX_REPEATED = 100_000
+"""Rows with the input of another one whose other columns are compared, too; a row takes some microseconds a column."""
+
 
 class Table(DataSource):
     """Your own table: each row has an input (a text, a file name, a SMILES string) and a target.
@@ -65,9 +71,11 @@ class Table(DataSource):
     are a series. target_kind: what the target holds; None: words are classes, numbers are measurements, and zeros with
     ones are classes. What is not given is guessed from names and values, and said in one line.
     split: a column that names the split of each row. group: a column; rows that share a value in it stay in one split.
+    If the test split is given, it stays as it is, and a line says which of its groups are in training, too.
     test_fraction, seed: share of the rows that are set aside as test split, by class, where no split is given, and the
-    seed of their choice. separator: between the columns of a CSV file; None: found in its first line. columns: their
-    names, where the file has no header. skip_bad: at most so many rows of a split that cannot be used are left out, and
+    seed of their choice. separator: between the columns of a CSV file; None: found in its first line. decimal: "." or
+    ",", before the decimals of numbers; with ",", points group digits (1.234,5). columns: their names, where the file
+    has no header. skip_bad: at most so many rows of a split that cannot be used are left out, and
     counted; for that, files and molecules are each read once beforehand.
     """
 
@@ -86,6 +94,7 @@ class Table(DataSource):
         test_fraction: float = 0.2,
         seed: int = 0,
         separator: str | None = None,
+        decimal: str = ".",
         columns: list[str] | None = None,
         skip_bad: int = 0,
     ):
@@ -93,8 +102,10 @@ class Table(DataSource):
             raise ValueError(f"test_fraction is {test_fraction}; give a number between 0 and 1, such as 0.2")
         if split is not None and (test is not None or valid is not None):
             raise ValueError("split names a column that says the split of each row; leave test and valid out")
-        if group is not None and (test is not None or split is not None):
-            raise ValueError("group is for rows that are split here; leave it out where the splits are given")
+        if decimal not in (".", ","):
+            raise ValueError(
+                f"decimal is {decimal!r}; give . or , as numbers of the table have it before their decimals"
+            )
         if separator == "":
             raise ValueError("separator is empty; give a character such as ';', or leave it out")
         if isinstance(target, list) and (not target or len(set(target)) < len(target)):
@@ -104,7 +115,7 @@ class Table(DataSource):
         self.path, self.test, self.valid = path, test, valid
         self.input, self.target, self.kind, self.target_kind = input, target, kind, target_kind
         self.split, self.group, self.test_fraction, self.seed = split, group, test_fraction, seed
-        self.separator, self.columns, self.skip_bad = separator, columns, skip_bad
+        self.separator, self.decimal, self.columns, self.skip_bad = separator, decimal, columns, skip_bad
         self._tokenizer: Any = None
 
     def read_for(self, tokenizer: Any) -> None:
@@ -179,7 +190,7 @@ class Table(DataSource):
         _check_learnable(found, read["train"], names)
         if (total := sum(map(len, found.values()))) <= MAX_COMPARED:
             is_split_here = self.split is None and "test" not in read
-            _tell_equal_inputs(found, say, is_split_here=is_split_here)
+            _tell_equal_inputs(found, say, is_split_here=is_split_here, group=self.group)
         else:
             most = f"{MAX_COMPARED:,} are the most"
             say(Caution(f"{name}: equal inputs are not looked for in {total:,} rows; {most}"))
@@ -214,7 +225,7 @@ class Table(DataSource):
         if None in files:
             raise DataError(
                 f"{self.path} holds {files['train'][0]} and {files[None][0]}, of which the split is not clear; name "
-                f"the files: --data {files['train'][0]} --data.test FILE"
+                f"the files: --data {shlex.quote(files['train'][0])} --data.test FILE"
             )
         named: dict[str, str | list[str]] = {split: files[split] for split in ("valid", "test") if split in files}
         return files["train"], named | others
@@ -222,10 +233,11 @@ class Table(DataSource):
     def _rows(self, path: str | list[str], max_rows: int | None = None) -> Rows:
         is_split = isinstance(path, str) and "/" not in path and not Path(path).suffix
         if isinstance(self.path, str) and is_remote(self.path) and is_split:
-            return read_tables(self.path, split=str(path))
+            return read_tables(self.path, split=str(path), decimal=self.decimal)
         return read_tables(
-            path, separator=self.separator, columns=self.columns, skip_bad=self.skip_bad, max_rows=max_rows
-        )
+            path, separator=self.separator, decimal=self.decimal, columns=self.columns, skip_bad=self.skip_bad,
+            max_rows=max_rows,
+        )  # fmt: skip
 
     def _settled(self, rows: Rows, reads_files: bool) -> Columns:
         rows, column = self._with_series(rows)
@@ -266,12 +278,12 @@ class Table(DataSource):
         """The samples of each split, and the rule in words."""
         train = read["train"]
         if self.split is not None:
-            found = self._by_column(train, self.split)
+            found = self._with_groups(self._by_column(train, self.split), say)
             return found, f"by column {self.split!r}{_of_classes(train, found['test'].indices)}"
         is_given = "test" in read
         given = {split: Subset(part, range(len(part))) for split, part in read.items() if is_given or split != "train"}
         if is_given:
-            return given, "as given"
+            return self._with_groups(given, say), "as given"
         if self.group is not None:
             rest, aside, groups, rule = self._by_group(train, self.group, say)
             return {**given, "train": Subset(train, rest), "test": Subset(train, aside, groups)}, rule
@@ -305,26 +317,10 @@ class Table(DataSource):
 
         Whole groups are test, in SHA-256 order, until it has its share. A row that has no group is one by itself.
         """
-        column = train.rows.column(name)
-        kind = _kind_of_group(train, name)
-        is_absent = is_blank if kind == "text" else is_missing
-        filled = [row for row in train.indices if not is_absent(column[row])]
-        equal = EqualCells(kind, self.folder, lambda: (column[row] for row in filled))
+        (of_each,) = self._group_keys([Subset(train, range(len(train)))], name, say)
         members: dict[str, list[int]] = {}
-        alone = []
-        for i, row in enumerate(train.indices):
-            value = column[row]
-            if is_absent(value):
-                alone.append(i)
-            key = f"no {name}: {train.sample_name(i)}" if is_absent(value) else repr(equal.key(value))
+        for i, key in enumerate(of_each):
             members.setdefault(key, []).append(i)
-        if not filled:
-            raise DataError(f"{train.rows.name}: no row has a {name}; fill it in, or give another --data.group")
-        if alone:
-            say(
-                f"{train.rows.name}: {len(alone):,} rows have no {name} (first: {train.sample_name(alone[0])}); each "
-                "is a group of its own"
-            )
         if len(members) < 2:
             raise DataError(f"{train.rows.name}: all rows have the same {name}; give another --data.group")
         groups = list(members.values())
@@ -340,6 +336,62 @@ class Table(DataSource):
         keys = list(members)
         of_rows = [keys[number] for number in order[:num_test] for _ in groups[number]]
         return mixed, aside, of_rows, rule + _of_classes(train, aside)
+
+    def _with_groups(self, found: dict[str, Subset], say: Callable[[str], None]) -> dict[str, Subset]:
+        """Given splits, that of test with the group of each row; says how many groups of test are in training, too."""
+        name = self.group
+        if name is None:
+            return found
+        train, test = self._group_keys([found["train"], found["test"]], name, say)
+        of_training, groups = set(train), dict.fromkeys(test)
+        shared = [group for group in groups if group in of_training]
+        table = cast("UsableRows", found["test"].samples)
+        if shared and name != table.columns.input:  # of equal inputs another line says it
+            first = found["test"].sample_name(test.index(shared[0]))
+            say(
+                Caution(
+                    f"{table.rows.name}: {len(shared):,} of {len(groups):,} test groups by {name!r} are in training, "
+                    f"too (first: {first}), which may flatter the result; take them out of one of them, or give no "
+                    "split: then --data.group keeps groups together"
+                )
+            )
+        samples = found["test"]
+        return {**found, "test": Subset(samples.samples, samples.indices, test)}
+
+    def _group_keys(self, splits: Sequence[Subset], name: str, say: Callable[[str], None]) -> list[list[str]]:
+        """The group of each row of each split; a row that has none is a group by itself, and is counted.
+
+        Raises DataError where no row has one, or a table lacks the column.
+        """
+        tables = [cast("UsableRows", samples.samples) for samples in splits]
+        for table in tables:
+            check_column(table.rows, name, "--data.group")
+        kind = _kind_of_group(tables[0], name)
+        is_absent = is_blank if kind == "text" else is_missing
+        columns = [table.rows.column(name) for table in tables]
+
+        def cells(of: int) -> Iterator[Any]:
+            """Cells of a split, one after the other: they may be whole files."""
+            return (columns[of][tables[of].indices[i]] for i in splits[of].indices)
+
+        numbers = range(len(splits))
+        equal = EqualCells(kind, self.folder, lambda: (x for of in numbers for x in cells(of) if not is_absent(x)))
+        found: list[list[str]] = []
+        num_filled = 0
+        for of, samples in enumerate(splits):
+            alone, keys = [], []
+            for i, cell in enumerate(cells(of)):
+                if is_absent(cell):
+                    alone.append(samples.sample_name(i))
+                keys.append(f"no {name}: {alone[-1]}" if is_absent(cell) else repr(equal.key(cell)))
+            if alone:
+                where = f"{tables[of].rows.name}: {len(alone):,} rows have no {name} (first: {alone[0]})"
+                say(f"{where}; each is a group of its own")
+            num_filled += len(keys) - len(alone)
+            found.append(keys)
+        if num_filled == 0:
+            raise DataError(f"{tables[0].rows.name}: no row has a {name}; fill it in, or give another --data.group")
+        return found
 
 
 class SmsSpam(DataSource):
@@ -376,7 +428,7 @@ def _class_names(train: UsableRows, table: str, say: Callable[[str], None]) -> l
                 "two classes; name another column with --data.target"
             )
         if len(train) >= 10 and len(names) > len(train) / 2:
-            kind = "numbers" if all(number(text) is not None for text in names) else "text"
+            kind = "numbers" if all(number(text, train.rows.decimal) is not None for text in names) else "text"
             raise DataError(
                 f"{table}: {target} has {len(names):,} different values in {len(train):,} rows, which are no classes; "
                 f"did you mean --data.target_kind {kind}, or another column (--data.target)?"
@@ -389,7 +441,7 @@ def _class_names(train: UsableRows, table: str, say: Callable[[str], None]) -> l
     for line in (unclear_classes(names, target), alike_classes(train.counts)):
         if line:
             say(f"{table}: {line}")
-    values = [number(text) for text in names]
+    values = [number(text, train.rows.decimal) for text in names]
     if all(value is not None and math.isfinite(value) for value in values):
         return [text for _, text in sorted(zip(values, names))]  # type: ignore[type-var]
     return sorted(names)
@@ -433,6 +485,13 @@ def unclear_classes(names: Sequence[str], target: str) -> str:
 
 def alike_classes(counts: Mapping[str, int]) -> str:
     """A sentence on classes that look alike, each with its spelling and count; empty: there are no such classes."""
+    found = alike(counts)
+    more = "; …" if len(found) > 5 else ""
+    return f"classes look alike: {'; '.join(found[:5])}{more}; they count as different" if found else ""
+
+
+def alike(counts: Mapping[str, int]) -> list[str]:
+    """The names that look alike, as words: those of one look together, each with its spelling and count."""
     groups: dict[str | float, list[str]] = {}
     for name in sorted(counts):
         groups.setdefault(folded(name), []).append(name)
@@ -441,8 +500,7 @@ def alike_classes(counts: Mapping[str, int]) -> str:
         # repr escapes what is invisible; of two Unicode forms of a letter it shows the same
         show = repr if len({normalize("NFC", name) for name in group}) == len(group) else ascii
         found += [" and ".join(f"{show(name)} ({counts[name]:,})" for name in group)] if len(group) > 1 else []
-    more = "; …" if len(found) > 5 else ""
-    return f"classes look alike: {'; '.join(found[:5])}{more}; they count as different" if found else ""
+    return found
 
 
 def _check_learnable(found: dict[str, Subset], train: UsableRows, names: list[str] | None) -> None:
@@ -469,21 +527,25 @@ def _check_learnable(found: dict[str, Subset], train: UsableRows, names: list[st
                 )
 
 
-def _tell_equal_inputs(found: dict[str, Subset], say: Callable[[str], None], *, is_split_here: bool) -> None:
+def _tell_equal_inputs(
+    found: dict[str, Subset], say: Callable[[str], None], *, is_split_here: bool, group: str | None
+) -> None:
     """Say how many equal inputs have other targets, and how many inputs of test are in training, split by split.
 
     Files are compared by content, molecules by canonical SMILES. Of examples of several parts, whole rows are compared,
-    then each part by itself. is_split_here: False: the user gave the splits, which no group changes.
+    then each part by itself. is_split_here: False: the user gave the splits, which no group changes. group:
+    column of groups, of which another line says what is in both splits.
     """
     tables = [cast("UsableRows", samples.samples) for samples in found.values()]
     columns, folder = tables[0].columns, tables[0].inputs.folder
     kind = "text" if columns.target_kind == "tags" else columns.kind
     equal = EqualCells(kind, folder, lambda: (read.cell(i) for read in tables for i in range(len(read))))
-    keep = f"--data.group {columns.input} keeps equal inputs together"
+    keep = f"{option('group', columns.input)} keeps equal inputs together"
     if not is_split_here:
         keep = "take them out of one of them"
-    elif kind == "row":
+    elif kind == "row" or columns.steps:
         keep = "take them out of one of them, or give --data.group COLUMN of what belongs together"
+    copies = _Copies(tables[0].rows.names)
     first_label: dict[Hashable, str] = {}
     in_training: set[Hashable] = set()
     num_shared = 0
@@ -492,6 +554,7 @@ def _tell_equal_inputs(found: dict[str, Subset], say: Callable[[str], None], *, 
         conflicts, shared = [], []
         for i, index in enumerate(samples.indices):
             key = hash(equal.key(read.cell(index)))
+            copies.add(key, read, index)
             if split == "train":
                 in_training.add(key)
             elif split == "test" and key in in_training:
@@ -515,12 +578,22 @@ def _tell_equal_inputs(found: dict[str, Subset], say: Callable[[str], None], *, 
                     f"{samples.sample_name(shared[0])}), which flatters the result; {keep}"
                 )
             )
+    if copies.count and num_shared == 0 and group is None:
+        total = sum(map(len, found.values()))
+        is_one = is_split_here and kind != "row" and not columns.steps
+        together = f", or {option('group', columns.input)} keeps them in one split" if is_one else ""
+        say(
+            f"{tables[0].rows.name}: {copies.said} of {total:,} rows are copies of another row (first: {copies.first}"
+            f"), so they count twice; remove them{together}"
+        )
     for column, part_kind in part_columns(tables[0]).items():
+        if column == group:
+            continue
         shared = _shared_values(found, column)
         if len(shared) > num_shared:
             test = found["test"]
-            kind_too = f" --data.columns '{{{column}: text}}'" if part_kind == "text" else ""
-            keep = f"--data.group {column}{kind_too} keeps rows of one {column} together"
+            kind_too = f" {option('columns', {column: 'text'})}" if part_kind == "text" else ""
+            keep = f"{option('group', column)}{kind_too} keeps rows of one {column} together"
             say(
                 Caution(
                     f"{tables[0].rows.name}: {len(shared):,} of {len(test):,} test rows have a value of {column} that "
@@ -528,6 +601,41 @@ def _tell_equal_inputs(found: dict[str, Subset], say: Callable[[str], None], *, 
                     f"{f'; {keep}' if is_split_here else ''}"
                 )
             )
+
+
+class _Copies:
+    """Counts the rows that hold the same as another one in all columns, but for those that number the rows.
+
+    names: all columns. count: number of copies. first: file and line of the first.
+    """
+
+    def __init__(self, names: Sequence[str]):
+        self._names = [name for name in names if not is_numbering(name)]
+        self._first: dict[Hashable, tuple[UsableRows, int]] = {}
+        self._known: dict[Hashable, set[int]] = {}
+        self._num_looked_at = 0
+        self.count, self.first = 0, ""
+
+    @property
+    def said(self) -> str:
+        """Number of copies, as words."""
+        return f"{'at least ' if self._num_looked_at > MAX_REPEATED else ''}{self.count:,}"
+
+    def add(self, key: Hashable, read: UsableRows, index: int) -> None:
+        """Count a row of which the input has that key. Other columns are read only where inputs are equal."""
+        first = self._first.setdefault(key, (read, index))
+        self._num_looked_at += first != (read, index)
+        if first == (read, index) or self._num_looked_at > MAX_REPEATED:
+            return
+        known = self._known.setdefault(key, {self._content(*first)})
+        if (content := self._content(read, index)) in known:
+            self.count += 1
+            self.first = self.first or read.sample_name(index)
+        known.add(content)
+
+    def _content(self, read: UsableRows, index: int) -> int:
+        row = read.indices[index]
+        return hash(tuple(repr(read.rows.column(name)[row]) for name in self._names if name in read.rows.names))
 
 
 def _shared_values(found: dict[str, Subset], column: str) -> list[int]:

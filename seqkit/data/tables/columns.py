@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
-import re
+import shlex
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -12,11 +13,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
+import yaml
+
 from seqkit.data.formats import AUDIO, IMAGE
 from seqkit.data.tables.file_cells import content_of, kind_of_content, name_of
-from seqkit.data.tables.files import Rows
+from seqkit.data.tables.files import Rows, with_point
 from seqkit.data.tables.molecules import is_molecule
 from seqkit.errors import DataError, one_line, suggest
+from seqkit.files import load_yaml
 
 Kind = Literal["text", "image", "audio", "smiles", "series", "file"]
 """Content of the input column. Images, sounds and files that the tokenizer reads itself (`Tokenizer.read`) are named
@@ -41,7 +45,7 @@ INPUT_NAMES = {
     "tags": "tokens words text sentence",
 }
 TARGET_NAMES = {
-    "classes": "label labels target targets class category sentiment y output",
+    "classes": "label labels target targets class category sentiment y output outcome result ergebnis klasse",
     "numbers": "target targets label labels y value score output",
     "text": "target tgt output outputs to translation answer",
     "labels": "label labels target targets",
@@ -56,6 +60,10 @@ LEARN_ALL = "--model.objective MultiLabel"
 MESSAGE_KEYS = (("role", "content"), ("from", "value"))
 """Keys of a message of a conversation: who says it, and what."""
 
+FEW_VALUES = 20
+"""Different words up to which a column looks like classes, where columns of numbers and other words may be meant, too.
+"""
+
 LOOKED_AT = 2_000
 """Number of rows by which columns are guessed."""
 
@@ -69,8 +77,20 @@ AMBIGUOUS = {"na", "none", "-", "?"}
 """Words, in lower case, that may name a class or say that it is missing: they are classes, and a line says so. No
 number is called so: among numbers they are missing."""
 
-YES_NO = {"yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0}
-"""Words, in lower case, for one of two labels."""
+YES_NO: dict[str, tuple[tuple[str, str], ...]] = {
+    "English": (("yes", "no"), ("y", "n"), ("true", "false")),
+    "German": (("ja", "nein"), ("j", "n")),
+    "French": (("oui", "non"),),
+    "Spanish": (("sí", "no"), ("si", "no")),
+    "Italian": (("sì", "no"), ("si", "no")),
+    "Portuguese": (("sim", "não"), ("sim", "nao")),
+}
+"""For a language, its words for the two values of a label, in lower case. A column's words are of one language."""
+
+TRUTHS = {word: float(i == 0) for pairs in YES_NO.values() for pair in pairs for i, word in enumerate(pair)}
+
+YES_NO_WORDS = ", ".join(dict.fromkeys("/".join(pair) for pairs in YES_NO.values() for pair in pairs))
+"""The words for the two values of a label, for messages."""
 
 QUOTES = "\"'`\u00b4\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u00ab\u00bb\u2039\u203a"
 """Quotation marks, in which spreadsheets and people put names."""
@@ -103,7 +123,7 @@ class Columns:
 class Profile:
     """First values of a column. filled, distinct: their number. length: mean length of texts. numbers: share of
     numbers among the cells that hold something. lists: share of lists. is_binary: it holds zeros and ones alone.
-    is_yes_no: it holds yes and no, in any spelling of `truth`. words: mean number of words of a text."""
+    is_yes_no: it holds yes and no, in the words of one language. words: mean number of words of a text."""
 
     filled: int
     distinct: int
@@ -142,14 +162,26 @@ def truth(value: Any) -> float | None:
         return float(value)
     if is_missing(value):
         return math.nan
-    if isinstance(value, str) and (word := value.strip().lower()) in YES_NO:
-        return YES_NO[word]
+    if isinstance(value, str) and (word := _word(value)) in TRUTHS:
+        return TRUTHS[word]
     found = number(value)
     return found if found in (0.0, 1.0) or (found is not None and math.isnan(found)) else None
 
 
-def number(value: Any) -> float | None:
-    """A cell as a number, NaN where it says that it is missing; None: it is something else."""
+def languages(value: Any) -> set[str]:
+    """The languages in which a word says yes or no; all of them for true, false, numbers, and what is missing."""
+    word = _word(value) if isinstance(value, str) else ""
+    of_one = word in TRUTHS and word not in ("true", "false")
+    return {name for name, pairs in YES_NO.items() if not of_one or any(word in pair for pair in pairs)}
+
+
+def _word(text: str) -> str:
+    """A word in one Unicode form, without case and the spaces around it."""
+    return unicodedata.normalize("NFC", text.strip().lower())
+
+
+def number(value: Any, decimal: str = ".") -> float | None:
+    """A cell as a number, NaN where it says that it is missing; None: it is something else. decimal: as of `Rows`."""
     if isinstance(value, bool) or value is None:
         return None if value is not None else math.nan
     if isinstance(value, int | float):
@@ -159,9 +191,10 @@ def number(value: Any) -> float | None:
     word = value.strip()
     if is_missing(word) or word.lower() in AMBIGUOUS:
         return math.nan
+    text = with_point(word, decimal)
     try:
         # float() reads 1_000, which is a name in a table
-        return float(word) if "_" not in word else None
+        return float(text) if text is not None and "_" not in text else None
     except ValueError:
         return None
 
@@ -290,6 +323,23 @@ def check_column(rows: Rows, column: str, flag: str) -> None:
         raise DataError(f"{rows.name} has no column {column!r}; {suggest(column, rows.names)} ({flag})")
 
 
+def option(name: str, value: str | Mapping[str, str] | Sequence[str]) -> str:
+    """`--data.NAME VALUE`, to be pasted into a shell: quoted where a column's name has spaces, quotes or colons."""
+    if isinstance(value, Mapping):
+        value = f"{{{', '.join(f'{_in_yaml(column)}: {kind}' for column, kind in value.items())}}}"
+    elif not isinstance(value, str):
+        value = f"[{', '.join(map(_in_yaml, value))}]"
+    return f"--data.{name} {shlex.quote(value)}"
+
+
+def _in_yaml(word: str) -> str:
+    """A word inside a list or mapping of YAML, in double quotes where it would be read as something else."""
+    with suppress(yaml.YAMLError):
+        if load_yaml(f"{{{word}: x}}") == {word: "x"} and load_yaml(f"[{word}]") == [word]:
+            return word
+    return json.dumps(word, ensure_ascii=False)
+
+
 def is_nameless(column: str) -> bool:
     """Whether a CSV file has no name for the column, as pandas writes the index."""
     return column.startswith("column ")
@@ -308,9 +358,12 @@ def is_numbering(column: str) -> bool:
 def profile_of(rows: Rows, column: str) -> Profile:
     """Profile of the first values of a column."""
     values = [value for value in islice(rows.column(column), LOOKED_AT) if not is_missing(value)]
-    parsed = [x for x in map(number, values) if x is None or not math.isnan(x)]  # what says "missing" is neither
+    parsed = [
+        x for x in (number(value, rows.decimal) for value in values) if x is None or not math.isnan(x)
+    ]  # what says "missing" is neither
     numbers = [x for x in parsed if x is not None]
     truths = {truth(value) for value in values}
+    is_yes_no = truths == {0.0, 1.0} and bool(set(YES_NO).intersection(*map(languages, values)))
     distinct = {_plain(value) for value in values}
     count = max(len(values), 1)
     num_words = [len(value.split()) for value in values if isinstance(value, str)]
@@ -321,7 +374,7 @@ def profile_of(rows: Rows, column: str) -> Profile:
         numbers=len(numbers) / max(len(parsed), 1),
         lists=sum(isinstance(value, list) for value in values) / count,
         is_binary=set(numbers) == {0.0, 1.0} and len(numbers) == len(parsed),
-        is_yes_no=truths == {0.0, 1.0},
+        is_yes_no=is_yes_no,
         words=sum(num_words) / max(len(num_words), 1),
     )
 
@@ -468,11 +521,24 @@ def _target(name: str, target_kind: str | None, free: Mapping[str, Profile], nam
     pool = _named(free, TARGET_NAMES[target_kind or "any"])
     pool = pool or [column for column, profile in free.items() if fits(profile)] or list(free)[: len(free) == 1]
     if not pool:
-        raise DataError(f"{name}: none of {_all(list(free))} looks like a target; name one with --data.target")
+        wants = f"holds yes and no ({YES_NO_WORDS}, 1/0)" if target_kind == "labels" else "looks like a target"
+        raise DataError(f"{name}: none of {_all(list(free))} {wants}; name one with --data.target")
     if len(pool) > 1:
-        advice = f", or learn yes and no of each: {LEARN_ALL}" if all(free[one].is_yes_no for one in pool) else ""
-        raise DataError(f"{name}: {_all(pool)} fit equally as target; name one with --data.target{advice}")
+        may_be_number = target_kind not in (None, "classes")
+        few = [column for column in pool if _looks_like_classes(free[column]) and not may_be_number]
+        likely = few if len(few) > 1 else pool  # of one alone, whether its classes are meant is as open as before
+        others = len(pool) - len(likely)
+        more = f" ({others} more {'hold' if others > 1 else 'holds'} numbers or many values)" if others else ""
+        yes_no = [column for column in pool if free[column].is_yes_no]
+        some = "each:" if yes_no == pool else f"several: {option('target', yes_no)}"
+        advice = f", or learn yes and no of {some} {LEARN_ALL}" if len(yes_no) > 1 else ""
+        raise DataError(f"{name}: {_all(likely)} fit equally as target{more}; name one with --data.target{advice}")
     return pool[0]
+
+
+def _looks_like_classes(profile: Profile) -> bool:
+    """Whether a column holds few words that are repeated, or yes and no."""
+    return profile.is_yes_no or (profile.numbers < 1 and profile.repeats and profile.distinct <= FEW_VALUES)
 
 
 def _all(columns: Sequence[str]) -> str:
@@ -486,7 +552,7 @@ def _target_kind(rows: Rows, targets: Mapping[str, Profile]) -> TargetKind:
     Raises DataError where a column holds both.
     """
     for column in targets:
-        check_decimal_commas(rows, column, "--data.target_kind classes")
+        check_decimals(rows, column, "--data.target_kind classes")
     profiles = list(targets.values())
     if len(profiles) == 1 and profiles[0].is_binary:
         return "classes"
@@ -497,7 +563,9 @@ def _target_kind(rows: Rows, targets: Mapping[str, Profile]) -> TargetKind:
     for column, profile in targets.items():
         if 0.5 < profile.numbers < 1:
             cells = enumerate(rows.column(column))
-            index, value = next((i, cell) for i, cell in cells if not is_missing(cell) and number(cell) is None)
+            index, value = next(
+                (i, cell) for i, cell in cells if not is_missing(cell) and number(cell, rows.decimal) is None
+            )
             raise DataError(
                 f"{rows.place(index)}: {column} is {one_line(repr(value))}, and most of its cells are numbers; "
                 "correct it, or say what they are: --data.target_kind numbers (then it is refused) or classes"
@@ -505,17 +573,27 @@ def _target_kind(rows: Rows, targets: Mapping[str, Profile]) -> TargetKind:
     return "classes"
 
 
-def check_decimal_commas(rows: Rows, column: str, otherwise: str) -> None:
-    """Raise DataError where a column holds numbers that are written 1,5: they would be taken for classes.
+def decimal_hint(value: Any, decimal: str) -> str:
+    """Words before other advice, where a cell is a number with a decimal comma; empty: it is none."""
+    is_number = decimal == "." and isinstance(value, str) and number(value, decimal) is None
+    return "give --data.decimal , for decimal commas, " if is_number and number(value, ",") is not None else ""
+
+
+def check_decimals(rows: Rows, column: str, otherwise: str) -> None:
+    """Raise DataError where a column holds numbers with a decimal comma, and the table is read with points, or the
+    other way round: they would be taken for classes.
 
     otherwise: the flag that says so."""
     cells = [(i, value) for i, value in enumerate(islice(rows.column(column), LOOKED_AT)) if not is_missing(value)]
-    with_comma = [(i, value) for i, value in cells if isinstance(value, str) and "," in value]
-    if with_comma and all(re.fullmatch(r"\s*[-+]?\d+(,\d+)?\s*", str(value)) for _, value in cells):
-        row, value = with_comma[0]
+    own, other, name = (".", ",", "comma") if rows.decimal == "." else (",", ".", "point")
+    wrong = [(i, value) for i, value in cells if isinstance(value, str) and number(value, own) is None]
+    if wrong and all(number(value, own) is not None or number(value, other) is not None for _, value in cells):
+        row, value = wrong[0]
+        write = "point" if own == "." else "comma"
         raise DataError(
-            f"{rows.place(row)}: {column} is {one_line(repr(value))}, a number with a decimal comma; write a point, or "
-            f"say that these are classes: {otherwise}"
+            f"{rows.place(row)}: {column} is {one_line(repr(value))}, a number with a decimal {name}; give "
+            f"--data.decimal {other} if all numbers of the table have it, or write a {write}, or say that these are "
+            f"classes: {otherwise}"
         )
 
 

@@ -77,25 +77,40 @@ class Column(Sequence[Any]):
 class Steps(Sequence[list[Any]]):
     """Cells of several columns as one list for each row. A text that is a number is one; another cell is as it is."""
 
-    def __init__(self, columns: Sequence[Column]):
-        self._columns = list(columns)
+    def __init__(self, columns: Sequence[Column], decimal: str = "."):
+        self._columns, self._decimal = list(columns), decimal
 
     def __len__(self) -> int:
         return len(self._columns[0])
 
     def __getitem__(self, index: Any) -> Any:
-        return [_as_number(column[index]) for column in self._columns]
+        return [_as_number(column[index], self._decimal) for column in self._columns]
 
     def __iter__(self) -> Iterator[list[Any]]:
-        return ([_as_number(cell) for cell in cells] for cells in zip(*self._columns))
+        return ([_as_number(cell, self._decimal) for cell in cells] for cells in zip(*self._columns))
 
 
-def _as_number(cell: Any) -> Any:
-    if isinstance(cell, str) and "_" not in cell:
+def _as_number(cell: Any, decimal: str) -> Any:
+    if isinstance(cell, str) and "_" not in cell and (text := with_point(cell, decimal)) is not None:
         for kind in (int, float):
             with suppress(ValueError):
-                return kind(cell)
+                return kind(text)
     return cell
+
+
+_WITH_COMMA = re.compile(r"[-+]?((\d+|[1-9]\d{0,2}(\.\d{3})+)(,\d*)?|,\d+)([eE][-+]?\d+)?")
+"""A number with a decimal comma; points separate groups of three digits before it."""
+
+
+def with_point(text: str, decimal: str) -> str | None:
+    """A number as Python writes it. decimal: "." or ",", before its decimals; with ",", 1.234,5 and 1.234 have a
+    thousand. None: with ",", the text has digits and is no such number, as 1.5."""
+    text = text.strip()
+    if decimal == ".":
+        return text
+    if _WITH_COMMA.fullmatch(text):
+        return text.replace(".", "").replace(",", ".")
+    return None if any(map(str.isdigit, text)) else text
 
 
 @dataclass(frozen=True)
@@ -104,7 +119,8 @@ class Rows:
 
     table: a pyarrow.Table. names: names of its columns. files: name of each file, and the number of rows up to its end.
     notes: what was guessed about the files, a sentence each. faults: an error for each row that could not be read.
-    steps: for a column that stands for several, as `with_series` makes it, their names.
+    steps: for a column that stands for several, as `with_series` makes it, their names. decimal: "." or ",", before the
+    decimals of numbers that are written as texts.
     """
 
     table: Any
@@ -113,6 +129,7 @@ class Rows:
     notes: list[str]
     faults: list[str]
     steps: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    decimal: str = "."
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -139,7 +156,7 @@ class Rows:
     def column(self, name: str) -> Sequence[Any]:
         """Values of the column of that name."""
         if name in self.steps:
-            return Steps([self._column(step) for step in self.steps[name]])
+            return Steps([self._column(step) for step in self.steps[name]], self.decimal)
         return self._column(name)
 
     def _column(self, name: str) -> Column:
@@ -194,15 +211,17 @@ def read_tables(
     *,
     split: str = "train",
     separator: str | None = None,
+    decimal: str = ".",
     columns: Sequence[str] | None = None,
     skip_bad: int = 0,
     max_rows: int | None = None,
 ) -> Rows:
     """Rows of one path or several: files, folders of shards, patterns, names of a hub.
 
-    split: split of a hub name. separator: separator of CSV files; None: found in the header. columns: names of the
-    columns, where CSV files have no header. skip_bad: number of rows that may be left out because they cannot be read.
-    max_rows: number of rows after which reading ends, at the next batch; None: all are read.
+    split: split of a hub name. separator: separator of CSV files; None: found in the header. decimal:
+    as of `Rows`. columns: names of the columns, where CSV files have no header. skip_bad: number of rows that may be
+    left out because they cannot be read. max_rows: number of rows after which reading ends, at the next batch; None:
+    all are read.
     Raises DataError, naming file and line, where a file cannot be read or the columns of two differ.
     """
     import pyarrow as pa
@@ -229,7 +248,8 @@ def read_tables(
     except pa.ArrowException as error:
         raise DataError(f"the tables {paths[0]}, … differ ({_reason(error)}); give columns of one type") from error
     ends = accumulate(part.num_rows for part in parts)
-    return Rows(table, names, list(zip(paths, ends)), list(dict.fromkeys(reader.notes)), reader.faults)
+    notes = list(dict.fromkeys(reader.notes))
+    return Rows(table, names, list(zip(paths, ends)), notes, reader.faults, decimal=decimal)
 
 
 def _names(table: Any) -> list[str]:

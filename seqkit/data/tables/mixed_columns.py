@@ -17,12 +17,14 @@ from seqkit.data.tables.columns import (
     Profile,
     TargetKind,
     check_column,
-    check_decimal_commas,
+    check_decimals,
+    decimal_hint,
     is_blank,
     is_missing,
     is_numbering,
     kind_of,
     number,
+    option,
     profile_of,
     settle_target,
 )
@@ -169,17 +171,20 @@ def _guess(rows: Rows, column: str, has_cells: bool, has_text: bool) -> tuple[st
     if is_numbering(column):
         return "unused", "its name says that it numbers the rows"
     if profile.numbers == 1:
-        numbers = [x for cell in cells if (x := number(cell)) is not None and math.isfinite(x)]
+        numbers = [x for cell in cells if (x := number(cell, rows.decimal)) is not None and math.isfinite(x)]
         whole = len(numbers) >= MIN_ROWS and all(x.is_integer() for x in numbers)
         counts = whole and len(set(numbers)) == len(numbers) == max(numbers) - min(numbers) + 1
         return ("unused", "it counts the rows") if counts else ("number", "")
+    check_decimals(rows, column, option("columns", {column: "category"}))
     if profile.numbers > 0.5:
-        place, cell = next((i, cell) for i, cell in enumerate(rows.column(column)) if not _may_be_number(cell))
+        every = enumerate(rows.column(column))
+        place, cell = next(
+            (i, cell) for i, cell in every if not is_missing(cell) and number(cell, rows.decimal) is None
+        )
         raise DataError(
             f"{rows.place(place)}: {column} is {_short(cell)}, and most of its cells are numbers; correct it, or say "
-            f"what they are: --data.columns '{{{column}: category}}' (or unused)"
+            f"what they are: {option('columns', {column: 'category'})} (or unused)"
         )
-    check_decimal_commas(rows, column, f"--data.columns '{{{column}: category}}'")
     form = date_form(cells)
     if all(_years(cell, form) is not None for cell in cells):
         return "date", ""
@@ -196,10 +201,6 @@ def _guess(rows: Rows, column: str, has_cells: bool, has_text: bool) -> tuple[st
 def _come_again(profile: Profile) -> bool:
     """Whether a column holds short texts that are repeated."""
     return profile.repeats and profile.length <= MAX_WORD
-
-
-def _may_be_number(cell: Any) -> bool:
-    return is_missing(cell) or number(cell) is not None
 
 
 def date_form(cells: Iterable[Any]) -> str | None:
@@ -275,7 +276,11 @@ class MixedCells(Sequence[dict[str, Any]]):
         """The cell of a row in one column; None where it is empty, or the table lacks the column."""
         column = self._columns.get(name)
         found = None if column is None else column[row]
-        is_filled = column is not None and not _is_empty(self.kinds[name], found) and (row, name) not in self._bad
+        is_filled = (
+            column is not None
+            and not _is_empty(self.kinds[name], found, self.rows.decimal)
+            and (row, name) not in self._bad
+        )
         return found if is_filled else None
 
     def is_absent(self, cells: Mapping[str, Any]) -> bool:
@@ -309,7 +314,7 @@ class MixedCells(Sequence[dict[str, Any]]):
         return {
             name: cell
             for (name, kind), cell in zip(self.kinds.items(), cells)
-            if not _is_empty(kind, cell) and (row, name) not in self._bad
+            if not _is_empty(kind, cell, self.rows.decimal) and (row, name) not in self._bad
         }
 
     def _try(self, name: str, cell: Any) -> None:
@@ -338,26 +343,25 @@ class MixedCells(Sequence[dict[str, Any]]):
             if isinstance(cell, int | float):
                 return f"{cell:.15g}"
             raise ValueError(f"{name} is {_short(cell)}, which is no category; {self._otherwise(name)}")
-        found = number(cell) if kind == "number" else _years(cell, self._forms[name])
+        found = number(cell, self.rows.decimal) if kind == "number" else _years(cell, self._forms[name])
         if found is None or abs(found) > MAX_NUMBER:
             known = f" that is read ({DATES})" if kind == "date" else ""
             what = f"beyond {MAX_NUMBER:g}" if found is not None else f"no {kind}{known}"
-            raise ValueError(f"{name} is {_short(cell)}, which is {what}; {self._otherwise(name)}")
+            hint = decimal_hint(cell, self.rows.decimal) if kind == "number" and not self.are_new else ""
+            raise ValueError(f"{name} is {_short(cell)}, which is {what}; {hint}{self._otherwise(name)}")
         return found
 
     def _otherwise(self, name: str) -> str:
         if self.are_new:
             return "correct it, or leave the cell empty"
-        return (
-            "correct it, let it count as empty (--data.skip_bad true), or say what the column is: "
-            f"--data.columns '{{{name}: category}}'"
-        )
+        other = option("columns", {name: "category"})
+        return f"correct it, let it count as empty (--data.skip_bad true), or say what the column is: {other}"
 
 
-def _is_empty(kind: str, cell: Any) -> bool:
+def _is_empty(kind: str, cell: Any, decimal: str) -> bool:
     if kind == "text":
         return is_blank(cell)
-    found = number(cell) if kind == "number" else None
+    found = number(cell, decimal) if kind == "number" else None
     return is_missing(cell) or (found is not None and math.isnan(found))
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import shlex
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -340,8 +341,10 @@ def not_utf8(file: Path) -> DataError:
     if head == b"\x1f\x8b":
         return DataError(f"{file} is compressed; call it {file.name}.gz, or unpack it if it is that already")
     is_utf16 = head in (b"\xff\xfe", b"\xfe\xff")
-    kind, encoding = ("it looks like UTF-16; ", "utf-16") if is_utf16 else ("", "latin1")
-    command = f"iconv -f {encoding} -t utf-8 {file.name} > new{file.suffix}"
+    # cp1252 is Latin 1 with characters such as the euro sign in place of the control codes 0x80 to 0x9F
+    kind, encoding = ("it looks like UTF-16; ", "utf-16") if is_utf16 else ("", "cp1252")
+    name = shlex.quote(str(file))
+    command = f"iconv -f {encoding} -t utf-8 {name} > new{file.suffix}"
     if file.suffix == ".gz":
-        command = f"gzip -dc {file.name} | iconv -f {encoding} -t utf-8 | gzip > new{''.join(file.suffixes[-2:])}"
+        command = f"gzip -dc {name} | iconv -f {encoding} -t utf-8 | gzip > new{''.join(file.suffixes[-2:])}"
     return DataError(f"{file} is not UTF-8: {place}; {kind}save it as UTF-8 (for instance: {command})")

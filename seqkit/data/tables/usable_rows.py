@@ -14,12 +14,16 @@ from seqkit.data.notes import Caution
 from seqkit.data.source import Sample
 from seqkit.data.tables.columns import (
     OF_FILES,
+    YES_NO,
+    YES_NO_WORDS,
     Columns,
     conversation,
+    decimal_hint,
     exact_number,
     is_blank,
     is_missing,
     is_series,
+    languages,
     lookalike,
     number,
     truth,
@@ -107,6 +111,7 @@ class UsableRows(Sequence[Sample]):
         self.counts: Counter[str] = Counter()
         self._code_of: dict[str, int] = {}
         self._first_spelling: dict[float, tuple[str, int]] = {}
+        self._languages: dict[str, set[str]] = {}
         self._first_type: tuple[str, int] | None = None
         self._read(say, encode if columns.kind in ("smiles", "file") else None, skip_bad)
 
@@ -256,15 +261,15 @@ class UsableRows(Sequence[Sample]):
         return True
 
     def _keep_numbers(self, row: int, _value: Any, labels: list[Any]) -> bool:
-        found = [number(label) for label in labels]
+        found = [number(label, self.rows.decimal) for label in labels]
         for column, label, x in zip(self.columns.targets, labels, found):
             if x is None or abs(x) > MAX_NUMBER:
                 is_finite = x is not None and not math.isinf(x)
                 raise ValueError(
                     f"{column} is {_short(label)}, "
                     + (f"beyond {MAX_NUMBER:g}, where float32 has no squares" if is_finite else "not a finite number")
-                    + "; correct it or take the line out, or name another column with --data.target (words: "
-                    "--data.target_kind classes)"
+                    + f"; {decimal_hint(label, self.rows.decimal)}correct it or take the line out, or name another "
+                    "column with --data.target (words: --data.target_kind classes)"
                 )
         return self._keep_values([x for x in found if x is not None])
 
@@ -273,8 +278,16 @@ class UsableRows(Sequence[Sample]):
         for column, label, x in zip(self.columns.targets, labels, found):
             if x is None:
                 raise ValueError(
-                    f"{column} is {_short(label)}; write yes or no, true or false, 1 or 0, or nothing where it is not "
-                    "known, or name other columns with --data.target"
+                    f"{column} is {_short(label)}; write one of {YES_NO_WORDS}, 1/0, or nothing where it is not known, "
+                    "or name other columns with --data.target"
+                )
+            known = self._languages.get(column, set(YES_NO))
+            self._languages[column] = known & languages(label)
+            if not self._languages[column]:
+                others = " or ".join(sorted(known))
+                raise ValueError(
+                    f"{column} is {_short(label)}, and rows before it say yes and no in {others}; write all in one "
+                    "language"
                 )
         return self._keep_values([x for x in found if x is not None])
 

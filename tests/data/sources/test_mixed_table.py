@@ -358,3 +358,20 @@ def test_a_column_of_names_by_which_rows_are_grouped_is_no_input_unless_it_is_gi
     path = written(tmp_path, rows)
     assert "who" not in MixedTable(path, group="who").settled()[0]
     assert MixedTable(path, group="who", columns={"who": "text"}).settled()[0]["who"] == "text"
+
+
+def test_categories_that_look_alike_and_copies_of_rows_are_said(tmp_path):
+    rows = [
+        {"price": i / 7, "city": ("Köln", "München", "münchen")[i % 3], "new": ("Ja", "ja ", "nein")[i % 3], "y": i % 2}
+        for i in range(30)
+    ]
+    said = []
+    MixedTable(written(tmp_path, [*rows, rows[4]]), target="y", target_kind="classes", seed=3).divided(said.append)
+    (line,) = [line for line in said if "look alike" in line]
+    assert line.endswith(
+        "categories look alike: city: 'München' (11) and 'münchen' (10); new: 'Ja' (10) and 'ja' (11); "
+        "they count as different"
+    )
+    (line,) = [line for line in said if "copies" in line or "in training, too" in line]
+    assert "1 of 31 rows are copies of another row" in line
+    assert line.endswith("so they count twice; remove them")

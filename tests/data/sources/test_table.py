@@ -3,6 +3,7 @@
 import json
 import logging
 import random
+import shlex
 import socket
 import sys
 from collections import Counter
@@ -16,12 +17,15 @@ import pytest
 import torch
 from PIL import Image
 
+from seqkit.config import complete
 from seqkit.data import SmsSpam, Table
 from seqkit.data.source import groups_of
 from seqkit.data.sources.punctuation import TAGS, Punctuation, SentenceEnds, sentences, tagged
 from seqkit.data.sources.table import alike_classes
+from seqkit.data.tables.columns import option
 from seqkit.data.tables.files import read_tables
 from seqkit.errors import DataError
+from seqkit.files import load_yaml
 
 
 @pytest.fixture(autouse=True)
@@ -575,6 +579,78 @@ def test_the_line_of_a_group_or_column_says_how_many_rows_of_each_class_are_test
     assert rule == "by column 'part'; test has 10 of 55 kind=a, 11 of 55 kind=b"
 
 
+def test_rows_that_are_there_twice_are_said_once_where_no_other_line_says_it(tmp_path, monkeypatch):
+    rows = [
+        {"id": i, "my text": f"text {i}", "label": "ab"[i % 2], "who": i, "part": "test" if i > 20 else "train"}
+        for i in range(30)
+    ]
+    rows += [{**rows[3], "id": 30}, {**rows[3], "id": 31}, {**rows[5], "who": 99}]
+    path = written(tmp_path, rows, ".csv")
+    settings = {"input": "my text", "target": "label"}
+    _, said = lines_said(Table(path, split="part", **settings))
+    (line,) = [line for line in said if "are copies of" in line]
+    assert line.endswith(
+        "2 of 33 rows are copies of another row (first: " + f"{path}, line 32), so they count twice; remove them"
+    )
+    seeds = (lines_said(Table(path, seed=seed, **settings))[1] for seed in range(20))
+    for said in seeds:
+        (line,) = [line for line in said if "are copies of" in line or "in training, too" in line]
+        assert line.endswith(
+            "--data.group 'my text' keeps "
+            + ("them in one split" if "are copies of" in line else "equal inputs together")
+        )
+    assert not [line for line in lines_said(Table(path, group="my text", **settings))[1] if "are copies of" in line]
+    monkeypatch.setattr("seqkit.data.sources.table.MAX_REPEATED", 1)
+    _, said = lines_said(Table(path, split="part", **settings))
+    assert any("at least 1 of 33 rows are copies" in line for line in said)
+
+
+@pytest.mark.parametrize("by", ["column", "file", "folder"])
+def test_a_given_split_stays_and_groups_on_both_sides_are_said(tmp_path, by):
+    rows = [
+        {"text": f"text {i}", "label": "ab"[i % 2], "who is it": f"p{i // 3}" if i != 29 else "", "part": "train"}
+        for i in range(30)
+    ]
+    for i in (0, 1, 2, 3, 10, 29):
+        rows[i]["part"] = "test"
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    test = [row for row in rows if row["part"] == "test"]
+    named = {"column": rows, "file": [row for row in rows if row["part"] == "train"]}
+    path = Path(written(folder, named.get(by, named["file"]), ".csv"))
+    settings = {"input": "text", "target": "label", "group": "who is it"}
+    if by == "column":
+        table = Table(str(path), split="part", **settings)
+    elif by == "file":
+        table = Table(str(path), test=written(tmp_path, test, ".csv"), **settings)
+    else:
+        path.rename(folder / "train.csv")
+        Path(written(tmp_path, test, ".csv")).rename(folder / "test.csv")
+        table = Table(str(folder), **settings)
+    splits, said = lines_said(table)
+    assert [sample.raw for sample in splits.test] == [row["text"] for row in test]
+    groups = groups_of(splits.test)
+    assert groups[0] == groups[1] == groups[2]
+    assert len(set(groups)) == 4, "p0, p1, p3, and the row without a group"
+    (line,) = [line for line in said if "in training, too" in line]
+    assert "2 of 4 test groups by 'who is it' are in training, too (first: " in line
+    assert any("1 rows have no who is it" in line for line in said)
+    for i in (3, 10):
+        rows[i]["who is it"] = f"other {i}"
+    if by == "column":
+        path = written(folder, rows, ".csv")
+        assert not [x for x in lines_said(Table(path, split="part", **settings))[1] if "in training, too" in x]
+
+
+def test_groups_of_a_given_split_that_are_the_input_are_said_once(tmp_path):
+    rows = [{"text": f"a {i % 5}", "label": "ab"[i % 2], "part": "test" if i > 20 else "train"} for i in range(30)]
+    path = written(tmp_path, rows, ".csv")
+    splits, said = lines_said(Table(path, split="part", input="text", target="label", group="text"))
+    (line,) = [line for line in said if "in training, too" in line]
+    assert "test inputs are in training, too" in line
+    assert len(set(groups_of(splits.test))) == 5
+
+
 def test_no_group_is_proposed_where_the_split_is_given(tmp_path):
     rows = [{"text": f"a {i % 5}", "label": "ab"[i % 2], "part": "test" if i > 20 else "train"} for i in range(30)]
     path = written(tmp_path, rows, ".csv")
@@ -659,3 +735,36 @@ def test_a_cell_of_a_series_that_is_no_number_is_an_error_with_line_and_column(c
 def test_texts_are_not_read_from_several_columns(tmp_path):
     with pytest.raises(DataError, match="a series of numbers, not text; read them with --tokenizer Series"):
         Table(spread(tmp_path), input="s??", kind="text", target="kind").splits()
+
+
+def test_a_hint_with_the_name_of_a_column_can_be_pasted_into_a_shell_and_says_that_column(tmp_path):
+    name = "Bemerkung: 'frei', [kurz]"
+    rows = [{name: f"a {i % 5}", "label": "ab"[i % 2]} for i in range(30)]
+    path = written(tmp_path, rows, ".csv")
+    _, said = lines_said(Table(path, input=name, target="label"))
+    hint = next(line for line in said if "in training, too" in line).rpartition("; ")[2]
+    words = shlex.split(hint.removesuffix(" keeps equal inputs together"))
+    config = complete("text/classify", "debug", ["--data", path, "--data.input", name, "--data.target=label", *words])
+    assert config["data"]["source"]["group"] == name
+    words = shlex.split(option("columns", {name: "text", "plain": "unused"}))
+    assert load_yaml(words[1]) == {name: "text", "plain": "unused"}
+    assert option("columns", {"plain": "unused"}) == "--data.columns '{plain: unused}'"
+    assert option("group", "plain") == "--data.group plain"
+    assert load_yaml(shlex.split(option("target", [name, "b"]))[1]) == [name, "b"]
+
+
+def test_numbers_with_a_decimal_comma_are_read_with_their_thousands_and_texts_are_not_touched(tmp_path):
+    cells = ["666,29", "1.234,5", "-12.345.678,25", "1.234", "+7", "3,", ",5", "0,125", "1,5e3"]
+    numbers = [666.29, 1234.5, -12345678.25, 1234.0, 7.0, 3.0, 0.5, 0.125, 1500.0]
+    path = tmp_path / "rows.csv"
+    rows = [f"text {i} 3,5;{cell};{cell}" for i, cell in enumerate(cells)]
+    path.write_text("\n".join(["text;y;other", *rows]), encoding="utf-8")
+    splits = Table(str(path), target="y", input="text", decimal=",").splits()
+    found = {sample.raw: sample.label for part in (splits.train, splits.test) for sample in part}
+    assert found == {f"text {i} 3,5": number for i, number in enumerate(numbers)}
+    rows = read_tables(str(path), decimal=",").with_series(["y", "other"])[0]
+    assert list(rows.column("y … other")) == [[number, number] for number in numbers]
+    for cell in ("1.5", "0.123", "1.2345", "1,234,567", "12.34,5"):
+        path.write_text("\n".join(["text;y", *(f"text {i};{x}" for i, x in enumerate(cells)), f"a;{cell}"]), "utf-8")
+        with pytest.raises(DataError, match=f"line 11: y is '{cell}'"):
+            Table(str(path), target="y", input="text", decimal=",").splits()

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -192,6 +193,58 @@ def test_a_classifier_of_several_columns_of_yes_and_no_is_told_of_labels(tmp_pat
         read(path, target_kind="classes")
 
 
+@pytest.mark.parametrize(
+    "both", ["ja nein", "Ja NEIN", "j n", "y n", "oui non", "sí no", "si no", "sì no", "sim não", "si\u0301 no"]
+)
+def test_yes_and_no_are_read_in_several_languages_one_for_each_column(tmp_path, both):
+    path, _ = comments(tmp_path, {"toxic": both.split(), "insult": ["yes", "no"]})
+    samples, names = read(path, target_kind="labels")
+    assert names == ["toxic", "insult"]
+    assert [sample.label for sample in samples][:2] == [[1, 1], [0, 1]]
+    mixed, _ = comments(tmp_path, {"toxic": ["yes", "nein"], "insult": ["yes", "no"]})
+    assert read(mixed, target_kind="labels", input="comment")[1] == ["insult"], "two languages are no labels"
+    with pytest.raises(DataError, match="toxic is 'nein', and rows before it say yes and no in English; write all in"):
+        read(mixed, target=["toxic", "insult"], target_kind="labels")
+
+
+def test_columns_without_yes_and_no_and_several_with_it_say_how_labels_are_given(tmp_path):
+    rows = [
+        {
+            "comment": f"comment {i}",
+            "toxic": ["ja", "nein"][i % 2],
+            "it is: new": "01"[i // 2 % 2],
+            "who": "abc"[i % 3],
+        }
+        for i in range(24)
+    ]
+    with pytest.raises(DataError) as refused:
+        read(lines(tmp_path, *rows), input="comment")
+    assert str(refused.value).endswith(
+        "the columns 'toxic', 'it is: new', 'who' fit equally as target; name one with --data.target, or learn yes and "
+        "no of several: --data.target '[toxic, \"it is: new\"]' --model.objective MultiLabel"
+    )
+    rows = [{"comment": row["comment"], "toxic": ["oh", "nay"][i % 2], "who": row["who"]} for i, row in enumerate(rows)]
+    with pytest.raises(
+        DataError,
+        match=r"none of the columns 'toxic', 'who' holds yes and no \(yes/no, .*ja/nein, .*1/0\); name one with",
+    ):
+        read(lines(tmp_path, *rows), input="comment", target_kind="labels")
+
+
+def test_columns_of_numbers_and_many_values_are_not_listed_beside_those_that_look_like_classes(tmp_path):
+    rows = [
+        {"text": f"a text {i}", "age": 20 + i % 60, "day": f"{i % 50}.1.", "city": "ab"[i % 2], "kind": "abc"[i % 3]}
+        for i in range(100)
+    ]
+    whole = "the columns 'city', 'kind' fit equally as target (2 more hold numbers or many values); name one with"
+    with pytest.raises(DataError, match=re.escape(whole)):
+        read(lines(tmp_path, *rows), input="text")
+    with pytest.raises(DataError, match="the columns 'age', 'day', 'city' fit equally as target; name"):
+        read(lines(tmp_path, *({k: v for k, v in row.items() if k != "kind"} for row in rows)), input="text")
+    rows = [row | {"Ergebnis": "xy"[i % 2]} for i, row in enumerate(rows)]
+    assert read(lines(tmp_path, *rows), input="text")[1] == ["x", "y"]
+
+
 def test_a_label_of_a_third_value_is_named_and_a_missing_one_is_unknown(tmp_path):
     records = [
         {"comment": f"comment {i}", "toxic": i % 2, "insult": None if i == 3 else (i // 2) % 2} for i in range(12)
@@ -200,5 +253,5 @@ def test_a_label_of_a_third_value_is_named_and_a_missing_one_is_unknown(tmp_path
     assert np.isnan(samples[3].label[1])
     assert samples[3].label[0] == 1
     records[7]["toxic"] = 2
-    with pytest.raises(DataError, match="line 8: toxic is 2; write yes or no, true or false, 1 or 0"):
+    with pytest.raises(DataError, match=r"line 8: toxic is 2; write one of yes/no, .*ja/nein, .*1/0"):
         read(lines(tmp_path, *records), target=["toxic", "insult"], target_kind="labels")

@@ -173,7 +173,27 @@ REFUSED = {
     "decimal commas": (
         csv(*(row.replace(",", ";").replace(".", ",") for row in NUMBERS), head="text;label"),
         {},
-        r"t\.csv, line 2: label is '0,0', a number with a decimal comma; .*--data\.target_kind classes",
+        r"t\.csv, line 2: label is '0,0', a number with a decimal comma; give --data\.decimal , .*_kind classes",
+    ),
+    "decimal commas with a thousand": (
+        csv(*(f"the text {word};1.{i:03},5" for i, word in enumerate(WORDS)), head="text;label"),
+        {},
+        r"t\.csv, line 2: label is '1\.000,5', a number with a decimal comma; give --data\.decimal ,",
+    ),
+    "decimal commas of what is said to be numbers": (
+        csv(*(f"the text {word};{i},5" for i, word in enumerate(WORDS)), head="text;label"),
+        {"target_kind": "numbers"},
+        r"t\.csv, line 2: label is '0,5', not a finite number; give --data\.decimal , for decimal commas, correct it",
+    ),
+    "decimal points where commas are said": (
+        csv(*NUMBERS),
+        {"decimal": ","},
+        r"t\.csv, line 2: label is '0\.0', a number with a decimal point; give --data\.decimal \. if all",
+    ),
+    "a decimal point among commas": (
+        csv(*(row.replace(",", ";").replace(".", ",") for row in NUMBERS), "the text;7.5", head="text;label"),
+        {"decimal": ",", "target_kind": "numbers"},
+        r"t\.csv, line 14: label is '7\.5', not a finite number",
     ),
     "infinity": (
         csv(*NUMBERS, "the text,inf"),
@@ -524,10 +544,10 @@ def test_shards_of_other_columns_are_refused(tmp_path):
         ({"test_fraction": 1.0}, "test_fraction is 1.0; give a number between 0 and 1"),
         ({"test_fraction": math.nan}, "test_fraction is nan"),
         ({"split": "part", "test": "x.csv"}, "leave test and valid out"),
-        ({"group": "who", "test": "x.csv"}, "leave it out where the splits are given"),
         ({"target": ["a", "a"]}, "give one column or several different ones"),
         ({"target": []}, "give one column or several different ones"),
         ({"separator": ""}, "separator is empty"),
+        ({"decimal": ";"}, "decimal is ';'; give . or ,"),
         ({"skip_bad": -1}, "skip_bad is -1"),
     ],
 )
