@@ -13,6 +13,7 @@ from rich.text import Text
 
 from seqkit.errors import one_line
 from seqkit.objectives.classify import OF_POSITIVE
+from seqkit.runs.intervals import told
 from seqkit.runs.summary import FEW_STEPS
 from seqkit.runs.verdict import verdict
 
@@ -232,6 +233,8 @@ class ResultTable:
                     known += [f"beside it {format_metric(other, strong['metrics'].get(other))}"] if strong else []
                     label = metric_label(summary, other)
                     yield Text(f"{name}{one_line(label)}: {format_metric(other, value)} ({', '.join(known)})")
+            if (line := told(summary)) is not None:
+                yield Text(f"{name}{line}")
             if "no_strong_baseline" in summary:
                 yield Text(f"{name}no strong baseline: {one_line(summary['no_strong_baseline'])}")
             for caution in cautions(summary):

@@ -97,6 +97,8 @@ class ServedRun:
                 yield _failed(answer.error)
                 continue
             found = {"prediction": _plain(answer.prediction)}
+            if answer.low is not None:
+                found |= {"low": answer.low, "high": answer.high}
             if answer.probabilities is not None and classes:
                 shares = answer.probabilities.tolist()
                 by_token = answer.probabilities.ndim == 2
