@@ -66,7 +66,7 @@ class Headline(NamedTuple):
     """The main metric of a run. baseline: its value for the best constant prediction; None: not measured.
 
     strong, strong_name: its value for a specialist, and what that is; None: there is none.
-    unit: empty for shares, which are shown in percent.
+    unit: empty for shares, which are shown in percent. is_higher_better: whether more of it is better.
     """
 
     name: str
@@ -75,6 +75,7 @@ class Headline(NamedTuple):
     unit: str
     strong: float | None = None
     strong_name: str = ""
+    is_higher_better: bool = False
 
     @property
     def label(self) -> str:
@@ -85,12 +86,15 @@ class Headline(NamedTuple):
     @property
     def is_worse_than_constant(self) -> bool:
         """True if the best constant prediction does better."""
-        return _is_worse(self.name, self.value, self.baseline)
+        return self._is_worse_than(self.baseline)
 
     @property
     def is_worse_than_specialist(self) -> bool:
         """True if the strong baseline does better."""
-        return _is_worse(self.name, self.value, self.strong)
+        return self._is_worse_than(self.strong)
+
+    def _is_worse_than(self, other: float | None) -> bool:
+        return other is not None and (self.value < other if self.is_higher_better else self.value > other)
 
 
 def _is_worse(name: str, value: float, other: float | None) -> bool:
@@ -122,6 +126,7 @@ def headline(summary: dict[str, Any]) -> Headline:
                 _UNITS.get((objective, name), ""),
                 strong["metrics"].get(name),
                 strong["name"],
+                _is_main_higher_better(summary, name),
             )
     raise ValueError(f"the run of {summary.get('recipe')} has no metrics; train it again")
 
@@ -192,6 +197,12 @@ def format_metric(name: str, value: float | None) -> str:
     if name in SHARES or "@" in name:
         return f"{100 * value:.2f} %"
     return f"{value:.3f}"
+
+
+def _is_main_higher_better(summary: Mapping[str, Any], name: str) -> bool:
+    """Whether more of the main metric is better: as the run's own metric says, else by the metric's name."""
+    own = summary.get("main_metric_mode") if name == summary.get("main_metric") else None
+    return is_higher_better(name) if own is None else own == "max"
 
 
 class ResultTable:

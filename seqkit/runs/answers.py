@@ -177,9 +177,15 @@ def check_predicts(objective: Objective) -> None:
     """Raise UsageError if the objective has no prediction for a raw example."""
     continues = isinstance(objective, NextToken) and objective.part is None
     if continues or type(objective).decode is Objective.decode:
+        name = type(objective).__name__
+        if not continues and not type(objective).__module__.startswith("seqkit."):
+            raise UsageError(
+                f"{name} predicts nothing for a raw example: it has no method decode(prediction); write one "
+                "(docs/write-an-objective.md, Predictions and metrics), or use `seqkit embed` for vectors"
+            )
         instead = "to continue a text use `seqkit generate`, for" if objective.causal else "for"
         raise UsageError(
-            f"{type(objective).__name__} predicts nothing for a raw example; {instead} vectors use `seqkit embed`"
+            f"{name} predicts nothing for a raw example; {instead} vectors use `seqkit embed`"
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from seqkit.errors import DataError, UsageError
 from seqkit.files import read_mapping
@@ -82,6 +82,7 @@ OPTIONAL: dict[str, Any] = {
     "most_frequent": MostFrequent,
     "late_fall": float,
     "main_metric": str,
+    "main_metric_mode": Literal["max", "min"],
     "positive": str,
     "data_notes": list[str],
     "data_cautions": list[str],
