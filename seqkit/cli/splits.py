@@ -40,6 +40,7 @@ def run_splits(config: Mapping[str, Any], number: int, out: Path | None, trained
         own["seed"] += i
         print(f"split {i} of {number}: data.seed {own['data']['source']['seed']}, seed {own['seed']}", flush=True)
         summaries.append(trained(own, folder / f"split-{i}"))
+    _check_drawn(summaries, config["data"]["source"]["type"])
     results = gathered(summaries)
     write_json(folder / RESULTS, results)
     Console(markup=False, emoji=False).print(_table(results))
@@ -56,7 +57,8 @@ def _check(config: Mapping[str, Any], number: int) -> None:
     source = config["data"]["source"]
     if "test_fraction" not in source or "seed" not in source:
         raise UsageError(
-            f"--splits draws test splits anew, and {source['type']} has one of its own; leave --splits out"
+            f"--splits draws test splits anew by the arguments test_fraction and seed of a data source, and "
+            f"{source['type']} has a split of its own without them; leave --splits out"
         )
     given = [key for key in ("test", "split") if source.get(key) is not None]
     if given:
@@ -64,6 +66,16 @@ def _check(config: Mapping[str, Any], number: int) -> None:
     devices = config["trainer"]["devices"]
     if config["trainer"]["num_nodes"] != 1 or devices not in ("auto", 1, "1"):
         raise UsageError(f"--splits runs on one device, and trainer.devices is {devices}; give --trainer.devices 1")
+
+
+def _check_drawn(summaries: Sequence[Mapping[str, Any]], source: str) -> None:
+    """Raise UsageError if all splits have the same test examples: their interval would be that of the seeds alone."""
+    tested = {summary.get("data_sha256", {}).get("test") for summary in summaries}
+    if len(tested) == 1 and None not in tested:
+        raise UsageError(
+            f"all {len(summaries)} splits have the same test examples, so they have no interval: {source} does not "
+            "heed its seed; draw its test split by it"
+        )
 
 
 def gathered(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
