@@ -91,7 +91,7 @@ def predictions(
             yield Answer(one.name, error=found)
         elif one.parts is None:
             low, high = bounds(found[0], widths) if widths else (None, None)
-            yield Answer(one.name, *found, low=low, high=high)
+            yield Answer(one.name, found[0], found[1], low=low, high=high)
         else:
             labels, shares = found
             for i, part in enumerate(one.parts):

@@ -40,8 +40,7 @@ class AbsoluteErrors:
 
     def by_target(self) -> list[Tensor]:
         """Errors [m] of each target, without the examples in which it is unknown."""
-        columns = torch.cat(self._rows).T if self._rows else []
-        return [column[~column.isnan()] for column in columns]
+        return [column[~column.isnan()] for column in torch.cat(self._rows).T] if self._rows else []
 
 
 def has_intervals(objective: Objective) -> bool:
