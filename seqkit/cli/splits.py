@@ -101,6 +101,7 @@ def gathered(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {
         "splits": len(summaries),
         "objective": summaries[0].get("objective", ""),
+        **{key: summaries[0][key] for key in ("main_metric", "main_metric_mode") if key in summaries[0]},
         "baseline": names,
         "metrics": found,
     }
@@ -134,13 +135,14 @@ def _table(results: Mapping[str, Any]) -> Any:
 
 def answer(results: Mapping[str, Any]) -> str:
     """Whether the model is better than the classical method by the main metric, and what the interval is."""
-    from seqkit.report.headline import headline, is_higher_better
+    from seqkit.report.headline import headline
 
     means = {name: metric["mean"] for name, metric in results["metrics"].items()}
-    main = headline({"metrics": means, "objective": results["objective"]}).name
+    found = headline({**results, "metrics": means, "baseline": {}})
+    main = found.name
     difference, said = results["metrics"][main].get("difference"), ""
     if difference is not None:
-        method, sign = " or ".join(results["baseline"]), 1 if is_higher_better(main) else -1
+        method, sign = " or ".join(results["baseline"]), 1 if found.is_higher_better else -1
         worst, best = sorted((sign * difference["low"], sign * difference["high"]))
         said = f"These splits do not tell the {main} from that of {method}.\n"
         if worst > 0 or best < 0:

@@ -120,3 +120,14 @@ def summary_of(accuracy, strong):
 def test_the_answer_is_of_the_difference_on_the_same_splits(own, theirs, said):
     results = gathered([summary_of(a, b) for a, b in zip(own, theirs, strict=True)])
     assert answer(results).startswith(said)
+
+
+@pytest.mark.parametrize(("mode", "said"), [("max", "better"), ("min", "worse")])
+def test_the_answer_is_by_the_main_metric_in_its_own_direction(mode, said):
+    own = {"main_metric": "off_by_one", "main_metric_mode": mode, "num_train": 80, "num_test": 20}
+    summaries = [
+        {**own, "metrics": {"accuracy": 0.5, "off_by_one": 0.9 + i / 100},
+         "strong_baseline": {"name": "a forest", "metrics": {"accuracy": 0.5, "off_by_one": 0.1}}}
+        for i in range(3)
+    ]  # fmt: skip
+    assert answer(gathered(summaries)).startswith(f"The off_by_one is {said} than that of a forest.")
