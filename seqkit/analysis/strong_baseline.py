@@ -504,7 +504,8 @@ def _of_ids(data: DataModule, objective: NextToken) -> Found:
         probability = np.where(known & (asked >= 0), mixed, probability)
     loss = float(-np.log(probability).mean())
     perplexity = {"perplexity": float(np.exp(loss))} if "Perplexity" in objective.chosen_metrics else {}
-    return Found(f"{order}-grams (Witten–Bell)", {"loss": loss, **perplexity}, len(train))
+    counted = f"{sum(map(len, train)):,} training tokens"  # with less text, or another, they are worse
+    return Found(f"{order}-grams (Witten–Bell) of {counted}", {"loss": loss, **perplexity}, len(train))
 
 
 def _grams(ids: np.ndarray, n: int, size: int) -> np.ndarray:

@@ -84,7 +84,7 @@ def _of_module(what: str) -> Any:
 
 def _of_file(path: Path, name: str) -> list[type]:
     """The class of that name in a Python file; all of its own that are not abstract if the name is empty."""
-    import_plugins([path])
+    import_plugins([path], option="")
     members = inspect.getmembers(sys.modules[path.stem], inspect.isclass)
     own = {each: cls for each, cls in members if issubclass(cls, _bases()) and cls.__module__ == path.stem}
     if name and name not in own:

@@ -47,6 +47,7 @@ def run(args: Namespace) -> int:
     check_file(args.out, args.inputs, force=args.force)
     kept = KeptColumns(args.inputs, args.keep) if args.keep else None
     from seqkit.runs.answers import check_predicts, prediction_names, predictions, probability_names
+    from seqkit.runs.intervals import told
     from seqkit.runs.trained_model import load_one
 
     trained = load_one(args.run, args.device, args.dtype)
@@ -69,12 +70,15 @@ def run(args: Namespace) -> int:
     answers = predictions(trained, inputs, probabilities=with_probabilities)
     classes = probability_names(trained.objective) if with_probabilities else []
     names = prediction_names(trained)
+    kind = args.format or _format_of(args.out)
+    if kind != "text" and "no_intervals" in trained.summary:
+        print(told(trained.summary), file=sys.stderr)
     with ExitStack() as stack:
         file: IO[str] = sys.stdout
         if args.out is not None:
             part = stack.enter_context(written(args.out, force=args.force))
             file = stack.enter_context(part.open("w", encoding="utf-8", newline=""))
-        rows = Rows(file, args.format or _format_of(args.out), classes, args.top, names, columns)
+        rows = Rows(file, kind, classes, args.top, names, columns, has_bounds="intervals" in trained.summary)
         known = (replace(answer, beside=more) for answer, more in zip(answers, beside) if more is not None)
         code = each(args.command, known, rows.write, inputs.total)
         rows.finish()
@@ -159,7 +163,8 @@ class Rows:
 
     classes: names of the classes or labels whose probabilities are written; may be empty. top: number of the likeliest
     to write; None: all. targets: names of the numbers of which a prediction has several; may be empty. columns: names
-    of what each answer has `beside` its prediction, written before it.
+    of what each answer has `beside` its prediction, written before it. has_bounds: whether answers have `low` and
+    `high`, which CSV and JSON Lines hold.
     Failures wait for the first answer, so that a command with one input that has none prints nothing but its error.
     """
 
@@ -171,8 +176,11 @@ class Rows:
         top: int | None = None,
         targets: Sequence[str] = (),
         columns: Sequence[str] = (),
+        *,
+        has_bounds: bool = False,
     ):
-        own = {"name", "prediction", "error", "probabilities"}
+        self.bounds = ["low", "high"] if has_bounds else []
+        own = {"name", "prediction", "error", "probabilities", *self.bounds}
         self.columns = {name: f"{name} of the input" if name in own else name for name in columns}
         self.targets, self.file, self.classes, self.kind = list(targets), file, list(classes), kind
         self.top = None if top is None else min(top, len(classes))
@@ -182,9 +190,8 @@ class Rows:
             if self.top is not None:
                 shares = [f"{what} {i}" for i in range(1, self.top + 1) for what in ("class", "probability")]
             self._csv = csv.writer(file, lineterminator="\n")
-            self._csv.writerow(
-                ["name", *map(printable, self.columns.values()), "prediction", "error", *map(printable, shares)]
-            )
+            known = map(printable, self.columns.values())
+            self._csv.writerow(["name", *known, "prediction", *self.bounds, "error", *map(printable, shares)])
 
     def write(self, answer: Answer) -> None:
         """Write one answer."""
@@ -193,7 +200,9 @@ class Rows:
             beside["target"] = dict(zip(self.targets, beside["target"], strict=True))
         answer = replace(answer, beside=beside)
         if self.targets and answer.error is None:
-            answer = replace(answer, prediction=dict(zip(self.targets, answer.prediction, strict=True)))
+            own = {key: getattr(answer, key) for key in ("prediction", *self.bounds)}
+            own = {key: dict(zip(self.targets, numbers, strict=True)) for key, numbers in own.items()}
+            answer = replace(answer, **own)
         {"text": self._write_text, "csv": self._write_row, "jsonl": self._write_json}[self.kind](answer)
 
     def finish(self) -> None:
@@ -238,12 +247,14 @@ class Rows:
         num_shares = len(self.classes) if self.top is None else 2 * self.top
         cells = cells or [""] * num_shares  # of a failed input
         beside = map(_as_cell, answer.beside.values())
-        row = [answer.name, *beside, _as_cell(answer.prediction), answer.error or "", *cells]
+        found = [_as_cell(getattr(answer, key)) for key in ("prediction", *self.bounds)]
+        row = [answer.name, *beside, *found, answer.error or "", *cells]
         self._csv.writerow([printable(cell) if isinstance(cell, str) else cell for cell in row])
 
     def _write_json(self, answer: Answer) -> None:
         key, value = ("prediction", answer.prediction) if answer.error is None else ("error", answer.error)
         entry = {"name": answer.name, **answer.beside, key: value}
+        entry |= {key: getattr(answer, key) for key in self.bounds if answer.error is None}
         if answer.probabilities is not None:
             shares = list(map(dict, self._shares(answer)))
             entry["probabilities"] = shares if _is_by_token(answer) else shares[0]

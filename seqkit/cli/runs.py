@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from seqkit.errors import one_line
-from seqkit.report.headline import Headline, format_metric, headline, is_higher_better
+from seqkit.report.headline import Headline, format_metric, headline
 from seqkit.runs.listing import RunRow, find_runs
 
 MAX_WIDTH = 500
@@ -88,7 +88,7 @@ def _by_metric(row: RunRow) -> tuple[str, float]:
     if found is None:
         return "\uffff", 0.0
     value = found.value if math.isfinite(found.value) else math.inf
-    return found.name, -value if is_higher_better(found.name) and math.isfinite(value) else value
+    return found.name, -value if found.is_higher_better and math.isfinite(value) else value
 
 
 _KEYS: dict[str, Callable[[RunRow], Any]] = {

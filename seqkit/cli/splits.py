@@ -49,6 +49,7 @@ def run_splits(config: Mapping[str, Any], number: int, out: Path | None, trained
         own["seed"] += i
         print(f"split {i} of {number}: data.seed {own['data']['source']['seed']}, seed {own['seed']}", flush=True)
         summaries.append(trained(own, folder / f"split-{i}"))
+    _check_drawn(summaries, config["data"]["source"]["type"])
     results = gathered(summaries)
     write_json(folder / RESULTS, finite(results))
     Console(markup=False, emoji=False).print(_table(results))
@@ -67,7 +68,8 @@ def _check(config: Mapping[str, Any], number: int) -> None:
     source = config["data"]["source"]
     if "test_fraction" not in source or "seed" not in source:
         raise UsageError(
-            f"--splits draws test splits anew, and {source['type']} has one of its own; leave --splits out"
+            f"--splits draws test splits anew by the arguments test_fraction and seed of a data source, and "
+            f"{source['type']} has a split of its own without them; leave --splits out"
         )
     given = [key for key in ("test", "split") if source.get(key) is not None]
     if given:
@@ -75,6 +77,16 @@ def _check(config: Mapping[str, Any], number: int) -> None:
     devices = config["trainer"]["devices"]
     if config["trainer"]["num_nodes"] != 1 or devices not in ("auto", 1, "1"):
         raise UsageError(f"--splits runs on one device, and trainer.devices is {devices}; give --trainer.devices 1")
+
+
+def _check_drawn(summaries: Sequence[Mapping[str, Any]], source: str) -> None:
+    """Raise UsageError if all splits have the same test examples: their interval would be that of the seeds alone."""
+    tested = {summary.get("data_sha256", {}).get("test") for summary in summaries}
+    if len(tested) == 1 and None not in tested:
+        raise UsageError(
+            f"all {len(summaries)} splits have the same test examples, so they have no interval: {source} does not "
+            "heed its seed; draw its test split by it"
+        )
 
 
 def gathered(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -104,6 +116,7 @@ def gathered(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "splits": len(summaries),
         "objective": summaries[0].get("objective", ""),
         "num_test": sizes[1],
+        **{key: summaries[0][key] for key in ("main_metric", "main_metric_mode") if key in summaries[0]},
         "strong_baseline": list(dict.fromkeys(one["name"] for one in strong if one["name"])),
         "metrics": found,
     }
@@ -156,13 +169,15 @@ def explained(results: Mapping[str, Any]) -> list[str]:
 
 def answer(results: Mapping[str, Any]) -> list[str]:
     """Whether the model is better than the classical method by the main metric, and what the intervals are."""
-    from seqkit.report.headline import headline, is_higher_better
+    from seqkit.report.headline import headline
 
     means = {name: metric["mean"] for name, metric in results["metrics"].items()}
-    main = headline({"metrics": means, "objective": results["objective"]}).name
+    of_run = {key: results[key] for key in ("main_metric", "main_metric_mode", "objective") if key in results}
+    found = headline({**of_run, "metrics": means})
+    main = found.name
     difference, lines = results["metrics"][main].get("difference"), []
     if difference is not None:
-        method, sign = " or ".join(results["strong_baseline"]), 1 if is_higher_better(main) else -1
+        method, sign = " or ".join(results["strong_baseline"]), 1 if found.is_higher_better else -1
         worst, best = sorted((sign * difference["low"], sign * difference["high"]))
         if worst > 0 or best < 0:
             lines.append(f"The {main} is {'better' if worst > 0 else 'worse'} than that of {method}.")

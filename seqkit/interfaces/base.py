@@ -150,6 +150,7 @@ class LossOutput:
 class Objective(Stateful, ABC):
     """Training objective: `step` gives the loss of a batch. Most are a `PredictionObjective`.
 
+    The methods that are not abstract are optional: `metrics` and `baseline_step` for tables, `decode` for `predict`.
     separable: True: the loss is a sum over predictions, each of one example, so an example alone has the loss that it
     adds to any batch. False: examples of a batch depend on each other (a contrastive loss), so models are compared on
     whole batches.
@@ -246,9 +247,7 @@ class Objective(Stateful, ABC):
 
         Raises ValueError where the objective has none.
         """
-        raise ValueError(
-            f"{type(self).__name__} predicts nothing for a raw example; to continue a text use `seqkit generate`"
-        )
+        raise ValueError(f"{type(self).__name__} predicts nothing for a raw example: it has no method decode")
 
 
 class PredictionObjective(Objective):

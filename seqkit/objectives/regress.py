@@ -142,7 +142,18 @@ class Regress(PredictionObjective):
         usual = ["MAE", "R2Score"] if len(self.mean) == 1 else ["MAE"]
         return of_numbers(["RMSE", *(usual if self.chosen_metrics is None else self.chosen_metrics)])
 
+    def absolute_errors(self, prediction: Tensor, target: Tensor) -> Tensor:
+        """Distance of standardised predictions from targets, both [b k] or [b n k], in the target's unit.
+
+        NaN where the target is unknown, infinite where the prediction is not finite.
+        """
+        distance = (self._in_unit(prediction.float()) - target).abs()
+        return torch.where(target.isnan(), target, distance.nan_to_num(torch.inf, torch.inf))
+
+    def _in_unit(self, prediction: Tensor) -> Tensor:
+        return prediction * prediction.new_tensor(self.std) + prediction.new_tensor(self.mean)
+
     def decode(self, prediction: Tensor) -> list[Any]:
         """Predictions in the target's unit: a list for each example, or a number if it has a single target."""
-        numbers = (prediction * prediction.new_tensor(self.std) + prediction.new_tensor(self.mean)).tolist()
+        numbers = self._in_unit(prediction).tolist()
         return [x[0] for x in numbers] if self.level == "sequence" and len(self.mean) == 1 else numbers

@@ -55,22 +55,23 @@ def in_time(name: str) -> Iterator[None]:
         sys.stderr.write(f"{name} prints while it is imported: {one_line(printed.splitlines()[0])[:200]}\n")
 
 
-def import_plugins(files: Sequence[Path]) -> None:
+def import_plugins(files: Sequence[Path], option: str = "--plugin ") -> None:
     """Run Python files that the user named on the command line, so that their components register.
 
-    As with `python FILE`, they may import modules of their own folder, which is searched last.
+    As with `python FILE`, they may import modules of their own folder, which is searched last. option: what stands
+    before the file on the command line, for the errors; may be empty.
     """
     import importlib.util
 
     for file in files:
         if not file.is_file():
             what = "a folder" if file.is_dir() else "no file"
-            raise UsageError(f"--plugin {file} is {what}; give a Python file that registers components")
+            raise UsageError(f"{option}{file} is {what}; give a Python file that registers components")
         if file.suffix != ".py" or not file.stem.isidentifier():
-            raise UsageError(f"--plugin {file} should be a file whose name could be imported, such as my_components.py")
+            raise UsageError(f"{option}{file} should be a file whose name could be imported, such as my_components.py")
         taken = importlib.util.find_spec(file.stem)
         if taken is not None and Path(taken.origin or "").resolve() != file.resolve():
-            raise UsageError(f"--plugin {file}: there is a module {file.stem} already; give the file another name")
+            raise UsageError(f"{option}{file}: there is a module {file.stem} already; give the file another name")
         spec = importlib.util.spec_from_file_location(file.stem, file)
         assert spec is not None
         assert spec.loader is not None
@@ -78,10 +79,10 @@ def import_plugins(files: Sequence[Path]) -> None:
             sys.path.append(folder)
         sys.modules[file.stem] = module = importlib.util.module_from_spec(spec)
         try:
-            with in_time(f"--plugin {file}"):
+            with in_time(f"{option}{file}"):
                 spec.loader.exec_module(module)
         except (Exception, SystemExit) as error:  # it is the user's own code: whatever it raises
             del sys.modules[file.stem]
             if isinstance(error, UsageError):
                 raise
-            raise UsageError(f"--plugin {file} does not run: {described(error)}") from error
+            raise UsageError(f"{option}{file} does not run: {described(error)}") from error

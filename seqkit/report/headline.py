@@ -14,6 +14,7 @@ from rich.text import Text
 from seqkit.errors import one_line
 from seqkit.objectives.classify import OF_POSITIVE
 from seqkit.report.numbers import scaled
+from seqkit.runs.intervals import told
 from seqkit.runs.summary import FEW_STEPS
 from seqkit.runs.verdict import verdict
 
@@ -75,7 +76,7 @@ class Headline(NamedTuple):
     """The main metric of a run. baseline: its value for the best constant prediction; None: not measured.
 
     strong, strong_name: its value for a specialist, and what that is; None: there is none.
-    unit: empty for shares, which are shown in percent.
+    unit: empty for shares, which are shown in percent. is_higher_better: whether more of it is better.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Headline(NamedTuple):
     unit: str
     strong: float | None = None
     strong_name: str = ""
+    is_higher_better: bool = False
 
     @property
     def label(self) -> str:
@@ -94,12 +96,15 @@ class Headline(NamedTuple):
     @property
     def is_worse_than_constant(self) -> bool:
         """True if the best constant prediction does better."""
-        return _is_worse(self.name, self.value, self.baseline)
+        return self._is_worse_than(self.baseline)
 
     @property
     def is_worse_than_specialist(self) -> bool:
         """True if the strong baseline does better."""
-        return _is_worse(self.name, self.value, self.strong)
+        return self._is_worse_than(self.strong)
+
+    def _is_worse_than(self, other: float | None) -> bool:
+        return other is not None and (self.value < other if self.is_higher_better else self.value > other)
 
 
 def _is_worse(name: str, value: float, other: float | None) -> bool:
@@ -131,6 +136,7 @@ def headline(summary: dict[str, Any]) -> Headline:
                 _UNITS.get((objective, name), ""),
                 strong["metrics"].get(name),
                 strong["name"],
+                _is_main_higher_better(summary, name),
             )
     raise ValueError(f"the run of {summary.get('recipe')} has no metrics; train it again")
 
@@ -221,6 +227,12 @@ def format_metric(name: str, value: float | None) -> str:
     return scaled(value)
 
 
+def _is_main_higher_better(summary: Mapping[str, Any], name: str) -> bool:
+    """Whether more of the main metric is better: as the run's own metric says, else by the metric's name."""
+    own = summary.get("main_metric_mode") if name == summary.get("main_metric") else None
+    return is_higher_better(name) if own is None else own == "max"
+
+
 class ResultTable:
     """One row per run, 80 columns wide: metric, baseline, parameters, seconds of training; below it what to know.
 
@@ -260,6 +272,8 @@ class ResultTable:
                     known += [f"beside it {format_metric(other, strong['metrics'].get(other))}"] if strong else []
                     label = metric_label(summary, other)
                     yield Text(f"{name}{one_line(label)}: {format_metric(other, value)} ({', '.join(known)})")
+            if (line := told(summary)) is not None:
+                yield Text(f"{name}{line}")
             if "no_strong_baseline" in summary:
                 yield Text(f"{name}no strong baseline: {one_line(summary['no_strong_baseline'])}")
             for caution in cautions(summary):

@@ -18,6 +18,7 @@ from seqkit.report.headline import cautions, headline
 from seqkit.report.learning_curves import loss_curve, metric_curve
 from seqkit.report.samples import MAX_EXAMPLES, samples
 from seqkit.report.templates import write_page
+from seqkit.runs.intervals import told
 from seqkit.runs.listing import data_name
 from seqkit.runs.prepare import data_module
 from seqkit.runs.trained_model import CURVE, TrainedModel, load_one, task_folders
@@ -55,6 +56,10 @@ def write_overview(folders: Sequence[Path], path: Path, *, title: str) -> Path:
     return _write(path, title, runs)
 
 
+def _sentence(line: str | None) -> str | None:
+    return None if line is None else line[0].upper() + line[1:]
+
+
 def _title(run: dict[str, Any]) -> str:
     return f"{run['data']} · {run['summary']['backbone']}"
 
@@ -75,6 +80,7 @@ def _collect(folder: Path) -> dict[str, Any]:
         return {
             "folder": str(folder),
             "summary": trained.summary,
+            "intervals": _sentence(told(summary)),
             "metric": metric,
             "others": {name: value for name, value in summary["metrics"].items() if name != metric.name},
             "data": data_name(trained.config),

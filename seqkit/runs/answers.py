@@ -23,6 +23,7 @@ from seqkit.model import Model
 from seqkit.nn.heads import FeaturesHead, Pool, SequenceHead, pooled
 from seqkit.objectives.multi_label import MultiLabel
 from seqkit.objectives.next_token import NextToken
+from seqkit.runs.intervals import bounds, half_widths
 from seqkit.tokenizers.cells import Cells
 from seqkit.tokenizers.join import Join
 
@@ -39,13 +40,16 @@ class Answer:
     """Prediction for one example, or the reason why there is none (`error`, one sentence).
 
     probabilities: [k] of the objective's classes or labels, or [n k] where each token has a prediction. beside: what
-    else is known of the example, such as its target, by name.
+    else is known of the example, such as its target, by name. low, high: ends of the prediction interval, in the form
+    of the prediction; None: there is none.
     """
 
     name: str
     prediction: Any = None
     probabilities: Tensor | None = None
     error: str | None = None
+    low: Any = None
+    high: Any = None
     beside: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -67,6 +71,7 @@ def predictions(
     """
     objective = trained.objective
     check_predicts(objective)
+    widths = half_widths(objective, trained.summary)
     if probabilities and not probability_names(objective):
         raise UsageError(f"{type(objective).__name__} predicts no classes; leave out --probabilities and --top")
 
@@ -85,7 +90,8 @@ def predictions(
         if isinstance(found, str):
             yield Answer(one.name, error=found)
         elif one.parts is None:
-            yield Answer(one.name, *found)
+            low, high = bounds(found[0], widths) if widths else (None, None)
+            yield Answer(one.name, found[0], found[1], low=low, high=high)
         else:
             labels, shares = found
             for i, part in enumerate(one.parts):
@@ -178,10 +184,14 @@ def check_predicts(objective: Objective) -> None:
     """Raise UsageError if the objective has no prediction for a raw example."""
     continues = isinstance(objective, NextToken) and objective.part is None
     if continues or type(objective).decode is Objective.decode:
+        name = type(objective).__name__
+        if not continues and not type(objective).__module__.startswith("seqkit."):
+            raise UsageError(
+                f"{name} predicts nothing for a raw example: it has no method decode(prediction); write one "
+                "(docs/write-an-objective.md, Predictions and metrics), or use `seqkit embed` for vectors"
+            )
         instead = "to continue a text use `seqkit generate`, for" if objective.causal else "for"
-        raise UsageError(
-            f"{type(objective).__name__} predicts nothing for a raw example; {instead} vectors use `seqkit embed`"
-        )
+        raise UsageError(f"{name} predicts nothing for a raw example; {instead} vectors use `seqkit embed`")
 
 
 def _answered(

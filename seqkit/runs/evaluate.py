@@ -19,7 +19,7 @@ from seqkit.data.module import DataModule
 from seqkit.data.source import labels_of
 from seqkit.errors import DataError, UsageError, one_line
 from seqkit.files import write_json
-from seqkit.interfaces import Objective, TokenSpec
+from seqkit.interfaces import LossOutput, Objective, TokenSpec
 from seqkit.model import Model
 from seqkit.objectives.classify import Classify
 from seqkit.objectives.multi_label import MultiLabel
@@ -27,7 +27,8 @@ from seqkit.objectives.next_token import NextToken
 from seqkit.objectives.regress import Regress
 from seqkit.progress import track
 from seqkit.runs.folder import SUMMARY, naming_plugins
-from seqkit.runs.listing import data_name
+from seqkit.runs.intervals import AbsoluteErrors, has_intervals, intervals
+from seqkit.runs.listing import data_name, target_names
 from seqkit.runs.prepare import data_module
 from seqkit.runs.summary import FEW_STEPS
 from seqkit.runs.trained_model import load_one, task_folders
@@ -90,7 +91,7 @@ def finish(
     num_test = len(data.test_dataloader().examples)
     # a test that is stopped goes on with the same data
     write_json(folder / SUMMARY, {**summary, "num_test": num_test, "data_sha256": data.sha256()})
-    metrics = evaluate_model(model, data, config, "test", title=config["trainer"]["enable_progress_bar"] is not False)
+    metrics, of_predictions = _tested(model, data, config)
     constant, num_predictions = baseline(data.objective, model.spec, data)
     splits, valid = data.splits(), data.val_dataloader()
     is_trial = summary["steps"] < FEW_STEPS or data.limit is not None
@@ -110,6 +111,7 @@ def finish(
         "state": "finished",
         "metrics": metrics,
         "baseline": constant,
+        **of_predictions,
         "num_test": num_test,
         "unknown": data.unknown(),
         "data_sha256": data.sha256(),
@@ -127,6 +129,18 @@ def finish(
     log_test_metrics(loggers, metrics, summary["steps"])
     log.info("tested: %s", ", ".join(f"{name} {value:.4f}" for name, value in metrics.items()))
     return summary
+
+
+def _tested(model: Model, data: DataModule, config: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, Any]]:
+    """Metrics on the test split; and the prediction intervals of a regression, or why there are none."""
+    objective, title = data.objective, config["trainer"]["enable_progress_bar"] is not False
+    if not (isinstance(objective, Regress) and has_intervals(objective)):
+        return evaluate_model(model, data, config, "test", title=title), {}
+    valid, test = AbsoluteErrors(objective), AbsoluteErrors(objective)
+    if data.val_dataloader():
+        evaluate_model(model, data, config, "valid", title=title, seen=valid)
+    metrics = evaluate_model(model, data, config, "test", title=title, seen=test)
+    return metrics, intervals(valid.by_target(), test.by_target(), target_names(config))
 
 
 def built_loggers(folder: Path, config: Mapping[str, Any]) -> list[Any]:
@@ -163,9 +177,15 @@ def _beside(specialist: Specialist, data: DataModule) -> tuple[dict[str, Any] | 
 
 
 def evaluate_model(
-    model: Model, data: DataModule, config: Mapping[str, Any], split: str, *, title: bool = False
+    model: Model,
+    data: DataModule,
+    config: Mapping[str, Any],
+    split: str,
+    *,
+    title: bool = False,
+    seen: Callable[[LossOutput], None] = lambda _: None,
 ) -> dict[str, float]:
-    """Metrics of a model on a split, on one device. title: whether to show progress."""
+    """Metrics of a model on a split, on one device. title: whether to show progress. seen: gets each batch's output."""
     from seqkit.training.module import TrainingModule
     from seqkit.training.progress import StepProgress
 
@@ -179,6 +199,7 @@ def evaluate_model(
         callbacks=[StepProgress(config["recipe"])] if title else [],
     )
     module = TrainingModule(model, data.objective, seed=config["seed"])
+    module.seen = seen
     with silence_lightning():
         (metrics,) = (trainer.test if split == "test" else trainer.validate)(module, loader, verbose=False)
     return {name.removeprefix(f"{split}/"): float(value) for name, value in metrics.items()}

@@ -75,3 +75,11 @@ def data_name(config: Mapping[str, Any]) -> str:
         return str(source.get("type", ""))
     more = f" and {len(path) - 1:,} more" if isinstance(path, list) and len(path) > 1 else ""
     return (Path(first).name or first) + more
+
+
+def target_names(config: Mapping[str, Any]) -> list[str]:
+    """Names of the columns that a run predicts, if it predicts several numbers; empty: one, or they have no names."""
+    section = config.get("data")
+    source = section.get("source") if isinstance(section, Mapping) else None
+    names = source.get("target") if isinstance(source, Mapping) else None
+    return [str(name) for name in names] if isinstance(names, list) else []

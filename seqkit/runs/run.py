@@ -50,7 +50,7 @@ from seqkit.runs.initial_weights import told, told_of_head
 from seqkit.runs.launcher import check_world, telling_of_lost_processes
 from seqkit.runs.mixture import constants, finish_tasks
 from seqkit.runs.prepare import Prepared, check_examples, prepare, saved_state
-from seqkit.runs.setup import BestOfValidation, RunSetup, begin_fine_tuning, end_fine_tuning
+from seqkit.runs.setup import BestOfValidation, RunSetup, begin_fine_tuning, end_fine_tuning, keeps_best
 from seqkit.runs.trained_files import write_summary, write_tasks
 from seqkit.training import metrics_csv
 from seqkit.training.checkpoint_files import FOLDER, Checkpoint, check_room, newest_good, sweep
@@ -202,7 +202,7 @@ def trial(config: Mapping[str, Any], *, initial: Path | None = None) -> dict[str
         raise UsageError(f"trials run without sharded weights; give --trainer.strategy auto in place of {SHARDED}")
     if not valid_loader:
         raise UsageError("the data has no validation split to tune on; give --data.valid_fraction 0.1")
-    users, wants_best = list(settings["callbacks"] or ()), settings["weights"] == "best"
+    users, wants_best = list(settings["callbacks"] or ()), keeps_best(prepared, validates=True)
     validates = wants_best or bool(users)  # one of them may look at the validation metric
     recomputed = activation_checkpointing(prepared.model, enabled=settings["activation_checkpointing"])
     with silence_lightning(), recomputed, TemporaryDirectory() as folder:
@@ -324,7 +324,7 @@ class Attempt:
         os.environ.pop(FOLDER_OF_RANKS, None)
         if not is_first:
             return {}
-        weights = setup.use_best_weights(self.prepared.model) if settings["weights"] == "best" else "last"
+        weights = setup.use_best_weights(self.prepared.model)
         if (name := _first_not_finite(self.prepared.model)) is not None:
             raise DivergedError(f"{name} is not finite at the end of training; lower the learning rate")
         summary = self._write(trainer, module, "trained", weights, tokens_seen)

@@ -23,6 +23,16 @@ from seqkit.training.trainer import SHARDED, make_trainer
 log = logging.getLogger("seqkit")
 
 
+def keeps_best(prepared: Prepared, *, validates: bool) -> bool:
+    """Whether a run keeps its best weights: as `trainer.weights` says or, where it says nothing, of a training that
+    validates one task.
+    """
+    settings = prepared.built.trainer
+    if settings["weights"] is not None:
+        return bool(settings["weights"] == "best")
+    return validates and settings["limit_val_batches"] != 0 and len(prepared.tasks) < 2
+
+
 class RunSetup:
     """Callbacks, loggers and CheckpointIO of one training, and the Trainer that gets them."""
 
@@ -44,7 +54,7 @@ class RunSetup:
         from seqkit.training.resume import ResumePoints
 
         settings, folder, prepared = self.prepared.built.trainer, self.folder, self.prepared
-        users, wants_best = list(settings["callbacks"] or ()), settings["weights"] == "best"
+        users, wants_best = list(settings["callbacks"] or ()), keeps_best(prepared, validates=validates)
         check_monitors(users, list(_columns(prepared.objectives(), validates=validates)))
         # losses of tasks in turn jump in every step
         callbacks = [*users, *([] if prepared.tasks else [LossSpikes()]), self.step_log, self.state]
@@ -88,8 +98,10 @@ class RunSetup:
                 callback.check_steps(num_steps)
 
     def use_best_weights(self, model: Any) -> str:
-        """Load the best weights of the run into its model; gives their description."""
-        return "last" if self.best is None else self.best.load_into(model)
+        """Load the best weights into the run's model, if it keeps them; gives a description of what the model has."""
+        if self.best is None or not keeps_best(self.prepared, validates=True):
+            return "last"
+        return self.best.load_into(model)
 
 
 def begin_fine_tuning(settings: Mapping[str, Any], model: Model | Mixture, initial: Mapping[str, Any] | None) -> None:

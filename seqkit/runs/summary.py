@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from seqkit.errors import DataError, UsageError
 from seqkit.files import read_mapping
@@ -35,6 +35,16 @@ class MostFrequent:
     share: float
 
 
+@dataclass
+class Interval:
+    """Predictions of a target are within ± `half_width` of it; test_coverage: the share of the test split that was."""
+
+    half_width: float
+    num_valid: int
+    test_coverage: float | None = None
+    target: str | None = None
+
+
 REQUIRED: dict[str, Any] = {
     "sha256": str,
     "recipe": str,
@@ -54,6 +64,8 @@ OPTIONAL: dict[str, Any] = {
     "baseline": dict[str, float],
     "strong_baseline": StrongBaseline,
     "no_strong_baseline": str,
+    "intervals": list[Interval],
+    "no_intervals": str,
     "extents": list[tuple[float, float]],
     "num_train": int,
     "train_tokens": int,
@@ -71,6 +83,7 @@ OPTIONAL: dict[str, Any] = {
     "most_frequent_in_test": MostFrequent,
     "late_fall": float,
     "main_metric": str,
+    "main_metric_mode": Literal["max", "min"],
     "positive": str,
     "data_notes": list[str],
     "data_cautions": list[str],

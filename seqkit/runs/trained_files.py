@@ -12,12 +12,14 @@ from typing import Any
 
 from seqkit.config import to_yaml
 from seqkit.files import read_mapping, write_atomic, write_json
+from seqkit.interfaces import Objective, TokenSpec
 from seqkit.objectives.classify import Classify
 from seqkit.runs.folder import CONFIG, STATE, SUMMARY, plugin_digests, sha256
 from seqkit.runs.prepare import Prepared, alone
 from seqkit.runs.trained_model import TASKS
 from seqkit.training import metrics_csv
 from seqkit.training.checkpoint_files import FOLDER
+from seqkit.training.resume import mode_of
 from seqkit.training.weights import save_weights
 
 PACKAGES = ("seqkit", "torch", "torchvision", "torchaudio", "timm", "pytorch-lightning", "einops", "numpy")
@@ -32,7 +34,7 @@ def write_summary(folder: Path, prepared: Prepared, facts: Mapping[str, Any]) ->
         "recipe": prepared.config["recipe"],
         "backbone": type(model.backbone).__name__,
         "objective": type(data.objective).__name__,
-        **({"main_metric": data.objective.primary_metric} if isinstance(data.objective, Classify) else {}),
+        **_main_metric(data.objective, model.spec),
         "metrics": {},
         "num_train": len(examples),
         "train_tokens": sum(examples.lengths),
@@ -54,6 +56,13 @@ def write_summary(folder: Path, prepared: Prepared, facts: Mapping[str, Any]) ->
     }
     write_json(folder / SUMMARY, summary)
     return summary
+
+
+def _main_metric(objective: Objective, spec: TokenSpec) -> dict[str, str]:
+    """The metric by which the best weights are chosen, and whether more of it is better; not the loss that all have."""
+    if objective.primary_metric == "loss" and not isinstance(objective, Classify):
+        return {}
+    return {"main_metric": objective.primary_metric, "main_metric_mode": mode_of(objective, spec)}
 
 
 def write_tasks(

@@ -106,6 +106,8 @@ class ServedRun:
             found = {"prediction": _plain(answer.prediction)}
             if names:
                 found["prediction"] = dict(zip(names, found["prediction"], strict=True))
+            if answer.low is not None:
+                found |= {"low": answer.low, "high": answer.high}
             if answer.probabilities is not None and classes:
                 shares = answer.probabilities.tolist()
                 by_token = answer.probabilities.ndim == 2

@@ -16,7 +16,7 @@ from torch.distributed.tensor import DTensor
 from seqkit.data.batching import BatchLoader
 from seqkit.data.mixture import TaskBatch, TaskExamples
 from seqkit.errors import DivergedError
-from seqkit.interfaces import LabeledBatch, Objective
+from seqkit.interfaces import LabeledBatch, LossOutput, Objective
 from seqkit.mixture import Mixture
 from seqkit.model import Model
 from seqkit.nn.moe import AuxiliaryLoss
@@ -93,6 +93,8 @@ class TrainingModule(pl.LightningModule):
         """Loss of the last optimizer step of each task since the last row of the log."""
         self.num_skipped = 0
         self.stop_requested: Callable[[], bool] = lambda: False
+        self.seen: Callable[[LossOutput], None] = lambda _: None
+        """Called with the output of each batch that is evaluated."""
         self.stop_agreed = False
         """Whether any rank was asked to stop before the last optimizer step; the same on all of them."""
         self.whole_model: Model | Mixture | None = None
@@ -337,6 +339,7 @@ class TrainingModule(pl.LightningModule):
         prefix, task = self._task(batch)
         with evaluation_rng(self.seed, index, self.device):
             output = task.objective.step(task.model, batch[:2])
+        self.seen(output)
         if is_sharded(self.model):
             self._last_batch = batch
         for name, metric in _of_split(self.metrics, split).items():

@@ -24,6 +24,7 @@ from pytorch_lightning.callbacks import ModelCheckpoint, WeightAveraging
 
 from seqkit.data.batching import fold_seed
 from seqkit.errors import DataError, DivergedError
+from seqkit.interfaces import Objective, TokenSpec
 from seqkit.training.callbacks import in_folder
 from seqkit.training.checkpoint_files import BEST, RESUME, Checkpoint
 from seqkit.training.interrupt import StopSignals
@@ -216,6 +217,12 @@ def is_point(trainer: Any, pl_module: Any) -> bool:
     return not trainer.fit_loop.epoch_loop._should_accumulate() and trainer.global_step < pl_module.num_steps
 
 
+def mode_of(objective: Objective, spec: TokenSpec) -> str:
+    """Whether more of an objective's primary metric is better, `max`, or less, `min`, as the metric itself says."""
+    metric = (objective.metrics(spec) | objective.generation_metrics()).get(objective.primary_metric)
+    return "max" if getattr(metric, "higher_is_better", False) else "min"
+
+
 def best_weights(folder: Path, tasks: Mapping[str, Task], *, averages: bool) -> ModelCheckpoint:
     """Callback that keeps the weights with the best validation metric: the objective's primary one, or `RELATIVE_LOSS`
     of several tasks.
@@ -223,17 +230,15 @@ def best_weights(folder: Path, tasks: Mapping[str, Task], *, averages: bool) -> 
     averages: whether a callback validates averaged weights. It puts them into complete checkpoints alone, so weights
     by themselves would be others than those that were validated.
     """
-    monitor, metric = RELATIVE_LOSS, None
+    monitor, mode = RELATIVE_LOSS, "min"
     if len(tasks) == 1:
         ((prefix, task),) = tasks.items()
-        name, spec = task.objective.primary_metric, task.model.spec
-        metric = (task.objective.metrics(spec) | task.objective.generation_metrics()).get(name)
-        monitor = f"valid/{prefix}{name}"
+        monitor, mode = f"valid/{prefix}{task.objective.primary_metric}", mode_of(task.objective, task.model.spec)
     return _BestWeights(
         dirpath=folder,
         filename=f"{BEST}-{{step}}",
         monitor=monitor,
-        mode="max" if getattr(metric, "higher_is_better", False) else "min",
+        mode=mode,
         save_top_k=1,
         save_weights_only=not averages,
         save_on_train_epoch_end=False,

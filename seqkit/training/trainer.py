@@ -37,11 +37,12 @@ class TrainerSettings:
     logger: loggers beside metrics.csv, which is always written. profiler: simple, advanced or pytorch, to a file.
     Our own: checkpoint_every_minutes, checkpoint_every_n_steps: intervals between points to resume from; null: none.
     checkpoint_keep: number of them that stay. weights: weights of the run: `last`, or `best` by the objective's metric
-    on the validation split. skip_nonfinite: optimizer steps that may be left out because loss or
-    gradient are not finite. compile: torch.compile each block of the backbone. activation_checkpointing: keep only the
-    inputs of each block for the backward pass, and compute the rest again. fine_tuning: which parameters train, in a
-    training that begins with the weights of another model; null: all. strategy: also `fsdp`, which is FSDP2 (not
-    Lightning's class of that name, which is FSDP1): weights, gradients and optimizer state sharded over the devices.
+    on the validation split; null: best if there is a validation split, last for several tasks. skip_nonfinite:
+    optimizer steps that may be left out because loss or gradient are not finite. compile: torch.compile each block of
+    the backbone. activation_checkpointing: keep only the inputs of each block for the backward pass, and compute the
+    rest again. fine_tuning: which parameters train, in a training that begins with the weights of another model; null:
+    all. strategy: also `fsdp`, which is FSDP2 (not Lightning's class of that name, which is FSDP1): weights, gradients
+    and optimizer state sharded over the devices.
     Raises UsageError for values that Lightning takes and fails at later, or makes nothing of.
     """
 
@@ -72,7 +73,7 @@ class TrainerSettings:
     checkpoint_every_minutes: int | float | None = 10
     checkpoint_every_n_steps: int | None = None
     checkpoint_keep: int = 1
-    weights: str = "last"
+    weights: Literal["last", "best"] | None = None
     skip_nonfinite: int = 0
     accumulate_grad_batches: int = 1
     gradient_clip_val: int | float | None = None
@@ -106,7 +107,7 @@ class TrainerSettings:
             "checkpoint_every_minutes": (_not_above(self.checkpoint_every_minutes, 0), "minutes above 0, or null"),
             "checkpoint_every_n_steps": (_below(self.checkpoint_every_n_steps, 1), "1 or more steps, or null"),
             "checkpoint_keep": (self.checkpoint_keep < 1, "1 or more checkpoints"),
-            "weights": (self.weights not in ("last", "best"), "last or best"),
+            "weights": (self.weights not in ("last", "best", None), "last, best or null"),
             "skip_nonfinite": (self.skip_nonfinite < 0, "0 or more steps"),
             "profiler": (self.profiler not in (None, *PROFILERS), f"null, {', '.join(PROFILERS)}"),
             "deterministic": (self.deterministic not in (None, True, False, "warn"), "true, false or warn"),

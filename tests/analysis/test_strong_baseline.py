@@ -64,7 +64,7 @@ def test_n_grams_are_those_of_witten_and_bell():
     result = strong_baseline(data)
     train, test = ([data.tokenizer.encode(text).content.tolist() for text in each] for each in texts)
     expected = witten_bell(train, test, 6, data.tokenizer.spec.vocab_size)
-    assert result["name"] == "6-grams (Witten–Bell)"
+    assert result["name"] == f"6-grams (Witten–Bell) of {sum(map(len, train)):,} training tokens"
     assert result["metrics"]["loss"] == pytest.approx(expected)
 
 

@@ -179,6 +179,22 @@ def test_a_built_in_class_is_checked_by_path_and_by_name(capsys, words, message)
     assert message in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("leaky.py", "1 / 0\n", "seqkit check: leaky.py does not run: ZeroDivisionError"),
+        ("gone.py", None, "seqkit check: gone.py is no file; give a Python file"),
+    ],
+)
+def test_a_file_that_does_not_run_is_named_as_it_was_given(tmp_path, capsys, name, text, message):
+    if text is not None:
+        (tmp_path / name).write_text(text)
+    assert main(["check", name]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(message)
+    assert "--plugin" not in said
+
+
 def test_a_quick_check_says_which_laws_it_leaves_out(capsys):
     assert main(["check", "Bytes", "--quick", "--input", "one text", "--input", "and another"]) == 0
     said = capsys.readouterr().out

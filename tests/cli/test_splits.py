@@ -1,12 +1,14 @@
 """`seqkit fit --splits N`."""
 
 import json
+import sys
 
 import pytest
 
 from seqkit.cli.main import main
 from seqkit.cli.splits import answer, common_cautions, explained, gathered
 from seqkit.files import read_mapping
+from seqkit.registry import lookup
 
 
 @pytest.fixture
@@ -48,7 +50,7 @@ def test_each_split_has_its_own_test_rows_and_the_same_command_goes_on(tmp_path,
     ("recipe", "more", "said"),
     [
         ("text/classify", ["--splits", "1"], "--splits is 1; give 2 or more"),
-        ("image/digits", ["--splits", "3"], "mnist-5k has one of its own"),
+        ("image/digits", ["--splits", "3"], "of a data source, and mnist-5k has a split of its own"),
         ("text/classify", ["--splits", "3", "--data.test", "{data}"], "data.test gives one"),
         ("text/classify", ["--splits", "3", "--resume", "auto"], "leave --resume out"),
         ("text/classify", ["--splits", "3", "--trainer.devices", "2"], "give --trainer.devices 1"),
@@ -71,6 +73,39 @@ def test_folders_of_splits_take_no_seed(tmp_path, capsys):
         "split by the folders test, train, which no seed changes; leave --splits and data.seed out"
         in capsys.readouterr().err
     )
+
+
+OWN = """
+import random
+from seqkit import register
+from seqkit.data import DataSource, Sample, Splits
+
+
+@register("data_source", "greetings")
+class Greetings(DataSource):
+    def __init__(self, test_fraction: float = 0.25, seed: int = 0):
+        self.test_fraction, self.seed = test_fraction, seed
+
+    def splits(self):
+        samples = [Sample(f"{('hello', 'bye')[i % 2]} {i}", i % 2) for i in range(40)]
+        random.Random({seed}).shuffle(samples)
+        number = round(self.test_fraction * len(samples))
+        return Splits(train=samples[number:], test=samples[:number], names=["in", "out"])
+"""
+
+
+@pytest.mark.parametrize(("seed", "code"), [("self.seed", 0), ("5", 2)])
+def test_a_source_of_ones_own_is_split_anew_by_its_seed(tmp_path, capsys, monkeypatch, seed, code):
+    monkeypatch.setattr(lookup, "_REGISTERED", {kind: dict(known) for kind, known in lookup._REGISTERED.items()})
+    plugin = tmp_path / f"greetings_{code}.py"
+    plugin.write_text(OWN.replace("{seed}", seed), encoding="utf-8")
+    given = ["--data", "greetings", "--plugin", str(plugin), "--splits", "2", "--trainer.max_epochs", "1"]
+    more = ["--no-baseline", "--out", str(tmp_path / "out")]
+    assert main(["fit", "text/classify", "--preset", "debug", *given, *more]) == code
+    said = capsys.readouterr()
+    expected = "Each of the 2 splits" if code == 0 else "greetings does not heed its seed; draw its test split by it"
+    assert expected in said.out + said.err
+    sys.modules.pop(plugin.stem)
 
 
 def summary_of(accuracy, strong, **more):
@@ -123,3 +158,14 @@ def test_what_splits_warn_of_is_said_once_for_each_kind_with_the_number_of_split
     assert unbalanced.startswith("In 2 of 3 splits: 85% of the training labels are ham")
     assert repeats == f"In 2 of 3 splits, with the numbers of split 2: {shared.format(1, 7)}"
     assert common_cautions(summaries[:1]) == []
+
+
+@pytest.mark.parametrize(("mode", "said"), [("max", "better"), ("min", "worse")])
+def test_the_answer_is_by_the_main_metric_in_its_own_direction(mode, said):
+    own = {"main_metric": "off_by_one", "main_metric_mode": mode, "num_train": 80, "num_test": 20}
+    summaries = [
+        {**own, "metrics": {"accuracy": 0.5, "off_by_one": 0.9 + i / 100},
+         "strong_baseline": {"name": "a forest", "metrics": {"accuracy": 0.5, "off_by_one": 0.1}}}
+        for i in range(3)
+    ]  # fmt: skip
+    assert answer(gathered(summaries))[0].startswith(f"The off_by_one is {said} than that of a forest.")

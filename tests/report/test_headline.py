@@ -32,6 +32,14 @@ def test_each_objective_has_its_headline_and_the_baseline_of_the_same_name(objec
     assert (found.name, found.value, found.baseline) == (name, metrics[name], metrics[name] / 2)
 
 
+@pytest.mark.parametrize("mode", ["max", "min"])
+def test_an_objectives_own_metric_says_whether_more_of_it_is_better(mode):
+    own = {"main_metric": "off_by_one", "main_metric_mode": mode}
+    found = headline(summary("Yours", {"accuracy": 0.5, "off_by_one": 0.25}, {"off_by_one": 0.125}, **own))
+    assert found.name == "off_by_one"
+    assert found.is_worse_than_constant == (mode == "min")
+
+
 def test_a_run_without_a_baseline_shows_a_dash():
     found = headline(summary(baseline={"mae": 1.0}))
     assert found.baseline is None

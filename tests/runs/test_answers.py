@@ -88,6 +88,9 @@ def test_objectives_without_an_answer_or_without_classes_are_refused_before_anyt
     for objective in (NextToken(), Masked()):
         with pytest.raises(UsageError, match="predicts nothing for a raw example"):
             next(predictions(replace(model_of(), objective=objective), never()))
+    Own = type("Own", (Masked,), {"__module__": "own"})
+    with pytest.raises(UsageError, match=r"Own predicts nothing for a raw example: it has no method decode\(pred"):
+        next(predictions(replace(model_of(), objective=Own()), never()))
     trained = replace(model_of(), objective=Regress())
     with pytest.raises(UsageError, match="Regress predicts no classes"):
         next(predictions(trained, never(), probabilities=True))

@@ -12,11 +12,14 @@ from runs.test_distributed import TWO, fitted_by_forks, stopped_by_fork
 
 from seqkit.config import complete, to_yaml
 from seqkit.config.completion import task_configs
+from seqkit.data.inputs import Input
 from seqkit.errors import DataError, Interrupted, UsageError
 from seqkit.files import read_mapping, write_json
+from seqkit.runs.answers import predictions
 from seqkit.runs.mixture import evaluate_tasks, load
 from seqkit.runs.prepare import prepare
 from seqkit.runs.run import resume_run, run, trial
+from seqkit.runs.summary import read_summary
 from seqkit.runs.trained_model import load_one, task_folders
 from seqkit.training.checkpoint_io import read_checkpoint
 from seqkit.training.weights import save_weights
@@ -229,6 +232,16 @@ def test_each_task_is_a_trained_model_like_any_other(mixed):
         loaded.task("imag")
     with pytest.raises(UsageError, match=r"is a mixture of tasks; give one of them: .*tasks/image"):
         load_one(mixed)
+
+
+def test_the_task_that_is_a_regression_has_intervals_of_its_own(mixed):
+    summaries = {name: read_summary(place) for name, place in task_folders(mixed).items()}
+    found = {name: {"intervals", "no_intervals"} & summary.keys() for name, summary in summaries.items()}
+    assert found == {"image": set(), "sound": set(), "graph": {"intervals"}}
+    ((known,), graph) = summaries["graph"]["intervals"], load(mixed).task("graph")
+    assert known["num_valid"] == summaries["graph"]["num_valid"]
+    (answer,) = predictions(graph, [Input("ethanol", "CCO")])
+    assert answer.high - answer.low == pytest.approx(2 * known["half_width"])
 
 
 def test_learning_rates_of_a_mixture_say_whose_they_are(mixed):

@@ -75,6 +75,12 @@ def test_data_too_small_for_a_validation_split_is_trained_to_the_last_step(tmp_p
     assert "too small for a validation split, so the weights are those of the last step" in caplog.text
 
 
+@pytest.mark.parametrize(("fraction", "begins"), [(0.2, "best, of step "), (0, "last")])
+def test_a_recipe_that_says_nothing_keeps_the_best_weights_if_it_has_a_validation_split(tmp_path, fraction, begins):
+    summary = run(config(trainer__weights=None, data__valid_fraction=fraction), tmp_path / "run")
+    assert summary["weights"].startswith(begins)
+
+
 def test_averaged_weights_become_the_runs(tmp_path):
     run(config(trainer__callbacks=[{"type": "EMA", "decay": 0.8}], trainer__weights="last"), tmp_path / "run")
     assert evaluate(tmp_path / "run", "valid")["loss"] == pytest.approx(column(tmp_path / "run", "valid/loss")[-1])

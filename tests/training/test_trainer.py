@@ -22,7 +22,7 @@ ADDED = {
     "compile": False,
     "fine_tuning": None,
     "skip_nonfinite": 0,
-    "weights": "last",
+    "weights": None,
 }
 NOT_FOR_RECIPES = {
     "barebones",

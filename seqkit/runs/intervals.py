@@ -1,0 +1,126 @@
+"""Prediction intervals of a regression: split conformal prediction, from its errors on the validation split.
+
+m examples · k targets
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from seqkit.errors import DataError, one_line
+from seqkit.interfaces import LossOutput, Objective
+from seqkit.objectives.regress import Regress
+
+COVERAGE = Fraction(9, 10)
+"""Share of new examples whose target is meant to lie in the interval of their prediction."""
+
+FEWEST = 20
+"""Validation examples below which no interval is made: it would be about as wide as the largest error."""
+
+SHOWN = 6
+"""Targets of which a line shows the interval; a forecast of many steps has one for each step."""
+
+
+class AbsoluteErrors:
+    """Collects the absolute errors of a regression, in the target's unit, from the outputs of its evaluation."""
+
+    def __init__(self, objective: Regress):
+        self.objective, self._rows = objective, list[Tensor]()
+
+    def __call__(self, output: LossOutput) -> None:
+        assert output.prediction is not None
+        assert output.inputs is not None
+        self._rows.append(self.objective.absolute_errors(output.prediction, output.inputs.target).cpu())
+
+    def by_target(self) -> list[Tensor]:
+        """Errors [m] of each target, without the examples in which it is unknown."""
+        return [column[~column.isnan()] for column in torch.cat(self._rows).T] if self._rows else []
+
+
+def has_intervals(objective: Objective) -> bool:
+    """Whether its predictions may get intervals: one number or several for each example.
+
+    Tokens of one example are not independent, so numbers for each token get none.
+    """
+    return isinstance(objective, Regress) and objective.level == "sequence"
+
+
+def conformal_quantile(errors: Tensor) -> float:
+    """Half width of the interval that holds `COVERAGE` of new examples, if they are like those of `errors` [m].
+
+    It is the ceil((m + 1) · 0.9)-th smallest error (Papadopoulos et al. 2002; Lei et al. 2018, "Distribution-free
+    predictive inference for regression", algorithm 2). Raises ValueError if there are fewer than 9 errors.
+    """
+    place = math.ceil((len(errors) + 1) * COVERAGE)
+    if place > len(errors):
+        raise ValueError(f"{len(errors)} errors are too few for an interval of {100 * COVERAGE} %; give 9 or more")
+    return float(errors.kthvalue(place).values)
+
+
+def intervals(valid: Sequence[Tensor], test: Sequence[Tensor], names: Sequence[str]) -> dict[str, Any]:
+    """Entry of `summary.json`: `intervals`, one for each target, or `no_intervals`, the reason why there are none.
+
+    valid, test: absolute errors [m] of each target on the two splits. names: of the targets; may be empty.
+    """
+    if not valid:
+        return {"no_intervals": "the run has no validation split; give it one with --data.valid_fraction"}
+    if (fewest := min(map(len, valid))) < FEWEST:
+        return {
+            "no_intervals": f"the validation split has {fewest} examples with a known target, and {FEWEST} are needed; "
+            "give a larger --data.valid_fraction, or more data"
+        }
+    found = []
+    for i, (errors, tested) in enumerate(zip(valid, test, strict=True)):
+        width = conformal_quantile(errors)
+        if not math.isfinite(width):
+            return {"no_intervals": "predictions for the validation split are not finite"}
+        entry: dict[str, Any] = {"half_width": width, "num_valid": len(errors)}
+        entry |= {"test_coverage": float((tested <= width).double().mean())} if len(tested) else {}
+        found.append(entry | ({"target": names[i]} if len(names) == len(valid) > 1 else {}))
+    return {"intervals": found}
+
+
+def told(summary: Mapping[str, Any]) -> str | None:
+    """The intervals of a run in one line, or why there are none; None: its predictions are no numbers."""
+    if "no_intervals" in summary:
+        return f"no prediction intervals: {one_line(summary['no_intervals'])}"
+    found = summary.get("intervals", [])
+    if not found:
+        return None
+    begin = f"{100 * COVERAGE} % of predictions are within"
+    if len(found) == 1:
+        return f"{begin} ± {found[0]['half_width']:.4g} of the target ({_measured(found[0])})"
+    each = [
+        f"± {one['half_width']:.4g} of {one_line(one.get('target', f'target {i}'))} ({_measured(one)})"
+        for i, one in enumerate(found[:SHOWN], 1)
+    ]
+    more = f", and {len(found) - SHOWN} more targets in summary.json" if len(found) > SHOWN else ""
+    return f"{begin} {', '.join(each)}{more}"
+
+
+def _measured(one: Mapping[str, Any]) -> str:
+    tested = one.get("test_coverage")
+    measured = "" if tested is None else f"; {100 * tested:.0f} % of the test split were"
+    return f"from {one['num_valid']:,} validation examples{measured}"
+
+
+def half_widths(objective: Objective, summary: Mapping[str, Any]) -> list[float]:
+    """Half width of the interval of each target; empty: the run has none. Raises DataError if they do not fit."""
+    found = [float(one["half_width"]) for one in summary.get("intervals", [])]
+    if found and not (has_intervals(objective) and len(found) == len(objective.state()["mean"])):
+        raise DataError("summary.json is damaged: it has intervals of other targets than the run; copy the run again")
+    return found
+
+
+def bounds(prediction: Any, widths: Sequence[float]) -> tuple[Any, Any]:
+    """Lower and upper end of the interval of a prediction: numbers, or lists of one for each target."""
+    if isinstance(prediction, list):
+        pairs = list(zip(prediction, widths, strict=True))
+        return [x - width for x, width in pairs], [x + width for x, width in pairs]
+    return prediction - widths[0], prediction + widths[0]

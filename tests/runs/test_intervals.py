@@ -1,0 +1,160 @@
+"""Prediction intervals of a regression hold their share of new examples, and are where a user looks for them."""
+
+import csv
+import io
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import seqkit
+from seqkit.cli.main import main
+from seqkit.errors import DataError
+from seqkit.objectives import Regress
+from seqkit.runs.intervals import conformal_quantile, half_widths, intervals, told
+from seqkit.runs.summary import read_summary
+
+QUICK = {"trainer.enable_progress_bar": False, "trainer.accelerator": "cpu"}
+
+
+@pytest.mark.parametrize("n", [9, 23, 47])
+def test_the_interval_holds_its_share_of_exchangeable_examples(n):
+    """The theorem: the share is ceil((n + 1) · 0.9) / (n + 1), whatever the errors are distributed like."""
+    draws, generator = 20_000, torch.Generator().manual_seed(n)
+    errors = torch.distributions.Pareto(1.0, 1.3).icdf(torch.rand(draws, n + 1, generator=generator))
+    held = sum(bool(new <= conformal_quantile(known)) for known, new in zip(errors[:, :n], errors[:, n]))
+    share = math.ceil((n + 1) * 9 / 10) / (n + 1)
+    assert share >= 0.9
+    assert held / draws == pytest.approx(share, abs=4 * math.sqrt(share * (1 - share) / draws))
+
+
+def test_the_quantile_is_the_smallest_error_that_is_large_enough():
+    """The 45th of 49 errors, so that a rounding of 50 · 0.9 would show; of 8, none is large enough."""
+    assert conformal_quantile(torch.arange(49.0).flip(0)) == 44
+    with pytest.raises(ValueError, match="8 errors are too few for an interval of 90 %; give 9 or more"):
+        conformal_quantile(torch.arange(8.0))
+
+
+def test_errors_are_in_the_unit_of_each_target_and_unknown_targets_have_none():
+    objective = Regress()
+    objective.fit([[0.0, 10.0], [2.0, 50.0]], None)
+    prediction, target = torch.tensor([[0.0, 1.0], [3.0, torch.inf]]), torch.tensor([[1.5, math.nan], [1.0, 30.0]])
+    torch.testing.assert_close(
+        objective.absolute_errors(prediction, target),
+        torch.tensor([[0.5, math.nan], [3.0, math.inf]]),
+        equal_nan=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("valid", "reason"),
+    [
+        ([], "has no validation split"),
+        ([torch.ones(40), torch.ones(19)], "has 19 examples with a known target, and 20 are needed"),
+        ([torch.full((40,), torch.inf)] * 2, "not finite"),
+    ],
+)
+def test_why_a_run_has_no_intervals_is_said(valid, reason):
+    found = intervals(valid, [torch.ones(5)] * len(valid), [])
+    assert "intervals" not in found
+    assert reason in found["no_intervals"]
+    assert told(found).startswith("no prediction intervals: ")
+
+
+def test_the_line_names_each_of_several_targets_and_what_was_measured():
+    errors = torch.arange(1.0, 30.0)  # the 27th of 29
+    one = intervals([errors], [torch.tensor([1.0, 27.0, 28.0, 5.0])], [])
+    assert told(one) == (
+        "90 % of predictions are within ± 27 of the target (from 29 validation examples; 75 % of the test split were)"
+    )
+    two = intervals([errors, errors / 8], [torch.empty(0), torch.ones(7)], ["logS", "logP"])
+    assert told(two) == (
+        "90 % of predictions are within ± 27 of logS (from 29 validation examples), "
+        "± 3.375 of logP (from 29 validation examples; 100 % of the test split were)"
+    )
+    assert told(intervals([errors] * 9, [errors] * 9, [])).endswith(", and 3 more targets in summary.json")
+    assert told({"metrics": {}}) is None
+
+
+def test_intervals_of_another_run_are_refused():
+    objective = Regress()
+    objective.fit([0.0, 1.0], None)
+    with pytest.raises(DataError, match="has intervals of other targets than the run"):
+        half_widths(objective, {"intervals": [{"half_width": 1.0, "num_valid": 40}] * 2})
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    path = tmp_path_factory.mktemp("intervals") / "own.csv"
+    lines = [f"{'C' * length}O,{length + rng.normal():.3f},{10 * length}" for length in rng.integers(1, 9, 240)]
+    path.write_text("\n".join(["smiles,length,other", *lines]), encoding="utf-8")
+    return path
+
+
+def fitted(table, out, **more):
+    keys = {key.replace("__", "."): value for key, value in more.items()}
+    given = {**QUICK, "data": str(table), "data.target": "length", "trainer.max_epochs": 2, **keys}
+    return seqkit.fit("graph/molecules", given, preset="debug", out=out)
+
+
+def test_a_run_says_how_far_its_predictions_are_and_gives_low_and_high_beside_each(table, tmp_path, capsys):
+    trained = fitted(table, tmp_path / "run", data__valid_fraction=0.2)
+    (known,) = read_summary(trained.folder)["intervals"]
+    assert main(["predict", str(trained.folder), "--test", "--format", "csv"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert list(rows[0]) == ["name", "target", "prediction", "low", "high", "error"]
+    target, prediction, low, high = (
+        [float(row[key]) for row in rows] for key in ("target", "prediction", "low", "high")
+    )
+    assert low == pytest.approx([x - known["half_width"] for x in prediction])
+    assert high == pytest.approx([x + known["half_width"] for x in prediction])
+    held = [a <= x <= b for a, x, b in zip(low, target, high)]
+    assert sum(held) / len(held) == pytest.approx(known["test_coverage"])
+    assert known["num_valid"] == trained.summary["num_valid"]
+    line = told(trained.summary)
+    assert line[1:] in (trained.folder / "report.html").read_text(encoding="utf-8")
+    assert main(["predict", str(trained.folder), "CCO", "no molecule", "--format", "jsonl"]) == 3
+    first, second = map(json.loads, capsys.readouterr().out.splitlines())
+    assert list(first) == ["name", "prediction", "low", "high"]
+    assert list(second) == ["name", "error"]
+
+
+def test_the_line_is_in_the_terminal_and_the_reason_where_low_and_high_are_missing(table, tmp_path, capsys):
+    words = ["fit", "graph/molecules", "--preset", "debug", "--data", str(table), "--data.target", "length"]
+    more = ["--data.valid_fraction", "0.05", "--trainer.max_epochs", "1", "--no-baseline"]
+    assert main([*words, *more, "--out", str(tmp_path / "run")]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "no prediction intervals: the validation split has" in shown
+    assert main(["predict", str(tmp_path / "run"), "CCO", "--format", "jsonl"]) == 0
+    said = capsys.readouterr()
+    assert list(json.loads(said.out)) == ["name", "prediction"]
+    assert said.err.startswith("no prediction intervals: the validation split has")
+
+
+def test_several_targets_have_an_interval_each_and_a_server_gives_them(table, tmp_path, capsys):
+    pytest.importorskip("litserve")
+    from seqkit.serve.limits import Limits
+    from seqkit.serve.worker import ServedRun
+
+    trained = fitted(table, tmp_path / "run", data__valid_fraction=0.2, data__target=["length", "other"])
+    known = trained.summary["intervals"]
+    assert [one["target"] for one in known] == ["length", "other"]
+    assert main(["predict", str(trained.folder), "CCO", "--format", "jsonl"]) == 0
+    entry = json.loads(capsys.readouterr().out)
+    for one in known:
+        ends = [entry[key][one["target"]] for key in ("low", "prediction", "high")]
+        assert np.diff(ends) == pytest.approx([one["half_width"]] * 2, rel=1e-3)
+    served = ServedRun(trained, Limits())
+    (answer,) = served.answer("predict", [served.reader.tokens("CCO")])
+    for key in ("low", "prediction", "high"):
+        assert answer[key] == pytest.approx(list(entry[key].values()), rel=1e-4)
+
+
+def test_numbers_for_each_token_get_no_interval():
+    from seqkit.runs.intervals import has_intervals
+
+    assert has_intervals(Regress())
+    assert not has_intervals(Regress(level="token"))
