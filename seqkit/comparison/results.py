@@ -54,7 +54,7 @@ def gather(plan: Plan, results: Mapping[str, Any], *, started: str) -> dict[str,
         "settings": asdict(settings),
         "match": settings.match,
         "budget": {"parameters": reference.parameters, "flops": reference.flops}.get(settings.match),
-        "weights": reference.config["trainer"]["weights"],
+        "weights": _weights(plan, results),
         "recipe_backbone": backbone_of(complete(settings.recipe, settings.preset, settings.overrides)),
         "varied": ["model.backbone"] * bool(settings.backbones) + list(settings.vary),
         "tuning": {
@@ -81,6 +81,13 @@ def gather(plan: Plan, results: Mapping[str, Any], *, started: str) -> dict[str,
     if settings.run_shares:
         _add_curves(found, plan, results, metric)
     return found
+
+
+def _weights(plan: Plan, results: Mapping[str, Any]) -> str | None:
+    """Which weights all reported runs have: `best` on validation data, or `last`; None: some these and some those."""
+    ended = [results[step.id] for step in plan.steps(results).values() if step.kind == "seed"]
+    kinds = {one["summary"].get("weights", "last").partition(",")[0] for one in ended if "error" not in one}
+    return kinds.pop() if len(kinds) == 1 else None
 
 
 def write_sentences(results: dict[str, Any]) -> None:

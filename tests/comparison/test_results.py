@@ -62,6 +62,18 @@ def test_trial_runs_and_candidates_that_are_no_better_than_a_constant_are_named(
     assert not [one for one in unknown["answers"] if "constant" in one]
 
 
+def test_the_weights_are_those_that_the_runs_kept():
+    def kept(weights):
+        one = ended(1.0)
+        one["summary"] |= {"weights": weights}
+        return one
+
+    best = of_both(LSTM=lambda seed: kept(f"best, of step {seed}"), GRU=lambda _: kept("best, of step 9"))
+    assert gathered("accuracy", best)["weights"] == "best"
+    assert gathered("accuracy", of_both(LSTM=lambda _: kept("last"), GRU=lambda _: kept("last")))["weights"] == "last"
+    assert gathered("accuracy", best | {"GRU/seed-1": kept("last")})["weights"] is None
+
+
 def test_budgets_that_are_not_equal_are_not_said_to_be():
     cells = of_both(LSTM=lambda seed: ended(1.9, 1.8 + seed / 100), GRU=lambda seed: ended(0.2, 0.1 + seed / 100))
     results = gathered("accuracy", cells)
