@@ -44,7 +44,7 @@ def describe(tokenizer: Tokenizer, tokens: Tokens) -> list[str]:
     """Tokenizer, content, positions and adjacency in a few lines; of joined tokens, of each run."""
     spec, n = tokenizer.spec, len(tokens)
     if tokens.parts:
-        lines, parts = [f"joined     {n} tokens of {len(tokens.parts)} runs"], getattr(tokenizer, "parts", {})
+        lines, parts = [f"joined     {n:,} tokens of {len(tokens.parts)} runs"], getattr(tokenizer, "parts", {})
         for name, run in tokens.parts:
             lines += [f"part {name}", *(f"  {line}" for line in describe(parts[name], run))]
         return lines
@@ -53,7 +53,7 @@ def describe(tokenizer: Tokenizer, tokens: Tokens) -> list[str]:
     more = ", …" if (n if spec.ids else tokens.content.shape[1]) > 8 else ""
     kind = "ids" if spec.ids else "ids of the first token" if spec.vocab_sizes else "first vector"
     first = f"{kind} {values}{more}"
-    lines = [f"tokenizer  {tokenizer!r}", f"tokens     {n} {_describe_content(spec)}", f"content    {first}"]
+    lines = [f"tokenizer  {tokenizer!r}", f"tokens     {n:,} {_describe_content(spec)}", f"content    {first}"]
     if spec.num_axes:
         rows = [", ".join(f"{p:g}" for p in row) for row in tokens.positions[[0, -1]].tolist()]
         lines.append(f"positions  axes: {spec.num_axes}, from ({rows[0]}) to ({rows[1]})")

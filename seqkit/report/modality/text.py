@@ -48,6 +48,7 @@ class TextRenderer(Renderer):
         # widths in characters of the monospaced pieces; ids are smaller
         widths = [max(len(text) + 0.9, 0.7 * len(i) + 0.7, 2.0) for text, i in zip(texts, ids)]
         lines = _wrap(widths, LINE_WIDTH)
+        number = f"{len(tokens):,} tokens" if len(tokens) == len(texts) else f"{len(texts)} of {len(tokens):,} tokens"
         with rc_context(STYLE):
             figure, (axes,) = new_figure(9.2, 0.75 + 0.72 * len(lines))
             for line, members in enumerate(lines):
@@ -64,7 +65,7 @@ class TextRenderer(Renderer):
             axes.set(xlim=(-0.3, LINE_WIDTH + 0.5), ylim=(-len(lines) + 0.15, 0.15))
             axes.set_axis_off()
             axes.set_title(
-                f"{type(self.tokenizer).__name__}: {len(texts)} tokens, vocabulary {self.tokenizer.spec.vocab_size:,}"
+                f"{type(self.tokenizer).__name__}: {number}, vocabulary {self.tokenizer.spec.vocab_size:,}"
                 " · box: piece of text · below: id (blue), position"
             )
         return figure

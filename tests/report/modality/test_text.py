@@ -2,7 +2,7 @@
 
 from seqkit.report.figures import svg
 from seqkit.report.modality.base import HEAT
-from seqkit.report.modality.text import MAX_NAME, TextRenderer
+from seqkit.report.modality.text import MAX_NAME, MAX_PIECES, TextRenderer
 from seqkit.tokenizers.bpe import BPE
 from seqkit.tokenizers.text import Bytes, Characters, Words
 
@@ -38,6 +38,12 @@ def test_text_shows_piece_id_and_position_of_each_token():
     tokenizer = Characters("abc")
     drawn = texts_in(TextRenderer(tokenizer).picture("cab", tokenizer.encode("cab")))
     assert drawn == ["c", "2", "0", "a", "0", "1", "b", "1", "2"]
+
+
+def test_a_picture_of_the_beginning_says_how_many_tokens_there_are():
+    tokenizer = Characters("abc")
+    (axes,) = TextRenderer(tokenizer).picture("cab" * 400, tokenizer.encode("cab" * 400)).axes
+    assert axes.get_title().startswith(f"Characters: {MAX_PIECES} of 1,200 tokens, ")
 
 
 def test_text_is_coloured_by_attention_line_by_line(attention_to):
