@@ -43,7 +43,7 @@ def test_text_shows_piece_id_and_position_of_each_token():
 def test_a_picture_of_the_beginning_says_how_many_tokens_there_are():
     tokenizer = Characters("abc")
     (axes,) = TextRenderer(tokenizer).picture("cab" * 400, tokenizer.encode("cab" * 400)).axes
-    assert axes.get_title().startswith(f"Characters: {MAX_PIECES} of 1,200 tokens, ")
+    assert axes.get_title("left").startswith(f"Characters: {MAX_PIECES} of 1,200 tokens, ")
 
 
 def test_text_is_coloured_by_attention_line_by_line(attention_to):
