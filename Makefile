@@ -1,4 +1,4 @@
-# make demo    train one recipe per modality, then all in one backbone (10 minutes); one HTML report
+# make demo    train one recipe per modality, then all in one backbone (15 minutes); one HTML report
 # make test    the whole test suite
 # make lint    ruff and mypy
 # make docs    the site, in site/, with every link checked (150 s on one core; about 90 after `make test`)
