@@ -4,6 +4,7 @@ A test that asks for `sample` runs for every registered tokenizer, one that asks
 """
 
 import signal
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -26,6 +27,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what 
 
 settings.register_profile("seqkit", deadline=None, max_examples=40)  # a busy machine is no failure
 settings.load_profile("seqkit")
+
+
+@pytest.fixture(autouse=True)
+def _path_of_modules():
+    """Forgets the folders of components that a test imported: other tests have files of the same names."""
+    before = list(sys.path)
+    yield
+    sys.path[:] = before
 
 
 @dataclass(frozen=True)

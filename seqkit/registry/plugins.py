@@ -75,7 +75,8 @@ def import_plugins(files: Sequence[Path], option: str = "--plugin ") -> None:
         spec = importlib.util.spec_from_file_location(file.stem, file)
         assert spec is not None
         assert spec.loader is not None
-        if (folder := str(file.parent.resolve())) not in sys.path:
+        before = list(sys.path)
+        if (folder := str(file.parent.resolve())) not in before:
             sys.path.append(folder)
         sys.modules[file.stem] = module = importlib.util.module_from_spec(spec)
         try:
@@ -83,6 +84,7 @@ def import_plugins(files: Sequence[Path], option: str = "--plugin ") -> None:
                 spec.loader.exec_module(module)
         except (Exception, SystemExit) as error:  # it is the user's own code: whatever it raises
             del sys.modules[file.stem]
+            sys.path[:] = before
             if isinstance(error, UsageError):
                 raise
             raise UsageError(f"{option}{file} does not run: {described(error)}") from error
