@@ -54,7 +54,8 @@ def test_the_folder_is_the_label_and_what_is_not_read_is_counted(tmp_path, caplo
     splits = split(tmp_path)
     assert splits.names == ["cat", "dog"]
     assert caplog.messages == [
-        f"{tmp_path}: 12 training, 3 test files of 2 classes; 20% of each class are test, SHA-256 with seed 0; 15 told",
+        f"{tmp_path}: 12 training, 3 test files of 2 classes; 20 % of each class are test, SHA-256 with seed 0; "
+        "15 told",
         f"{tmp_path}: not read are 1 broken link, 1 hidden, 1 without a suffix, 1 .md, 1 in no class folder",
     ]
     assert Counter(s.label for s in splits.test) == {0: 1, 1: 2}
