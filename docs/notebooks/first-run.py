@@ -3,7 +3,7 @@
 #
 # After this notebook you can train a model, read its result, predict with it, and look at its attention.
 #
-# The task is small: name the digit in a picture of 8 x 8 pixels. One call trains a Transformer on 1,295 pictures. It
+# The task is small: name the digit in a picture of 8 × 8 pixels. One call trains a Transformer on 1,295 pictures. It
 # takes about 30 seconds on one free processor core, with imports and a classical method to compare with.
 
 # %%
