@@ -2,8 +2,9 @@
 
 * ```python```: executed, one namespace a page; with `>>>`, what is printed is compared.
 * A python or yaml block whose first line is `# name.ext` is saved under that name; such Python runs when imported.
-* ```console```: `$ seqkit …` runs here; lines below it must occur in what it prints. `fit` takes the recipe's preset
-  `debug`; it trains where `--out` names the run or something is shown below it, elsewhere only its keys are checked.
+* ```console```: `$ seqkit …` runs here; the lines below it must be whole lines of what it prints, folded or not, and
+  "…" in them stands for anything. `fit` takes the recipe's preset `debug`; it trains where `--out` names the run or
+  something is shown below it, elsewhere only its keys are checked.
   Of a comparison or a scaling study of a recipe, which takes minutes, the candidates' keys are checked.
 
 c channels · t samples
@@ -105,6 +106,14 @@ def test_links_lead_to_files_that_are_there(page: Path) -> None:
     assert not lost
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_lists_of_the_site_are_the_lists_of_the_page(page: Path) -> None:
+    """The site nests lists by four spaces, and takes a folded line that begins with a number and a dot for an item."""
+    text = re.sub(r"^( *)```.*?^\1```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    assert not re.findall(r"^ {1,3}[*-] .*", text, re.MULTILINE)
+    assert not re.findall(r"^(?! *\d+\. )(?=.*\S).*\n( *\d+\. .*)", text, re.MULTILINE)
+
+
 @pytest.mark.parametrize("name", recipe_names())
 def test_every_recipe_stands_in_the_table_of_claims(name: str) -> None:
     assert f"`{name}`" in (ROOT / "recipes" / "README.md").read_text(encoding="utf-8")
@@ -121,6 +130,8 @@ def test_every_recipe_stands_in_the_table_of_claims(name: str) -> None:
         "```console\n$ seqkit scale image/digits --sizes 1,2,3 --model.bakbone LSTM\n```",
         "```console\n$ seqkit fit image/digits --print_config\nbatch_sighs: 64\n```",
         "```console\n$ seqkit fit graph/karate --model.backbone GRU --out runs/club\n```",
+        "```console\n$ seqkit describe gpt3\nseqkit describe: there is no preset\n```",
+        "```console\n$ seqkit describe gpt3\nseqkit describe: there is no … gpt4?\n```",
         "```console\n$ make coffee\n```",
         '```console\n$ pip install -e ".[tea]"\n```',
         "```console\n$ rm -rf .\n```",
@@ -161,11 +172,10 @@ def _console(example: Example, capsys: pytest.CaptureFixture[str]) -> None:
         if words[0] == "seqkit":
             code = _seqkit(words[1:], trains="--out" in words or bool(shown))
             said = capsys.readouterr()
-            printed = " ".join((said.out + said.err).split())
+            printed = said.out + said.err
             refused = any(re.match(r"seqkit( \w+)?: ", line) for line in shown)
             assert (code in (2, 3)) == refused, f"{command}\ngave exit code {code} and printed\n{printed}"
-            for line in shown:
-                assert " ".join(line.split()) in printed, f"{command}\nprinted\n{printed}\nand not\n{line}"
+            assert _are_printed(shown, printed), f"{command}\nprinted\n{printed}\nand not\n" + "\n".join(shown)
         else:
             _other(words)
 
@@ -174,7 +184,16 @@ def _commands(block: str) -> Iterator[tuple[str, list[str]]]:
     """(command, lines shown below it)."""
     for part in re.split(r"^\$ ", block.replace("\\\n", " "), flags=re.MULTILINE)[1:]:
         command, *shown = part.splitlines()
-        yield command, [line for line in shown if line.strip() and line.strip() != "…"]
+        yield command, [line for line in shown if line.strip()]
+
+
+def _are_printed(shown: list[str], printed: str) -> bool:
+    """Whether each line is a whole line of what was printed, alone or with those that follow it; … is anything."""
+    lines = [" ".join(line.split()) for line in printed.splitlines()]
+    first = [" ".join(" ".join(shown[:n]).split()) for n in range(1, len(shown) + 1)]
+    patterns = [".*".join(map(re.escape, text.split("…"))) for text in first]
+    whole = [n for n, pattern in enumerate(patterns, 1) if any(re.fullmatch(pattern, line) for line in lines)]
+    return not shown or any(_are_printed(shown[n:], printed) for n in whole)
 
 
 def _seqkit(words: list[str], *, trains: bool) -> int | None:

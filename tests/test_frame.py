@@ -293,6 +293,12 @@ def test_recipes_are_found_and_begin_with_what_they_are():
 # ── places and packages ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
+def test_a_percent_sign_stands_apart_from_its_number():
+    """99.2 %, in every sentence: the format `.1%` leaves out the space."""
+    texts = [*PACKAGE.rglob("*.py"), *(PACKAGE / "report").glob("*.[mh]*"), *(ROOT / "docs" / "notebooks").glob("*.py")]
+    assert [path for path in texts if re.search(r":[+,]*(\.\d+)?%[}\"']", path.read_text(encoding="utf-8"))] == []
+
+
 def test_no_module_names_a_place_on_somebodys_machine():
     own = {Path(__file__)}
     for path in [

@@ -46,8 +46,8 @@ print(results["answer"])
 
 # %%
 for row in results["candidates"]:
-    low, high = row["interval"]
-    print(f"{row['name']:12} {row['parameters']:7,} parameters   {row['mean']:.1%} [{low:.1%}, {high:.1%}]")
+    accuracy, low, high = (100 * share for share in (row["mean"], *row["interval"]))
+    print(f"{row['name']:12} {row['parameters']:7,} parameters   {accuracy:.1f} [{low:.1f}, {high:.1f}] %")
 
 # %% [markdown]
 # A figure of the same: one dot for each seed, and the interval of the mean.

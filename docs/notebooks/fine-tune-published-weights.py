@@ -76,7 +76,7 @@ tuned = seqkit.fit("text/classify", {**common, "optimizer.lr": 0.003}, out="runs
 tuned.summary["initial"]
 
 # %%
-print(f"test accuracy {tuned.summary['metrics']['accuracy']:.0%}")
+print(f"test accuracy {100 * tuned.summary['metrics']['accuracy']:.0f} %")
 tuned.predict(["the plot was very dull and awful", "a cast was so warm and funny"])
 
 # %% [markdown]
@@ -91,8 +91,9 @@ tuned.predict(["the plot was very dull and awful", "a cast was so warm and funny
 # %%
 lora = {**common, "trainer.fine_tuning": "LoRA", "optimizer.lr": 0.01}
 with_lora = seqkit.fit("text/classify", lora, out="runs/lora", strong_baseline=False)
-for name, run in {"all": tuned, "LoRA": with_lora}.items():
-    print(f"{name:5} test accuracy {run.summary['metrics']['accuracy']:.0%}, {run.summary.get('fine_tuning')}")
+for name, run in {"all weights": tuned, "LoRA": with_lora}.items():
+    trained = run.summary.get("trained_parameters", run.summary["num_parameters"])
+    print(f"{name:11} {trained:6,} parameters trained, test accuracy {100 * run.summary['metrics']['accuracy']:.0f} %")
 
 # %% [markdown]
 # ## Give it back

@@ -3,7 +3,7 @@
 #
 # After this notebook you can train a model, read its result, predict with it, and look at its attention.
 #
-# The task is small: name the digit in a picture of 8 x 8 pixels. One call trains a Transformer on 1,295 pictures. It
+# The task is small: name the digit in a picture of 8 × 8 pixels. One call trains a Transformer on 1,295 pictures. It
 # takes about 30 seconds on one free processor core, with imports and a classical method to compare with.
 
 # %%
@@ -26,9 +26,9 @@ run = seqkit.fit("image/digits", {"trainer.enable_progress_bar": False}, preset=
 
 # %%
 summary = run.summary
-print(f"test accuracy     {summary['metrics']['accuracy']:.1%}")
-print(f"best constant     {summary['baseline']['accuracy']:.1%}")
-print(f"{summary['strong_baseline']['name']}: {summary['strong_baseline']['metrics']['accuracy']:.1%}")
+print(f"test accuracy     {100 * summary['metrics']['accuracy']:.1f} %")
+print(f"best constant     {100 * summary['baseline']['accuracy']:.1f} %")
+print(f"{summary['strong_baseline']['name']}: {100 * summary['strong_baseline']['metrics']['accuracy']:.1f} %")
 print(f"parameters        {summary['num_parameters']:,}")
 print(f"training pictures {summary['num_train']:,}, test pictures {summary['num_test']:,}")
 
@@ -66,7 +66,7 @@ chosen = [Input(f"image {index}", images[index]) for index in (0, 11, 22, 33, 44
 figure, axes = plt.subplots(1, 6, figsize=(9, 2))
 for axis, given, answer in zip(axes, chosen, predictions(run, chosen, probabilities=True)):
     axis.imshow(given.raw[0].numpy(), cmap="gray_r")
-    axis.set_title(f"{answer.prediction}: {answer.probabilities.max():.0%}")
+    axis.set_title(f"{answer.prediction}: {100 * answer.probabilities.max():.0f} %")
     axis.axis("off")
 
 # %% [markdown]

@@ -120,7 +120,8 @@ recipe = {
 }
 run = seqkit.fit(recipe, out="runs/openings")
 print(
-    f"test accuracy {run.summary['metrics']['accuracy']:.0%}; best constant {run.summary['baseline']['accuracy']:.0%}"
+    f"test accuracy {100 * run.summary['metrics']['accuracy']:.0f} %; "
+    f"best constant {100 * run.summary['baseline']['accuracy']:.0f} %"
 )
 
 # %%

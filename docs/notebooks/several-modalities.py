@@ -97,7 +97,7 @@ rows = {"both": ("image", "text"), "image alone": ("image",), "text alone": ("te
 for name, parts in rows.items():
     raws = [{part: sample.raw[part] for part in parts} for sample in test]
     right = sum(answer == WORDS[sample.label] for answer, sample in zip(run.predict(raws), test))
-    print(f"{name:12} {right / len(test):.1%}")
+    print(f"{name:12} {100 * right / len(test):.1f} %")
 
 # %% [markdown]
 # Both parts together are better than each alone. The gain is the reason to join them; if there is none, train on one.
@@ -117,7 +117,7 @@ cases = {
     "the word nine alone": {"text": "nine"},
 }
 for answer in predictions(run, [Input(name, raw) for name, raw in cases.items()], probabilities=True):
-    four_or_nine = ", ".join(f"{WORDS[index]} {answer.probabilities[index]:.0%}" for index in (4, 9))
+    four_or_nine = ", ".join(f"{WORDS[index]} {100 * answer.probabilities[index]:.0f} %" for index in (4, 9))
     print(f"{answer.name}: {four_or_nine}")
 
 # %% [markdown]

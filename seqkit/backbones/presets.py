@@ -277,7 +277,7 @@ def _bert_text(build: Callable[[], Transformer]) -> Published:
 
 
 def _images(build: Callable[[], Transformer]) -> Published:
-    """224 x 224 pixels in 16 x 16 patches, and a class token, marked by a flag beside the pixels."""
+    """224 × 224 pixels in 16 × 16 patches, and a class token, marked by a flag beside the pixels."""
     spec = TokenSpec(num_features=3 * 16 * 16 + 1)
     return Published(build, spec, 197, partial(Learned, sizes=[197]), _thousand_classes)
 

@@ -132,7 +132,7 @@ def _print_grid(console: Any, prepared: Prepared, folder: Path, jobs: int) -> No
         table.add_column(column, justify="left" if is_name else "right", overflow="fold", no_wrap=not is_name)
     for name, candidate in plan.candidates.items():
         own = prepared.estimates[name]
-        gap = "" if candidate.budget_gap is None else f"{candidate.budget_gap:+.1%}"
+        gap = "" if candidate.budget_gap is None else f"{100 * candidate.budget_gap:+.1f} %"
         sizes = [str(x) if x is not None else "" for x in (candidate.width, candidate.depth)]
         cells = [one_line(name), f"{candidate.parameters:,}", gap, f"{candidate.flops:.3g}", *sizes]
         table.add_row(*cells, str(own.num_steps), f"{own.step_seconds:.3f}")
@@ -145,7 +145,7 @@ def _print_grid(console: Any, prepared: Prepared, folder: Path, jobs: int) -> No
     trials = [f"{settings.lr_trials} learning rates of {optimizers} or more"] if settings.lr_trials else []
     trials += ["the best two again, half and double the depth"] if settings.tries_depths else []
     trials += [f"{settings.dropout_trials} dropouts"] if settings.dropout_trials else []
-    tuned = f"{', '.join(trials)} at {settings.trial_share:.0%} of the steps" if trials else "no tuning"
+    tuned = f"{', '.join(trials)} at {100 * settings.trial_share:.0f} % of the steps" if trials else "no tuning"
     runs = f"{len(plan.steps({}))} runs{f', of which {done} are done' if done else ''}"
     console.print(
         f"each: {tuned}, then {plural(settings.seeds, 'seed')}; {runs}; "

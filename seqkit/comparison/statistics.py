@@ -234,7 +234,7 @@ def holm(p: Mapping[K, float]) -> dict[K, float]:
 
 def _counted(scores: Scores, linear: np.ndarray) -> str:
     return plural(linear.shape[1], "example" if scores.groups is None else "group") + (
-        "" if scores.groups is None else f" of {scores.numerator.shape[1]} examples"
+        "" if scores.groups is None else f" of {scores.numerator.shape[1]:,} examples"
     )
 
 

@@ -70,13 +70,15 @@ def check_tokens(subject: Subject) -> Result:
         return Result("tokens", measured, finding)
     read = share_read(subject.data.tokenizer, list(islice(_raws(subject, LONG_PIECE), NUM_CHANGED)))
     if read is not None and read < ALL_READ:
-        return _poor_tokens(subject, f"a change in {1 - read:.0%} of the places of a sample changes no token", measured)
+        return _poor_tokens(
+            subject, f"a change in {100 * (1 - read):.0f} % of the places of a sample changes no token", measured
+        )
     for what, ids in (("ids", _ids(encoded)), ("target ids", _target_ids(subject))):
         if len(ids):
             most = float(ids.bincount().max()) / len(ids)
-            measured += f", the most frequent of the {what} has {most:.0%}"
+            measured += f", the most frequent of the {what} has {100 * most:.0f} %"
             if most > SAME_ID:
-                return _poor_tokens(subject, f"{most:.1%} of all {what} are the same one", measured)
+                return _poor_tokens(subject, f"{100 * most:.1f} % of all {what} are the same one", measured)
     return Result("tokens", measured)
 
 
@@ -136,7 +138,7 @@ def check_inputs(subject: Subject) -> Result:
     clipped = _clipped(subject)
     if clipped > CLIPPED:
         return _saturated(
-            f"{clipped:.1%} of the samples of a recording are at its largest amplitude",
+            f"{100 * clipped:.1f} % of the samples of a recording are at its largest amplitude",
             "the recordings are clipped: they were amplified beyond the range of their format",
             "--data.source: recordings that are not overdriven, or --data.augment without amplification",
         )

@@ -95,7 +95,7 @@ def check_trained_parameters(trials: Trials) -> Result:
     if frozen:
         layers = list(dict.fromkeys(map(layer_of, frozen)))
         share = sum(p.numel() for p in model.parameters() if not p.requires_grad) / number
-        problem = f"{listed(layers)} cannot be trained ({share:.0%} of the parameters)"
+        problem = f"{listed(layers)} cannot be trained ({100 * share:.0f} % of the parameters)"
         return _untrained(trials, problem, "the layer is frozen: requires_grad is False")
     if not trials.short.is_finite:
         return not_applicable("trained layers", "training diverges at once")
@@ -153,7 +153,7 @@ def check_learning_rate(trials: Trials) -> Result:
     if not trials.num_steps:
         return not_applicable("learning rate", TOO_LARGE)
     ratios = trials.update_ratios
-    shown = " and ".join(f"{ratio:.1%} (learning rate {rate:g})" for rate, ratio in ratios)
+    shown = " and ".join(f"{100 * ratio:.1f} % (learning rate {rate:g})" for rate, ratio in ratios)
     measured = f"an update changes the weights by {shown}" if ratios else "nothing to compare an update with"
     wild = [(rate, rate * HEALTHY_RATIO / ratio) for rate, ratio in ratios if not ratio <= MAX_RATIO]
     if wild:

@@ -298,4 +298,4 @@ def uniform_heads(entropies: np.ndarray, uniform: float) -> str:
     heads = f"{len(places):,} of {entropies.size:,}" if len(places) < entropies.size else "All"
     named = ", ".join(f"layer {layer} head {head}" for layer, head in places)
     which = f": {named}" if len(places) <= 8 and heads != "All" else ""
-    return f" {heads} heads attend almost uniformly here ({UNIFORM_SHARE:.0%} of that entropy or more){which}."
+    return f" {heads} heads attend almost uniformly here ({100 * UNIFORM_SHARE:.0f} % of that entropy or more){which}."

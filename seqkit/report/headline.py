@@ -181,7 +181,7 @@ def cautions(summary: dict[str, Any]) -> list[str]:
     steps, limit = summary.get("steps"), summary.get("limit")
     if not is_trial(summary) and (fall := _late_fall(summary)) >= STILL_FALLS:
         found.append(
-            f"The validation loss still fell, by {fall:.0%} in the last quarter of the training; train longer "
+            f"The validation loss still fell, by {100 * fall:.0f} % in the last quarter of the training; train longer "
             "(--trainer.max_epochs, or --trainer.max_steps)."
         )
     if is_trial(summary):

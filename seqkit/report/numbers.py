@@ -78,8 +78,8 @@ def times(value: float | None) -> str:
 
 
 def plural(number: int, what: str) -> str:
-    """A count with its noun: 1 seed, 3 seeds."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+    """A count with its noun: 1 seed, 3 seeds, 1,200 steps."""
+    return f"{number} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def listed(names: Sequence[str], word: str = "and") -> str:

@@ -437,8 +437,8 @@ def _missing(trained: TrainedModel, data: DataModule, metric: str) -> list[Secti
     note = (
         f"The {metric} of the same model if a share of the test examples lack a part. An example keeps its last part."
     )
-    columns = ("part", *(f"{rate:.0%} without" for rate in RATES))
-    rows = [(name, *(f"{x:.2%}" if is_share else amount(x) for x in values)) for name, values in found.items()]
+    columns = ("part", *(f"{100 * rate:.0f} % without" for rate in RATES))
+    rows = [(name, *(f"{100 * x:.2f} %" if is_share else amount(x) for x in values)) for name, values in found.items()]
     return [Section("Missing parts", note, [svg(figure)], columns=columns, rows=rows)]
 
 

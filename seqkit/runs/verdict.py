@@ -58,7 +58,7 @@ def verdict(summary: dict[str, Any], metric: Compared) -> str | None:
             else "Weigh rare classes with --model.objective.class_weights balanced"
         )
         return (
-            f"{common['share']:.0%} of the training labels are {common['name']}, so always answering "
+            f"{100 * common['share']:.0f} % of the training labels are {common['name']}, so always answering "
             f"{common['name']} has a high accuracy. {more}; metrics that a constant prediction does not raise: "
             '--model.objective.metrics "[MacroF1, BalancedAccuracy, AUROC]".'
         )

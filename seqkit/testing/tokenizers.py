@@ -268,7 +268,9 @@ def reads_all_of_an_example(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:
         )
     is_read = [place.is_read for place in places if not place.is_slice]
     if is_read and (share := sum(is_read) / len(is_read)) < ALL_READ:
-        raise AssertionError(f"a change in {1 - share:.0%} of the places of the examples changes no token; encode all")
+        raise AssertionError(
+            f"a change in {100 * (1 - share):.0f} % of the places of the examples changes no token; encode all"
+        )
 
 
 def can_be_pickled(tokenizer: Tokenizer, raws: Sequence[Any]) -> None:

@@ -20,7 +20,7 @@ from seqkit.raw import describe_tensor
 from seqkit.tokenizers.resize import Resize, middle_of
 
 MAX_PATCHES = 2**14
-"""Most patches of an image (2,048 x 2,048 pixels in patches of 16 x 16): larger photographs would fill the memory."""
+"""Most patches of an image (2,048 × 2,048 pixels in patches of 16 × 16): larger photographs would fill the memory."""
 
 MAX_PREFIX_TOKENS = 2**10
 """Most learned tokens before the patches."""

@@ -16,7 +16,7 @@ from torch import Tensor
 from seqkit.errors import DataError
 
 MAX_PIXELS = 2**26
-"""Most pixels of a resized image: a line of 1 x 10,000 pixels would become one of 224 x 2,240,000."""
+"""Most pixels of a resized image: a line of 1 × 10,000 pixels would become one of 224 × 2,240,000."""
 
 ROUNDING = 1e-3
 """Distance from whole numbers, in levels of 255, below which pixels are those of 8 bits that somebody divided."""

@@ -109,14 +109,14 @@ def test_one_seed_of_one_example_has_no_interval():
 
 
 def test_examples_of_a_group_count_once():
-    """Six speakers of 50 equal takes each are six examples."""
+    """Six speakers of 200 equal takes each are six examples."""
     six = 3 * normal(1, 6) + 0.1 * normal(4, 6, seed=1)
-    many = np.repeat(six, 50, axis=1)
-    groups = np.repeat(np.arange(6), 50).tolist()
+    many = np.repeat(six, 200, axis=1)
+    groups = np.repeat(np.arange(6), 200).tolist()
     assert spread(scores(many, groups=groups), MEAN)[2] == pytest.approx(spread(scores(six), MEAN)[2])
     assert half(spread(scores(many), MEAN)[2]) < half(spread(scores(six), MEAN)[2])
     found = difference(scores(many, groups=groups), scores(many + 1, groups=groups), MEAN)
-    assert found.pairs == "4 seeds × 6 groups of 300 examples"
+    assert found.pairs == "4 seeds × 6 groups of 1,200 examples"
 
 
 def test_the_order_of_examples_and_the_numbers_of_groups_do_not_matter():

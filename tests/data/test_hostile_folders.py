@@ -192,7 +192,7 @@ ODD_FOLDERS = {
     "a JPEG called .PNG": (lambda folder: image(folder / "ant" / "x.PNG", format="JPEG"), 7, "of 2 classes"),
     "a new line in a name": (lambda folder: image(folder / "ant" / "x\ny.png"), 7, "of 2 classes"),
     "a name that is no UTF-8": (lambda folder: image(folder / "ant" / os.fsdecode(b"x\xff.png")), 7, "of 2 classes"),
-    "one pixel": (lambda folder: image(folder / "ant" / "x.png", PIXELS[:1, :1]), 7, "from 1 x 1 to 8 x 8 pixels"),
+    "one pixel": (lambda folder: image(folder / "ant" / "x.png", PIXELS[:1, :1]), 7, "from 1 × 1 to 8 × 8 pixels"),
     "a class of one file": (lambda folder: image(folder / "cat" / "x.png"), 7, "1 of 3 classes have one file alone"),
     "classes that differ by case": (
         several(*(lambda folder, i=i: image(folder / "Ant" / f"{i}.png") for i in range(2))), 8,

@@ -221,7 +221,7 @@ class ReadsPurines(Tokenizer):
 
 
 class LooksThroughAStem(Tokenizer):
-    """Patches of 3 x 3 pixels, some of them blank, through a convolution, norms and, at times, no layer at all."""
+    """Patches of 3 × 3 pixels, some of them blank, through a convolution, norms and, at times, no layer at all."""
 
     raws = (torch.cat([torch.zeros(4, 3, 3), _drawn(3, 3, 3)]), _drawn(5, 3, 3, seed=1))
 

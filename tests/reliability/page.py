@@ -87,11 +87,11 @@ def _page(found: dict[str, dict[str, Any]]) -> str:
     lines = [HEAD + "| fault | tried | survived | not survived and silent |\n|---|---:|---:|---:|"]
     for name, row in found.items():
         title = f"*{ROWS[name].title}*" if ROWS[name].stock else ROWS[name].title
-        lines.append(f"| {title} | {row['tried']} | {row['survived']} | {row['silent']} |")
+        lines.append(f"| {title} | {row['tried']:,} | {row['survived']:,} | {row['silent']:,} |")
     ours = [row for name, row in found.items() if not ROWS[name].stock]
     tried, survived = sum(row["tried"] for row in ours), sum(row["survived"] for row in ours)
     silent = sum(row["silent"] for row in ours)
-    lines.append(f"| **all, without Lightning's own** | **{tried}** | **{survived}** | **{silent}** |")
+    lines.append(f"| **all, without Lightning's own** | **{tried:,}** | **{survived:,}** | **{silent:,}** |")
     share = f"{100 * survived / tried:.1f} %" if tried else "–"
     compared = "Rows in italics put the same fault to Lightning's own checkpoints, for comparison."
     lines += ["", f"seqkit survived {share} of the cases. {compared}", ""]
@@ -101,15 +101,18 @@ def _page(found: dict[str, dict[str, Any]]) -> str:
         lines += ["", AFTER.rstrip()]
     lines += ["", LIMITS.rstrip()]
     if missing := [ROWS[name].title for name in ROWS if name not in found]:
-        lines += ["* These faults, which the test suite tries in a few cases only:", *(f"  * {one}" for one in missing)]
+        lines += [
+            "* These faults, which the test suite tries in a few cases only:",
+            *(f"    * {one}" for one in missing),
+        ]
     lost = {name: row["lost"] for name, row in found.items() if row["lost"]}
     if lost:
         lines += ["", "## What was not survived", ""]
         for name, cases in lost.items():
             lines.append(f"* {ROWS[name].title}: {len(cases)}")
-            lines += [f"  * {case}: {_plain(why)}" for case, why in cases[:LISTED]]
+            lines += [f"    * {case}: {_plain(why)}" for case, why in cases[:LISTED]]
             if len(cases) > LISTED:
-                lines.append(f"  * and {len(cases) - LISTED} more")
+                lines.append(f"    * and {len(cases) - LISTED} more")
     return "\n".join(lines) + "\n"
 
 

@@ -111,7 +111,7 @@ def difference(a, b):
     better = a["name"] if value > 0.006 else b["name"] if value < -0.006 else None
     return {
         "a": a["name"], "b": b["name"], "difference": value, "interval": [value - 0.006, value + 0.006],
-        "better": better, "pairs": "3 seeds × 1000 examples",
+        "better": better, "pairs": "3 seeds × 1,000 examples",
     }  # fmt: skip
 
 

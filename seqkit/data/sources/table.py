@@ -290,7 +290,7 @@ class Table(DataSource):
         has_classes = train.columns.target_kind == "classes"
         rest, aside = stratified(train.codes if has_classes else [None] * len(train), self.test_fraction, self.seed)
         by = "by class, " if has_classes else ""
-        rule = f"{self.test_fraction:.0%} of the rows are test, {by}SHA-256 with seed {self.seed}"
+        rule = f"{100 * self.test_fraction:.0f} % of the rows are test, {by}SHA-256 with seed {self.seed}"
         return {**given, "train": Subset(train, rest), "test": Subset(train, aside)}, rule
 
     def _by_column(self, train: UsableRows, name: str) -> dict[str, Subset]:

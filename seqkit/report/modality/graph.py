@@ -297,7 +297,7 @@ def _adjacency_matrix(
     axes.set_xticks(range(0, n, step), labels[::step], rotation=90, fontsize=6)
     axes.set_yticks(range(0, n, step), labels[::step], fontsize=6)
     axes.set(xlabel="key (edge source)", ylabel="query (edge target)")
-    axes.set_title(f"adjacency: {len(edge_type)} of {n * n} pairs, {len(types)} edge type{'s' * (len(types) != 1)}")
+    axes.set_title(f"adjacency: {len(edge_type):,} of {n * n:,} pairs, {len(types)} edge type{'s' * (len(types) != 1)}")
     bar = figure.colorbar(image, ax=axes, shrink=0.9, ticks=range(len(types) + 2))
     bar.ax.set_yticklabels(["masked", "itself", *types], fontsize=6.5)
     bar.ax.tick_params(length=0)

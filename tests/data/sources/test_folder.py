@@ -54,7 +54,8 @@ def test_the_folder_is_the_label_and_what_is_not_read_is_counted(tmp_path, caplo
     splits = split(tmp_path)
     assert splits.names == ["cat", "dog"]
     assert caplog.messages == [
-        f"{tmp_path}: 12 training, 3 test files of 2 classes; 20% of each class are test, SHA-256 with seed 0; 15 told",
+        f"{tmp_path}: 12 training, 3 test files of 2 classes; 20 % of each class are test, SHA-256 with seed 0; "
+        "15 told",
         f"{tmp_path}: not read are 1 broken link, 1 hidden, 1 without a suffix, 1 .md, 1 in no class folder",
     ]
     assert Counter(s.label for s in splits.test) == {0: 1, 1: 2}
@@ -197,9 +198,9 @@ def test_images_are_resized_and_a_faulty_one_is_named_never_replaced(tmp_path):
 @pytest.mark.parametrize(
     ("resize", "crop", "is_small", "said"),
     [
-        ((6, 8), True, True, "their middle is resized to 6 x 8"),
-        (Resize((6, 8), interpolation="lanczos"), False, True, "they are resized to 6 x 8"),
-        (Resize((8, 11), (6, 8), "bicubic"), False, False, "their middle is resized to 6 x 8"),
+        ((6, 8), True, True, "their middle is resized to 6 × 8"),
+        (Resize((6, 8), interpolation="lanczos"), False, True, "they are resized to 6 × 8"),
+        (Resize((8, 11), (6, 8), "bicubic"), False, False, "their middle is resized to 6 × 8"),
     ],
 )
 def test_what_is_read_for_a_tokenizer_is_what_the_tokenizer_makes_of_the_file(
@@ -215,7 +216,7 @@ def test_what_is_read_for_a_tokenizer_is_what_the_tokenizer_makes_of_the_file(
     for mine, theirs in zip(everything(splits), everything(whole)):
         assert torch.equal(tokenizer.encode(mine.raw).content, tokenizer.encode(theirs.raw).content)
     size = f"{said} (--tokenizer.resize)"
-    assert f"from 7 x 5 to 9 x 13 pixels, read in grey; {size}" in caplog.text
+    assert f"from 7 × 5 to 9 × 13 pixels, read in grey; {size}" in caplog.text
 
 
 def test_channels_that_the_tokenizer_does_not_take_are_refused_with_the_flag(tmp_path):

@@ -280,7 +280,7 @@ def test_the_rule_and_the_guess_are_each_said_in_one_line(tmp_path, caplog):
         "the input is column 'text' (text), the target 'label' (classes); to choose: --data.input --data.target"
         in guess
     )
-    assert "30 training, 7 test rows; 20% of the rows are test, by class, SHA-256 with seed 0" in rule
+    assert "30 training, 7 test rows; 20 % of the rows are test, by class, SHA-256 with seed 0" in rule
     caplog.clear()
     told = {"input": "text", "target": "label", "kind": "text", "target_kind": "classes"}
     with caplog.at_level(logging.WARNING, "seqkit"):

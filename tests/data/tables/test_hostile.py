@@ -511,7 +511,7 @@ def test_an_ordinary_oddity_changes_nothing(what, tmp_path, caplog):
     assert {type(label) for label in splits.train.labels} == {int}
     lines = [record.getMessage() for record in caplog.records]
     assert not [
-        line for line in lines if not re.search("the input is column 'text'|rows; 20% of the rows are test", line)
+        line for line in lines if not re.search("the input is column 'text'|rows; 20 % of the rows are test", line)
     ]
 
 

@@ -36,6 +36,7 @@ def test_a_large_graph_is_drawn_in_part_and_says_so():
     figure = picture(Graph(), networkx.star_graph(101))
     assert f"({MAX_NODES} of 102 drawn)" in figure.axes[0].get_title(loc="left")
     assert len(figure.axes[1].images[0].get_array()) == MAX_NODES
+    assert f"78 of {MAX_NODES**2:,} pairs" in figure.axes[1].get_title(loc="left")
 
 
 def test_a_large_graph_is_drawn_around_its_first_node():
