@@ -27,7 +27,14 @@ def fill(template: str, **values: Any) -> str:
         trim_blocks=True,
         finalize=_text if is_html else _markdown,
     )
-    return environment.get_template(template).render(format_metric=format_metric, metric_label=metric_label, **values)
+    return environment.get_template(template).render(
+        at_slashes=at_slashes, format_metric=format_metric, metric_label=metric_label, **values
+    )
+
+
+def at_slashes(path: str) -> Markup:
+    """A path that a narrow page breaks after its slashes, and not within a name."""
+    return Markup("/<wbr>").join(printable(path).split("/"))
 
 
 def _text(value: Any) -> Any:
