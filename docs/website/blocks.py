@@ -1,4 +1,8 @@
-"""Extension of Markdown: flags that no line breaks, and blocks of which the copy button copies what a reader types."""
+"""Extension of Markdown for what the theme leaves out.
+
+No line breaks a flag, names of the reference break at their dots, a picture leads to itself in full size, and the copy
+button copies what a reader types.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,9 @@ from markdown.postprocessors import Postprocessor
 from seqkit.report.flags import whole_flags
 
 BLOCK = re.compile(r'<div class="(?:language-\w+ )?highlight"(?=><pre>(?P<code>.*?)</pre>)', re.DOTALL)
+
+LINKED = re.compile(r'<a\b[^>]*>.*?</a>|<img\b[^>]*?\ssrc="(?P<src>[^"]+)"[^>]*>', re.DOTALL)
+NAME = re.compile(r'(?<=<span class="doc doc-object-name )[^>]*>[^<]*')
 
 
 def typed(text: str) -> str:
@@ -33,8 +40,12 @@ def typed(text: str) -> str:
 
 class _Blocks(Postprocessor):
     def run(self, text: str) -> str:
-        """The page's HTML with both."""
-        return whole_flags(BLOCK.sub(self._copied, text))
+        """The page's HTML with all of these."""
+        text = LINKED.sub(self._opened, BLOCK.sub(self._copied, text))
+        return whole_flags(NAME.sub(lambda name: re.sub(r"([._])(?=\w)", r"\1<wbr>", name[0]), text))
+
+    def _opened(self, found: re.Match[str]) -> str:
+        return f'<a href="{found["src"]}">{found[0]}</a>' if found["src"] else found[0]
 
     def _copied(self, block: re.Match[str]) -> str:
         what = typed(unescape(re.sub(r"<[^>]*>", "", block["code"])))
@@ -42,7 +53,7 @@ class _Blocks(Postprocessor):
 
 
 class Blocks(Extension):
-    """Marks the blocks and flags of each page; the theme's button copies `data-copy` where a block has it."""
+    """Marks all of it in each page; the theme's button copies `data-copy` where a block has it."""
 
     def extendMarkdown(self, md: Markdown) -> None:
         """Work on the whole HTML, after all other extensions."""

@@ -48,3 +48,13 @@ def test_what_is_printed_has_a_class_of_its_own():
 
 def test_a_flag_of_inline_code_is_whole():
     assert '<code>seqkit <span class="flag">--version</span></code>' in shown("`seqkit --version`")
+
+
+def test_a_picture_leads_to_itself_and_a_linked_one_where_it_led():
+    assert '<a href="a.png"><img alt="a" src="a.png" /></a>' in shown("![a](a.png)")
+    assert shown("[![a](a.png)](page.md)").count("<a ") == 1
+
+
+def test_a_name_of_the_reference_breaks_at_its_dots():
+    name = '<h3><span class="doc doc-object-name doc-class-name">{}</span></h3>'
+    assert shown(name.format("seqkit.nn.moe")) == name.format("seqkit.<wbr>nn.<wbr>moe")
