@@ -142,7 +142,7 @@ def _write(path: Path, title: str, runs: Sequence[dict[str, Any]], facts: str = 
 
 
 def last_parts(folders: Sequence[str]) -> list[str]:
-    """What tells folders apart: their paths below the folder that holds all of them; of one its name."""
+    """Paths of folders below the folder that holds all of them, which tell them apart; of one its name."""
     paths = [Path(folder).absolute() for folder in folders]
     common = Path(os.path.commonpath([path.parent for path in paths]))
     return [path.relative_to(common).as_posix() for path in paths]

@@ -96,17 +96,17 @@ class Renderer:
 
     def picture(self, raw: Any, tokens: Tokens) -> Figure:
         """Picture of how the raw example became `tokens`, for `seqkit inspect`. Here: content beside positions."""
-        with rc_context(STYLE):
+        apart = {"figure.constrained_layout.wspace": 0.05}  # between the colour bar's label and the next axis
+        with rc_context(STYLE | apart):
             axes: list[Axes]
             figure, axes = new_figure(8.6, 3.6, columns=2, width_ratios=[3, 1])
-            figure.get_layout_engine().set(wspace=0.05)  # the colour bar's label stands apart from the next axis
             ids = tokens.content.ndim == 1
             image = axes[0].imshow(content_matrix(tokens), aspect="auto", cmap="cividis", interpolation="nearest")
             axes[0].set(xlabel="token", ylabel="id" if ids else "feature")
             axes[0].set_title(f"content: {len(tokens)} tokens of {type(self.tokenizer).__name__}")
             figure.colorbar(image, ax=axes[0], label="id" if ids else "value", pad=0.01)
-            for axis in (axes[0].xaxis, axes[0].yaxis, axes[1].xaxis):
-                whole_numbers(axis)
+            for counting in (axes[0].xaxis, axes[0].yaxis, axes[1].xaxis):
+                whole_numbers(counting)
             if ids:
                 axes[0].set_yticks([])  # a single row has no number
             if tokens.positions.shape[1]:
