@@ -41,11 +41,22 @@ def _item(text: str) -> str:
     return ", ".join(f"`{name}`" for name in entry[1].split(", ")) + f": {text[entry.end() :]}"
 
 
+MAX_VALUE = 200
+"""Characters of a constant's value that its entry shows; a longer one is a table, and stays in the source."""
+
+LAST = 1_000_000
+"""Added to the line of a constant: it comes after the classes and functions of its module."""
+
+
 class Entries(griffe.Extension):
-    """Extension of griffe that rewrites every docstring by `as_markdown`."""
+    """Extension of griffe: docstrings by `as_markdown`, long values shortened, constants of a module last."""
 
     def on_object(self, *, obj: Any, **_: Any) -> None:
-        """Rewrite the docstring of a class, function, module or attribute."""
+        """Rewrite the docstring of a class, function, module or attribute; the value and place of an attribute."""
+        if obj.is_attribute and len(str(obj.value or "")) > MAX_VALUE:
+            obj.value = "..."
+        if obj.is_attribute and obj.parent.is_module:
+            obj.lineno = (obj.lineno or 0) + LAST
         if obj.docstring is None:
             return
         names = set()

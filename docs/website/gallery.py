@@ -42,16 +42,46 @@ def write_gallery(pictures: Path, to: Path = PAGES) -> None:
         (to / "gallery" / left).unlink(missing_ok=True)
     parts = [HEAD]
     modality = ""
-    for name in recipe_names():
+    texts = {name: find_recipe(name)[1].read_text(encoding="utf-8") for name in recipe_names()}
+    recipes: dict[str, dict[str, Any]] = {name: yaml.safe_load(text) for name, text in texts.items()}
+    first: dict[bytes, str] = {}
+    for name in sorted(recipes, key=lambda one: "tasks" in recipes[one]):  # a mixture shows the example of a task
+        first.setdefault((pictures / _picture(name)).read_bytes(), name)
+    for name, text in texts.items():
         if (now := name.partition("/")[0]) != modality:
             modality = now
             parts.append(f"## {TITLES[now]}")
-        text = find_recipe(name)[1].read_text(encoding="utf-8")
-        what = text.partition("\n")[0].removeprefix("# ")
-        parts.append(f"### {name}\n\n{what}\n\n![An example of {name} as tokens](gallery/{name.replace('/', '-')}.png)")
+        same = first[(pictures / _picture(name)).read_bytes()]
+        parts += [f"### {name}", text.partition("\n")[0].removeprefix("# "), *shown(name, recipes[name], same)]
         recipe = "\n".join(f"    {line}".rstrip() for line in f"```yaml\n{text}```".splitlines())
         parts.append(f'??? note "{name}.yaml"\n\n{recipe}')
+        if same != name:
+            (to / "gallery" / _picture(name)).unlink()
     write_changed(to / "gallery.md", "\n\n".join(parts) + "\n")
+
+
+def _picture(name: str) -> str:
+    return f"{name.replace('/', '-')}.png"
+
+
+def shown(name: str, raw: dict[str, Any], same: str) -> list[str]:
+    """The picture of a recipe, or the link to that of `same`, which is equal; and what its preset `debug` changes."""
+    debug = {key: own for key, own in raw.get("presets", {}).get("debug", {}).items() if key in SECTIONS}
+    changed = [(f"{key}.{part}", one) for key, own in debug.items() for part, one in own.items() if part in SEEN]
+    keys = ", ".join(f"`{key}: {_words(one)}`" for key, one in changed if not isinstance(one, dict) or "type" in one)
+    found = [f"![An example of {name} as tokens](gallery/{_picture(name)})"]
+    if same != name:
+        whose = "The picture of its first task" if "tasks" in raw else "Its picture"
+        found = [f"{whose} is that of [{same}](#{same.replace('/', '')})."]
+    return [*found, *([f"The picture is of the preset `debug`, which has {keys}."] if keys else [])]
+
+
+SECTIONS, SEEN = ("data", "tokenizer"), ("source", "patch", "resize")
+"""Settings of a preset that a picture shows."""
+
+
+def _words(value: Any) -> str:
+    return yaml.safe_dump(value, default_flow_style=True, width=1000).partition("\n...")[0].strip()
 
 
 TITLES = {

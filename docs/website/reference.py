@@ -36,5 +36,23 @@ def write_reference(to: Path = PAGES / "reference", root: Path = ROOT) -> None:
     for package, modules in wanted.items():
         init = root.joinpath(*package.split("."), "__init__.py").read_text(encoding="utf-8")
         what = (ast.get_docstring(ast.parse(init)) or "").partition("\n\n")[0]
-        listed = "\n\n".join(f"::: {module}" for module in modules)
+        public = _public(init)
+        # names to import come first, and what may go wrong after what there is
+        ordered = sorted(modules, key=lambda module: (_last(module) not in public, _last(module) == "errors"))
+        listed = "\n\n".join(f"::: {module}" for module in ordered)
         write_changed(to / f"{package}.md", f"# {package}\n\n{what}\n\n{listed}\n")
+
+
+def _last(module: str) -> str:
+    return module.rpartition(".")[2]
+
+
+def _public(init: str) -> set[str]:
+    """Modules of whose names a package's `__init__.py` has some: imported, or attached to be imported when used."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(init)):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module.rpartition(".")[2])
+        elif isinstance(node, ast.keyword) and node.arg == "submod_attrs":
+            found |= set(ast.literal_eval(node.value))
+    return found

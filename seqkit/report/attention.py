@@ -53,6 +53,9 @@ UNIFORM_SHARE = 0.98
 MIN_SCALE = 0.7
 """A figure shrinks with the page to that share of its width; on a narrower one, such as a phone, it scrolls."""
 
+FITS = 330
+"""Points: a figure that would not shrink below this width shrinks to fit a phone all the same."""
+
 MAX_SHOWN_INPUT = 300
 """Characters of the input that the page repeats."""
 
@@ -193,6 +196,7 @@ def _view(folder: Path, trained: TrainedModel, name: str, raw: Any, notes: list[
         png(view.figure, out / f"{view.name}.png")
         view.figure.set_layout_engine("none")  # the PNG was laid out, the SVG need not be again
         width = round(MIN_SCALE * 72 * view.figure.get_figwidth())
+        width = width if width > FITS else 0
         sections.append({"title": view.title, "note": view.note, "figure": svg(view.figure), "min_width": width})
     title, version = f"Attention · {trained.summary['recipe']}", f"seqkit {trained.summary['versions']['seqkit']}"
     subtitle = f"{trained.summary['backbone']} · {folder} · {version}"

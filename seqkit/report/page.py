@@ -141,5 +141,14 @@ def mixture_facts(summary: dict[str, Any]) -> str:
 
 
 def _write(path: Path, title: str, runs: Sequence[dict[str, Any]], facts: str = "") -> Path:
+    for run, place in zip(runs, last_parts([run["folder"] for run in runs])):
+        run["place"] = place
     subtitle = " · ".join(filter(None, (facts, f"seqkit {runs[0]['summary']['versions']['seqkit']}")))
     return write_page("page.html", path, title=title, subtitle=subtitle, runs=runs)
+
+
+def last_parts(folders: Sequence[str]) -> list[str]:
+    """Paths of folders below the folder that holds all of them, which tell them apart; of one its name."""
+    paths = [Path(folder).absolute() for folder in folders]
+    common = Path(os.path.commonpath([path.parent for path in paths]))
+    return [path.relative_to(common).as_posix() for path in paths]

@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from seqkit.errors import printable
 from seqkit.files import write_atomic
+from seqkit.report.flags import whole_flags
 from seqkit.report.headline import format_metric, metric_label
 
 
@@ -26,7 +27,14 @@ def fill(template: str, **values: Any) -> str:
         trim_blocks=True,
         finalize=_text if is_html else _markdown,
     )
-    return environment.get_template(template).render(format_metric=format_metric, metric_label=metric_label, **values)
+    return environment.get_template(template).render(
+        at_slashes=at_slashes, format_metric=format_metric, metric_label=metric_label, **values
+    )
+
+
+def at_slashes(path: str) -> Markup:
+    """A path that a narrow page breaks after its slashes, and not within a name."""
+    return Markup("/<wbr>").join(printable(path).split("/"))
 
 
 def _text(value: Any) -> Any:
@@ -45,7 +53,7 @@ def _markdown(value: Any) -> Any:
 def write_page(template: str, path: Path, **values: Any) -> Path:
     """Fill a template, in the common style, and write it whole or not at all, making its folder."""
     style = files("seqkit.report").joinpath("page.css").read_text(encoding="utf-8")
-    page = fill(template, style=style, **values)
+    page = whole_flags(fill(template, style=style, **values))
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, page.encode())
     return path

@@ -418,3 +418,16 @@ def view(trained, tmp_path_factory):
 @pytest.mark.parametrize("kind", ["next token", "classify", "regress", "sounds", "retrieval"])
 def test_a_browser_shows_attention_without_faults(browser, view, kind, width, scheme):
     assert faults(browser, view(kind), width, scheme) == []
+
+
+def test_on_a_phone_a_picture_fits_or_the_page_says_that_it_scrolls(browser, view):
+    hints = []
+    for kind in ("next token", "classify"):
+        browser.show(view(kind), 390)
+        for wide, hinted in browser.evaluate(
+            "[...document.querySelectorAll('figure.wide')].map(one => [one.scrollWidth > one.clientWidth,"
+            " one.previousElementSibling.matches('.sideways') && one.previousElementSibling.checkVisibility()])"
+        ):
+            assert wide == hinted
+            hints.append(hinted)
+    assert set(hints) == {True, False}

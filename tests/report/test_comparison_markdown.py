@@ -33,8 +33,8 @@ def test_the_table_ranks_candidates_with_their_values():
     by_mean = sorted(results["candidates"], key=lambda row: -row["mean"])
     assert [row[1] for row in rows] == [row["name"] for row in by_mean]
     for row, candidate in zip(rows, by_mean):
-        assert f"{candidate['mean'] * 100:.2f} ± {candidate['std'] * 100:.2f}" in row[5]
-        assert row[2] == f"{candidate['parameters']:,}"
+        assert f"{candidate['mean'] * 100:.2f} ± {candidate['std'] * 100:.2f}" in row[2]
+        assert row[4] == f"{candidate['parameters']:,}"
 
 
 def test_the_answer_the_command_and_every_finding_are_there():

@@ -26,7 +26,7 @@ from seqkit.objectives import MultiLabel
 from seqkit.raw import Waveform
 from seqkit.report.figures import FEW_CLASSES, Series, curves, reliability
 from seqkit.report.modality import find_renderer
-from seqkit.report.page import _collect, _data, write_overview, write_report
+from seqkit.report.page import _collect, _data, last_parts, write_overview, write_report
 from seqkit.report.samples import MAX_CLASSES, NUM_SHOWN, _by_class, _confused, _shown, class_sections, samples
 from seqkit.report.sound import MAX_SECONDS, player_source
 from seqkit.report.templates import write_page
@@ -176,8 +176,9 @@ def test_an_overview_holds_each_run(trained, tmp_path):
     path = write_overview(folders, tmp_path / "new" / "all.html", title="All of it")
     page = Page(path.read_text(encoding="utf-8"))
     assert not page.open
-    named = {f"test/{name} · {folder}" for name, folder in zip(("classify", "regress"), folders)}
-    assert {"All of it", *named, "Confusion matrix", "Predictions and targets"} <= set(page.headings)
+    assert {"All of it", "Confusion matrix", "Predictions and targets"} <= set(page.headings)
+    for name, place in zip(("classify", "regress"), last_parts(list(map(str, folders)))):
+        assert f"test/{name} · {place}" in "".join(page.headings)
     assert {"#run1", "#run2"} <= set(page.addresses)
     assert all(address.startswith(("#", "data:")) for address in page.addresses)
 
@@ -449,3 +450,23 @@ def test_the_most_frequent_confusions_of_many_classes_are_counted():
     (section,) = _confused(counts, [f"c{i}" for i in range(len(counts))])
     assert section.rows == [("c3", "c7", "15", "75.00 %"), ("c2", "c1", "2", "28.57 %")]
     assert not list(_confused(counts[:9, :9], "abcdefghi")), "the matrix has these numbers"
+
+
+@pytest.mark.parametrize(
+    ("folders", "places"),
+    [
+        (["runs/a", "runs/b"], ["a", "b"]),
+        (["runs/mix/tasks/text", "runs/mix/tasks/image"], ["text", "image"]),
+        (["runs/mix/tasks/text", "runs/a"], ["mix/tasks/text", "a"]),
+        (["/deep/runs/a"], ["a"]),
+    ],
+)
+def test_a_run_of_a_page_is_named_by_what_tells_its_folder_apart(folders, places):
+    assert last_parts(folders) == places
+
+
+def test_a_result_stands_right_behind_its_recipe(trained, tmp_path):
+    text = write_overview([trained("classify"), trained("regress")], tmp_path / "all.html", title="All")
+    cells = Page(text.read_text(encoding="utf-8")).cells
+    assert cells[0].startswith("test/classify")
+    assert cells[1].endswith("%accuracy")

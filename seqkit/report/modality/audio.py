@@ -17,7 +17,7 @@ from matplotlib.ticker import MaxNLocator
 
 from seqkit.interfaces import Tokens
 from seqkit.report.figures import BLUE, INK, STYLE, VERMILION, new_figure, svg
-from seqkit.report.modality.base import HEAT, TINT, AttentionSummary, Renderer, blend, color_bar
+from seqkit.report.modality.base import HEAT, TINT, AttentionSummary, Renderer, blend, color_bar, whole_numbers
 from seqkit.tokenizers.audio import LogMel
 
 MAX_STRIPS = 32
@@ -50,12 +50,13 @@ class AudioRenderer(Renderer):
             image = mel.imshow(own, aspect="auto", origin="lower", cmap="cividis", vmin=low, vmax=high)
             mel.add_patch(Rectangle((chosen - 0.5, -0.5), 1, m, fill=False, edgecolor=VERMILION, linewidth=1.6))
             mel.set(xlabel="token", ylabel="mel band")
+            whole_numbers(mel.xaxis)
             label = "normalised log-energy" if self.tokenizer.normalize else "log-energy"
             figure.colorbar(image, ax=mel, location="right", pad=0.01, label=label)
             frame.barh(range(m), own[:, chosen], color=BLUE)
             frame.axvline(0, color=INK, linewidth=0.6)
             frame.set(xlabel="value", ylim=(-0.5, m - 0.5), yticks=[])
-            factors = "" if stack == 1 else f" = {stack} frames × {m}"
+            factors = "" if stack == 1 else f"\n= {stack} frames × {m}"  # the axes are narrow
             frame.set_title(f"token {chosen}: f = {stack * m}{factors}", color=VERMILION)
         return figure
 

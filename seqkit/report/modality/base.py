@@ -13,6 +13,7 @@ import numpy as np
 from einops import rearrange, reduce
 from matplotlib import colormaps, rc_context
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
@@ -95,7 +96,8 @@ class Renderer:
 
     def picture(self, raw: Any, tokens: Tokens) -> Figure:
         """Picture of how the raw example became `tokens`, for `seqkit inspect`. Here: content beside positions."""
-        with rc_context(STYLE):
+        apart = {"figure.constrained_layout.wspace": 0.05}  # between the colour bar's label and the next axis
+        with rc_context(STYLE | apart):
             axes: list[Axes]
             figure, axes = new_figure(8.6, 3.6, columns=2, width_ratios=[3, 1])
             ids = tokens.content.ndim == 1
@@ -103,6 +105,10 @@ class Renderer:
             axes[0].set(xlabel="token", ylabel="id" if ids else "feature")
             axes[0].set_title(f"content: {len(tokens)} tokens of {type(self.tokenizer).__name__}")
             figure.colorbar(image, ax=axes[0], label="id" if ids else "value", pad=0.01)
+            for counting in (axes[0].xaxis, axes[0].yaxis, axes[1].xaxis):
+                whole_numbers(counting)
+            if ids:
+                axes[0].set_yticks([])  # a single row has no number
             if tokens.positions.shape[1]:
                 for axis, values in enumerate(tokens.positions.T.numpy()):
                     axes[1].plot(values, label=f"axis {axis}", marker=".", linewidth=0.8)
@@ -134,6 +140,7 @@ class Renderer:
                 ax.bar(range(len(received)), received, width=0.9, color=VERMILION)
                 ax.axhline(1, color=INK, linestyle="--", linewidth=0.7)
                 ax.set_title(name)
+                whole_numbers(ax.xaxis)
             axes[-1].set(xlabel="token", ylabel="times the average")
         return figure
 
@@ -156,6 +163,11 @@ class Renderer:
         """The text of each id by itself. Raises AttributeError where the tokenizer has no `decode`."""
         tokenizer: Any = self.tokenizer
         return [str(tokenizer.decode(content)) for content in tokens.content[:, None]]
+
+
+def whole_numbers(axis: Axis) -> None:
+    """Ticks of an axis that counts, at whole numbers alone, even where it counts one thing."""
+    axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))
 
 
 # ── colours of attention ─────────────────────────────────────────────────────────────────────────────────────────────

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from io import BytesIO
 from itertools import repeat
 from typing import Any
 
-import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
+from matplotlib.image import imread
 
 from seqkit.interfaces import Tokens
 from seqkit.report.figures import STYLE, new_figure
@@ -131,10 +131,11 @@ def _below_each_other(figures: list[tuple[str, Figure]]) -> Figure:
     pictures = []
     for _, figure in figures:
         with rc_context(STYLE):
-            figure.set_dpi(DPI)
-            canvas = FigureCanvasAgg(figure)
-            canvas.draw()
-            pictures.append(np.asarray(canvas.buffer_rgba()).copy())
+            # with all that stands beyond its edges, such as the title above a square matrix
+            file = BytesIO()
+            figure.savefig(file, format="png", dpi=DPI, bbox_inches="tight", pad_inches=0.05)
+            file.seek(0)
+            pictures.append(imread(file))
     sizes = [(one.shape[1] / DPI, one.shape[0] / DPI) for one in pictures]
     width, height = max(w for w, _ in sizes), sum(h for _, h in sizes) + GAP * len(sizes)
     with rc_context(STYLE):

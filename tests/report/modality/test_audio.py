@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from seqkit.raw import Waveform
 from seqkit.report.modality.audio import AudioRenderer
@@ -48,3 +49,12 @@ def test_a_thumbnail_shows_the_sound_once_and_not_once_for_each_stacked_frame():
     AudioRenderer(mel).thumbnail(mel.encode(wave), axes)
     alone = LogMel(8000, num_mels=13, stride=2).encode(wave)
     np.testing.assert_allclose(axes.images[0].get_array(), alone.content.T, atol=1e-6)
+
+
+def test_the_title_of_stacked_frames_is_inside_the_picture():
+    mel = LogMel(8000, num_mels=40, stack=5)
+    wave = Waveform(torch.rand(2999, generator=torch.Generator().manual_seed(0)) - 0.5, 8000)
+    figure = AudioRenderer(mel).picture(wave, mel.encode(wave))
+    figure.draw_without_rendering()
+    title = next(text for axes in figure.axes for text in axes.findobj(Text) if "f = 200" in text.get_text())
+    assert title.get_window_extent().x1 <= figure.bbox.x1

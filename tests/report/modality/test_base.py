@@ -6,6 +6,7 @@ import torch
 
 from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
 from seqkit.report.modality.base import FLAME, MAX_RECEIVED, MAX_TINT, AttentionSummary, Renderer, blend
+from seqkit.tokenizers import Ids
 
 
 def random_attention(last_query):
@@ -89,3 +90,27 @@ def test_ids_of_an_unknown_tokenizer_are_decoded_one_by_one():
             return "-".join(str(10 * i) for i in ids.tolist())
 
     assert Renderer(Tens()).pieces(Tokens(torch.tensor([3, 1]), torch.zeros(2, 1))) == ["30", "10"]
+
+
+@pytest.mark.parametrize("n", [1, 3, 11, 40])
+def test_axes_that_count_have_whole_numbers(unknown, n):
+    figure = Renderer(unknown).picture(None, unknown.encode([0.5] * 3 * n))
+    content, positions, *_ = figure.axes
+    figure.draw_without_rendering()
+    for axis in (content.xaxis, content.yaxis, positions.xaxis):
+        low, high = sorted(axis.get_view_interval())
+        shown = [tick for tick in axis.get_majorticklocs() if low <= tick <= high]
+        assert shown
+        assert all(tick == round(tick) for tick in shown)
+
+
+def test_a_row_of_ids_has_no_number():
+    content, *_ = Renderer(Ids(7)).picture(None, Ids(7).encode([1, 2, 3])).axes
+    assert len(content.get_yticks()) == 0
+
+
+def test_the_label_of_the_colour_bar_stands_apart_from_the_positions(unknown):
+    figure = Renderer(unknown).picture(None, unknown.encode([0.5] * 33))
+    figure.draw_without_rendering()
+    label, position = figure.axes[2].yaxis.label.get_window_extent(), figure.axes[1].yaxis.label.get_window_extent()
+    assert position.x0 - label.x1 > 10

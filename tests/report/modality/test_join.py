@@ -95,3 +95,12 @@ def test_attention_goes_to_patches_and_not_to_learned_tokens(positions):
     for i, axes in enumerate(figure.axes[:-1]):
         received = summary.rollout[i, 2:]
         np.testing.assert_allclose(axes.images[-1].get_array().reshape(-1), received[2:] / received.mean())
+
+
+def test_what_stands_beyond_the_edges_of_a_part_is_in_the_picture():
+    molecule = "CC(C)Cc1ccc(cc1)C(C)C(=O)O"
+    whole = JoinRenderer(Join({"molecule": Molecule()}))
+    tokens = whole.tokenizer.encode({"molecule": molecule})
+    picture = whole.picture({"molecule": molecule}, tokens).axes[0].images[0].get_array()
+    edges = (picture[0], picture[-1], picture[:, 0], picture[:, -1])
+    assert all(np.asarray(edge)[..., :3].min() > 0.99 for edge in edges), "ink touches an edge, where more is cut"
