@@ -112,7 +112,7 @@ def _answer(results: Mapping[str, Any], rows: Mapping[str, Row], a: str, b: str,
 
 
 def _budget(results: Mapping[str, Any], one: Row, other: Row) -> str:
-    """What was matched; both values where they are not equal."""
+    """The budget that was matched; both values where they are not equal."""
     key, what = {
         "parameters": ("parameters", "parameters"), "flops": ("training_flops", "FLOPs per training step"),
     }.get(results["match"], ("", ""))  # fmt: skip

@@ -187,7 +187,7 @@ def _own_name(candidate: Mapping[str, Any]) -> str:
 
 
 def budget_remarks(candidates: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Of each row of results.json whose budget is not the reference's, how far it is off."""
+    """Remarks on how far a budget is off, of each row of results.json whose budget is not the reference's."""
     gaps = {row["name"]: row.get("budget_gap") or 0.0 for row in candidates}
     return [
         f"{name} is {100 * abs(gap):.1f} % {'above' if gap > 0 else 'below'} the budget"
@@ -197,7 +197,10 @@ def budget_remarks(candidates: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def constant_sentence(candidates: Sequence[Mapping[str, Any]], metric: Metric) -> str | None:
-    """What the constant prediction that is best in training has; None: it is not known. candidates: of results.json."""
+    """A sentence on the constant prediction that is best in training; None: it is not known.
+
+    candidates: rows of results.json.
+    """
     values = [one["constant"] for one in candidates if one.get("constant") is not None]
     if not values:
         return None
