@@ -155,7 +155,7 @@ def test_what_splits_warn_of_is_said_once_for_each_kind_with_the_number_of_split
         summary_of(0.85, None, **common, data_cautions=[shared.format(2, 31)]),
     ]
     unbalanced, repeats = common_cautions(summaries)
-    assert unbalanced.startswith("In 2 of 3 splits: 85% of the training labels are ham")
+    assert unbalanced.startswith("In 2 of 3 splits: 85 % of the training labels are ham")
     assert repeats == f"In 2 of 3 splits, with the numbers of split 2: {shared.format(1, 7)}"
     assert common_cautions(summaries[:1]) == []
 
