@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _WHOLE = re.compile(
-    r'<(?P<tag>style|title|svg)\b.*?</(?P=tag)>|<span class="flag">.*?</span>|<[^>]*>'
+    r'<(?P<tag>style|script|title|svg)\b.*?</(?P=tag)>|<span class="flag">.*?</span>|<[^>]*>'
     r"|(?P<flag>(?<![\w-])--\w[\w.-]{0,40})",
     re.DOTALL,
 )

@@ -13,6 +13,7 @@ from seqkit.report.flags import whole_flags
         ("<a title='--flag'>a</a>", None),
         ("<style>:root { a: var(--paper) }</style><title>--flag</title>", None),
         ("<svg><text>--flag</text></svg>", None),
+        ("<script>if (0 < --i) {}</script>", None),
         ('<span class="flag">--flag</span>', None),
     ],
 )
