@@ -104,10 +104,10 @@ class ServedRun:
                 yield _failed(answer.error)
                 continue
             found = {"prediction": _plain(answer.prediction)}
-            if names:
-                found["prediction"] = dict(zip(names, found["prediction"], strict=True))
             if answer.low is not None:
                 found |= {"low": answer.low, "high": answer.high}
+            if names:
+                found = {key: dict(zip(names, values, strict=True)) for key, values in found.items()}
             if answer.probabilities is not None and classes:
                 shares = answer.probabilities.tolist()
                 by_token = answer.probabilities.ndim == 2

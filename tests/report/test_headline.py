@@ -118,7 +118,7 @@ def test_a_run_of_few_steps_or_few_examples_is_called_a_trial():
 )
 def test_a_loss_that_still_fell_is_said_unless_it_has_no_room_to_fall(accuracy, loss, is_said):
     found = cautions(summary(metrics={"accuracy": accuracy, "loss": loss}, steps=5000, late_fall=0.11))
-    assert [line.startswith("The validation loss still fell, by 11%") for line in found] == [True] * is_said
+    assert [line.startswith("The validation loss still fell, by 11 %") for line in found] == [True] * is_said
 
 
 def test_a_loss_that_still_fell_is_said_without_a_known_baseline():

@@ -150,7 +150,7 @@ def test_several_targets_have_an_interval_each_and_a_server_gives_them(table, tm
     served = ServedRun(trained, Limits())
     (answer,) = served.answer("predict", [served.reader.tokens("CCO")])
     for key in ("low", "prediction", "high"):
-        assert answer[key] == pytest.approx(list(entry[key].values()), rel=1e-4)
+        assert answer[key] == pytest.approx(entry[key], rel=1e-4)
 
 
 def test_numbers_for_each_token_get_no_interval():
