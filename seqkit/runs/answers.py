@@ -24,6 +24,7 @@ from seqkit.nn.heads import FeaturesHead, Pool, SequenceHead, pooled
 from seqkit.objectives.multi_label import MultiLabel
 from seqkit.objectives.next_token import NextToken
 from seqkit.runs.intervals import bounds, half_widths
+from seqkit.runs.listing import target_names
 from seqkit.tokenizers.cells import Cells
 from seqkit.tokenizers.join import Join
 
@@ -107,9 +108,7 @@ def probability_names(objective: Objective) -> list[str]:
 
 def prediction_names(trained: TrainedModel) -> list[str]:
     """Names of the numbers of a prediction that has several, labels or target columns; empty: it has no names."""
-    source = trained.config["data"].get("source")
-    targets = source.get("target") if isinstance(source, dict) else None
-    return getattr(trained.objective, "label_names", []) or (targets if isinstance(targets, list) else [])
+    return getattr(trained.objective, "label_names", []) or target_names(trained.config)
 
 
 def vectors(trained: TrainedModel, inputs: Iterable[Input]) -> Iterator[Vector]:

@@ -600,7 +600,7 @@ def test_rows_that_are_there_twice_are_said_once_where_no_other_line_says_it(tmp
             + ("them in one split" if "are copies of" in line else "equal inputs together")
         )
     assert not [line for line in lines_said(Table(path, group="my text", **settings))[1] if "are copies of" in line]
-    monkeypatch.setattr("seqkit.data.sources.table.MAX_REPEATED", 1)
+    monkeypatch.setattr("seqkit.data.tables.repeated_rows.MAX_REPEATED", 1)
     _, said = lines_said(Table(path, split="part", **settings))
     assert any("at least 1 of 33 rows are copies" in line for line in said)
 
