@@ -3,16 +3,20 @@
 A test that asks for `sample` runs for every registered tokenizer, one that asks for `build` for every backbone.
 """
 
+import io
+import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import settings
+from matplotlib.figure import Figure
 
 from seqkit.interfaces import Backbone, Tokenizer, Tokens
 from seqkit.nn.attention.multi_head import MultiHeadAttention
@@ -35,6 +39,24 @@ def _path_of_modules():
     before = list(sys.path)
     yield
     sys.path[:] = before
+
+
+DRAWN_IN = ("analysis", "comparison", "report")
+"""Folders whose tests look at figures; elsewhere the figures of a report are empty, which halves the time of a run."""
+
+
+@pytest.fixture(autouse=True)
+def _empty_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    savefig = Figure.savefig
+
+    def save(figure: Figure, file: Any, *args: Any, **settings: Any) -> None:
+        if isinstance(file, io.StringIO) and settings.get("format") == "svg":
+            file.write("<svg></svg>")
+        else:
+            savefig(figure, file, *args, **settings)
+
+    if request.path.relative_to(Path(__file__).parent).parts[0] not in DRAWN_IN:
+        monkeypatch.setattr(Figure, "savefig", save)
 
 
 @dataclass(frozen=True)
@@ -193,6 +215,76 @@ def backbones() -> dict[str, Callable[..., Backbone]]:
         return transformer(dim, causal=causal, position=Rotary(), block=_modern, **settings)
 
     return {**builds, "Transformer": transformer, "Transformer-rotary": rotary}
+
+
+# ── tiers ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+MAX_TEST_SECONDS = 2.0
+MAX_TIER_SECONDS = 700.0
+"""Limits of the fast tier (`make test`), in seconds of processor time: of one test, and of all together."""
+
+_seconds = {"tier": 0.0}
+_too_long: dict[str, float] = {}
+
+
+def _processor_seconds() -> float:
+    """Seconds of this process and of the children that it has waited for."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--limits", action="store_true", help="fail if a test without the mark slow, or all of them, took too long"
+    )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    began = _processor_seconds()
+    try:
+        return (yield)
+    finally:
+        if item.get_closest_marker("slow") is None:
+            item.user_properties.append(("processor_seconds", _processor_seconds() - began))
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Called in the process that reports, with what the test processes measured."""
+    seconds = dict(report.user_properties).get("processor_seconds", 0.0)
+    if report.when == "call" and seconds > MAX_TEST_SECONDS:
+        _too_long[report.nodeid] = seconds
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    _seconds["tier"] += getattr(node, "workeroutput", {}).get("processor_seconds", 0.0)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    config = session.config
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["processor_seconds"] = _processor_seconds()
+        return
+    own = os.times()
+    _seconds["tier"] += own.user + own.system  # children are the test processes, and have said theirs
+    if config.getoption("--limits") and (_too_long or _seconds["tier"] > MAX_TIER_SECONDS) and session.exitstatus == 0:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    tier = _seconds["tier"]
+    terminalreporter.write_line(f"{tier:.0f} s of processor time")
+    if not config.getoption("--limits"):
+        return
+    for name, seconds in sorted(_too_long.items(), key=lambda pair: -pair[1]):
+        terminalreporter.write_line(
+            f"FAILED {name}: took {seconds:.1f} s of processor time; mark it slow, or make it cheaper"
+        )
+    if tier > MAX_TIER_SECONDS:
+        terminalreporter.write_line(
+            f"FAILED: these tests took {tier:.0f} s of processor time, over {MAX_TIER_SECONDS:.0f}"
+        )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

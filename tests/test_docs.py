@@ -10,7 +10,6 @@
 c channels · t samples
 """
 
-import io
 import json
 import re
 import shlex
@@ -24,7 +23,6 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from matplotlib.figure import Figure
 from sybil import Document, Example
 from sybil.example import SybilFailure
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
@@ -68,22 +66,10 @@ pytestmark = [
 
 @pytest.fixture
 def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty folder to work in, with a reader's own files; what pages register is forgotten afterwards.
-
-    Reports of runs have empty figures, which takes a third less time; tests/report draws them.
-    """
+    """An empty folder to work in, with a reader's own files; what pages register is forgotten afterwards."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
-    savefig = Figure.savefig
-
-    def save(figure: Figure, file: Any, *args: Any, **settings: Any) -> None:
-        if isinstance(file, io.StringIO) and settings.get("format") == "svg":
-            file.write("<svg></svg>")
-        else:
-            savefig(figure, file, *args, **settings)
-
-    monkeypatch.setattr(Figure, "savefig", save)
     registered = {kind: dict(components) for kind, components in lookup._REGISTERED.items()}
     monkeypatch.setattr(lookup, "_REGISTERED", registered)
     before = set(sys.modules)

@@ -238,12 +238,14 @@ def fit(
     preset: str | None = None,
     out: str | Path | None = None,
     strong_baseline: bool = True,
+    report: bool = True,
 ) -> TrainedModel | TrainedMixture:
     """Train a recipe, test it, write the run folder with its report, and give the trained model back.
 
     recipe: name, path of a YAML file, or a configuration as plain data. overrides: values by dotted key, such as
     `{"model.backbone": "LSTM"}`. out: the run folder, which must not exist yet; None: runs/RECIPE/TIME.
-    strong_baseline: whether to set a specialist's result beside it, which takes seconds.
+    strong_baseline: whether to set a specialist's result beside it, which takes seconds. report: whether to write
+    report.html, which takes a second or two; `seqkit report RUN` writes it later.
     Raises UsageError, DataError or DivergedError, each with one line.
     """
     from seqkit.runs.mixture import load
@@ -251,11 +253,13 @@ def fit(
     if out is not None:
         _check_new(Path(out))
     config = complete(recipe, preset, {} if overrides is None else overrides, may_mix=True)
-    folder, _ = _fit(config, None if out is None else Path(out), has_baseline=strong_baseline)
+    folder, _ = _fit(config, None if out is None else Path(out), has_baseline=strong_baseline, report=report)
     return load(folder)
 
 
-def _fit(config: Mapping[str, Any], out: Path | None, *, has_baseline: bool) -> tuple[Path, dict[str, Any]]:
+def _fit(
+    config: Mapping[str, Any], out: Path | None, *, has_baseline: bool, report: bool = True
+) -> tuple[Path, dict[str, Any]]:
     from seqkit.analysis.cost import training_flops
     from seqkit.analysis.strong_baseline import strong_baseline
     from seqkit.report.page import write_report
@@ -272,6 +276,6 @@ def _fit(config: Mapping[str, Any], out: Path | None, *, has_baseline: bool) -> 
         with suppress(OSError):  # a folder that was made for nothing
             folder.rmdir()
         raise
-    if summary:
+    if summary and report:
         write_report(folder)
     return folder, summary
