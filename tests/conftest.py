@@ -283,7 +283,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         )
     if tier > MAX_TIER_SECONDS:
         terminalreporter.write_line(
-            f"FAILED: these tests took {tier:.0f} s of processor time, over {MAX_TIER_SECONDS:.0f}"
+            f"FAILED: {tier:.0f} s of processor time are over the limit of {MAX_TIER_SECONDS:.0f}"
         )
 
 

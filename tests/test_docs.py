@@ -18,7 +18,6 @@ import tomllib
 from collections.abc import Iterator
 from doctest import ELLIPSIS, NORMALIZE_WHITESPACE
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
