@@ -1,5 +1,6 @@
 # make demo    train one recipe per modality, then all in one backbone (15 minutes); one HTML report
-# make test    the whole test suite
+# make test    the fast tier of the tests (5 minutes)
+# make test-all   every test (20 minutes)
 # make lint    ruff and mypy
 # make docs    the site, in site/, with every link checked (150 s on one core; about 90 after `make test`)
 # make docs-serve   the same, served on localhost:8000 and built again when a page changes
@@ -11,9 +12,11 @@ BIN := .venv/bin
 # one thread a process: two test processes share two cores, and two threads that wait for each other
 # on a busy machine can be ten times as slow as one
 THREADS := OMP_NUM_THREADS=1
+# two processes; give others: make test PYTEST="-n 8 -x"
+PYTEST := -n 2 --dist worksteal
 DEMO := text/char-lm image/digits audio/spoken-digits graph/solubility
 
-.PHONY: demo test lint docs docs-serve wheel clean
+.PHONY: demo test test-all lint docs docs-serve wheel clean
 
 demo: .venv/.demo
 	@folder=runs/demo/$$(date +%Y-%m-%d-%H%M%S); failed=0; \
@@ -27,7 +30,14 @@ demo: .venv/.demo
 	exit $$failed
 
 test: .venv/.dev
-	$(THREADS) $(BIN)/python -m pytest -n 2
+	$(THREADS) $(BIN)/python -m pytest $(PYTEST) -m "not slow"
+
+# both tiers are run even if the first fails
+test-all: .venv/.dev
+	@failed=0; \
+	$(THREADS) $(BIN)/python -m pytest $(PYTEST) -m "not slow" || failed=1; \
+	$(THREADS) $(BIN)/python -m pytest $(PYTEST) -m slow || failed=1; \
+	exit $$failed
 
 lint: .venv/.dev
 	$(BIN)/ruff check .

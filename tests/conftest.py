@@ -268,8 +268,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         return
     own = os.times()
     _seconds["tier"] += own.user + own.system  # children are the test processes, and have said theirs
-    if config.getoption("--limits") and (_too_long or _seconds["tier"] > MAX_TIER_SECONDS) and session.exitstatus == 0:
+    if config.getoption("--limits") and (_too_long or _is_dear(config)) and session.exitstatus == 0:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _is_dear(config: pytest.Config) -> bool:
+    return config.option.markexpr == "not slow" and _seconds["tier"] > MAX_TIER_SECONDS
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
@@ -281,7 +285,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         terminalreporter.write_line(
             f"FAILED {name}: took {seconds:.1f} s of processor time; mark it slow, or make it cheaper"
         )
-    if tier > MAX_TIER_SECONDS:
+    if _is_dear(config):
         terminalreporter.write_line(
             f"FAILED: {tier:.0f} s of processor time are over the limit of {MAX_TIER_SECONDS:.0f}"
         )

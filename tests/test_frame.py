@@ -1,10 +1,14 @@
 """The frame of the project: which package imports which, the words that it speaks, what stays light, what is packed."""
 
 import ast
+import json
 import re
 import subprocess
 import sys
+import textwrap
+import tomllib
 import zipfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -66,12 +70,12 @@ def imports(tree):
         yield from imports(child)
 
 
-@pytest.mark.parametrize("path", FILES, ids=str)
-def test_imports_run_one_way(path):
-    own = package_of(path)
-    for package in imports(ast.parse((PACKAGE / path).read_text(encoding="utf-8"))):
-        allowed = package == own or rank(package) < rank(own)
-        assert allowed, f"seqkit/{path} imports seqkit.{package}, which is beside or below {own} (see ORDER)"
+def test_imports_run_one_way():
+    for path in FILES:
+        own = package_of(path)
+        for package in imports(ast.parse((PACKAGE / path).read_text(encoding="utf-8"))):
+            allowed = package == own or rank(package) < rank(own)
+            assert allowed, f"seqkit/{path} imports seqkit.{package}, which is beside or below {own} (see ORDER)"
 
 
 def test_modules_of_one_package_import_each_other_without_a_cycle():
@@ -129,22 +133,62 @@ def test_at_most_eight_modules_are_outside_packages():
     assert len([path for path in FILES if len(path.parts) == 1]) <= 8
 
 
-def test_the_tree_in_contributing_names_every_file_once():
-    tree = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    block = tree[tree.index("```text\nseqkit/") :]
-    block = block[: block.index("\n```", 3)]
-    named, folders = [], []
-    for line in block.splitlines()[1:]:
-        entry = re.match(r"( *)([\w.]+/?)(?:  |$)", line)
-        if entry is None:
-            continue
-        depth = len(entry[1]) // 2
-        folders = folders[:depth]
-        if entry[2].endswith("/"):
-            folders.append(entry[2])
-        else:
-            named.append("".join([*folders, entry[2]]))
-    assert sorted(named) == sorted(f"seqkit/{path.as_posix()}" for path in FILES)
+# ── budget ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+BUDGET = "tests/house.toml"
+
+
+def sizes():
+    """Lines of Python of each package, of the modules beside them and of the tests, and words of the documentation."""
+    lines = Counter()
+    for path in FILES:
+        room = path.parts[0] if len(path.parts) > 1 else "modules"
+        lines[room] += len((PACKAGE / path).read_text(encoding="utf-8").splitlines())
+    tests = (path.read_text(encoding="utf-8").splitlines() for path in (ROOT / "tests").rglob("*.py"))
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "recipes").rglob("*.md")]
+    words = sum(len(page.read_text(encoding="utf-8").split()) for page in pages)
+    return {"lines": {**lines, "tests": sum(map(len, tests))}, "words": {"docs": words}}
+
+
+def outside(budget, sizes):
+    """A sentence for each room that is over its budget, or so far below it that the budget can go down."""
+    for kind, rooms in budget.items():
+        assert rooms.keys() == sizes[kind].keys(), f"{BUDGET} [{kind}] and the tree have other rooms"
+        for room, most in rooms.items():
+            size = sizes[kind][room]
+            if size > most:
+                yield f"{room} has {size} {kind}, {size - most} more than its budget: take something away"
+            if size < 0.97 * most - 20:
+                yield f"{room} has {size} {kind}, and its budget is {most}: write {size} into {BUDGET}"
+
+
+def budget_at(commit):
+    text = subprocess.run(["git", "show", f"{commit}:{BUDGET}"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return tomllib.loads(text.stdout)
+
+
+def test_every_room_keeps_to_its_budget():
+    assert list(outside(tomllib.loads((ROOT / BUDGET).read_text(encoding="utf-8")), sizes())) == []
+
+
+def test_a_room_over_and_one_far_below_its_budget_are_named():
+    found = list(
+        outside({"lines": {"nn": 100, "data": 4000, "cli": 50}}, {"lines": {"nn": 101, "data": 3000, "cli": 50}})
+    )
+    assert [sentence.split()[0] for sentence in found] == ["nn", "data"]
+
+
+def test_a_budget_that_went_up_has_a_decision_that_says_what_users_get():
+    """Its heading in docs/decisions.md is `Budget of ROOM: …`."""
+    listed = subprocess.run(["git", "log", "--format=%H", "--", BUDGET], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode or not listed.stdout:
+        pytest.skip("no history of git here")
+    before = [budget_at(commit) for commit in listed.stdout.split()]
+    decisions = (ROOT / "docs" / "decisions.md").read_text(encoding="utf-8")
+    for kind, rooms in tomllib.loads((ROOT / BUDGET).read_text(encoding="utf-8")).items():
+        for room, most in rooms.items():
+            least = min((budget[kind][room] for budget in before if room in budget.get(kind, {})), default=most)
+            assert most <= least or f"Budget of {room}:" in decisions, f"the budget of {room} was {least} once"
 
 
 # ── words ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -165,11 +209,11 @@ PAGES = [
 ]
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_the_project_speaks_the_fields_words(path):
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        found = OURS_ALONE.search(line)
-        assert found is None, f"{path.relative_to(ROOT)}:{number} says {found[0]!r}: {line.strip()}"
+def test_the_project_speaks_the_fields_words():
+    for path in PAGES:
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+            found = OURS_ALONE.search(line)
+            assert found is None, f"{path.relative_to(ROOT)}:{number} says {found[0]!r}: {line.strip()}"
 
 
 def test_the_list_of_words_finds_them():
@@ -191,10 +235,10 @@ def first_lines(source):
                 yield inner.lineno, str(inner.value.value).partition("\n")[0]
 
 
-@pytest.mark.parametrize("path", FILES, ids=str)
-def test_a_docstring_begins_with_what_the_thing_is(path):
-    source = (PACKAGE / path).read_text(encoding="utf-8")
-    assert not [f"seqkit/{path}:{at} {line}" for at, line in first_lines(source) if TELEGRAM.match(line)]
+def test_a_docstring_begins_with_what_the_thing_is():
+    for path in FILES:
+        source = (PACKAGE / path).read_text(encoding="utf-8")
+        assert not [f"seqkit/{path}:{at} {line}" for at, line in first_lines(source) if TELEGRAM.match(line)]
 
 
 def test_docstrings_are_found_everywhere():
@@ -203,9 +247,9 @@ def test_docstrings_are_found_everywhere():
     assert [bool(TELEGRAM.match(line)) for _, line in sorted(first_lines(source))] == [False, True, True, False]
 
 
-@pytest.mark.parametrize("name", recipe_names())
-def test_a_recipe_reads_in_a_window_of_120_columns(name):
-    assert max(map(len, find_recipe(name)[1].read_text(encoding="utf-8").splitlines())) <= 120
+def test_a_recipe_reads_in_a_window_of_120_columns():
+    for name in recipe_names():
+        assert max(map(len, find_recipe(name)[1].read_text(encoding="utf-8").splitlines())) <= 120, name
 
 
 # ── weight ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -227,7 +271,7 @@ def modules_after(code):
     script = f"""
 import sys
 try:
-    {code}
+{textwrap.indent(textwrap.dedent(code), "    ")}
 except SystemExit as stop:
     code = stop.code
 finally:
@@ -244,38 +288,46 @@ def test_importing_seqkit_brings_nothing_heavy():
     assert not modules & HEAVY
 
 
-@pytest.mark.parametrize(
-    ("words", "answer"),
-    [("--help", "COMMAND"), ("--version", seqkit.__version__), ("list", "text/char-lm"), ("fit --help", "recipe")],
-)
-def test_help_version_and_lists_import_no_torch(words, answer):
-    modules, said = modules_after(f"import seqkit.cli.main; seqkit.cli.main.main({words.split()!r})")
-    assert answer in said
-    assert not modules & HEAVY
+LIGHT = {
+    "--help": "COMMAND",
+    "--version": seqkit.__version__,
+    "list": "text/char-lm",
+    "fit --help": "recipe",
+    "fit text/charlm": "did you mean text/char-lm",
+    "fit image/digits --preset debgu": "did you mean debug",
+    "fit image/digits --model.backbone LTSM": "did you mean LSTM",
+    "fit image/digits --epochs 3": "--trainer.max_epochs 3",
+    "fit image/digits --out .": "exists already",
+    "compare image/digits --sed 3": "did you mean seed",
+    "scale image/digits --sizes 2,3,5 --sed 3": "did you mean seed",
+    "inspect image/digits --sed 3": "did you mean seed",
+    "describe image/digits --sed 3": "did you mean seed",
+    "predict nosuch x": "nosuch is no run",
+}
+"""Commands that need no torch: help, lists, and wrong names, with a part of the answer."""
 
 
-@pytest.mark.parametrize(
-    ("words", "answer"),
-    [
-        ("fit text/charlm", "did you mean text/char-lm"),
-        ("fit image/digits --preset debgu", "did you mean debug"),
-        ("fit image/digits --model.backbone LTSM", "did you mean LSTM"),
-        ("fit image/digits --epochs 3", "type --trainer.max_epochs 3"),
-        ("fit image/digits --out .", "exists already"),
-        ("compare image/digits --sed 3", "did you mean seed"),
-        ("scale image/digits --sizes 2,3,5 --sed 3", "did you mean seed"),
-        ("inspect image/digits --sed 3", "did you mean seed"),
-        ("describe image/digits --sed 3", "did you mean seed"),
-        ("predict nosuch x", "nosuch is no run"),
-    ],
-)
-def test_a_wrong_name_is_answered_without_torch(words, answer):
-    modules, said = modules_after(
-        f"sys.stderr = sys.stdout; import seqkit.cli.main; print(seqkit.cli.main.main({words.split()!r}))"
-    )
-    assert answer in said
-    assert said.rstrip().endswith("2"), "the exit code"
-    assert not modules & HEAVY
+def test_help_lists_and_wrong_names_import_no_torch():
+    """All in one fresh Python, since each start takes a second."""
+    calls = f"""
+    import contextlib, io, json
+    from seqkit.cli.main import main
+    answers = []
+    for words in {list(LIGHT)!r}:
+        with contextlib.redirect_stdout(io.StringIO()) as said, contextlib.redirect_stderr(said):
+            try:
+                code = main(words.split())
+            except SystemExit as stop:
+                code = stop.code
+        heavy = sorted(set(sys.modules) & {HEAVY!r})
+        answers.append((words, code, heavy, said.getvalue()))
+    print(json.dumps(answers))
+    """
+    _, said = modules_after(calls)
+    for words, code, heavy, answer in json.loads(said):
+        assert LIGHT[words] in answer, words
+        assert bool(code) == (words.split()[-1] != "--help" and words not in ("--version", "list")), words
+        assert not heavy, f"seqkit {words} imports {heavy}"
 
 
 def test_doctor_reads_metadata_before_it_imports_torch():
@@ -312,8 +364,6 @@ def test_no_module_names_a_place_on_somebodys_machine():
 
 
 def test_constraints_pin_every_dependency_once():
-    import tomllib
-
     from packaging.requirements import Requirement
     from packaging.utils import canonicalize_name
 
