@@ -60,14 +60,10 @@ def weights(theirs):
 @pytest.mark.parametrize("lengths", PADDED_OR_NOT)
 def test_hidden_states_of_albert(pair, lengths):
     theirs, ours = pair
+    assert_every_value_is_mapped(ours, theirs)
     batch = texts(lengths, VOCAB, num_axes=2)
     with torch.no_grad():
         right = theirs(
             batch.content, attention_mask=batch.valid.long(), token_type_ids=batch.positions[..., 1].long()
         ).last_hidden_state
         assert_equal(ours(batch), right, batch.valid)
-
-
-def test_every_value_of_albert_is_mapped(pair):
-    theirs, ours = pair
-    assert_every_value_is_mapped(ours, theirs)

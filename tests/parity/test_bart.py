@@ -12,7 +12,6 @@ from whole import (
     assert_same_generation,
     assert_same_logits_from_a_source,
     encoder_decoder,
-    endless,
     scattered,
 )
 
@@ -31,7 +30,7 @@ def theirs():
         encoder_attention_heads=4, decoder_attention_heads=3, encoder_ffn_dim=36, decoder_ffn_dim=48,
         decoder_start_token_id=VOCAB - 2, attn_implementation="eager",
     )  # fmt: skip
-    return randomized(endless(BartForConditionalGeneration(config)))
+    return randomized(BartForConditionalGeneration(config))
 
 
 def bart_attention(theirs, name):

