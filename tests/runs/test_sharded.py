@@ -1,25 +1,28 @@
 """Runs of two processes with sharded weights on the CPU: the numbers of DDP, and resume points of whole tensors."""
 
-import os
 import signal
-import sys
 
 import pytest
 import torch
-from runs.test_distributed import WORDS, fitted_by_forks, logged, stopped_by_fork, text, weights, without
+from runs.stopping import Kick
+from runs.two_processes import (
+    DDP,
+    FSDP,
+    SMALL,
+    WORDS,
+    check_alike,
+    fitted,
+    logged,
+    needs_forks,
+    stopped,
+    weights,
+)
 
 from seqkit.cli.main import main
 from seqkit.files import read_mapping
 
-__all__ = ["text"]
+pytestmark = [pytest.mark.slow, needs_forks]
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(sys.platform != "linux" or (os.cpu_count() or 1) < 2, reason="needs two cores on Linux"),
-]
-
-FSDP = ["--trainer.devices", "2", "--trainer.strategy", "fsdp"]
-DDP = ["--trainer.devices", "2", "--trainer.strategy", "ddp"]
 FAULTS = '''
 import torch
 from pytorch_lightning import Callback
@@ -46,42 +49,37 @@ def plugin(tmp_path):
     return ["--plugin", str(tmp_path / "faults.py"), "--trainer.callbacks", "[Poison]", "--trainer.skip_nonfinite", "1"]
 
 
-def test_weights_log_and_guard_are_those_of_ddp(text, plugin, tmp_path):
+def test_weights_log_and_guard_are_those_of_ddp(text_file, plugin, tmp_path):
     """With clipping, accumulation, a step left out for a NaN in one process's part, activation checkpointing, and
     three validation batches for two processes."""
-    words = without(WORDS, "--data.batch_size", "--data.valid_fraction", "--model.backbone.depth")
-    words += ["--data", text, "--trainer.max_steps", "7", "--trainer.gradient_clip_val", "0.5", *plugin]
+    words = [*WORDS, "--data", text_file, "--trainer.max_steps", "7", "--trainer.gradient_clip_val", "0.5", *plugin]
     words += ["--trainer.accumulate_grad_batches", "2", "--data.batch_size", "3", "--model.backbone.depth", "2"]
-    words += ["--data.valid_fraction", "0.028", "--optimizer", "torch.optim.SGD", "--optimizer.lr", "0.1"]
-    fitted_by_forks(*words, *DDP, "--out", str(tmp_path / "ddp"))
-    said = fitted_by_forks(*words, *FSDP, "--trainer.activation_checkpointing", "true", "--out", str(tmp_path / "fsdp"))
-    assert "the step was left out, 1 of 1" in said
-    one, other = weights(tmp_path / "ddp"), weights(tmp_path / "fsdp")
-    for name in one:
-        torch.testing.assert_close(other[name], one[name], rtol=0, atol=1e-5, msg=name)
+    words += ["--data.valid_fraction", "0.042", "--optimizer", "torch.optim.SGD", "--optimizer.lr", "0.1"]
+    fitted([*words, *DDP, "--out", str(tmp_path / "ddp")])
+    said = fitted([*words, *FSDP, "--trainer.activation_checkpointing", "true", "--out", str(tmp_path / "fsdp")])
+    assert "left out, 1 of 1" in said
+    check_alike(weights(tmp_path / "fsdp"), weights(tmp_path / "ddp"))
     one_log, other_log = logged(tmp_path / "ddp"), logged(tmp_path / "fsdp")
-    assert one_log.keys() == other_log.keys()
     assert any(name == "valid/loss" for _, name in one_log)
-    finite = {key: value for key, value in one_log.items() if value == value}
-    assert {key: other_log[key] for key in finite} == pytest.approx(finite, rel=1e-4)
+    assert other_log == pytest.approx(one_log, rel=1e-4, nan_ok=True)
     summaries = [read_mapping(tmp_path / name / "summary.json") for name in ("ddp", "fsdp")]
     for key in ("steps", "skipped_steps", "tokens_seen", "num_parameters"):
         assert summaries[0][key] == summaries[1][key]
     assert summaries[0]["metrics"] == pytest.approx(summaries[1]["metrics"], rel=1e-4)
 
 
-def test_a_stopped_run_goes_on_and_ends_as_the_whole_one(text, tmp_path):
-    words = [*WORDS, "--data", text, "--trainer.max_steps", "60", "--trainer.checkpoint_every_n_steps", "7", *FSDP]
-    words += ["--trainer.weights", "best", "--optimizer", "AdamW"]
-    fitted_by_forks(*words, "--out", str(tmp_path / "whole"))
-    stopped = tmp_path / "stopped"
-    code, said = stopped_by_fork(0, stopped, *words, "--out", str(stopped), signum=signal.SIGUSR1)
+def test_a_stopped_run_goes_on_and_ends_as_the_whole_one(text_file, tmp_path):
+    words = [*WORDS, *SMALL, *FSDP, "--data", text_file, "--trainer.max_steps", "12"]
+    words += ["--trainer.checkpoint_every_n_steps", "3", "--trainer.weights", "best", "--optimizer", "AdamW"]
+    fitted([*words, "--out", str(tmp_path / "whole")])
+    folder = tmp_path / "stopped"
+    code, said = stopped([*words, "--out", str(folder)], 0, Kick(5, number=signal.SIGUSR1))
     assert code == 128 + signal.SIGUSR1, said
-    (point,) = stopped.glob("checkpoints/resume-*.ckpt")
+    (point,) = folder.glob("checkpoints/resume-*.ckpt")
     assert point.is_file()
-    assert not list(stopped.glob("checkpoints/.*.part"))
-    fitted_by_forks("--resume", str(stopped))
-    one, other = weights(tmp_path / "whole"), weights(stopped)
+    assert not list(folder.glob("checkpoints/.*.part"))
+    fitted(["--resume", str(folder)])
+    one, other = weights(tmp_path / "whole"), weights(folder)
     assert all(torch.equal(one[name], other[name]) for name in one)
-    assert logged(tmp_path / "whole") == logged(stopped)
-    assert main(["test", str(stopped)]) == 0
+    assert logged(tmp_path / "whole") == logged(folder)
+    assert main(["test", str(folder)]) == 0

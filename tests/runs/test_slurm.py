@@ -3,21 +3,16 @@
 import os
 import signal
 import socket
-import subprocess
-import sys
-from functools import partial
+import warnings
 
 import pytest
-from runs.test_distributed import HAS_ACCELERATOR, SECONDS, WORDS, finished, fit, fork, text, wait_for
+import torch
+from reliability.forked import command, started
+from runs.two_processes import FSDP, SMALL, WORDS, end_of, needs_forks, sends, start
 
 from seqkit.files import read_mapping
 
-__all__ = ["text"]
-
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(sys.platform != "linux" or (os.cpu_count() or 1) < 2, reason="needs two cores on Linux"),
-]
+pytestmark = [pytest.mark.slow, needs_forks]
 
 
 def variables():
@@ -26,52 +21,39 @@ def variables():
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     common = {
-        "OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "SLURM_JOB_ID": "4711",
-        "SLURM_JOB_NAME": "train", "SLURM_STEP_ID": "0", "SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "2",
-        "SLURM_NNODES": "1", "SLURM_NODEID": "0", "SLURM_NODELIST": "localhost",
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "SLURM_JOB_ID": "4711", "SLURM_JOB_NAME": "train",
+        "SLURM_STEP_ID": "0", "SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "2", "SLURM_NNODES": "1",
+        "SLURM_NODEID": "0", "SLURM_NODELIST": "localhost",
     }  # fmt: skip
     return [common | {"SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank)} for rank in range(2)]
 
 
-def tasks(words, folder):
-    """The tasks of `srun … seqkit fit …`, started in a folder."""
-    environment = {name: value for name, value in os.environ.items() if name not in ("RANK", "LOCAL_RANK")}
-    return [
-        subprocess.Popen(
-            [sys.executable, "-m", "seqkit", "fit", *words], cwd=folder, env=environment | own,
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-        )
-        for own in variables()
-    ]  # fmt: skip
+def forked_task(words, folder, rank, own):
+    """A task that is forked from this process, so that it imports nothing."""
 
-
-def ends_of_tasks(words, folder):
-    """Exit codes of the tasks and what they said; they are forked from this process, so that they import nothing."""
-    if HAS_ACCELERATOR:
-        return [finished(task) for task in tasks(words, folder)]
-
-    def work(own):
+    def work():
+        torch.set_num_threads(1)
+        warnings.simplefilter("default")
         os.environ |= own
         os.chdir(folder)
-        return fit(words)
+        return command("fit", *words)()
 
-    processes = [fork(partial(work, own), folder / f"said-{rank}") for rank, own in enumerate(variables())]
-    return [process.ended(SECONDS) for process in processes]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forking where torch's threads wait
+        return started(work, folder / f"said-{rank}")
 
 
-def test_the_signal_before_the_time_limit_is_code_138_and_the_same_command_goes_on(text, tmp_path):
+def test_the_signal_before_the_time_limit_is_code_138_and_the_same_command_goes_on(text_file, tmp_path):
     """SLURM's `--signal USR1@…` reaches all tasks; Lightning's own requeueing does not take the signal from us."""
-    words = [*WORDS, "--data", text, "--trainer.max_steps", "60", "--trainer.checkpoint_every_n_steps", "7"]
-    words += ["--trainer.devices", "2", "--trainer.strategy", "fsdp", "--resume", "auto"]
-    first, second = tasks(words, tmp_path)
-    wait_for(lambda: list(tmp_path.glob("runs/*/*/*/checkpoints/resume-*.json")), first)
-    for task in (first, second):
-        task.send_signal(signal.SIGUSR1)
-    code, said = finished(first)
-    assert code == 128 + signal.SIGUSR1 == 138, said
-    assert finished(second)[0] == 0
-    codes = ends_of_tasks(words, tmp_path)
-    assert [code for code, _ in codes] == [0, 0], codes
+    words = [*WORDS, *SMALL, *FSDP, *sends(tmp_path), "--data", text_file, "--trainer.max_steps", "12"]
+    words += ["--trainer.checkpoint_every_n_steps", "3", "--resume", "auto"]
+    limit = {"SENT": "SIGUSR1", "SENT_TO": "01"}
+    first, second = [start(words, tmp_path, **own, **limit) for own in variables()]
+    first, second = end_of(first), end_of(second)
+    assert (first.code, second.code) == (128 + signal.SIGUSR1, 0) == (138, 0), (first.said, second.said)
+    again = [forked_task(words, tmp_path, rank, own) for rank, own in enumerate(variables())]
+    ended = [task.ended() for task in again]
+    assert [one.code for one in ended] == [0, 0], ended
     (summary,) = tmp_path.glob("runs/*/*/*/summary.json")
     assert read_mapping(summary)["state"] == "finished"
-    assert read_mapping(summary)["steps"] == 60
+    assert read_mapping(summary)["steps"] == 12
