@@ -92,15 +92,15 @@ def test_it_can_be_written_in_a_recipe():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: AttentionDecoder(GRU(DIM)), r"\(GRU\) should be causal and take one sequence"),
-        (lambda: AttentionDecoder(GIN(DIM)), r"\(GIN\) should be causal and take one sequence"),
+        (lambda: AttentionDecoder(GRU(DIM)), "GRU.* causal"),
+        (lambda: AttentionDecoder(GIN(DIM)), "GIN.* causal"),
         (
             lambda: AttentionDecoder(
                 Transformer(DIM, 1, num_heads=3, causal=True, block=partial(PreNormBlock, cross_attention=True))
             ),
-            r"\(Transformer\) should be causal and take one sequence; .* without cross-attention",
+            "Transformer.* without cross-attention",
         ),
-        (lambda: AttentionDecoder(GRU(DIM, causal=True), num_heads=5), "dim=12 does not split into num_heads=5"),
+        (lambda: AttentionDecoder(GRU(DIM, causal=True), num_heads=5), "dim=12.*num_heads=5"),
     ],
 )
 def test_invalid_arguments_are_refused(make, message):

@@ -81,9 +81,9 @@ ADJACENCY = Adjacency(torch.zeros(2, 0, dtype=torch.int64), torch.zeros(0, dtype
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"adjacency": ADJACENCY}, "{name} does not support adjacency or segments"),
-        ({"segments": torch.zeros(2, 5, dtype=torch.int64)}, "{name} does not support adjacency or segments"),
-        ({"memory": None}, "this {name} attends to an encoder's output, and was given no source"),
+        ({"adjacency": ADJACENCY}, "adjacency or segments"),
+        ({"segments": torch.zeros(2, 5, dtype=torch.int64)}, "adjacency or segments"),
+        ({"memory": None}, "no source"),
     ],
 )
 def test_unsupported_input_is_refused(name, change, message):
@@ -94,10 +94,10 @@ def test_unsupported_input_is_refused(name, change, message):
 @BOTH
 @pytest.mark.parametrize("other", [GRU(8, causal=True), Transformer(8, 1, causal=True)], ids=["GRU", "Transformer"])
 def test_a_cache_of_another_backbone_is_refused(name, other):
-    with pytest.raises(ValueError, match=rf"{name} was given a \w+"):
+    with pytest.raises(ValueError, match=name):
         DECODERS[name]()(pair(), other.init_cache(3))
 
 
 def test_a_cache_of_a_decoder_of_another_kind_is_refused():
-    with pytest.raises(ValueError, match="RNNDecoder was given a DecoderCache"):
+    with pytest.raises(ValueError, match="DecoderCache"):
         DECODERS["RNNDecoder"]()(pair(), DECODERS["AttentionDecoder"]().init_cache(3))

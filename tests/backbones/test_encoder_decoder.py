@@ -303,15 +303,15 @@ def test_a_source_may_have_an_adjacency_where_the_encoder_supports_it():
     [
         (
             lambda: (GRU(DIM, causal=True), decoder()),
-            r"the encoder \(GRU\) should be bidirectional and take one sequence",
+            "encoder .GRU. ",
         ),
-        (lambda: (decoder(), decoder()), r"the encoder \(Transformer\) should be bidirectional and take one sequence"),
-        (lambda: (encoder(), GRU(DIM, causal=True)), r"the decoder \(GRU\) should be causal and attend to the enc"),
+        (lambda: (decoder(), decoder()), "encoder .Transformer. "),
+        (lambda: (encoder(), GRU(DIM, causal=True)), "decoder .GRU. "),
         (
             lambda: (encoder(), encoder(block=partial(PreNormBlock, cross_attention=True))),
-            r"the decoder \(Transformer\) should be caus",
+            "decoder .Transformer. ",
         ),
-        (lambda: (GRU(14), decoder()), r"encoder and decoder differ in width \(14 and 12\)"),
+        (lambda: (GRU(14), decoder()), "14 and 12"),
     ],
 )
 def test_an_encoder_or_decoder_of_the_wrong_kind_is_refused(pair, message):
@@ -321,5 +321,5 @@ def test_an_encoder_or_decoder_of_the_wrong_kind_is_refused(pair, message):
 
 @pytest.mark.parametrize("pair", ["Transformer + Transformer", "GRU + GRU"])
 def test_a_missing_source_is_refused(pair):
-    with pytest.raises(ValueError, match="was given no source"):
+    with pytest.raises(ValueError, match="no source"):
         EmbeddedPair(PAIRS[pair]())(TARGET)

@@ -75,12 +75,12 @@ def test_a_bfloat16_mean_of_many_tokens_counts_them_all():
 
 def test_invalid_arguments_and_unsupported_input_are_refused():
     x = embedded([3, 2])
-    with pytest.raises(ValueError, match="depth=0; MeanPool needs at least one channel and one MLP"):
+    with pytest.raises(ValueError, match="depth=0"):
         MeanPool(DIM, 0)
     adjacency = Adjacency(torch.zeros(2, 0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64))
-    with pytest.raises(ValueError, match="MeanPool does not support adjacency or segments"):
+    with pytest.raises(ValueError, match="adjacency or segments"):
         MeanPool(DIM).double()(x.replace(adjacency=adjacency))
-    with pytest.raises(ValueError, match="this MeanPool is not causal"):
+    with pytest.raises(ValueError, match="not causal"):
         MeanPool(DIM).init_cache(5)
-    with pytest.raises(ValueError, match="MeanPool was given a RNNCache"):
+    with pytest.raises(ValueError, match="RNNCache"):
         MeanPool(DIM, causal=True).double()(x, GRU(DIM, causal=True).init_cache(3))

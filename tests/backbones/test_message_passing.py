@@ -226,34 +226,34 @@ def test_memory_and_work_grow_with_edges_and_not_with_pairs_of_nodes(cls):
 @ALL
 def test_tokens_without_adjacency_are_refused_when_the_model_is_built(cls):
     name = cls.__name__
-    with pytest.raises(ValueError, match=f"{name} passes messages along edges"):
+    with pytest.raises(ValueError, match=f"{name}.* edges"):
         Model(TokenSpec(vocab_size=11), cls(DIM), Masked())
     with pytest.raises(ValueError, match=r"leave out model\.adjacency=ignore"):
         Model(Molecule().spec, cls(DIM), Masked(), adjacency="ignore")
-    with pytest.raises(ValueError, match="NextToken needs a causal backbone"):
+    with pytest.raises(ValueError, match="causal"):
         Model(TokenSpec(vocab_size=11), cls(DIM), NextToken())
 
 
 @ALL
 def test_invalid_arguments_and_unsupported_input_are_refused(cls):
-    name, x = cls.__name__, embedded(3, [(0, 1)], [1])
-    with pytest.raises(ValueError, match="depth=0; message passing needs at least one channel and one layer"):
+    x = embedded(3, [(0, 1)], [1])
+    with pytest.raises(ValueError, match="depth=0"):
         cls(DIM, 0)
-    with pytest.raises(ValueError, match="max_edge_type=0; edge types start at 1"):
+    with pytest.raises(ValueError, match="max_edge_type=0"):
         cls(DIM, max_edge_type=0)
-    with pytest.raises(ValueError, match="num_steps=0; messages go that many hops"):
+    with pytest.raises(ValueError, match="num_steps=0"):
         APPNP(DIM, num_steps=0)
-    with pytest.raises(ValueError, match="alpha=1 is a probability"):
+    with pytest.raises(ValueError, match="alpha=1"):
         APPNP(DIM, alpha=1)
-    with pytest.raises(ValueError, match=rf"{name} has max_edge_type=6, .* edge types 1 to 5"):
+    with pytest.raises(ValueError, match=r"max_edge_type=6.* 5"):
         cls(DIM, max_edge_type=6).check_supported(Molecule(max_distance=1).spec)
     cls(DIM, max_edge_type=5).check_supported(Molecule(max_distance=1).spec)  # the last type is one of them
     backbone = made(cls, 2)
-    with pytest.raises(ValueError, match=f"this {name} is for other edge types"):
+    with pytest.raises(ValueError, match="other edge types"):
         backbone.add_edge_bias(3)
-    with pytest.raises(ValueError, match="these tokens have no adjacency"):
+    with pytest.raises(ValueError, match="no adjacency"):
         backbone(x.replace(adjacency=None))
-    with pytest.raises(ValueError, match="does not support segments or a cache"):
+    with pytest.raises(ValueError, match="segments or a cache"):
         backbone(x.replace(segments=torch.zeros(1, 3, dtype=torch.int64)))
     with pytest.raises(ValueError, match="has no cache"):
         backbone.init_cache(3)

@@ -154,7 +154,7 @@ def test_a_parameter_that_changed_before_the_backward_pass_is_noticed():
     loss = backbone(embedded([7, 5], dtype=torch.float32)).sum()
     with torch.no_grad():
         backbone.stack.blocks[0].mlp.down_proj.weight.mul_(2)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+    with pytest.raises(RuntimeError, match="inplace"):
         loss.backward()
 
 
@@ -194,7 +194,7 @@ def test_a_reformer_keeps_the_laws(causal):
     """Hashed attention in a reversible stack."""
     attention = partial(MultiHeadAttention, mechanism=partial(LSHAttention, bucket_size=2, num_buckets=4))
     build = partial(Reversible, depth=2, num_heads=3, block=partial(PreNormBlock, attention=attention))
-    check_backbone(build, causal=[causal], kinds=["text"])
+    check_backbone(build, causal=[causal], kinds=["text"], quick=True)
 
 
 def test_steps_with_a_cache_equal_one_pass():
@@ -227,22 +227,22 @@ class Balanced(MLP, AuxiliaryLoss):
 def test_what_it_does_not_support_is_refused():
     build = partial(Reversible, 24, 1, num_heads=3)
     for block in (PostNormBlock, ParallelBlock):
-        with pytest.raises(ValueError, match=f"was given {block.__name__}"):
+        with pytest.raises(ValueError, match=block.__name__):
             build(block=block)
-    with pytest.raises(ValueError, match="Reversible does not support cross-attention"):
+    with pytest.raises(ValueError, match="cross-attention"):
         build(block=partial(PreNormBlock, cross_attention=True))
-    with pytest.raises(ValueError, match="Scaled is not reversible"):
+    with pytest.raises(ValueError, match="Scaled"):
         build(block=partial(PreNormBlock, residual=Scaled))
-    with pytest.raises(ValueError, match="does not support the auxiliary loss of Balanced"):
+    with pytest.raises(ValueError, match="Balanced"):
         build(block=partial(PreNormBlock, mlp=Balanced))
-    with pytest.raises(ValueError, match="depth=0; a transformer needs at least one block"):
+    with pytest.raises(ValueError, match="depth=0"):
         Reversible(24, 0)
-    with pytest.raises(ValueError, match="no channel pair for each of 5 axes"):
+    with pytest.raises(ValueError, match="5 axes"):
         build(position=Rotary()).check_supported(TokenSpec(vocab_size=7, num_axes=5))
     x = embedded([5, 3], dtype=torch.float32)
-    with pytest.raises(ValueError, match="Reversible was given a RNNCache"):
+    with pytest.raises(ValueError, match="RNNCache"):
         build(causal=True)(x, LSTM(24, causal=True).init_cache(5))
-    with pytest.raises(ValueError, match="does not support cross-attention"):
+    with pytest.raises(ValueError, match="cross-attention"):
         build()(Embedded(x.hidden, x.positions, x.valid, memory=x))
 
 

@@ -59,18 +59,18 @@ def test_dropout_acts_between_layers_while_training():
 
 @ALL
 def test_invalid_arguments_and_unsupported_input_are_refused(cls):
-    name, x = cls.__name__, embedded([3, 2], 14)
-    with pytest.raises(ValueError, match="depth=0; a recurrent network needs at least one unit and one layer"):
+    x = embedded([3, 2], 14)
+    with pytest.raises(ValueError, match="depth=0"):
         cls(14, 0)
-    with pytest.raises(ValueError, match="dim=7 is odd"):
+    with pytest.raises(ValueError, match="dim=7"):
         cls(7)
     assert cls(7, causal=True).dim == 7
     adjacency = Adjacency(torch.zeros(2, 0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64))
-    with pytest.raises(ValueError, match=f"{name} does not support adjacency or segments"):
+    with pytest.raises(ValueError, match="adjacency or segments"):
         cls(14)(Embedded(x.hidden, x.positions, x.valid, adjacency))
-    with pytest.raises(ValueError, match="an example has no real token"):
+    with pytest.raises(ValueError, match="no real token"):
         cls(14)(embedded([3, 0], 14))
-    with pytest.raises(ValueError, match=f"this {name} is not causal"):
+    with pytest.raises(ValueError, match="not causal"):
         cls(14).init_cache(5)
-    with pytest.raises(ValueError, match=f"{name} was given a TransformerCache"):
+    with pytest.raises(ValueError, match="TransformerCache"):
         cls(16, causal=True)(embedded([3], 16), Transformer(16, 1, causal=True).init_cache(3))

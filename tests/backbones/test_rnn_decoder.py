@@ -103,13 +103,13 @@ class SelfAttentionOnly(AttentionMechanism):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"depth": 0}, "depth=0; a recurrent network needs at least one unit and one layer"),
-        ({"cell": "RNN"}, "cell='RNN'; choose 'GRU' or 'LSTM'"),
+        ({"depth": 0}, "depth=0"),
+        ({"cell": "RNN"}, "'RNN'"),
         (
             {"attention": partial(MultiHeadAttention, mechanism=SelfAttentionOnly)},
-            "SelfAttentionOnly does not support cross-attention",
+            "cross-attention",
         ),
-        ({"attention": MultiHeadAttention, "num_heads": 2}, "dim=7 does not split into num_heads=2"),
+        ({"attention": MultiHeadAttention, "num_heads": 2}, "dim=7.*num_heads=2"),
     ],
 )
 def test_invalid_arguments_are_refused(settings, message):
@@ -118,5 +118,5 @@ def test_invalid_arguments_are_refused(settings, message):
 
 
 def test_an_example_without_tokens_is_refused():
-    with pytest.raises(ValueError, match="an example has no real token"):
+    with pytest.raises(ValueError, match="no real token"):
         RNNDecoder(DIM)(pair(targets=(3, 0)))

@@ -104,11 +104,11 @@ ADJACENCY = Adjacency(torch.zeros(2, 0, dtype=torch.int64), torch.zeros(0, dtype
         (lambda cls, _: cls(6, dropout=1.0), r"dropout=1\.0"),
         (
             lambda cls, x: cls(6).double()(x.replace(adjacency=ADJACENCY)),
-            "^{name} does not support adjacency or segments",
+            "adjacency or segments",
         ),
         (
             lambda cls, x: cls(6).double()(x.replace(segments=torch.zeros(2, 3, dtype=torch.int64))),
-            "^{name} does not support adjacency or segments",
+            "adjacency or segments",
         ),
         (
             lambda cls, _: cls(6).init_cache(5),
@@ -116,7 +116,7 @@ ADJACENCY = Adjacency(torch.zeros(2, 0, dtype=torch.int64), torch.zeros(0, dtype
         ),
         (
             lambda cls, x: cls(6, causal=True)(x, LSTM(6, causal=True).init_cache(3)),
-            "{name} was given a RNNCache; make its cache with init_cache",
+            "RNNCache",
         ),
     ],
 )
@@ -128,11 +128,11 @@ def test_what_neither_supports_is_refused(cls, call, message):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (partial(S4D, 6, 0), "depth=0; a state space model needs at least one channel and one layer"),
-        (partial(S4D, 6, num_states=5), "num_states=5; states come in conjugate pairs"),
-        (partial(S4D, 6, spectrum="log"), "spectrum='log'; give 'lin' or 'inv'"),
-        (partial(Mamba, 6, 0), "depth=0, num_states=16, expand=2; make each 1 or more"),
-        (partial(Mamba, 6, kernel_size=1), "kernel_size=1 covers no earlier token"),
+        (partial(S4D, 6, 0), "depth=0"),
+        (partial(S4D, 6, num_states=5), "num_states=5"),
+        (partial(S4D, 6, spectrum="log"), "spectrum"),
+        (partial(Mamba, 6, 0), "depth=0"),
+        (partial(Mamba, 6, kernel_size=1), "kernel_size=1"),
     ],
 )
 def test_arguments_of_one_of_them_are_refused(make, message):

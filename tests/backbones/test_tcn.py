@@ -113,10 +113,10 @@ def test_dropout_acts_while_training_and_the_norm_is_a_component():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"depth": 0}, "depth=0; a TCN needs at least one channel and one block"),
-        ({"kernel_size": 1}, "kernel_size=1 covers no other token; give 2 or more"),
-        ({"kernel_size": 4}, "kernel_size=4 has no centre; make it odd, or the TCN causal"),
-        ({"dropout": 1.0}, r"dropout=1.0 is a probability"),
+        ({"depth": 0}, "depth=0"),
+        ({"kernel_size": 1}, "kernel_size=1"),
+        ({"kernel_size": 4}, "kernel_size=4"),
+        ({"dropout": 1.0}, "dropout=1.0"),
     ],
 )
 def test_invalid_arguments_are_refused(settings, message):
@@ -127,9 +127,9 @@ def test_invalid_arguments_are_refused(settings, message):
 def test_unsupported_input_is_refused():
     x = embedded([3, 2])
     adjacency = Adjacency(torch.zeros(2, 0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64))
-    with pytest.raises(ValueError, match="TCN does not support adjacency or segments"):
+    with pytest.raises(ValueError, match="adjacency or segments"):
         TCN(DIM).double()(x.replace(adjacency=adjacency))
-    with pytest.raises(ValueError, match="this TCN is not causal"):
+    with pytest.raises(ValueError, match="not causal"):
         TCN(DIM).init_cache(5)
-    with pytest.raises(ValueError, match="TCN was given a RNNCache"):
+    with pytest.raises(ValueError, match="RNNCache"):
         TCN(DIM, causal=True).double()(x, GRU(DIM, causal=True).init_cache(3))

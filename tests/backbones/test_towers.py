@@ -80,7 +80,7 @@ def test_towers_have_no_vectors_of_modalities_and_positions_of_their_own():
     assert model.embedder.modality is None
     kinds = [type(model.embedder.parts[name].position) for name in PARTS]
     assert kinds == [Sinusoidal, Learned, NoPosition]
-    with pytest.raises(ValueError, match="there is no part 'sound'"):
+    with pytest.raises(ValueError, match="sound"):
         Model(join().spec, towers(), objective, positions={"sound": Sinusoidal})
 
 
@@ -122,15 +122,15 @@ def test_each_part_has_the_positions_and_edges_that_its_backbone_needs():
         (lambda: Towers({}), "Towers has no parts"),
         (
             lambda: Model(Join({"image": Patches(4)}).spec, towers(), Contrastive(PARTS)),
-            "Towers has backbones for image, text, graph, and the tokens are joined of image",
+            "tokens are joined of image",
         ),
-        (lambda: Model(Ids(5).spec, towers(), Contrastive(PARTS)), "and the tokens are of one tokenizer"),
+        (lambda: Model(Ids(5).spec, towers(), Contrastive(PARTS)), "one tokenizer"),
         (
             lambda: Model(join().spec, towers(), Masked()),
-            "Towers encodes each part by itself, and Masked needs the parts together; use one backbone for all",
+            "Masked",
         ),
-        (lambda: Model(join().spec, towers(), fitted_classify()), "and Classify needs the parts together"),
-        (lambda: Model(join().spec, towers(graph=LSTM(DIM, 2)), Contrastive(PARTS)), "LSTM does not support adjacency"),
+        (lambda: Model(join().spec, towers(), fitted_classify()), "Classify"),
+        (lambda: Model(join().spec, towers(graph=LSTM(DIM, 2)), Contrastive(PARTS)), "LSTM .* adjacency"),
     ],
 )
 def test_what_does_not_fit_is_refused_when_it_is_built(make, problem):
@@ -151,5 +151,5 @@ def test_a_recipe_names_a_backbone_for_each_part():
     built.model["objective"].fit([0, 1], None)
     model = build_model(built, built.tokenizer.spec)
     assert [type(one).__name__ for one in model.backbone.parts.values()] == ["LSTM"] * 3
-    with pytest.raises(UsageError, match="no backbone called 'LTSM'"):
+    with pytest.raises(UsageError, match="LTSM"):
         complete("multimodal/clip-digits", "debug", [words[0].replace("word: {type: LSTM", "word: {type: LTSM")])

@@ -80,15 +80,15 @@ def test_rotary_attention_depends_on_position_differences_only():
 
 
 def test_invalid_arguments_and_unsupported_input_are_refused():
-    with pytest.raises(ValueError, match="depth=0; a transformer needs at least one block"):
+    with pytest.raises(ValueError, match="depth=0"):
         Transformer(24, 0)
-    with pytest.raises(ValueError, match="dim=23 does not split into num_heads=8"):
+    with pytest.raises(ValueError, match=r"dim=23.*num_heads=8"):
         Transformer(23, 1)
-    with pytest.raises(ValueError, match="this Transformer is not causal"):
+    with pytest.raises(ValueError, match="not causal"):
         Transformer(24, 1).init_cache(5)
-    with pytest.raises(ValueError, match="a head_dim of 3 has no channel pair for each of 2 axes"):
+    with pytest.raises(ValueError, match=r"head_dim of 3 .* 2 axes"):
         Transformer(24, 1, position=Rotary()).check_supported(TokenSpec(num_features=5, num_axes=2))
-    with pytest.raises(ValueError, match="a Transformer was given a RNNCache"):
+    with pytest.raises(ValueError, match="RNNCache"):
         Transformer(24, 1, causal=True)(embedded([3], 24), LSTM(24, causal=True).init_cache(3))
 
 
@@ -97,7 +97,7 @@ def test_more_tokens_than_the_cache_was_made_for_are_refused():
     cache = transformer.init_cache(5)
     transformer(embedded([4, 4], 24), cache)
     assert cache.num_tokens == 4
-    with pytest.raises(ValueError, match="holds at most 5 tokens, got 6"):
+    with pytest.raises(ValueError, match="5 tokens, got 6"):
         transformer(embedded([2, 2], 24), cache)
 
 
@@ -163,7 +163,7 @@ def test_two_models_share_a_backbones_bias_if_their_edge_types_are_as_many():
     weight = transformer.edge_biases["3"].weight
     transformer.add_edge_bias(2)
     assert transformer.edge_biases["3"].weight is weight
-    with pytest.raises(ValueError, match="has a bias for other edge types"):
+    with pytest.raises(ValueError, match="other edge types"):
         transformer.add_edge_bias(3)
 
 

@@ -76,9 +76,9 @@ def test_classes_are_counted_where_they_have_no_names():
 @pytest.mark.parametrize(
     ("labels", "names", "message"),
     [
-        ([0, 3], NAMES, "a label is class 3, but there are 3 classes, 0 to 2"),
+        ([0, 3], NAMES, "class 3.* 0 to 2"),
         ([0, 0], None, "hold 1 class"),
-        ([0.5, 1.5], None, "the targets are numbers; .* use Regress"),
+        ([0.5, 1.5], None, "use Regress"),
         ([], None, "hold 0 class"),
     ],
 )
@@ -90,11 +90,11 @@ def test_labels_that_do_not_make_classes_are_refused(labels, names, message):
 @pytest.mark.parametrize(
     ("level", "label", "message"),
     [
-        ("sequence", None, r"labels are none; classification of each sequence needs integers \[2\]"),
+        ("sequence", None, r"none.* integers \[2\]"),
         ("sequence", torch.zeros(2), r"labels are \[2\] torch.float32"),
         ("sequence", torch.zeros(2, 3).long(), r"labels are \[2, 3\]"),
-        ("token", torch.zeros(2).long(), r"of each token needs integers \[2, 3\]"),
-        ("sequence", torch.tensor([0, 3]), "labels run from 0 to 3; there are classes 0 to 2"),
+        ("token", torch.zeros(2).long(), r"integers \[2, 3\]"),
+        ("sequence", torch.tensor([0, 3]), "from 0 to 3"),
         ("sequence", torch.tensor([-1, 1]), "labels run from -1 to 1"),
     ],
 )

@@ -81,7 +81,7 @@ def test_vectors_are_pooled_as_the_objective_says(pool):
 
 
 def test_parts_are_pooled_only_where_there_are_some():
-    with pytest.raises(ValueError, match="pool=parts is for joined tokens"):
+    with pytest.raises(ValueError, match="pool=parts"):
         Model(SPEC, LSTM(12), Features(pool="parts"))
 
 

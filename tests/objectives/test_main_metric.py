@@ -1,10 +1,11 @@
 """The metric by which a classifier's best weights are chosen."""
 
-from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-import seqkit
+from seqkit.interfaces import TokenSpec
+from seqkit.objectives import Regress
 from seqkit.objectives.classify import _REPORTED, Classify
 from seqkit.objectives.metrics import of_classes
 from seqkit.report.headline import headline
@@ -18,16 +19,22 @@ def test_each_is_reported_by_that_name_and_more_is_better(name):
     assert name in Classify(metrics=[], main=name).chosen_metrics
 
 
-@pytest.mark.parametrize(("main", "monitor", "mode"), [("AUROC", "valid/auroc", "max"), ("Loss", "valid/loss", "min")])
-def test_it_is_monitored_for_the_best_weights_and_stands_first(tmp_path, main, monitor, mode):
-    changes = {"model.objective.main": main, "trainer.max_steps": 3}
-    run = seqkit.fit("image/digits", changes, preset="debug", out=tmp_path / "run", strong_baseline=False)
-    assert headline(run.summary).name == monitor.removeprefix("valid/")
-    task = type("Task", (), {"objective": run.objective, "model": run.model})
-    found = best_weights(Path(tmp_path), {"": task}, averages=False)
+@pytest.mark.parametrize(
+    ("objective", "monitor", "mode"),
+    [
+        (Classify(), "valid/accuracy", "max"),
+        (Classify(main="AUROC"), "valid/auroc", "max"),
+        (Classify(main="Loss"), "valid/loss", "min"),
+        (Regress(), "valid/rmse", "min"),
+    ],
+)
+def test_it_is_monitored_for_the_best_weights_and_stands_first(tmp_path, objective, monitor, mode):
+    objective.fit([0, 1, 1], None)
+    task = SimpleNamespace(objective=objective, model=SimpleNamespace(spec=TokenSpec(vocab_size=5)))
+    found = best_weights(tmp_path, {"": task}, averages=False)
     assert (found.monitor, found.mode) == (monitor, mode)
 
 
-def test_the_accuracy_stands_first_otherwise():
-    assert headline({"metrics": {"loss": 1.0, "accuracy": 0.5}, "objective": "Classify"}).name == "accuracy"
-    assert Classify().primary_metric == "accuracy"
+def test_the_main_metric_stands_first_in_a_report():
+    metrics = {"loss": 1.0, "accuracy": 0.5, "auroc": 0.7}
+    assert headline({"metrics": metrics, "objective": "Classify"}).name == "accuracy"

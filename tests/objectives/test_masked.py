@@ -160,9 +160,9 @@ def test_tied_logits_start_at_about_1_where_the_entries_of_the_table_do():
 @pytest.mark.parametrize(
     ("spec", "settings", "message"),
     [
-        (VECTORS, {}, "tied=True shares the lookup table"),
-        (TokenSpec(vocab_sizes=(3, 5)), {}, "tokens of several ids have several"),
-        (IDS, {"transform": partial(Transform, width=5)}, r"wider than the hidden states \(12 of 5\)"),
+        (VECTORS, {}, "tied=True"),
+        (TokenSpec(vocab_sizes=(3, 5)), {}, "several ids"),
+        (IDS, {"transform": partial(Transform, width=5)}, "12 of 5"),
     ],
 )
 def test_a_head_cannot_be_tied_to_a_table_that_is_not_there_or_of_another_width(spec, settings, message):
@@ -171,7 +171,7 @@ def test_a_head_cannot_be_tied_to_a_table_that_is_not_there_or_of_another_width(
 
 
 def test_a_narrow_table_is_answered_with_the_width_of_the_transform():
-    with pytest.raises(ValueError, match=r"narrower than .* \(5 of 12\).* transform.*width=5"):
+    with pytest.raises(ValueError, match=r"5 of 12.*width=5"):
         Model(IDS, LSTM(12), Masked(tied=True), embedding_dim=5)
 
 
@@ -187,5 +187,5 @@ def test_each_part_has_a_transform_and_a_table_of_its_own():
 
 def test_tokens_without_content_are_not_predicted():
     spec = TokenSpec(num_features=5, num_prefix_tokens=2)
-    with pytest.raises(ValueError, match=r"2 before the others have none; give tokenizer.num_prefix_tokens=0"):
+    with pytest.raises(ValueError, match="num_prefix_tokens=0"):
         Model(spec, LSTM(8), Masked())

