@@ -4,7 +4,8 @@
 * A python or yaml block whose first line is `# name.ext` is saved under that name; such Python runs when imported.
 * ```console```: `$ seqkit …` runs here; the lines below it must be whole lines of what it prints, folded or not, and
   "…" in them stands for anything. `fit` takes the recipe's preset `debug`; it trains where `--out` names the run or
-  something is shown below it, elsewhere only its keys are checked.
+  something is shown below it, elsewhere only its keys are checked. Where nothing is shown, it takes two steps and
+  writes no report.
   Of a comparison or a scaling study of a recipe, which takes minutes, the candidates' keys are checked.
 
 c channels · t samples
@@ -13,15 +14,21 @@ c channels · t samples
 import json
 import re
 import shlex
+import shutil
 import sys
 import tomllib
 from collections.abc import Iterator
+from contextlib import nullcontext
 from doctest import ELLIPSIS, NORMALIZE_WHITESPACE
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 import yaml
+from matplotlib.figure import Figure
+from PIL import Image
 from sybil import Document, Example
 from sybil.example import SybilFailure
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
@@ -50,6 +57,35 @@ AT_HAND = {
 }
 """Sources of ours that are read in a second; a `fit` on another is only checked, not run. A page's own are run."""
 
+SLOW = {
+    "docs/compare.md",
+    "docs/concepts.md",
+    "docs/data/text.md",
+    "docs/devices.md",
+    "docs/doctor.md",
+    "docs/export.md",
+    "docs/multimodal.md",
+    "docs/predict.md",
+    "docs/presets.md",
+    "docs/pretrained.md",
+    "docs/training.md",
+    "docs/tutorials/audio.md",
+    "docs/tutorials/graph.md",
+    "docs/tutorials/image.md",
+    "docs/tutorials/text.md",
+    "docs/tutorials/translation.md",
+    "docs/viewer.md",
+    "docs/write-a-backbone.md",
+    "docs/write-a-tokenizer.md",
+}
+"""Pages that take more than 1.5 s of processor time."""
+
+
+def _marked(page: Path) -> Any:
+    name = page.relative_to(ROOT).as_posix()
+    return pytest.param(page, id=name, marks=[pytest.mark.slow] if name in SLOW else [])
+
+
 # what Lightning says about our loaders and about settings that short examples leave alone
 pytestmark = [
     pytest.mark.filterwarnings(f"ignore:.*{advice}")
@@ -63,45 +99,61 @@ pytestmark = [
 ]
 
 
+@pytest.fixture(scope="module")
+def own_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("own-files")
+    _own_files(folder)
+    return folder
+
+
 @pytest.fixture
-def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty folder to work in, with a reader's own files; what pages register is forgotten afterwards."""
+def reader(own_files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder to work in, with a reader's own files; pictures are empty, and what pages register is forgotten."""
+    shutil.copytree(own_files, tmp_path, dirs_exist_ok=True)
+    savefig = Figure.savefig
+
+    def save(figure: Figure, file: Any, *args: Any, **settings: Any) -> None:
+        if isinstance(file, str | Path):
+            Image.new("L", (1, 1)).save(file, "PNG")
+        else:
+            savefig(figure, file, *args, **settings)
+
+    monkeypatch.setattr(Figure, "savefig", save)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     registered = {kind: dict(components) for kind, components in lookup._REGISTERED.items()}
     monkeypatch.setattr(lookup, "_REGISTERED", registered)
     before = set(sys.modules)
-    _own_files(tmp_path)
     yield tmp_path
     for name in set(sys.modules) - before:
         if (tmp_path / f"{name}.py").exists():
             del sys.modules[name]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", [_marked(page) for page in PAGES])
 def test_a_page_does_what_it_says(page: Path, reader: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _follow(page, capsys)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_to_files_that_are_there(page: Path) -> None:
-    links = re.findall(r"\]\(([^)#\s]+)[^)]*\)|src=\"([^\"]+)\"", page.read_text(encoding="utf-8"))
-    lost = [link for pair in links for link in pair if link and "://" not in link and not (page.parent / link).exists()]
-    assert not lost
+def test_links_lead_to_files_that_are_there() -> None:
+    for page in PAGES:
+        links = re.findall(r"\]\(([^)#\s]+)[^)]*\)|src=\"([^\"]+)\"", page.read_text(encoding="utf-8"))
+        inside = [link for pair in links for link in pair if link and "://" not in link]
+        assert not [link for link in inside if not (page.parent / link).exists()], page
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_lists_of_the_site_are_the_lists_of_the_page(page: Path) -> None:
+def test_lists_of_the_site_are_the_lists_of_the_page() -> None:
     """The site nests lists by four spaces, and takes a folded line that begins with a number and a dot for an item."""
-    text = re.sub(r"^( *)```.*?^\1```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-    assert not re.findall(r"^ {1,3}[*-] .*", text, re.MULTILINE)
-    assert not re.findall(r"^(?! *\d+\. )(?=.*\S).*\n( *\d+\. .*)", text, re.MULTILINE)
+    for page in PAGES:
+        text = re.sub(r"^( *)```.*?^\1```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        assert not re.findall(r"^ {1,3}[*-] .*", text, re.MULTILINE), page
+        assert not re.findall(r"^(?! *\d+\. )(?=.*\S).*\n( *\d+\. .*)", text, re.MULTILINE), page
 
 
-@pytest.mark.parametrize("name", recipe_names())
-def test_every_recipe_stands_in_the_table_of_claims(name: str) -> None:
-    assert f"`{name}`" in (ROOT / "recipes" / "README.md").read_text(encoding="utf-8")
+def test_every_recipe_stands_in_the_table_of_claims() -> None:
+    table = (ROOT / "recipes" / "README.md").read_text(encoding="utf-8")
+    assert not [name for name in recipe_names() if f"`{name}`" not in table]
 
 
 @pytest.mark.parametrize(
@@ -155,7 +207,7 @@ def _console(example: Example, capsys: pytest.CaptureFixture[str]) -> None:
             words = words[words.index("seqkit") :]
         capsys.readouterr()
         if words[0] == "seqkit":
-            code = _seqkit(words[1:], trains="--out" in words or bool(shown))
+            code = _seqkit(words[1:], is_shown=bool(shown))
             said = capsys.readouterr()
             printed = said.out + said.err
             refused = any(re.match(r"seqkit( \w+)?: ", line) for line in shown)
@@ -181,7 +233,8 @@ def _are_printed(shown: list[str], printed: str) -> bool:
     return not shown or any(_are_printed(shown[n:], printed) for n in whole)
 
 
-def _seqkit(words: list[str], *, trains: bool) -> int | None:
+def _seqkit(words: list[str], *, is_shown: bool) -> int | None:
+    report = nullcontext()
     if words[0] == "fit" and "--resume" in words:  # nothing is unfinished here: the words alone are checked
         parser().parse_known_args(words)
         return 0
@@ -189,14 +242,18 @@ def _seqkit(words: list[str], *, trains: bool) -> int | None:
         recipe = next(word for word in words[1:] if word.endswith(".yaml") or word in recipe_names())
         words = [*words, "--trainer.enable_progress_bar", "false"]
         words += _debug(recipe, words)
-        if not trains or not _at_hand(words):
+        if not (is_shown or "--out" in words) or not _at_hand(words):
             words.append("--print_config")
+        elif not is_shown:
+            words += ["--trainer.max_steps", "2", "--no-baseline"]
+            report = patch("seqkit.report.page.write_report")
     elif words[0] in ("compare", "scale") and not Path(words[1]).is_dir():
         return _checked(words)
     elif words[0] == "inspect":
         words = [*words, *_debug(words[1], words)]
     try:
-        return main(words)
+        with report:
+            return main(words)
     except SystemExit as done:  # --help, --version and argparse's own refusals
         return int(done.code or 0)
 
@@ -268,7 +325,6 @@ def _other(words: list[str]) -> None:
 def _own_files(folder: Path) -> None:
     """The reader's own files: texts, tables of texts, photos/ and recordings/ by class, tables of molecules."""
     import soundfile
-    from PIL import Image
 
     rng = np.random.default_rng(0)
     (folder / "notes.txt").write_text("The cat sat on the mat. The dog lay on the log.\n" * 40, encoding="utf-8")

