@@ -436,7 +436,7 @@ def test_nan_in_padding_is_noticed_where_the_embedder_lets_it_through(broken):
     model = EmbeddedBackbone(spec, _transformer(position=Rotary()))
     laws.padding_may_hold_anything(model, examples)
     model.embedder = broken(spec, DIM).double()
-    with pytest.raises(AssertionError, match="the content of padding changes"):
+    with pytest.raises(AssertionError, match="content of padding"):
         laws.padding_may_hold_anything(model, examples)
 
 
@@ -518,7 +518,7 @@ def test_step_by_step_notices_a_state_that_ran_over_padding():
     laws.step_by_step_equals_at_once(model, examples)
     sound = model.backbone
     model.backbone = Faulty(sound, lambda inner, e, cache: (_unpacked_steps if cache else _unpacked)(inner, e, cache))
-    with pytest.raises(AssertionError, match=r"its state holds padding: .*step by step differs .*; alone it does not"):
+    with pytest.raises(AssertionError, match="its state holds padding"):
         laws.step_by_step_equals_at_once(model, examples)
 
 
@@ -530,7 +530,7 @@ class _ForgetsItsState(LSTM):
 def test_step_by_step_says_where_padding_is_not_the_reason():
     spec, examples = synthetic()["text"]
     model = EmbeddedBackbone(spec, _ForgetsItsState(DIM, causal=True))
-    with pytest.raises(AssertionError, match=r"step by step differs .* alone as well, where nothing is padding"):
+    with pytest.raises(AssertionError, match="alone as well"):
         laws.step_by_step_equals_at_once(model, examples)
 
 
@@ -579,10 +579,10 @@ def test_a_law_that_is_expected_to_fail_may_fail():
 
 @pytest.mark.parametrize(
     ("name", "sentence"),
-    [("is_deterministic", "but it is kept; take it off the list"), ("is_determined", "but there is no such law here")],
+    [("is_deterministic", "it is kept"), ("is_determined", "no such law")],
 )
 def test_a_law_that_is_expected_to_fail_and_does_not_is_an_error(name, sentence):
-    with pytest.raises(AssertionError, match=rf"^MeanPool: {name} is expected to fail \(a reason\), {sentence}"):
+    with pytest.raises(AssertionError, match=f"{name} .*{sentence}"):
         given = {"causal": [False], "kinds": ["text"], "quick": True}
         check_backbone(MeanPool, dim=DIM, expected_failures={name: "a reason"}, **given)
 
@@ -607,11 +607,11 @@ def test_check_backbone_names_the_backbone_and_the_law():
         AssertionError, match=r"Faulty\(causal=True\): no_token_attends_to_the_future: a token attends to the future"
     ):
         check_backbone(lambda dim, causal: Faulty(Transformer(dim, 1), causal=True), dim=DIM, causal=[True])
-    with pytest.raises(AssertionError, match=r"built with dim=24, causal=True"):
+    with pytest.raises(AssertionError, match="built with dim=24"):
         check_backbone(lambda dim, causal: LSTM(dim), dim=DIM, causal=[True])
 
 
 def test_check_embedded_backbone_needs_examples_of_different_lengths():
     spec, examples = synthetic()["text"]
-    with pytest.raises(ValueError, match=r"examples have \[7, 7\] tokens"):
+    with pytest.raises(ValueError, match=r"\[7, 7\] tokens"):
         check_embedded_backbone(spec, LSTM(DIM), [examples[0], examples[0]])

@@ -150,7 +150,7 @@ def test_the_laws_notice_a_stack_that_takes_everything_from_its_first_layer(pair
 
 @pytest.mark.parametrize(("given", "depth"), [([], 2), ([PreNormBlock] * 3, 4), ([PreNormBlock] * 4, 2)])
 def test_a_list_that_does_not_divide_the_depth_is_refused(given, depth):
-    with pytest.raises(ValueError, match=rf"block is a list of {len(given)}"):
+    with pytest.raises(ValueError, match=f"list of {len(given)}"):
         Transformer(DIM, depth, num_heads=HEADS, block=given)
 
 

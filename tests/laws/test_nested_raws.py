@@ -102,14 +102,14 @@ def test_a_tokenizer_that_drops_events_or_a_column_is_named(faulty, form):
 
 
 def test_the_field_that_is_dropped_is_named():
-    with pytest.raises(AssertionError, match=r"no change of raw\[…\]\[3\] of an example changes a token; encode it"):
+    with pytest.raises(AssertionError, match=r"raw\[…\]\[3\]"):
         _laws(DropsPolarity(), ROWS)
-    with pytest.raises(AssertionError, match=r"no change of raw\[…\]\.t of an example"):
+    with pytest.raises(AssertionError, match=r"raw\[…\]\.t"):
         _laws(DropsTime(), FORMS["named tuples"])
-    with pytest.raises(AssertionError, match=r"no change of raw\[:, 0\] of an example"):
+    with pytest.raises(AssertionError, match=r"raw\[:, 0\]"):
         _laws(DropsTime(), FORMS["tensors"])
     recordings = [Recording("left", ROWS[0]), Recording("right", ROWS[1])]
-    with pytest.raises(AssertionError, match=r"no change of raw\.camera of an example"):
+    with pytest.raises(AssertionError, match=r"raw\.camera"):
         _laws(Events(), recordings)
 
 
@@ -187,6 +187,6 @@ class CountsFromNear(CountsFromFarAway):
 
 
 def test_an_axis_that_is_one_large_number_is_rounded():
-    with pytest.raises(AssertionError, match=r"axis 1 of the positions is 1\.7e\+09 in all .* subtract the start"):
+    with pytest.raises(AssertionError, match=r"axis 1 of the positions is 1\.7e\+09"):
         check_tokenizer(CountsFromFarAway(), ROWS, other_process=False, quick=True)
     check_tokenizer(CountsFromNear(), ROWS, other_process=False, quick=True)

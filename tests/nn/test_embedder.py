@@ -72,7 +72,7 @@ def test_tokens_without_content_are_learned_vectors_wherever_they_stand():
 
 @pytest.mark.parametrize("sizes", [{"num_features": 2}, {"vocab_size": 7}, {"vocab_sizes": (2, 3), "num_features": 5}])
 def test_tokens_without_content_need_vectors_with_a_flag_each(sizes):
-    with pytest.raises(ValueError, match="give vectors that begin with a flag for each of these tokens"):
+    with pytest.raises(ValueError, match="flag"):
         TokenSpec(**sizes, num_prefix_tokens=2)
 
 
@@ -111,7 +111,7 @@ def test_a_masked_token_keeps_its_position_and_nothing_of_its_content():
 
 
 def test_masking_without_a_mask_token_is_refused():
-    with pytest.raises(ValueError, match="built with uses_mask_token=False"):
+    with pytest.raises(ValueError, match="uses_mask_token"):
         Embedder(IDS, 14)(ids(3), torch.ones(1, 3, dtype=torch.bool))
 
 
@@ -129,7 +129,7 @@ class MeanOfTwo(nn.Linear):
 
 def test_an_embedder_that_changes_the_number_of_tokens_is_refused():
     embedder = Embedder(replace(VECTORS, embedder=partial(MeanOfTwo, 3)), 12)
-    with pytest.raises(ValueError, match=r"own embedder made \[2, 2\] tokens of \[2, 4\]"):
+    with pytest.raises(ValueError, match=r"\[2, 2\] tokens of \[2, 4\]"):
         embedder(vectors(4, 3))
 
 
@@ -197,9 +197,9 @@ def test_tokens_without_positions_leave_content_all_channels():
 def test_a_head_may_share_the_table_where_it_is_as_wide_as_hidden_states():
     embedder = Embedder(IDS, 14)
     assert embedder.table is embedder.content
-    with pytest.raises(ValueError, match=r"SinusoidalConcat makes narrower than the hidden states \(9 of 13\)"):
+    with pytest.raises(ValueError, match="9 of 13"):
         _ = Embedder(IDS, 13, position=BESIDE).table
-    with pytest.raises(ValueError, match="which this tokenizer's own embedder does not have"):
+    with pytest.raises(ValueError, match="own embedder"):
         _ = Embedder(VECTORS, 12).table
 
 
@@ -228,12 +228,12 @@ def test_embeddings_are_projected_only_where_they_are_narrower():
         assert embedder.norm is None
         assert [name for name, _ in embedder.named_parameters()] == ["content.weight"]
     assert Embedder(IDS, 14, embedding_dim=6).dim == 14
-    with pytest.raises(ValueError, match="embedding_dim=0 counts channels"):
+    with pytest.raises(ValueError, match="embedding_dim=0"):
         Embedder(IDS, 14, embedding_dim=0)
 
 
 def test_a_table_narrower_than_hidden_states_is_not_shared_with_a_head():
-    with pytest.raises(ValueError, match=r"narrower than the hidden states \(6 of 14\)"):
+    with pytest.raises(ValueError, match="6 of 14"):
         _ = Embedder(IDS, 14, embedding_dim=6).table
 
 
@@ -268,7 +268,7 @@ def test_scaled_content_starts_as_large_as_positions(position, std):
 
 @pytest.mark.parametrize("scale", [0, -1.0, float("inf"), float("nan")])
 def test_a_scale_that_is_no_factor_is_refused(scale):
-    with pytest.raises(ValueError, match=f"the embeddings' scale={scale} is a factor"):
+    with pytest.raises(ValueError, match=f"scale={scale}"):
         Embedder(IDS, 14, scale=scale)
 
 

@@ -38,7 +38,7 @@ def test_pooling_is_over_the_real_tokens_of_each_example(valid, pool, padding):
 
 
 def test_an_unknown_pooling_is_refused(valid):
-    with pytest.raises(ValueError, match="pool='median'; it is one of 'mean', 'sum', 'max', 'last', 'first'"):
+    with pytest.raises(ValueError, match="median"):
         pooled(torch.randn(3, 5, 7), valid, "median")
 
 
@@ -96,7 +96,7 @@ def test_a_transform_without_width_or_norm_is_a_linear_layer_and_gelu():
     assert_close(transform(x), nn.functional.gelu(transform.linear(x)))
     assert transform.width == 7
     assert Transform(7, bias=False).linear.bias is None
-    with pytest.raises(ValueError, match="width=0 counts channels"):
+    with pytest.raises(ValueError, match="width=0"):
         Transform(7, width=0)
 
 

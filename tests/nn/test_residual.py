@@ -88,13 +88,15 @@ def test_a_scale_is_of_the_branch_after_everything_else_and_no_parameter(x, bran
 
 @pytest.mark.parametrize("scale", [0, -1.0, float("nan")])
 def test_a_scale_that_is_no_factor_is_refused(scale):
-    with pytest.raises(ValueError, match=f"scale={scale} is a factor of the branch"):
+    with pytest.raises(ValueError, match=f"scale={scale}"):
         Residual(7, scale=scale)
 
 
 def test_a_transformer_with_norms_of_branches_keeps_the_laws():
     block = partial(PreNormBlock, norm=torch.nn.Identity, residual=partial(Residual, norm=torch.nn.RMSNorm))
-    check_backbone(lambda dim, causal: Transformer(dim, 2, num_heads=3, causal=causal, block=block), kinds=["text"])
+    check_backbone(
+        lambda dim, causal: Transformer(dim, 2, num_heads=3, causal=causal, block=block), kinds=["text"], quick=True
+    )
 
 
 def test_layer_scale_may_be_a_whole_number():
@@ -104,7 +106,7 @@ def test_layer_scale_may_be_a_whole_number():
 @pytest.mark.parametrize("name", ["dropout", "drop_path"])
 @pytest.mark.parametrize("probability", [-0.1, 1.0, float("nan")])
 def test_what_is_no_probability_is_refused(name, probability):
-    with pytest.raises(ValueError, match=f"{name}={probability} is a probability"):
+    with pytest.raises(ValueError, match=f"{name}={probability}"):
         Residual(7, **{name: probability})
 
 
@@ -115,4 +117,5 @@ def test_a_transformer_with_layer_scale_keeps_the_laws():
             dim, 2, num_heads=3, causal=causal, block=partial(PreNormBlock, residual=residual)
         ),
         kinds=["text"],
+        quick=True,
     )

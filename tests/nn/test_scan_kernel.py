@@ -140,7 +140,7 @@ def test_where_numba_does_not_compile_one_warning_says_so_and_torchs_operations_
     inputs = [t.detach() for t in rounded(arguments(11))]
     right = selective_scan(*(t.double() for t in inputs))
     monkeypatch.setattr(module, "import_module", fail)
-    with pytest.warns(UserWarning, match="numba does not compile the selective scan.*no locator"):
+    with pytest.warns(UserWarning, match="no locator"):
         got = selective_scan(*inputs)
     assert_close(got, tuple(t.float() for t in right), rtol=1e-5, atol=1e-5)
     selective_scan(*inputs)

@@ -163,18 +163,18 @@ def test_a_feature_map_can_be_passed_in_and_may_give_only_zeros():
     assert torch.autograd.grad(output.sum(), k)[0].isfinite().all()
 
 
-@pytest.mark.parametrize("num_kv_heads", [1, 3])
-def test_a_transformer_with_it_keeps_the_laws(num_kv_heads):
-    attention = partial(MultiHeadAttention, mechanism=LinearAttention, num_kv_heads=num_kv_heads)
+def test_a_transformer_with_shared_keys_keeps_the_laws():
+    attention = partial(MultiHeadAttention, mechanism=LinearAttention, num_kv_heads=1)
     check_backbone(
         lambda dim, causal: Transformer(
             dim, 2, num_heads=3, causal=causal, block=partial(PreNormBlock, attention=attention)
         ),
         kinds=["text"],
+        quick=True,
     )
 
 
 def test_rotary_positions_are_refused_when_a_backbone_is_built():
     block = partial(PreNormBlock, attention=partial(MultiHeadAttention, mechanism=LinearAttention))
-    with pytest.raises(ValueError, match=r"LinearAttention does not support rotary positions \(Rotary\)"):
+    with pytest.raises(ValueError, match="Rotary"):
         Transformer(24, 1, block=block, position=Rotary())

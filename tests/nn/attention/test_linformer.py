@@ -110,17 +110,17 @@ def test_a_transformer_with_it_keeps_the_laws():
         )
         return Transformer(dim, 2, num_heads=3, causal=causal, block=block)
 
-    check_backbone(build, causal=[False])
+    check_backbone(build, causal=[False], kinds=["text"], quick=True)
 
 
 def test_too_long_sequences_settings_out_of_range_and_causality_are_refused():
     backbone = transformer()
-    with pytest.raises(ValueError, match=r"a sequence has 14 tokens"):
+    with pytest.raises(ValueError, match="14 tokens"):
         backbone(embedded([14, 3], 17))
     with pytest.raises(ValueError, match="max_tokens=0, rank=5"):
         transformer(max_tokens=0)
     mechanism = partial(LinformerAttention, max_tokens=13, rank=5)
-    with pytest.raises(ValueError, match=r"LinformerAttention does not support causal attention \(causal=True\)"):
+    with pytest.raises(ValueError, match="causal=True"):
         Transformer(
             24, 1, causal=True, block=partial(PreNormBlock, attention=partial(MultiHeadAttention, mechanism=mechanism))
         )

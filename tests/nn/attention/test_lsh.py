@@ -221,6 +221,7 @@ def test_a_transformer_with_it_keeps_the_laws(position, bucket_size, kinds):
     check_backbone(
         lambda dim, causal: Transformer(dim, 2, num_heads=3, causal=causal, block=block, position=position),
         kinds=kinds,
+        quick=True,
     )
 
 
@@ -235,12 +236,12 @@ def test_directions_are_saved_and_drawn_by_torchs_seed():
 
 
 def test_settings_out_of_range_and_a_full_cache_are_refused():
-    with pytest.raises(ValueError, match="num_buckets=5; a direction has two ends"):
+    with pytest.raises(ValueError, match="num_buckets=5"):
         lsh(num_buckets=5)
-    with pytest.raises(ValueError, match="bucket_size=1, num_rounds=2"):
+    with pytest.raises(ValueError, match="bucket_size=1"):
         lsh(bucket_size=1)
-    with pytest.raises(ValueError, match="bucket_size=2, num_rounds=0"):
+    with pytest.raises(ValueError, match="num_rounds=0"):
         lsh(num_rounds=0)
     mechanism = partial(LSHAttention, bucket_size=2)
-    with pytest.raises(ValueError, match="the cache holds at most 3 tokens, got 4"):
+    with pytest.raises(ValueError, match="3 tokens, got 4"):
         mechanism(3, 5).double().init_cache(3).update(*queries_keys_values(4)[1:], torch.zeros(2, 3, 4, 3))

@@ -202,5 +202,5 @@ def test_rotary_positions_are_those_of_this_pass_only():
 def test_a_cache_of_graphs_and_packed_sequences_is_refused(kind):
     embedded, _ = batch([3, 3], 0, kind == "adjacency", kind == "segments", 0)
     _, past = batch([3, 3], 2, False, False, 0)
-    with pytest.raises(ValueError, match="a cache supports plain sequences only"):
+    with pytest.raises(ValueError, match="cache"):
         attention_context(embedded, causal=True, num_heads=2, head_dim=4, past=past)

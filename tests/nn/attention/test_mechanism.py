@@ -172,7 +172,9 @@ def transformer(mechanism, dim, causal, *, cross_attention=False, position=None)
 )
 def test_a_backbone_with_other_scores_keeps_the_laws(mechanism, position, kinds):
     check_backbone(
-        lambda dim, causal: transformer(mechanism, dim, causal, position=position and position()), kinds=kinds
+        lambda dim, causal: transformer(mechanism, dim, causal, position=position and position()),
+        kinds=kinds,
+        quick=True,
     )
 
 

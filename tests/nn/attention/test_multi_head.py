@@ -135,21 +135,21 @@ def test_dropout_of_attention_weights_acts_while_training_only(x):
 
 
 def test_a_width_that_does_not_split_is_refused():
-    with pytest.raises(ValueError, match="dim=21 does not split into num_heads=4 equal heads"):
+    with pytest.raises(ValueError, match=r"dim=21.*num_heads=4"):
         MultiHeadAttention(21, 4)
 
 
 @pytest.mark.parametrize(("dim", "num_heads"), [(21, 0), (21, -3), (0, 3)])
 def test_no_heads_and_no_width_are_refused(dim, num_heads):
-    with pytest.raises(ValueError, match=f"dim={dim} and num_heads={num_heads} count .*"):
+    with pytest.raises(ValueError, match=f"dim={dim} and num_heads={num_heads}"):
         MultiHeadAttention(dim, num_heads)
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"head_dim": 0}, "head_dim=0 counts the channels of a head; make it 1 or more"),
-        ({"qk_norm_level": "both"}, "qk_norm_level='both'; it is one of 'head', 'all'"),
+        ({"head_dim": 0}, "head_dim=0"),
+        ({"qk_norm_level": "both"}, "qk_norm_level"),
     ],
 )
 def test_heads_without_width_and_an_unknown_level_are_refused(settings, message):
@@ -203,7 +203,7 @@ def test_shared_keys_and_values_are_cached_once(dim, level):
 
 @pytest.mark.parametrize("num_kv_heads", [0, 4, 12])
 def test_key_value_heads_that_do_not_divide_the_heads_are_refused(num_kv_heads):
-    with pytest.raises(ValueError, match=f"num_heads=6 cannot share num_kv_heads={num_kv_heads} equally"):
+    with pytest.raises(ValueError, match=f"num_kv_heads={num_kv_heads}"):
         MultiHeadAttention(30, 6, num_kv_heads=num_kv_heads)
 
 
@@ -272,6 +272,7 @@ def test_a_transformer_with_heads_of_another_width_keeps_the_laws(level):
     check_backbone(
         lambda dim, causal: Transformer(dim, 2, num_heads=3, causal=causal, block=block, position=Rotary(share=0.8)),
         kinds=["text"],
+        quick=True,
     )
 
 

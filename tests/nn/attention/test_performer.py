@@ -126,9 +126,10 @@ def test_a_transformer_with_it_keeps_the_laws(position, kind):
     check_backbone(
         lambda dim, causal: Transformer(dim, 2, num_heads=3, causal=causal, block=block, position=position),
         kinds=[kind],
+        quick=True,
     )
 
 
 def test_no_features_are_refused():
-    with pytest.raises(ValueError, match="num_features=0; give at least 1"):
+    with pytest.raises(ValueError, match="num_features=0"):
         PerformerAttention(3, 8, num_features=0)

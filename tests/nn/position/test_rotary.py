@@ -157,9 +157,9 @@ def test_a_scaling_that_does_not_fit_the_heads_is_refused_when_a_model_is_built(
     position = Rotary(scaling=LongRoPEScaling([1.0, 2.0], factor=2.0, original_max_tokens=64))
     position.check_axes(1, 4)
     position.check_axes(2, 8)
-    with pytest.raises(ValueError, match="LongRoPEScaling has 2 factors for 4 channel pairs; give one for each"):
+    with pytest.raises(ValueError, match="2 factors for 4"):
         Model(TokenSpec(vocab_size=7), Transformer(16, 1, num_heads=2, position=position), Masked())
-    with pytest.raises(ValueError, match="base=1 turns all channel pairs alike"):
+    with pytest.raises(ValueError, match="base=1"):
         Rotary(base=1, scaling=YaRNScaling(2.0, original_max_tokens=64)).check_axes(1, 8)
 
 
@@ -176,9 +176,9 @@ def test_a_relative_position_does_nothing_by_default():
 
 def test_heads_too_narrow_for_the_axes_are_refused():
     for call in (lambda: Rotary().rotary(torch.zeros(1, 1, 2), 3), lambda: Rotary().check_axes(2, 3)):
-        with pytest.raises(ValueError, match="a head_dim of 3 has no channel pair for each of 2 axes"):
+        with pytest.raises(ValueError, match=r"head_dim of 3 .* 2 axes"):
             call()
-    with pytest.raises(ValueError, match=r"a head_dim of 8 with share=0.2 has no .* use wider heads or a larger share"):
+    with pytest.raises(ValueError, match=r"head_dim of 8 with share=0.2"):
         Rotary(share=0.2).check_axes(1, 8)
 
 
@@ -186,19 +186,19 @@ def test_heads_too_narrow_for_the_axes_are_refused():
     ("make", "message"),
     [
         (lambda: Rotary(base=0), "base=0 should be positive"),
-        (lambda: Rotary(share=0), "share=0 of a head's channels are rotated; make it above 0 and at most 1"),
-        (lambda: Rotary(share=1.5), "share=1.5 of a head's channels"),
-        (lambda: LinearScaling(0), "factor=0 divides the frequencies; make it larger than 0"),
-        (lambda: LLaMA3Scaling(-1.0), "factor=-1.0 divides the frequencies; make it larger than 0"),
-        (lambda: LLaMA3Scaling(low_freq_factor=4.0), "low_freq_factor=4.0 and high_freq_factor=4.0 have nothing"),
-        (lambda: YaRNScaling(0, original_max_tokens=9), "factor=0 divides the frequencies; make it larger than 0"),
-        (lambda: YaRNScaling(2, original_max_tokens=0), "original_max_tokens=0 should be a positive number"),
-        (lambda: YaRNScaling(2, original_max_tokens=9, beta_slow=0), "beta_slow=0 should be a positive number"),
-        (lambda: YaRNScaling(2, original_max_tokens=9, beta_slow=40), "beta_slow=40 and beta_fast=32.0 count turns"),
-        (lambda: YaRNScaling(2, original_max_tokens=9, attention_factor=0), "attention_factor=0 should be"),
-        (lambda: LongRoPEScaling([1, 0], factor=2, original_max_tokens=9), r"factors=\[1, 0\] divide the frequencies"),
-        (lambda: LongRoPEScaling([1], factor=0, original_max_tokens=9), "factor=0 divides the frequencies"),
-        (lambda: LongRoPEScaling([1], factor=2, original_max_tokens=1), "original_max_tokens=1 counts tokens"),
+        (lambda: Rotary(share=0), "share=0"),
+        (lambda: Rotary(share=1.5), "share=1.5"),
+        (lambda: LinearScaling(0), "factor=0"),
+        (lambda: LLaMA3Scaling(-1.0), "factor=-1.0"),
+        (lambda: LLaMA3Scaling(low_freq_factor=4.0), "low_freq_factor=4.0"),
+        (lambda: YaRNScaling(0, original_max_tokens=9), "factor=0"),
+        (lambda: YaRNScaling(2, original_max_tokens=0), "original_max_tokens=0"),
+        (lambda: YaRNScaling(2, original_max_tokens=9, beta_slow=0), "beta_slow=0"),
+        (lambda: YaRNScaling(2, original_max_tokens=9, beta_slow=40), "beta_slow=40"),
+        (lambda: YaRNScaling(2, original_max_tokens=9, attention_factor=0), "attention_factor=0"),
+        (lambda: LongRoPEScaling([1, 0], factor=2, original_max_tokens=9), r"factors=\[1, 0\]"),
+        (lambda: LongRoPEScaling([1], factor=0, original_max_tokens=9), "factor=0"),
+        (lambda: LongRoPEScaling([1], factor=2, original_max_tokens=1), "original_max_tokens=1"),
         (lambda: LongRoPEScaling([1], factor=2, original_max_tokens=9, attention_factor=-1), "attention_factor=-1"),
     ],
 )
