@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from foreign_models import DECODERS, ENCODERS, VOCAB, saved
-from parity import alone, assert_equal, randomized, texts
+from parity import alone, assert_equal, doubled, randomized, texts
 from transformers import ElectraConfig, GraniteConfig, GraniteForCausalLM
 from transformers.models.electra.modeling_electra import ElectraForMaskedLM
 from weights import llama_like
@@ -41,7 +41,7 @@ def objective_of(line, **transform):
 def pair(folder, name, kind, objective):
     """Their model with random weights, and ours with a head of that objective and the same weights."""
     eps = {"layer_norm_eps": 1e-5} if name == "Roberta" else {}  # as its published models have it
-    theirs = saved(folder, name, {**ENCODERS[name], **eps, "num_labels": 3}, kind).double()
+    theirs = doubled(saved(folder, name, {**ENCODERS[name], **eps, "num_labels": 3}, kind))
     found = settings(folder, "Features")
     config = complete({**found, "model": {**found["model"], "objective": objective}}, only=("tokenizer", "model"))
     built = build(config)

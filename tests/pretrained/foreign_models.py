@@ -1,8 +1,16 @@
 """Small models that transformers saves, with random weights and a tokenizer of words, for the tests of `pretrained`."""
 
+import atexit
+import shutil
+import tempfile
+from functools import cache
+from pathlib import Path
+
 import torch
 import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers
+
+import seqkit
 
 VOCAB, CONTEXT = 29, 41
 BERT = {
@@ -78,6 +86,11 @@ TEXT_CONFIG = {"Gemma3"}
 """Whose configuration is named after its texts."""
 
 
+def short_run(recipe, overrides, out):
+    """A run of the debug preset without what no test of this folder reads: a rival, and a report."""
+    return seqkit.fit(recipe, overrides, preset="debug", out=out, strong_baseline=False, report=False)
+
+
 def words_of(num):
     """A tokenizer of so many words."""
     words = Tokenizer(models.WordLevel({f"w{i}": i for i in range(num)}, unk_token="w0"))
@@ -85,8 +98,39 @@ def words_of(num):
     return words
 
 
-def saved(folder, name, settings, kind="Model", *, std=0.1, dtype="float32", max_shard_size="1GB", **how):
+@cache
+def _place():
+    """A folder that stays until Python ends."""
+    folder = tempfile.mkdtemp(prefix="seqkit-foreign-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
+_KEPT = {}
+
+
+def kept(folder, made, *given, **how):
+    """What `made(place, …)` returns, and the files that it saves in `place`, copied to the folder.
+
+    It is made once, so the tests leave what is returned as it is.
+    """
+    key = repr((made.__module__, made.__name__, given, how, torch.get_default_dtype()))
+    if key not in _KEPT:
+        place = _place() / str(len(_KEPT))
+        place.mkdir()
+        _KEPT[key] = made(place, *given, **how), place
+    found, place = _KEPT[key]
+    shutil.copytree(place, folder, dirs_exist_ok=True)
+    torch.manual_seed(3)
+    return found
+
+
+def saved(folder, name, settings, kind="Model", **how):
     """Their model with random weights, none at 0 or 1, and the folder that they save."""
+    return kept(folder, save, name, settings, kind, **how)
+
+
+def save(folder, name, settings, kind, *, std=0.1, dtype="float32", max_shard_size="1GB", **how):
     name = name.split()[0]
     text = "Text" if name in TEXT_CONFIG else ""
     how_to = {} if name == "Mamba" else {"attn_implementation": "eager", "experts_implementation": "eager"}

@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 import transformers
+from foreign_models import kept
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 VOCAB, CONTEXT, SIDE, PATCH = 31, 13, 15, 5
@@ -49,6 +50,10 @@ def tokenizer_of(name):
 
 def saved(folder, name):
     """Their model with random weights, its tokenizer and image processor, all saved in the folder."""
+    return kept(folder, _saved, name)
+
+
+def _saved(folder, name):
     kind, settings = MODELS[name]
     model_class = getattr(transformers, kind)
     torch.manual_seed(3)

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from foreign_models import kept
+from parity import assert_equal, doubled
 from safetensors.torch import load_file, save_file
 
 from seqkit.config import complete
@@ -48,6 +50,10 @@ NOT_READ = re.compile(r"classifier\.|lm_head\.|projector\.|(model\.)?decoder\.|(
 
 def saved(place, name):
     """Their model with random weights and its feature extractor, both saved in `theirs`."""
+    return kept(place / "theirs", _saved, name)
+
+
+def _saved(folder, name):
     family, kind, settings, features = MODELS[name]
     model_class = getattr(transformers, family + kind)
     torch.manual_seed(3)
@@ -55,9 +61,9 @@ def saved(place, name):
     with torch.no_grad():
         for p in model.parameters():
             p.add_(torch.randn_like(p) * 0.1)
-    model.save_pretrained(place / "theirs")
+    model.save_pretrained(folder)
     extractor = getattr(transformers, f"{family.replace('Hubert', 'Wav2Vec2')}FeatureExtractor")(**features)
-    extractor.save_pretrained(place / "theirs")
+    extractor.save_pretrained(folder)
     return model, extractor
 
 
@@ -88,13 +94,13 @@ def test_raw_waveforms_give_their_hidden_states_alone_and_in_a_batch(tmp_path, n
     assert run.summary["objective"] == "Features"
     batch = TokenBatch.collate([run.tokenizer.encode(Waveform(wave, RATE)) for wave in waves()])
     with torch.no_grad():
-        hidden = run.model.backbone(run.model.embed(batch))
+        ours, theirs = doubled(run.model), doubled(encoder(model))
+        hidden = ours.backbone(ours.embed(batch))
         for i, wave in enumerate(waves()):
             given = extractor(wave, sampling_rate=RATE, return_tensors="pt")[extractor.model_input_names[0]]
-            right = encoder(model)(given).last_hidden_state[0]
-            assert right.std() > 0.1
+            right = theirs(given.double()).last_hidden_state[0]
             assert len(right) == batch.valid[i].sum()
-            torch.testing.assert_close(hidden[i, : len(right)], right, rtol=0, atol=1e-5)
+            assert_equal(hidden[i, : len(right)], right)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -126,9 +132,9 @@ def test_a_bias_of_keys_that_training_left_is_dropped_and_changes_nothing(tmp_pa
             block.attention.qkv_proj.bias[24:48] += torch.randn(24)
         assert to_hf(run, tmp_path / "back") == []
         tokens = TokenBatch.collate([run.tokenizer.encode(Waveform(waves()[0], RATE))])
-        hidden = run.model.backbone(run.model.embed(tokens))
-        right = encoder(type(model).from_pretrained(tmp_path / "back").eval())(given).last_hidden_state
-        torch.testing.assert_close(hidden, right, rtol=0, atol=1e-5)
+        ours = doubled(run.model)
+        right = doubled(encoder(type(model).from_pretrained(tmp_path / "back")))(given.double()).last_hidden_state
+        assert_equal(ours.backbone(ours.embed(tokens)), right)
 
 
 def test_weights_of_old_files_are_read(tmp_path):
@@ -148,28 +154,28 @@ def test_weights_of_old_files_are_read(tmp_path):
 @pytest.mark.parametrize(
     ("name", "keys", "said"),
     [
-        ("AST", {"qkv_bias": False}, "qkv_bias is False, and what is read is True"),
-        ("AST", {"patch_size": [5, 5]}, r"patch_size is \[5, 5\], and what is read is a whole number"),
-        ("AST", {"patch_size": 19}, "patch_size is 19, and what is read is a size that fits into the spectrogram"),
-        ("AST", {"max_length": 48}, "the model is for MelPatches, num_mels=17, num_frames=48"),
-        ("AST", {"token_dropout": 0.1}, "the key token_dropout of a audio-spectrogram-transformer is not known"),
-        ("wav2vec 2.0 base", {"add_adapter": True}, "add_adapter is True, and what is read is False"),
-        ("wav2vec 2.0 base", {"adapter_attn_dim": 16}, "adapter_attn_dim is 16, and what is read is None"),
+        ("AST", {"qkv_bias": False}, "qkv_bias is False"),
+        ("AST", {"patch_size": [5, 5]}, r"patch_size is \[5, 5\]"),
+        ("AST", {"patch_size": 19}, "patch_size is 19"),
+        ("AST", {"max_length": 48}, "num_frames=48"),
+        ("AST", {"token_dropout": 0.1}, "the key token_dropout"),
+        ("wav2vec 2.0 base", {"add_adapter": True}, "add_adapter is True"),
+        ("wav2vec 2.0 base", {"adapter_attn_dim": 16}, "adapter_attn_dim is 16"),
         ("wav2vec 2.0 base", {"feat_extract_activation": "relu"}, "what is read is gelu"),
         ("wav2vec 2.0 base", {"feat_extract_norm": "batch"}, "feat_extract_norm is 'batch', .* is group or layer"),
         ("wav2vec 2.0 base", {"do_stable_layer_norm": "yes"}, "do_stable_layer_norm is 'yes'"),
-        ("wav2vec 2.0 base", {"conv_dim": [5, 7]}, "conv_dim .*a number for each of conv_kernel and conv_stride"),
-        ("wav2vec 2.0 base", {"conv_kernel": [10, "x", 2]}, "conv_kernel .*a list of whole numbers"),
-        ("wav2vec 2.0 base", {"conv_kernel": [4, 3, 2]}, "conv_kernel .*kernels as long as their strides"),
-        ("wav2vec 2.0 base", {"num_conv_pos_embedding_groups": 5}, "a divisor of hidden_size, 24"),
-        ("HuBERT", {"conv_pos_batch_norm": True}, "conv_pos_batch_norm is True, and what is read is False"),
-        ("Whisper with classes", {"scale_embedding": True}, "scale_embedding is True, and what is read is False"),
+        ("wav2vec 2.0 base", {"conv_dim": [5, 7]}, "conv_dim"),
+        ("wav2vec 2.0 base", {"conv_kernel": [10, "x", 2]}, "conv_kernel .*whole numbers"),
+        ("wav2vec 2.0 base", {"conv_kernel": [4, 3, 2]}, "conv_kernel .*strides"),
+        ("wav2vec 2.0 base", {"num_conv_pos_embedding_groups": 5}, "num_conv_pos_embedding_groups"),
+        ("HuBERT", {"conv_pos_batch_norm": True}, "conv_pos_batch_norm is True"),
+        ("Whisper with classes", {"scale_embedding": True}, "scale_embedding is True"),
         (
             "Whisper with classes",
             {"max_source_positions": 51},
-            "max_source_positions is 51, .* a multiple of 50: whole seconds",
+            "max_source_positions is 51",
         ),
-        ("Whisper with classes", {"max_source_positions": 100}, "the model is for WhisperMel, num_mels=17, seconds=2"),
+        ("Whisper with classes", {"max_source_positions": 100}, "seconds=2"),
     ],
 )
 def test_a_setting_that_is_not_read_is_refused(tmp_path, name, keys, said):
@@ -183,7 +189,7 @@ def test_a_setting_that_is_not_read_is_refused(tmp_path, name, keys, said):
 def test_a_feature_extractor_of_another_kind_is_refused(tmp_path):
     saved(tmp_path, "wav2vec 2.0 base")
     transformers.WhisperFeatureExtractor().save_pretrained(tmp_path / "theirs")
-    with pytest.raises(DataError, match=r"its feature extractor is .*WhisperMel.*, and the model is for SampleWindows"):
+    with pytest.raises(DataError, match=r"WhisperMel.*SampleWindows"):
         import_model(tmp_path / "theirs", tmp_path / "run", "theirs")
 
 

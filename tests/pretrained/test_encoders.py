@@ -6,7 +6,8 @@ import shutil
 import pytest
 import torch
 import transformers
-from foreign_models import ENCODERS, HEADS, NAMES, VOCAB, saved
+from foreign_models import ENCODERS, HEADS, NAMES, VOCAB, saved, short_run
+from parity import alone, assert_equal, doubled
 from safetensors.torch import load_file, save_file
 
 import seqkit
@@ -41,17 +42,7 @@ def tuned(folder, objective, **given):
     table = folder.parent / "table.csv"
     table.write_text("\n".join(["text,label", *rows]) + "\n")
     given = {"data": str(table), "model.init": str(folder), "model.objective": objective, "data.limit": None, **given}
-    return seqkit.fit("text/classify", {**given, **QUIET}, preset="debug", out=folder.parent / "run")
-
-
-@pytest.mark.parametrize("kind", HEADS)
-@pytest.mark.parametrize("name", ENCODERS)
-def test_an_imported_model_is_written_back_byte_for_byte(tmp_path, name, kind):
-    folder = tmp_path / "theirs"
-    saved(folder, name, {**ENCODERS[name], "id2label": NAMES}, kind)
-    assert to_hf(imported(folder), tmp_path / "back") == []
-    for file in ("model.safetensors", "config.json"):
-        assert (tmp_path / "back" / file).read_bytes() == (folder / file).read_bytes()
+    return short_run("text/classify", {**given, **QUIET}, folder.parent / "run")
 
 
 def test_a_tuned_masked_language_model_is_theirs_again_with_its_mask_token(tmp_path):
@@ -64,8 +55,8 @@ def test_a_tuned_masked_language_model_is_theirs_again_with_its_mask_token(tmp_p
     masked = torch.tensor([[False, True, False, False, True]])
     assert not run.model.embedder.mask_token.equal(run.model.embedder.content.weight[VOCAB - 1])
     with torch.no_grad():
-        right = back(batch.content.masked_fill(masked, VOCAB - 1)).logits[..., :-1]  # all ids but the mask token's own
-        torch.testing.assert_close(run.model(batch, masked)[..., :-1], right, rtol=0, atol=1e-5)
+        right = doubled(back)(batch.content.masked_fill(masked, VOCAB - 1)).logits
+        assert_equal(doubled(run.model)(batch, masked)[..., :-1], right[..., :-1])  # but the mask token's own
 
 
 def test_a_tuned_classifier_is_theirs_again_with_its_classes(tmp_path):
@@ -76,7 +67,7 @@ def test_a_tuned_classifier_is_theirs_again_with_its_classes(tmp_path):
     assert back.config.id2label == {0: "fir", 1: "oak", 2: "yew"}
     batch = seqkit.TokenBatch.collate([run.tokenizer.encode("w3 w7 w11")])
     with torch.no_grad():
-        torch.testing.assert_close(run.model(batch), back(batch.content).logits, rtol=0, atol=1e-5)
+        assert_equal(doubled(run.model)(batch), doubled(back)(batch.content).logits)
 
 
 def test_a_classifier_of_a_masked_language_model_has_the_recipes_head(tmp_path):
@@ -104,7 +95,7 @@ def test_weights_that_are_tied_may_stand_twice_if_they_are_equal(tmp_path):
     assert imported(folder).summary["initial"]["left_out"] == []
     held["cls.predictions.decoder.bias"][3] += 1
     save_file(held, folder / "model.safetensors")
-    with pytest.raises(DataError, match=r"decoder\.bias is tied to another weight, and differs"):
+    with pytest.raises(DataError, match=r"decoder\.bias is tied"):
         import_model(folder, tmp_path / "other", "theirs")
 
 
@@ -141,8 +132,8 @@ def test_logits_of_modernbert_with_biases_and_another_head(tmp_path, changes, po
     run = imported(tmp_path / "theirs")
     batch = seqkit.TokenBatch.collate([run.tokenizer.encode(text) for text in ("w3 w7 w11 w2 w5 w6 w7", "w4 w9")])
     with torch.no_grad():
-        right = theirs(batch.content, attention_mask=batch.valid.long()).logits
-        torch.testing.assert_close(run.model(batch), right, rtol=0, atol=1e-5)
+        right = alone(doubled(theirs), batch)
+        assert_equal(doubled(run.model)(batch), right)
     assert run.predict(["w4 w9"]) == [NAMES[int(right[1].argmax())]]
     to_hf(run, tmp_path / "back")
     held, back = (load_file(tmp_path / name / "model.safetensors") for name in ("theirs", "back"))
@@ -156,7 +147,7 @@ def test_embeddings_of_electra_may_be_as_wide_as_its_layers(tmp_path):
     run = imported(tmp_path / "theirs")
     batch = seqkit.TokenBatch.collate([run.tokenizer.encode("w3 w7 w11")])
     with torch.no_grad():
-        torch.testing.assert_close(run.model(batch), theirs(batch.content).logits, rtol=0, atol=1e-5)
+        assert_equal(doubled(run.model)(batch), doubled(theirs)(batch.content).logits)
 
 
 def test_an_imported_tagger_gives_a_class_for_each_token(tmp_path):
@@ -187,7 +178,7 @@ def test_a_classifier_on_a_masked_language_model_is_theirs_if_its_head_is(tmp_pa
     assert back.config.id2label == {0: "fir", 1: "oak", 2: "yew"}
     batch = seqkit.TokenBatch.collate([run.tokenizer.encode("w3 w7 w11")])
     with torch.no_grad():
-        torch.testing.assert_close(back(batch.content).logits, run.model.eval()(batch), rtol=0, atol=1e-5)
+        assert_equal(doubled(run.model)(batch), doubled(back)(batch.content).logits)
 
 
 def test_the_card_of_an_export_without_its_head_is_that_of_an_encoder(tmp_path, capsys):
@@ -219,8 +210,9 @@ def test_electras_discriminator_is_read_without_its_head(tmp_path):
     assert (run.summary["objective"], run.summary["initial"]["left_out"]) == ("Features", ["discriminator_predictions"])
     batch = seqkit.TokenBatch.collate([run.tokenizer.encode("w3 w7 w11")])
     with torch.no_grad():
-        right = theirs.electra(batch.content).last_hidden_state
-        torch.testing.assert_close(run.model.backbone(run.model.embed(batch)), right, rtol=0, atol=1e-5)
+        model = doubled(run.model)
+        right = doubled(theirs).electra(batch.content).last_hidden_state
+        assert_equal(model.backbone(model.embed(batch)), right)
 
 
 OTHER = {
@@ -238,7 +230,7 @@ def test_logits_with_another_activation_and_epsilon(tmp_path, name, kind):
     run = imported(tmp_path / "theirs")
     batch = seqkit.TokenBatch.collate([run.tokenizer.encode("w3 w7 w11 w2")])
     with torch.no_grad():
-        torch.testing.assert_close(run.model(batch), theirs(batch.content).logits, rtol=0, atol=1e-5)
+        assert_equal(doubled(run.model)(batch), doubled(theirs)(batch.content).logits)
 
 
 # ── refusals ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -247,7 +239,7 @@ def test_logits_with_another_activation_and_epsilon(tmp_path, name, kind):
 @pytest.mark.parametrize("name", ENCODERS)
 def test_an_output_layer_that_is_not_tied_is_refused(tmp_path, name):
     folder = folder_of(tmp_path / "theirs", name, MASKED, tie_word_embeddings=False)
-    with pytest.raises(DataError, match="tie_word_embeddings is False, and what is read is True"):
+    with pytest.raises(DataError, match="tie_word_embeddings is False"):
         imported(folder)
 
 
@@ -255,24 +247,24 @@ def test_a_masked_language_model_whose_tokenizer_has_no_mask_token_is_refused(tm
     folder = folder_of(tmp_path / "theirs", "Bert", MASKED)
     path = folder / "tokenizer.json"
     path.write_text(path.read_text().replace("[MASK]", "[HIDE]"))
-    with pytest.raises(DataError, match=r"the tokenizer has no \[MASK\] or <mask>"):
+    with pytest.raises(DataError, match=r"\[MASK\]"):
         imported(folder)
 
 
 @pytest.mark.parametrize(
     ("kind", "keys", "said"),
     [
-        (MASKED, {"decoder_bias": False}, "decoder_bias is False, and what is read is True"),
-        (CLASSIFIER, {"classifier_pooling": "max"}, "classifier_pooling is 'max', and what is read is cls or mean"),
-        (MASKED, {"classifier_activation": "xielu"}, "classifier_activation is 'xielu', and what is read is gelu or"),
-        (MASKED, {"layer_types": ["full_attention"]}, "layer_types is .* for each layer"),
-        (MASKED, {"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "rope_parameters is .*what is read"),
-        (MASKED, {"rope_parameters": {"full_attention": {"factor": 2.0}}}, "rope_parameters is .*what is read"),
-        (MASKED, {"rope_scaling": {"type": "linear"}}, "rope_scaling is .*what is read is None"),
-        (MASKED, {"attention_bias": "some"}, "attention_bias is 'some', and what is read is True or False"),
-        (MASKED, {"local_attention": -1}, "local_attention is -1, and what is read is a whole number"),
-        (MASKED, {"global_rope_theta": "large"}, "global_rope_theta is 'large', and what is read is a number"),
-        (MASKED, {"is_causal": True}, "the key is_causal of a modernbert is not known"),
+        (MASKED, {"decoder_bias": False}, "decoder_bias is False"),
+        (CLASSIFIER, {"classifier_pooling": "max"}, "classifier_pooling is 'max'"),
+        (MASKED, {"classifier_activation": "xielu"}, "classifier_activation is 'xielu'"),
+        (MASKED, {"layer_types": ["full_attention"]}, "layer_types"),
+        (MASKED, {"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "rope_parameters is"),
+        (MASKED, {"rope_parameters": {"full_attention": {"factor": 2.0}}}, "rope_parameters is"),
+        (MASKED, {"rope_scaling": {"type": "linear"}}, "rope_scaling is"),
+        (MASKED, {"attention_bias": "some"}, "attention_bias is 'some'"),
+        (MASKED, {"local_attention": -1}, "local_attention is -1"),
+        (MASKED, {"global_rope_theta": "large"}, "global_rope_theta is 'large'"),
+        (MASKED, {"is_causal": True}, "the key is_causal"),
     ],
 )
 def test_a_setting_of_modernbert_that_is_not_read_is_refused(tmp_path, kind, keys, said):

@@ -21,5 +21,5 @@ def test_an_activation_that_a_recipe_names_is_theirs(name):
     backbone = {"type": "Transformer", "dim": 6, "depth": 1, "num_heads": 1, "block": block}
     config = {"tokenizer": "Bytes", "model": {"objective": "Classify", "backbone": backbone}}
     ours = build(complete(config, None, only=("tokenizer", "model"))).model["backbone"].blocks[0].mlp.activation
-    x = torch.linspace(-7, 7, 97)
+    x = torch.linspace(-7, 7, 97, dtype=torch.float64)
     assert_close(ours(x), ACT2FN[name](x), rtol=0, atol=1e-6)

@@ -19,16 +19,18 @@ from foreign_models import (
     saved,
     words_of,
 )
+from parity import alone, assert_equal, doubled
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models
+from whole import assert_same_generation
 
 from seqkit.config import build, build_model, complete
 from seqkit.errors import DataError, UsageError
-from seqkit.generation import Sampling, generate
 from seqkit.interfaces import TokenBatch, Tokens
 from seqkit.pretrained.config_file import CHANGES_NOTHING, ConfigFile
 from seqkit.pretrained.family import task_of
 from seqkit.pretrained.folder import settings, weights, written
+from seqkit.runs.exported import to_hf
 from seqkit.runs.imported import import_model
 from seqkit.runs.initial_weights import InitialWeights
 from seqkit.runs.trained_model import load_one
@@ -66,38 +68,30 @@ def texts(lengths, low=2, num_axes=1):
     return TokenBatch.collate(tokens)
 
 
-def assert_equal(got, right, valid):
-    assert right[valid].std() > 0.1
-    torch.testing.assert_close(got[valid], right[valid], rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize("lengths", LENGTHS)
 @pytest.mark.parametrize("name", ENCODERS)
-def test_hidden_states_of_an_encoder(tmp_path, name, lengths):
-    theirs = saved(tmp_path, name, ENCODERS[name])
+def test_hidden_states_of_an_encoder(tmp_path, name):
+    theirs = doubled(saved(tmp_path, name, ENCODERS[name]))
     ours = begun(tmp_path, "text/classify")
-    types = ENCODERS[name].get("type_vocab_size", 2)
-    batch = texts(lengths, num_axes=ours.model.spec.num_axes)
-    batch.positions[..., 1:].clamp_(max=types - 1)
-    with torch.no_grad():
-        content = batch.content.masked_fill(~batch.valid, 1)
+    model, types = ours.model.double(), ENCODERS[name].get("type_vocab_size", 2)
+    for lengths in LENGTHS:
+        batch = texts(lengths, num_axes=model.spec.num_axes)
+        batch.positions[..., 1:].clamp_(max=types - 1)
         has_types = batch.positions.shape[-1] > 1
         given = {"token_type_ids": batch.positions[..., 1].long()} if has_types else {}
-        right = theirs(content, attention_mask=batch.valid.long(), **given).last_hidden_state
-        assert_equal(ours.model.backbone(ours.model.embed(batch)), right, batch.valid)
+        with torch.no_grad():
+            assert_equal(model.backbone(model.embed(batch)), alone(theirs, batch, **given), batch.valid)
     assert ours.origin["taken"] == ["backbone", "embedder"]
     assert ours.origin["new"] == ["head"]
 
 
-@pytest.mark.parametrize("lengths", LENGTHS)
 @pytest.mark.parametrize("name", DECODERS)
-def test_logits_of_a_decoder(tmp_path, name, lengths):
-    theirs = saved(tmp_path, name, DECODERS[name], own_class(name))
+def test_logits_of_a_decoder(tmp_path, name):
+    theirs = doubled(saved(tmp_path, name, DECODERS[name], own_class(name)))
     ours = begun(tmp_path, "text/char-lm")
-    batch = texts(lengths)
-    with torch.no_grad():
-        right = theirs(batch.content, attention_mask=batch.valid.long()).logits
-        assert_equal(ours.model(batch), right, batch.valid)
+    for lengths in LENGTHS:
+        batch = texts(lengths)
+        with torch.no_grad():
+            assert_equal(ours.model.double()(batch), alone(theirs, batch), batch.valid)
     assert ours.origin["taken"] == ["backbone", "embedder", "head"]
     assert ours.origin["new"] == []
 
@@ -106,38 +100,32 @@ def test_logits_of_a_decoder(tmp_path, name, lengths):
 def test_both_write_the_same_tokens(tmp_path, name):
     theirs = saved(tmp_path, name, DECODERS[name], own_class(name), std=0.4)
     ours = begun(tmp_path, "text/char-lm").model
-    prompts, right = [torch.randint(VOCAB, (n,)) for n in (1, 7)], []
-    for ids in prompts:
-        for _ in range(16):
-            with torch.no_grad():
-                ids = torch.cat([ids, theirs(ids[None]).logits[0, -1:].argmax(dim=-1)])
-        right.append(ids[-16:])
-    assert len(torch.cat(right).unique()) > 2
-    got = generate(ours, prompts, 16, strategy=Sampling(temperature=0))
-    assert all(x.equal(y) for x, y in zip(got, right))
+    assert_same_generation(ours.double(), doubled(theirs), [torch.randint(VOCAB, (n,)) for n in (1, 7)])
 
 
 @pytest.mark.parametrize("kind", HEADS)
 @pytest.mark.parametrize("name", ENCODERS)
-def test_logits_of_an_encoder(tmp_path, name, kind):
+def test_logits_of_an_encoder_and_the_same_bytes_back(tmp_path, name, kind):
     theirs = saved(tmp_path / "theirs", name, {**ENCODERS[name], "id2label": NAMES}, kind)
     import_model(tmp_path / "theirs", tmp_path / "run", name)
-    run = load_one(tmp_path / "run")
+    run, theirs = load_one(tmp_path / "run"), doubled(theirs)
+    assert to_hf(run, tmp_path / "back") == []
+    for file in ("model.safetensors", "config.json"):
+        assert (tmp_path / "back" / file).read_bytes() == (tmp_path / "theirs" / file).read_bytes()
+    model = run.model.double()
     assert task_of(run.config["model"]["objective"]) == HEADS[kind]
     assert run.summary["initial"]["left_out"] == []
-    batch = texts([11, 19, 5], num_axes=run.model.spec.num_axes)
+    batch = texts([11, 19, 5], num_axes=model.spec.num_axes)
     batch.positions[..., 1:].fill_(0)
     with torch.no_grad():
-        given = batch.content.masked_fill(~batch.valid, 1)  # RoBERTa counts positions by the padding's id
-        right = theirs(given, attention_mask=batch.valid.long()).logits
+        right = alone(theirs, batch)
         if kind == "ForMaskedLM":
-            assert_equal(run.model(batch), right, batch.valid)
+            assert_equal(model(batch), right, batch.valid)
             hides = torch.rand(batch.valid.shape) < 0.3
-            given = given.masked_fill(hides & batch.valid, VOCAB - 1)
-            right = theirs(given, attention_mask=batch.valid.long()).logits
-            assert_equal(run.model(batch, hides & batch.valid), right, batch.valid)
+            right = alone(theirs, batch.replace(content=batch.content.masked_fill(hides, VOCAB - 1)))
+            assert_equal(model(batch, hides & batch.valid), right, batch.valid)
         else:
-            assert_equal(run.model(batch), right, batch.valid if right.ndim == 3 else torch.ones(3, dtype=torch.bool))
+            assert_equal(model(batch), right, batch.valid if right.ndim == 3 else torch.ones(3, dtype=torch.bool))
             assert run.objective.names == [*NAMES.values()]
 
 
@@ -185,7 +173,7 @@ def test_rows_that_no_id_of_the_tokenizer_has_are_kept(tmp_path):
     words.save(str(tmp_path / "tokenizer.json"))
     ours, batch = begun(tmp_path, "text/char-lm"), texts([13, 13])
     with torch.no_grad():
-        assert_equal(ours.model(batch), theirs(batch.content).logits, batch.valid)
+        assert_equal(ours.model.double()(batch), doubled(theirs)(batch.content).logits, batch.valid)
 
 
 ALL = [(name, ENCODERS[name], "Model", "Classify") for name in ENCODERS]
@@ -238,18 +226,18 @@ def test_dropout_activation_and_positions_are_those_of_the_model(tmp_path):
     [
         (
             {"position_embedding_type": "relative_key"},
-            "position_embedding_type is 'relative_key', and what is read is absolute",
+            "position_embedding_type is 'relative_key'",
         ),
-        ({"is_decoder": True}, "is_decoder is True, and what is read is False"),
-        ({"hidden_act": "xielu"}, "hidden_act is 'xielu', and what is read is gelu or"),
-        ({"hidden_size": 24.5}, "hidden_size is 24.5, and what is read is a whole number from 1 to 16,777,216"),
-        ({"hidden_dropout_prob": "much"}, "hidden_dropout_prob is 'much', and what is read is a number"),
+        ({"is_decoder": True}, "is_decoder is True"),
+        ({"hidden_act": "xielu"}, "hidden_act is 'xielu'"),
+        ({"hidden_size": 24.5}, "hidden_size is 24.5"),
+        ({"hidden_dropout_prob": "much"}, "hidden_dropout_prob is 'much'"),
         (
             {"num_hidden_layers": 10**9},
-            "num_hidden_layers is 1000000000, and what is read is a whole number from 1 to 1,000",
+            "num_hidden_layers is 1000000000",
         ),
-        ({"talking_heads": True}, "the key talking_heads of a bert is not known"),
-        ({"model_type": "berd"}, "model_type is 'berd', and what is read is .*did you mean bert"),
+        ({"talking_heads": True}, "the key talking_heads"),
+        ({"model_type": "berd"}, "berd.*did you mean bert"),
     ],
 )
 def test_a_setting_that_is_not_read_is_refused(tmp_path, keys, said):
@@ -312,11 +300,10 @@ NEEDED = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermedia
 """Sizes that every file of some types writes; there is no default for them."""
 
 
-@pytest.mark.parametrize("task", ["Classify", "Features"])
 @pytest.mark.parametrize("name", DECODERS)
-def test_a_decoder_is_read_for_other_tasks(tmp_path, name, task):
+def test_a_decoder_is_read_for_other_tasks(tmp_path, name):
     saved(tmp_path, name, DECODERS[name], own_class(name))
-    assert "objective" not in settings(tmp_path, task)["model"]
+    assert ["objective" in settings(tmp_path, task)["model"] for task in ("Classify", "Features")] == [False, False]
 
 
 @pytest.mark.parametrize(
@@ -343,13 +330,13 @@ def test_published_files_say_the_same(tmp_path, name, keys):
 def test_a_missing_head_of_the_files_own_class_is_an_error(tmp_path):
     saved(tmp_path, "Llama", DECODERS["Llama"], "ForCausalLM")
     rewritten(tmp_path, lambda held: held.pop("lm_head.weight"))
-    with pytest.raises(DataError, match=r"has no weight lm_head\.weight, and config\.json says LlamaForCausalLM"):
+    with pytest.raises(DataError, match=r"lm_head\.weight"):
         weights(tmp_path, "NextToken")
 
 
 def test_one_expert_of_normalised_gates_is_refused(tmp_path):
     saved(tmp_path, "Mixtral", {**DECODERS["Mixtral"], "num_experts_per_tok": 1}, "ForCausalLM")
-    with pytest.raises(DataError, match="num_experts_per_tok is 1, and what is read is 2 or more"):
+    with pytest.raises(DataError, match="num_experts_per_tok is 1"):
         settings(tmp_path, "NextToken")
 
 
@@ -395,7 +382,7 @@ def another(value):
 def test_rotary_positions_that_are_not_read_are_refused(tmp_path, rope):
     saved(tmp_path, "Llama", DECODERS["Llama"])
     configured(tmp_path, rope_parameters=rope)
-    with pytest.raises(UsageError, match=r"rope_parameters is .*what is read is"):
+    with pytest.raises(UsageError, match=r"rope_parameters is"):
         complete("text/char-lm", "debug", {"model.init": str(tmp_path)})
 
 
@@ -457,8 +444,8 @@ def lost_of_three(held):
 @pytest.mark.parametrize(
     ("change", "error", "said"),
     [
-        (narrow, UsageError, r"position\.tables\.0 is unknown or of another shape.* disagree"),
-        (extra, DataError, r"has a weight encoder\.layer\.0\.adapter\.weight that a bert is not known to have"),
+        (narrow, UsageError, r"position\.tables\.0"),
+        (extra, DataError, r"has a weight encoder\.layer\.0\.adapter"),
         (lost, UsageError, r"backbone\.blocks\.2\.mlp\.down_proj\.weight is missing"),
         (lost_of_three, DataError, r"has no weight encoder\.layer\.2\.attention\.self\.key\.weight"),
     ],
@@ -482,7 +469,7 @@ def test_pickled_weights_and_other_files_are_not_opened(tmp_path):
             weights(tmp_path, "Classify")
     whole.rename(tmp_path / "one.safetensors")
     index.write_text(json.dumps({"weight_map": {"pooler.dense.bias": "one.safetensors"}}))
-    with pytest.raises(DataError, match=r"index\.json and one\.safetensors disagree about the weight"):
+    with pytest.raises(DataError, match=r"one\.safetensors disagree"):
         weights(tmp_path, "Classify")
     (tmp_path / "model.safetensors").write_bytes(b"no weights")
     with pytest.raises(DataError, match="which may disagree"):

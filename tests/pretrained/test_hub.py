@@ -110,7 +110,7 @@ def test_a_model_that_transformers_saved_is_read_from_the_hub_as_from_its_folder
     ],
 )  # fmt: skip
 def test_a_name_that_is_none_is_refused_before_the_hub_is_asked(hub, name):
-    with pytest.raises(UsageError, match="is no name of a model on the hub"):
+    with pytest.raises(UsageError, match="no name"):
         fetched(name)
     assert hub.asked == []
 
@@ -155,13 +155,11 @@ def test_a_hub_that_cannot_be_reached_is_a_warning_if_the_cache_has_the_model(hu
 
 def test_without_a_network_and_a_cache_there_is_an_error_in_a_line(hub, monkeypatch):
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:1")  # where nobody listens
-    with pytest.raises(
-        DataError, match=r"hub cannot be reached \(ConnectError.*\), and nothing of it is in"
-    ) as failure:
+    with pytest.raises(DataError, match=r"ConnectError") as failure:
         fetched(NAME)
     assert "\n" not in str(failure.value)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    with pytest.raises(DataError, match="HF_HUB_OFFLINE is set, and nothing of it is in"):
+    with pytest.raises(DataError, match="HF_HUB_OFFLINE"):
         fetched(NAME)
 
 
@@ -181,7 +179,7 @@ def test_a_link_out_of_the_cache_is_refused(hub, tmp_path):
     (folder / "config.json").unlink()
     (folder / "config.json").symlink_to(outside)
     for offline in (False, True):
-        with pytest.raises(DataError, match=r"config\.json is a link out of the cache"):
+        with pytest.raises(DataError, match=r"config\.json is a link"):
             fetched(NAME, offline=offline)
     assert outside.exists()
 
@@ -208,17 +206,17 @@ def without(files, *left_out):
 @pytest.mark.parametrize(
     ("files", "said"),
     [
-        (SMALL | {"pytorch_model.bin": b"x"}, r"no model\.safetensors, and pytorch_model\.bin is refused: unpickling"),
+        (SMALL | {"pytorch_model.bin": b"x"}, r"pytorch_model\.bin is refused"),
         (SMALL | {"tf_model.h5": b"x", "a/b.safetensors": b""}, r"tf_model\.h5 is refused"),
         (SMALL, "and no other weights"),
-        (without(MODEL, "config.json"), r"has no config\.json of transformers, and no config\.yaml of a run"),
-        ({"config.yaml": b"", "summary.json": b"", "model.safetensors": b""}, r"is a run without state\.json; export"),
-        (MODEL | {"config.json": b" " * (2**20 + 1)}, "1,048,577 bytes, and 1,048,576 are the most"),
-        (without(SHARDED, "model-00002-of-00002.safetensors"), "lists model-00002-of-00002.safetensors, which"),
-        (SHARDED | {"model.safetensors.index.json": b"{"}, r"index\.json is not understood"),
-        (SHARDED | {"model.safetensors.index.json": b'{"weight_map": {}}'}, "it lists 0 files"),
-        (SHARDED | {"model.safetensors.index.json": b'{"weight_map": {"a": "../x.safetensors"}}'}, "is no name of a f"),
-        (SHARDED | {"model.safetensors.index.json": b'{"weight_map": {"a": "x.bin"}}'}, "is no name of a file of saf"),
+        (without(MODEL, "config.json"), r"no config\.json"),
+        ({"config.yaml": b"", "summary.json": b"", "model.safetensors": b""}, r"state\.json"),
+        (MODEL | {"config.json": b" " * (2**20 + 1)}, "1,048,576"),
+        (without(SHARDED, "model-00002-of-00002.safetensors"), "model-00002-of-00002"),
+        (SHARDED | {"model.safetensors.index.json": b"{"}, r"index\.json"),
+        (SHARDED | {"model.safetensors.index.json": b'{"weight_map": {}}'}, "0 files"),
+        (SHARDED | {"model.safetensors.index.json": b'{"weight_map": {"a": "../x.safetensors"}}'}, "x.safetensors"),
+        (SHARDED | {"model.safetensors.index.json": b'{"weight_map": {"a": "x.bin"}}'}, "x.bin"),
         (SHARDED | {"model.safetensors.index.json": b'{"weight_map": {"a": ["x"]}}'}, "is not understood"),
     ],
 )  # fmt: skip
@@ -255,13 +253,13 @@ def test_a_commit_that_is_none_is_refused(hub, tmp_path, sha):
 @pytest.mark.parametrize(
     ("how", "kind", "said"),
     [
-        (lambda h: h.fail(404, "RepoNotFound"), UsageError, "hf:owner/tiny is not on the hub, or is private; "),
+        (lambda h: h.fail(404, "RepoNotFound"), UsageError, "not on the hub"),
         (lambda h: h.fail(404, "RevisionNotFound"), UsageError, "has no such revision"),
-        (lambda h: h.fail(403, "GatedRepo"), DataError, r"is gated: accept its terms at http://127.*/owner/tiny, "),
+        (lambda h: h.fail(403, "GatedRepo"), DataError, r"gated.*http://127.*/owner/tiny"),
         (lambda h: h.fail(401), DataError, "does not know the token"),
         (lambda h: h.fail(403), DataError, "does not let this token in"),
-        (lambda h: h.fail(418), DataError, r"refuses the request \(HTTP 418"),
-        (lambda h: h.fail(500), DataError, r"cannot be reached \(HTTP 500.*\), and nothing of it is in the cache"),
+        (lambda h: h.fail(418), DataError, r"HTTP 418"),
+        (lambda h: h.fail(500), DataError, r"HTTP 500"),
         (lambda h: h.answer(200, b"<html>log in</html>"), DataError, "cannot be reached .JSONDecodeError"),
         (lambda h: h.answer(200, {"siblings": 7}), DataError, "cannot be reached"),
         (lambda h: h.answer(200, b"{}" * 9, cut=3), DataError, "cannot be reached"),
@@ -282,7 +280,7 @@ def test_a_model_whose_files_alone_are_gated_says_so(hub):
 
 def test_a_private_model_needs_the_token(hub, monkeypatch):
     hub.repos["owner/tiny"] = Repo(MODEL, private=True)
-    with pytest.raises(UsageError, match="is not on the hub, or is private"):
+    with pytest.raises(UsageError, match="not on the hub"):
         fetched(NAME)
     monkeypatch.setenv("HF_TOKEN", TOKEN)
     assert names(fetched(NAME)) == set(MODEL)
@@ -312,7 +310,7 @@ def test_a_redirect_of_the_listing_does_not_take_the_token_along(hub, monkeypatc
 
 def test_without_the_library_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub.constants", None)
-    with pytest.raises(UsageError, match=r"pip install 'seqkit\[pretrained\]'"):
+    with pytest.raises(UsageError, match=r"seqkit\[pretrained\]"):
         fetched(NAME)
 
 
@@ -336,7 +334,7 @@ def test_a_download_that_breaks_off_is_made_whole(hub):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (MODEL["model.safetensors"][:-1], r"model\.safetensors was not fetched \(OSError: Consistency check failed"),
+        (MODEL["model.safetensors"][:-1], r"model\.safetensors.*Consistency"),
         (MODEL["model.safetensors"][:-1] + b"?", r"model\.safetensors is damaged"),
     ],
 )
@@ -374,7 +372,7 @@ def test_settings_that_are_not_what_the_hub_lists_are_not_kept(hub):
 def test_a_storage_that_fails_is_told_with_the_file(hub):
     hub.repos["owner/tiny"] = Repo(MODEL)
     hub.says[STORED] = lambda handler: handler.fail(500)
-    with pytest.raises(DataError, match=r"model\.safetensors was not fetched \(HTTP 500.*\); try again"):
+    with pytest.raises(DataError, match=r"model\.safetensors.*HTTP 500"):
         fetched(NAME)
 
 
@@ -557,7 +555,7 @@ def test_a_published_run_with_plugins_is_refused(hub, published):
     repo = hub.repos["owner/tiny"]
     config = repo.at("main")[1]["config.yaml"] + b"plugins: [evil.py]\n"
     hub.repos["owner/tiny"] = Repo({**repo.at("main")[1], "config.yaml": config})
-    with pytest.raises(DataError, match="names plug-ins, which are code, and none of a hub is run"):
+    with pytest.raises(DataError, match="plug-ins"):
         seqkit.load(NAME)
 
 

