@@ -274,10 +274,9 @@ def _run_flag(data: Path, sound: Any, name: str, words: list[str], folder: Path)
     if name == "generate" and "--max-new-tokens" not in words:
         given = ["--max-new-tokens", "4"]
     copy = _copy(run, folder)
-    ended = forked(
-        command(name, str(copy), *given, *(word.replace("NEW", str(folder / "new")) for word in words)), folder
-    )
+    words = [word.replace("NEW", str(folder / "new")) for word in words]
+    ended = forked(command(name, str(copy), *given, *words, report=name == "report"), folder)
     if ended.code or "Traceback" in ended.said:
         raise Lost(f"it ended with {ended.code}: {ended.said[-300:]!r}")
-    if "NEW" in "".join(words) and not list(folder.glob("new.*")):
+    if any("new." in word for word in words) and not list(folder.glob("new.*")):
         raise Lost("nothing was written")

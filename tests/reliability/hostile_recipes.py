@@ -281,8 +281,12 @@ _places = [
         ("ImageFolder", "/etc/passwd", "{type: Patches, patch: 4}"), ("AudioFolder", "/dev/zero", "LogMel"))),
 ]  # fmt: skip
 
-CASES: list[tuple[str, bytes]] = [
-    (name, content if isinstance(content, bytes) else content.encode())
-    for name, content in (*_names, *_keys, *_yaml, *_bytes, *_numbers, *_places)
-]
+GROUPS: dict[str, list[tuple[str, bytes]]] = {
+    group: [(name, content if isinstance(content, bytes) else content.encode()) for name, content in cases]
+    for group, cases in (
+        ("names", _names), ("keys", _keys), ("YAML", _yaml), ("bytes", _bytes), ("numbers", _numbers),
+        ("places", _places),
+    )
+}  # fmt: skip
+CASES = [case for cases in GROUPS.values() for case in cases]
 """(name, content of the file) of every case."""

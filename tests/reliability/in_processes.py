@@ -76,7 +76,7 @@ def _failing(data: Path, what: str, whom: int, step: int, folder: Path) -> None:
             return command(*words)()
 
     processes, began = ranks(work, 2, folder), time.monotonic()
-    ended = [process.ended(LIMIT + 30) for process in processes]
+    ended = [process.ended() for process in processes]
     seconds = time.monotonic() - began
     if seconds > LIMIT + 10:  # the processes take seconds to begin
         raise Lost(f"the processes ended after {seconds:.0f} s")

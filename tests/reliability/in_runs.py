@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from pytorch_lightning import Callback
-from reliability.forked import CRASHED, Case, Ended, Lost, Silent, command, fit_words, forked, started
+from reliability.forked import CRASHED, SECONDS, Case, Ended, Lost, Silent, command, fit_words, forked, started
 from runs.stopping import Kick, differences, with_callback
 
 from seqkit.files import read_mapping
@@ -170,7 +170,7 @@ def _killed_thrice(data: Path, recipe: str, every: int, seed: int, folder: Path)
         before = newest_good(run / "checkpoints")
         until = num_steps * (kill + 1) / 4 * generator.uniform(0.7, 1.1)
         process = started(work(["fit", "--resume", str(run)] if kill else fit), folder / f"said-{kill}")
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + SECONDS
         while _steps_on_disk(run) < until:
             if time.monotonic() > deadline or os.waitpid(process.pid, os.WNOHANG)[0]:
                 raise Lost(f"it ended by itself: {process.said.read_text()[-300:]!r}")
@@ -257,9 +257,9 @@ def _signal(data: Path, number: int, phase: str, twice: bool, folder: Path) -> N
         where = PHASES[phase]
         if isinstance(where, int):
             with with_callback(Kick(where, "valid" if phase == "validation" else "train", number, twice=twice)):
-                return command(*fit)()
+                return command(*fit, report=True)()
         _send_before(*where, [number] * (1 + twice))
-        return command(*fit)()
+        return command(*fit, report=True)()
 
     ended = forked(work, folder)
     _check_code(ended, number, twice, phase)
@@ -271,7 +271,7 @@ def _signal(data: Path, number: int, phase: str, twice: bool, folder: Path) -> N
     if phase in ("testing", "writing the page"):
         if summary.get("state") != ("trained" if phase == "testing" else "finished"):
             raise Lost(f"the summary says {summary.get('state')}")
-        then = forked(command("test" if phase == "testing" else "report", str(run)), folder)
+        then = forked(command("test" if phase == "testing" else "report", str(run), report=True), folder)
         if then.code != 0 or not (run / "report.html").exists() or differences(whole, run):
             raise Lost(f"it could not be finished: {then.said[-300:]!r}")
         return

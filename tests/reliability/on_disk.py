@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from lightning_fabric.plugins import TorchCheckpointIO
 from pytorch_lightning import Callback
-from reliability.forked import CRASHED, Case, Lost, Silent, command, fit_words, forked, started
+from reliability.forked import CRASHED, SECONDS, Case, Lost, Silent, command, fit_words, forked, started
 from runs.stopping import Kick, with_callback
 
 import seqkit.files
@@ -57,10 +57,10 @@ def _killed(place: Path, seconds: float, stock: bool, folder: Path) -> None:
     first = where / ("last.ckpt" if stock else "resume-step=1.ckpt.json")
     try:
         process = started(write, folder / "said-0")
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + SECONDS
         while not first.exists():
             if time.monotonic() > deadline:
-                raise Lost("no checkpoint was written in a minute")
+                raise Lost("no checkpoint was written")
             time.sleep(0.002)
         time.sleep(seconds)
         os.kill(process.pid, signal.SIGKILL)

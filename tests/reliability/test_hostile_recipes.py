@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from reliability.hostile import ask, put_recipe, watched
-from reliability.hostile_recipes import CASES, SENTINEL, recipe
+from reliability.hostile_recipes import CASES, GROUPS, SENTINEL, recipe
 
 
 @pytest.fixture
@@ -19,11 +19,23 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize(("name", "content"), CASES, ids=[name[:60] for name, _ in CASES])
-def test_a_hostile_recipe_is_refused_in_one_line(folder, name, content):
-    answer = put_recipe(folder, content)
-    assert not answer.faults, answer
-    assert SENTINEL not in sys.modules
+def check_refused(folder, cases):
+    for name, content in cases:
+        answer = put_recipe(folder, content)
+        assert not answer.faults, (name, answer)
+        assert SENTINEL not in sys.modules, name
+
+
+@pytest.mark.parametrize("group", [group for group in GROUPS if group != "names"])
+def test_hostile_recipes_are_refused_in_one_line(folder, group):
+    check_refused(folder, GROUPS[group])
+
+
+@pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_names_of_what_is_no_component_are_refused_in_one_line(folder, part):
+    """Every fifth case has each name, and each place for one; the others are their products."""
+    cases = GROUPS["names"]
+    check_refused(folder, [case for i, case in enumerate(cases) if bool(i % 5) == bool(part)])
 
 
 def test_there_are_many_cases_and_each_is_another():
