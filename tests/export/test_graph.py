@@ -21,7 +21,6 @@ from seqkit.nn.block import PreNormBlock
 from seqkit.nn.mlp import MLP
 from seqkit.nn.moe import MixtureOfExperts
 from seqkit.nn.position.absolute import Learned
-from seqkit.nn.position.bias import ALiBi
 from seqkit.nn.position.rotary import Rotary
 from seqkit.objectives import Classify, NextToken
 from seqkit.registry import find
@@ -53,24 +52,22 @@ def attending(causal, mechanism=None, mlp=MLP, depth=1, **more):
 
 
 EQUAL = {
-    "Transformer": (attending, {"text": BOTH, "sound": ONNX, "image": TORCH, "graph": BOTH}),
+    "Transformer": (attending, {"text": BOTH, "graph": TORCH}),
     "Rotary": (lambda causal: attending(causal, position=Rotary(), depth=2), {"text": ONNX}),
-    "ALiBi": (partial(attending, position=ALiBi()), {"text": TORCH}),
     "SlidingWindow": (partial(attending, mechanism=partial(SlidingWindowAttention, size=3)), {"sound": ONNX}),
     "MixtureOfExperts": (partial(attending, mlp=partial(MixtureOfExperts, num_experts=3)), {"text": ONNX}),
-    "LSTM": (partial(of, "LSTM"), {"text": TORCH, "sound": ONNX}),
-    "GRU": (partial(of, "GRU"), {"sound": ONNX}),  # all but the cell is the LSTM's
-    "RNN": (partial(of, "RNN"), {"text": TORCH}),
-    **{name: (partial(of, name), {"text": TORCH, "sound": ONNX}) for name in ("TCN", "S4D", "Mamba", "Reversible")},
-    **{name: (partial(of, name), {"text": ONNX, "sound": TORCH}) for name in ("MeanPool", "LinearTransformer")},
+    "LSTM": (partial(of, "LSTM"), {"sound": ONNX}),
+    "GRU": (partial(of, "GRU"), {"text": TORCH}),
+    **{name: (partial(of, name), {"text": ONNX}) for name in ("S4D", "Mamba")},
+    **{name: (partial(of, name), {"sound": TORCH}) for name in ("TCN", "Reversible", "LinearTransformer")},
+    "MeanPool": (partial(of, "MeanPool"), {"text": TORCH}),
     "GIN": (partial(along_edges, "GIN"), {"graph": ONNX}),
-    "GCN": (partial(along_edges, "GCN"), {"graph": TORCH}),  # APPNP has its steps
-    "APPNP": (partial(along_edges, "APPNP"), {"graph": ONNX}),
+    "APPNP": (partial(along_edges, "APPNP"), {"graph": TORCH}),  # which has GCN's steps
 }
 """Builders, and the tokens with which each is exported, to which formats. Those of a text are causal, all others
-bidirectional. A Transformer has all kinds of tokens, as what differs between them is before the backbone. Both formats
-are written from one graph: ONNX, which takes most of the time, has of each backbone the direction of more operations.
-Rotary has two blocks, which a graph repeats; the others have one."""
+bidirectional. Rotary has two blocks, which a graph repeats; the others have one."""
+FAST = {"MeanPool", "GIN", "TCN"}
+"""The cheapest to export, one of them to ONNX; the others are slow."""
 REFUSED = {
     "TopK": (partial(attending, mechanism=partial(TopKAttention, k=9)), "text"),
     "Edge": (partial(attending, mechanism=EdgeAttention), "graph"),
@@ -130,27 +127,31 @@ def export_each(tmp_path, monkeypatch):
     return export_each
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "kind"), [(name, kind) for name, (_, kinds) in EQUAL.items() for kind in kinds])
+def slow_but(fast, name, *given):
+    return pytest.param(name, *given, marks=() if name in fast else pytest.mark.slow)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [slow_but(FAST, name, kind) for name, (_, kinds) in EQUAL.items() for kind in kinds]
+)
 def test_a_graph_gives_the_same_at_other_sizes(export_each, name, kind):
     backbone, formats = EQUAL[name]
     export_each(model_of(backbone, kind), formats[kind])
 
 
-@pytest.mark.slow
 def test_learned_positions_and_token_types_are_exported(export_each):
     """Of BERT, whose second table has two rows, with the tokens of RoBERTa, which begin in a later row of the first."""
     objective = Classify()
     objective.fit([0, 1], None)
     position = partial(Learned, sizes=[11, 2], first=2)
     model = Model(TokenSpec(vocab_size=13, num_axes=2), attending(causal=False), objective, position=position)
-    export_each(model, ("torch", "onnx"))
+    export_each(model, TORCH)
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", [slow_but({"TopK"}, name) for name in REFUSED])
 def test_a_backbone_whose_graph_is_of_some_lengths_alone_is_refused(tmp_path, name):
     backbone, kind = REFUSED[name]
-    with pytest.raises(UsageError, match="Transformer cannot be exported to torch with these settings") as refused:
+    with pytest.raises(UsageError, match="Transformer cannot be exported") as refused:
         export(model_of(backbone, kind), tmp_path / "m.pt2", "torch", {})
     assert "\n" not in str(refused.value)
 
@@ -160,7 +161,7 @@ def test_joined_tokens_are_refused_also_of_one_part_and_the_error_says_what_else
     objective = Classify()
     objective.fit([0, 1], None)
     model = Model(spec, attending(causal=False), objective)
-    with pytest.raises(UsageError, match=r"\(cells\), .* not even with one part; use `seqkit serve` or .*seqkit\.load"):
+    with pytest.raises(UsageError, match="not even with one part"):
         export(model, tmp_path / "model.pt2", "torch", {})
     assert not list(tmp_path.iterdir())
 
@@ -171,5 +172,5 @@ def test_a_graph_that_gives_other_numbers_is_refused(tmp_path, monkeypatch):
         "torch",
         lambda program, out, spec, notes: lambda *given: program.module()(*given) + 0.1,
     )
-    with pytest.raises(UsageError, match="gives other numbers from the torch file"):
-        export(model_of(attending, "sound"), tmp_path / "m.pt2", "torch", {})
+    with pytest.raises(UsageError, match="other numbers"):
+        export(model_of(EQUAL["MeanPool"][0], "sound"), tmp_path / "m.pt2", "torch", {})
