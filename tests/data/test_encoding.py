@@ -30,7 +30,7 @@ def on_disk(tmp_path, monkeypatch):
     monkeypatch.setattr(encoding, "num_workers", lambda: 2)
 
 
-def graphs(number=600):
+def graphs(number=300):
     g = torch.Generator().manual_seed(0)
     samples = []
     for i in range(number):
@@ -65,16 +65,17 @@ def test_the_second_time_nothing_is_encoded(on_disk, monkeypatch):
 
 def test_a_sample_that_cannot_be_encoded_in_a_worker_is_named_and_nothing_is_kept(on_disk):
     samples = graphs()  # of which every third is encoded before, to see how long it takes
-    samples[410] = Sample(GraphData(torch.zeros(2, 9), torch.zeros(2, 0, dtype=torch.int64)), 0.0)
-    with pytest.raises(DataError, match=r"training data, sample 410: nodes carry 9 features"):
+    samples[265] = Sample(GraphData(torch.zeros(2, 9), torch.zeros(2, 0, dtype=torch.int64)), 0.0)
+    with pytest.raises(DataError, match=r"training data, sample 265: .* 9 "):
         TokenizedDataset(samples, Graph(3), "training")
     assert list(cache_folder().iterdir()) == []
 
 
-@pytest.mark.parametrize("max_bytes", [1, 25_000, 2**30])
+@pytest.mark.parametrize("max_bytes", [1, 12_000, 2**30])
 def test_where_the_folder_cannot_be_written_the_split_is_in_memory_and_that_is_said(
     on_disk, tmp_path, monkeypatch, caplog, max_bytes
 ):
+    monkeypatch.setattr(encoding, "num_workers", lambda: 0)
     memory = TokenizedDataset(graphs(), Graph(3), "training")
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("SEQKIT_CACHE", str(tmp_path / "file" / "below"))
@@ -82,7 +83,7 @@ def test_where_the_folder_cannot_be_written_the_split_is_in_memory_and_that_is_s
     data = TokenizedDataset(graphs(), Graph(3), "training")
     assert "encoded data is not kept" in caplog.text
     assert (data.sha256, data.lengths, data.extents) == (memory.sha256, memory.lengths, memory.extents)
-    everything = range(600)
+    everything = range(300)
     assert all(map(equal, memory.encoded(everything, 0), data.encoded(everything, 0)))
 
 
@@ -190,9 +191,9 @@ def test_the_most_tokens_of_an_example_are_part_of_a_splits_fingerprint():
 PLAIN = [3, -0.1, True, None, "a'b", b"x", (), (1,), [1, 2.5, "a", None], {"a": [1]}, list(range(3000)), np.int64(3)]
 
 
-@pytest.mark.parametrize("label", PLAIN, ids=lambda label: str(label)[:20])
-def test_labels_without_arrays_are_hashed_as_ever(label):
-    assert encoding._target_bytes(label) == repr(label).encode()
+def test_labels_without_arrays_are_hashed_as_ever():
+    for label in PLAIN:
+        assert encoding._target_bytes(label) == repr(label).encode(), label
 
 
 def changed(values):

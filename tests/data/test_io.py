@@ -134,6 +134,7 @@ def test_a_picture_of_more_than_fifty_megapixels_is_refused_before_it_is_unpacke
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_picture_bomb_takes_no_memory(tmp_path):
     """100 megapixels in 20 kB, by the peak of a process of its own; unpacked they are 100 MB and more."""
     path = tmp_path / "bomb.png"

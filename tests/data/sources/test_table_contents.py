@@ -2,7 +2,6 @@
 
 import io
 import json
-import re
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +40,11 @@ def parquet(folder, **columns):
 def lines(folder, *records):
     (folder / "table.jsonl").write_text("\n".join(map(json.dumps, records)))
     return str(folder / "table.jsonl")
+
+
+def fit(recipe, out, **keys):
+    keys = {**keys, "trainer.max_steps": 2, "trainer.enable_progress_bar": False}
+    return seqkit.fit(recipe, keys, preset="debug", out=out, report=False, strong_baseline=False)
 
 
 def read(path, tokenizer=None, **settings):
@@ -82,7 +86,7 @@ def test_damaged_bytes_are_named_by_row_and_may_be_left_out(tmp_path):
     cells = [png(pixels) for pixels in PIXELS]
     cells[4] = cells[4][:60]
     path = parquet(tmp_path, image=cells, label=LABELS)
-    with pytest.raises(DataError, match=r"the file in image cannot be read as an image"):
+    with pytest.raises(DataError, match="image"):
         read(path, Patches(4))
     samples, _ = read(path, Patches(4), skip_bad=1)
     assert len(samples) == 11
@@ -96,7 +100,7 @@ def test_equal_bytes_in_both_splits_are_said(tmp_path, caplog):
 
 def test_a_run_predicts_the_images_of_a_table(tmp_path):
     path = parquet(tmp_path, image=[png(pixels) for pixels in PIXELS], label=LABELS)
-    run = seqkit.fit("image/digits", {"data": path, "tokenizer.patch": 4}, preset="debug", out=tmp_path / "run")
+    run = fit("image/digits", tmp_path / "run", **{"data": path, "tokenizer.patch": 4})
     from seqkit.data.inputs import Inputs
 
     inputs = list(Inputs([path], run.tokenizer))
@@ -117,11 +121,7 @@ def test_a_json_array_is_a_table(tmp_path, written):
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [
-        ('[{"text": "a"}, 3, {"text": "b"}]', r"entry 2 is no object; give objects"),
-        ('[{"text": "a"}, ', r"table\.json is no JSON .*give an array of objects, or table\.jsonl"),
-        ("[]", "holds no objects with fields"),
-    ],
+    [('[{"text": "a"}, 3, {"text": "b"}]', "entry 2"), ('[{"text": "a"}, ', r"table\.jsonl"), ("[]", "no objects")],
 )
 def test_a_json_file_of_something_else_is_refused_in_a_line(tmp_path, text, said):
     (tmp_path / "table.json").write_text(text)
@@ -145,7 +145,7 @@ def test_a_conversation_is_a_text_with_a_line_for_each_message(tmp_path, keys):
 
 def test_a_list_that_is_no_conversation_is_refused(tmp_path):
     path = lines(tmp_path, *({"messages": [{"role": "user", "content": 3}]} for _ in range(4)))
-    with pytest.raises(DataError, match=r"line 1: messages is .*, which is no text"):
+    with pytest.raises(DataError, match="line 1: messages is "):
         read(path, target_kind="none")
 
 
@@ -155,15 +155,14 @@ def test_lists_of_numbers_are_series(tmp_path, width):
     path = lines(tmp_path, *({"series": one, "label": "ab"[i % 2]} for i, one in enumerate(series)))
     samples, _ = read(path)
     assert [sample.raw for sample in samples] == series
-    settings = {"data": path, "tokenizer": "Series", "tokenizer.num_features": width}
-    run = seqkit.fit("own/classify", settings, preset="debug", out=tmp_path / "run")
+    run = fit("own/classify", tmp_path / "run", data=path, tokenizer={"type": "Series", "num_features": width})
     assert run.tokenizer.encode(series[1]).content.shape == (4, width)
 
 
 def test_a_cell_that_is_no_series_is_named(tmp_path):
     records = [{"series": [0.5, 1.5], "label": "ab"[i % 2]} for i in range(12)]
     records[5]["series"] = [0.5, "x"]
-    with pytest.raises(DataError, match=r"line 6: series is .*'x'.*, which is no list of numbers"):
+    with pytest.raises(DataError, match=r"line 6: series is .*'x'"):
         read(lines(tmp_path, *records), kind="series")
 
 
@@ -181,53 +180,38 @@ def test_several_columns_of_yes_and_no_are_labels(tmp_path):
     assert names == [*YES_NO]
     yes = [[float(row[name] == both[0]) for name, both in YES_NO.items()] for row in values]
     assert [sample.label for sample in samples] == yes
-    run = seqkit.fit("text/classify", {"data": path, "model.objective": "MultiLabel"}, preset="debug",
-                     out=tmp_path / "run")  # fmt: skip
+    run = fit("text/classify", tmp_path / "run", **{"data": path, "model.objective": "MultiLabel"})
     assert run.config["data"]["source"]["target"] == [*YES_NO]
     assert len(run.objective.shares) == 3
 
 
 def test_a_classifier_of_several_columns_of_yes_and_no_is_told_of_labels(tmp_path):
     path, _ = comments(tmp_path)
-    with pytest.raises(DataError, match=r"fit equally as target; .* or learn yes and no of each"):
+    with pytest.raises(DataError, match="yes and no of each"):
         read(path, target_kind="classes")
 
 
-@pytest.mark.parametrize(
-    "both", ["ja nein", "Ja NEIN", "j n", "y n", "oui non", "sí no", "si no", "sì no", "sim não", "si\u0301 no"]
-)
-def test_yes_and_no_are_read_in_several_languages_one_for_each_column(tmp_path, both):
-    path, _ = comments(tmp_path, {"toxic": both.split(), "insult": ["yes", "no"]})
-    samples, names = read(path, target_kind="labels")
-    assert names == ["toxic", "insult"]
-    assert [sample.label for sample in samples][:2] == [[1, 1], [0, 1]]
+def test_yes_and_no_are_read_in_several_languages_one_for_each_column(tmp_path, subtests):
+    for both in ("ja nein", "Ja NEIN", "j n", "y n", "oui non", "sí no", "si no", "sì no", "sim não", "si\u0301 no"):
+        with subtests.test(both):
+            path, _ = comments(tmp_path, {"toxic": both.split(), "insult": ["yes", "no"]})
+            samples, names = read(path, target_kind="labels")
+            assert names == ["toxic", "insult"]
+            assert [sample.label for sample in samples][:2] == [[1, 1], [0, 1]]
     mixed, _ = comments(tmp_path, {"toxic": ["yes", "nein"], "insult": ["yes", "no"]})
     assert read(mixed, target_kind="labels", input="comment")[1] == ["insult"], "two languages are no labels"
-    with pytest.raises(DataError, match="toxic is 'nein', and rows before it say yes and no in English; write all in"):
+    with pytest.raises(DataError, match=r"toxic is 'nein', .*English"):
         read(mixed, target=["toxic", "insult"], target_kind="labels")
 
 
 def test_columns_without_yes_and_no_and_several_with_it_say_how_labels_are_given(tmp_path):
-    rows = [
-        {
-            "comment": f"comment {i}",
-            "toxic": ["ja", "nein"][i % 2],
-            "it is: new": "01"[i // 2 % 2],
-            "who": "abc"[i % 3],
-        }
-        for i in range(24)
-    ]
-    with pytest.raises(DataError) as refused:
+    words = {"toxic": ("ja", "nein"), "it is: new": "0011", "who": "abc"}
+    rows = [{"comment": f"comment {i}"} | {name: x[i % len(x)] for name, x in words.items()} for i in range(24)]
+    with pytest.raises(DataError, match=r"'toxic', 'it is: new', 'who' .*--data.target") as refused:
         read(lines(tmp_path, *rows), input="comment")
-    assert str(refused.value).endswith(
-        "the columns 'toxic', 'it is: new', 'who' fit equally as target; name one with --data.target, or learn yes and "
-        "no of several: --data.target '[toxic, \"it is: new\"]' --model.objective MultiLabel"
-    )
+    assert "--data.target '[toxic, \"it is: new\"]' --model.objective MultiLabel" in str(refused.value)
     rows = [{"comment": row["comment"], "toxic": ["oh", "nay"][i % 2], "who": row["who"]} for i, row in enumerate(rows)]
-    with pytest.raises(
-        DataError,
-        match=r"none of the columns 'toxic', 'who' holds yes and no \(yes/no, .*ja/nein, .*1/0\); name one with",
-    ):
+    with pytest.raises(DataError, match=r"'toxic', 'who' .*yes/no, .*ja/nein, .*1/0"):
         read(lines(tmp_path, *rows), input="comment", target_kind="labels")
 
 
@@ -236,10 +220,9 @@ def test_columns_of_numbers_and_many_values_are_not_listed_beside_those_that_loo
         {"text": f"a text {i}", "age": 20 + i % 60, "day": f"{i % 50}.1.", "city": "ab"[i % 2], "kind": "abc"[i % 3]}
         for i in range(100)
     ]
-    whole = "the columns 'city', 'kind' fit equally as target (2 more hold numbers or many values); name one with"
-    with pytest.raises(DataError, match=re.escape(whole)):
+    with pytest.raises(DataError, match=r"'city', 'kind' .*\(2 more"):
         read(lines(tmp_path, *rows), input="text")
-    with pytest.raises(DataError, match="the columns 'age', 'day', 'city' fit equally as target; name"):
+    with pytest.raises(DataError, match="'age', 'day', 'city' "):
         read(lines(tmp_path, *({k: v for k, v in row.items() if k != "kind"} for row in rows)), input="text")
     rows = [row | {"Ergebnis": "xy"[i % 2]} for i, row in enumerate(rows)]
     assert read(lines(tmp_path, *rows), input="text")[1] == ["x", "y"]
@@ -253,5 +236,5 @@ def test_a_label_of_a_third_value_is_named_and_a_missing_one_is_unknown(tmp_path
     assert np.isnan(samples[3].label[1])
     assert samples[3].label[0] == 1
     records[7]["toxic"] = 2
-    with pytest.raises(DataError, match=r"line 8: toxic is 2; write one of yes/no, .*ja/nein, .*1/0"):
+    with pytest.raises(DataError, match=r"line 8: toxic is 2; .*yes/no, .*1/0"):
         read(lines(tmp_path, *records), target=["toxic", "insult"], target_kind="labels")
