@@ -2,7 +2,8 @@
 
     python -m tests.reliability [--only NAME …] [--quick]
 
---only: these rows; the page keeps what was measured of the others. --quick: a few cases of the rows that the suite tries, and no page.
+--only: these rows; the page keeps what was measured of the others. --quick: a few cases of the rows that the suite
+tries, and no page.
 Nothing is trained in this process: each case runs in processes that are forked from it.
 """
 

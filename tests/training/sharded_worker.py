@@ -1,10 +1,7 @@
-"""What two processes find about sharded weights; `test_parallel` starts them and reads `results.json`."""
+"""What two processes find about sharded weights; `test_parallel` forks them and reads `results.json`."""
 
 import copy
 import json
-import os
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import torch
@@ -78,8 +75,9 @@ def same(one, other):
     return torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
 
 
-def main(folder):
+def find(folder):
     """Write what was found; the first process's word counts."""
+    distributed.init_process_group("gloo")
     found = {}
     mesh, rank = init_device_mesh("cpu", (2,)), distributed.get_rank()
     for name in ELEMENTWISE:
@@ -110,6 +108,7 @@ def main(folder):
     found["not finite"] = sorted(told_not_finite(bad))
     if rank == 0:
         (folder / "results.json").write_text(json.dumps(found))
+    distributed.barrier()
 
 
 def told_not_finite(model):
@@ -129,12 +128,3 @@ def told_not_finite(model):
     each = [None, None]
     distributed.all_gather_object(each, told)
     return each
-
-
-if __name__ == "__main__":
-    distributed.init_process_group("gloo")
-    main(Path(sys.argv[1]))
-    distributed.barrier()
-    # A thread of Gloo that frees its last tensor while the interpreter ends would abort the process: DTensor keeps the
-    # group, so destroying it does not wait for these threads (torch 2.11).
-    os._exit(0)

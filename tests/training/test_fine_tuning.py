@@ -17,6 +17,7 @@ from seqkit.training.optim import AdamW, depths
 def digits(**changes):
     words = {name.replace("__", "."): value for name, value in changes.items()}
     quiet = {"trainer.enable_progress_bar": False, "data.limit": 20, "model.backbone.depth": 2, "data.augment": None}
+    quiet |= {"model.backbone.dim": 16, "data.batch_size": 10, "trainer.max_epochs": 1}
     return complete("image/digits", "debug", {**quiet, **words})
 
 
@@ -73,19 +74,17 @@ def test_lora_changes_the_linear_maps_alone_and_the_run_has_the_names_of_any_oth
     assert f"LoRA trains {trained:,} parameters" in (tmp_path / "run" / "log.txt").read_text()
 
 
-@pytest.mark.parametrize("how", ["LoRA", "Freeze"])
-def test_a_run_that_was_stopped_goes_on_to_the_bit(how, base, tmp_path):
-    config = digits(model__init=str(base), trainer__fine_tuning=how, trainer__max_epochs=4, trainer__weights="best")
-    run(config, tmp_path / "whole")
-    with with_callback(Kick(3)), pytest.raises(Interrupted):
-        run(config, tmp_path / "stopped")
-    resume_run(tmp_path / "stopped", {})
-    assert not differences(tmp_path / "whole", tmp_path / "stopped")
-
-
-def test_blocks_begin_to_train_one_after_the_other_and_a_stopped_run_goes_on_to_the_bit(base, tmp_path):
-    settings = {"model__init": str(base), "trainer__callbacks": ["GradualUnfreezing"], "trainer__max_epochs": 4}
-    config = digits(**settings)
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"trainer__fine_tuning": "LoRA", "trainer__weights": "best"},
+        {"trainer__callbacks": ["GradualUnfreezing"]},
+        pytest.param({"trainer__fine_tuning": "Freeze", "trainer__weights": "best"}, marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
+def test_a_run_that_was_stopped_goes_on_to_the_bit(words, base, tmp_path):
+    config = digits(model__init=str(base), **words, trainer__max_epochs=4)
     run(config, tmp_path / "whole")
     with with_callback(Kick(3)), pytest.raises(Interrupted):
         run(config, tmp_path / "stopped")
@@ -132,11 +131,11 @@ def test_a_trial_trains_as_the_run_does(base, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"trainer__fine_tuning": "LoRA"}, "give --model.init RUN"),
-        ({"trainer__fine_tuning": "Freeze"}, "give --model.init RUN"),
-        ({"trainer__callbacks": ["GradualUnfreezing"]}, "give --model.init RUN"),
+        ({"trainer__fine_tuning": "LoRA"}, "--model.init"),
+        ({"trainer__fine_tuning": "Freeze"}, "--model.init"),
+        ({"trainer__callbacks": ["GradualUnfreezing"]}, "--model.init"),
         ({"trainer__fine_tuning": method("Freeze", parts=["embeder"])}, "did you mean embedder"),
-        ({"trainer__fine_tuning": method("Freeze", parts=["embedder", "backbone", "head"])}, "no parameter to train"),
+        ({"trainer__fine_tuning": method("Freeze", parts=["embedder", "backbone", "head"])}, "no parameter"),
     ],
 )
 def test_what_would_keep_nothing_or_all_is_refused(settings, message, tmp_path):
@@ -149,7 +148,7 @@ def test_what_would_keep_nothing_or_all_is_refused(settings, message, tmp_path):
     ("settings", "message"),
     [
         ({"trainer__fine_tuning": method("LoRA", targets=["qkv_pro"])}, "did you mean qkv_proj"),
-        ({"trainer__callbacks": ["GradualUnfreezing"], "trainer__max_epochs": 3}, "give --trainer.max_epochs 4"),
+        ({"trainer__callbacks": ["GradualUnfreezing"], "trainer__max_epochs": 3}, "--trainer.max_epochs 4"),
         ({"trainer__fine_tuning": "LoRA", "trainer__strategy": "fsdp"}, "leave it out"),
     ],
 )

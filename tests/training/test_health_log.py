@@ -8,10 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from runs.stopping import Kick, with_callback
 
 from seqkit.backbones import Transformer
 from seqkit.config import complete
-from seqkit.errors import DivergedError, UsageError
+from seqkit.errors import DivergedError, Interrupted, UsageError
 from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention
 from seqkit.nn.block import PostNormBlock, PreNormBlock
@@ -185,28 +186,37 @@ def test_a_run_watches_its_loss_without_being_asked(tmp_path, monkeypatch, caplo
 # ── norms and entropy ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_watching_changes_no_weight(tmp_path):
-    run(config(trainer__callbacks=EVERY_STEP), tmp_path / "watched")
+@pytest.fixture(scope="module")
+def watched_run(tmp_path_factory):
+    """A run that is watched in every step."""
+    folder = tmp_path_factory.mktemp("watched") / "run"
+    run(config(trainer__callbacks=EVERY_STEP), folder)
+    return folder
+
+
+def test_watching_changes_no_weight(watched_run, tmp_path):
     run(config(), tmp_path / "plain")
-    watched_weights, plain = (load(tmp_path / name).model.state_dict() for name in ("watched", "plain"))
+    watched_weights, plain = (load(folder).model.state_dict() for folder in (watched_run, tmp_path / "plain"))
     assert all(torch.equal(watched_weights[name], plain[name]) for name in plain)
-    assert column(tmp_path / "watched", "train/loss") == column(tmp_path / "plain", "train/loss")
+    assert column(watched_run, "train/loss") == column(tmp_path / "plain", "train/loss")
 
 
 @pytest.mark.parametrize("accumulate", [1, 2])
-def test_norms_by_layer_add_up_to_the_norm_of_the_gradient_and_heads_have_entropies(tmp_path, accumulate):
-    run(config(trainer__callbacks=EVERY_STEP, trainer__accumulate_grad_batches=accumulate), tmp_path / "run")
-    columns = set(rows(tmp_path / "run")[0])
+def test_norms_by_layer_add_up_to_the_norm_of_the_gradient_and_heads_have_entropies(watched_run, tmp_path, accumulate):
+    folder = watched_run if accumulate == 1 else tmp_path / "run"
+    if accumulate > 1:
+        run(config(trainer__callbacks=EVERY_STEP, trainer__accumulate_grad_batches=accumulate), folder)
+    columns = set(rows(folder)[0])
     layers = [name for name in columns if name.startswith("grad_norm/")]
     assert {"grad_norm/backbone.blocks.0", "grad_norm/backbone.blocks.1"} < set(layers)
-    by_step = zip(*(column(tmp_path / "run", name) for name in layers))
+    by_step = zip(*(column(folder, name) for name in layers))
     sums = [sum(norm**2 for norm in norms) ** 0.5 for norms in by_step]
-    assert sums == pytest.approx(column(tmp_path / "run", "train/grad_norm"), rel=1e-4)
+    assert sums == pytest.approx(column(folder, "train/grad_norm"), rel=1e-4)
     heads = {f"entropy/backbone.blocks.{block}.attention/{head}" for block in (0, 1) for head in (0, 1)}
     assert {name for name in columns if name.startswith("entropy/")} == heads
     for name in heads:
-        assert len(column(tmp_path / "run", name)) == len(sums)
-        assert all(0 < value <= 1 for value in column(tmp_path / "run", name))
+        assert len(column(folder, name)) == len(sums)
+        assert all(0 < value <= 1 for value in column(folder, name))
 
 
 def test_rows_come_every_so_many_steps_and_in_the_last(tmp_path):
@@ -215,25 +225,11 @@ def test_rows_come_every_so_many_steps_and_in_the_last(tmp_path):
     assert steps == [3, 7, 9]
 
 
-class _Stopped(Exception):
-    pass
-
-
-def test_a_resumed_run_logs_what_the_uninterrupted_one_logs(tmp_path, monkeypatch):
+def test_a_resumed_run_logs_what_the_uninterrupted_one_logs(tmp_path):
     words = {"trainer__callbacks": [{"type": "TrainingHealth", "every_n_steps": 3}]}
-    words["trainer__checkpoint_every_n_steps"] = 1
     run(config(**words), tmp_path / "whole")
-    step = LossSpikes.on_train_batch_end
-
-    def stop(self, trainer, *rest):
-        step(self, trainer, *rest)
-        if trainer.global_step == 7:
-            raise _Stopped
-
-    monkeypatch.setattr(LossSpikes, "on_train_batch_end", stop)
-    with pytest.raises(_Stopped):
+    with with_callback(Kick(7)), pytest.raises(Interrupted):
         run(config(**words), tmp_path / "run")
-    monkeypatch.setattr(LossSpikes, "on_train_batch_end", step)
     resume_run(tmp_path / "run", {})
     kept = [name for name in rows(tmp_path / "whole")[0] if name.startswith(("grad_norm/", "entropy/", "train/loss"))]
     for name in kept:

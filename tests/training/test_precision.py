@@ -17,7 +17,17 @@ PRECISIONS = {"bf16-mixed": torch.float32, "bf16-true": torch.bfloat16}
 RECIPES = list(single_recipes())
 
 
-@pytest.mark.parametrize(("index", "recipe"), list(enumerate(RECIPES)), ids=RECIPES)
+QUICK = {"graph/karate", "image/digits", "mechanism/adding", "multimodal/clip-digits", "text/char-lm"}
+"""Recipes of different tokens, backbones and objectives; a few more operations are in the others."""
+
+
+@pytest.mark.parametrize(
+    ("index", "recipe"),
+    [
+        pytest.param(i, recipe, marks=() if recipe in QUICK else pytest.mark.slow, id=recipe)
+        for i, recipe in enumerate(RECIPES)
+    ],
+)
 def test_every_recipe_trains_in_bfloat16(index, recipe):
     """With both precisions. An operation that lacks the type is the model's or the optimizer's, not of a pair of them:
     each recipe takes the next optimizers."""
