@@ -24,6 +24,7 @@ def compared(out, *words, seeds=1):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("here")
 def test_each_task_stands_beside_runs_of_its_own(tmp_path):
     found = compared(tmp_path / "out")
     assert list(found) == ["image", "graph"]
@@ -58,14 +59,13 @@ def test_each_task_stands_beside_runs_of_its_own(tmp_path):
     assert {task: one["differences"] for task, one in again.items()} == {
         t: one["differences"] for t, one in found.items()
     }
-    with pytest.raises(UsageError, match="holds a run of another configuration; give another --out"):
-        compared(tmp_path / "out", "--optimizer.lr", "0.5")
-    with pytest.raises(UsageError, match="holds a run of another configuration; give another --out"):
-        compared(tmp_path / "out", "--tasks.image.lr_scale", "0.1")
+    for words in (("--optimizer.lr", "0.5"), ("--tasks.image.lr_scale", "0.1")):
+        with pytest.raises(UsageError, match="another configuration"):
+            compared(tmp_path / "out", *words)
 
 
 def test_a_recipe_of_one_task_or_without_steps_is_refused(tmp_path):
-    with pytest.raises(UsageError, match="image/digits trains one task; give a mixture"):
+    with pytest.raises(UsageError, match="one task"):
         against_separate("image/digits", "debug", [], seeds=1, out=tmp_path / "out")
-    with pytest.raises(UsageError, match=r"give the mixture trainer\.max_steps"):
+    with pytest.raises(UsageError, match="max_steps"):
         compared(tmp_path / "out", "--trainer.max_steps", "-1", "--trainer.max_epochs", "1")

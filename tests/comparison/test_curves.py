@@ -78,12 +78,12 @@ def test_curves_without_a_common_seed_have_no_ratio():
 
 @pytest.mark.slow
 def test_the_interval_of_an_exchange_rate_holds_the_truth():
-    rng, held, rounds = np.random.default_rng(0), 0, 200
+    rng, held, rounds = np.random.default_rng(0), 0, 60
     for _ in range(rounds):
         pair = [curve("A", falling(5.0), noise=0.3, rng=rng), curve("B", falling(4.0), noise=0.3, rng=rng)]
         found = exchange_rate(*pair, LOSS)
         held += (found["low"] or 0.0) <= 2.0 <= (found["high"] or np.inf)
-    assert held >= 0.9 * rounds
+    assert held >= 0.86 * rounds  # 95 % less 3 standard errors
 
 
 # ── crossovers ───────────────────────────────────────────────────────────────────────────────────────────────────────

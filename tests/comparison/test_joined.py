@@ -8,12 +8,14 @@ import pytest
 from seqkit import compare
 from seqkit.comparison.candidates import NEARLY, candidates
 from seqkit.comparison.settings import Settings
+from tests.comparison.conftest import SMALL
 
 SIZES = "dim: 64, depth: 1"
 
 
-def found(recipe, *overrides, backbones=("Transformer", "GRU")):
-    settings = Settings(recipe=recipe, preset="debug", overrides=overrides, backbones=backbones, depths=False)
+def found(recipe, *words, backbones=("Transformer", "GRU")):
+    words = [*words, "--data.limit=20"]
+    settings = Settings(recipe=recipe, preset="debug", overrides=words, backbones=backbones, depths=False)
     return candidates(settings)
 
 
@@ -35,21 +37,20 @@ def test_towers_get_the_backbone_in_every_tower():
     assert abs(other.parameters / reference.parameters - 1) <= NEARLY
 
 
-def test_a_backbone_that_cannot_take_causality_from_the_batch_gets_what_the_objective_needs():
-    reference, other = found("multimodal/caption")
+@pytest.mark.parametrize(
+    ("recipe", "causal"), [("multimodal/caption", True), pytest.param("multimodal/cars", False, marks=pytest.mark.slow)]
+)
+def test_a_backbone_that_cannot_take_causality_from_the_batch_gets_what_the_objective_needs(recipe, causal):
+    reference, other = found(recipe, "--model.backbone.causal=null")
     assert reference.config["model"]["backbone"]["causal"] is None
-    assert other.config["model"]["backbone"]["causal"] is True
-    _, other = found("multimodal/cars", "--model.backbone.causal=null")
-    assert other.config["model"]["backbone"]["causal"] is False
+    assert other.config["model"]["backbone"]["causal"] is causal
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("here")
 def test_two_backbones_over_images_and_texts_are_compared_by_the_recall_of_each_example(tmp_path):
     words = {"data.limit": 30, "trainer.max_steps": 2, "trainer.max_epochs": None, "optimizer": "AdamW"}
-    results = compare(
-        "multimodal/clip", ["Transformer", "GRU"], out=tmp_path / "c", preset="debug", overrides=words,
-        seeds=1, lr_trials=0, depths=False, measure=False, threads=1,
-    )  # fmt: skip
+    results = compare("multimodal/clip", ["Transformer", "GRU"], out=tmp_path / "c", **SMALL | {"overrides": words})
     assert results["metric"]["name"] == "recall@1"
     with np.load(tmp_path / "c" / "scores.npz") as arrays:
         shapes = [array.shape for name, array in arrays.items() if name.endswith("numerator")]

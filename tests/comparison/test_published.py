@@ -23,7 +23,12 @@ def results_of(page):
     return json.loads((comparisons.PUBLISHED / page / "results.json").read_bytes())
 
 
-@pytest.mark.parametrize("page", PAGES)
+DEAR = [pytest.param(page, marks=pytest.mark.slow) for page in PAGES if page not in ("parity", "solubility")]
+"""A page of an accuracy and one of an error stand for all, where numbers of all are computed again."""
+FEW_AND_DEAR = [*[page for page in PAGES if page in ("parity", "solubility")], *DEAR]
+
+
+@pytest.mark.parametrize("page", FEW_AND_DEAR)
 def test_every_interval_of_a_page_follows_from_its_scores(page):
     results = results_of(page)
     metric, scores = Metric.of(results), dict(np.load(comparisons.PUBLISHED / page / "scores.npz", allow_pickle=False))
@@ -49,7 +54,7 @@ def test_a_page_shows_the_numbers_of_its_results(page):
     assert all(metric.mean(row["mean"], row["std"]) in text for row in results["candidates"])
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", FEW_AND_DEAR)
 def test_a_page_is_what_seqkit_writes_today_of_its_numbers(page):
     """After a change of words: python tests/benchmarks/comparisons.py --pages."""
     results = comparisons.with_sentences(results_of(page))

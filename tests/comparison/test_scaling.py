@@ -44,11 +44,11 @@ def test_what_a_fit_cannot_say_is_said():
 
 
 def test_too_few_sizes_are_refused():
-    with pytest.raises(ValueError, match="2 sizes do not determine"):
+    with pytest.raises(ValueError, match="2 sizes"):
         fit_power_law([1.0, 2.0, 2.0], [1.0, 0.9, 0.9])
-    with pytest.raises(UsageError, match="--sizes has 2 values"):
+    with pytest.raises(UsageError, match="--sizes"):
         comparisons({"recipe": "text/char-lm"}, [8, 16], [])
-    with pytest.raises(UsageError, match="--data-sizes has 2 values"):
+    with pytest.raises(UsageError, match="--data-sizes"):
         comparisons({"recipe": "text/char-lm"}, [8, 16, 32], [0.5, 1.0])
 
 

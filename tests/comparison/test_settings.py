@@ -55,18 +55,17 @@ def test_shares_of_a_run_are_written_and_read_again():
     assert _settings(args) == settings
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"backbones": ["LSTM"]}, "one candidate only"),
+def test_settings_that_mean_nothing_are_refused():
+    for wrong, fact in (
+        ({"backbones": ["LSTM"]}, "one candidate"),
         ({"backbones": ["LSTM", "LSTM"]}, "LSTM twice"),
-        ({"backbones": ["LSTM", "lstm"]}, "lstm twice|LSTM twice"),
-        ({"vary": {"model.dropout": ["0.1", "0.1"]}}, "names 0.1 twice"),
+        ({"backbones": ["LSTM", "lstm"]}, "(?i)lstm twice"),
+        ({"vary": {"model.dropout": ["0.1", "0.1"]}}, "0.1 twice"),
         ({"vary": {"seed": ["1", "2"]}}, "--seeds 5"),
-        ({"vary": {"width": ["32", "64"]}}, "add --match none"),
-        ({"vary": {"model.backbone.depth": ["1", "2"]}}, "add --match none"),
+        ({"vary": {"width": ["32", "64"]}}, "--match none"),
+        ({"vary": {"model.backbone.depth": ["1", "2"]}}, "--match none"),
         ({"threads": 0}, "--threads is 0"),
-        ({"match": "memory"}, "give parameters, flops, time, none"),
+        ({"match": "memory"}, "--match"),
         ({"seeds": 0}, "--seeds is 0"),
         ({"lr_trials": -1}, "--lr-trials is -1"),
         ({"dropout_trials": 9}, "at most 5"),
@@ -74,18 +73,16 @@ def test_shares_of_a_run_are_written_and_read_again():
         ({"run_shares": [0.5, 0.5]}, "--run-shares is 0.5,0.5"),
         ({"run_shares": [0.5], "pretrain": "masked"}, "--run-shares and --pretrain"),
         ({"trial_share": 0.0}, "--trial-share is 0.0"),
-        ({"pretrain": "contrastive"}, "give masked or next"),
-    ],
-)
-def test_settings_that_mean_nothing_are_refused(wrong, message):
-    with pytest.raises(UsageError, match=message):
-        Settings(**{"recipe": "image/digits", "backbones": ["LSTM", "GRU"], **wrong})
+        ({"pretrain": "contrastive"}, "--pretrain"),
+    ):
+        with pytest.raises(UsageError, match=fact):
+            Settings(**{"recipe": "image/digits", "backbones": ["LSTM", "GRU"], **wrong})
 
 
-@pytest.mark.parametrize("word", ["model.position", "model.position=Rotary", "=a,b", ""])
-def test_a_variation_needs_a_key_and_two_values(word):
-    with pytest.raises(UsageError, match="give a key and two values"):
-        read_vary([word])
+def test_a_variation_needs_a_key_and_two_values():
+    for word in ("model.position", "model.position=Rotary", "=a,b", ""):
+        with pytest.raises(UsageError, match="two values"):
+            read_vary([word])
 
 
 def test_positions_inside_attention_are_compared_with_those_that_are_added():
