@@ -18,5 +18,5 @@ def kept_run() -> str:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     (folder / "text.txt").write_text(TEXT * 30)
     settings = {"data": str(folder / "text.txt"), "data.window": 16, "trainer.max_steps": 3}
-    seqkit.fit("text/char-lm", settings, preset="debug", out=folder / "run")
+    seqkit.fit("text/char-lm", settings, preset="debug", out=folder / "run", report=False)
     return str(folder / "run")

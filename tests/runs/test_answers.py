@@ -86,13 +86,13 @@ def test_objectives_without_an_answer_or_without_classes_are_refused_before_anyt
         yield
 
     for objective in (NextToken(), Masked()):
-        with pytest.raises(UsageError, match="predicts nothing for a raw example"):
+        with pytest.raises(UsageError, match="predicts nothing"):
             next(predictions(replace(model_of(), objective=objective), never()))
     Own = type("Own", (Masked,), {"__module__": "own"})
-    with pytest.raises(UsageError, match=r"Own predicts nothing for a raw example: it has no method decode\(pred"):
+    with pytest.raises(UsageError, match=r"Own .*decode"):
         next(predictions(replace(model_of(), objective=Own()), never()))
     trained = replace(model_of(), objective=Regress())
-    with pytest.raises(UsageError, match="Regress predicts no classes"):
+    with pytest.raises(UsageError, match="Regress"):
         next(predictions(trained, never(), probabilities=True))
 
 

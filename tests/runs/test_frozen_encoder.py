@@ -19,6 +19,7 @@ from seqkit.runs.frozen_encoder import FrozenEncoder
 from seqkit.runs.trained_model import load_one
 from seqkit.tokenizers.join import Join
 
+QUICK = {"preset": "debug", "report": False, "strong_baseline": False}
 TEXTS = ["to be, or not", "a sea", "the question: to be"]
 
 
@@ -66,13 +67,13 @@ def test_another_model_in_its_place_is_refused(tmp_path):
     state = FrozenEncoder(kept_run()).state()
     other = FrozenEncoder(another(tmp_path / "run", lambda x: x.mul_(2)))
     other.load_state(state)
-    with pytest.raises(DataError, match=r"holds other weights than the model that this run was trained with \(SHA"):
+    with pytest.raises(DataError, match="other weights"):
         other.encode("to be")
 
 
 @pytest.mark.parametrize(
     ("place", "said"),
-    [("gone", "FrozenEncoder: gone is no run"), (".", "FrozenEncoder: .*")],
+    [("gone", "FrozenEncoder: gone"), (".", "FrozenEncoder: ")],
 )
 def test_a_model_that_is_not_there_is_a_line(place, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -82,7 +83,7 @@ def test_a_model_that_is_not_there_is_a_line(place, said, tmp_path, monkeypatch)
 
 
 def test_a_state_of_something_else_is_refused():
-    with pytest.raises(ValueError, match="the state of FrozenEncoder is the key sha256"):
+    with pytest.raises(ValueError, match="sha256"):
         FrozenEncoder(kept_run()).load_state({"alphabet": "abc"})
     FrozenEncoder(kept_run()).load_state({})
 
@@ -95,7 +96,9 @@ def labelled(folder):
 
 def test_a_run_trains_on_the_vectors_and_reads_raw_texts_again(tmp_path):
     settings = {"data": labelled(tmp_path), "tokenizer": "FrozenEncoder", "tokenizer.model": kept_run()}
-    run = seqkit.fit("text/classify", settings, preset="debug", out=tmp_path / "run")
+    run = seqkit.fit(
+        "text/classify", settings, preset="debug", out=tmp_path / "run", report=False, strong_baseline=False
+    )
     assert run.tokenizer.spec.num_features == load_one(kept_run()).model.backbone.dim
     again = seqkit.load(tmp_path / "run")
     assert again.predict(TEXTS) == run.predict(TEXTS)
@@ -127,6 +130,8 @@ def test_a_part_of_joined_tokens_may_be_frozen(tmp_path):
     (tmp_path / "rows.csv").write_text("text,size,label\n" + "\n".join(rows))
     part = {"type": "FrozenEncoder", "model": kept_run(), "pool": "mean"}
     settings = {"data": str(tmp_path / "rows.csv"), "tokenizer.parts.text": part}
-    run = seqkit.fit("multimodal/classify", settings, preset="debug", out=tmp_path / "run")
+    run = seqkit.fit(
+        "multimodal/classify", settings, preset="debug", out=tmp_path / "run", report=False, strong_baseline=False
+    )
     assert isinstance(run.tokenizer.parts["text"], FrozenEncoder)
     assert len(run.predict([{"text": "to be", "cells": {"size": 2.5}}, {"text": "a sea"}])) == 2

@@ -13,7 +13,7 @@ from seqkit.runs.mixture import load
 from seqkit.runs.prepare import prepare
 from seqkit.runs.run import resume_run, run
 
-QUIET = {"trainer.enable_progress_bar": False, "data.limit": 20}
+QUIET = {"trainer.enable_progress_bar": False, "data.limit": 20, "trainer.max_epochs": 1}
 
 
 def digits(**changes):
@@ -25,7 +25,7 @@ def texts(tmp_path, content, **changes):
     path = tmp_path / f"{len(list(tmp_path.iterdir()))}.txt"
     path.write_text(content * 60)
     words = {name.replace("__", "."): value for name, value in changes.items()}
-    config = {"data.source": str(path), "trainer.enable_progress_bar": False, **words}
+    config = {"data.source": str(path), **QUIET, "trainer.max_steps": 2, **words}
     return complete("text/char-lm", "debug", config)
 
 
@@ -119,6 +119,7 @@ def test_of_other_tokens_the_embedder_is_new(tmp_path):
     assert begun.initial["new"][0] == "embedder"
 
 
+@pytest.mark.slow
 def test_a_part_that_both_have_brings_its_embedder(tmp_path):
     def pairs(recipe, **words):
         settings = {name.replace("__", "."): value for name, value in words.items()}
@@ -142,19 +143,17 @@ def test_a_part_that_both_have_brings_its_embedder(tmp_path):
 
 
 def test_a_backbone_that_is_otherwise_built_is_refused(classifier):
-    with pytest.raises(
-        UsageError, match=r"model\.init .*is (missing|unknown or of another shape); give model\.backbone"
-    ):
+    with pytest.raises(UsageError, match=r"model\.init .*model\.backbone"):
         prepare(digits(model__init=str(classifier), model__backbone__depth=5))
-    with pytest.raises(UsageError, match=r"model\.init .*of another shape"):
+    with pytest.raises(UsageError, match=r"model\.init .*shape"):
         prepare(digits(model__init=str(classifier), model__backbone__dim=72))
 
 
 def test_what_is_no_trained_run_is_refused_in_one_line(tmp_path):
     for place in (tmp_path / "nothing", tmp_path):
-        with pytest.raises(UsageError, match=r"is no run, for it has no config\.yaml, and no model") as refused:
+        with pytest.raises(UsageError, match="is no run") as refused:
             prepare(digits(model__init=str(place)))
         assert "\n" not in str(refused.value)
     mixture = complete("mixture/four", "debug", {"tasks.image.model.init": str(tmp_path)}, may_mix=True)
-    with pytest.raises(UsageError, match=r"tasks\..*model\.init: a mixture begins with random weights"):
+    with pytest.raises(UsageError, match=r"tasks\..*model\.init"):
         prepare(mixture)

@@ -28,14 +28,12 @@ def trainer(devices, num_nodes=1):
         (
             TORCHRUN | {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"},
             "auto",
-            "torchrun started 2 processes, and trainer.devices auto x trainer.num_nodes 1 is 1; "
             "add --trainer.devices 2",
         ),
         (
             TORCHRUN | {"WORLD_SIZE": "6", "LOCAL_WORLD_SIZE": "3"},
             3,
-            "torchrun started 6 processes, and trainer.devices 3 x trainer.num_nodes 1 is 3; add --trainer.devices 3 "
-            "--trainer.num_nodes 2",
+            "add --trainer.devices 3 --trainer.num_nodes 2",
         ),
         (TORCHRUN | {"WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}, 2, "torchrun started 1 process, and"),
         ({"LOCAL_RANK": "1", "WORLD_SIZE": "3"}, [0, 1], "the launcher started 3 processes"),
@@ -76,5 +74,5 @@ def test_a_command_under_torchrun_without_devices_writes_nothing(environment, tm
 
 def test_a_run_that_goes_on_says_how_many_to_start(environment):
     environment(TORCHRUN | {"WORLD_SIZE": "3", "LOCAL_WORLD_SIZE": "3"})
-    with pytest.raises(UsageError, match="is 2 in this run; start 2 to resume it"):
+    with pytest.raises(UsageError, match="start 2"):
         check_world(trainer(2), resume=True)

@@ -118,21 +118,21 @@ def test_so_many_of_the_best_weights_are_kept(tmp_path, mode, every, best):
 
 def test_a_monitor_that_is_not_logged_is_refused_before_training():
     check_monitors([EarlyStopping("valid/loss"), ModelCheckpoint(), EMA()], ["train/loss", "valid/loss"])
-    with pytest.raises(UsageError, match=r"ModelCheckpoint monitors 'valid/los'"):
+    with pytest.raises(UsageError, match=r"ModelCheckpoint .*'valid/los'"):
         check_monitors([ModelCheckpoint("valid/los")], ["train/loss", "valid/loss"])
-    with pytest.raises(UsageError, match="EarlyStopping monitors 'valid/loss'"):
+    with pytest.raises(UsageError, match=r"EarlyStopping .*'valid/loss'"):
         check_monitors([EarlyStopping()], ["train/loss"])
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: EarlyStopping(mode="least"), "mode is 'least'; give min or max"),
-        (lambda: ModelCheckpoint(mode="most"), "mode is 'most'; give min or max"),
+        (lambda: EarlyStopping(mode="least"), "'least'"),
+        (lambda: ModelCheckpoint(mode="most"), "'most'"),
         (lambda: ModelCheckpoint(save_top_k=-2), "save_top_k"),
-        (lambda: EMA(1.0), r"decay is 1\.0; give a share above 0 and below 1"),
-        (lambda: EMA(every_n_steps=0), "every_n_steps is 0 and start_step 0; give >= 1 and >= 0"),
-        (lambda: EMA(start_step=-1), "every_n_steps is 1 and start_step -1"),
+        (lambda: EMA(1.0), r"decay is 1\.0"),
+        (lambda: EMA(every_n_steps=0), "every_n_steps is 0"),
+        (lambda: EMA(start_step=-1), "start_step -1"),
     ],
 )
 def test_arguments_without_a_meaning_are_refused(make, message):

@@ -58,7 +58,7 @@ def test_the_newest_good_checkpoint_is_taken_and_those_passed_over_are_said(tmp_
     assert torch.equal(read_checkpoint(found.path)["weights"], state(9)["weights"])
     assert ["step=12" in caplog.messages[0], "step=10" in caplog.messages[-1]] == [True, True]
     assert "it was not written to its end" in caplog.messages[0]
-    with pytest.raises(DataError, match="is damaged: its SHA-256 is not the manifest's"):
+    with pytest.raises(DataError, match="SHA-256"):
         read_checkpoint(tmp_path / "resume-step=10.ckpt")
 
 
@@ -109,7 +109,7 @@ def test_a_file_is_replaced_only_by_one_that_reads_back_as_it_was_written(tmp_pa
     save(tmp_path, 1)
     whole = path.read_bytes()
     monkeypatch.setattr(checkpoint_io, "sha256_of", lambda _: "another")
-    with pytest.raises(StorageError, match="reads back otherwise than it was written"):
+    with pytest.raises(StorageError, match="reads back otherwise"):
         checkpoint_io.write_checkpoint(state(2), path)
     monkeypatch.undo()
     assert path.read_bytes() == whole
@@ -143,7 +143,7 @@ def test_too_little_room_is_refused_before_training(tmp_path, monkeypatch):
         "seqkit.training.checkpoint_files.shutil.disk_usage", lambda _: type("Usage", (), {"free": 3 * 2**20})()
     )
     check_room(tmp_path, 3 * 2**20)
-    with pytest.raises(StorageError, match=r"with 3\.0 MB free"):
+    with pytest.raises(StorageError, match=r"3\.0 MB"):
         check_room(tmp_path, 7 * 2**19)
 
 

@@ -80,9 +80,9 @@ def test_norms_by_layer_are_those_of_all_their_gradients_in_one_vector():
     model(batch_of(7, 5)).square().sum().backward()
     norms = gradient_norms(model)
     block = [p.grad for name, p in model.named_parameters() if name.startswith("backbone.blocks.1.")]
-    assert norms["backbone.blocks.1"] == pytest.approx(float(torch.cat([g.flatten() for g in block]).norm()), rel=1e-5)
+    assert norms["backbone.blocks.1"] == pytest.approx(float(torch.cat([g.flatten() for g in block]).norm()), rel=1e-4)
     whole = torch.cat([p.grad.flatten() for p in model.parameters()]).norm()
-    assert total_norm(norms) == pytest.approx(float(whole), rel=1e-5)
+    assert total_norm(norms) == pytest.approx(float(whole), rel=1e-4)
 
 
 def test_a_layer_without_gradients_has_norm_zero():
@@ -110,9 +110,9 @@ def test_entropy_is_that_of_the_attention_maps_as_a_share_of_the_logarithm_of_ke
     for got, one in zip(recorded(model, batch), attention_maps(model, batch), strict=True):
         assert got.name == one.name
         right = entropy(one.weights, batch.valid).mean(dim=0) / math.log(7)
-        assert_close(got.entropy, right.double(), rtol=1e-5, atol=1e-6)
+        assert_close(got.entropy, right.double(), rtol=1e-4, atol=1e-5)
         assert float(right.max()) < 0.95
-        assert_close(got.divergence, 1 - right.double(), rtol=1e-3, atol=1e-6)  # from a plain mean over all keys
+        assert_close(got.divergence, 1 - right.double(), rtol=1e-3, atol=1e-5)  # from a plain mean over all keys
 
 
 def test_padding_changes_no_entropy():
@@ -121,7 +121,7 @@ def test_padding_changes_no_entropy():
     alone = recorded(model, TokenBatch.collate([Tokens(short.content[0], short.positions[0])]))
     padded = recorded(model, long.select(torch.tensor([0])))
     for a, b in zip(alone, padded, strict=True):
-        assert_close(a.entropy, b.entropy, rtol=1e-4, atol=1e-6)
+        assert_close(a.entropy, b.entropy, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("settings", [{"causal": True}, {"position": ALiBi()}, {"causal": True, "position": ALiBi()}])

@@ -86,8 +86,8 @@ def test_blocks_are_those_of_encoder_and_decoder():
 @pytest.mark.parametrize(
     ("backbone", "why"),
     [
-        (lambda: GRU(12, 2, causal=True), "GRU has no blocks"),
-        (lambda: Reversible(12, 2, num_heads=2, causal=True), "Reversible computes its activations again already"),
+        (lambda: GRU(12, 2, causal=True), "GRU"),
+        (lambda: Reversible(12, 2, num_heads=2, causal=True), "Reversible"),
     ],
 )
 def test_what_has_no_blocks_or_does_it_itself_is_refused(backbone, why):

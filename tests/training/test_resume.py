@@ -85,7 +85,7 @@ def test_seconds_before_a_resume_are_counted(monkeypatch, before):
 
 def test_a_checkpoint_of_another_format_is_refused_whatever_else_it_lacks():
     found = Checkpoint(Path("resume-step=3.ckpt"), 3)
-    with pytest.raises(DataError, match=rf"{found.path} has format 1, but this version resumes format {FORMAT}"):
+    with pytest.raises(DataError, match=rf"{found.path} has format 1, .* {FORMAT}"):
         check_complete({"run": {"format": 1}}, found, {"state_dict": {}})
 
 
@@ -100,7 +100,7 @@ def test_no_state_of_the_optimizer_is_missing_where_each_step_was_skipped():
     expected = {"optimizer_states": [{"state": {0: {"exp_avg": 0}}}], "training": {"num_skipped": 0}}
     found = Checkpoint(Path("resume-step=3.ckpt"), step)
     check_complete({**content, "training": {"num_skipped": 3}}, found, expected)
-    with pytest.raises(DataError, match=r"has no optimizer_states\.0\.state;"):
+    with pytest.raises(DataError, match=r"optimizer_states\.0\.state"):
         check_complete({**content, "training": {"num_skipped": 2}}, found, expected)
 
 

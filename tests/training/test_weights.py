@@ -17,7 +17,7 @@ def test_weights_are_loaded_as_saved_and_a_changed_bit_is_refused(tmp_path):
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    with pytest.raises(DataError, match="is damaged: its SHA-256"):
+    with pytest.raises(DataError, match="SHA-256"):
         load_weights(theirs, path, digest)
 
 
@@ -39,7 +39,7 @@ def test_weights_of_another_model_are_refused(tmp_path):
     path = tmp_path / "weights"
     digest = save_weights(nn.Linear(3, 5), path)
     for other in (nn.Linear(3, 7), nn.Linear(3, 5, bias=False), nn.Bilinear(3, 2, 5)):
-        with pytest.raises(DataError, match="does not fit the model"):
+        with pytest.raises(DataError, match="fit"):
             load_weights(other, path, digest)
 
 
