@@ -188,7 +188,7 @@ def test_json_of_as_many_levels_as_allowed_is_read():
 @pytest.mark.parametrize("read", [read_regular, lambda path: read_small(path, 10)])
 def test_what_is_no_regular_file_is_refused_before_it_is_read(tmp_path, make, read):
     make(tmp_path / "a.json")
-    with pytest.raises(DataError, match=r"a\.json is a (FIFO|folder|device) and cannot be read as a file"):
+    with pytest.raises(DataError, match=r"a\.json is a (FIFO|folder|device)"):
         read(tmp_path / "a.json")
 
 

@@ -47,7 +47,7 @@ def test_a_prompt_that_names_a_file_is_what_stands_in_it(tmp_path):
     digits, text, gone = (str(tmp_path / name) for name in ("a.dig", "a.txt", "gone.dig"))
     assert list(beginnings(run_of(Digits()), digits)) == [(digits, [1, 2, 3])]
     assert list(beginnings(run_of(Bytes()), text)) == [(text, "to be")]
-    with pytest.raises(DataError, match="is no file, and looks like a path"):
+    with pytest.raises(DataError, match="is no file"):
         list(beginnings(run_of(Digits()), gone))
 
 
@@ -58,7 +58,7 @@ def test_any_other_text_is_a_prompt_itself(given):
 
 def test_a_tokenizer_that_encodes_no_text_needs_a_prompt_and_shows_it_decoded(monkeypatch):
     trained = run_of(Digits())
-    with pytest.raises(UsageError, match="needs a beginning; give it: --prompt TEXT or FILE"):
+    with pytest.raises(UsageError, match="--prompt"):
         _first_text(trained)
     monkeypatch.setattr("seqkit.cli.generate.stream_text", lambda *_args, **_kwargs: iter(["45"]))
     options = dict.fromkeys((*SAMPLING_OPTIONS, *BEAM_OPTIONS, "max_new_tokens", "samples"))

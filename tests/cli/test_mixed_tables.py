@@ -203,7 +203,7 @@ def test_a_run_on_decimal_commas_reads_its_inputs_with_them(tmp_path, capsys):
     """A table, an example of the command line and a request of the server, all by the run's own configuration."""
     rows = [f"{i}{i},{i % 10};1.2{i:02},{i % 5};{'ab'[i % 2]}" for i in range(1, 41)]
     (tmp_path / "rows.csv").write_text("\n".join(["price;worth;y", *rows]), encoding="utf-8")
-    with pytest.raises(DataError, match=r"price is '11,1', a number with a decimal comma; give --data\.decimal ,"):
+    with pytest.raises(DataError, match=r"price is '11,1', .*--data\.decimal ,"):
         seqkit.data.MixedTable(str(tmp_path / "rows.csv"), target="y").splits()
     recipe = {**RECIPE, "data": {"source": {"type": "MixedTable", "path": str(tmp_path / "rows.csv"), "decimal": ","}}}
     recipe["tokenizer"] = {"type": "Join", "parts": {"cells": "Cells"}}

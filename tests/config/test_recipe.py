@@ -47,7 +47,7 @@ def test_a_malformed_recipe_is_refused_in_one_line(tmp_path, text, message):
 def test_a_file_that_is_no_recipe_by_its_size_is_refused(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("seed: 1\n" + "#" * 2**20, encoding="utf-8")
-    with pytest.raises(UsageError, match="it has more than 1,048,576 bytes"):
+    with pytest.raises(UsageError, match="1,048,576 bytes"):
         read_recipe(str(path))
 
 
@@ -130,7 +130,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_key(tmp_path):
 def test_a_recipe_of_another_encoding_is_refused_with_its_line(tmp_path, encoding):
     path = tmp_path / "mine.yaml"
     path.write_bytes("seed: 1 # é\n".encode(encoding))
-    with pytest.raises(UsageError, match=r"mine\.yaml is not readable as YAML: .* line 1|control character"):
+    with pytest.raises(UsageError, match=r"mine\.yaml"):
         read_recipe(str(path))
 
 
@@ -140,5 +140,5 @@ def test_a_recipe_of_another_encoding_is_refused_with_its_line(tmp_path, encodin
 )
 def test_a_recipe_is_a_regular_file(tmp_path, make, what):
     make(tmp_path / "mine.yaml")
-    with pytest.raises(UsageError, match=rf"mine\.yaml is a {what} and cannot be read as a file"):
+    with pytest.raises(UsageError, match=rf"mine\.yaml is a {what}"):
         read_recipe(str(tmp_path / "mine.yaml"))

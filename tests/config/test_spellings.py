@@ -51,7 +51,7 @@ def test_a_key_at_the_top_of_a_recipe_is_answered_too():
 
 @pytest.mark.parametrize("spelled", ["bf16", "fp16", "16", "64-true", "float32"])
 def test_an_old_spelling_of_a_precision_is_answered_with_the_present_ones(spelled):
-    with pytest.raises(UsageError, match="give 32-true, bf16-mixed, bf16-true, 16-mixed"):
+    with pytest.raises(UsageError, match="32-true, bf16-mixed"):
         complete("image/digits", None, [f"--trainer.precision={spelled}"])
     for known in ("32", "32-true", "bf16-mixed"):
         complete("image/digits", None, [f"--trainer.precision={known}"])

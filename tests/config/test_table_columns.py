@@ -256,7 +256,7 @@ def test_a_metric_of_another_objective_is_refused_with_the_objectives_that_have_
 
 
 def test_a_wrong_key_of_the_objective_is_refused_also_where_the_table_chooses_the_objective(table):
-    with pytest.raises(UsageError, match="Classify has no argument 'metricks'; did you mean metrics"):
+    with pytest.raises(UsageError, match="'metricks'; did you mean metrics"):
         complete(
             "graph/molecules",
             None,

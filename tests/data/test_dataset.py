@@ -77,7 +77,7 @@ class Points(Letters):
 
 
 def test_a_set_is_not_cut():
-    with pytest.raises(DataError, match=r"a set\) cannot be cut to 5; leave --data.max_tokens out"):
+    with pytest.raises(DataError, match=r"a set.*5; .*--data.max_tokens"):
         TokenizedDataset(SAMPLES, Points(), "training", max_tokens=5)
 
 
@@ -87,7 +87,7 @@ def test_tokens_with_edges_or_on_several_axes_are_not_cut():
     image = Tokens(torch.zeros(3, 1), torch.zeros(3, 2))
     for tokens, why in ((graph, "edges"), (image, "several axes")):
         assert tokens.first(3) is tokens
-        with pytest.raises(DataError, match=rf"3 tokens with .*{why}.* cannot be cut to 2"):
+        with pytest.raises(DataError, match=rf"3 tokens with .*{why}.* 2"):
             tokens.first(2)
 
 
@@ -184,9 +184,9 @@ def test_extents_are_the_last_positions_by_axis():
 
 
 def test_labels_per_token_must_be_as_many_as_tokens():
-    with pytest.raises(DataError, match="training data, sample 0 has 2 labels for 3 tokens"):
+    with pytest.raises(DataError, match=r"training data, sample 0 .*2 labels for 3"):
         TokenizedDataset([Sample("abc", torch.tensor([0, 1]))], Letters(), "training")
-    with pytest.raises(DataError, match="training data, sample 0 has 2 labels for 3 tokens"):
+    with pytest.raises(DataError, match=r"training data, sample 0 .*2 labels for 3"):
         TokenizedDataset([Sample("abc", torch.zeros(2, 1))], Letters(), "training")
 
 

@@ -107,7 +107,7 @@ def test_a_failed_download_leaves_the_damaged_file_and_says_so(server, own_folde
 
 
 def test_without_a_server_the_error_says_what_to_put_where(own_folder):
-    with pytest.raises(DataError, match=r"could not be fetched.*put it at"):
+    with pytest.raises(DataError, match=r"put it at"):
         fetch("http://127.0.0.1:9/file", DIGEST, "file.bin")
 
 
@@ -125,7 +125,7 @@ def test_a_read_only_folder_is_read_and_left_alone(server, own_folder, tmp_path)
 def test_where_nothing_can_be_written_the_error_names_both_places(own_folder, tmp_path):
     tmp_path.chmod(0o555)
     try:
-        with pytest.raises(DataError, match=r"cannot write file\.bin to .*data or .*user"):
+        with pytest.raises(DataError, match=r"file\.bin .*data .*user"):
             writable("file.bin")
     finally:
         tmp_path.chmod(0o755)
@@ -176,7 +176,7 @@ def test_files_of_a_wheel_come_through_pip_once(wheel, own_folder, monkeypatch):
 
 def test_a_wheel_of_another_hash_or_name_is_refused_in_one_line(wheel, own_folder):
     for other in (replace(wheel, sha256=DIGEST), replace(wheel, name="seqkit_other_data")):
-        with pytest.raises(DataError, match=r"could not be fetched .* put it at .*\.whl") as caught:
+        with pytest.raises(DataError, match=r"put it at .*\.whl") as caught:
             other.files()
         assert "\n" not in str(caught.value)
     assert left(own_folder) == []

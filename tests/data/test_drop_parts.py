@@ -131,7 +131,7 @@ def test_held_out_splits_keep_all_parts_and_the_digest_is_that_of_the_whole():
 def test_the_part_that_is_predicted_stays():
     data = DataModule(Given(RAWS), join(), NextToken(part="text"), drop_parts=1.0)
     assert set(data.drop.rates) == {"series", "cells", "graph"}
-    with pytest.raises(ValueError, match="which the objective predicts"):
+    with pytest.raises(ValueError, match="predicts"):
         DataModule(Given(RAWS), join(), NextToken(part="text"), drop_parts={"text": 0.5})
 
 
@@ -157,5 +157,5 @@ def test_labels_of_tokens_are_refused():
     source.samples = [Sample({"text": "ab"}, torch.tensor([0, 1])) for _ in range(8)]
     data = DataModule(source, join(), Classify(level="token"), drop_parts=0.5)
     data.setup()
-    with pytest.raises(ValueError, match="has a label for each token, so no part can be left out"):
+    with pytest.raises(ValueError, match="label for each token"):
         data.train_dataloader()

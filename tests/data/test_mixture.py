@@ -87,7 +87,7 @@ def test_all_devices_have_the_same_task_in_every_step_and_no_batch_twice(monkeyp
 
 
 def test_a_task_with_fewer_batches_than_a_step_takes_is_refused():
-    with pytest.raises(UsageError, match="the task b has 2 batches, fewer than the 3 of an optimizer step"):
+    with pytest.raises(UsageError, match=r"task b has 2 batches.* 3 "):
         len(TaskBatches(samplers(a=5, b=2), TaskOrder(2, None, seed=0), 3))
 
 

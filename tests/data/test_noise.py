@@ -107,5 +107,5 @@ def test_parts_that_cannot_be_noise_are_refused(noise, message):
 
 
 def test_names_of_parts_are_refused_where_there_are_none():
-    with pytest.raises(ValueError, match="these tokens have none; give true"):
+    with pytest.raises(ValueError, match="give true"):
         DataModule(Given(["ab"]), Bytes(), Classify(), noise=["text"])

@@ -89,7 +89,7 @@ def test_every_example_is_in_one_row_and_no_row_is_too_long():
     assert sorted(i for row in rows for i in row) == list(range(1009))
     assert max(sum(given[i] for i in row) for row in rows) <= 211
     assert best_fit_decreasing([], 7) == []
-    with pytest.raises(ValueError, match="an example has 8 tokens, more than a row of 7"):
+    with pytest.raises(ValueError, match=r"8 tokens.* 7"):
         best_fit_decreasing([3, 8], 7)
 
 

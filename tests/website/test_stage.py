@@ -41,10 +41,11 @@ def test_code_blocks_stay_as_they_are():
 
 
 def test_a_link_to_no_page_is_an_error_with_its_line():
-    with pytest.raises(ValueError, match=r"docs/index.md:2 links to \.\./pyproject.toml, which is no file of docs/"):
+    with pytest.raises(ValueError, match=r"docs/index.md:2 .*\.\./pyproject.toml"):
         relinked("one\n[two](../pyproject.toml)", PurePosixPath("docs/index.md"), WHERE)
 
 
+@pytest.mark.slow
 def test_every_page_is_in_the_navigation_once(tmp_path):
     stage(tmp_path / "docs")
     write_reference(tmp_path / "docs" / "reference")

@@ -48,7 +48,7 @@ def test_fsdd_names_what_is_wrong(tmp_path, own_folder):
     with pytest.raises(DataError, match=r"git clone .*SEQKIT_DATA"):
         Fsdd().splits()
     folder = write_fsdd(own_folder / "fsdd" / "recordings")
-    with pytest.raises(DataError, match="holds 28 recordings, not FSDD's 3,000"):
+    with pytest.raises(DataError, match=r"28 .*3,000"):
         Fsdd().splits()
     with pytest.raises(ValueError, match=r"no speaker 'bobb' to hold out"):
         Fsdd("bobb", folder=folder).splits()

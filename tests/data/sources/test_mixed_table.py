@@ -5,6 +5,7 @@ import io
 import json
 import logging
 import os
+import re
 import wave
 
 import numpy as np
@@ -81,14 +82,11 @@ def test_each_column_becomes_what_it_is_and_one_line_says_all(tmp_path, caplog):
     kinds, columns = MixedTable(written(tmp_path, products(tmp_path))).settled()
     assert kinds == KINDS
     assert columns.targets == ["label"]
-    (line,) = (record.message.partition(": ")[2] for record in caplog.records)
-    assert line.split("; ") == [
-        "target: 'label' (classes)", "text: 'title'", "image: 'photo'", "audio: 'sound'", "smiles: 'smiles'",
-        "number: 'price'", "category: 'colour'", "date: 'made'",
-        "unused: 'number of row' (it counts the rows), 'code' (each of its 23 words is another, as names of rows are), "
-        "'maker' (every filled cell is 'us'), 'empty' (all its cells are empty)",
-        "to choose: --data.target NAME --data.columns '{NAME: KIND}'",
-    ]  # fmt: skip
+    (line,) = caplog.messages
+    for name, kind in KINDS.items():
+        assert re.search(rf"{kind}: [^;]*'{name}'", line)
+    for fact in ("target: 'label' (classes)", "counts the rows", "each of its 23 words", "'us'", "--data.columns"):
+        assert fact in line
 
 
 def test_repeated_notes_of_several_words_are_texts_where_the_recipe_reads_texts(tmp_path):
@@ -121,7 +119,7 @@ def test_dates_that_may_be_of_either_order_are_not_guessed(tmp_path, caplog):
     rows = [{"day": f"0{1 + i % 9}/0{1 + i % 7}/2022", "price": i / 7, "y": i % 4 / 2} for i in range(24)]
     assert MixedTable(written(tmp_path, rows), target="y").settled()[0]["day"] == "unused"
     assert "'day' ('01/01/2022' may be day/month or month/day; write dates as 2022-02-21)" in caplog.text
-    with pytest.raises(DataError, match=r"which is no date that is read \(2022-02-21, 21\.02\.2022, and"):
+    with pytest.raises(DataError, match=r"2022-02-21, 21\.02\.2022"):
         MixedTable(written(tmp_path, rows), target="y", columns={"day": "date"}).splits()
 
 
@@ -174,7 +172,7 @@ def test_bytes_in_parquet_are_files(tmp_path):
         assert raw["clip"].sample_rate == 8000
     rows[5]["picture"] = b"no image"
     pa.parquet.write_table(pa.Table.from_pylist(rows), tmp_path / "bad.parquet")
-    with pytest.raises(DataError, match="the file in picture cannot be read as an image") as error:
+    with pytest.raises(DataError, match="picture") as error:
         samples(MixedTable(str(tmp_path / "bad.parquet"), target="y"))
     assert "/tmp" not in str(error.value).replace(str(tmp_path), "")
 
@@ -185,10 +183,10 @@ def test_an_unreadable_file_is_an_error_or_a_counted_absence_and_never_black(tmp
     (tmp_path / "6.wav").unlink()
     rows[8]["smiles"] = "not a molecule"
     path = written(tmp_path, rows)
-    with pytest.raises(DataError, match=r"line 8: 6\.wav does not exist .*1 of 23 rows"):
+    with pytest.raises(DataError, match=r"line 8: 6\.wav .*1 of 23"):
         MixedTable(path).splits()
     (tmp_path / "6.wav").write_bytes(sound_bytes(9))
-    with pytest.raises(DataError, match=r"4\.png cannot be read as an image"):
+    with pytest.raises(DataError, match=r"4\.png"):
         samples(MixedTable(path))
     (tmp_path / "6.wav").write_bytes(b"RIFF")
     parts = {"title": Bytes(), "photo": Patches(4, channels=3), "sound": LogMel(8000), "cells": Cells()}
@@ -227,45 +225,42 @@ def test_test_files_need_the_same_columns(tmp_path):
     rows = products(tmp_path)
     path = written(tmp_path, rows)
     less = written(tmp_path, [{k: v for k, v in row.items() if k != "price"} for row in rows], "less.csv")
-    with pytest.raises(DataError, match=r"less\.csv has no column 'price'"):
+    with pytest.raises(DataError, match=r"less\.csv .*'price'"):
         MixedTable(path, test=less).splits()
     more = written(tmp_path, [{**row, "weight": 7} for row in rows], "more.csv")
     assert len(MixedTable(path, test=more).splits().test) == len(rows)
 
 
-@pytest.mark.parametrize(
-    ("rows", "arguments", "said"),
-    [
-        ([{"a": "", "y": ""}] * 0, {}, "no rows"),
-        ([{"y": i % 3} for i in range(12)], {"target": "y"}, "no column is left as input"),
-        ([{"a": "x", "y": i % 3} for i in range(12)], {"target": "y"}, "no column is left as input"),
-        ([{"a": i, "y": i % 3} for i in range(12)], {"target": "y"}, "no column is left as input"),
-        ([{"a": (i if i % 5 else "many"), "y": i} for i in range(1, 12)], {"target": "y"}, "line 6: a is 'many'"),
-        ([{"a": f"{i},5", "y": i} for i in range(12)], {"target": "y"}, "decimal comma"),
-        ([{"a": i / 7, "y": i} for i in range(12)], {"target": "z"}, "has no column 'z'"),
-        ([{"a": i / 7, "y": i} for i in range(12)], {"target": "y", "columns": {"b": "text"}}, "no column 'b'"),
-        ([{"a": i / 7, "y": i} for i in range(12)], {"target": "y", "columns": {"y": "text"}}, "both|target, and an"),
-        ([{"a": i / 7, "b": -i / 7, "c": i / 3} for i in range(12)], {"columns": {"a": "number"}}, "--data.target"),
-        ([{"cells": f"some words {i}", "y": i} for i in range(12)], {"target": "y"}, "cannot be called 'cells'"),
-        ([{"a": "", "y": i} for i in range(12)], {"target": "y", "columns": {"a": "number"}}, "no filled cell: 12"),
-        ([{"a": i / 7, "y": ""} for i in range(12)], {"target": "y"}, "none of the 12 rows"),
-        ([{"a": f"{i}e300", "y": i} for i in range(12)], {"target": "y"}, r"which is beyond 1e\+18"),
-        (
-            [{"a": f"x{i}", "y": i} for i in range(12)],
-            {"target": "y", "columns": {"a": "number"}},
-            "which is no number",
-        ),
-        ([{"a": f"x{i}", "y": i} for i in range(12)], {"target": "y", "columns": {"a": "date"}}, "which is no date"),
-        ([{"a": f"x{i}", "y": i} for i in range(12)], {"target": "y", "columns": {"a": "image"}}, "does not exist in"),
-    ],
-)
-def test_a_hostile_table_is_answered_in_one_line(rows, arguments, said, tmp_path):
-    path = written(tmp_path, rows) if rows else str(tmp_path / "products.csv")
-    if not rows:
-        (tmp_path / "products.csv").write_text("a,y\n", encoding="utf-8")
-    with pytest.raises(DataError, match=said) as error:
-        MixedTable(path, **arguments).splits()
-    assert "\n" not in str(error.value)
+def test_a_hostile_table_is_answered_in_one_line(tmp_path, subtests):
+    def rows(n=12, **cells):
+        return [{name: cell.format(i=i) if isinstance(cell, str) else cell(i) for name, cell in cells.items()}
+                for i in range(n)]  # fmt: skip
+
+    for given, arguments, fact in (
+        (rows(y=lambda i: i % 3), {"target": "y"}, "no column is left"),
+        (rows(a="x", y=lambda i: i % 3), {"target": "y"}, "no column is left"),
+        (rows(a="{i}", y=lambda i: i % 3), {"target": "y"}, "no column is left"),
+        (rows(a=lambda i: "many" if i == 4 else i, y="{i}"), {"target": "y"}, "line 6: a is 'many'"),
+        (rows(a="{i},5", y="{i}"), {"target": "y"}, "decimal comma"),
+        (rows(a=lambda i: i / 7, y="{i}"), {"target": "z"}, "'z'"),
+        (rows(a=lambda i: i / 7, y="{i}"), {"target": "y", "columns": {"b": "text"}}, "'b'"),
+        (rows(a=lambda i: i / 7, y="{i}"), {"target": "y", "columns": {"y": "text"}}, "both|target, and an"),
+        (rows(a=lambda i: i / 7, b=lambda i: -i / 7, c=lambda i: i / 3), {"columns": {"a": "number"}}, "--data.target"),
+        (rows(cells="some words {i}", y="{i}"), {"target": "y"}, "'cells'"),
+        (rows(a="", y="{i}"), {"target": "y", "columns": {"a": "number"}}, "no filled cell: 12"),
+        (rows(a=lambda i: i / 7, y=""), {"target": "y"}, "none of the 12 rows"),
+        (rows(a="{i}e300", y="{i}"), {"target": "y"}, r"1e\+18"),
+        (rows(a="x{i}", y="{i}"), {"target": "y", "columns": {"a": "number"}}, "no number"),
+        (rows(a="x{i}", y="{i}"), {"target": "y", "columns": {"a": "date"}}, "no date"),
+        (rows(a="x{i}", y="{i}"), {"target": "y", "columns": {"a": "image"}}, "does not exist"),
+    ):
+        path = written(tmp_path, given)
+        with subtests.test(f"{arguments}: {fact}"), pytest.raises(DataError, match=fact) as error:
+            MixedTable(path, **arguments).splits()
+        assert "\n" not in str(error.value)
+    (tmp_path / "products.csv").write_text("a,y\n", encoding="utf-8")
+    with pytest.raises(DataError, match="no rows"):
+        MixedTable(str(tmp_path / "products.csv")).splits()
 
 
 def test_a_word_that_is_no_kind_is_answered_with_the_nearest(tmp_path):
@@ -321,7 +316,7 @@ def test_the_first_rows_decide_and_a_later_one_that_differs_is_named(tmp_path):
     rows[2_050]["a"] = "many"
     path = written(tmp_path, rows)
     assert len(read_tables(path)) == 2_100
-    with pytest.raises(DataError, match="line 2052: a is 'many', which is no number"):
+    with pytest.raises(DataError, match="line 2052: a is 'many'"):
         MixedTable(path, target="y").splits()
     found = samples(MixedTable(path, target="y", skip_bad=True))
     assert len(found) == 2_099, "a row without any filled cell is no example"
@@ -339,18 +334,16 @@ def test_values_that_come_again_with_other_numbers_are_said_by_column(tmp_path):
     ]
     path, said = written(tmp_path, rows), []
     MixedTable(path).divided(said.append)
-    lines = [line.partition(": ")[2] for line in said if "in training, too" in line]
-    assert [line[: line.index(" (first")] for line in lines] == [
-        "8 of 8 test rows have a value of smiles that is in training, too",
-        "8 of 8 test rows have a value of photo that is in training, too",
-    ]
-    assert lines[0].endswith("; --data.group smiles keeps rows of one smiles together")
+    lines = [line for line in said if "in training, too" in line]
+    for line, column in zip(lines, ("smiles", "photo"), strict=True):
+        assert f"8 of 8 test rows have a value of {column} " in line
+    assert "--data.group smiles" in lines[0]
     source, said = MixedTable(path, group="smiles"), []
     assert source.settled()[0]["smiles"] == "smiles", "it stays an input"
     splits = source.divided(said.append)
     assert len({raw["smiles"][0] + raw["smiles"][-1] for raw, _ in splits.test}) <= 2
     assert not [line for line in said if "value of smiles that is in training" in line]
-    assert any("1 of 3 groups by 'smiles' are test" in line for line in said)
+    assert any("1 of 3 groups by 'smiles'" in line for line in said)
 
 
 def test_a_column_of_names_by_which_rows_are_grouped_is_no_input_unless_it_is_given(tmp_path):
@@ -368,10 +361,6 @@ def test_categories_that_look_alike_and_copies_of_rows_are_said(tmp_path):
     said = []
     MixedTable(written(tmp_path, [*rows, rows[4]]), target="y", target_kind="classes", seed=3).divided(said.append)
     (line,) = [line for line in said if "look alike" in line]
-    assert line.endswith(
-        "categories look alike: city: 'München' (11) and 'münchen' (10); new: 'Ja' (10) and 'ja' (11); "
-        "they count as different"
-    )
+    assert "city: 'München' (11) and 'münchen' (10); new: 'Ja' (10) and 'ja' (11)" in line
     (line,) = [line for line in said if "copies" in line or "in training, too" in line]
-    assert "1 of 31 rows are copies of another row" in line
-    assert line.endswith("so they count twice; remove them")
+    assert "1 of 31 rows are copies" in line

@@ -164,7 +164,7 @@ def test_settings_that_cannot_be_meant_are_refused(make, problem):
 def test_sources_that_do_not_fit_are_refused(source, problem):
     with pytest.raises(DataError, match=problem):
         Pairs({"x": Source([5, 5, 5], [1, 1, 1]), "y": source}).splits()
-    with pytest.raises(DataError, match="has 2 words, and there are 3 classes"):
+    with pytest.raises(DataError, match=r"2 words, .*3 classes"):
         pairs(words={"word": ["one", "two"]}).splits()
 
 
@@ -183,5 +183,5 @@ def test_a_recipe_names_the_sources_and_the_changes_of_its_parts():
     built = build(config)
     assert [type(own).__name__ for own in built.data["source"].parts.values()] == ["Digits", "SpokenDigits"]
     assert [change.part for change in built.data["augment"]] == ["image", "sound"]
-    with pytest.raises(UsageError, match="no data source called 'digit'"):
+    with pytest.raises(UsageError, match="'digit'"):
         complete("multimodal/clip-digits", "debug", ["--data.source.parts.image", "digit"])

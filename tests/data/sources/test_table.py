@@ -90,19 +90,6 @@ def test_a_file_that_changed_is_read_anew(tmp_path, own_folder, monkeypatch):
     assert not own_folder.exists(), "the data folder holds data"
 
 
-def test_an_entry_of_the_cache_that_was_changed_is_made_anew(tmp_path, own_folder, monkeypatch):
-    monkeypatch.setattr("seqkit.data.tables.files.IN_MEMORY_BYTES", 0)
-    path = written(tmp_path, records(), ".csv")
-    wanted = content(Table(path).splits())
-    (cached,) = tmp_path.glob("cache/*/rows.arrow")
-    damaged = bytearray(cached.read_bytes())
-    at = damaged.index(b"plain")
-    damaged[at : at + 5] = b"wrong"
-    cached.write_bytes(damaged)
-    assert content(Table(path).splits()) == wanted
-    assert b"wrong" not in cached.read_bytes()
-
-
 def test_faulty_rows_of_a_large_file_are_counted_each_time_it_is_read(tmp_path, own_folder, monkeypatch, caplog):
     monkeypatch.setattr("seqkit.data.tables.files.IN_MEMORY_BYTES", 0)
     path = Path(written(tmp_path, records(), ".csv"))
