@@ -80,13 +80,13 @@ def generating_model(name: str = "Transformer", num_axes: int = 1, **settings) -
 
 
 def sharpened(model: Model) -> Model:
-    """The model with weights so large that the context decides which id is the likeliest."""
+    """The model in float64, with weights so large that the context decides which id is the likeliest."""
     for p in model.parameters():
         if p.ndim == 2:
             nn.init.normal_(p, std=p.shape[1] ** -0.5)
     for matrix in (model.embedder.content.weight, model.head.linear.weight):
         nn.init.normal_(matrix)
-    return model.eval()
+    return model.double().eval()
 
 
 RAGGED = [torch.tensor([3, 1, 4, 1, 5]), torch.tensor([2]), torch.tensor([7, 1, 8])]

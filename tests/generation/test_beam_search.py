@@ -147,7 +147,7 @@ def every_sequence(table, prompt, stop, steps, penalty):
     return scores
 
 
-@pytest.mark.parametrize("penalty", [-0.5, 0.0, 0.3, 0.7, 1.0, 1.7])
+@pytest.mark.parametrize("penalty", [-0.5, 0.0, 0.7, 1.7])
 @pytest.mark.parametrize(("num_stop", "num_words", "num_beams", "steps"), [(4, 1, 2, 7), (6, 2, 5, 3), (11, 2, 5, 3)])
 def test_the_best_hypothesis_is_the_best_of_all_sequences(penalty, num_stop, num_words, num_beams, steps):
     """There are fewer ongoing prefixes than beams until the last step, so none is lost but by ending too early."""
@@ -161,7 +161,7 @@ def test_the_best_hypothesis_is_the_best_of_all_sequences(penalty, num_stop, num
             assert best.score == pytest.approx(scores[tuple(best.ids.tolist())], abs=1e-4)
 
 
-@pytest.mark.parametrize("penalty", [-1.0, -0.4, 0.0, 0.3, 0.7, 1.0, 1.7])
+@pytest.mark.parametrize("penalty", [-1.0, 0.0, 0.7, 1.7])
 @pytest.mark.parametrize(("num_stop", "num_beams"), [(1, 2), (1, 5), (4, 3)])
 def test_a_search_that_ends_early_finds_what_one_without_end_finds(penalty, num_stop, num_beams, monkeypatch):
     beams, stop, searched = BeamSearch(num_beams, length_penalty=penalty), list(range(num_stop)), []
@@ -169,7 +169,7 @@ def test_a_search_that_ends_early_finds_what_one_without_end_finds(penalty, num_
         monkeypatch.setattr(BeamSearch, "best_possible", bound)
         searched.append([
             beam_search(bigram_model(table), each_id(table), 9, beams=beams, stop=stop)
-            for table in tables(num_stop, 4, 13)
+            for table in tables(num_stop, 4, 9)
         ])  # fmt: skip
     for early, late in zip(*searched):
         same(early, late)
@@ -204,8 +204,10 @@ def hugging_face(model, source=None):
     return Witness()
 
 
-@pytest.mark.parametrize("name", ["Transformer", "GRU", "Transformer, Transformer"])
-@pytest.mark.parametrize("penalty", [0.0, 1.0, 1.9, -0.7])
+@pytest.mark.parametrize(
+    ("name", "penalty"),
+    [*(("Transformer", penalty) for penalty in (0.0, 1.0, 1.9, -0.7)), ("GRU", 1.0), ("Transformer, Transformer", 1.0)],
+)
 @pytest.mark.parametrize("stop", [[], STOP])
 @pytest.mark.filterwarnings("ignore")  # Hugging Face's about itself
 def test_hypotheses_and_scores_equal_hugging_faces(name, penalty, stop):
@@ -288,5 +290,5 @@ def test_an_impossible_setting_is_refused(settings, message):
 
 
 def test_more_beams_than_ids_are_refused():
-    with pytest.raises(ValueError, match="num_beams=14 is wider than the vocabulary of 13"):
+    with pytest.raises(ValueError, match="num_beams=14"):
         generate(undecided_model(), RAGGED, 3, strategy=BeamSearch(14))

@@ -32,6 +32,11 @@ PRESETS = ["gpt_nano", "llama_nano", "palm_mini"]
 UNBIASED = partial(nn.LayerNorm, bias=False)
 
 
+def slow_in(names, *dear):
+    """Cases of these names, some of which are slow."""
+    return [pytest.param(name, marks=pytest.mark.slow) if name in dear else name for name in names]
+
+
 def stack(block=PreNormBlock, heads=3, **settings):
     return Transformer(24, 2, num_heads=heads, causal=True, block=block, **settings)
 
@@ -153,7 +158,7 @@ def logits_side_by_side(model, other, prompts, *, reordered=(), context_length=N
         witness.append(ids)
 
 
-@pytest.mark.parametrize("name", SUPPORTED)
+@pytest.mark.parametrize("name", slow_in(SUPPORTED, "palm_mini"))
 def test_the_packed_step_gives_the_logits_of_the_modules(name, num_packed):
     """The modules run over each whole sequence, without a cache."""
     model = model_of(name)
@@ -180,7 +185,7 @@ def test_layer_scale_and_the_last_norm_are_packed_each_by_itself(layer_scale, no
     assert num_packed
 
 
-@pytest.mark.parametrize("name", SUPPORTED)
+@pytest.mark.parametrize("name", slow_in(PRESETS, "palm_mini"))
 @pytest.mark.parametrize("strategy", [GREEDY, Sampling(seed=3, top_k=7), BeamSearch(3)])
 def test_the_packed_step_changes_no_id(name, strategy, num_packed):
     model = model_of(name)
@@ -203,7 +208,7 @@ def test_large_matrices_are_packed_in_another_order_and_give_the_same(num_sequen
     assert len(num_packed) == 18
 
 
-@pytest.mark.parametrize("name", SUPPORTED)
+@pytest.mark.parametrize("name", slow_in(SUPPORTED, *{*SUPPORTED} - {"gpt_nano"}))
 def test_the_step_of_a_graph_gives_the_same_logits_and_may_be_repeated(name, monkeypatch, num_packed):
     """A CUDA graph replays a step of constant shapes; it is warmed up by repetitions. Here it runs on the CPU."""
     static_step = PackedDecoder.static_step
@@ -247,7 +252,7 @@ def error(got, right):
     return float((got.float() - right.float()).norm() / right.float().norm())
 
 
-@pytest.mark.parametrize("name", ["gpt_nano", "palm_mini", "recipe text/char-lm"])
+@pytest.mark.parametrize("name", slow_in(["gpt_nano", "palm_mini", "recipe text/char-lm"], "palm_mini"))
 @pytest.mark.parametrize("has_onednn", [None, False])
 def test_in_bfloat16_it_is_as_close_to_float32_as_the_modules_are(name, has_onednn, monkeypatch, num_packed):
     if has_onednn is False:
@@ -353,7 +358,7 @@ ALTERED = {
 }
 
 
-@pytest.mark.parametrize("name", [*UNKNOWN, *ALTERED])
+@pytest.mark.parametrize("name", slow_in([*UNKNOWN, *ALTERED], "compiled"))
 def test_a_part_that_is_not_known_runs_as_modules(name, num_packed):
     torch.manual_seed(0)
     model = sharpened(Model(TokenSpec(vocab_size=VOCAB), UNKNOWN.get(name, stack)(), NextToken()))

@@ -115,7 +115,7 @@ def test_what_the_objective_predicts_does_not_see_the_text_that_it_is_compared_w
 
 
 def test_an_example_of_the_text_alone_has_no_prefix():
-    with pytest.raises(ValueError, match="nothing stands before the part text"):
+    with pytest.raises(ValueError, match="before the part text"):
         before_last_run(tokenizer().encode({"text": [1]}), "text")
 
 

@@ -152,7 +152,7 @@ def test_a_run_without_text_is_refused():
     objective.fit([0, 1], None)
     patches = Patches(2)
     trained = trained_model(Model(patches.spec, GRU(24, causal=True), objective), patches, objective)
-    with pytest.raises(ValueError, match="Patches does not decode ids to text"):
+    with pytest.raises(ValueError, match="Patches"):
         next(stream_text(trained, torch.zeros(1, 4, 4), 3))
 
 

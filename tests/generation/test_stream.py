@@ -72,8 +72,10 @@ def test_greedy_decoding_takes_the_likeliest_after_the_whole_sequence(name, use_
             ids = torch.cat([ids, new[None]])
 
 
-@pytest.mark.parametrize("name", [*ONE, *TWO])
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize(
+    ("name", "strategy"),
+    [(name, STRATEGIES[-1]) for name in (*ONE, *TWO)] + [("Transformer", strategy) for strategy in STRATEGIES[:-1]],
+)
 def test_a_batch_changes_no_id(name, strategy):
     m = generating_model(name)
     together = columns(m, RAGGED, 11, sampling=strategy, source=sources(name))
@@ -209,12 +211,12 @@ def test_generated_ids_can_be_trained_on_and_gradients_stay_on_outside():
     [
         ([], 3, {}, "there are no prompts"),
         ([RAGGED[0], torch.zeros(0).long()], 3, {}, "prompt 1 has no tokens"),
-        ([torch.tensor([5, 13])], 3, {}, r"prompt 0 holds torch.int64 from 5 to 13; give int64 ids below 13"),
+        ([torch.tensor([5, 13])], 3, {}, "prompt 0 .*from 5 to 13"),
         ([torch.ones(3)], 3, {}, "prompt 0 holds torch.float32"),
         (RAGGED, 0, {}, "max_new_tokens=0 counts"),
         (RAGGED, -3, {}, "max_new_tokens=-3 counts"),
         (RAGGED, 3, {"context_length": 0}, "context_length=0"),
-        (RAGGED, 3, {"stop": [13]}, "stop id 13 is outside the vocabulary; ids go from 0 to 12"),
+        (RAGGED, 3, {"stop": [13]}, "stop id 13"),
         (RAGGED, 3, {"stop": [-1]}, "stop id -1"),
         (RAGGED, 3, {"source": sources("GRU, Bahdanau")}, "this model takes one sequence"),
     ],
@@ -227,9 +229,9 @@ def test_impossible_arguments_are_refused_at_once(function, prompts, steps, sett
 
 def test_a_source_is_required_with_an_example_for_each_prompt():
     m = generating_model("GRU, Bahdanau")
-    with pytest.raises(ValueError, match="generates one sequence from another"):
+    with pytest.raises(ValueError, match="from another"):
         stream(m, RAGGED, 3)
-    with pytest.raises(ValueError, match="source has 2 examples beside 3 prompts"):
+    with pytest.raises(ValueError, match="2 examples beside 3 prompts"):
         stream(m, RAGGED, 3, source=sources("GRU, Bahdanau", [0, 1]))
 
 
@@ -249,7 +251,7 @@ def test_tokens_without_positions_are_generated(name, strategy):
 
 @pytest.mark.parametrize("function", [stream, generate])
 def test_tokens_of_two_axes_are_refused(function):
-    with pytest.raises(ValueError, match="generation counts tokens along one axis") as error:
+    with pytest.raises(ValueError, match="one axis") as error:
         function(generating_model(num_axes=2), RAGGED, 3)
     assert "\n" not in str(error.value)
 
@@ -257,5 +259,5 @@ def test_tokens_of_two_axes_are_refused(function):
 def test_a_bidirectional_model_cannot_generate():
     objective = Classify()
     objective.fit([0, 1], None)
-    with pytest.raises(ValueError, match="generation needs a causal backbone over ids"):
+    with pytest.raises(ValueError, match="causal"):
         stream(Model(TokenSpec(vocab_size=VOCAB), LSTM(24), objective), RAGGED, 3)
