@@ -6,6 +6,7 @@ import wave
 import numpy as np
 import pytest
 from chromium import Chromium, find_chromium
+from matplotlib.figure import Figure
 
 
 def config(folder, kind):
@@ -85,6 +86,12 @@ def trained(tmp_path_factory):
         return runs[kind]
 
     return train
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Figures are made and not drawn, which is most of the time that a page takes."""
+    monkeypatch.setattr(Figure, "savefig", lambda figure, file, *args, **settings: file.write("<svg></svg>"))
 
 
 @pytest.fixture(scope="session")
