@@ -70,7 +70,7 @@ def test_weights_under_other_names_go_with_the_same_commit(hub, token, tmp_path)
 def test_a_card_that_is_there_is_not_replaced_in_silence(hub, token, tmp_path):
     hub.repos[NAME] = repo = Repo({"README.md": b"by hand"})
     folder = written(tmp_path / "export")
-    with pytest.raises(UsageError, match=r"another README\.md, which somebody may have written by hand"):
+    with pytest.raises(UsageError, match=r"another README\.md"):
         push(folder, NAME, private=False)
     assert files(hub) == {"README.md": b"by hand"}
     assert not uploads(hub)
@@ -201,7 +201,7 @@ def test_a_file_that_did_not_arrive_is_named(hub, token, tmp_path):
         handler.answer(200, {"files": modes})
 
     hub.says[f"/api/models/{NAME}/preupload/main"] = ignoring
-    with pytest.raises(DataError, match=r"model\.safetensors did not arrive as it is here; look at \.gitignore"):
+    with pytest.raises(DataError, match=r"model\.safetensors did not arrive"):
         push(written(tmp_path / "export"), NAME, private=False)
 
 
