@@ -30,11 +30,11 @@ from seqkit.serve.requests import Inputs, RequestError, parse
 from seqkit.serve.server import RunsServer, told_hang
 from seqkit.serve.worker import ServedRun, Worker
 
-pytestmark = pytest.mark.slow
 QUICK = {"trainer.enable_progress_bar": False, "trainer.accelerator": "cpu"}
 JSON = {"Content-Type": "application/json"}
 WORDS = ["fine", "a rather good day", "no", "a bad, bad and very long story about a bad day", "good"]
-STEADY = 1e-5
+STEADY = 1e-4
+"""Largest difference of two probabilities of one text in batches of other sizes."""
 
 
 def free_port():
@@ -43,18 +43,28 @@ def free_port():
         return one.getsockname()[1]
 
 
+def short_run(recipe, given, out):
+    return seqkit.fit(recipe, {**QUICK, **given}, preset="debug", out=out, strong_baseline=False, report=False)
+
+
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """Three runs: digits, texts of a table, and a language model."""
+def own(tmp_path_factory):
+    """A folder with one run, of texts of a table."""
     place = tmp_path_factory.mktemp("serve")
     rows = [f"{text},{label}" for text, label in (("a good day", "up"), ("a bad day", "down"))] * 20
     (place / "own.csv").write_text("text,label\n" + "\n".join(f"{row}{i % 7}" for i, row in enumerate(rows)))
-    (place / "plain.txt").write_text("the cat sat on the mat and the dog sat on the log. " * 40)
-    seqkit.fit("image/digits", QUICK, preset="debug", out=place / "digits")
-    given = {**QUICK, "data": str(place / "own.csv"), "data.input": "text", "data.target": "label"}
-    seqkit.fit("text/classify", given, preset="debug", out=place / "own")
-    seqkit.fit("text/char-lm", {**QUICK, "data": str(place / "plain.txt")}, preset="debug", out=place / "lm")
+    given = {"data": str(place / "own.csv"), "data.input": "text", "data.target": "label"}
+    short_run("text/classify", given, place / "own")
     return place
+
+
+@pytest.fixture(scope="module")
+def folder(own):
+    """Three runs: digits, texts of a table, and a language model."""
+    (own / "plain.txt").write_text("the cat sat on the mat and the dog sat on the log. " * 40)
+    short_run("image/digits", {}, own / "digits")
+    short_run("text/char-lm", {"data": str(own / "plain.txt")}, own / "lm")
+    return own
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +118,7 @@ def assert_alike(answer, expected):
     assert answer["probabilities"] == pytest.approx(expected["probabilities"], abs=STEADY)
 
 
+@pytest.mark.slow
 def test_texts_of_a_ragged_batch_get_the_answers_of_the_command(url, folder, capsys):
     lines = printed(capsys, "predict", folder / "own", *WORDS, "--probabilities", "--format", "jsonl")
     together = post(f"{url}/own/predict", inputs=WORDS, probabilities=True).json()["results"]
@@ -116,6 +127,7 @@ def test_texts_of_a_ragged_batch_get_the_answers_of_the_command(url, folder, cap
         assert_alike(post(f"{url}/own/predict", input=text, probabilities=True).json(), expected)
 
 
+@pytest.mark.slow
 def test_an_image_gets_the_answer_of_the_command_as_base64_and_as_the_body(url, folder, tmp_path, capsys):
     pixels = np.random.default_rng(0).integers(0, 256, (8, 8), dtype=np.uint8)
     Image.fromarray(pixels).save(tmp_path / "x.png")
@@ -129,6 +141,7 @@ def test_an_image_gets_the_answer_of_the_command_as_base64_and_as_the_body(url, 
     assert sent.json()["prediction"] == expected["prediction"]
 
 
+@pytest.mark.slow
 def test_vectors_are_those_of_the_command(url, folder, tmp_path):
     assert main(["embed", str(folder / "own"), *WORDS, "--out", str(tmp_path / "x.npz"), "--device", "cpu"]) == 0
     results = post(f"{url}/own/embed", inputs=WORDS).json()["results"]
@@ -136,6 +149,7 @@ def test_vectors_are_those_of_the_command(url, folder, tmp_path):
         np.testing.assert_allclose([one["vector"] for one in results], arrays["vectors"], atol=STEADY)
 
 
+@pytest.mark.slow
 def test_a_text_is_that_of_the_command_whole_and_streamed_and_beside_others(url, folder, capsys):
     assert main(["generate", str(folder / "lm"), "--prompt", "the", "--tokens", "30", "--device", "cpu"]) == 0
     expected = capsys.readouterr().out.removesuffix("\n")
@@ -152,6 +166,7 @@ def test_a_text_is_that_of_the_command_whole_and_streamed_and_beside_others(url,
     assert "the" + "".join(one.get("text", "") for one in events) == expected
 
 
+@pytest.mark.slow
 def test_one_bad_input_leaves_the_others_of_its_batch_alone(url):
     good = post(f"{url}/own/predict", inputs=WORDS).json()["results"]
     mixed = post(f"{url}/own/predict", inputs=[WORDS[0], 3, *WORDS[1:3], "", *WORDS[3:]]).json()["results"]
@@ -164,6 +179,7 @@ def test_one_bad_input_leaves_the_others_of_its_batch_alone(url):
             assert one.result().json().get("prediction") == (good[i % 5]["prediction"] if i % 3 else None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "body", "status", "says"),
     [
@@ -200,6 +216,7 @@ def test_a_bad_request_has_one_line_that_says_why(url, path, body, status, says)
     assert "\n" not in answer.json()["error"]
 
 
+@pytest.mark.slow
 def test_bodies_that_are_too_large_compressed_or_of_another_type_are_refused(url):
     address = f"{url}/own/predict"
     for body in (b"a" * (2**24 + 1), (b"a" * 2**16 for _ in range(300))):  # with a declared length, and in chunks
@@ -209,12 +226,14 @@ def test_bodies_that_are_too_large_compressed_or_of_another_type_are_refused(url
         assert requests.post(address, b"{}", headers=headers, timeout=40).status_code == 415
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(50_000, 50_000), (5000, 5000)])
 def test_an_image_that_declares_too_many_pixels_is_not_unpacked(url, size):
     answer = requests.post(f"{url}/digits/predict", png(*size), headers={"Content-Type": "image/png"}, timeout=40)
     assert (answer.status_code, "pixels" in answer.json()["error"]) == (422, True)
 
 
+@pytest.mark.slow
 def test_clients_that_are_slow_or_gone_leave_the_server_to_others(url):
     host, port = url.removeprefix("http://").split(":")
     head = b"POST /lm/generate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
@@ -229,6 +248,7 @@ def test_clients_that_are_slow_or_gone_leave_the_server_to_others(url):
     slow[0].close()
 
 
+@pytest.mark.slow
 def test_health_openapi_and_the_pages(url):
     health = requests.get(f"{url}/health", timeout=40).json()
     assert health["status"] == "ok"
@@ -243,6 +263,7 @@ def test_health_openapi_and_the_pages(url):
     assert 'href="lm/"' in requests.get(f"{url}/", timeout=40).text
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(which("curl") is None, reason="needs curl")
 def test_the_commands_of_the_page_work(url, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -269,11 +290,11 @@ def test_the_commands_of_the_page_work(url, tmp_path, monkeypatch):
         (["{run}", "--timeout", "nan"], "--timeout"),
     ],
 )
-def test_a_server_that_cannot_start_says_why_in_one_line(folder, capsys, words, says):
+def test_a_server_that_cannot_start_says_why_in_one_line(own, capsys, words, says):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        given = [word.format(run=folder / "own", taken=taken.getsockname()[1]) for word in words]
+        given = [word.format(run=own / "own", taken=taken.getsockname()[1]) for word in words]
         assert main(["serve", *given]) == 2
     error = capsys.readouterr().err
     assert says in error
@@ -301,26 +322,29 @@ def test_a_port_on_which_another_process_listens_first_names_the_option(monkeypa
             raise OSError(98, "Address already in use")
 
     monkeypatch.setattr("seqkit.serve.app.application", lambda *_: None)
-    with pytest.raises(UsageError, match=r"port 8000 was taken .*Address already in use.*--port"):
+    with pytest.raises(UsageError, match=r"port 8000 .*--port"):
         server = SimpleNamespace(described={}, limits=Limits())
         RunsServer._start_server(server, 8000, 1, "warning", [Taken()], "process")
 
 
 def test_a_wrong_field_gets_the_nearest_one_and_cells_without_a_value_the_columns():
     request = SimpleNamespace(headers={"content-type": "application/json"})
-    with pytest.raises(RequestError, match=r"inpt is no field of this request; did you mean inputs? or inputs?\?"):
+    with pytest.raises(RequestError, match="did you mean input"):
         parse(request, b'{"inpt": "a"}', Inputs, Limits())
+    for body, fact in ((b"", "no JSON"), (b"[1]", "no JSON object"), (b'{"input": 1e999}', "infinite"), (b"{", "JSON")):
+        with pytest.raises(RequestError, match=fact):
+            parse(request, body, Inputs, Limits())
     for cells in ({}, {"age": None}):
-        with pytest.raises(DataError, match="none of age, note is filled"):
+        with pytest.raises(DataError, match="age, note"):
             example_of(cells, {"age": "number", "note": "text"}, None)
 
 
 def test_several_labels_are_named_as_by_the_command(tmp_path, capsys):
     rows = "\n".join(f"the train is {i},{i % 2},{i % 3 % 2}" for i in range(30))
     (tmp_path / "labels.csv").write_text(f"text,late,dirty\n{rows}\n")
-    given = {**QUICK, "data": str(tmp_path / "labels.csv"), "data.input": "text", "data.target": ["late", "dirty"]}
+    given = {"data": str(tmp_path / "labels.csv"), "data.input": "text", "data.target": ["late", "dirty"]}
     given["model.objective"] = "MultiLabel"
-    trained = seqkit.fit("text/classify", given, preset="debug", out=tmp_path / "run")
+    trained = short_run("text/classify", given, tmp_path / "run")
     (answer,) = ServedRun(trained, Limits()).answer("predict", [trained.encode("a train")])
     words = ["predict", tmp_path / "run", "a train", "--format", "jsonl", "--probabilities"]
     (expected,) = printed(capsys, *words)
@@ -329,12 +353,13 @@ def test_several_labels_are_named_as_by_the_command(tmp_path, capsys):
         assert answer[key] == pytest.approx(expected[key], abs=STEADY)
 
 
-def test_a_missing_extra_is_named(folder, capsys, monkeypatch):
+def test_a_missing_extra_is_named(own, capsys, monkeypatch):
     monkeypatch.setattr("seqkit.cli.serve.find_spec", lambda name: None)
-    assert main(["serve", str(folder / "own")]) == 2
+    assert main(["serve", str(own / "own")]) == 2
     assert 'pip install "seqkit[serve]"' in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_killed_process_of_the_models_is_started_again(url, process):
     psutil = pytest.importorskip("psutil")
     children = psutil.Process(process["pid"]).children(recursive=True)
@@ -375,8 +400,8 @@ def turns(one):
     raise AssertionError("it has always more to do")
 
 
-def test_short_texts_are_not_padded_to_a_long_one_that_came_with_them(folder):
-    one, sizes, sent, work = worker(folder, Limits())
+def test_short_texts_are_not_padded_to_a_long_one_that_came_with_them(own):
+    one, sizes, sent, work = worker(own, Limits())
     long = "a good day " * 90
     ask(one, "first", long)
     for i in range(31):
@@ -386,15 +411,15 @@ def test_short_texts_are_not_padded_to_a_long_one_that_came_with_them(folder):
     assert [b for b, n in sizes if n > 32] == [1]
     assert sum(b * n for b, n in sizes) <= num_long + 31 * 32
     assert len(sent) == 32
-    alone, _, others, _ = worker(folder, Limits())
+    alone, _, others, _ = worker(own, Limits())
     ask(alone, "x", "a good day")
     turns(alone)
     assert_alike(sent["30"]["results"][0], others["x"]["results"][0])
     assert [n for n in work if n] == [b * n for b, n in sizes], "each batch is told before it begins"
 
 
-def test_batches_keep_a_budget_of_tokens_and_a_large_request_waits_between_its_batches(folder):
-    one, sizes, sent, _ = worker(folder, Limits(tokens=120), max_batch_size=4)
+def test_batches_keep_a_budget_of_tokens_and_a_large_request_waits_between_its_batches(own):
+    one, sizes, sent, _ = worker(own, Limits(tokens=120), max_batch_size=4)
     ask(one, "large", *["a good day " * 5] * 9, 3)
     ask(one, "late", "a bad day")
     one.turn()
@@ -419,8 +444,9 @@ def test_a_process_that_hung_is_told_in_one_line():
     )
 
 
-def test_a_server_that_is_stopped_while_it_starts_says_so_in_one_line(folder):
-    command = [sys.executable, "-m", "seqkit", "serve", str(folder / "own"), "--port", str(free_port())]
+@pytest.mark.slow
+def test_a_server_that_is_stopped_while_it_starts_says_so_in_one_line(own):
+    command = [sys.executable, "-m", "seqkit", "serve", str(own / "own"), "--port", str(free_port())]
     psutil = pytest.importorskip("psutil")
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
         until = time.monotonic() + 60
