@@ -53,7 +53,7 @@ def test_positions_count_frames():
 
 def test_normalised_bands_have_mean_zero_and_variance_one():
     content = LogMel(8000).encode(Waveform(noise(2003), 8000)).content
-    assert_close(content.mean(dim=0), torch.zeros(40), atol=1e-5, rtol=0)
+    assert_close(content.mean(dim=0), torch.zeros(40), atol=1e-4, rtol=0)
     assert_close(content.std(dim=0, unbiased=False), torch.ones(40))
 
 
@@ -100,7 +100,7 @@ def test_clips_shorter_than_a_window_are_filled_up_with_zeros(num_samples):
 
 def test_silence_is_an_error_only_where_it_cannot_be_normalised():
     silence = Waveform(torch.zeros(809), 8000)
-    with pytest.raises(DataError, match=r"silent: every one of its 809 samples is 0.*normalize false"):
+    with pytest.raises(DataError, match=r"silent.*809"):
         LogMel(8000).encode(silence)
     assert_close(LogMel(8000, normalize=False).encode(silence).content, torch.full((11, 40), math.log(LOG_FLOOR)))
 

@@ -158,7 +158,7 @@ def test_a_state_whose_ids_have_gaps_is_refused(bpe):
     state = bpe.state()
     last = max(state["model"]["vocab"], key=state["model"]["vocab"].get)
     state["model"]["vocab"][last] = 4_000_000_000
-    with pytest.raises(ValueError, match="numbers its 283 tokens otherwise than from 0 without gaps"):
+    with pytest.raises(ValueError, match="283 tokens"):
         BPE().load_state(state)
 
 

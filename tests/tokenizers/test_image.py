@@ -183,7 +183,7 @@ def test_an_image_is_not_cut():
     tokenizer = Patches(2, resize=(4, 6), positions="index")
     tokens = tokenizer.encode(torch.rand(1, 4, 6))
     assert tokenizer.cut(tokens, 6) is tokens
-    with pytest.raises(DataError, match="an image of 6 tokens cannot be cut to 5; leave"):
+    with pytest.raises(DataError, match="6 tokens cannot be cut to 5"):
         tokenizer.cut(tokens, 5)
 
 
@@ -194,5 +194,5 @@ def test_transparency_of_a_pil_image_is_laid_on_white_and_four_channels_are_refu
     white = Image.new("RGBA", image.size, (255, 255, 255, 255))
     right, tokenizer = Image.alpha_composite(white, image).convert("RGB"), Patches(8, channels=3)
     assert torch.equal(tokenizer.encode(image).content, tokenizer.encode(right).content)
-    with pytest.raises(DataError, match="has 4 channels, but the tokenizer takes 3"):
+    with pytest.raises(DataError, match="4 channels"):
         tokenizer.encode(np.asarray(image))

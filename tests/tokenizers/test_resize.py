@@ -27,7 +27,7 @@ def test_pixels_of_8_bits_are_pils(size, interpolation):
 def test_other_pixels_are_torchs_and_not_rounded(interpolation):
     image = torch.rand(3, 23, 31) / 2 + 0.25  # where no pixel is clipped
     right = resize(image, [13, 17], InterpolationMode(interpolation), antialias=True)
-    assert_close(Resize((13, 17), interpolation=interpolation).apply(image), right, rtol=0, atol=1e-5)
+    assert_close(Resize((13, 17), interpolation=interpolation).apply(image), right, rtol=0, atol=1e-4)
 
 
 @pytest.mark.parametrize("interpolation", ["bilinear", "bicubic", "lanczos"])
@@ -80,5 +80,5 @@ def test_wrong_sizes_are_refused(make, reason):
 
 
 def test_a_line_that_would_fill_the_memory_is_refused():
-    with pytest.raises(DataError, match="image of 1x9999 pixels would be resized to 224x2239776; crop it"):
+    with pytest.raises(DataError, match="224x2239776"):
         Resize(224).apply(torch.rand(1, 1, 9999))

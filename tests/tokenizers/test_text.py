@@ -30,7 +30,7 @@ def test_bytes_cut_inside_a_character_become_the_replacement_character():
 
 
 def test_bytes_refuse_half_a_surrogate_pair():
-    with pytest.raises(DataError, match="index 2 is half of a surrogate pair"):
+    with pytest.raises(DataError, match="index 2"):
         Bytes().encode("ab\ud800")
 
 
@@ -104,7 +104,7 @@ def test_ids_are_the_same_in_the_smallest_integers(size):
 
 
 def test_an_unknown_character_is_named_with_its_index():
-    with pytest.raises(DataError, match=r"'é' \(U\+00E9\) at index 3 is not in the alphabet of 3"):
+    with pytest.raises(DataError, match=r"U\+00E9.*index 3"):
         Characters("abc").encode("abcé")
     with pytest.raises(DataError, match=r"'b'.*index 0"):  # below the highest code point of the alphabet
         Characters("ac").encode("b")
