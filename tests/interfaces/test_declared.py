@@ -50,7 +50,7 @@ def test_a_mechanism_without_supports_is_refused():
         def attention_weights(self, q, k, context):
             return q @ k.mT
 
-    with pytest.raises(ValueError, match="Plain has no attribute `supports`, which AttentionMechanism asks for"):
+    with pytest.raises(ValueError, match="`supports`"):
         MultiHeadAttention(24, 3, mechanism=Plain)
 
 
@@ -64,7 +64,5 @@ def test_a_backbone_without_causal_is_refused():
         def forward(self, embedded, cache=None):
             return self.layer(embedded.hidden)
 
-    with pytest.raises(
-        ValueError, match=r"Own has no attribute `causal`, .* write `self.causal = causal` in its __init__"
-    ):
+    with pytest.raises(ValueError, match="`causal`"):
         check_compatible(TokenSpec(vocab_size=7), Own(), Classify())

@@ -261,11 +261,11 @@ def test_a_backbone_that_cannot_join_is_refused_when_the_model_is_built(backbone
 
 def test_an_objective_per_token_does_not_predict_numbers_of_parts():
     spec = Join({"a": Bytes(), "b": Bytes()}).spec
-    with pytest.raises(ValueError, match=r"joined of a, b; name the part to predict"):
+    with pytest.raises(ValueError, match="part to predict"):
         Model(spec, Transformer(DIM, 1, num_heads=3, causal=True), NextToken())
-    with pytest.raises(ValueError, match="there is no part 'c'; there "):
+    with pytest.raises(ValueError, match="part 'c'"):
         Model(spec, Transformer(DIM, 1, num_heads=3, causal=True), NextToken(part="c"))
-    with pytest.raises(ValueError, match="is of the part a, and these tokens have no parts"):
+    with pytest.raises(ValueError, match="no parts"):
         Model(Bytes().spec, Transformer(DIM, 1, num_heads=3), Masked(part="a"))
 
 
@@ -326,6 +326,6 @@ def test_an_encoder_that_does_not_fit_its_part_is_refused_when_the_model_is_buil
 def test_an_encoder_must_not_see_the_tokens_that_are_predicted():
     backbone = Transformer(DIM, 1, num_heads=3, causal=None, position=Rotary(interleaved=True))
     objective = NextToken(part="text")
-    with pytest.raises(ValueError, match="would see the tokens to predict; build it with causal=True"):
+    with pytest.raises(ValueError, match="causal=True"):
         Model(join().spec, backbone, objective, encoders={"text": LSTM(DIM, 1)})
     Model(join().spec, backbone, objective, encoders={"text": LSTM(DIM, 1, causal=True), "image": LSTM(DIM, 1)})
