@@ -121,6 +121,7 @@ def test_vectors_are_kept_on_disk_where_they_take_long(tmp_path, monkeypatch):
     assert sorted((tmp_path / "cache").iterdir()) == kept
 
 
+@pytest.mark.slow
 def test_a_part_of_joined_tokens_may_be_frozen(tmp_path):
     joined = Join({"text": FrozenEncoder(kept_run()), "letters": seqkit.tokenizers.Characters("abeost, ")})
     assert joined.is_slow

@@ -90,6 +90,7 @@ def test_the_folder_of_the_weights_may_go_once_training_has_begun(classifier, tm
     assert again.initial["run"] == str(source)
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_goes_on_without_the_folder_of_the_weights(classifier, tmp_path):
     source = shutil.copytree(classifier, tmp_path / "source")
     config = digits(model__init=str(source), trainer__max_epochs=4)

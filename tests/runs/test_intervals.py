@@ -123,6 +123,7 @@ def test_a_run_says_how_far_its_predictions_are_and_gives_low_and_high_beside_ea
     assert list(second) == ["name", "error"]
 
 
+@pytest.mark.slow
 def test_the_line_is_in_the_terminal_and_the_reason_where_low_and_high_are_missing(table, tmp_path, capsys):
     words = ["fit", "graph/molecules", "--preset", "debug", "--data", str(table), "--data.target", "length"]
     more = ["--data.valid_fraction", "0.05", "--trainer.max_epochs", "1", "--no-baseline"]
@@ -135,6 +136,7 @@ def test_the_line_is_in_the_terminal_and_the_reason_where_low_and_high_are_missi
     assert said.err.startswith("no prediction intervals: the validation split has")
 
 
+@pytest.mark.slow
 def test_several_targets_have_an_interval_each_and_a_server_gives_them(table, tmp_path, capsys):
     pytest.importorskip("litserve")
     from seqkit.serve.limits import Limits

@@ -131,12 +131,14 @@ def test_a_logger_that_cannot_be_reached_does_not_fail_a_tested_run(caplog):
     assert "did not get the test metrics" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_number_of_a_run_that_is_none_is_refused(tmp_path, client):
     (tmp_path / "mlflow-run").write_text("../../etc", encoding="utf-8")
     with pytest.raises(DataError, match="MLflow"):
         MLflow().build(tmp_path, "digits")
 
 
+@pytest.mark.slow
 def test_other_processes_than_the_first_make_no_database(tmp_path, client, monkeypatch):
     from pytorch_lightning.utilities import rank_zero_only
 

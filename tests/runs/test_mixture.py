@@ -61,7 +61,7 @@ def alone(config, name):
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        ("text", {"trainer__max_steps": 7}),
+        pytest.param("text", {"trainer__max_steps": 7}, marks=pytest.mark.slow),
         ("image", {"trainer__max_steps": 7, "moments": "shared", "sampling": "proportional"}),
         pytest.param("text", {"trainer__max_steps": 9, "trainer__accumulate_grad_batches": 2}, marks=pytest.mark.slow),
         pytest.param(
@@ -256,6 +256,7 @@ def test_learning_rates_of_a_mixture_say_whose_they_are(mixed):
     assert not any(name.startswith("lr/image") for name in own)
 
 
+@pytest.mark.slow
 def test_metrics_of_a_task_are_those_that_the_run_wrote(mixed):
     found = evaluate_tasks(mixed, "test")
     assert list(found) == ["image", "sound", "graph"]
@@ -364,6 +365,7 @@ def test_two_processes_that_were_stopped_end_as_two_that_were_not(tmp_path, text
         assert not differences(*(tmp_path / run / "tasks" / name for run in ("whole", "stopped")))
 
 
+@pytest.mark.slow
 def test_tasks_with_a_validation_split_are_validated_where_another_has_none(tmp_path, text):
     words = {"trainer__val_check_interval": 4, "trainer__check_val_every_n_epoch": None}
     words |= {"trainer__weights": "last", "tasks.image.data.valid_fraction": 0.0}

@@ -53,7 +53,13 @@ CASES = [
     ("image/digits", TWO_EPOCHS, 7, "train"),  # after it
     pytest.param("image/digits", {**TWO_EPOCHS, "data__num_workers": 2}, 6, "train", marks=pytest.mark.slow),
     ("image/digits", {"trainer__max_epochs": 3, "trainer__accumulate_grad_batches": 2}, 4, "train"),
-    ("text/char-lm", {"trainer__max_steps": 8, "model__backbone__type": "GRU", "model__dropout": 0.2}, 4, "train"),
+    pytest.param(
+        "text/char-lm",
+        {"trainer__max_steps": 8, "model__backbone__type": "GRU", "model__dropout": 0.2},
+        4,
+        "train",
+        marks=pytest.mark.slow,
+    ),
     ("graph/karate", {"trainer__max_epochs": 5}, 3, "train"),  # every step is the last of its epoch
     # rows of the router and of padding, of steps between two rows too
     ("text/char-lm", {"trainer__max_steps": 6, "trainer__log_every_n_steps": 2, **EXPERTS}, 3, "train"),
@@ -122,6 +128,7 @@ def test_a_run_that_was_begun_without_a_strong_baseline_goes_on_without(tmp_path
     assert ("strong_baseline" in summary) == is_beside
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_at_the_end_of_an_epoch_and_in_the_next_ends_as_one_that_was_not(tmp_path, whole):
     settings = config("image/digits", **TWO_EPOCHS)
     stopped(settings, tmp_path / "stopped", Kick(6))
@@ -266,6 +273,7 @@ def test_a_run_whose_plugin_was_edited_is_not_resumed_and_says_so_when_it_is_use
     assert resume_run(tmp_path / "run", {})["state"] == "finished"
 
 
+@pytest.mark.slow
 def test_a_run_whose_plugin_was_replaced_is_not_resumed_and_says_so_when_it_is_used(tmp_path, plugin, caplog):
     with_scaled(tmp_path)
     before = lookup._REGISTERED["backbone"].pop("Scaled")
@@ -419,6 +427,7 @@ def test_a_run_of_any_optimizer_resumes_and_not_without_the_state_that_it_has(tm
     assert resume_run(tmp_path / "run", {})["state"] == "finished"
 
 
+@pytest.mark.slow
 def test_a_run_whose_average_of_weights_is_missing_is_not_resumed(tmp_path):
     settings = config("text/char-lm", trainer__max_steps=5, trainer__callbacks=[{"type": "EMA"}])
     stopped(settings, tmp_path / "run", Kick(3))

@@ -170,6 +170,7 @@ def test_a_text_of_another_length_than_those_of_training_is_named_by_its_tokens(
     )
 
 
+@pytest.mark.slow
 def test_a_run_is_evaluated_again_in_the_precision_that_it_was_trained_in(tmp_path, monkeypatch):
     summary = run(config("--trainer.precision", "bf16-mixed"), tmp_path / "run")
     made, make_trainer = [], evaluate_module.make_trainer
@@ -221,6 +222,7 @@ def test_a_trial_without_validation_data_is_refused():
         )
 
 
+@pytest.mark.slow
 def test_a_run_begins_with_the_weights_of_another_where_it_is_told_to(tmp_path):
     words = {"data.limit": 40, "optimizer": {"type": "AdamW", "lr": 0.0}, "trainer.enable_progress_bar": False}
     first = complete("image/digits", "debug", {**words, "seed": 1})

@@ -70,7 +70,7 @@ RAWS = {
 """Raw examples of recipes whose objectives are a class, the next token, a class for each token, a number."""
 
 
-CELLS = [pytest.param(recipe, marks=pytest.mark.slow if recipe.startswith("text/") else ()) for recipe in RAWS]
+CELLS = [pytest.param(recipe, marks=() if recipe == "image/digits" else pytest.mark.slow) for recipe in RAWS]
 
 
 @pytest.fixture(scope="module")
@@ -162,6 +162,7 @@ def test_a_notebook_shows_names_as_text_and_the_curve_as_a_picture(tmp_path):
     assert run._repr_html_() == shown
 
 
+@pytest.mark.slow
 def test_a_run_with_a_transform_comes_back_from_its_config(tmp_path):
     given = {"model.objective.pool": "first", "model.objective.transform": {"activation": "Tanh", "norm": "LayerNorm"}}
     given |= {"trainer.enable_progress_bar": False, "data.limit": 20}

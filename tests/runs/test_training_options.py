@@ -34,7 +34,9 @@ def column(folder, name):
         return [float(row[name]) for row in csv.DictReader(file) if row.get(name)]
 
 
-@pytest.mark.parametrize("callbacks", [None, [{"type": "EMA", "decay": 0.8}]])
+@pytest.mark.parametrize(
+    "callbacks", [None, pytest.param([{"type": "EMA", "decay": 0.8}], marks=pytest.mark.slow)], ids=["plain", "EMA"]
+)
 def test_the_best_weights_are_those_that_were_validated(tmp_path, callbacks):
     words = {"trainer__weights": "best", "trainer__callbacks": callbacks, "optimizer__lr": 0.03}
     summary = run(config(**words), tmp_path / "run")
@@ -92,6 +94,7 @@ def test_averaged_weights_become_the_runs(tmp_path):
     assert not all(torch.equal(averaged[name], plain[name]) for name in plain)
 
 
+@pytest.mark.slow
 def test_before_the_average_begins_the_weights_themselves_are_validated(tmp_path):
     late = [{"type": "EMA", "decay": 0.8, "start_step": 12}]
     for name, callbacks in (("late", late), ("plain", None)):
@@ -111,6 +114,7 @@ def test_training_ends_early_where_a_metric_stops_to_improve(tmp_path):
     assert summary["state"] == "finished"
 
 
+@pytest.mark.slow
 def test_as_many_points_to_resume_from_stay_as_asked(tmp_path):
     words = {"trainer__checkpoint_every_n_steps": 2, "trainer__checkpoint_keep": 3, "trainer__max_epochs": 3}
     words |= {"optimizer": {"type": "torch.optim.SGD", "lr": 0.0}}
