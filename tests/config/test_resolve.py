@@ -1,6 +1,7 @@
 """From recipe, preset and overrides to a complete configuration: one rule of merging, one line for every mistake."""
 
 import copy
+import shlex
 
 import numpy as np
 import pytest
@@ -164,81 +165,69 @@ def test_one_component_is_a_list_of_one(given):
 # ── mistakes ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--seed", "one"), "seed is 'one'; give a whole number"),
-        (("--seed", "null"), "seed is null; give a whole number"),
-        (("--data.batch_size", "many"), "data.batch_size is 'many'; give a whole number"),
-        (("--data.limit", "2.5"), "data.limit is 2.5; give a whole number or null"),
-        (("--data.augment", "5"), "data.augment is 5; give a list"),
-        (("--optimizer.lr", "fast"), "optimizer.lr is 'fast'; give a number"),
-        (("--model.backbone.depth", "[2]"), "model.backbone.depth is [2]; give a whole number"),
-        (("--model.backbone.block.zero_init", "7"), "model.backbone.block.zero_init is 7; give true or false"),
-        (("--model.backbone.block.mlp.ratio", "x"), "model.backbone.block.mlp.ratio is 'x'; give a number"),
-        (("--model.backbone.norm", "3"), "model.backbone.norm is 3; give the name of a norm"),
-        (("--model.backbone.norm", "null"), "model.backbone.norm is null; give the name of a norm"),
-        (("--model.adjacency", "drop"), "model.adjacency is 'drop'; give use or ignore"),
-        (("--tokenizer", "7"), "tokenizer is 7; give the name of a tokenizer"),
-        (("--trainer", "[3]"), "trainer is [3]; write keys below it, such as trainer.accelerator"),
-        (("--optimizer", "3"), "optimizer is 3; give the name of an optimizer"),
-        (("--optimizer", "SGD"), "optimizer: there is no optimizer called 'SGD'; did you mean torch.optim.SGD"),
-        (("--optimizer", "{type: torch.optim.SGD, foreach: maybe}"), "optimizer.foreach is 'maybe'; give true or"),
-        (("--optimizer", "{type: torch.optim.SGD, lr: fast}"), "optimizer.lr is 'fast'; give a number"),
-        (("--optimizer", "{type: torch.optim.Adam, betas: [0.9]}"), "optimizer.betas is [0.9]; give a list of 2 numb"),
-        (("--optimizer", "{type: AdamW, betas: [0.9]}"), "optimizer.betas is [0.9]; give a list of 2 numbers"),
-        (("--seed", "1e3"), "seed is 1000.0; write 1000, without point or exponent"),
-        (("--seed", "1_000"), "seed is '1_000'; give a whole number"),
-        (("--seed", "7" * 5000), "seed is '777"),
-        (("--seed", ".nan"), "seed is nan; give a finite number"),
-        (("--optimizer.lr", ".inf"), "optimizer.lr is inf; give a finite number"),
-        (("--model.dropout", "1e999"), "model.dropout is inf; give a finite number"),
-        (("--seed", "99999999999999999999"), "seed is 99999999999999999999; give a number of 64 bits"),
-        (
-            ("--optimizer", "{type: AdamW, type: Muon}"),
-            "optimizer is '{type: AdamW, type: Muon}', which is not readabl",
-        ),
-        (("--optimizer", "&a {lr: 1}"), "optimizer is '&a {lr: 1}', which is not readable as YAML: there is an anchor"),
-        (("--seed", "!!int 3"), "seed is '!!int 3', which is not readable as YAML: there is a tag at line 1"),
-        (("--seed", "*a"), "seed is '*a', which is not readable as YAML: there is an alias at line 1"),
-        (("--model.backbone", "[" * 99), "model.backbone is '[[[[[["),
-        (("--trainer", "!x"), "trainer is '!x', which is not readable as YAML: there is a tag"),
-        (("--data", "null"), "data is null; write keys below it, such as data.source, or leave it out"),
-        (("--batch_size", "3"), "there is no key 'batch_size'; type --data.batch_size 3"),
-        (("--epochs", "10"), "there is no key 'epochs'; type --trainer.max_epochs 10"),
-        (("--learning-rate=1e-3",), "there is no key 'learning-rate'; type --optimizer.lr 1e-3"),
-        (("--tokenizer", "Bytes", "--tokenizer.x", "3"), "tokenizer: Bytes has no argument 'x'; there are none"),
-        (("--recipe", "null"), "recipe is null; give a text"),
-        *((("--recipe", name), "recipe is ") for name in ("../../evil", "/evil", ".", "", "a//b", "a\\b", "x" * 300)),
-        (("--model.backbone", "LTSM"), "model.backbone: there is no backbone called 'LTSM'; did you mean LSTM?"),
-        (
-            ("--model.backbone.block.mlp", "MPL"),
-            "model.backbone.block.mlp: there is no mlp called 'MPL'; did you mean MLP?",
-        ),
-        (("--model.backbone", "os.system"), "model.backbone: there is no backbone called 'os.system'; there are: "),
-        (
-            ("--data.augment", "[{type: os.system}]"),
-            "data.augment: there is no augmentation called 'os.system'; there are",
-        ),
-        (("--data.batchsize", "3"), "there is no key 'data.batchsize'; did you mean data.batch_size?"),
-        (("--model.bakbone", "LSTM"), "there is no key 'model.bakbone'; did you mean model.backbone?"),
-        (("--model.backbone.dephts", "3"), "model.backbone: Transformer has no argument 'dephts'; did you mean depth?"),
-        (("--sed", "3"), "there is no key 'sed'; did you mean seed?"),
-        (("--seed.x", "3"), "there is no key 'seed.x'; seed is a plain value"),
-        (("--seed",), "--seed has no value; write --seed VALUE"),
-        (("--seed", "--data.limit", "3"), "--seed has no value; write --seed VALUE"),
-        (("seed", "3"), "'seed' belongs to no key; write --key value"),
-        (("--data", "nowhere/notes.txt"), "data.source: there is no file or folder nowhere/notes.txt"),
-        (("--data", "$MINE/notes.txt"), "data.source: there is no file or folder $MINE/notes.txt; $NAME is not"),
-        (("--data", "mnist"), None),
-        (("--data", "mnits"), "data.source: there is no data source called 'mnits'; did you mean mnist"),
-    ],
-)
-def test_a_mistake_is_said_with_its_key_and_what_is_right(words, message):
-    if message is None:
-        assert completed(*words)["data"]["source"]["type"] == "mnist"
-    else:
-        assert refused(*words).startswith(message)
+MISTAKES = [
+    ("--seed one", "seed is 'one'; give a whole number"),
+    ("--seed null", "seed is null"),
+    ("--data.batch_size many", "data.batch_size is 'many'; give a whole number"),
+    ("--data.limit 2.5", "data.limit is 2.5; give a whole number or null"),
+    ("--data.augment 5", "data.augment is 5; give a list"),
+    ("--optimizer.lr fast", "optimizer.lr is 'fast'; give a number"),
+    ("--model.backbone.depth [2]", "model.backbone.depth is [2]; give a whole number"),
+    ("--model.backbone.block.zero_init 7", "model.backbone.block.zero_init is 7; give true or false"),
+    ("--model.backbone.block.mlp.ratio x", "model.backbone.block.mlp.ratio is 'x'; give a number"),
+    ("--model.backbone.norm 3", "model.backbone.norm is 3; give the name of a norm"),
+    ("--model.backbone.norm null", "model.backbone.norm is null"),
+    ("--model.adjacency drop", "model.adjacency is 'drop'; give use or ignore"),
+    ("--tokenizer 7", "tokenizer is 7; give the name of a tokenizer"),
+    ("--trainer [3]", "trainer is [3]; write keys below it"),
+    ("--optimizer 3", "optimizer is 3; give the name of an optimizer"),
+    ("--optimizer SGD", "optimizer: there is no optimizer called 'SGD'; did you mean torch.optim.SGD"),
+    ("--optimizer '{type: torch.optim.SGD, foreach: maybe}'", "optimizer.foreach is 'maybe'; give true or"),
+    ("--optimizer '{type: torch.optim.SGD, lr: fast}'", "optimizer.lr is 'fast'; give a number"),
+    ("--optimizer '{type: torch.optim.Adam, betas: [0.9]}'", "optimizer.betas is [0.9]; give a list of 2"),
+    ("--optimizer '{type: AdamW, betas: [0.9]}'", "optimizer.betas is [0.9]; give a list of 2"),
+    ("--seed 1e3", "seed is 1000.0; write 1000"),
+    ("--seed 1_000", "seed is '1_000'"),
+    (f"--seed {'7' * 5000}", "seed is '777"),
+    ("--seed .nan", "seed is nan; give a finite number"),
+    ("--optimizer.lr .inf", "optimizer.lr is inf; give a finite number"),
+    ("--model.dropout 1e999", "model.dropout is inf"),
+    ("--seed 99999999999999999999", "seed is 99999999999999999999; give a number of 64 bits"),
+    ("--optimizer '{type: AdamW, type: Muon}'", "optimizer is '{type: AdamW, type: Muon}', which is not readabl"),
+    ("--optimizer '&a {lr: 1}'", "optimizer is '&a {lr: 1}', which is not readable as YAML: there is an anchor"),
+    ("--seed '!!int 3'", "seed is '!!int 3', which is not readable as YAML: there is a tag"),
+    ("--seed '*a'", "seed is '*a', which is not readable as YAML: there is an alias"),
+    (f"--model.backbone {'[' * 99}", "model.backbone is '[[[[[["),
+    ("--trainer '!x'", "trainer is '!x', which is not readable as YAML: there is a tag"),
+    ("--data null", "data is null; write keys below it"),
+    ("--batch_size 3", "there is no key 'batch_size'; type --data.batch_size 3"),
+    ("--epochs 10", "there is no key 'epochs'; type --trainer.max_epochs 10"),
+    ("--learning-rate=1e-3", "there is no key 'learning-rate'; type --optimizer.lr 1e-3"),
+    ("--tokenizer Bytes --tokenizer.x 3", "tokenizer: Bytes has no argument 'x'"),
+    ("--recipe null", "recipe is null"),
+    *((f"--recipe '{name}'", "recipe is ") for name in ("../../evil", "/evil", ".", "", "a//b", "a\\b", "x" * 300)),
+    ("--model.backbone LTSM", "model.backbone: there is no backbone called 'LTSM'; did you mean LSTM?"),
+    ("--model.backbone.block.mlp MPL", "model.backbone.block.mlp: there is no mlp called 'MPL'; did you mean MLP?"),
+    ("--model.backbone os.system", "model.backbone: there is no backbone called 'os.system'"),
+    ("--data.augment '[{type: os.system}]'", "data.augment: there is no augmentation called 'os.system'"),
+    ("--data.batchsize 3", "there is no key 'data.batchsize'; did you mean data.batch_size?"),
+    ("--model.bakbone LSTM", "there is no key 'model.bakbone'; did you mean model.backbone?"),
+    ("--model.backbone.dephts 3", "model.backbone: Transformer has no argument 'dephts'; did you mean depth?"),
+    ("--sed 3", "there is no key 'sed'; did you mean seed?"),
+    ("--seed.x 3", "there is no key 'seed.x'"),
+    ("--seed", "--seed has no value"),
+    ("--seed --data.limit 3", "--seed has no value"),
+    ("seed 3", "'seed' belongs to no key"),
+    ("--data nowhere/notes.txt", "data.source: there is no file or folder nowhere/notes.txt"),
+    ("--data '$MINE/notes.txt'", "data.source: there is no file or folder $MINE/notes.txt; $NAME is not"),
+    ("--data mnits", "data.source: there is no data source called 'mnits'; did you mean mnist"),
+]
+
+
+def test_a_mistake_is_said_with_its_key_and_what_is_right(subtests):
+    for words, fact in MISTAKES:
+        with subtests.test(words[:60]):
+            assert refused(*shlex.split(words)).startswith(fact)
 
 
 def test_a_key_that_is_true_or_false_is_switched_on_without_a_value():
@@ -249,16 +238,14 @@ def test_a_key_that_is_true_or_false_is_switched_on_without_a_value():
 
 
 def test_what_is_missing_is_named():
-    assert refused(model={}) == (
-        "model.backbone and model.objective are missing; write it in the recipe, or give --model.backbone VALUE"
-    )
+    assert refused(model={}).startswith("model.backbone and model.objective are missing")
     assert refused(model={"backbone": "LSTM", "objective": "Classify"}).startswith("model.backbone.dim is missing")
 
 
 def test_a_section_that_is_no_mapping_is_named():
-    assert refused(data=[3]).startswith("data is [3]; write keys below it, such as data.source")
+    assert refused(data=[3]).startswith("data is [3]; write keys below it")
     assert refused(trainer=None).startswith("trainer is null; write keys below it")
-    assert refused(**{"model.dim": 3}) == "the key 'model.dim' has a dot; write it nested, model: {dim: …}"
+    assert refused(**{"model.dim": 3}).startswith("the key 'model.dim' has a dot")
 
 
 @pytest.mark.parametrize(
