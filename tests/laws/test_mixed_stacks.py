@@ -23,6 +23,8 @@ from seqkit.testing import EmbeddedBackbone, check_embedded_backbone, laws, laws
 
 NAMES = sorted(components("mechanism"))
 PAIRS = [(first, second) for first, second in itertools.product(NAMES, NAMES) if first != second]
+NEXT = dict(zip(NAMES, NAMES[1:] + NAMES[:1], strict=True))
+"""The mechanism that follows each in the pairs of the fast tier: each is once the first layer and once the second."""
 ORDERS = [PreNormBlock, PostNormBlock, ParallelBlock]
 
 
@@ -68,7 +70,13 @@ def is_its_layers_one_after_the_other(mixed, spec, examples):
 
 @pytest.mark.parametrize("modality", ["text", "graph"])
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("pair", PAIRS, ids="-".join)
+@pytest.mark.parametrize(
+    "pair",
+    [
+        pytest.param(pair, marks=() if pair[1] == NEXT[pair[0]] else pytest.mark.slow, id="-".join(pair))
+        for pair in PAIRS
+    ],
+)
 def test_a_pair_of_mechanisms_keeps_the_laws_or_is_refused(pair, causal, modality):
     spec, examples = synthetic()[modality]
     try:
@@ -89,9 +97,10 @@ def test_a_pair_of_mechanisms_keeps_the_laws_or_is_refused(pair, causal, modalit
         assert (laws.step_by_step_equals_at_once in checked) == (causal and modality == "text" and mixed.supports_cache)
 
 
-@pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("pair", list(itertools.permutations(POSITIONS, 2)), ids="-".join)
-def test_a_position_for_each_layer_keeps_the_laws(pair, causal):
+def test_a_position_for_each_layer_keeps_the_laws(pair):
+    """Causal in one order of the two, bidirectional in the other."""
+    causal = pair[0] < pair[1]
     spec, examples = synthetic()["text"]
     torch.manual_seed(0)
     mixed = stack([PreNormBlock, PreNormBlock], causal, [POSITIONS[name]() for name in pair])

@@ -70,7 +70,7 @@ def test_float32_and_bfloat16_agree_with_float64(cell, index):
     backbone = perturbed(name, position, causal, index)
     embedded = texts(backbone.dim, [11, 7], with_edges=name == "EdgeAttention")
     exact = output_in(backbone, embedded, torch.float64)
-    for dtype, error in ((torch.float32, 5e-6), (torch.bfloat16, 2e-2)):
+    for dtype, error in ((torch.float32, 2e-5), (torch.bfloat16, 2e-2)):
         off = output_in(backbone, embedded, dtype) - exact
         assert off.norm() / exact.norm() <= error, dtype
 
@@ -79,7 +79,7 @@ def test_a_dtype_that_is_too_coarse_is_noticed():
     backbone = perturbed("ScaledDotProductAttention", "none", True, 0)
     embedded = texts(backbone.dim, [11, 7], with_edges=False)
     exact = output_in(backbone, embedded, torch.float64)
-    assert (output_in(backbone, embedded, torch.bfloat16) - exact).norm() / exact.norm() > 5e-6
+    assert (output_in(backbone, embedded, torch.bfloat16) - exact).norm() / exact.norm() > 2e-5
 
 
 # ── gradients ────────────────────────────────────────────────────────────────────────────────────────────────────────

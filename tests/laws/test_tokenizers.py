@@ -8,6 +8,7 @@ from laws.faulty_tokenizers import (
     INVENTED,
     KNOWN,
     RAWS,
+    FitsInTheOrderOfASet,
     Learned,
     RenamesItsSettings,
     Scaled,
@@ -26,9 +27,10 @@ from seqkit.testing import check_tokenizer
 def restored(monkeypatch):
     """What the check names and does not put back: the faulty tokenizers change it for the tests that follow, too."""
     monkeypatch.setenv("ENCODED", "0")
-    level = logging.root.level
+    level, num_threads = logging.root.level, torch.get_num_threads()
     yield
     logging.root.setLevel(level)
+    torch.set_num_threads(num_threads)
 
 
 class DecodesNothing(Sound):
@@ -145,6 +147,7 @@ class ReadsARecord(Sound):
         return super().encode(raw["text"])
 
 
+@pytest.mark.slow
 def test_a_sound_tokenizer_passes():
     checked = check_tokenizer(Sound(), RAWS, unfitted=Sound(), bad=["", "d", 7])
     assert {"is_the_same_in_another_process", "decodes_any_id"} <= {law.__name__ for law in checked}
@@ -154,7 +157,7 @@ def test_a_sound_tokenizer_passes():
 
 @pytest.mark.parametrize("sound", [Scaled, Learned, StemDropsOut])
 def test_a_sound_tokenizer_that_is_fitted_passes_without_an_unfitted_one(sound):
-    assert "fit_learns_what_state_saves" in {law.__name__ for law in check(sound)}
+    assert "fit_learns_what_state_saves" in {law.__name__ for law in check(sound, other_process=False)}
 
 
 def test_a_law_that_is_expected_to_fail_may_fail_and_must():
@@ -223,7 +226,13 @@ def check(cls, **settings):
     return check_tokenizer(tokenizer, raws, **settings)
 
 
-@pytest.mark.parametrize(("faulty", "sentence"), KNOWN + INVENTED, ids=lambda x: getattr(x, "__name__", ""))
+@pytest.mark.parametrize(
+    ("faulty", "sentence"),
+    [
+        pytest.param(*fault, id=fault[0].__name__, marks=pytest.mark.slow if fault[0] is FitsInTheOrderOfASet else ())
+        for fault in KNOWN + INVENTED
+    ],
+)
 def test_a_fault_is_named_with_class_law_and_example(faulty, sentence):
     with pytest.raises(AssertionError, match=f"^{faulty.__name__}: .*{sentence}"):
         check(faulty)

@@ -53,8 +53,8 @@ def test_a_token_head_is_a_linear_layer_on_every_token(valid, bias):
 @pytest.mark.parametrize("scale", [1 / 7**0.5, 1.0, 3.0])
 @pytest.mark.parametrize("bias", [False, True])
 def test_tied_logits_are_products_with_the_table(valid, scale, bias):
-    table, hidden = nn.Embedding(11, 7), torch.randn(3, 5, 7)
-    head = TiedHead(table, scale=scale, bias=bias)
+    table, hidden = nn.Embedding(11, 7), torch.randn(3, 5, 7).double()
+    head = TiedHead(table, scale=scale, bias=bias).double()
     right = hidden @ table.weight.T * scale
     if bias:
         assert not head.bias.any()
@@ -73,18 +73,21 @@ def by_hand(transform, x):
 
 @pytest.mark.parametrize("kind", ["token", "tied", "sequence"])
 def test_a_transform_stands_before_the_output_layer(valid, kind):
-    transform, hidden = Transform(7, width=3, activation=nn.Tanh, norm=nn.LayerNorm), torch.randn(3, 5, 7)
+    transform, hidden = (
+        Transform(7, width=3, activation=nn.Tanh, norm=nn.LayerNorm).double(),
+        torch.randn(3, 5, 7).double(),
+    )
     for p in transform.parameters():
         nn.init.normal_(p)
     right = by_hand(transform, hidden)
     if kind == "sequence":
-        head = SequenceHead(7, 2, pool="first", transform=transform)
+        head = SequenceHead(7, 2, pool="first", transform=transform).double()
         weight, bias, right = head.linear.weight, head.linear.bias, right[:, 0]
     elif kind == "token":
-        head = TokenHead(7, 2, transform=transform)
+        head = TokenHead(7, 2, transform=transform).double()
         weight, bias = head.linear.weight, head.linear.bias
     else:
-        head = TiedHead(nn.Embedding(11, 3), bias=True, transform=transform)
+        head = TiedHead(nn.Embedding(11, 3), bias=True, transform=transform).double()
         weight, bias = head.table.weight, head.bias
     nn.init.normal_(bias)
     assert_close(head(hidden, embedded(valid)), right @ weight.T + bias)

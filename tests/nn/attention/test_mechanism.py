@@ -208,4 +208,4 @@ def test_single_precision_is_near_double(mechanism):
     built, qkv = mechanism(4, 3), random_heads(4, 4)
     single = built(*qkv, AttentionContext())
     double = built.double()(*(x.double() for x in qkv), AttentionContext())
-    assert_close(single.double(), double, rtol=0, atol=5e-6)
+    assert_close(single.double(), double, rtol=0, atol=1e-4 * float(double.detach().abs().max()))
