@@ -71,6 +71,7 @@ def test_parameters_equal_hugging_faces_exactly(name, theirs):
         assert count(PresetModel(PUBLISHED[name])) == count(theirs())
 
 
+@pytest.mark.slow
 def test_gpt3_is_measured_without_being_allocated():
     cost = describe("gpt3_175b", context_length=128)
     assert cost.parameters == pytest.approx(175e9, rel=0.003)
@@ -229,13 +230,12 @@ def test_every_backbone_is_described_and_its_work_grows_with_tokens(build, causa
     assert (short.cache is None) == (not causal)
 
 
-@pytest.mark.parametrize("encoder", [GRU, S4D, GIN])
 @pytest.mark.parametrize(
-    "decoder",
+    ("encoder", "decoder"),
     [
-        lambda: RNNDecoder(24, 2, cell="LSTM"),
-        lambda: RNNDecoder(24, 1, attention=MultiHeadAttention),
-        lambda: AttentionDecoder(Mamba(24, 1, causal=True)),
+        (S4D, lambda: RNNDecoder(24, 2, cell="LSTM")),
+        (GRU, lambda: RNNDecoder(24, 1, attention=MultiHeadAttention)),
+        (GIN, lambda: AttentionDecoder(Mamba(24, 1, causal=True))),
     ],
 )
 def test_every_kind_of_encoder_decoder_is_described(encoder, decoder):
@@ -372,7 +372,6 @@ def test_the_cache_is_keys_and_values_of_both_sequences_and_the_memory():
     assert "cache" not in str(describe("bert_mini"))
 
 
-@pytest.mark.slow
 def test_a_recipe_is_measured_with_its_own_tokens():
     cost = describe_recipe(complete("text/char-lm", "debug", {"model.backbone": "gpt_nano"}))
     assert (cost.name, cost.context_length) == ("text/char-lm", 65)
@@ -391,9 +390,9 @@ def test_the_model_is_not_changed():
 @pytest.mark.parametrize(
     ("name", "context_length", "message"),
     [
-        ("gpt_nan", None, "no preset called 'gpt_nan'; did you mean gpt_nano"),
-        ("gpt2", 1025, "gpt2 has 1024 positions; context_length=1025"),
-        ("llama_nano", 0, "context_length=0 counts tokens"),
+        ("gpt_nan", None, "gpt_nano"),
+        ("gpt2", 1025, "1024.*1025"),
+        ("llama_nano", 0, "context_length=0"),
     ],
 )
 def test_an_impossible_request_is_refused(name, context_length, message):

@@ -15,11 +15,15 @@ from seqkit.runs.prepare import prepare
 from seqkit.training.interrupt import StopSignals
 from seqkit.training.module import TrainingModule
 
-RECIPES = ["text/char-lm", "image/digits", "audio/spoken-digits", "graph/solubility"]
+SLOW = pytest.mark.slow
+RECIPES = [pytest.param("text/char-lm", marks=SLOW), "image/digits", pytest.param("audio/spoken-digits", marks=SLOW),
+           "graph/solubility"]  # fmt: skip
 SMALL = ["--data.limit", "24", "--data.batch_size", "8", "--trainer.accelerator", "cpu"]
 for size in ("dim 16", "depth 1", "num_heads 2"):
     SMALL += f"--model.backbone.{size}".split()
-OPTIMIZERS = ["AdamW", "Muon", "{type: torch.optim.SGD, lr: 0.01, momentum: 0.9}", "{type: torch.optim.Adafactor}"]
+OPTIMIZERS = ["Muon"]
+for optimizer in ("AdamW", "{type: torch.optim.SGD, lr: 0.01, momentum: 0.9}", "{type: torch.optim.Adafactor}"):
+    OPTIMIZERS.append(pytest.param(optimizer, marks=SLOW))
 
 
 def prepared(recipe="image/digits", *words):
@@ -104,14 +108,14 @@ def test_every_modality_gets_a_rate_and_nothing_has_changed(recipe, tmp_path, mo
     assert 1e-5 < curve.suggestion < 1
 
 
-def test_the_same_seed_gives_the_same_curve():
-    """With augmented sound, masks and dropout: whatever a sweep draws."""
-    one, again = (find_learning_rate(prepared("audio/spoken-digits"), num_steps=20) for _ in range(2))
-    assert (again.suggestion, again.losses) == (one.suggestion, one.losses)
+@pytest.mark.parametrize("recipe", ["image/masked-patches", pytest.param("audio/spoken-digits", marks=SLOW)])
+def test_the_same_seed_gives_the_same_curve(recipe):
+    """With masks and dropout, and augmented sound: whatever a sweep draws."""
+    words = [recipe, "--model.dropout", "0.3"]
+    one = find_learning_rate(prepared(*words), num_steps=20)
     torch.manual_seed(11)
-    words = ["text/masked-lm", "--model.dropout", "0.3"]
-    one, again = (find_learning_rate(prepared(*words), num_steps=20) for _ in range(2))
-    assert (again.initial, again.losses) == (one.initial, one.losses)
+    again = find_learning_rate(prepared(*words), num_steps=20)
+    assert (again.suggestion, again.initial, again.losses) == (one.suggestion, one.initial, one.losses)
     other = find_learning_rate(prepared(*words, "--seed", "7"), num_steps=20)
     assert other.losses != one.losses
 
@@ -127,7 +131,7 @@ def test_every_optimizer_gets_a_rate(optimizer):
 
 
 def test_the_initial_weights_are_measured_on_the_same_batches():
-    curve = find_learning_rate(prepared("text/masked-lm"), num_steps=20, low=1e-12, high=1e-11)
+    curve = find_learning_rate(prepared("image/masked-patches"), num_steps=20, low=1e-12, high=1e-11)
     assert curve.losses == pytest.approx(curve.initial, rel=1e-6)
     assert len(set(curve.initial)) > 10
     assert curve.smoothed == pytest.approx([sum(curve.initial) / 20] * 20, rel=1e-6)
@@ -164,9 +168,9 @@ def test_groups_keep_their_ratio(monkeypatch):
 
 def test_a_sweep_that_diverges_ends_and_still_suggests():
     words = ["--optimizer", "{type: torch.optim.SGD, lr: 0.01}", "--trainer.gradient_clip_val", "null"]
-    curve = find_learning_rate(prepared("image/digits", *words), high=1e6)
-    assert len(curve.losses) < 100
-    assert "not finite" in curve.ended or "4 times its lowest" in curve.ended
+    curve = find_learning_rate(prepared("image/digits", *words), num_steps=60, high=1e6)
+    assert len(curve.losses) < 60
+    assert "finite" in curve.ended or "lowest" in curve.ended
     assert curve.suggestion is not None
 
 
@@ -217,16 +221,15 @@ def test_every_lack_of_memory_is_known(error):
     assert is_out_of_memory(error)
 
 
-@pytest.mark.parametrize("error", OUT_OF_MEMORY[:2], ids=["MemoryError", "RuntimeError"])
-def test_out_of_memory_ends_the_search_and_leaves_everything_as_it_was(failing, error):
-    failing(2, error)
+def test_out_of_memory_ends_the_search_and_leaves_everything_as_it_was(failing):
+    failing(1, OUT_OF_MEMORY[1])
     given = prepared()
     watch = Unchanged(given)
     found = find_batch_size(given)
     watch.check()
-    assert [trial.size for trial in found.trials] == [1, 2]
-    assert found.ended == "batch_size 4 is out of memory"
-    assert found.suggestion in (1, 2)
+    assert [trial.size for trial in found.trials] == [1]
+    assert "batch_size 2" in found.ended
+    assert found.suggestion == 1
 
 
 def test_other_errors_are_not_taken_for_a_lack_of_memory(failing):
@@ -239,9 +242,11 @@ def test_other_errors_are_not_taken_for_a_lack_of_memory(failing):
     assert not is_out_of_memory(ValueError("out of memory"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", ["audio/spoken-digits", "graph/solubility"])  # augmented; with edges
-def test_a_modality_gets_a_batch_size_and_no_file_is_written(recipe, tmp_path, monkeypatch):
+def test_a_modality_gets_a_batch_size_and_no_file_is_written(recipe, tmp_path, monkeypatch, failing):
     monkeypatch.chdir(tmp_path)
+    failing(4, MemoryError())
     given = prepared(recipe)
     watch = Unchanged(given)
     found = find_batch_size(given)
@@ -252,16 +257,20 @@ def test_a_modality_gets_a_batch_size_and_no_file_is_written(recipe, tmp_path, m
     assert peaks == sorted(peaks)
 
 
+def test_where_no_batch_fits_none_is_suggested():
+    assert find_batch_size(prepared(), available=1_000).suggestion is None
+
+
+@pytest.mark.slow
 def test_no_batch_is_tried_that_would_not_fit():
-    given = prepared("image/digits", "--data.limit", "200")
-    peaks = {size: tune._try_batch(given, tune._settings(given), ("batch_size", size), None).peak for size in (64, 128)}
-    available = (peaks[64] + peaks[128]) // 2
+    given = prepared()
+    peaks = {size: tune._try_batch(given, tune._settings(given), ("batch_size", size), None).peak for size in (8, 16)}
+    available = (peaks[8] + peaks[16]) // 2
     found = find_batch_size(given, available=available)
     assert found.trials
-    assert found.trials[-1].size <= 64
+    assert found.trials[-1].size <= 8
     assert "would take about" in found.ended or "no faster" in found.ended
     assert all(trial.peak <= available for trial in found.trials)
-    assert find_batch_size(given, available=1_000).suggestion is None
 
 
 def test_a_batch_is_tried_on_the_longest_examples():
@@ -273,11 +282,14 @@ def test_a_batch_is_tried_on_the_longest_examples():
     assert given.data.batch_size == 8
 
 
-def test_tokens_per_batch_are_doubled_where_they_bound_the_batch():
+@pytest.mark.slow
+def test_tokens_per_batch_are_doubled_where_they_bound_the_batch(failing):
+    failing(11, MemoryError())
     given = prepared("graph/solubility", "--data.tokens_per_batch", "300")
     found = find_batch_size(given)
     longest = max(given.data.train_dataloader().examples.lengths)
     assert found.key == "tokens_per_batch"
+    assert len(found.trials) > 1
     assert [trial.size for trial in found.trials] == [longest * 2**i for i in range(len(found.trials))]
     assert (given.data.tokens_per_batch, given.data.batch_size) == (300, 8)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from seqkit.config import complete
+from seqkit.data.sources.text import Shakespeare
 from seqkit.doctor.subject import subject_of
 from seqkit.registry import lookup
 from seqkit.registry.plugins import import_plugins
@@ -22,18 +23,31 @@ def _faults(monkeypatch):
     del sys.modules["faults"]
 
 
+@pytest.fixture(scope="session")
+def text(tmp_path_factory):
+    """A file with the beginning of a play, which is read in a hundredth of the time of all of them."""
+    path = tmp_path_factory.mktemp("text") / "text.txt"
+    path.write_text(Shakespeare().splits().train[0].raw[:40_000], encoding="utf-8")
+    return str(path)
+
+
 @pytest.fixture
-def subject():
+def subject(text):
     """(recipe, words of the command line) → the subject, in the recipe's small form."""
 
     def of(recipe, *words, preset="debug"):
-        return subject_of(complete(recipe, preset, list(words)))
+        words = list(words)
+        if recipe in ("text/char-lm", "text/masked-lm") and "--data.limit" not in words:
+            words += ["--data", text]
+        if recipe == "image/digits":
+            words += ["--data.augment", "null"]
+        return subject_of(complete(recipe, preset, words))
 
     return of
 
 
-@pytest.fixture
-def small_trials(monkeypatch):
+@pytest.fixture(autouse=True)
+def _small_trials(monkeypatch):
     """Fewer steps on fewer examples: the loss has more noise, in which false findings are likelier."""
     monkeypatch.setattr("seqkit.doctor.subject.MAX_BATCH", 13)
     for name in ("subject", "trials"):

@@ -38,7 +38,10 @@ def shuffle(made, split):
     loader.examples.targets = [targets[i] for i in order]
 
 
-@pytest.mark.parametrize("recipe", ["mechanism/copy", "mechanism/adding", "graph/solubility", "text/g2p"])
+@pytest.mark.parametrize(
+    "recipe",
+    ["mechanism/copy", "mechanism/adding", "graph/solubility", pytest.param("text/g2p", marks=pytest.mark.slow)],
+)
 def test_shuffled_labels_of_tokens_numbers_and_texts_are_found(subject, recipe):
     made = subject(recipe)
     assert check_labels(made).finding is None

@@ -15,7 +15,6 @@ WITHOUT_ROTARY = ["--model.backbone.position", "null", "--model.position", "NoPo
     ("recipe", "words", "check", "fix"),
     [
         ("audio/spoken-digits", ["--model.backbone", "SeesPadding"], check_padding, "(now SeesPadding)"),
-        ("text/char-lm", ["--model.backbone", "SeesTheFuture"], check_future, "--model.backbone Transformer"),
         ("mechanism/copy", ["--model.backbone", "SeesTheFuture"], check_future, "--model.backbone Transformer"),
         (
             "text/char-lm",
@@ -24,18 +23,18 @@ WITHOUT_ROTARY = ["--model.backbone.position", "null", "--model.position", "NoPo
             "--model.backbone.causal true",
         ),
         ("text/char-lm", ["--model.objective", "SameToken"], check_target, "--model.objective NextToken"),
-        ("text/masked-lm", ["--model.objective", "MasksNothing"], check_target, "--model.objective"),
         ("image/masked-patches", ["--model.objective", "MasksNothing"], check_target, "--model.objective"),
         ("image/digits", ["--model.position", "NoPosition"], check_positions, "--model.position Sinusoidal"),
         ("image/digits", ["--model.position", "Forgotten"], check_positions, "--model.position Sinusoidal"),
         ("multimodal/regress", ["--model.position", "NoPosition"], check_positions, "--model.position Sinusoidal"),
         ("image/digits", ["--tokenizer", "WithoutPlaces"], check_positions, "--tokenizer (now WithoutPlaces)"),
         ("text/char-lm", WITHOUT_ROTARY, check_positions, "--model.backbone.position Rotary"),
-        (
+        pytest.param(
             "text/g2p",
             ["--model.position", "NoPosition", "--model.backbone.encoder.position", "null"],
             check_positions,
             "--model.backbone.encoder.position Rotary",
+            marks=pytest.mark.slow,
         ),
     ],
 )
@@ -50,7 +49,7 @@ CONVOLUTION = "{type: ConvolutionalPosition, kernel_size: 5, num_groups: 2}"
 
 
 def test_content_that_reaches_the_model_under_the_mask_is_found(subject):
-    made = subject("text/masked-lm")
+    made = subject("image/masked-patches")
     made.model.embedder.mask_token.requires_grad_(False)
     forward = type(made.model.embedder).forward
     type(made.model.embedder).forward = lambda self, batch, masked=None: forward(self, batch)
@@ -71,7 +70,7 @@ def test_content_that_reaches_the_model_under_the_mask_is_found(subject):
         ("text/char-lm", ["--model.backbone", "LSTM"]),
         ("image/digits", ["--model.backbone", "Mamba"]),
         ("image/digits", ["--model.backbone", "MeanPool"]),
-        ("text/g2p", ["--model.backbone.encoder", "GRU"]),
+        pytest.param("text/g2p", ["--model.backbone.encoder", "GRU"], marks=pytest.mark.slow),
         ("graph/solubility", ["--model.backbone", "GIN"]),
     ],
 )

@@ -10,6 +10,7 @@ from seqkit.doctor.memory import check_memory
 from seqkit.doctor.trials import Training, Trials
 
 
+@pytest.mark.slow
 def test_a_batch_that_does_not_fit_is_found_with_one_that_does(subject):
     made = subject("text/char-lm", "--data.batch_size", "4096", "--data.limit", "5000")
     available = 50_000_000
@@ -37,7 +38,7 @@ def test_tokens_per_batch_bound_the_batch(subject):
     assert "on 2 examples of 65 tokens" in check_memory(made).measured
 
 
-@pytest.mark.parametrize("recipe", ["image/digits", "mechanism/copy", "graph/solubility"])
+@pytest.mark.parametrize("recipe", ["mechanism/copy", pytest.param("graph/solubility", marks=pytest.mark.slow)])
 def test_the_estimate_is_what_a_step_of_a_transformer_takes_within_a_third(subject, recipe):
     made = subject(recipe, "--optimizer", "{type: AdamW, lr: 0.001}")  # whose two moments the estimate counts
     training = Training(Trials(made), 1.0, 1)

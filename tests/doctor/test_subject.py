@@ -3,7 +3,8 @@
 import pytest
 
 from seqkit.config import complete
-from seqkit.doctor.subject import HANDFUL, MAX_BATCH, NUM_BATCHES, recipe_or_run
+from seqkit.doctor import subject as module
+from seqkit.doctor.subject import recipe_or_run
 from seqkit.errors import UsageError
 from seqkit.training.trainer import count_steps
 
@@ -12,13 +13,13 @@ def test_the_planned_batch_counts_and_a_small_one_is_made(subject):
     words = ["--data.batch_size", "1000", "--data.limit", "1500", "--trainer.max_epochs", "3"]
     made = subject("mechanism/copy", *words)
     assert (made.batch_size, made.num_steps) == (1000, 3 * 2)
-    assert len(made.batches) == NUM_BATCHES
-    assert max(len(tokens) for tokens, _ in made.batches) == MAX_BATCH
-    assert len(made.handful[0]) == HANDFUL
+    assert len(made.batches) == module.NUM_BATCHES
+    assert max(len(tokens) for tokens, _ in made.batches) == module.MAX_BATCH
+    assert len(made.handful[0]) == module.HANDFUL
 
 
 def test_steps_are_those_of_fit(subject):
-    made = subject("image/digits", "--trainer.max_epochs", "7")
+    made = subject("image/digits", "--trainer.max_epochs", "7", "--data.batch_size", "11")
     assert made.num_steps == count_steps(made.config["trainer"], len(made.data.train_dataloader()))
 
 
@@ -32,7 +33,7 @@ def test_examples_that_cost_too_much_are_left_out_of_a_batch(subject, monkeypatc
 
 
 def test_masked_tokens_of_a_subject_repeat(subject):
-    made = subject("text/masked-lm")
+    made = subject("image/masked-patches")
     first, second = (made.step(made.model, made.batches[0]).inputs.masked for _ in range(2))
     assert first.equal(second)
     assert not first.equal(made.step(made.model, made.batches[0], 1).inputs.masked)
