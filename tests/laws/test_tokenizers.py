@@ -1,6 +1,7 @@
 """Every law of `check_tokenizer` notices a planted fault."""
 
 import logging
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from laws.faulty_tokenizers import (
     KNOWN,
     RAWS,
     FitsInTheOrderOfASet,
+    HashesWords,
     Learned,
     RenamesItsSettings,
     Scaled,
@@ -20,7 +22,8 @@ from laws.sound_tokenizers import SOUND
 from seqkit.errors import DataError
 from seqkit.interfaces import Tokens, TokenSpec
 from seqkit.registry import components
-from seqkit.testing import check_tokenizer
+from seqkit.testing import check_tokenizer, tokenizers
+from seqkit.testing.tokenizers import is_the_same_in_another_process
 
 
 @pytest.fixture(autouse=True)
@@ -226,16 +229,28 @@ def check(cls, **settings):
     return check_tokenizer(tokenizer, raws, **settings)
 
 
+ELSEWHERE = (HashesWords, FitsInTheOrderOfASet)
+"""Faults that only another process shows, which takes two seconds to start."""
+
+
 @pytest.mark.parametrize(
     ("faulty", "sentence"),
     [
-        pytest.param(*fault, id=fault[0].__name__, marks=pytest.mark.slow if fault[0] is FitsInTheOrderOfASet else ())
+        pytest.param(*fault, id=fault[0].__name__, marks=pytest.mark.slow if fault[0] in ELSEWHERE else ())
         for fault in KNOWN + INVENTED
     ],
 )
 def test_a_fault_is_named_with_class_law_and_example(faulty, sentence):
     with pytest.raises(AssertionError, match=f"^{faulty.__name__}: .*{sentence}"):
         check(faulty)
+
+
+def test_tokens_that_another_process_makes_otherwise_are_noticed(monkeypatch):
+    right = [Sound().encode(raw) for raw in RAWS]
+    for found in (right, right[::-1], ["an OSError"] * len(RAWS)):
+        monkeypatch.setattr(tokenizers, "run_elsewhere", lambda *_, found=found: (found, None))
+        with nullcontext() if found is right else pytest.raises(AssertionError, match="example 0 encoded in another"):
+            is_the_same_in_another_process(Sound(), RAWS)
 
 
 def test_examples_that_hold_themselves_are_compared():
