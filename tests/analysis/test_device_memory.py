@@ -135,5 +135,5 @@ def test_a_planned_model_that_looks_at_values_is_refused_in_one_line():
     with torch.device("meta"):
         model = Model(TokenSpec(vocab_size=29), LooksAtValues(24, 2, num_heads=3), Masked())
     batch = TokenBatch.collate([TokenSpec(vocab_size=29).random(7, torch.Generator().manual_seed(0))])
-    with pytest.raises(UsageError, match=r"LooksAtValues does not run .* it looks at values"):
+    with pytest.raises(UsageError, match="LooksAtValues"):
         device_memory(model, batch, AdamW())

@@ -1,6 +1,7 @@
 """Planted unfairness is found, and a fair comparison has no warning."""
 
 import copy
+from functools import cache
 
 import pytest
 
@@ -11,6 +12,12 @@ from seqkit.config import complete, to_yaml
 VERSIONS = {"python": "3.11", "torch": "2.11.0"}
 MACHINE = {"cpu": "a processor", "cores": 2, "threads": 1}
 DATA = {"training": "a" * 64, "validation": "b" * 64, "test": "c" * 64}
+
+
+@cache
+def config_of(recipe, *words):
+    """The complete configuration of these words, as text."""
+    return to_yaml(complete(recipe, None, list(words)))
 
 
 def run_row(seed):
@@ -29,7 +36,7 @@ def row(name):
     return {
         "name": name, "group": None, "mean": 0.9, "parameters": 1000, "training_flops": 10_000, "width": 64, "depth": 2,
         "chosen": {"optimizer.lr": 0.003}, "trials": trials, "runs": [run_row(seed) for seed in (1, 2, 3)],
-        "config": to_yaml(complete("image/digits", None, words)), "notes": [],
+        "config": config_of("image/digits", *words), "notes": [],
     }  # fmt: skip
 
 
@@ -99,7 +106,7 @@ def set_runs(key, value):
 def set_config(words):
     def change(_, candidate):
         base = ["--model.backbone=LSTM", "--optimizer=AdamW", "--data.valid_fraction=0.1"]
-        candidate["config"] = to_yaml(complete("image/digits", None, [*base, *words]))
+        candidate["config"] = config_of("image/digits", *base, *words)
 
     return change
 

@@ -184,7 +184,7 @@ def test_the_page_and_the_terminal_say_what_is_predicted_and_what_is_true(traine
     )
 
 
-def test_a_graph_of_the_runs_own_data(trained, tmp_path):
+def test_a_graph_of_the_runs_own_data(trained, tmp_path, quick):
     page = view_example(trained("nodes"), 0, tmp_path / "view").read_text(encoding="utf-8")
     assert files_in(tmp_path / "view") == ONE_STACK
     assert "Input: test data, " in page
