@@ -111,10 +111,7 @@ def test_edges_of_a_wrong_shape_dtype_or_type_are_refused(edge_index, edge_type,
         (lambda: Tokens(torch.zeros(2, 1), torch.tensor([[torch.inf], [0.0]])), "positions of token 0 are not finite"),
         (lambda: vectors(3, adjacency=graph((0, 3, 1))), "names token 3, but there are tokens 0 to 2"),
         (lambda: vectors(3, adjacency=graph((-1, 0, 1))), "names token -1"),
-        (
-            lambda: vectors(3, adjacency=graph((0, 1, 1), (0, 1, 2))),
-            r"two edges join the same \(source, target\) pair",
-        ),
+        (lambda: vectors(3, adjacency=graph((0, 1, 1), (0, 1, 2))), r"two edges join the same \(source, target\) pair"),
     ],
 )
 def test_empty_infinite_or_misshapen_tokens_are_bad_data(make, message):

@@ -161,8 +161,8 @@ def test_weights_of_old_files_are_read(tmp_path):
         ("AST", {"token_dropout": 0.1}, "the key token_dropout"),
         ("wav2vec 2.0 base", {"add_adapter": True}, "add_adapter is True"),
         ("wav2vec 2.0 base", {"adapter_attn_dim": 16}, "adapter_attn_dim is 16"),
-        ("wav2vec 2.0 base", {"feat_extract_activation": "relu"}, "what is read is gelu"),
-        ("wav2vec 2.0 base", {"feat_extract_norm": "batch"}, "feat_extract_norm is 'batch', .* is group or layer"),
+        ("wav2vec 2.0 base", {"feat_extract_activation": "relu"}, "feat_extract_activation"),
+        ("wav2vec 2.0 base", {"feat_extract_norm": "batch"}, "feat_extract_norm is 'batch'"),
         ("wav2vec 2.0 base", {"do_stable_layer_norm": "yes"}, "do_stable_layer_norm is 'yes'"),
         ("wav2vec 2.0 base", {"conv_dim": [5, 7]}, "conv_dim"),
         ("wav2vec 2.0 base", {"conv_kernel": [10, "x", 2]}, "conv_kernel .*whole numbers"),
@@ -170,11 +170,7 @@ def test_weights_of_old_files_are_read(tmp_path):
         ("wav2vec 2.0 base", {"num_conv_pos_embedding_groups": 5}, "num_conv_pos_embedding_groups"),
         ("HuBERT", {"conv_pos_batch_norm": True}, "conv_pos_batch_norm is True"),
         ("Whisper with classes", {"scale_embedding": True}, "scale_embedding is True"),
-        (
-            "Whisper with classes",
-            {"max_source_positions": 51},
-            "max_source_positions is 51",
-        ),
+        ("Whisper with classes", {"max_source_positions": 51}, "max_source_positions is 51"),
         ("Whisper with classes", {"max_source_positions": 100}, "seconds=2"),
     ],
 )

@@ -224,18 +224,12 @@ def test_dropout_activation_and_positions_are_those_of_the_model(tmp_path):
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        (
-            {"position_embedding_type": "relative_key"},
-            "position_embedding_type is 'relative_key'",
-        ),
+        ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
         ({"is_decoder": True}, "is_decoder is True"),
         ({"hidden_act": "xielu"}, "hidden_act is 'xielu'"),
         ({"hidden_size": 24.5}, "hidden_size is 24.5"),
         ({"hidden_dropout_prob": "much"}, "hidden_dropout_prob is 'much'"),
-        (
-            {"num_hidden_layers": 10**9},
-            "num_hidden_layers is 1000000000",
-        ),
+        ({"num_hidden_layers": 10**9}, "num_hidden_layers is 1000000000"),
         ({"talking_heads": True}, "the key talking_heads"),
         ({"model_type": "berd"}, "berd.*did you mean bert"),
     ],
