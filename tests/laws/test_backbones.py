@@ -117,14 +117,14 @@ def test_a_backbone_keeps_its_laws_on_synthetic_tokens(build, request):
     check_backbone(build, dim=DIM, kinds=KINDS_OF.get(request.node.callspec.params["build"], kinds))
 
 
-@pytest.mark.parametrize("causal", [False, True])
-def test_rotary_attention_keeps_its_laws_on_long_texts(causal):
-    """The laws over 70 and 300 tokens, of batches and of caches, for one backbone in the fast tier."""
-
-    def rotary(dim, causal):
-        return Transformer(dim, 1, num_heads=3, causal=causal, position=Rotary())
-
-    check_backbone(rotary, dim=DIM, causal=[causal], kinds=["text"])
+def test_a_backbone_keeps_its_laws_on_long_texts_and_with_reordered_caches(build):
+    """Those that cost little of the laws that a quick check leaves out."""
+    spec, examples = long_laws.long_texts()
+    model = EmbeddedBackbone(spec, build(DIM, causal=True))
+    long_laws.no_column_attends_to_the_future(model, examples)
+    long_laws.any_batch_gives_the_same(model, examples)
+    long_laws.every_step_equals_at_once(model, examples)
+    long_laws.reorder_keeps_the_rows(model, examples)
 
 
 @EACH_PAIR

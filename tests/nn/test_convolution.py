@@ -12,7 +12,7 @@ from seqkit.nn.attention.kv_cache import KVCache, LayerCache
 from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.block import PreNormBlock
 from seqkit.nn.convolution import CausalConvolution
-from seqkit.testing import EmbeddedBackbone, check_backbone, laws, synthetic
+from seqkit.testing import EmbeddedBackbone, check_backbone, laws, long_laws, synthetic
 
 
 def shaken(dim, kernel_size):
@@ -76,6 +76,8 @@ class _Shaken(CausalConvolution):
 
 def test_a_transformer_with_convolutions_keeps_the_laws_and_is_causal_only():
     check_backbone(build, causal=[True], kinds=["text"], quick=True)
+    spec, examples = long_laws.long_texts()
+    long_laws.reorder_keeps_the_rows(EmbeddedBackbone(spec, build(24, True)), examples)
     with pytest.raises(ValueError, match="bidirectional"):
         build(24, False)
 

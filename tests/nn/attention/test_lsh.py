@@ -14,7 +14,7 @@ from seqkit.nn.attention.multi_head import MultiHeadAttention, apply_rotary
 from seqkit.nn.attention.scaled_dot_product import ScaledDotProductAttention
 from seqkit.nn.block import PreNormBlock
 from seqkit.nn.position.rotary import Rotary
-from seqkit.testing import check_backbone
+from seqkit.testing import EmbeddedBackbone, check_backbone, long_laws
 
 CAUSAL = pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
 
@@ -218,11 +218,13 @@ def test_the_largest_tensor_grows_linearly_with_the_tokens(causal, largest_tenso
 def test_a_transformer_with_it_keeps_the_laws(position, bucket_size, kinds):
     mechanism = partial(LSHAttention, bucket_size=bucket_size, num_buckets=4)
     block = partial(PreNormBlock, attention=partial(MultiHeadAttention, mechanism=mechanism, num_kv_heads=1))
-    check_backbone(
-        lambda dim, causal: Transformer(dim, 2, num_heads=3, causal=causal, block=block, position=position),
-        kinds=kinds,
-        quick=True,
-    )
+
+    def build(dim, causal):
+        return Transformer(dim, 2, num_heads=3, causal=causal, block=block, position=position)
+
+    check_backbone(build, kinds=kinds, quick=True)
+    spec, examples = long_laws.long_texts()
+    long_laws.reorder_keeps_the_rows(EmbeddedBackbone(spec, build(24, True)), examples)
 
 
 def test_directions_are_saved_and_drawn_by_torchs_seed():
