@@ -231,8 +231,8 @@ def main():
     args, rest = parser.parse_known_args()
     args.out.mkdir(parents=True, exist_ok=True)
     if args.what == "reach":
-        environment = {**os.environ, "REACH": str(args.out.resolve()), "PYTHONPATH": str(Path(__file__).parent)}
-        command = [sys.executable, "-m", "pytest", "-p", "mutants", *rest]
+        environment = {**os.environ, "REACH": str(args.out.resolve()), "PYTHONPATH": str(ROOT / "tests")}
+        command = [sys.executable, "-m", "pytest", "-p", "benchmarks.mutants", *rest]
         sys.exit(subprocess.run(command, cwd=ROOT, env=environment).returncode)
     listed = args.out / "mutants.json"
     if args.what == "draw":

@@ -131,6 +131,7 @@ def test_a_parallel_block_with_one_norm_is_timms():
 
     block, x = shaken(ParallelBlock(20, 5, shared_norm=True)).double(), torch.randn(2, 3, 20).double()
     theirs = ParallelScalingBlock(20, 5).double()
+    theirs.in_norm.eps = block.attention_norm.eps
     with torch.no_grad():
         for name in ("weight", "bias"):
             theirs.in_norm.get_parameter(name).copy_(block.attention_norm.get_parameter(name))
