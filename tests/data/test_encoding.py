@@ -68,7 +68,7 @@ def test_a_sample_that_cannot_be_encoded_in_a_worker_is_named_and_nothing_is_kep
     samples[265] = Sample(GraphData(torch.zeros(2, 9), torch.zeros(2, 0, dtype=torch.int64)), 0.0)
     with pytest.raises(DataError, match=r"training data, sample 265: .* 9 "):
         TokenizedDataset(samples, Graph(3), "training")
-    assert list(cache_folder().iterdir()) == []
+    assert not list(cache_folder().glob("*"))
 
 
 @pytest.mark.parametrize("max_bytes", [1, 12_000, 2**30])
