@@ -64,9 +64,9 @@ def test_the_second_time_nothing_is_encoded(on_disk, monkeypatch):
 
 
 def test_a_sample_that_cannot_be_encoded_in_a_worker_is_named_and_nothing_is_kept(on_disk):
-    samples = graphs()  # of which every third is encoded before, to see how long it takes
-    samples[265] = Sample(GraphData(torch.zeros(2, 9), torch.zeros(2, 0, dtype=torch.int64)), 0.0)
-    with pytest.raises(DataError, match=r"training data, sample 265: .* 9 "):
+    samples = graphs(600)  # of which every third is encoded before, to see how long it takes
+    samples[410] = Sample(GraphData(torch.zeros(2, 9), torch.zeros(2, 0, dtype=torch.int64)), 0.0)
+    with pytest.raises(DataError, match=r"training data, sample 410: .* 9 "):
         TokenizedDataset(samples, Graph(3), "training")
     assert not list(cache_folder().glob("*"))
 
