@@ -137,6 +137,7 @@ def test_the_initial_weights_are_measured_on_the_same_batches():
     assert curve.smoothed == pytest.approx([sum(curve.initial) / 20] * 20, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_the_curve_is_a_training_with_these_rates(monkeypatch):
     seen, step = [], torch.optim.AdamW.step
 
@@ -221,6 +222,7 @@ def test_every_lack_of_memory_is_known(error):
     assert is_out_of_memory(error)
 
 
+@pytest.mark.slow
 def test_out_of_memory_ends_the_search_and_leaves_everything_as_it_was(failing):
     failing(1, OUT_OF_MEMORY[1])
     given = prepared()

@@ -160,6 +160,7 @@ def test_a_broken_law_is_one_line_with_class_law_and_example(tmp_path, capsys):
     assert error.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_built_in_class_is_checked_by_its_path(capsys):
     assert main(["check", "seqkit.backbones.MeanPool", "--depth", "1", "--quick"]) == 0
     assert "MeanPool keeps" in capsys.readouterr().out

@@ -17,6 +17,7 @@ from seqkit.runs.summary import read_summary
 QUICK = {"trainer.enable_progress_bar": False, "trainer.accelerator": "cpu"}
 
 
+@pytest.mark.slow
 def test_a_recipe_is_trained_from_python_and_shows_itself(tmp_path, monkeypatch):
     monkeypatch.setattr("seqkit.report.page.write_report", write_report)
     keys = {"model.backbone": "LSTM", "trainer.max_steps": 2, **QUICK}

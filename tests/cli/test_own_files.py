@@ -71,6 +71,7 @@ def error(capsys):
     return said[-1]
 
 
+@pytest.mark.slow
 def test_a_folder_of_any_files_trains_predicts_and_repeats_by_its_configuration(place, capsys, caplog):
     assert main([*FIT, "--data", "data", "--out", "run"]) == 0
     summary = json.loads((place / "run" / "summary.json").read_text())

@@ -329,6 +329,7 @@ def read(capsys, *words):
     return list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
 
 
+@pytest.mark.slow
 def test_columns_of_the_table_are_kept_beside_its_predictions(molecules, capsys):
     table, run, _, _ = molecules
     rows = read(capsys, run, table, "--keep", "id,name")

@@ -38,6 +38,7 @@ def test_only_what_is_asked_for_is_tuned(tmp_path, capsys):
     assert "30 learning rates" in text or "has risen" in text
 
 
+@pytest.mark.slow
 def test_a_loss_that_does_not_fall_gets_no_suggestion(tmp_path, capsys):
     words = ["--lr", "--min-lr", "1e-15", "--max-lr", "1e-14", "--steps", "20", "--out", str(tmp_path)]
     code, text = said(capsys, "image/digits", *SMALL, *words)

@@ -37,6 +37,7 @@ def test_a_backbone_of_which_no_width_can_be_built_is_refused():
         nearest(lambda width: None, 1000, 10)
 
 
+@pytest.mark.slow
 def test_half_and_double_the_depth_have_the_budget_of_the_reference_too():
     wide = ["--model.backbone.dim=32", "--model.backbone.depth=2"]
     words = {**DIGITS, "overrides": wide, "backbones": ["Transformer", "LSTM"]}
@@ -153,6 +154,7 @@ def test_whatever_a_component_of_ones_own_raises_is_one_line_with_its_candidate(
         candidates(Settings(**DIGITS, backbones=["LSTM", "GRU"]))
 
 
+@pytest.mark.slow
 def test_a_backbone_that_looks_at_values_is_a_candidate_with_its_flops(monkeypatch):
     from seqkit.backbones.rnn import GRU
 

@@ -64,6 +64,7 @@ def test_cells_that_fail_are_in_the_table_and_the_others_finish(tmp_path):
     assert len((tmp_path / "c" / "results.csv").read_text(encoding="utf-8").splitlines()) == 1 + 4
 
 
+@pytest.mark.slow
 def test_a_comparison_is_tuned_run_measured_and_written(kept):
     results = read(kept)
     assert [row["name"] for row in results["candidates"]] == ["LSTM", "GRU"]
@@ -229,6 +230,7 @@ def test_a_dry_run_prints_the_grid_and_leaves_nothing(tmp_path, capsys, monkeypa
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_plan_says_what_will_be_run_and_decided_and_binds_what_runs_in_its_folder(tmp_path, capsys):
     folder = tmp_path / "c"
     words = ["compare", "image/digits", "--preset", "debug", "--backbones", "LSTM,GRU", "--out", str(folder)]

@@ -64,6 +64,7 @@ HEALTHY = ["graph/karate", "graph/solubility", "text/char-lm", "image/masked-pat
 """Recipes of each modality and objective; graph/karate is quick."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "recipe", [one if one == "graph/karate" else pytest.param(one, marks=pytest.mark.slow) for one in HEALTHY]
 )

@@ -49,6 +49,7 @@ def test_shuffled_labels_of_tokens_numbers_and_texts_are_found(subject, recipe):
     assert check_labels(made).finding is not None
 
 
+@pytest.mark.slow
 def test_labels_of_tokens_that_nothing_tells_are_not_called_shuffled(subject):
     made = subject("mechanism/copy")
     shuffle(made, "training")

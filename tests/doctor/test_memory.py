@@ -38,6 +38,7 @@ def test_tokens_per_batch_bound_the_batch(subject):
     assert "on 2 examples of 65 tokens" in check_memory(made).measured
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", ["mechanism/copy", pytest.param("graph/solubility", marks=pytest.mark.slow)])
 def test_the_estimate_is_what_a_step_of_a_transformer_takes_within_a_third(subject, recipe):
     made = subject(recipe, "--optimizer", "{type: AdamW, lr: 0.001}")  # whose two moments the estimate counts

@@ -77,6 +77,7 @@ def test_branches_that_start_at_zero_have_updates_too(subject):
     assert 0.01 < min(ratios) <= max(ratios) < 0.2
 
 
+@pytest.mark.slow
 def test_a_training_that_diverges_ends_at_once(subject):
     trials = Trials(subject("mechanism/copy", "--optimizer", "{type: torch.optim.SGD, lr: 1.0e+30}"))
     assert not trials.short.is_finite

@@ -148,6 +148,7 @@ def test_learned_positions_and_token_types_are_exported(export_each):
     export_each(model, TORCH)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [slow_but({"TopK"}, name) for name in REFUSED])
 def test_a_backbone_whose_graph_is_of_some_lengths_alone_is_refused(tmp_path, name):
     backbone, kind = REFUSED[name]

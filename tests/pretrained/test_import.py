@@ -202,6 +202,7 @@ def test_private_is_refused_where_nothing_is_uploaded(gpt2, tmp_path, capsys):
     assert "--private says who sees what --push uploads" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_run_of_ones_own_is_not_written_as_theirs(tmp_path):
     run = short_run("text/char-lm", {}, tmp_path / "own")
     with pytest.raises(UsageError, match="did not begin"):

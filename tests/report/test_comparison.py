@@ -174,6 +174,7 @@ def test_a_candidate_has_the_same_colour_and_marker_all_over_the_page(written):
     assert len(set.union(*looks.values())) == 3
 
 
+@pytest.mark.slow
 def test_groups_are_apart_and_say_whether_the_ranking_changed(written):
     page = written(comparison(3, group="masked pretraining"))
     assert "The ranking by means is the same without pretraining and with masked pretraining" in page.text
@@ -209,6 +210,7 @@ def test_twelve_candidates_fit_on_one_page(written):
     assert [page.cells[8 * i].split()[0] for i in range(12)] == [str(i + 1) for i in range(12)]
 
 
+@pytest.mark.slow
 def test_the_page_is_the_same_each_time_and_nothing_is_left_beside_it(tmp_path):
     write_json(tmp_path / "results.json", comparison(1, seeds=(7,)))
     path = write_comparison(tmp_path)

@@ -60,7 +60,9 @@ def change(folder, name, text):
     (folder / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.slow if kind == "retrieval" else ()) for kind in KINDS]
+)
 def test_a_report_is_one_well_formed_file_that_fetches_nothing(reported, kind):
     text = reported(kind)
     page = Page(text)

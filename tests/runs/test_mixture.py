@@ -58,6 +58,7 @@ def alone(config, name):
 # ── one task ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
@@ -219,6 +220,7 @@ def mixed(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_each_task_is_a_trained_model_like_any_other(mixed):
     loaded = load(mixed)
     assert list(loaded.tasks) == ["image", "sound", "graph"] == list(task_folders(mixed))
@@ -302,6 +304,7 @@ MISTAKES = [
 ]
 
 
+@pytest.mark.slow
 def test_a_mistake_is_answered_in_one_line(text):
     tasks = {"image": IMAGE, "text": text, "graph": {"from": "graph/solubility", "preset": "debug"}}
     for change, said in MISTAKES:

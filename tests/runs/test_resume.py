@@ -260,6 +260,7 @@ def with_scaled(folder):
     stopped(made, folder / "run", Kick(3))
 
 
+@pytest.mark.slow
 def test_a_run_whose_plugin_was_edited_is_not_resumed_and_says_so_when_it_is_used(tmp_path, plugin, caplog):
     with_scaled(tmp_path)
     load(tmp_path / "done")

@@ -225,6 +225,7 @@ def test_rows_come_every_so_many_steps_and_in_the_last(tmp_path):
     assert steps == [3, 7, 9]
 
 
+@pytest.mark.slow
 def test_a_resumed_run_logs_what_the_uninterrupted_one_logs(tmp_path):
     words = {"trainer__callbacks": [{"type": "TrainingHealth", "every_n_steps": 3}]}
     run(config(**words), tmp_path / "whole")

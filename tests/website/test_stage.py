@@ -56,6 +56,7 @@ def test_every_page_is_in_the_navigation_once(tmp_path):
     assert sorted(listed) == sorted(pages)
 
 
+@pytest.mark.slow
 def test_the_reference_has_every_package_with_public_names():
     found = packages()
     assert found["seqkit.nn.attention"][0] == "seqkit.nn.attention.additive"

@@ -28,7 +28,11 @@ def summary_of(tokens: Tokens) -> AttentionSummary:
 
 @pytest.mark.parametrize(
     "raw",
-    [{**RAW, "molecule": "CCO"}, {"text": "one"}, [("ids", [1, 2]), ("text", "one"), ("image", RAW["image"])]],
+    [
+        {**RAW, "molecule": "CCO"},
+        {"text": "one"},
+        pytest.param([("ids", [1, 2]), ("text", "one"), ("image", RAW["image"])], marks=pytest.mark.slow),
+    ],
 )
 def test_every_part_is_drawn_and_named(raw):
     tokens = tokenizer().encode(raw)
