@@ -63,17 +63,17 @@ def package_of(path):
 
 def imports(tree):
     """Packages of seqkit that a module imports, wherever in it; what only type checkers see does not count."""
-    if isinstance(tree, ast.If) and isinstance(tree.test, ast.Name) and tree.test.id == "TYPE_CHECKING":
-        return
-    if isinstance(tree, ast.Import):
-        yield from (name.name.split(".")[1] for name in tree.names if name.name.startswith("seqkit."))
-    if isinstance(tree, ast.ImportFrom) and (tree.module or "").split(".")[0] == "seqkit":
-        inner = tree.module.split(".")[1:]
-        yield from inner[:1] or [name.name for name in tree.names if (PACKAGE / f"{name.name}.py").exists()
-                                 or (PACKAGE / name.name).is_dir()]  # fmt: skip
-    assert not (isinstance(tree, ast.ImportFrom) and tree.level), "a relative import hides where it goes"
-    for child in ast.iter_child_nodes(tree):
-        yield from imports(child)
+    for node in ast.walk(_without_type_checking(tree)):
+        if isinstance(node, ast.Import):
+            yield from (name.name.split(".")[1] for name in node.names if name.name.startswith("seqkit."))
+        if isinstance(node, ast.ImportFrom):
+            assert not node.level, "a relative import hides where it goes"
+            if (node.module or "").split(".")[0] == "seqkit":
+                inner = node.module.split(".")[1:]
+                names = [name.name for name in node.names]
+                yield from inner[:1] or [
+                    name for name in names if (PACKAGE / f"{name}.py").exists() or (PACKAGE / name).is_dir()
+                ]
 
 
 def test_imports_run_one_way():

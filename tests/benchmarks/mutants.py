@@ -4,10 +4,8 @@
     python tests/benchmarks/mutants.py draw OUT --number 150 --seed 0    # OUT/mutants.json
     python tests/benchmarks/mutants.py try OUT --tier fast               # OUT/results-*.txt: which test killed each
 
-A mutant is the package with one operator, constant or statement changed in one function. `try` copies the tree to
-OUT/tree, changes one file there, and runs the tests that reach the changed function, those of few functions first,
-until one fails. Tests that start a fresh Python reach nothing that is seen here, so the tests of the package's own
-folder come along.
+A mutant has one operator, constant or statement of one function changed. Tests that reach the function are tried in a
+copy of the tree, those of few functions first. Those of the package's own folder may reach it in another process.
 """
 
 import argparse
@@ -82,15 +80,12 @@ def mutate(node):
         case ast.Compare(ops=[operator]) if type(operator) in COMPARED:
             node.ops = [COMPARED[type(operator)]()]
             return f"{type(operator).__name__} → {type(node.ops[0]).__name__}"
-        case ast.BinOp(op=operator) if type(operator) in COMPUTED and not _has_text(node):
+        case ast.BinOp(op=operator) if type(operator) in COMPUTED:
             node.op = COMPUTED[type(operator)]()
             return f"{type(operator).__name__} → {type(node.op).__name__}"
-        case ast.BoolOp(op=ast.And()):
-            node.op = ast.Or()
-            return "and → or"
-        case ast.BoolOp(op=ast.Or()):
-            node.op = ast.And()
-            return "or → and"
+        case ast.BoolOp():
+            node.op = ast.Or() if isinstance(node.op, ast.And) else ast.And()
+            return "and ↔ or"
         case ast.Constant(value=bool()):
             node.value = not node.value
             return f"{not node.value} → {node.value}"
@@ -101,19 +96,12 @@ def mutate(node):
             node.body, node.orelse = node.orelse, node.body
             return "the other branch"
         case ast.Expr(value=ast.Call()) | ast.Raise():
-            said = "without the call" if isinstance(node, ast.Expr) else "without the raise"
             node.__class__, node._fields = ast.Pass, ()
-            return said
+            return "left out"
         case ast.Return(value=ast.expr()) if not isinstance(node.value, ast.Constant):
             node.value = ast.Constant(None)
             return "returns None"
     return None
-
-
-def _has_text(node):
-    """Whether an operator joins text or builds a type (`a | b` is none of COMPUTED, `"a" + b` would be an error)."""
-    return any(isinstance(x, ast.JoinedStr) or (isinstance(x, ast.Constant) and isinstance(x.value, str))
-               for x in ast.walk(node))  # fmt: skip
 
 
 def places(path):
@@ -144,7 +132,7 @@ def changed(path, index):
 
 
 def draw(number, seed):
-    """As many from each package as from the others, as far as that goes."""
+    """Mutants, equally many from each package as far as that goes."""
     rng, rooms = random.Random(seed), defaultdict(list)
     for path in sorted(PACKAGE.rglob("*.py")):
         inner = path.relative_to(PACKAGE)
@@ -165,8 +153,8 @@ def draw(number, seed):
     return mutants
 
 
-MOST_TESTS = 600
-"""Tests to try a mutant with. One that they do not kill counts as alive, though another test might."""
+MOST_TESTS, MOST_SECONDS = 600, 600
+"""Tests to try a mutant with, and seconds for them; a mutant that they do not kill counts as alive."""
 
 # ── try ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -224,7 +212,6 @@ def main():
     parser.add_argument("--number", type=int, default=150)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--tier", choices=["fast", "slow", "all"], default="all")
-    parser.add_argument("--most-seconds", type=float, default=600)
     parser.add_argument(
         "--part", default="0/1", help="I/N: every Nth mutant from the Ith, to run N of these beside each other"
     )
@@ -252,7 +239,7 @@ def main():
     with results.open("a", encoding="utf-8") as file:
         for number, mutant in list(enumerate(json.loads(listed.read_text(encoding="utf-8"))))[part::parts]:
             tests = tests_of(mutant, rows, args.tier)
-            answer = killed_by(mutant, tests, tree, args.most_seconds) if tests else None
+            answer = killed_by(mutant, tests, tree, MOST_SECONDS) if tests else None
             print(
                 json.dumps({"number": number, **mutant, "tests": len(tests), "killed": answer}), file=file, flush=True
             )

@@ -13,9 +13,3 @@ def test_a_page_is_written_into_a_new_folder_and_leaves_nothing_beside_it(tmp_pa
     path = write_page("base.html", tmp_path / "deep" / "page.html", title="té", subtitle="")
     assert "<h1>té</h1>" in path.read_text(encoding="utf-8")
     assert [file.name for file in path.parent.iterdir()] == ["page.html"]
-
-
-def test_no_line_of_a_page_breaks_a_flag(tmp_path):
-    text = write_page("base.html", tmp_path / "page.html", title="a", subtitle="try --seed").read_text(encoding="utf-8")
-    assert '<p class="soft">try <span class="flag">--seed</span></p>' in text
-    assert ".flag { white-space: nowrap; }" in text

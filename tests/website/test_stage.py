@@ -56,21 +56,7 @@ def test_every_page_is_in_the_navigation_once(tmp_path):
     assert sorted(listed) == sorted(pages)
 
 
-@pytest.mark.slow
-def test_the_reference_has_every_package_with_public_names():
-    found = packages()
-    assert found["seqkit.nn.attention"][0] == "seqkit.nn.attention.additive"
-    assert "seqkit.errors" in found["seqkit"]
-    assert not [module for modules in found.values() for module in modules if "__init__" in module]
-
-
 def test_the_list_of_notebooks_names_each():
     text = (ROOT / "docs" / "notebooks" / "index.md").read_text(encoding="utf-8")
     names = {path.name for path in (ROOT / "docs" / "notebooks").glob("*.py")}
     assert set(re.findall(r"\]\(([\w-]+\.py)\)", text)) == names
-
-
-def test_the_reference_begins_with_the_names_of_the_package(tmp_path):
-    write_reference(tmp_path)
-    modules = re.findall(r"^::: seqkit\.(\w+)$", (tmp_path / "seqkit.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert modules.index("model") < modules.index("errors") < modules.index("files")
