@@ -9,7 +9,6 @@ import textwrap
 import tomllib
 import zipfile
 from collections import Counter
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -47,9 +46,9 @@ ORDER = [
 """A package imports only packages above it, and itself; those of one row do not import each other."""
 
 
-@cache
-def tree_of(path):
-    return ast.parse((PACKAGE / path).read_text(encoding="utf-8"))
+@pytest.fixture(scope="module")
+def trees():
+    return {path: ast.parse((PACKAGE / path).read_text(encoding="utf-8")) for path in FILES}
 
 
 def rank(package):
@@ -76,20 +75,20 @@ def imports(tree):
                 ]
 
 
-def test_imports_run_one_way():
+def test_imports_run_one_way(trees):
     for path in FILES:
         own = package_of(path)
-        for package in imports(tree_of(path)):
+        for package in imports(trees[path]):
             allowed = package == own or rank(package) < rank(own)
             assert allowed, f"seqkit/{path} imports seqkit.{package}, which is beside or below {own} (see ORDER)"
 
 
-def test_modules_of_one_package_import_each_other_without_a_cycle():
+def test_modules_of_one_package_import_each_other_without_a_cycle(trees):
     """By module, imports inside functions included."""
     modules = {".".join(("seqkit", *path.with_suffix("").parts)).removesuffix(".__init__"): path for path in FILES}
     graph = {name: set() for name in modules}
     for name, path in modules.items():
-        for node in ast.walk(_without_type_checking(tree_of(path))):
+        for node in ast.walk(_without_type_checking(trees[path])):
             if isinstance(node, ast.ImportFrom) and node.module in modules and path.name != "__init__.py":
                 inner = {f"{node.module}.{alias.name}" for alias in node.names} & set(modules)
                 graph[name] |= inner or {node.module}
@@ -241,9 +240,9 @@ def first_lines(tree):
                 yield inner.lineno, str(inner.value.value).partition("\n")[0]
 
 
-def test_a_docstring_begins_with_what_the_thing_is():
+def test_a_docstring_begins_with_what_the_thing_is(trees):
     for path in FILES:
-        lines = first_lines(tree_of(path))
+        lines = first_lines(trees[path])
         assert not [f"seqkit/{path}:{at} {line}" for at, line in lines if TELEGRAM.match(line)]
 
 
@@ -354,7 +353,7 @@ def test_recipes_are_found_and_begin_with_what_they_are():
 
 def test_a_percent_sign_stands_apart_from_its_number():
     """99.2 %, in every sentence: the format `.1%` leaves out the space."""
-    texts = [*PACKAGE.rglob("*.py"), *(PACKAGE / "report").glob("*.[mh]*"), *(ROOT / "docs" / "notebooks").glob("*.py")]
+    texts = [*PACKAGE.rglob("*.py"), *PACKAGE.glob("report/*.[mh]*"), *ROOT.glob("docs/notebooks/*.py")]
     assert [path for path in texts if re.search(r":[+,]*(\.\d+)?%[}\"']", path.read_text(encoding="utf-8"))] == []
 
 
