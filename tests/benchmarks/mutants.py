@@ -233,9 +233,11 @@ def main():
 
     part, parts = map(int, args.part.split("/"))
     tree, results = args.out / f"tree-{part}", args.out / f"results-{args.tier}-{part}.txt"
-    shutil.copytree(
-        ROOT, tree, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".venv", "runs", "site", "__pycache__")
-    )
+    tree.mkdir()
+    for place in ("pyproject.toml", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "constraints.txt", "mkdocs.yml"):
+        shutil.copy(ROOT / place, tree)
+    for place in ("seqkit", "recipes", "tests", "docs"):
+        shutil.copytree(ROOT / place, tree / place)
     with results.open("a", encoding="utf-8") as file:
         for number, mutant in list(enumerate(json.loads(listed.read_text(encoding="utf-8"))))[part::parts]:
             tests = tests_of(mutant, rows, args.tier)
