@@ -234,10 +234,8 @@ def main():
     part, parts = map(int, args.part.split("/"))
     tree, results = args.out / f"tree-{part}", args.out / f"results-{args.tier}-{part}.txt"
     tree.mkdir()
-    for place in ("pyproject.toml", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "constraints.txt", "mkdocs.yml"):
-        shutil.copy(ROOT / place, tree)
-    for place in ("seqkit", "recipes", "tests", "docs"):
-        shutil.copytree(ROOT / place, tree / place)
+    for place in (*ROOT.glob("[a-zA-Z]*.*"), *(ROOT / name for name in ("seqkit", "recipes", "tests", "docs"))):
+        (shutil.copytree if place.is_dir() else shutil.copy)(place, tree / place.name)
     with results.open("a", encoding="utf-8") as file:
         for number, mutant in list(enumerate(json.loads(listed.read_text(encoding="utf-8"))))[part::parts]:
             tests = tests_of(mutant, rows, args.tier)
