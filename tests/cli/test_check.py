@@ -114,6 +114,7 @@ def test_a_position_that_is_added_is_checked_on_one_axis(capsys):
     assert "Sinusoidal keeps " in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_position_that_is_added_is_checked_on_two_axes(tmp_path, capsys):
     source = (
         "import torch\nfrom seqkit.nn.position.base import PositionalEncoding\n\n\n"

@@ -174,6 +174,7 @@ def test_a_run_that_was_ended_before_its_first_checkpoint_begins_anew(tmp_path, 
         assert (tmp_path / f"old-{name}").exists()
 
 
+@pytest.mark.slow
 def test_a_run_that_is_finished_is_not_trained_again_by_a_job_that_is_requeued(tmp_path, monkeypatch, capsys):
     for name in ("SLURM_RESTART_COUNT", "TORCHELASTIC_RESTART_COUNT"):
         monkeypatch.delenv(name, raising=False)

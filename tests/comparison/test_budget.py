@@ -139,6 +139,7 @@ def test_data_without_a_validation_split_is_compared_untuned_or_not_at_all():
     assert len(candidates(Settings(**words, lr_trials=0))) == 2
 
 
+@pytest.mark.slow
 def test_whatever_a_component_of_ones_own_raises_is_one_line_with_its_candidate(monkeypatch):
     from seqkit.backbones.rnn import GRU
 

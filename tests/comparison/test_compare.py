@@ -279,6 +279,7 @@ def test_another_comparison_in_the_folder_is_refused_by_the_setting_that_differs
         check_folder(other, settings, "a")
 
 
+@pytest.mark.slow
 def test_the_same_settings_of_a_recipe_that_was_edited_are_another_comparison(tmp_path):
     recipe = tmp_path / "my.yaml"
     data = "data: {source: digits, limit: 8}\ntokenizer: {type: Patches, patch: 4}\n"

@@ -37,6 +37,7 @@ def test_towers_get_the_backbone_in_every_tower():
     assert abs(other.parameters / reference.parameters - 1) <= NEARLY
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("recipe", "causal"), [("multimodal/caption", True), pytest.param("multimodal/cars", False, marks=pytest.mark.slow)]
 )

@@ -66,7 +66,7 @@ EQUAL = {
 }
 """Builders, and the tokens with which each is exported, to which formats. Those of a text are causal, all others
 bidirectional. Rotary has two blocks, which a graph repeats; the others have one."""
-FAST = {"MeanPool", "GIN", "TCN"}
+FAST = {"MeanPool"}
 """The cheapest to export, one of them to ONNX; the others are slow."""
 REFUSED = {
     "TopK": (partial(attending, mechanism=partial(TopKAttention, k=9)), "text"),
@@ -139,6 +139,7 @@ def test_a_graph_gives_the_same_at_other_sizes(export_each, name, kind):
     export_each(model_of(backbone, kind), formats[kind])
 
 
+@pytest.mark.slow
 def test_learned_positions_and_token_types_are_exported(export_each):
     """Of BERT, whose second table has two rows, with the tokens of RoBERTa, which begin in a later row of the first."""
     objective = Classify()

@@ -31,6 +31,7 @@ def test_hostile_recipes_are_refused_in_one_line(folder, group):
     check_refused(folder, GROUPS[group])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_names_of_what_is_no_component_are_refused_in_one_line(folder, part):
     """Every fifth case has each name, and each place for one; the others are their products."""

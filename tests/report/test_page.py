@@ -330,6 +330,7 @@ def test_training_and_validation_have_their_colours_in_every_figure():
     assert colors[0]["validation"] == colors[1]["validation"] != colors[1]["training"]
 
 
+@pytest.mark.slow
 def test_a_translation_shows_source_output_and_references_and_tags_show_each_word(trained_on):
     pairs = "source\ttarget\n" + "\n".join(f"day {i}\tTag {i}" for i in range(23))
     tags = "\n".join(json.dumps({"tokens": ["a", "cat"], "tags": ["D", "N"]}) for _ in range(23))
