@@ -61,33 +61,26 @@ def told_apart(rounds, seeds, examples, share, candidates=6):
     return wrong / rounds
 
 
-@pytest.mark.parametrize(
-    ("seeds", "examples", "share"),
-    [
-        (5, 10, 0.3),
-        pytest.param(3, 100, 0.0, marks=pytest.mark.slow),
-        pytest.param(3, 100, 0.9, marks=pytest.mark.slow),
-        pytest.param(10, 100, 0.3, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
+@pytest.mark.parametrize(("seeds", "examples"), [(3, 100), (5, 10), (10, 100)])
 def test_intervals_hold_the_truth_as_often_as_they_say(seeds, examples, share):
-    """Of 200 rounds, 95 ± 4.6 % (3 standard errors), and what Satterthwaite's approximation is off by."""
-    assert 0.9 <= covered(200, seeds, examples, share, 0.3) <= 0.995
+    """Of 400 rounds, 95 ± 3 % (2.8 standard errors) and what Satterthwaite's approximation is off by."""
+    assert 0.91 <= covered(400, seeds, examples, share, 0.3) <= 0.985
 
 
 def test_intervals_over_groups_hold_the_truth_too():
     """Six speakers with 50 equal takes each; the bootstrap over takes has 56 %."""
-    assert 0.9 <= covered(200, 5, 6, 0.2, 0.3, per_group=50) <= 0.995
+    assert 0.91 <= covered(400, 5, 6, 0.2, 0.3, per_group=50) <= 0.99
 
 
-@pytest.mark.parametrize("examples", [40, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [40, 300])
 def test_intervals_of_an_accuracy_hold_it(examples):
-    assert 0.9 <= covered_accuracy(200, 5, examples) <= 0.995
+    assert 0.91 <= covered_accuracy(300, 5, examples) <= 0.99
 
 
-@pytest.mark.parametrize("share", [0.1, pytest.param(0.9, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("share", [0.1, 0.9])
 def test_of_six_equal_candidates_one_is_seldom_called_better(share):
-    assert told_apart(100, 3, 50, share) <= 0.12  # 5 % and 3 standard errors
+    assert told_apart(150, 3, 50, share) <= 0.1  # 7 % and 1.5 standard errors
 
 
 def main():
