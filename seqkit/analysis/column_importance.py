@@ -16,7 +16,6 @@ from torch.nn.functional import cross_entropy
 from seqkit.config.table_columns import MIXED_TABLES, part_columns
 from seqkit.data.dataset import TokenizedDataset, collate_targets
 from seqkit.data.module import DataModule
-from seqkit.data.source import groups_of
 from seqkit.data.tables.mixed_columns import CELLS, OF_CELLS
 from seqkit.interfaces import IGNORE, TokenBatch, Tokens
 from seqkit.objectives import Classify, Regress
@@ -81,7 +80,7 @@ def column_importance(
         return _scores(trained, [row.tokens(trained) for row in changed], targets)
 
     started, right = time.monotonic(), scores(rows)
-    weights = _resampled(groups_of(samples), known)
+    weights = _resampled(samples.groups, known)
     found: dict[str, tuple[float, float, float]] = {}
     for place, column in enumerate(columns):
         if time.monotonic() - started > max_seconds:
@@ -156,9 +155,9 @@ def _scores(trained: TrainedModel, tokens: Sequence[Tokens], targets: Sequence[A
     return np.array(found)
 
 
-def _resampled(groups: Sequence[str] | None, known: Sequence[int]) -> np.ndarray:
+def _resampled(groups: Sequence[str | None] | None, known: Sequence[int]) -> np.ndarray:
     """[b n]: how often each example is in each bootstrap sample; those of a group are in it together."""
-    names = [str(i) if groups is None else groups[i] for i in known]
+    names = [str(i) if groups is None or (group := groups[i]) is None else f"group {group}" for i in known]
     _, unit = np.unique(names, return_inverse=True)
     number = int(unit.max()) + 1
     counts = np.random.default_rng(0).multinomial(number, np.full(number, 1 / number), size=NUM_BOOTSTRAP)

@@ -19,7 +19,9 @@ from torch import Tensor
 
 from seqkit.analysis.forecasts import forecasts, windows_of
 from seqkit.data.module import DataModule
-from seqkit.data.source import Sample, import_optional, labels_of, shuffled
+from seqkit.data.sample import Sample, Samples
+from seqkit.data.source import import_optional
+from seqkit.data.splits import shuffled
 from seqkit.interfaces import IGNORE, LossOutput, Objective, Tokenizer
 from seqkit.objectives import Classify, MultiLabel, NextToken, Regress
 from seqkit.objectives.classify import NEED_PROBABILITIES
@@ -148,7 +150,7 @@ def _of_examples(data: DataModule, objective: Classify | Regress | MultiLabel) -
 
 def _targets(objective: Classify | Regress | MultiLabel, samples: Sequence[Sample]) -> Tensor:
     """Classes [m], or numbers or labels [m k]."""
-    labels = [torch.as_tensor(objective.encode_target(label)) for label in labels_of(samples)]
+    labels = [torch.as_tensor(objective.encode_target(label)) for label in Samples.of(samples).labels]
     return torch.stack(labels) if labels else torch.zeros(0)
 
 
@@ -463,8 +465,7 @@ def _of_labels(data: DataModule, objective: Classify) -> Found:
         return torch.cat(windows).numpy(), torch.cat(labels), len(labels)
 
     splits = data.splits()
-    train = splits.train
-    train = [train[i] for i in shuffled(len(train), 0)]
+    train = splits.train.at(shuffled(len(splits.train), 0))
     ids, labels, number = rows(train, MOST_TOKENS)
     asked, target, _ = rows(splits.test, None)
     one_hot = OneHotEncoder(handle_unknown="ignore", dtype=np.float32)

@@ -17,7 +17,6 @@ from seqkit.comparison.scores import comparable_scores, metric_of
 from seqkit.comparison.statistics import Scores
 from seqkit.config import complete, to_yaml
 from seqkit.data.module import DataModule
-from seqkit.data.source import labels_of
 from seqkit.errors import UsageError
 from seqkit.files import read_mapping
 from seqkit.report.comparison import write_comparison
@@ -113,14 +112,14 @@ def _check_test_data(runs: Sequence[_Run]) -> None:
     their labels, and not at all where there are none: texts are cut into other windows then.
     """
     first, *others = runs
-    labels = labels_of(first.data.splits().test)
+    labels = first.data.splits().test.labels
     for other in others:
         one, two = (run.trained.summary.get("data_sha256", {}).get("test") for run in (first, other))
         if first.config["tokenizer"] == other.config["tokenizer"] and one and two:
             version = one.rpartition(":")[0]
             is_same = one == two or version != two.rpartition(":")[0]
         else:
-            theirs = labels_of(other.data.splits().test)
+            theirs = other.data.splits().test.labels
             has_none = all(label is None for label in (*labels, *theirs))
             is_same = has_none or list(map(str, labels)) == list(map(str, theirs))
         if not is_same:

@@ -19,7 +19,7 @@ from torch.nn.functional import pad
 from seqkit.data.batching import Batch, Key, fold_seed
 from seqkit.data.drop_parts import DropParts
 from seqkit.data.encoding import Encoder, encode_split, naming
-from seqkit.data.source import Sample, labels_of, sample_name
+from seqkit.data.sample import Sample, Samples
 from seqkit.data.token_rows import digest_of, row_of
 from seqkit.data.workers import one_thread
 from seqkit.errors import DataError, described
@@ -61,9 +61,9 @@ class TokenizedDataset:
         drop: DropParts | None = None,
     ):
         self.drop = drop
-        self.samples, self.split, self.max_tokens = samples, split, max_tokens
+        self.samples, self.split, self.max_tokens = (samples := Samples.of(samples)), split, max_tokens
         self.augment, self.seed = tuple(augment), seed
-        self.targets = labels_of(samples)
+        self.targets = list(samples.labels)
         self._encoder = Encoder(samples, tokenizer, split, max_tokens)
         self._recordings: list[tuple[int, int]] = []  # number of samples and sample rate, where they are sound
         with one_thread():
@@ -122,7 +122,7 @@ class TokenizedDataset:
 
     def name(self, index: int) -> str:
         """The example as the user knows it."""
-        return sample_name(self.samples, index)
+        return self.samples.name(index)
 
     def _note_recording(self, raw: Any) -> Any:
         if isinstance(raw, Waveform):

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 from seqkit.data.cache import fingerprint
 from seqkit.data.io import read_text
-from seqkit.data.source import Sample, Samples
+from seqkit.data.sample import Samples
 from seqkit.errors import DataError
 
 PIECE_BYTES = 2**22
@@ -77,19 +77,11 @@ class TextDocuments(Samples):
             number = max(1, -(-span.num_bytes // PIECE_BYTES))
             cuts = [_begin(span, span.start + span.num_bytes * k // number) for k in range(number + 1)]
             self._pieces += [(span, start, end) for start, end in pairwise(cuts)]
+        super().__init__(self._text, [None] * len(self._pieces), name=self._name, key=self._key)
 
-    def __len__(self) -> int:
-        return len(self._pieces)
-
-    def sample(self, index: int) -> Sample:
+    def _text(self, index: int) -> str:
         """The text of a piece."""
-        span, start, end = self._pieces[index]
-        return Sample(_read(span, start, end))
-
-    @property
-    def labels(self) -> list[None]:
-        """No labels: None for each piece."""
-        return [None] * len(self)
+        return _read(*self._pieces[index])
 
     @cached_property
     def num_bytes(self) -> int:
@@ -106,12 +98,12 @@ class TextDocuments(Samples):
         """The texts without labels, read when asked for."""
         return Raws(self)
 
-    def sample_name(self, index: int) -> str:
+    def _name(self, index: int) -> str:
         """File of a piece, with the byte at which it begins there if that is not the first."""
         span, start, _ = self._pieces[index]
         return span.path if start == span.start else f"{span.path} from byte {start:,} on"
 
-    def fingerprint(self) -> str:
+    def _key(self) -> str:
         """Fingerprint of the content."""
         return fingerprint(len(self), *(f"{span.sha256} {span.start} {span.end}" for span in self.spans))
 
@@ -168,7 +160,7 @@ class Raws(Sequence[str]):
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
-        return self.documents[index].raw
+        return self.documents.read(index)
 
 
 def _read(span: Span, start: int, end: int) -> str:

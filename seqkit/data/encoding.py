@@ -23,7 +23,7 @@ from torch.utils.data import DataLoader, Dataset
 from seqkit.data import token_rows
 from seqkit.data.cache import cache_folder, cached, fingerprint, write
 from seqkit.data.documents import TextDocuments
-from seqkit.data.source import Files, Named, Sample, Subset, sample_name
+from seqkit.data.sample import Samples
 from seqkit.data.token_rows import Stored, batch_of, digest_of, row_of
 from seqkit.data.workers import loader_options, num_workers
 from seqkit.errors import DataError, described, is_out_of_memory
@@ -69,14 +69,14 @@ class Encoded:
 class Encoder:
     """Callable from the index of a sample to its tokens, at most `max_tokens` of them. split: its name in errors."""
 
-    samples: Sequence[Sample]
+    samples: Samples
     tokenizer: Tokenizer
     split: str
     max_tokens: int | None = None
 
     def __call__(self, index: int, change: Callable[[Any], Any] | None = None) -> Tokens:
         """Encode the sample, or `change` of it. Raises DataError with the names of split and sample."""
-        raw = self.samples[index].raw
+        raw = self.samples.read(index)
         with naming(self.split, self.samples, index, self.tokenizer):
             tokens = self.tokenizer.encode(raw if change is None else change(raw))
             if self.max_tokens is None:
@@ -85,7 +85,7 @@ class Encoder:
 
 
 @contextmanager
-def naming(split: str, samples: Sequence[Sample], index: int, tokenizer: Tokenizer | None = None) -> Iterator[None]:
+def naming(split: str, samples: Samples, index: int, tokenizer: Tokenizer | None = None) -> Iterator[None]:
     """Name split and sample in a DataError raised inside; with `tokenizer`, turn any error into such a DataError."""
     try:
         yield
@@ -93,7 +93,7 @@ def naming(split: str, samples: Sequence[Sample], index: int, tokenizer: Tokeniz
         is_own = isinstance(error, DataError)
         if not is_own and (tokenizer is None or is_out_of_memory(error)):
             raise
-        name = sample_name(samples, index)
+        name = samples.name(index)
         if is_own and name in str(error):
             raise
         fault = error if is_own else raised_by(tokenizer, error)
@@ -237,7 +237,7 @@ def _seconds(encoder: Encoder) -> float:
     """Seconds that one process would take, judged by up to half a second of it."""
     samples, started, done = encoder.samples, time.monotonic(), 0
     if isinstance(samples, TextDocuments):  # a whole piece may take minutes
-        text = samples[0].raw[: 2**18]
+        text = samples.read(0)[: 2**18]
         with suppress(Exception):  # raised again with the name of its document
             encoder.tokenizer.encode(text)
         return (time.monotonic() - started) * samples.num_bytes / len(text.encode(errors="replace"))
@@ -309,30 +309,13 @@ def split_fingerprint(encoder: Encoder, targets: Sequence[Any]) -> str | None:
     return fingerprint(data, how, labels.hexdigest(), encoder.max_tokens or 0)
 
 
-def samples_fingerprint(samples: Sequence[Sample]) -> str | None:
-    """Fingerprint of raw samples; None if one has none.
-
-    A sequence may give its own by a method `fingerprint`; files are recognised by path, size and time of change.
-    """
-    known = getattr(samples, "fingerprint", None)
-    if known is not None:
-        return str(known())
-    if isinstance(samples, Subset):
-        whole = samples_fingerprint(samples.samples)
-        return whole if whole is None else fingerprint(whole, np.array(samples.indices, np.int64))
-    if isinstance(samples, Named):
-        return samples_fingerprint(samples.samples)
+def samples_fingerprint(samples: Samples) -> str | None:
+    """Fingerprint of raw samples: the one that they name, else that of their content; None if they have none."""
+    if samples.key is not None:
+        return samples.key()
     digest = sha256()
-    if isinstance(samples, Files):
-        for path in samples.paths:
-            state = path.stat()
-            digest.update(f"{path.absolute()}\0{state.st_size}\0{state.st_mtime_ns}\0".encode(errors="surrogatepass"))
-        reader = getattr(samples.read, "func", samples.read)
-        settings = getattr(samples.read, "keywords", {})
-        digest.update(f"{getattr(reader, '__qualname__', reader)} {sorted(settings.items())}".encode())
-        return None if "<lambda>" in str(reader) or "<locals>" in str(reader) else digest.hexdigest()
-    for sample in samples:
-        data = _raw_bytes(sample.raw)
+    for index in range(len(samples)):
+        data = _raw_bytes(samples.read(index))
         if data is None:
             return None
         digest.update(len(data).to_bytes(8, "little"))

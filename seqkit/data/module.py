@@ -22,19 +22,9 @@ from seqkit.data.encoding import Encoder, encode_split, naming
 from seqkit.data.noise import NoiseInputs
 from seqkit.data.notes import Notes
 from seqkit.data.packing import PackedDataset
-from seqkit.data.source import (
-    DataSource,
-    Named,
-    Relabelled,
-    Sample,
-    Splits,
-    Subset,
-    groups_of,
-    labels_of,
-    sample_name,
-    shuffled,
-    stratified,
-)
+from seqkit.data.sample import Sample, Samples, Splits
+from seqkit.data.source import DataSource
+from seqkit.data.splits import by_group, shuffled, stratified
 from seqkit.data.windows import TextWindows
 from seqkit.errors import DataError
 from seqkit.interfaces import IGNORE, Backbone, Objective, Tokenizer
@@ -175,7 +165,7 @@ class DataModule(LightningDataModule):
         if hasattr(self.tokenizer, "fit") and not getattr(self.tokenizer, "was_fitted", False):
             self._fit_tokenizer(splits)
         if not self.objective.state():
-            self.objective.fit(labels_of(splits.train), splits.names)
+            self.objective.fit(splits.train.labels, splits.names)
         self.objective.read_from(self.tokenizer)
 
     def train_dataloader(self) -> BatchLoader:
@@ -208,20 +198,21 @@ class DataModule(LightningDataModule):
         Known from sources of several speakers, from `--data.group` of a table, and for windows of a text.
         """
         examples = self.test_dataloader().examples
-        known: Sequence[Any] | None = groups_of(self.splits().test)
+        known: Sequence[Any] | None = self.splits().test.groups
         if isinstance(examples, TextWindows):
             known = examples.groups
         if known is None:
             return None
-        number = {group: i for i, group in enumerate(dict.fromkeys(known))}
-        return [number[group] for group in known]
+        each = [i if group is None else group for i, group in enumerate(known)]
+        number = {group: i for i, group in enumerate(dict.fromkeys(each))}
+        return [number[group] for group in each]
 
     def test_origin(self, index: int) -> str:
         """Where a test example is from, as its data source names it: a file, a file and its row, or a number."""
         examples, samples = self.test_dataloader().examples, self.splits().test
         if isinstance(examples, TextWindows):
-            return f"{sample_name(samples, examples.document(index))}, window {index}"
-        return sample_name(samples, index)
+            return f"{samples.name(examples.document(index))}, window {index}"
+        return samples.name(index)
 
     def test_in_training(self) -> int | None:
         """Number of test examples that are in the training split too, token for token; None: it is not counted.
@@ -270,18 +261,19 @@ class DataModule(LightningDataModule):
         if isinstance(samples, TextDocuments):
             raws = samples.raws
         else:
-            raws = [sample.raw for sample in track(samples, "reading training data", len(samples))]
+            raws = [samples.read(i) for i in track(range(len(samples)), "reading training data", len(samples))]
         self.tokenizer.fit(raws)  # type: ignore[attr-defined]
         if not isinstance(self.tokenizer, Text):
             return
-        for split, held_out in (("validation", splits.valid or []), ("test", splits.test)):
-            self._count_unknown(split, held_out, self.tokenizer)
+        for split, held_out in (("validation", splits.valid), ("test", splits.test)):
+            if held_out:
+                self._count_unknown(split, held_out, self.tokenizer)
 
-    def _count_unknown(self, split: str, samples: Sequence[Sample], tokenizer: Text) -> None:
+    def _count_unknown(self, split: str, samples: Samples, tokenizer: Text) -> None:
         """Log what of held-out texts the training text lacks, and let it share an id."""
         missing, num_all = Counter[str](), 0
         for i in range(len(samples)):
-            raw = samples[i].raw
+            raw = samples.read(i)
             if isinstance(raw, str) and raw:
                 found, number = tokenizer.missing(raw)
                 missing.update(found)
@@ -298,35 +290,35 @@ class DataModule(LightningDataModule):
             "in the vocabulary; they share one id",
         )
 
-    def _samples(self) -> dict[str, Sequence[Sample]]:
+    def _samples(self) -> dict[str, Samples]:
         splits = self.splits()
         return {"training": splits.train, "test": splits.test} | ({"validation": splits.valid} if splits.valid else {})
 
-    def _ready_splits(self) -> dict[str, Sequence[Sample]]:
+    def _ready_splits(self) -> dict[str, Samples]:
         if not self._is_set_up:
             raise ValueError("this DataModule is not set up; call setup() first (Trainer.fit(datamodule=...) does)")
         return self._samples()
 
     def _check_labels(self) -> None:
         for split, samples in self._samples().items():
-            for i, label in enumerate(labels_of(samples)):
+            for i, label in enumerate(samples.labels):
                 if label is None:
                     raise DataError(
-                        f"{split} data, {sample_name(samples, i)} has no label, which {type(self.objective).__name__} "
+                        f"{split} data, {samples.name(i)} has no label, which {type(self.objective).__name__} "
                         "needs; label it, or pretrain without labels (NextToken, Masked)"
                     )
 
-    def _with_plain_labels(self, split: str, samples: Sequence[Sample]) -> Sequence[Sample]:
+    def _with_plain_labels(self, split: str, samples: Samples) -> Samples:
         """The samples with labels as the objective's `plain_label` makes them; as they are if all are so already."""
         plain_label = getattr(self.objective, "plain_label", None)
         if plain_label is None:
             return samples
-        known, labels = labels_of(samples), []
-        for i, label in enumerate(known):
+        labels = []
+        for i, label in enumerate(samples.labels):
             with naming(split, samples, i):
                 labels.append(None if label is None else plain_label(label))
-        is_plain = all(made is given for made, given in zip(labels, known))
-        return samples if is_plain else Relabelled(samples, labels)
+        is_plain = all(made is given for made, given in zip(labels, samples.labels))
+        return samples if is_plain else samples.labelled(labels)
 
     def _loader(self, split: str, *, shuffle: bool) -> BatchLoader:
         samples = self._ready_splits()[split]
@@ -344,7 +336,7 @@ class DataModule(LightningDataModule):
         return BatchLoader(cast(BatchDataset, examples), sampler, self.num_workers, self.noise)
 
     def _dataset(
-        self, split: str, samples: Sequence[Sample], *, training: bool
+        self, split: str, samples: Samples, *, training: bool
     ) -> TokenizedDataset | TextWindows | PackedDataset:
         if self.window is not None:
             documents = encode_split(Encoder(samples, self.tokenizer, split), [None] * len(samples))
@@ -364,7 +356,7 @@ class DataModule(LightningDataModule):
             return examples
         return PackedDataset(examples, self.packing, seed=self.seed)
 
-    def _without_validation(self, train: Sequence[Sample]) -> tuple[Sequence[Sample], Sequence[Sample] | None]:
+    def _without_validation(self, train: Samples) -> tuple[Samples, Samples | None]:
         """Training split without the validation split that is taken from it, and that one."""
         if self.valid_fraction == 0:
             return train, None
@@ -373,37 +365,40 @@ class DataModule(LightningDataModule):
             if held_out is not None:
                 log.warning("%s", f"{held_out.num_characters:,} of the rest are held out for validation ({rule})")
             return left, held_out
-        if self.window is not None and all(isinstance(sample.raw, str) for sample in train):
-            heads, tails = _cut(train, [round(len(sample.raw) * (1 - self.valid_fraction)) for sample in train])
+        if self.window is not None and (texts := _texts(train)) is not None:
+            heads, tails = _cut(train, texts, 1 - self.valid_fraction)
             return heads, tails or None
         if len(train) == 1 and isinstance(train[0].raw, GraphData) and isinstance(train[0].label, Tensor):
             return self._without_validation_nodes(train[0], train[0].label)
-        rest, valid = stratified(labels_of(train), self.valid_fraction, seed=1)
-        return (Subset(train, rest), Subset(train, valid)) if valid else (train, None)
+        if train.groups is not None and len(set(train.groups)) > 1:
+            rest, valid = by_group(train.groups, self.valid_fraction, seed=1)
+        else:
+            rest, valid = stratified(train.labels, self.valid_fraction, seed=1)
+        return (train.at(rest), train.at(valid)) if valid else (train, None)
 
-    def _without_validation_nodes(self, graph: Sample, label: Tensor) -> tuple[list[Sample], list[Sample] | None]:
+    def _without_validation_nodes(self, graph: Sample, label: Tensor) -> tuple[Samples, Samples | None]:
         """Samples of one graph with a class [n] for each node, as `_without_validation`: some nodes are set aside."""
         known = (label != IGNORE).nonzero()[:, 0]
         _, places = stratified(label[known].tolist(), self.valid_fraction, seed=1)
         if not places:
-            return [graph], None
+            return Samples.of([graph]), None
         held_out = torch.zeros_like(label, dtype=torch.bool)
         held_out[known[places]] = True
         log.warning("%s", f"{len(places):,} of {len(known):,} training nodes are held out for validation (by class)")
-        train, valid = (Sample(graph.raw, label.masked_fill(hidden, IGNORE)) for hidden in (held_out, ~held_out))
-        return [train], [valid]
+        train, valid = (graph._replace(label=label.masked_fill(hidden, IGNORE)) for hidden in (held_out, ~held_out))
+        return Samples.of([train]), Samples.of([valid])
 
-    def _shared(self, train: Sequence[Sample]) -> Sequence[Sample]:
+    def _shared(self, train: Samples) -> Samples:
         """Share of the training split that is used."""
         if self.train_share == 1:
             return train
         if isinstance(train, TextDocuments) and self.window is not None:
             return train.beginnings(self.train_share)
-        if self.window is not None and all(isinstance(sample.raw, str) for sample in train):
-            return _cut(train, [max(1, round(len(sample.raw) * self.train_share)) for sample in train])[0]
+        if self.window is not None and (texts := _texts(train)) is not None:
+            return _cut(train, texts, self.train_share)[0]
         return _some(train, max(1, round(len(train) * self.train_share)), seed=3)
 
-    def _limited(self, samples: Sequence[Sample]) -> Sequence[Sample]:
+    def _limited(self, samples: Samples) -> Samples:
         if self.limit is None or self.window is not None or len(samples) <= self.limit:
             return samples  # windows are counted where they are cut
         return _some(samples, self.limit, seed=2)
@@ -424,17 +419,23 @@ def _check_packing(packing: int, objective: Objective, window: int | None, augme
         raise ValueError("augment may change the length of an example, by which packing fills rows; use one of the two")
 
 
-def _cut(samples: Sequence[Sample], cuts: Sequence[int]) -> tuple[Named, Named]:
-    """Texts before and behind so many characters, as far as there are any."""
-    front, back = Named([], []), Named([], [])
-    for i, (sample, cut) in enumerate(zip(samples, cuts)):
-        for part, text in ((front, sample.raw[:cut]), (back, sample.raw[cut:])):
-            if text:
-                part.samples.append(Sample(text, sample.label))
-                part.names.append(sample_name(samples, i))
-    return front, back
+def _texts(samples: Samples) -> list[str] | None:
+    """The raw data of all samples if it is text; None: it is not."""
+    raws = [samples.read(i) for i in range(len(samples))]
+    return raws if all(isinstance(raw, str) for raw in raws) else None
 
 
-def _some(samples: Sequence[Sample], number: int, seed: int) -> Subset:
-    """So many samples, in their order; a smaller number is part of a larger one."""
-    return Subset(samples, sorted(shuffled(len(samples), seed)[:number]))
+def _cut(samples: Samples, texts: Sequence[str], share: float) -> tuple[Samples, Samples]:
+    """The beginning of each text, of that share, and what is behind it, as far as there is any."""
+    front, back = list[Sample](), list[Sample]()
+    for i, text in enumerate(texts):
+        cut = round(len(text) * share)
+        for part, some in ((front, text[:cut]), (back, text[cut:])):
+            if some:
+                part.append(Sample(some, samples.labels[i], name=samples.name(i)))
+    return Samples.of(front), Samples.of(back)
+
+
+def _some(samples: Samples, number: int, seed: int) -> Samples:
+    """A fixed random subset, in order; smaller subsets are nested in larger ones."""
+    return samples.at(sorted(shuffled(len(samples), seed)[:number]))

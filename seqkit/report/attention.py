@@ -17,7 +17,6 @@ from matplotlib.figure import Figure
 from seqkit.analysis.attention_maps import AttentionMap, attention_maps, entropy, rollout
 from seqkit.config.table_columns import part_columns
 from seqkit.data.inputs import Input, first_input, table_decimal, table_kind
-from seqkit.data.source import sample_name
 from seqkit.errors import DataError, UsageError, one_line
 from seqkit.interfaces import IGNORE, TokenBatch, Tokenizer, Tokens
 from seqkit.model import first_call
@@ -125,7 +124,7 @@ def view_example(folder: Path, number: int, out: Path, *, say: Callable[[str], N
     samples = data.splits().test
     if not 0 <= number < len(samples):
         raise UsageError(f"there is no test example {number}; the run's data has {len(samples):,}, numbered from 0")
-    sample, name = samples[number], f"test data, {sample_name(samples, number)}"
+    sample, name = samples[number], f"test data, {samples.name(number)}"
     notes = _predicted(trained, name, sample.raw, target_in_words(trained.objective, sample.label), say)
     return _view(folder, trained, name, shorten(sample.raw, data.window), notes, out)
 

@@ -16,7 +16,6 @@ import torch
 from seqkit.config import build, complete
 from seqkit.config.completion import task_configs
 from seqkit.data.module import DataModule
-from seqkit.data.source import labels_of
 from seqkit.errors import DataError, UsageError, one_line
 from seqkit.files import write_json
 from seqkit.interfaces import LossOutput, Objective, TokenSpec
@@ -101,8 +100,8 @@ def finish(
             found["bits_per_byte"] = found["loss"] / math.log(2) * num_predictions / num_bytes
     objective = data.objective
     is_classes = isinstance(objective, Classify)
-    common = most_frequent(objective.classes, labels_of(splits.train)) if is_classes else None
-    common_in_test = most_frequent(objective.classes, labels_of(splits.test)) if is_classes else None
+    common = most_frequent(objective.classes, splits.train.labels) if is_classes else None
+    common_in_test = most_frequent(objective.classes, splits.test.labels) if is_classes else None
     positive = objective.positive_name if isinstance(objective, Classify) else None
     summary = {
         **summary,

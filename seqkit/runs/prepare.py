@@ -16,7 +16,6 @@ from seqkit.config.completion import task_configs
 from seqkit.data.encoding import raised_by
 from seqkit.data.mixture import MixtureData
 from seqkit.data.module import DataModule
-from seqkit.data.source import sample_name
 from seqkit.errors import DataError, UsageError, described, is_out_of_memory
 from seqkit.files import MAX_JSON_BYTES
 from seqkit.interfaces import Objective, Tokenizer
@@ -218,11 +217,11 @@ def check_test_examples(data: DataModule) -> None:
         try:
             data.tokenizer.encode(samples[i].raw)
         except DataError as error:
-            raise DataError(f"test data, {sample_name(samples, i)}: {error}") from error
+            raise DataError(f"test data, {samples.name(i)}: {error}") from error
         except Exception as error:  # a plug-in's own code: whatever it raises
             if is_out_of_memory(error):
                 raise
-            raise DataError(f"test data, {sample_name(samples, i)}: {raised_by(data.tokenizer, error)}") from error
+            raise DataError(f"test data, {samples.name(i)}: {raised_by(data.tokenizer, error)}") from error
 
 
 def tell_lost_positions(prepared: Prepared) -> None:
@@ -246,7 +245,7 @@ def tell_lost_positions(prepared: Prepared) -> None:
         except Exception:  # noqa: S112  the loader names the example
             continue
         for part, run in tokens.parts or ((None, tokens),):
-            name, positions = sample_name(samples, i) + (f", part {part}" if part else ""), run.positions
+            name, positions = samples.name(i) + (f", part {part}" if part else ""), run.positions
             if rounded := rounding(positions):
                 said.setdefault("rounded", f"training data, {name}: {rounded}")
             steps = positions[:, 0].diff() if positions.shape[1] == 1 else positions[:0, 0:0]

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from seqkit.config import complete
 from seqkit.data.inputs import Input
-from seqkit.data.source import Sample, sample_name
+from seqkit.data.sample import Sample
 from seqkit.errors import UsageError
 from seqkit.interfaces import IGNORE, Objective
 from seqkit.objectives.multi_label import MultiLabel
@@ -66,7 +66,7 @@ class SplitInputs:
                 yield {"target": found[: self._max_tokens] if is_by_token else found}
 
     def _name(self, index: int) -> str:
-        return sample_name(self._samples, index)
+        return self._samples.name(index)
 
     def _nodes(self, index: int) -> list[str]:
         """Names of the nodes of a graph, as its file has them."""

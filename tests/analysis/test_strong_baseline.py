@@ -102,7 +102,7 @@ def test_each_kind_of_example_has_features_by_which_a_plain_rule_is_learned(kind
     assert name in result["name"]
     assert result["metrics"]["accuracy"] >= 0.9
     assert result["num_train"] == 32
-    numbers = found([Sample(raw, 10.0 + 5 * label) for raw, label in samples], tokenizer(), Regress())
+    numbers = found([Sample(raw, 10.0 + 5 * label) for raw, label, *_ in samples], tokenizer(), Regress())
     assert numbers["metrics"]["rmse"] < 1.5  # of the mean: 2.5
 
 
@@ -188,7 +188,7 @@ def test_a_forecast_of_a_random_walk_stands_beside_its_last_value():
     samples = [Sample(walk[i : i + 20].tolist(), walk[i + 20 : i + 22].tolist()) for i in range(0, 370, 3)]
     result = found(samples, Series(), Regress())
     assert result["name"] == "the last value"
-    error = [[b - raw[-1] for b in label] for raw, label in samples[::3]]
+    error = [[b - raw[-1] for b in label] for raw, label, *_ in samples[::3]]
     assert result["metrics"]["rmse"] == pytest.approx(np.sqrt(np.mean(np.square(error))), rel=1e-5)
 
 

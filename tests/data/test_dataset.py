@@ -5,7 +5,7 @@ import torch
 
 from seqkit.data import Noise, Shift, SpeedPerturb
 from seqkit.data.dataset import TokenizedDataset, collate_targets
-from seqkit.data.source import Sample
+from seqkit.data.sample import Sample
 from seqkit.errors import DataError
 from seqkit.interfaces import IGNORE, Adjacency, TokenBatch, Tokenizer, Tokens, TokenSpec
 from seqkit.raw import Waveform

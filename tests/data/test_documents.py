@@ -88,7 +88,7 @@ def test_a_byte_that_is_not_utf8_is_named_by_its_offset(tmp_path, offset):
 def test_the_fingerprint_is_of_the_content(tmp_path):
     a, b = written(tmp_path, a="some text", b="some text")
     (c,) = written(tmp_path, c="some tex")
-    prints = [TextDocuments([span]).fingerprint() for span in (a, b, c)]
+    prints = [TextDocuments([span]).key() for span in (a, b, c)]
     assert prints[0] == prints[1] != prints[2]
 
 

@@ -14,7 +14,8 @@ from seqkit.data.cache import cache_folder
 from seqkit.data.dataset import TokenizedDataset
 from seqkit.data.documents import TextDocuments, scanned
 from seqkit.data.encoding import Encoder, samples_fingerprint, split_fingerprint, tokenizer_fingerprint
-from seqkit.data.source import Files, Named, Sample, Subset
+from seqkit.data.sample import Sample, Samples
+from seqkit.data.sources.folder import of_files
 from seqkit.errors import DataError
 from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
 from seqkit.raw import GraphData, Waveform
@@ -105,7 +106,7 @@ def test_the_fingerprint_of_a_split_changes_with_samples_labels_and_tokenizer(mo
     samples = [Sample("abc", 1), Sample("de", 2)]
 
     def known(given=samples, tokenizer=None, targets=(1, 2), max_tokens=None):
-        return split_fingerprint(Encoder(given, tokenizer or Bytes(), "training", max_tokens), targets)
+        return split_fingerprint(Encoder(Samples.of(given), tokenizer or Bytes(), "training", max_tokens), targets)
 
     found = known()
     assert found == known([Sample("abc", 1), Sample("de", 2)])
@@ -129,7 +130,7 @@ def test_files_are_known_by_path_size_and_time(tmp_path):
         path.write_text("x")
 
     def known(read=os.fspath):
-        return samples_fingerprint(Files(paths, [0, 1], read))
+        return samples_fingerprint(of_files(paths, [0, 1], read))
 
     before = known()
     assert before == known()
@@ -142,12 +143,12 @@ def test_subsets_and_raw_examples_of_all_kinds_have_fingerprints():
     whole = [
         Sample(raw) for raw in ("a", b"a", 1, [1.5, "x"], np.arange(3), Waveform(torch.zeros(2), 8), graphs(1)[0].raw)
     ]
-    prints = [samples_fingerprint([sample]) for sample in whole]
+    prints = [samples_fingerprint(Samples.of([sample])) for sample in whole]
     assert None not in prints
     assert len(set(prints)) == len(prints)
-    assert samples_fingerprint(Subset(whole, [1, 0])) != samples_fingerprint(Subset(whole, [0, 1]))
-    assert samples_fingerprint(Named(whole, list("abcdefg"))) == samples_fingerprint(whole)
-    assert samples_fingerprint([Sample(object())]) is None
+    both = Samples.of(whole)
+    assert samples_fingerprint(both.at([1, 0])) != samples_fingerprint(both.at([0, 1]))
+    assert samples_fingerprint(Samples.of([Sample(object())])) is None
 
 
 class Unpicklable(Tokenizer):
@@ -185,7 +186,7 @@ def test_the_fingerprint_of_a_tokenizer_changes_with_its_code_and_that_of_its_ba
 
 def test_the_most_tokens_of_an_example_are_part_of_a_splits_fingerprint():
     samples = [Sample("abc", 1)]
-    assert len({split_fingerprint(Encoder(samples, Bytes(), "training", most), [1]) for most in (None, 1, 2, 3)}) == 4
+    assert len({split_fingerprint(Encoder(Samples.of(samples), Bytes(), "training", most), [1]) for most in (None, 1, 2, 3)}) == 4
 
 
 PLAIN = [3, -0.1, True, None, "a'b", b"x", (), (1,), [1, 2.5, "a", None], {"a": [1]}, list(range(3000)), np.int64(3)]

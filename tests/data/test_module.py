@@ -10,7 +10,6 @@ from torch.utils.data import DataLoader
 from seqkit.data import DataModule, DataSource, Sample, Splits
 from seqkit.data.batching import BatchLoader
 from seqkit.data.documents import TextDocuments, scanned
-from seqkit.data.source import Subset
 from seqkit.data.sources.table import Table
 from seqkit.data.sources.text import TextFolder
 from seqkit.errors import DataError
@@ -399,8 +398,7 @@ def test_the_seed_reaches(what):
 
 
 def test_groups_of_test_examples_are_numbered_and_follow_a_limit():
-    samples = [Sample([i] * 3, i % 2) for i in range(12)]
-    grouped = Subset(samples, range(12), [f"author {i // 3}" for i in range(12)])
+    grouped = [Sample([i] * 3, i % 2, f"author {i // 3}") for i in range(12)]
     assert set_up(Given(LABELLED, grouped)).test_groups() == [i // 3 for i in range(12)]
     assert set_up(Given(LABELLED, LABELLED)).test_groups() is None
     few = set_up(Given(LABELLED, grouped), limit=5)
@@ -408,6 +406,13 @@ def test_groups_of_test_examples_are_numbered_and_follow_a_limit():
     numbers = few.test_groups()
     assert len(numbers) == 5
     assert len({*zip(names, numbers)}) == len(set(names)) == len(set(numbers))
+
+
+def test_a_validation_part_keeps_groups_whole():
+    train = [Sample([i, 1], i % 2, f"patient {i // 10}") for i in range(200)]
+    splits = module(Given(train, LABELLED)).splits()
+    assert len(splits.valid) == 20
+    assert not {*splits.train.groups} & {*splits.valid.groups}
 
 
 def test_test_examples_that_are_in_training_too_are_counted():

@@ -11,7 +11,7 @@ from torch import nn
 
 from seqkit import Backbone, Tokenizer, Tokens, register
 from seqkit.backbones.transformer import Transformer
-from seqkit.data.source import DataSource, Sample, Splits
+from seqkit.data import DataSource, Sample, Splits
 from seqkit.data.sources.image import Digits
 from seqkit.interfaces import TokenSpec
 from seqkit.nn.block import PreNormBlock

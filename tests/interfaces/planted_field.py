@@ -35,7 +35,7 @@ import torch  # noqa: E402
 
 from seqkit.data.dataset import TokenizedDataset  # noqa: E402
 from seqkit.data.packing import PackedDataset  # noqa: E402
-from seqkit.data.source import Sample  # noqa: E402
+from seqkit.data.sample import Sample  # noqa: E402
 from seqkit.data.token_rows import Stored, batch_of, digest_of, row_of  # noqa: E402
 from seqkit.data.windows import TextWindows  # noqa: E402
 from seqkit.doctor.tokens import _key  # noqa: E402

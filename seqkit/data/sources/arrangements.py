@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-from seqkit.data.source import DataSource, Sample, Samples, Splits, labels_of
+from seqkit.data.sample import Samples, Splits
+from seqkit.data.source import DataSource
 from seqkit.data.sources.image import Digits
 from seqkit.data.sources.speech import WORDS
 
@@ -54,26 +55,21 @@ class _Arranged(Samples):
     """Arrangements of some digits. indices: of the digits that are used. split: part of what is drawn."""
 
     def __init__(self, digits: Any, indices: list[int], split: str, number: int, sentence: str):
-        self.digits, self.split, self.number, self.sentence = digits, split, number, sentence
-        labels = labels_of(digits)
-        self.by_class = [[i for i in indices if labels[i] == digit] for digit in range(10)]
-        self.labels = [self._sentence(i) if sentence == "label" else None for i in range(number)]
+        self.digits, self.split, self.sentence = digits, split, sentence
+        self.by_class = [[i for i in indices if digits.labels[i] == digit] for digit in range(10)]
+        labels = [self._sentence(i) if sentence == "label" else None for i in range(number)]
+        super().__init__(self._raw, labels, key=self._key)
 
-    def __len__(self) -> int:
-        return self.number
-
-    def fingerprint(self) -> str:
+    def _key(self) -> str:
         """SHA-256 of all that the samples follow from."""
-        return sha256(f"arrangements 1 {self.split} {self.number} {self.sentence} {self.by_class}".encode()).hexdigest()
+        return sha256(f"arrangements 1 {self.split} {len(self)} {self.sentence} {self.by_class}".encode()).hexdigest()
 
-    def sample(self, index: int) -> Sample:
+    def _raw(self, index: int) -> Any:
         image = torch.zeros(1, CELL * CELLS, CELL * CELLS)
         for digit, (row, column), which in self._placed(index):
-            own = self.digits[self.by_class[digit][which % len(self.by_class[digit])]].raw
+            own = self.digits.read(self.by_class[digit][which % len(self.by_class[digit])])
             image[:, row * CELL : (row + 1) * CELL, column * CELL : (column + 1) * CELL] = own
-        if self.sentence == "label":
-            return Sample(image, self.labels[index])
-        return Sample({"image": image, "text": self._sentence(index)})
+        return image if self.sentence == "label" else {"image": image, "text": self._sentence(index)}
 
     def _placed(self, index: int) -> list[tuple[int, tuple[int, int], int]]:
         """Digit, cell, and which image of the digit, of three different digits in the order of their numbers."""

@@ -10,7 +10,8 @@ from typing import Any
 from seqkit.data.download import find, missing
 from seqkit.data.formats import AUDIO
 from seqkit.data.io import audio_header, read_audio
-from seqkit.data.source import DataSource, Named, Sample, Splits, Subset
+from seqkit.data.sample import Sample, Splits
+from seqkit.data.source import DataSource
 from seqkit.data.sources.folder import ClassFolder, FileKind
 from seqkit.data.sources.speech import spoken_digits
 from seqkit.errors import DataError, suggest
@@ -41,10 +42,9 @@ class Fsdd(DataSource):
             raise DataError(
                 f"{rows[0][3].parent} has {len(train)} training and {len(test)} test recordings; both need some"
             )
-        recordings = [Sample(read_audio(path), digit) for digit, _, _, path in rows]
-        samples = Named(recordings, [path.name for *_, path in rows])
-        speakers_of_test = [rows[i][1] for i in test] if self.held_out is None else None
-        return Splits(Subset(samples, train), Subset(samples, test, speakers_of_test), None, DIGITS)
+        samples = [Sample(read_audio(path), digit, name=path.name) for digit, _, _, path in rows]
+        of_test = [samples[i]._replace(group=rows[i][1] if self.held_out is None else None) for i in test]
+        return Splits([samples[i] for i in train], of_test, None, DIGITS)
 
     def _recordings(self) -> list[Path]:
         name = "fsdd/recordings"

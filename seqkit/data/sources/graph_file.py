@@ -18,8 +18,10 @@ import torch
 from torch import Tensor
 
 from seqkit.data.graph_files import RawGraph, read_graph
-from seqkit.data.source import DataSource, Sample, Splits, stratified
+from seqkit.data.sample import Sample, Splits
+from seqkit.data.source import DataSource
 from seqkit.data.sources.table import SPLIT_NAMES, alike_classes, unclear_classes
+from seqkit.data.splits import stratified
 from seqkit.data.tables.columns import AMBIGUOUS, exact_number, is_missing, number
 from seqkit.errors import DataError, one_line, suggest
 from seqkit.interfaces import IGNORE

@@ -21,30 +21,28 @@ from torch import Tensor
 from seqkit.data.download import fetch
 from seqkit.data.formats import IMAGE
 from seqkit.data.io import image_header, read_image
-from seqkit.data.source import DataSource, Sample, Splits, Subset, import_optional, stratified
+from seqkit.data.sample import Samples, Splits
+from seqkit.data.source import DataSource, import_optional
 from seqkit.data.sources.folder import ClassFolder, ClassNames, FileKind
+from seqkit.data.splits import stratified
 from seqkit.errors import UsageError
 
 DIGITS = [str(d) for d in range(10)]
 CIFAR_FILES = (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
 
 
-class Pixels(Sequence[Sample]):
+class Pixels(Samples):
     """Images in memory as uint8, converted to [c h w] float in [0, 1] on access.
 
     pixels: [n c h w] uint8, of which `white` becomes 1. labels: n classes.
     """
 
     def __init__(self, pixels: Tensor, labels: Sequence[int], white: int = 255):
-        self.pixels, self.labels, self.white = pixels, [int(label) for label in labels], white
+        super().__init__(self._image, [int(label) for label in labels])
+        self.pixels, self.white = pixels, white
 
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return Pixels(self.pixels[index], self.labels[index], self.white)
-        return Sample(self.pixels[index].float() / self.white, self.labels[index])
+    def _image(self, index: int) -> Tensor:
+        return self.pixels[index].float() / self.white
 
 
 class Mnist5k(DataSource):
@@ -222,7 +220,7 @@ def _idx(name: str, url: str, digests: dict[str, str], classes: list[str]) -> Sp
 def _split_digits(pixels: Tensor, labels: Any, white: int) -> Splits:
     samples = Pixels(pixels, labels, white)
     train, test = stratified(samples.labels, 0.2, seed=0)
-    return Splits(Subset(samples, train), Subset(samples, test), None, DIGITS)
+    return Splits(samples.at(train), samples.at(test), None, DIGITS)
 
 
 def _read_resized(path: Path, channels: int, resized: Callable[[Tensor], Tensor] | None) -> Tensor:

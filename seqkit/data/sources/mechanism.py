@@ -16,7 +16,8 @@ from einops import rearrange, repeat
 from torch import Tensor
 
 from seqkit.data.batching import fold_seed
-from seqkit.data.source import DataSource, Sample, Splits
+from seqkit.data.sample import Sample, Splits
+from seqkit.data.source import DataSource
 from seqkit.interfaces import IGNORE
 
 MAX_DRAWS = 100

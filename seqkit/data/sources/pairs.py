@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from itertools import islice
 from typing import Any, Literal
 
-from seqkit.data.source import (
-    DataSource,
-    Sample,
-    Samples,
-    Splits,
-    Subset,
-    groups_of,
-    labels_of,
-    sample_name,
-    shuffled,
-    stratified,
-)
+from seqkit.data.sample import Samples, Splits
+from seqkit.data.source import DataSource
+from seqkit.data.splits import shuffled, stratified
 from seqkit.errors import DataError, suggest
 
 
@@ -79,12 +71,12 @@ class Pairs(DataSource):
         for name, words in self.words.items():
             if words and len(words) != len(classes):
                 raise DataError(f"the part {name} has {len(words)} words, and there are {len(classes)} classes")
-        train, valid = dict[str, Sequence[Sample]](), dict[str, Sequence[Sample]]()
+        train, valid = dict[str, Samples](), dict[str, Samples]()
         for name, splits in given.items():
-            train[name], valid[name] = splits.train, splits.valid or []
+            train[name], valid[name] = splits.train, splits.valid or Samples.of([])
             if splits.valid is None and self.valid_fraction:
-                rest, aside = stratified(labels_of(splits.train), self.valid_fraction, seed=1)
-                train[name], valid[name] = Subset(splits.train, rest), Subset(splits.train, aside)
+                rest, aside = stratified(splits.train.labels, self.valid_fraction, seed=1)
+                train[name], valid[name] = splits.train.at(rest), splits.train.at(aside)
         return Splits(
             self._paired("training", train, classes, self.rounds),
             self._paired("test", {name: splits.test for name, splits in given.items()}, classes),
@@ -102,10 +94,8 @@ class Pairs(DataSource):
             raise DataError(f"the part {first} has no classes by which samples could be paired")
         return classes
 
-    def _paired(
-        self, split: str, parts: Mapping[str, Sequence[Sample]], classes: list[str], rounds: int = 1
-    ) -> PairedSamples:
-        labels = {name: labels_of(samples) for name, samples in parts.items()}
+    def _paired(self, split: str, parts: Mapping[str, Samples], classes: list[str], rounds: int = 1) -> Samples:
+        labels = {name: samples.labels for name, samples in parts.items()}
         every = range(len(classes)) if self.label == "same" else [None]
         rows: list[tuple[int, ...]] = []
         for one in every:
@@ -122,49 +112,41 @@ class Pairs(DataSource):
         numbers = [[own[i] for own, i in zip(labels.values(), row)] for row in rows]
         known = [row[0] if self.label == "same" else sum(row) % len(classes) for row in numbers]
         words = {name: own or classes for name, own in self.words.items()}
-        return PairedSamples(parts, rows, known, words, self.only, unlabelled=self.unlabelled)
+        pairs = _Pairs(parts, rows, known, words, self.only)
+        return Samples(
+            pairs.raw, [None] * len(known) if self.unlabelled else known, groups=pairs.groups(), name=pairs.name
+        )
 
 
-class PairedSamples(Samples):
-    """Samples that are made of one sample of each part, when they are asked for.
+@dataclass(frozen=True)
+class _Pairs:
+    """Examples that are made of one sample of each part, when they are asked for.
 
     rows: index of the sample of each part. classes: class of each row. words: by name of a further part, a text for
-    each class. labels: those classes, or None where the pairs are unlabelled. groups: groups of the parts' samples,
-    as far as they are known.
+    each class. only: the one part that examples keep; None: all.
     """
 
-    def __init__(
-        self,
-        parts: Mapping[str, Sequence[Sample]],
-        rows: Sequence[tuple[int, ...]],
-        classes: Sequence[int],
-        words: Mapping[str, Sequence[str]],
-        only: str | None = None,
-        *,
-        unlabelled: bool = False,
-    ):
-        self.parts, self.rows, self.classes, self.words, self.only = dict(parts), list(rows), classes, words, only
-        self.labels = [None] * len(classes) if unlabelled else list(classes)
-        known = [groups_of(samples) for samples in self.parts.values()]
-        grouped = [(i, groups) for i, groups in enumerate(known) if groups is not None]
-        self.groups = [" · ".join(groups[row[i]] for i, groups in grouped) for row in self.rows] if grouped else None
+    parts: Mapping[str, Samples]
+    rows: Sequence[tuple[int, ...]]
+    classes: Sequence[int]
+    words: Mapping[str, Sequence[str]]
+    only: str | None
 
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def sample(self, index: int) -> Sample:
-        raws = {
-            name: samples[i].raw
-            for (name, samples), i in zip(self.parts.items(), self.rows[index])
-            if self.only in (None, name)
-        }
-        texts = {name: own[self.classes[index]] for name, own in self.words.items() if self.only in (None, name)}
-        return Sample(raws | texts, self.labels[index])
-
-    def sample_name(self, index: int) -> str:
-        """The names of the samples that it is made of, for messages."""
+    def raw(self, index: int) -> dict[str, Any]:
         each = zip(self.parts.items(), self.rows[index])
-        return ", ".join(f"{name} {sample_name(samples, i)}" for (name, samples), i in each)
+        raws = {name: samples.read(i) for (name, samples), i in each if self.only in (None, name)}
+        texts = {name: own[self.classes[index]] for name, own in self.words.items() if self.only in (None, name)}
+        return raws | texts
+
+    def name(self, index: int) -> str:
+        """The names of the samples that it is made of."""
+        each = zip(self.parts.items(), self.rows[index])
+        return ", ".join(f"{name} {samples.name(i)}" for (name, samples), i in each)
+
+    def groups(self) -> list[str | None] | None:
+        """Groups of the parts' samples, as far as they are known."""
+        known = [(i, one.groups) for i, one in enumerate(self.parts.values()) if one.groups is not None]
+        return [" · ".join(str(groups[row[i]]) for i, groups in known) for row in self.rows] if known else None
 
 
 def _repeated(members: Sequence[int], draw: str) -> Iterator[int]:

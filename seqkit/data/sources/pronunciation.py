@@ -6,7 +6,8 @@ import re
 from hashlib import sha256
 
 from seqkit.data.io import read_text
-from seqkit.data.source import DataSource, Sample, Splits, optional_distribution
+from seqkit.data.sample import Sample, Splits
+from seqkit.data.source import DataSource, optional_distribution
 from seqkit.errors import DataError
 
 

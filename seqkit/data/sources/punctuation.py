@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
-from seqkit.data.source import DataSource, Sample, Splits
+from seqkit.data.sample import Sample, Splits
+from seqkit.data.source import DataSource
 from seqkit.data.sources.text import Shakespeare
 
 TAGS = ["none", "comma", "stop", "question", "exclamation", "colon"]

@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from seqkit.data.download import find, writable
-from seqkit.data.source import Named, Sample, Subset, import_optional
+from seqkit.data.sample import Sample, Samples
+from seqkit.data.source import import_optional
 from seqkit.data.workers import one_thread
 from seqkit.errors import DataError
 from seqkit.files import write_atomic
@@ -38,7 +39,7 @@ TRAIN_VOICES = (
 TEST_VOICES = ("Andy", "Mario", "Storm", "f3", "f5", "grandpa", "kaukovalta", "m3", "m6", "miguel", "sandro", "travis")
 
 
-def spoken_digits(takes: int) -> tuple[Subset, Subset]:
+def spoken_digits(takes: int) -> tuple[Samples, Samples]:
     """Training and test samples, from the cached file or synthesised now (seconds) and cached.
 
     Raises DataError if the synthesiser is missing or fails.
@@ -90,17 +91,16 @@ def _at_8khz(clips: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
         yield samples.round().clamp(-32768, 32767).to(torch.int16).numpy()
 
 
-def _samples(plan: list[tuple[str, int, int, int]], clips: list[np.ndarray]) -> tuple[Subset, Subset]:
+def _samples(plan: list[tuple[str, int, int, int]], clips: list[np.ndarray]) -> tuple[Samples, Samples]:
     from seqkit.raw import Waveform
 
     spoken, voices = [], [voice.partition("+")[2] for voice, *_ in plan]
-    for (_, digit, _, _), clip in zip(plan, clips, strict=True):
+    for i, ((voice, digit, *_), clip) in enumerate(zip(plan, clips, strict=True)):
         wave = Waveform(torch.from_numpy(clip.astype(np.float32) / 32768)[None], SAMPLE_RATE)
-        spoken.append(Sample(wave, digit))
-    names = [f"clip {i}: {WORDS[digit]}, voice {voice}" for i, (voice, digit, *_) in enumerate(plan)]
-    samples = Named(spoken, names)
-    train, test = ([i for i, v in enumerate(voices) if (v in TEST_VOICES) == is_test] for is_test in (False, True))
-    return Subset(samples, train), Subset(samples, test, [voices[i] for i in test])
+        spoken.append(Sample(wave, digit, name=f"clip {i}: {WORDS[digit]}, voice {voice}"))
+    train = [sample for sample, voice in zip(spoken, voices) if voice not in TEST_VOICES]
+    test = [sample._replace(group=voice) for sample, voice in zip(spoken, voices) if voice in TEST_VOICES]
+    return Samples.of(train), Samples.of(test)
 
 
 def _save(path: Path, clips: list[np.ndarray]) -> None:

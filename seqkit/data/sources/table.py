@@ -17,7 +17,9 @@ from unicodedata import normalize
 from seqkit.data.download import find, missing
 from seqkit.data.formats import AUDIO, IMAGE, own_reader
 from seqkit.data.notes import Caution
-from seqkit.data.source import DataSource, Splits, Subset, shuffled, stratified
+from seqkit.data.sample import Splits
+from seqkit.data.source import DataSource
+from seqkit.data.splits import MAX_OF_GROUP, by_group, stratified
 from seqkit.data.tables.columns import (
     AMBIGUOUS,
     LOOKED_AT,
@@ -37,7 +39,7 @@ from seqkit.data.tables.columns import (
 from seqkit.data.tables.equal_cells import EqualCells
 from seqkit.data.tables.files import Rows, files_of, is_remote, read_tables
 from seqkit.data.tables.repeated_rows import tell_equal_inputs
-from seqkit.data.tables.usable_rows import InputColumn, UsableRows
+from seqkit.data.tables.usable_rows import InputColumn, Subset, UsableRows
 from seqkit.errors import DataError, attempt, one_line
 
 log = logging.getLogger("seqkit")
@@ -192,7 +194,8 @@ class Table(DataSource):
         words = {"train": "training", "valid": "validation", "test": "test"}
         sizes = ", ".join(f"{len(part):,} {words[split]}" for split, part in found.items())
         say(f"{name}: {sizes} rows; {rule}")
-        return Splits(found["train"], found["test"], found.get("valid"), names, rule)
+        made = {split: part.samples_of() for split, part in found.items()}
+        return Splits(made["train"], made["test"], made.get("valid"), names, rule)
 
     def rows(self) -> dict[str, Rows]:
         """Rows of each split that has files of its own; the others are among those of `train`."""
@@ -280,13 +283,13 @@ class Table(DataSource):
         if is_given:
             return self._with_groups(given, say), "as given"
         if self.group is not None:
-            rest, aside, groups, rule = self._by_group(train, self.group, say)
-            return {**given, "train": Subset(train, rest), "test": Subset(train, aside, groups)}, rule
+            rest, test, rule = self._by_group(train, self.group, say)
+            return {**given, "train": rest, "test": test}, rule
         has_classes = train.columns.target_kind == "classes"
-        rest, aside = stratified(train.codes if has_classes else [None] * len(train), self.test_fraction, self.seed)
+        chosen, aside = stratified(train.codes if has_classes else [None] * len(train), self.test_fraction, self.seed)
         by = "by class, " if has_classes else ""
         rule = f"{100 * self.test_fraction:.0f} % of the rows are test, {by}SHA-256 with seed {self.seed}"
-        return {**given, "train": Subset(train, rest), "test": Subset(train, aside)}, rule
+        return {**given, "train": Subset(train, chosen), "test": Subset(train, aside)}, rule
 
     def _by_column(self, train: UsableRows, name: str) -> dict[str, Subset]:
         column = train.rows.column(name)
@@ -305,35 +308,27 @@ class Table(DataSource):
                 raise DataError(f"{train.rows.name}: no row has the {name} {split}; add some, or give no --data.split")
         return {split: Subset(train, chosen) for split, chosen in found.items() if chosen}
 
-    def _by_group(
-        self, train: UsableRows, name: str, say: Callable[[str], None]
-    ) -> tuple[list[int], list[int], list[str], str]:
-        """Rows of training and of test, the group of each row of test, and the rule.
-
-        Whole groups are test, in SHA-256 order, until it has its share. A row that has no group is one by itself.
-        """
-        (of_each,) = self._group_keys([Subset(train, range(len(train)))], name, say)
-        members: dict[str, list[int]] = {}
-        for i, key in enumerate(of_each):
-            members.setdefault(key, []).append(i)
-        if len(members) < 2:
+    def _by_group(self, train: UsableRows, name: str, say: Callable[[str], None]) -> tuple[Subset, Subset, str]:
+        """Training and test with the group of each row, and the rule. A row that has no group is one by itself."""
+        (groups,) = self._group_keys([Subset(train, range(len(train)))], name, say)
+        if len(set(groups)) < 2:
             raise DataError(f"{train.rows.name}: all rows have the same {name}; give another --data.group")
-        groups = list(members.values())
-        order = shuffled(len(groups), self.seed)
-        aside, num_test = list(groups[order[0]]), 1
-        while num_test < len(groups) - 1 and len(aside) < self.test_fraction * len(train):
-            aside += groups[order[num_test]]
-            num_test += 1
-        held_out = set(aside)
-        rest = [i for group in groups for i in group if i not in held_out]
-        mixed = [rest[i] for i in shuffled(len(rest), -1 - self.seed)]
-        rule = f"{num_test:,} of {len(groups):,} groups by {name!r} are test, SHA-256 with seed {self.seed}"
-        keys = list(members)
-        of_rows = [keys[number] for number in order[:num_test] for _ in groups[number]]
-        return mixed, aside, of_rows, rule + _of_classes(train, aside)
+        rest, aside = by_group(groups, self.test_fraction, self.seed)
+        test = Subset(train, aside, [groups[i] for i in aside])
+        share = len(aside) / len(groups)
+        rule = f"{len(set(test.groups or ())):,} of {len(set(groups)):,} groups by {name!r} are test"
+        if not 1 / MAX_OF_GROUP < share / self.test_fraction < MAX_OF_GROUP:
+            say(
+                Caution(
+                    f"{train.rows.name}: {len(aside):,} of {len(groups):,} rows are test, as groups by {name!r} stay "
+                    f"whole and the largest has {max(Counter(groups).values()):,} rows"
+                )
+            )
+        rule += f", SHA-256 with seed {self.seed}"
+        return Subset(train, rest, [groups[i] for i in rest]), test, rule + _of_classes(train, aside)
 
     def _with_groups(self, found: dict[str, Subset], say: Callable[[str], None]) -> dict[str, Subset]:
-        """Given splits, that of test with the group of each row; says how many groups of test are in training, too."""
+        """Given splits with the group of each row; says how many groups of test are in training, too."""
         name = self.group
         if name is None:
             return found
@@ -350,8 +345,8 @@ class Table(DataSource):
                     "split: then --data.group keeps groups together"
                 )
             )
-        samples = found["test"]
-        return {**found, "test": Subset(samples.samples, samples.indices, test)}
+        keys = {"train": train, "test": test}
+        return {split: Subset(one.samples, one.indices, keys.get(split)) for split, one in found.items()}
 
     def _group_keys(self, splits: Sequence[Subset], name: str, say: Callable[[str], None]) -> list[list[str]]:
         """The group of each row of each split; a row that has none is a group by itself, and is counted.

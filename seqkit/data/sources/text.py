@@ -12,7 +12,8 @@ from seqkit.data.documents import TextDocuments, scanned
 from seqkit.data.download import Wheel, fetch
 from seqkit.data.formats import TEXT
 from seqkit.data.io import read_text
-from seqkit.data.source import DataSource, Named, Sample, Splits
+from seqkit.data.sample import Sample, Splits
+from seqkit.data.source import DataSource
 from seqkit.data.sources.folder import ClassFolder, FileKind
 from seqkit.data.walk import matching, walk
 from seqkit.errors import DataError
@@ -42,7 +43,7 @@ class TinyShakespeare(DataSource):
         )
         text = read_text(path)
         cut = int(len(text) * 0.9)
-        return Splits(Named([Sample(text[:cut])], [str(path)]), Named([Sample(text[cut:])], [str(path)]))
+        return Splits([Sample(text[:cut], name=str(path))], [Sample(text[cut:], name=str(path))])
 
 
 class TextFiles(DataSource):

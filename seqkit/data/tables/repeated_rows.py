@@ -6,11 +6,10 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, cast
 
 from seqkit.data.notes import Caution
-from seqkit.data.source import Subset
 from seqkit.data.tables.columns import is_numbering, option
 from seqkit.data.tables.equal_cells import EqualCells
 from seqkit.data.tables.mixed_columns import MixedCells, part_columns
-from seqkit.data.tables.usable_rows import UsableRows
+from seqkit.data.tables.usable_rows import Subset, UsableRows
 
 MAX_REPEATED = 100_000
 """Rows with the input of another one whose other columns are compared, too; a row takes some microseconds a column."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqkit.data.notes import Caution
-from seqkit.data.source import Sample
+from seqkit.data.sample import Sample, Samples
 from seqkit.data.tables.columns import (
     OF_FILES,
     YES_NO,
@@ -325,6 +325,30 @@ class UsableRows(Sequence[Sample]):
     def _code(self, text: str) -> int:
         self.counts[text] += 1
         return self._code_of.setdefault(text, len(self._code_of))
+
+
+class Subset:
+    """Some rows of a table, in a given order."""
+
+    def __init__(self, samples: UsableRows, indices: Sequence[int], groups: Sequence[str] | None = None):
+        self.samples, self.indices, self.groups = samples, list(indices), groups
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    @property
+    def labels(self) -> list[Any]:
+        return [self.samples.label(i) for i in self.indices]
+
+    def sample_name(self, index: int) -> str:
+        return self.samples.sample_name(self.indices[index])
+
+    def samples_of(self) -> Samples:
+        """The rows as samples."""
+        return Samples(self.raw, self.labels, groups=self.groups, name=self.sample_name)
+
+    def raw(self, index: int) -> Any:
+        return self.samples.inputs.raw(self.samples.cell(self.indices[index]))
 
 
 def check_cell(column: str, value: Any, kind: str = "text", *, are_words: bool, steps: Sequence[str] = ()) -> None:

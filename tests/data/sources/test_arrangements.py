@@ -55,7 +55,7 @@ def test_sentences_are_the_raw_part_or_the_label():
 def test_samples_end_and_are_the_same_again():
     one, other = Arrangements(num_train=20).splits(), Arrangements(num_train=20).splits()
     assert len(list(one.train)) == 20
-    assert one.train.fingerprint() == other.train.fingerprint() != one.test.fingerprint()
+    assert one.train.key() == other.train.key() != one.test.key()
     assert [x.raw["text"] for x in one.train] == [x.raw["text"] for x in other.train]
     assert len({x.raw["text"] for x in one.train}) > 15
 

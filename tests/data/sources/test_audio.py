@@ -5,7 +5,6 @@ import pytest
 import soundfile
 
 from seqkit.data import Fsdd, SpokenDigits
-from seqkit.data.source import groups_of
 from seqkit.data.sources.speech import TEST_VOICES, TRAIN_VOICES, spoken_digits
 from seqkit.errors import DataError
 
@@ -37,9 +36,9 @@ def test_fsdd_leaves_one_speaker_out(tmp_path):
     splits = Fsdd("bob", folder=folder).splits()
     assert {s.raw.samples.shape[1] // 100 for s in splits.train} == {1}
     assert {s.raw.samples.shape[1] // 100 for s in splits.test} == {2}
-    assert groups_of(splits.test) is None  # one speaker is no sample of speakers
+    assert splits.test.groups is None  # one speaker is no sample of speakers
     official = Fsdd(folder=folder).splits()
-    assert groups_of(official.test) == ["ann" if s.raw.samples.shape[1] < 200 else "bob" for s in official.test]
+    assert official.test.groups == ["ann" if s.raw.samples.shape[1] < 200 else "bob" for s in official.test]
     assert {s.raw.samples.shape[1] % 100 for s in official.test} == {0, 1, 2, 3, 4}
     assert {s.raw.samples.shape[1] % 100 for s in official.train} == {5, 6}
 

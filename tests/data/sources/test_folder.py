@@ -166,7 +166,7 @@ def test_images_are_resized_and_a_faulty_one_is_named_never_replaced(tmp_path):
     assert {s.raw.shape for s in everything(splits)} == {(1, 11, 13)}
     for path in tmp_path.rglob("*.PNG"):
         path.write_bytes(path.read_bytes()[:40])
-    with pytest.raises(DataError, match=rf"{splits.train.sample_name(0)}"):
+    with pytest.raises(DataError, match=rf"{splits.train.name(0)}"):
         splits.train[0]
 
 

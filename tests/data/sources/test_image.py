@@ -27,12 +27,13 @@ def test_mnist5k_is_mlxtends_split_by_class():
     assert len({s.label for s in splits.train[:32]}) >= 8  # shuffled, though the file is sorted
     for samples in (splits.train, splits.test):
         for place in (7, 83):
-            *pixels, label = map(float, rows[samples.indices[place]].split(","))
+            *pixels, label = map(float, rows[int(samples.name(place).split()[1])].split(","))
             assert samples[place].label == label
             torch.testing.assert_close(
                 samples[place].raw[0], torch.tensor(pixels).reshape(28, 28) / 255, atol=1e-6, rtol=0
             )
-    assert not set(splits.train.indices) & set(splits.test.indices)
+    names = [samples.name(i) for samples in (splits.train, splits.test) for i in range(len(samples))]
+    assert len(set(names)) == 5000
 
 
 def test_digits_are_scikit_learns_with_full_range():
@@ -40,7 +41,7 @@ def test_digits_are_scikit_learns_with_full_range():
 
     data, splits = load_digits(), Digits().splits()
     assert (len(splits.train), len(splits.test)) == (1438, 359)
-    sample, i = splits.test[3], splits.test.indices[3]
+    sample, i = splits.test[3], int(splits.test.name(3).split()[1])
     torch.testing.assert_close(sample.raw[0], torch.tensor(data.images[i] / 16, dtype=torch.float32))
     assert max(s.raw.max() for s in splits.train) == 1
 

@@ -110,7 +110,7 @@ def test_dates_of_a_column_are_read_in_the_one_form_that_fits_all(days, first, t
     rows = [{"day": days[i % 2], "price": i / 7, "y": i % 4 / 2} for i in range(24)]
     source = MixedTable(written(tmp_path, rows), target="y")
     assert source.settled()[0]["day"] == "date"
-    found = {str(raw["cells"]["day"]): raw["cells"]["day"] for raw, _ in samples(source)}
+    found = {str(raw["cells"]["day"]): raw["cells"]["day"] for raw, _, *_ in samples(source)}
     assert first in found
     assert found[first] == pytest.approx(52 + int(first[5:7]) / 12, abs=0.2), "years since 1970"
 
@@ -165,7 +165,7 @@ def test_bytes_in_parquet_are_files(tmp_path):
     pa.parquet.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
     source = MixedTable(str(tmp_path / "rows.parquet"), target="y")
     assert source.settled()[0] == {"picture": "image", "clip": "audio"}
-    for raw, label in samples(source):
+    for raw, label, *_ in samples(source):
         assert ("picture" in raw) == (label != 1.5)
         if "picture" in raw:
             assert_shade(raw["picture"], round(2 * label))
@@ -197,15 +197,15 @@ def test_an_unreadable_file_is_an_error_or_a_counted_absence_and_never_black(tmp
     assert "line 6: " in caplog.text
     assert len(found) == len(rows)
     whole = sum(row["photo"] != "" for row in rows)
-    assert sum("photo" in raw for raw, _ in found) == whole - 1
-    assert all(raw["photo"].max() > 0 for raw, _ in found if "photo" in raw and raw["cells"].get("price", 1) != 0)
+    assert sum("photo" in raw for raw, _, *_ in found) == whole - 1
+    assert all(raw["photo"].max() > 0 for raw, _, *_ in found if "photo" in raw and raw["cells"].get("price", 1) != 0)
 
 
 def test_images_are_read_with_the_channels_of_their_part(tmp_path):
     rows = [row for row in products(tmp_path) if row["photo"]]
     source = MixedTable(written(tmp_path, rows), columns={"sound": "unused"})
     source.read_for(Join({"view": Patches(4, channels=1), "cells": Cells()}, reads={"view": "photo"}))
-    assert {raw["photo"].shape[0] for raw, _ in samples(source)} == {1}
+    assert {raw["photo"].shape[0] for raw, _, *_ in samples(source)} == {1}
 
 
 def test_rows_of_a_group_stay_together_and_what_names_splits_is_no_input(tmp_path):
@@ -289,14 +289,14 @@ def test_what_is_no_regular_file_is_not_opened(tmp_path):
 def test_a_huge_cell_is_a_text_as_any_other(tmp_path):
     rows = [{"note": "word " * (40_000 if i == 3 else i + 1), "y": i} for i in range(12)]
     found = samples(MixedTable(written(tmp_path, rows), target="y"))
-    assert max(len(raw["note"]) for raw, _ in found) == 200_000
+    assert max(len(raw["note"]) for raw, _, *_ in found) == 200_000
 
 
 def test_names_that_are_paths_may_lead_out_of_the_folder_as_those_of_a_table(tmp_path):
     (tmp_path / "below").mkdir()
     rows = [{**row, "photo": f"../{row['photo']}"} for row in products(tmp_path) if row["photo"]]
     found = samples(MixedTable(written(tmp_path / "below", rows), columns={"sound": "unused"}))
-    assert all("photo" in raw for raw, _ in found)
+    assert all("photo" in raw for raw, _, *_ in found)
 
 
 def test_cars_are_as_they_ship(caplog):
@@ -304,9 +304,9 @@ def test_cars_are_as_they_ship(caplog):
         splits = Cars().splits()
     assert (len(splits.train), len(splits.test)) == (318, 80)
     found = [*splits.train, *splits.test]
-    assert sum("Horsepower" not in raw["cells"] for raw, _ in found) == 6
-    assert abs(np.mean([label for _, label in found]) - 23.5146) < 1e-3
-    assert {round(70 + raw["cells"]["Year"]) for raw, _ in found} == set(range(70, 81)) | {82}
+    assert sum("Horsepower" not in raw["cells"] for raw, _, *_ in found) == 6
+    assert abs(np.mean([label for _, label, *_ in found]) - 23.5146) < 1e-3
+    assert {round(70 + raw["cells"]["Year"]) for raw, _, *_ in found} == set(range(70, 81)) | {82}
     assert not [record for record in caplog.records if "pip downloads" not in record.message]
     assert Cars(target_kind="classes").splits().names == ["Europe", "Japan", "USA"]
 
@@ -341,7 +341,7 @@ def test_values_that_come_again_with_other_numbers_are_said_by_column(tmp_path):
     source, said = MixedTable(path, group="smiles"), []
     assert source.settled()[0]["smiles"] == "smiles", "it stays an input"
     splits = source.divided(said.append)
-    assert len({raw["smiles"][0] + raw["smiles"][-1] for raw, _ in splits.test}) <= 2
+    assert len({raw["smiles"][0] + raw["smiles"][-1] for raw, _, *_ in splits.test}) <= 2
     assert not [line for line in said if "value of smiles that is in training" in line]
     assert any("1 of 3 groups by 'smiles'" in line for line in said)
 

@@ -6,9 +6,9 @@ import pytest
 
 from seqkit.config import complete
 from seqkit.config.builder import build
+from seqkit.data import DataSource, Samples, Splits
 from seqkit.data.augment import OnPart
 from seqkit.data.module import DataModule
-from seqkit.data.source import DataSource, Sample, Samples, Splits
 from seqkit.data.sources.pairs import Pairs
 from seqkit.errors import DataError, UsageError
 from seqkit.objectives import Classify
@@ -22,14 +22,12 @@ class Numbered(Samples):
 
     def __init__(self, split, sizes, groups=None):
         self.names = [f"{split}.{label}.{i}" for label, size in enumerate(sizes) for i in range(size)]
-        self.labels, self.groups, self.num_read = [int(name.split(".")[1]) for name in self.names], groups, 0
+        super().__init__(self.raw, [int(name.split(".")[1]) for name in self.names], groups=groups)
+        self.num_read = 0
 
-    def __len__(self):
-        return len(self.names)
-
-    def sample(self, index):
+    def raw(self, index):
         self.num_read += 1
-        return Sample(self.names[index], self.labels[index])
+        return self.names[index]
 
 
 class Source(DataSource):
@@ -109,7 +107,7 @@ def test_a_validation_split_that_ships_is_taken_and_groups_are_kept():
     assert {s.raw["x"].split(".")[0] for s in splits.valid} == {"valid"}
     assert {s.raw["x"].split(".")[0] for s in splits.train} == {"train"}
     assert splits.test.groups == ["pqr"[s.label] for s in splits.test]
-    assert pairs(valid_fraction=0).splits().valid == []
+    assert len(pairs(valid_fraction=0).splits().valid) == 0
 
 
 def test_words_only_and_pairs_without_labels():
@@ -126,9 +124,10 @@ def test_words_only_and_pairs_without_labels():
 
 
 def test_a_fault_is_named_by_the_samples_of_the_pair():
-    splits = pairs().splits()
-    x, y = splits.test.rows[3]
-    assert splits.test.sample_name(3) == f"x sample {x}, y sample {y}"
+    source = pairs()
+    test = source.splits().test
+    x, y = (own.given.test.names.index(raw) for own, raw in zip(source.parts.values(), test[3].raw.values()))
+    assert test.name(3) == f"x sample {x}, y sample {y}"
 
 
 def test_each_source_reads_for_the_tokenizer_of_its_part():

@@ -20,7 +20,6 @@ from PIL import Image
 
 from seqkit.config import complete
 from seqkit.data import SmsSpam, Table
-from seqkit.data.source import groups_of
 from seqkit.data.sources.punctuation import TAGS, Punctuation, SentenceEnds, sentences, tagged
 from seqkit.data.sources.table import alike_classes
 from seqkit.data.tables.columns import option
@@ -125,7 +124,7 @@ def test_shards_are_one_table_and_each_row_knows_its_file(tmp_path):
         assert content(splits) == {(row["text"], row["label"]) for row in rows}
         for i, sample in enumerate(splits.train):
             number = int(sample.raw.rsplit(" ", 1)[1])
-            assert splits.train.sample_name(i).endswith(f"part-{number // 10}.jsonl, line {number % 10 + 1}")
+            assert splits.train.name(i).endswith(f"part-{number // 10}.jsonl, line {number % 10 + 1}")
 
 
 def test_files_of_a_folder_that_are_called_train_and_test_are_these(tmp_path):
@@ -177,7 +176,7 @@ def test_a_file_of_an_object_store_is_read_by_its_suffix(tmp_path, own_folder, m
     splits = Table(path).splits()
     assert asked == [("parquet", path)]
     assert content(splits) == {(row["text"], row["label"]) for row in records(20)}
-    assert splits.train.sample_name(0).startswith("s3://")
+    assert splits.train.name(0).startswith("s3://")
     for other in ("s3://bucket/x.zip", "hf://../owner", "hf:///etc"):
         with pytest.raises(DataError, match="elsewhere"):
             Table(other).splits()
@@ -205,7 +204,7 @@ def test_a_hub_name_is_asked_for_its_splits_and_never_for_code(tmp_path, own_fol
     splits = Table("hf://owner/name", test="test").splits()
     assert asked == [("owner/name", "train"), ("owner/name", "test")]
     assert (len(splits.train), len(splits.test)) == (20, 6)
-    assert splits.train.sample_name(2) == "hf://owner/name, row 3"
+    assert splits.train.name(2) == "hf://owner/name, row 3"
 
 
 def test_a_hub_that_cannot_be_reached_is_said_in_one_line(own_folder, monkeypatch):
@@ -240,7 +239,7 @@ def test_rows_of_a_group_stay_in_one_split(tmp_path):
     assert not train & test
     assert len(train | test) == 7
     assert len(splits.test) == 20, "whole groups of 10, until there are 14 rows"
-    assert groups_of(splits.test) == [repr(who[sample.raw]) for sample in splits.test]
+    assert splits.test.groups == [repr(who[sample.raw]) for sample in splits.test]
 
 
 def test_a_column_names_the_split(tmp_path):
@@ -581,7 +580,7 @@ def test_a_given_split_stays_and_groups_on_both_sides_are_said(tmp_path, by):
         table = Table(str(folder), **settings)
     splits, said = lines_said(table)
     assert [sample.raw for sample in splits.test] == [row["text"] for row in test]
-    groups = groups_of(splits.test)
+    groups = splits.test.groups
     assert groups[0] == groups[1] == groups[2]
     assert len(set(groups)) == 4, "p0, p1, p3, and the row without a group"
     (line,) = [line for line in said if "in training, too" in line]
@@ -601,7 +600,7 @@ def test_a_group_is_proposed_only_where_the_split_is_not_given(tmp_path):
         splits, said = lines_said(Table(path, input="text", target="label", **given))
         (line,) = [line for line in said if "test inputs are in training, too" in line]
         assert ("--data.group text" in line) == proposed
-    assert len(set(groups_of(splits.test))) == 5
+    assert len(set(splits.test.groups)) == 5
 
 
 def test_the_column_of_groups_is_the_input_where_it_would_have_been_guessed(tmp_path):

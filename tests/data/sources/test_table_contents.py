@@ -55,7 +55,7 @@ def read(path, tokenizer=None, **settings):
     splits = source.splits()
     found = {}
     for part in (splits.train, splits.test):
-        found |= {part.samples.indices[i]: part[at] for at, i in enumerate(part.indices)}
+        found |= {int(part.name(i).rpartition(" ")[2]): part[i] for i in range(len(part))}
     return [found[i] for i in sorted(found)], splits.names
 
 

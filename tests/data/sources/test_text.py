@@ -2,7 +2,6 @@ import pytest
 
 from seqkit.config import complete
 from seqkit.data import DataModule, Shakespeare, TextFiles, TinyShakespeare
-from seqkit.data.source import sample_name
 from seqkit.data.sources.text import TextFolder, dialogue
 from seqkit.errors import DataError
 from seqkit.objectives import NextToken
@@ -147,7 +146,7 @@ def test_the_splits_of_a_text_have_the_name_of_its_file(tmp_path):
     source, tokenizer = TextFiles(str(tmp_path / "b.txt")), Characters()
     splits = DataModule(source, tokenizer, NextToken(), window=3, valid_fraction=0.3).splits()
     for samples in (splits.train, splits.valid, splits.test):
-        assert sample_name(samples, 0) == sample_name(samples[:1], 0) == str(tmp_path / "b.txt")
+        assert samples.name(0) == samples[:1].name(0) == str(tmp_path / "b.txt")
     assert splits.train[0].raw + splits.valid[0].raw + splits.test[0].raw == "to be or not to be"
 
 

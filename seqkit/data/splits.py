@@ -1,0 +1,78 @@
+"""Splits by class, by group and by SHA-256: the same on every machine, and with every version of a library."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+from numbers import Integral
+from typing import Any
+
+
+def shuffled(n: int, seed: int) -> list[int]:
+    """0 … n - 1 in an order that depends on `seed` alone.
+
+    >>> shuffled(7, seed=0)
+    [6, 4, 2, 1, 5, 0, 3]
+    """
+    digests = [sha256(b"%d %d" % (seed, i)).digest() for i in range(n)]
+    return sorted(range(n), key=digests.__getitem__)
+
+
+def stratified(labels: Sequence[Any], fraction: float, seed: int) -> tuple[list[int], list[int]]:
+    """Stratified split: two lists of indices, the second with `fraction` of each class (at least one of two or more).
+
+    labels: ints are classes; anything else is one common stratum. Each list is in a random order.
+    Raises ValueError if `fraction` is not between 0 and 1.
+
+    >>> [len(part) for part in stratified([0] * 8 + [1] * 2, 0.25, seed=0)]
+    [7, 3]
+    """
+    if not 0 <= fraction < 1:
+        raise ValueError(f"fraction is {fraction}; give the share to set aside, at least 0 and below 1")
+    strata: dict[Any, list[int]] = {}
+    for i in shuffled(len(labels), seed):
+        strata.setdefault(labels[i] if isinstance(labels[i], Integral) else None, []).append(i)
+    aside: set[int] = set()
+    for members in strata.values():
+        count = max(round(len(members) * fraction), 1) if fraction > 0 else 0
+        aside.update(members[: min(count, len(members) - 1)])
+    return _mixed(len(labels), aside, seed)
+
+
+MAX_OF_GROUP = 2
+"""How many times its share the part that is set aside may become by a large group."""
+
+
+def by_group(groups: Sequence[str | None], fraction: float, seed: int) -> tuple[list[int], list[int]]:
+    """Split that keeps groups whole: two lists of indices, the second with about `fraction` of all.
+
+    Whole groups are set aside in SHA-256 order until their share is reached; a group that would make it more than
+    `MAX_OF_GROUP` times the share is passed over. If all are that large, the smallest is set aside. None: a group by
+    itself. Each list is in a random order. Raises ValueError where all are one group.
+
+    >>> rest, aside = by_group([*"aaabbbcccddd"], 0.25, seed=0)
+    >>> len(rest), len({*aside} & {*rest}), len(aside)
+    (9, 0, 3)
+    """
+    members: dict[str | int, list[int]] = {}
+    for i, group in enumerate(groups):
+        members.setdefault(i if group is None else group, []).append(i)
+    if len(members) < 2:
+        raise ValueError("all samples are of one group, which cannot be split")
+    parts, quota = list(members.values()), fraction * len(groups)
+    aside: set[int] = set()
+    for part in (parts[number] for number in shuffled(len(parts), seed)):
+        if len(aside) >= quota:
+            break
+        if len(aside) + len(part) <= min(MAX_OF_GROUP * quota, len(groups) - 1):
+            aside.update(part)
+    if not aside and fraction > 0:
+        smallest: list[int] = min(parts, key=len)
+        aside.update(smallest)
+    return _mixed(len(groups), aside, seed)
+
+
+def _mixed(n: int, aside: set[int], seed: int) -> tuple[list[int], list[int]]:
+    """All others and those set aside, each in an order that is not the one by which they were chosen."""
+    order = shuffled(n, -1 - seed)
+    return [i for i in order if i not in aside], [i for i in order if i in aside]
