@@ -220,7 +220,7 @@ def test_flops_of_an_encoder_decoder_are_the_formula():
     assert describe_model(model, n).flops == n * expected
 
 
-@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("causal", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_every_backbone_is_described_and_its_work_grows_with_tokens(build, causal):
     backbone = build(24, causal=causal)
     model = Model(TokenSpec(vocab_size=29), backbone, NextToken(tied=False) if causal else Masked())

@@ -51,7 +51,7 @@ def test_every_candidate_is_measured_at_every_length():
     assert costs["attention"].memory_by_length[1][1] > costs["attention"].memory_by_length[0][1]
 
 
-@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("causal", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_every_backbone_can_be_measured(build, causal):
     objective = NextToken(tied=False) if causal else Masked()
     one = candidate(build(24, causal=causal), objective, [(batch_of(7, 5), None)])

@@ -108,6 +108,7 @@ def test_every_modality_gets_a_rate_and_nothing_has_changed(recipe, tmp_path, mo
     assert 1e-5 < curve.suggestion < 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", ["image/masked-patches", pytest.param("audio/spoken-digits", marks=SLOW)])
 def test_the_same_seed_gives_the_same_curve(recipe):
     """With masks and dropout, and augmented sound: whatever a sweep draws."""
@@ -167,6 +168,7 @@ def test_groups_keep_their_ratio(monkeypatch):
         assert rates == pytest.approx([rate, rate / 4, rate / 4])
 
 
+@pytest.mark.slow
 def test_a_sweep_that_diverges_ends_and_still_suggests():
     words = ["--optimizer", "{type: torch.optim.SGD, lr: 0.01}", "--trainer.gradient_clip_val", "null"]
     curve = find_learning_rate(prepared("image/digits", *words), num_steps=60, high=1e6)

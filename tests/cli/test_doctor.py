@@ -119,6 +119,7 @@ def test_a_torch_that_does_not_import_is_named_and_gives_code_1(capsys, monkeypa
 # ── a recipe or a run ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_a_healthy_recipe_gives_code_0(capsys):
     assert main(["doctor", "--preset", "debug", "graph/karate"]) == 0
     said = capsys.readouterr().out

@@ -97,6 +97,7 @@ def test_an_encoder_decoder_gets_the_backbone_on_both_sides():
         assert abs(candidate.budget_gap) <= NEARLY
 
 
+@pytest.mark.slow
 def test_a_combination_that_cannot_be_right_is_refused_before_anything_runs():
     with pytest.raises(UsageError, match=r"GIN: .*adjacency"):
         candidates(Settings(**DIGITS, backbones=["Transformer", "GIN"]))

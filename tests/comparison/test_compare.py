@@ -84,6 +84,7 @@ def test_a_comparison_is_tuned_run_measured_and_written(kept):
     assert "LSTM &" in (kept / "results.tex").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("here")
 def test_a_cell_without_a_result_is_run_again_and_no_other(kept, tmp_path, capsys):
     folder = shutil.copytree(kept, tmp_path / "c")

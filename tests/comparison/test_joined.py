@@ -19,6 +19,7 @@ def found(recipe, *words, backbones=("Transformer", "GRU")):
     return candidates(settings)
 
 
+@pytest.mark.slow
 def test_the_encoder_of_a_part_has_the_width_of_each_backbone():
     words = f"--model.encoders={{text: {{type: LSTM, {SIZES}}}}}"
     reference, other = found("multimodal/clip", words)

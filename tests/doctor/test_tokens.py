@@ -84,5 +84,6 @@ def test_vanishing_inputs_are_found(subject):
     assert "positions drown them" in check_inputs(made).finding.cause
 
 
+@pytest.mark.slow
 def test_content_of_ids_has_no_size(subject):
     assert not check_inputs(subject("mechanism/copy")).applies

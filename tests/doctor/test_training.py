@@ -71,6 +71,7 @@ def test_a_low_learning_rate_is_enough_for_a_long_training(subject):
     assert not Trials(subject("graph/karate", *words)).is_timid
 
 
+@pytest.mark.slow
 def test_a_rate_that_is_low_for_other_optimizers_is_not_called_low_if_a_higher_one_learns_no_better(subject):
     words = ["--optimizer", "{type: torch.optim.SGD, lr: 0.05}", *SLOW]
     trials = Trials(subject("graph/karate", *words))
@@ -135,6 +136,7 @@ def test_warm_up_of_a_hundredth_is_enough_for_post_norm(subject):
     assert "--schedule.warmup_steps 40" in finding.fix
 
 
+@pytest.mark.slow
 def test_a_model_whose_steps_cost_too_much_is_not_trained(subject, monkeypatch):
     monkeypatch.setattr("seqkit.doctor.trials.STEP_FLOPS", 1e3)
     trials = Trials(subject("mechanism/copy"))

@@ -28,6 +28,7 @@ def test_a_short_training_is_how_fit_begins(subject, tmp_path):
     assert_close(ours[:12], theirs[:12], rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_nothing_that_is_tried_changes_the_model(subject):
     made = subject("mechanism/copy")
     before = {name: p.clone() for name, p in made.model.named_parameters()}

@@ -168,6 +168,7 @@ def test_joined_tokens_are_refused_also_of_one_part_and_the_error_says_what_else
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_graph_that_gives_other_numbers_is_refused(tmp_path, monkeypatch):
     monkeypatch.setitem(
         WRITERS,

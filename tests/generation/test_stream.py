@@ -36,6 +36,7 @@ def test_a_cache_changes_no_id(name, context_length):
         assert len(got.unique()) > 1
 
 
+@pytest.mark.slow
 def test_long_texts_are_kept_whole():
     """Room for new ids is made for 64 at first, and then for twice as many each time."""
     m = generating_model("GRU")

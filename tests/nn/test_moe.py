@@ -253,6 +253,7 @@ def with_experts(dim, causal, **settings):
     return Transformer(dim, 2, num_heads=3, causal=causal, block=block)
 
 
+@pytest.mark.slow
 def test_a_transformer_with_experts_keeps_the_laws():
     """So few that the 20 synthetic tokens use all: the law of gradients wants more than zero in each."""
     check_backbone(partial(with_experts, num_experts=3, top_k=2), kinds=["text"], quick=True)

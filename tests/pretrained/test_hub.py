@@ -418,6 +418,7 @@ def test_a_download_that_is_killed_leaves_no_half_file_and_begins_anew(hub):
     assert (fetched(NAME) / "model.safetensors").read_bytes() == content
 
 
+@pytest.mark.slow
 def test_two_processes_at_once_get_the_same_whole_folder(hub):
     hub.repos["owner/tiny"] = repo = Repo(SHARDED)
     first = f"/owner/tiny/resolve/{repo.revisions['main']}/model.safetensors.index.json"

@@ -30,7 +30,9 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("is_rest", [False, pytest.param(True, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("changed", [CONFIG, STATE, SUMMARY, WEIGHTS])
+@pytest.mark.parametrize(
+    "changed", [CONFIG, *(pytest.param(x, marks=pytest.mark.slow) for x in (STATE, SUMMARY, WEIGHTS))]
+)
 def test_hostile_runs_are_refused_in_one_line(run, folder, changed, is_rest):
     """Both commands load a run alike, so `test` gets every tenth case at first; of names, so does `predict`."""
     for i, (name, file, edit) in enumerate(CASES):

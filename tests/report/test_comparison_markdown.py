@@ -119,6 +119,7 @@ def test_a_published_comparison_says_how_long_its_trials_were_and_rests_on_whole
     assert warmup <= steps / 2
 
 
+@pytest.mark.slow
 def test_an_answer_is_bold_only_where_no_best_setting_lies_at_the_end_of_those_tried():
     results = comparison(2) | {"answer": "A leads.", "answers": ["B follows."]}
     assert "\n**A leads.**\n\nB follows.\n" in comparison_markdown(results)

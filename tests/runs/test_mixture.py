@@ -239,6 +239,7 @@ def test_each_task_is_a_trained_model_like_any_other(mixed):
         load_one(mixed)
 
 
+@pytest.mark.slow
 def test_the_task_that_is_a_regression_has_intervals_of_its_own(mixed):
     summaries = {name: read_summary(place) for name, place in task_folders(mixed).items()}
     found = {name: {"intervals", "no_intervals"} & summary.keys() for name, summary in summaries.items()}

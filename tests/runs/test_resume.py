@@ -48,11 +48,17 @@ TWO_EPOCHS = {"trainer__max_epochs": 2}
 
 CASES = [
     ("image/digits", TWO_EPOCHS, 2, "train"),  # in the middle of an epoch
-    ("image/digits", TWO_EPOCHS, 6, "train"),  # at its last step, before the validation
+    pytest.param("image/digits", TWO_EPOCHS, 6, "train", marks=pytest.mark.slow),  # its last step, then validation
     ("image/digits", TWO_EPOCHS, 6, "valid"),  # in the validation
-    ("image/digits", TWO_EPOCHS, 7, "train"),  # after it
+    pytest.param("image/digits", TWO_EPOCHS, 7, "train", marks=pytest.mark.slow),  # after it
     pytest.param("image/digits", {**TWO_EPOCHS, "data__num_workers": 2}, 6, "train", marks=pytest.mark.slow),
-    ("image/digits", {"trainer__max_epochs": 3, "trainer__accumulate_grad_batches": 2}, 4, "train"),
+    pytest.param(
+        "image/digits",
+        {"trainer__max_epochs": 3, "trainer__accumulate_grad_batches": 2},
+        4,
+        "train",
+        marks=pytest.mark.slow,
+    ),
     pytest.param(
         "text/char-lm",
         {"trainer__max_steps": 8, "model__backbone__type": "GRU", "model__dropout": 0.2},
@@ -98,6 +104,7 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path, whole, recipe
     assert ("train/router_entropy" in columns) == ("model__backbone__block__mlp" in words)
 
 
+@pytest.mark.slow
 def test_a_stopped_run_that_ends_where_it_is_has_the_weights_of_its_checkpoint_and_is_tested(tmp_path, caplog):
     stopped(config("text/char-lm", trainer__max_steps=6), tmp_path / "run", Kick(4))
     found = newest_good(tmp_path / "run" / "checkpoints")
@@ -213,6 +220,7 @@ class Spoils(Callback):
                 module.model.backbone.norm.weight.fill_(100.0)
 
 
+@pytest.mark.slow
 def test_a_run_whose_folder_was_moved_keeps_its_best_weights(tmp_path, recwarn):
     """Those of the first validation; so do the weights that a callback keeps."""
     further = [{"type": "ModelCheckpoint", "monitor": "valid/loss"}]

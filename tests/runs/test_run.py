@@ -36,6 +36,7 @@ def digits(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_a_run_repeats_from_its_own_configuration(digits, tmp_path):
     again = run(complete(read_mapping(digits / "config.yaml")), tmp_path / "again")
     first = json.loads((digits / "summary.json").read_text(encoding="utf-8"))

@@ -34,6 +34,7 @@ def test_a_signal_to_the_workers_too_ends_the_run_with_a_checkpoint_and_one_line
     check_stopped(end_of(process), signal.SIGTERM, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of forking where torch's threads wait
 @needs_forks
 def test_an_interrupt_to_the_workers_too_ends_the_run_with_a_checkpoint_and_one_line(tmp_path):

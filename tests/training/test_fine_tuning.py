@@ -74,6 +74,7 @@ def test_lora_changes_the_linear_maps_alone_and_the_run_has_the_names_of_any_oth
     assert f"LoRA trains {trained:,} parameters" in (tmp_path / "run" / "log.txt").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [

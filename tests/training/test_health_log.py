@@ -194,6 +194,7 @@ def watched_run(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_watching_changes_no_weight(watched_run, tmp_path):
     run(config(), tmp_path / "plain")
     watched_weights, plain = (load(folder).model.state_dict() for folder in (watched_run, tmp_path / "plain"))

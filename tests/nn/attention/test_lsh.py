@@ -211,6 +211,7 @@ def test_the_largest_tensor_grows_linearly_with_the_tokens(causal, largest_tenso
     assert numels[1] <= 2.1 * numels[0] < 1024**2 / 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bucket_size", "position", "kinds"),
     [(2, None, ["text"]), (3, Rotary(), ["image"])],

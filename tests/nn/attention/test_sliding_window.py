@@ -224,9 +224,14 @@ def transformer(dim, causal, window=None, position=None, num_kv_heads=None, mech
         {"size": 2},
         {"size": 3, "num_global": 2},
         {"size": 2, "stride": 3},
-        {"size": 2, "stride": 2, "num_global": 1},
-        {"size": 2, "stride": 3, "num_global": 1, "temperature": 0.7, "softcap": 0.7},
-        {"size": 3, "temperature": 0.7, "softcap": 0.7},
+        *(
+            pytest.param(window, marks=pytest.mark.slow)
+            for window in (
+                {"size": 2, "stride": 2, "num_global": 1},
+                {"size": 2, "stride": 3, "num_global": 1, "temperature": 0.7, "softcap": 0.7},
+                {"size": 3, "temperature": 0.7, "softcap": 0.7},
+            )
+        ),
     ],
     ids=str,
 )
