@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 from scipy import sparse
+from seqkit.recipes.multimodal.cars import Cars
 from sklearn.ensemble import GradientBoostingRegressor, RandomForestRegressor
 from sklearn.linear_model import RidgeCV
 
@@ -21,7 +22,6 @@ import seqkit
 from seqkit.analysis.strong_baseline import _of_cells, _of_texts
 from seqkit.comparison.scores import METRICS
 from seqkit.comparison.statistics import Scores, difference, spread
-from seqkit.data.sources.mixed_table import VEGA, Cars
 from seqkit.data.splits import shuffled
 
 FOLDS = 5
@@ -83,7 +83,7 @@ def main():
     options.add_argument("--seeds", default="1")
     options.add_argument("--keys", type=json.loads, default={}, help="other keys of the recipe, as a JSON object")
     args = options.parse_args()
-    rows = [row for row in json.loads(VEGA.files()["cars.json"]) if row[TARGET] is not None]
+    rows = [row for row in Cars.rows() if row[TARGET] is not None]
     with TemporaryDirectory() as folder:
         by_seed = {seed: errors(seed, rows, Path(folder), args.keys) for seed in map(int, args.seeds.split(","))}
     scores = {

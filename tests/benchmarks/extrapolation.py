@@ -19,10 +19,10 @@ from functools import partial
 import torch
 from rich.console import Console
 from rich.progress import track
+from seqkit.recipes.text.shakespeare import Shakespeare
 from torch import Tensor
 
 from seqkit.backbones import Transformer
-from seqkit.data.sources.text import Shakespeare
 from seqkit.interfaces import TokenBatch, TokenSpec
 from seqkit.model import Model
 from seqkit.nn.attention.multi_head import MultiHeadAttention

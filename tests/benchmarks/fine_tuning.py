@@ -22,9 +22,8 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+from seqkit.recipes.text.sms_spam import SmsSpam
 from sklearn.model_selection import train_test_split
-
-from seqkit.data.sources.table import SmsSpam
 
 RATES = {"full": 1e-4, "layer-wise": 2e-4, "LoRA": 1e-3, "frozen": 1e-2}
 WAYS = {

@@ -13,9 +13,9 @@ import re
 import sys
 
 import torch
+from seqkit.recipes.multimodal.arrangements import Arrangements
 
 import seqkit
-from seqkit.data.sources.arrangements import Arrangements
 
 
 def exchanged(sentence: str) -> str:

@@ -7,12 +7,12 @@ from functools import partial
 
 import torch
 from einops import rearrange, reduce
+from seqkit.recipes.image.digits import Digits
 from torch import nn
 
 from seqkit import Backbone, Tokenizer, Tokens, register
 from seqkit.backbones.transformer import Transformer
 from seqkit.data import DataSource, Sample, Splits
-from seqkit.data.sources.image import Digits
 from seqkit.interfaces import TokenSpec
 from seqkit.nn.block import PreNormBlock
 from seqkit.nn.position.base import PositionalEncoding

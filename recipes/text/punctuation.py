@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import torch
+from seqkit.recipes.text.shakespeare import Shakespeare
 
-from seqkit.data.sample import Sample, Splits
-from seqkit.data.source import DataSource
-from seqkit.data.sources.text import Shakespeare
+from seqkit.data import DataSource, Sample, Splits
 
 TAGS = ["none", "comma", "stop", "question", "exclamation", "colon"]
 """Tags in the order of their numbers; a semicolon counts as a colon, a dash as none."""
 
-_MARKS = {",": 1, ".": 2, "?": 3, "!": 4, ":": 5, ";": 5}
-_SPEAKER = re.compile(r"^[^a-z\n]+:$", re.MULTILINE)
-_WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
+ENDS = ["stop", "question", "exclamation"]
+"""Classes of sentences."""
 
 LONGEST = 64
 """Most words of a sample; a longer speech is several."""
+
+_MARKS = {",": 1, ".": 2, "?": 3, "!": 4, ":": 5, ";": 5}
+_SPEAKER = re.compile(r"^[^a-z\n]+:$", re.MULTILINE)
+_WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 
 
 class Punctuation(DataSource):
@@ -39,40 +41,39 @@ class SentenceEnds(DataSource):
     Split: as `shakespeare`, four whole plays of four genres are test.
     """
 
-    NAMES = ("stop", "question", "exclamation")
-
     def splits(self) -> Splits:
         """raw: words with spaces between. Raises DataError as `Shakespeare.splits`."""
-        return _of_plays(sentences, list(self.NAMES))
+        return _of_plays(sentences, ENDS)
 
 
 def _of_plays(samples: Callable[[str], Iterator[Sample]], names: list[str]) -> Splits:
-    """Samples of each play, in the splits of `shakespeare`."""
+    """Samples of each speech of each play, in the splits of `shakespeare`."""
     plays = Shakespeare().splits()
-    train, test = ([one for play in split for one in samples(play.raw)] for split in (plays.train, plays.test))
+    train, test = (
+        [one for play in split for speech in _SPEAKER.split(play.raw) for one in samples(speech)]
+        for split in (plays.train, plays.test)
+    )
     return Splits(train, test, names=names)
 
 
-def sentences(play: str) -> Iterator[Sample]:
-    """The sentences of a play as bare words, with the place of their last mark in `SentenceEnds.NAMES`."""
-    for speech in re.split(_SPEAKER, play):
-        words, tags = tagged(speech)
-        begins = 0
-        for i, tag in enumerate(tags):
-            if TAGS[tag] in SentenceEnds.NAMES:
-                yield Sample(" ".join(words[begins : i + 1]), SentenceEnds.NAMES.index(TAGS[tag]))
-                begins = i + 1
+def sentences(speech: str) -> Iterator[Sample]:
+    """The sentences of a speech as bare words, with the class of their last mark."""
+    words, tags = tagged(speech)
+    begins = 0
+    for i, tag in enumerate(tags):
+        if TAGS[tag] in ENDS:
+            yield Sample(" ".join(words[begins : i + 1]), ENDS.index(TAGS[tag]))
+            begins = i + 1
 
 
-def speeches(play: str) -> Iterator[Sample]:
-    """The speeches of a play, `SPEAKER:` and lines, as bare words with their tags, at most `LONGEST` a sample."""
-    for speech in re.split(_SPEAKER, play):
-        words, tags = tagged(speech)
-        for start in range(0, len(words), LONGEST):
-            yield Sample(" ".join(words[start : start + LONGEST]), torch.tensor(tags[start : start + LONGEST]))
+def speeches(speech: str) -> Iterator[Sample]:
+    """A speech as bare words with their tags, at most `LONGEST` a sample."""
+    words, tags = tagged(speech)
+    for start in range(0, len(words), LONGEST):
+        yield Sample(" ".join(words[start : start + LONGEST]), torch.tensor(tags[start : start + LONGEST]))
 
 
-def tagged(text: str) -> tuple[list[str], Sequence[int]]:
+def tagged(text: str) -> tuple[list[str], list[int]]:
     """The words of a text in lower case, and of each the place in `TAGS` of the first mark between it and the next."""
     found = list(_WORD.finditer(text))
     ends = [*(word.start() for word in found[1:]), len(text)]

@@ -9,15 +9,15 @@ e examples · n tokens · s symbols · k pairs · q slots of queries
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from einops import rearrange, repeat
 from torch import Tensor
 
+from seqkit.data import DataSource, Sample, Splits
 from seqkit.data.batching import fold_seed
-from seqkit.data.sample import Sample, Splits
-from seqkit.data.source import DataSource
 from seqkit.interfaces import IGNORE
 
 MAX_DRAWS = 100
@@ -44,23 +44,22 @@ class DiagnosticTask(DataSource):
 
     def __post_init__(self) -> None:
         lengths = self._test_lengths
-        if min(self.num_train, self.num_test) < 1:
-            raise ValueError(f"num_train={self.num_train}, num_test={self.num_test}; make both 1 or more")
         if not lengths or len(set(lengths)) < len(lengths):
             raise ValueError(f"test_lengths={lengths}; give different lengths, or null for the trained length alone")
+        for name, smallest in self.smallest.items():
+            value = min(self.length, *lengths) if name == "length" else getattr(self, name)
+            if value < smallest:
+                raise ValueError(f"{name}={value} is too small for this task; give {smallest} or more")
         if self.num_test % len(lengths):
             raise ValueError(
                 f"num_test={self.num_test} examples cannot be equally many of {len(lengths)} lengths; "
                 f"make it a multiple of {len(lengths)}"
             )
-        shortest = min(self.length, *lengths)
-        if shortest < self.min_length:
-            raise ValueError(f"length {shortest} is too short for this task; give {self.min_length} or more")
 
     @property
-    def min_length(self) -> int:
-        """The shortest length that has an example."""
-        return 1
+    def smallest(self) -> Mapping[str, int]:
+        """The smallest value of each setting that has one; of `length`, also for test lengths."""
+        return {"num_train": 1, "num_test": 1, "length": 1}
 
     @property
     def names(self) -> list[str] | None:
@@ -113,9 +112,7 @@ class DiagnosticTask(DataSource):
         taken |= own
         raws = torch.cat(found)
         labels = self.solve(raws, training=split == "training")
-        if labels.ndim == 1:
-            return [Sample(raw, float(label)) for raw, label in zip(raws, labels)]
-        return [Sample(raw, label) for raw, label in zip(raws, labels)]
+        return [Sample(raw, label if label.ndim else float(label)) for raw, label in zip(raws, labels)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,11 +131,9 @@ class Copy(DiagnosticTask):
     vocab_size: int = 10
     delay: int = 0
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_vocabulary(self.vocab_size, 4, "two symbols, blank and recall")
-        if self.delay < 0:
-            raise ValueError(f"delay={self.delay} counts blank tokens; make it 0 or more")
+    @property
+    def smallest(self) -> Mapping[str, int]:
+        return {**super().smallest, "vocab_size": 4, "delay": 0}
 
     def draw(self, num: int, length: int, generator: torch.Generator) -> Tensor:
         """Ids [e n]: symbols, blanks, recall tokens."""
@@ -168,15 +163,9 @@ class SelectiveCopy(DiagnosticTask):
     num_symbols: int = 6
     vocab_size: int = 10
 
-    def __post_init__(self) -> None:
-        if self.num_symbols < 1:
-            raise ValueError(f"num_symbols={self.num_symbols}; make it 1 or more")
-        super().__post_init__()
-        _check_vocabulary(self.vocab_size, 4, "two symbols, blank and recall")
-
     @property
-    def min_length(self) -> int:
-        return self.num_symbols
+    def smallest(self) -> Mapping[str, int]:
+        return {**super().smallest, "num_symbols": 1, "length": self.num_symbols, "vocab_size": 4}
 
     def draw(self, num: int, length: int, generator: torch.Generator) -> Tensor:
         """Ids [e n]: symbols among blanks, recall tokens."""
@@ -207,13 +196,9 @@ class InductionHeads(DiagnosticTask):
 
     vocab_size: int = 16
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_vocabulary(self.vocab_size, 3, "two ids and the trigger")
-
     @property
-    def min_length(self) -> int:
-        return 3
+    def smallest(self) -> Mapping[str, int]:
+        return {**super().smallest, "vocab_size": 3, "length": 3}
 
     def draw(self, num: int, length: int, generator: torch.Generator) -> Tensor:
         """Ids [e n]."""
@@ -249,15 +234,10 @@ class AssociativeRecall(DiagnosticTask):
     vocab_size: int = 64
     power: float = 0.01
 
-    def __post_init__(self) -> None:
-        if self.num_pairs < 1:
-            raise ValueError(f"num_pairs={self.num_pairs}; make it 1 or more")
-        super().__post_init__()
-        _check_vocabulary(self.vocab_size, 2 * self.num_pairs + 2, f"blank and {self.num_pairs} different pairs")
-
     @property
-    def min_length(self) -> int:
-        return 3 * self.num_pairs
+    def smallest(self) -> Mapping[str, int]:
+        k = self.num_pairs
+        return {**super().smallest, "num_pairs": 1, "length": 3 * k, "vocab_size": 2 * k + 2}
 
     def draw(self, num: int, length: int, generator: torch.Generator) -> Tensor:
         """Ids [e n]: pairs, then queries among blanks."""
@@ -320,8 +300,8 @@ class Adding(DiagnosticTask):
     """
 
     @property
-    def min_length(self) -> int:
-        return 2
+    def smallest(self) -> Mapping[str, int]:
+        return {**super().smallest, "length": 2}
 
     def draw(self, num: int, length: int, generator: torch.Generator) -> Tensor:
         """Numbers and marks [e n 2], float32."""
@@ -339,8 +319,3 @@ class Adding(DiagnosticTask):
 def _choices(num: int, num_ids: int, num_chosen: int, generator: torch.Generator) -> Tensor:
     """Different ids below num_ids for each example, in random order: [e k]."""
     return torch.rand(num, num_ids, generator=generator).argsort(dim=1)[:, :num_chosen]
-
-
-def _check_vocabulary(vocab_size: int, smallest: int, what: str) -> None:
-    if vocab_size < smallest:
-        raise ValueError(f"vocab_size={vocab_size} is too small for {what}; give {smallest} or more")

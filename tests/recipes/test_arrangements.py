@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from seqkit.recipes.audio.spoken_digits import WORDS
+from seqkit.recipes.image.digits import Digits
+from seqkit.recipes.multimodal.arrangements import CELL, CELLS, Arrangements
 
-from seqkit.data.sources.arrangements import CELL, CELLS, Arrangements
-from seqkit.data.sources.image import Digits
-from seqkit.data.sources.speech import WORDS
 from seqkit.errors import DataError
 
 
