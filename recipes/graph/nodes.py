@@ -1,9 +1,7 @@
 """Graphs with labelled nodes: one sample is a graph, its label [n] int64, `IGNORE` at the nodes of other splits.
 
-n nodes · f features · e edges
+n nodes · e edges
 """
-
-from __future__ import annotations
 
 import torch
 from einops import rearrange
@@ -28,10 +26,8 @@ class Karate(DataSource):
 
     def __init__(self, *, per_class: int = 4, valid_per_class: int = 0):
         if per_class < 1 or valid_per_class < 0 or per_class + valid_per_class > 16:
-            raise ValueError(
-                f"per_class is {per_class} and valid_per_class {valid_per_class}; each club has 17 members: give 1 to "
-                "16 together, so that some are left to test"
-            )
+            given = f"per_class is {per_class} and valid_per_class {valid_per_class}"
+            raise ValueError(f"{given}; each club has 17 members: give 1 to 16 together, so that some are left to test")
         self.per_class, self.valid_per_class = per_class, valid_per_class
 
     def splits(self) -> Splits:
@@ -45,11 +41,10 @@ class Karate(DataSource):
             members = [i for i in order if label[i] == club_label]
             train[members[: self.per_class]] = True
             valid[members[self.per_class : self.per_class + self.valid_per_class]] = True
-        graph = GraphData(
-            nodes=torch.arange(len(label)), edges=rearrange(torch.tensor(list(club.edges)), "e ends -> ends e")
-        )
-        held_out = [_labelled(graph, label, valid)] if self.valid_per_class else None
-        return Splits([_labelled(graph, label, train)], [_labelled(graph, label, ~(train | valid))], held_out, names)
+        edges = rearrange(torch.tensor(list(club.edges)), "e ends -> ends e")
+        graph = GraphData(nodes=torch.arange(len(label)), edges=edges)
+        held_out = _labelled(graph, label, valid) if self.valid_per_class else None
+        return Splits(_labelled(graph, label, train), _labelled(graph, label, ~(train | valid)), held_out, names)
 
 
 class Cora(DataSource):
@@ -66,12 +61,11 @@ class Cora(DataSource):
 
     def splits(self) -> Splits:
         """One sample each. Raises DataError where `cora/cora.npz` is missing or holds something else."""
-        path = find("cora/cora.npz")
         layout = (
-            "put Planetoid's Cora at cora/cora.npz as arrays x [2708 1433], edge_index [2 10556], "
-            "y [2708] in 0 … 6 and booleans train, val, test [2708]"
+            "put Planetoid's Cora there as arrays x [2708 1433], edge_index [2 10556], y [2708] in 0 … 6 and booleans "
+            "train, val, test [2708]"
         )
-        if path is None:
+        if (path := find("cora/cora.npz")) is None:
             raise missing("cora/cora.npz", layout)
         raw = read_graph(str(path))
         if raw.x is None or not {"y", "train_mask", "valid_mask", "test_mask"} <= set(raw.attributes):
@@ -79,8 +73,8 @@ class Cora(DataSource):
         graph = GraphData(nodes=torch.from_numpy(raw.x).float(), edges=torch.from_numpy(raw.edges))
         label = torch.tensor(raw.attributes["y"])
         masks = (torch.tensor(raw.attributes[f"{split}_mask"]) for split in ("train", "test", "valid"))
-        return Splits(*([_labelled(graph, label, mask)] for mask in masks), list(self.NAMES))
+        return Splits(*(_labelled(graph, label, mask) for mask in masks), list(self.NAMES))
 
 
-def _labelled(graph: GraphData, label: Tensor, is_labelled: Tensor) -> Sample:
-    return Sample(graph, label.masked_fill(~is_labelled, IGNORE))
+def _labelled(graph: GraphData, label: Tensor, is_labelled: Tensor) -> list[Sample]:
+    return [Sample(graph, label.masked_fill(~is_labelled, IGNORE))]

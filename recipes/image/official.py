@@ -3,11 +3,9 @@
 c channels · h height · w width
 """
 
-from __future__ import annotations
-
 import tarfile
 
-import torch
+import numpy as np
 from einops import rearrange
 from seqkit.recipes.image.digits import DIGITS, images
 
@@ -20,18 +18,15 @@ class Mnist(DataSource):
     """`mnist`: 70,000 handwritten digits, 1 × 28 × 28: the official 60,000 / 10,000. Downloads 11 MB once."""
 
     def splits(self) -> Splits:
-        """Raises DataError offline, saying what to put where."""
         return _by_torchvision("MNIST", DIGITS)
 
 
 class FashionMnist(DataSource):
     """`fashion-mnist`: 70,000 pieces of clothing, 1 × 28 × 28: the official 60,000 / 10,000. Downloads 30 MB once."""
 
-    NAMES = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
-
     def splits(self) -> Splits:
-        """Raises DataError offline, saying what to put where."""
-        return _by_torchvision("FashionMNIST", list(self.NAMES))
+        names = ["T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"]
+        return _by_torchvision("FashionMNIST", names)
 
 
 class Cifar10(DataSource):
@@ -40,27 +35,25 @@ class Cifar10(DataSource):
     The binary release is read, as the Python release, which torchvision reads, is a pickle.
     """
 
-    NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-
     def splits(self) -> Splits:
-        """Raises DataError offline, saying what to put where."""
         path = fetch(
             "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
             "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
             "cifar10/cifar-10-binary.tar.gz",
         )
-        names = [
+        files = (
             f"cifar-10-batches-bin/{name}.bin" for name in (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
-        ]
+        )
         with tarfile.open(path) as archive:  # members are read in memory: nothing is extracted
-            *train, test = (file.read() for file in map(archive.extractfile, names) if file)
-        return Splits(_records(b"".join(train)), _records(test), None, list(self.NAMES))
+            *train, test = (file.read() for file in map(archive.extractfile, files) if file)
+        names = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
+        return Splits(_records(b"".join(train)), _records(test), None, names)
 
 
 def _records(data: bytes) -> Samples:
     """CIFAR-10's binary records: 1 byte class, 3,072 bytes pixels."""
-    records = rearrange(torch.frombuffer(bytearray(data), dtype=torch.uint8), "(n r) -> n r", r=3073)
-    return images(rearrange(records[:, 1:], "n (c h w) -> n c h w", c=3, h=32), records[:, 0].tolist())
+    records = rearrange(np.frombuffer(bytearray(data), dtype=np.uint8), "(n r) -> n r", r=3073)
+    return images(rearrange(records[:, 1:], "n (c h w) -> n c h w", c=3, h=32), records[:, 0])
 
 
 def _by_torchvision(name: str, names: list[str]) -> Splits:
@@ -69,9 +62,7 @@ def _by_torchvision(name: str, names: list[str]) -> Splits:
 
     folder = find(name) or writable(name)
     if (folder / "processed").exists():
-        raise DataError(
-            f"{folder / 'processed'} has pickled files of an old torchvision, which are not read; delete it"
-        )
+        raise DataError(f"{folder / 'processed'} has pickles of an old torchvision, which are not read; delete it")
     try:
         read = [getattr(datasets, name)(folder.parent, train=train, download=True) for train in (True, False)]
     except (OSError, RuntimeError, ValueError, AssertionError) as error:
@@ -79,5 +70,5 @@ def _by_torchvision(name: str, names: list[str]) -> Splits:
             f"{name} can be neither read nor downloaded ({type(error).__name__}: {one_line(error)[:200]}); put the raw "
             f"files of torchvision.datasets.{name} into {folder / 'raw'}"
         ) from error
-    train, test = (images(rearrange(one.data, "n h w -> n 1 h w"), one.targets.tolist()) for one in read)
+    train, test = (images(rearrange(one.data.numpy(), "n h w -> n 1 h w"), one.targets) for one in read)
     return Splits(train, test, None, names)

@@ -1,12 +1,8 @@
-"""Arrangements of handwritten digits on a grid, and the sentence that says where they stand.
+"""Arrangements of handwritten digits on a grid, and the sentence that says where they stand."""
 
-h height · w width
-"""
-
-from __future__ import annotations
-
+from functools import partial
 from hashlib import sha256
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from seqkit.recipes.audio.spoken_digits import WORDS
@@ -30,63 +26,51 @@ class Arrangements(DataSource):
     Raises ValueError for fewer than 10 examples.
     """
 
-    def __init__(self, *, num_train: int = 10_000, sentence: str = "part"):
-        if num_train < 10:
-            raise ValueError(f"num_train is {num_train}; give 10 or more")
-        if sentence not in ("part", "label"):
-            raise ValueError(f"sentence is {sentence!r}; give part or label")
+    def __init__(self, *, num_train: int = 10_000, sentence: Literal["part", "label"] = "part"):
+        if num_train < 10 or sentence not in ("part", "label"):
+            raise ValueError(f"num_train={num_train}, sentence={sentence!r}; give 10 or more, and part or label")
         self.num_train, self.sentence = num_train, sentence
 
     def splits(self) -> Splits:
-        """Raises DataError if scikit-learn is missing."""
-        given = Digits().splits()
-        train = [i for i in range(len(given.train)) if i % 10]
-        valid = [i for i in range(len(given.train)) if not i % 10]
-        few = self.num_train // 10
+        digits, few = Digits().splits(), self.num_train // 10
+        others = [i for i in range(len(digits.train)) if i % 10]
         return Splits(
-            _Arranged(given.train, train, "train", self.num_train, self.sentence),
-            _Arranged(given.test, [*range(len(given.test))], "test", few, self.sentence),
-            _Arranged(given.train, valid, "valid", few, self.sentence),
+            train=self._arranged(digits.train.at(others), "train", self.num_train),
+            test=self._arranged(digits.test, "test", few),
+            valid=self._arranged(digits.train[::10], "valid", few),
         )
 
+    def _arranged(self, digits: Samples, split: str, number: int) -> Samples:
+        by_class = [[i for i, label in enumerate(digits.labels) if label == digit] for digit in range(10)]
+        labels = [sentence_of(split, i) if self.sentence == "label" else None for i in range(number)]
+        key = sha256(f"arrangements 2 {split} {number} {self.sentence} {by_class}".encode()).hexdigest()
+        return Samples(partial(_raw, digits, by_class, split, self.sentence), labels, key=partial(str, key))
 
-class _Arranged(Samples):
-    """Arrangements of some digits. indices: of the digits that are used. split: part of what is drawn."""
 
-    def __init__(self, digits: Any, indices: list[int], split: str, number: int, sentence: str):
-        self.digits, self.split, self.sentence = digits, split, sentence
-        self.by_class = [[i for i in indices if digits.labels[i] == digit] for digit in range(10)]
-        labels = [self._sentence(i) if sentence == "label" else None for i in range(number)]
-        super().__init__(self._raw, labels, key=self._key)
+def _raw(digits: Samples, by_class: list[list[int]], split: str, sentence: str, index: int) -> Any:
+    image = torch.zeros(1, CELL * CELLS, CELL * CELLS)
+    for digit, (row, column), which in placed(split, index):
+        own = digits.read(by_class[digit][which % len(by_class[digit])])
+        image[:, row * CELL : (row + 1) * CELL, column * CELL : (column + 1) * CELL] = own
+    return image if sentence == "label" else {"image": image, "text": sentence_of(split, index)}
 
-    def _key(self) -> str:
-        """SHA-256 of all that the samples follow from."""
-        return sha256(f"arrangements 1 {self.split} {len(self)} {self.sentence} {self.by_class}".encode()).hexdigest()
 
-    def _raw(self, index: int) -> Any:
-        image = torch.zeros(1, CELL * CELLS, CELL * CELLS)
-        for digit, (row, column), which in self._placed(index):
-            own = self.digits.read(self.by_class[digit][which % len(self.by_class[digit])])
-            image[:, row * CELL : (row + 1) * CELL, column * CELL : (column + 1) * CELL] = own
-        return image if self.sentence == "label" else {"image": image, "text": self._sentence(index)}
+def placed(split: str, index: int) -> list[tuple[int, tuple[int, int], int]]:
+    """Digit, cell, and which image of the digit, of three different digits in the order of their numbers."""
+    draw = int.from_bytes(sha256(f"{split} {index}".encode()).digest(), "little")
+    digits, cells, found = list(range(10)), list(range(CELLS**2)), []
+    for _ in range(3):
+        draw, digit = divmod(draw, len(digits))
+        draw, cell = divmod(draw, len(cells))
+        draw, which = divmod(draw, 2**16)
+        found.append((digits.pop(digit), divmod(cells.pop(cell), CELLS), which))
+    return sorted(found)
 
-    def _placed(self, index: int) -> list[tuple[int, tuple[int, int], int]]:
-        """Digit, cell, and which image of the digit, of three different digits in the order of their numbers."""
-        draw = int.from_bytes(sha256(f"{self.split} {index}".encode()).digest(), "little")
-        digits, cells, found = list(range(10)), list(range(CELLS**2)), []
-        for _ in range(3):
-            draw, place = divmod(draw, len(digits))
-            digit = digits.pop(place)
-            draw, place = divmod(draw, len(cells))
-            cell = cells.pop(place)
-            draw, which = divmod(draw, 2**16)
-            found.append((digit, divmod(cell, CELLS), which))
-        return sorted(found)
 
-    def _sentence(self, index: int) -> str:
-        (a, at_a, _), (b, at_b, _), (c, at_c, _) = self._placed(index)
-        first, second = f"{WORDS[a]} is {relation(at_a, at_b)} {WORDS[b]}", f"is {relation(at_b, at_c)} {WORDS[c]}"
-        return f"{first} , {WORDS[b]} {second}"
+def sentence_of(split: str, index: int) -> str:
+    """The sentence on three digits, such as "one is left of two , two is above six"."""
+    (a, at_a, _), (b, at_b, _), (c, at_c, _) = placed(split, index)
+    return f"{WORDS[a]} is {relation(at_a, at_b)} {WORDS[b]} , {WORDS[b]} is {relation(at_b, at_c)} {WORDS[c]}"
 
 
 def relation(one: tuple[int, int], other: tuple[int, int]) -> str:

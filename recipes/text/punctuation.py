@@ -1,7 +1,5 @@
 """Words of Shakespeare's plays without punctuation or capitals, and the marks that stood behind them as labels."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 
@@ -11,15 +9,11 @@ from seqkit.recipes.text.shakespeare import Shakespeare
 from seqkit.data import DataSource, Sample, Splits
 
 TAGS = ["none", "comma", "stop", "question", "exclamation", "colon"]
-"""Tags in the order of their numbers; a semicolon counts as a colon, a dash as none."""
-
 ENDS = ["stop", "question", "exclamation"]
-"""Classes of sentences."""
-
+MARKS = {",": "comma", ".": "stop", "?": "question", "!": "exclamation", ":": "colon", ";": "colon"}
 LONGEST = 64
 """Most words of a sample; a longer speech is several."""
 
-_MARKS = {",": 1, ".": 2, "?": 3, "!": 4, ":": 5, ";": 5}
 _SPEAKER = re.compile(r"^[^a-z\n]+:$", re.MULTILINE)
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 
@@ -32,7 +26,7 @@ class Punctuation(DataSource):
 
     def splits(self) -> Splits:
         """raw: words with spaces between; label: tags [n] int64. Raises DataError as `Shakespeare.splits`."""
-        return _of_plays(speeches, TAGS)
+        return _of_speeches(parts, TAGS)
 
 
 class SentenceEnds(DataSource):
@@ -43,16 +37,16 @@ class SentenceEnds(DataSource):
 
     def splits(self) -> Splits:
         """raw: words with spaces between. Raises DataError as `Shakespeare.splits`."""
-        return _of_plays(sentences, ENDS)
+        return _of_speeches(sentences, ENDS)
 
 
-def _of_plays(samples: Callable[[str], Iterator[Sample]], names: list[str]) -> Splits:
+def _of_speeches(samples: Callable[[str], Iterator[Sample]], names: list[str]) -> Splits:
     """Samples of each speech of each play, in the splits of `shakespeare`."""
     plays = Shakespeare().splits()
-    train, test = (
-        [one for play in split for speech in _SPEAKER.split(play.raw) for one in samples(speech)]
-        for split in (plays.train, plays.test)
+    speeches = (
+        [speech for play in split for speech in _SPEAKER.split(play.raw)] for split in (plays.train, plays.test)
     )
+    train, test = ([sample for speech in split for sample in samples(speech)] for split in speeches)
     return Splits(train, test, names=names)
 
 
@@ -60,23 +54,24 @@ def sentences(speech: str) -> Iterator[Sample]:
     """The sentences of a speech as bare words, with the class of their last mark."""
     words, tags = tagged(speech)
     begins = 0
-    for i, tag in enumerate(tags):
-        if TAGS[tag] in ENDS:
-            yield Sample(" ".join(words[begins : i + 1]), ENDS.index(TAGS[tag]))
-            begins = i + 1
+    for i, tag in enumerate(tags, start=1):
+        if tag in ENDS:
+            yield Sample(" ".join(words[begins:i]), ENDS.index(tag))
+            begins = i
 
 
-def speeches(speech: str) -> Iterator[Sample]:
+def parts(speech: str) -> Iterator[Sample]:
     """A speech as bare words with their tags, at most `LONGEST` a sample."""
     words, tags = tagged(speech)
     for start in range(0, len(words), LONGEST):
-        yield Sample(" ".join(words[start : start + LONGEST]), torch.tensor(tags[start : start + LONGEST]))
+        part = slice(start, start + LONGEST)
+        yield Sample(" ".join(words[part]), torch.tensor([TAGS.index(tag) for tag in tags[part]]))
 
 
-def tagged(text: str) -> tuple[list[str], list[int]]:
-    """The words of a text in lower case, and of each the place in `TAGS` of the first mark between it and the next."""
+def tagged(text: str) -> tuple[list[str], list[str]]:
+    """The words of a text in lower case, and of each the name of the first mark between it and the next, or none."""
     found = list(_WORD.finditer(text))
     ends = [*(word.start() for word in found[1:]), len(text)]
     between = (text[word.end() : end] for word, end in zip(found, ends))
-    tags = [next((_MARKS[letter] for letter in gap if letter in _MARKS), 0) for gap in between]
+    tags = [next((MARKS[letter] for letter in gap if letter in MARKS), "none") for gap in between]
     return [word[0].lower() for word in found], tags

@@ -1,7 +1,5 @@
 """Shakespeare's plays as text: one sample is a document, a `str`, without a label."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,13 +1,9 @@
-"""Text messages, spam or not: a table of your own becomes a data set with a name."""
-
-from __future__ import annotations
+"""Text messages, spam or not: a table that has a name."""
 
 import logging
 
 from seqkit.data import DataSource, Splits, Table
 from seqkit.data.download import find, missing
-
-log = logging.getLogger("seqkit")
 
 
 class SmsSpam(DataSource):
@@ -18,12 +14,10 @@ class SmsSpam(DataSource):
     """
 
     def splits(self) -> Splits:
-        """Raises DataError where `sms-spam/messages.tsv` is missing."""
         name = "sms-spam/messages.tsv"
-        path = find(name)
-        if path is None:
+        if (path := find(name)) is None:
             raise missing(name, "put the UCI SMS Spam Collection there, a line a message: ham or spam, a tab, the text")
-        table = Table(
-            str(path), columns=["label", "text"], input="text", target="label", kind="text", target_kind="classes"
+        columns = {"columns": ["label", "text"], "input": "text", "target": "label"}
+        return Table(str(path), **columns, kind="text", target_kind="classes").divided(
+            logging.getLogger("seqkit").debug
         )
-        return table.divided(log.debug)

@@ -14,7 +14,8 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 from scipy import sparse
-from seqkit.recipes.multimodal.cars import Cars
+from seqkit.recipes.multimodal.cars import KINDS as ALL_KINDS
+from seqkit.recipes.multimodal.cars import cars
 from sklearn.ensemble import GradientBoostingRegressor, RandomForestRegressor
 from sklearn.linear_model import RidgeCV
 
@@ -27,7 +28,7 @@ from seqkit.data.splits import shuffled
 FOLDS = 5
 RMSE = METRICS["rmse"]
 TARGET = "Miles_per_Gallon"
-KINDS = {name: kind for name, kind in Cars.KINDS.items() if name != TARGET}
+KINDS = {name: kind for name, kind in ALL_KINDS.items() if name != TARGET}
 
 
 def specialists(seed, train, target, test):
@@ -83,7 +84,7 @@ def main():
     options.add_argument("--seeds", default="1")
     options.add_argument("--keys", type=json.loads, default={}, help="other keys of the recipe, as a JSON object")
     args = options.parse_args()
-    rows = [row for row in Cars.rows() if row[TARGET] is not None]
+    rows = [row for row in cars() if row[TARGET] is not None]
     with TemporaryDirectory() as folder:
         by_seed = {seed: errors(seed, rows, Path(folder), args.keys) for seed in map(int, args.seeds.split(","))}
     scores = {

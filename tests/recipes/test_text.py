@@ -2,7 +2,7 @@ import logging
 from collections import Counter
 
 import pytest
-from seqkit.recipes.text.punctuation import ENDS, TAGS, Punctuation, sentences, tagged
+from seqkit.recipes.text.punctuation import ENDS, Punctuation, sentences, tagged
 from seqkit.recipes.text.shakespeare import Shakespeare, TinyShakespeare, dialogue
 from seqkit.recipes.text.sms_spam import SmsSpam
 
@@ -102,7 +102,7 @@ def test_sms_spam_that_is_missing_is_said(own_folder):
 def test_a_mark_behind_a_word_is_its_tag():
     words, tags = tagged("Who's there? Nay, answer me; stand--and unfold yourself.")
     assert words == ["who's", "there", "nay", "answer", "me", "stand", "and", "unfold", "yourself"]
-    assert [TAGS[tag] for tag in tags] == ["none", "question", "comma", "none", "colon", "none", "none", "none", "stop"]
+    assert tags == ["none", "question", "comma", "none", "colon", "none", "none", "none", "stop"]
 
 
 def test_a_sentence_has_the_mark_that_ended_it():
