@@ -3,7 +3,7 @@
 c channels · h height · w width
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from functools import partial
 
 import numpy as np
@@ -40,7 +40,7 @@ class Digits(DataSource):
         return _split(images(rearrange(data.images.astype(np.uint8), "n h w -> n 1 h w"), data.target, white=16))
 
 
-def images(pixels: np.ndarray, labels: Sequence[int], white: int = 255) -> Samples:
+def images(pixels: np.ndarray, labels: Iterable[int], white: int = 255) -> Samples:
     """Images [n c h w] uint8, which become floats when they are read, `white` 1; and their n classes."""
     return Samples(partial(_image, torch.from_numpy(pixels), white), [int(label) for label in labels])
 
