@@ -41,6 +41,25 @@ def _path_of_modules():
     sys.path[:] = before
 
 
+@pytest.fixture
+def shared_data(monkeypatch):
+    """Folder of the data sets at hand: `$SEQKIT_DATA`, or `shared/data` beside the repository."""
+    given = os.environ.get("SEQKIT_DATA")
+    folder = Path(given) if given else Path(__file__).parents[2] / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip(f"no data at hand: set SEQKIT_DATA ({folder} is not there)")
+    monkeypatch.setenv("SEQKIT_DATA", str(folder))
+    return folder
+
+
+@pytest.fixture
+def own_folder(tmp_path, monkeypatch):
+    """An empty data folder; nothing else is looked at or written to."""
+    monkeypatch.setenv("SEQKIT_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr("seqkit.data.download.user_folder", lambda: tmp_path / "user")
+    return tmp_path / "data"
+
+
 DRAWN_IN = ("analysis", "comparison", "report")
 """Folders whose tests look at figures; elsewhere the figures of a report are empty, which halves the time of a run."""
 

@@ -47,7 +47,6 @@ AT_HAND = {
     "ImageFolder",
     "AudioFolder",
     "FileFolder",
-    "SmilesTable",
     "Table",
     "MixedTable",
     "Digits",

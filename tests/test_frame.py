@@ -24,7 +24,7 @@ FILES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py") if "_
 
 ORDER = [
     {"errors"},
-    {"raw", "files", "progress", "registry"},
+    {"raw", "files", "progress", "recipes", "registry"},
     {"interfaces"},
     {"nn", "tokenizers"},
     {"backbones"},
@@ -144,11 +144,13 @@ BUDGET = "tests/house.toml"
 
 
 def sizes():
-    """Lines of Python of each package, of the modules beside them and of the tests, and words of the documentation."""
+    """Lines of Python of each package, of data sets beside recipes, of other modules, of tests; words of pages."""
     lines = Counter()
     for path in FILES:
         room = path.parts[0] if len(path.parts) > 1 else "modules"
         lines[room] += len((PACKAGE / path).read_text(encoding="utf-8").splitlines())
+    for path in (ROOT / "recipes").rglob("*.py"):
+        lines["recipes"] += len(path.read_text(encoding="utf-8").splitlines())
     tests = (path.read_text(encoding="utf-8").splitlines() for path in (ROOT / "tests").rglob("*.py"))
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "recipes").rglob("*.md")]
     words = sum(len(page.read_text(encoding="utf-8").split()) for page in pages)
@@ -396,5 +398,6 @@ def test_the_wheel_that_the_sdist_makes_holds_all_modules_and_recipes_but_no_tes
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     assert {f"seqkit/_recipes/{name}.yaml" for name in recipe_names()} <= names
+    assert {f"seqkit/_{path.relative_to(ROOT).as_posix()}" for path in (ROOT / "recipes").rglob("*.py")} <= names
     assert {f"seqkit/{path.as_posix()}" for path in FILES} | {"seqkit/report/page.html"} <= names
     assert not [name for name in names if name.startswith(("tests/", "runs/", ".ci/"))]

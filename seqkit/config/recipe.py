@@ -13,6 +13,7 @@ import yaml
 from seqkit.data.formats import FORMATS
 from seqkit.errors import DataError, UsageError
 from seqkit.files import decoded, load_yaml, read_small, to_yaml
+from seqkit.recipes import FOLDER
 from seqkit.registry import suggest
 
 __all__ = ["find_recipe", "load_yaml", "read_recipe", "recipe_folder", "recipe_names", "to_yaml"]
@@ -35,8 +36,7 @@ def check_name(name: str) -> None:
 
 def recipe_folder() -> Path:
     """Folder of the recipes: inside an installed package, or beside it in a checkout."""
-    package = Path(__file__).parents[1]
-    return package / "_recipes" if (package / "_recipes").is_dir() else package.parent / "recipes"
+    return FOLDER
 
 
 def recipe_names() -> list[str]:

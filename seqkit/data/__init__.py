@@ -1,4 +1,4 @@
-"""Data: named data sets, the user's own files, and the loaders that make batches of tokens of both."""
+"""Data: sources of the user's own files, samples with their splits, and the loaders that make batches of tokens."""
 
 import lazy_loader
 
@@ -12,16 +12,13 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "sample": ["Sample", "Samples", "Splits"],
         "source": ["DataSource"],
         "splits": ["by_group", "stratified"],
-        "sources.audio": ["AudioFolder", "Fsdd", "SpokenDigits"],
+        "sources.audio": ["AudioFolder"],
         "sources.folder": ["FileFolder"],
         "sources.graph_file": ["GraphFile"],
-        "sources.graph": ["Cora", "FreeSolv", "Karate", "SmilesTable", "Solubility"],
-        "sources.image": ["Cifar10", "Digits", "FashionMnist", "ImageFolder", "Mnist", "Mnist5k"],
+        "sources.image": ["ImageFolder"],
+        "sources.mixed_table": ["MixedTable"],
         "sources.pairs": ["Pairs"],
-        "sources.mixed_table": ["Cars", "MixedTable"],
-        "sources.pronunciation": ["CMUdict"],
-        "sources.punctuation": ["Punctuation", "SentenceEnds"],
-        "sources.table": ["SmsSpam", "Table"],
-        "sources.text": ["Shakespeare", "TextFiles", "TextFolder", "TinyShakespeare"],
+        "sources.table": ["Table"],
+        "sources.text": ["TextFiles", "TextFolder"],
     },
 )

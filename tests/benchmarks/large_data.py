@@ -26,7 +26,7 @@ def molecules(number: int) -> list[tuple[str, float]]:
     """Different valid SMILES, and a number for each: how many atoms it has."""
     from rdkit import Chem, rdBase
 
-    from seqkit.data import FreeSolv, Solubility
+    from seqkit.recipes.graph.molecules import FreeSolv, Solubility
 
     rdBase.DisableLog("rdApp.*")
     generator = random.Random(0)

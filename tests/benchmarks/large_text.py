@@ -27,7 +27,7 @@ NOISE = 1 / 50
 
 def write_text(path: Path, num_bytes: int) -> None:
     """Plays with noise, until there are so many bytes."""
-    from seqkit.data import Shakespeare
+    from seqkit.recipes.text.shakespeare import Shakespeare
 
     text = "".join(sample.raw for sample in Shakespeare().splits().train).encode("ascii", errors="ignore")
     letters, generator = np.frombuffer(text, np.uint8), np.random.default_rng(0)

@@ -15,7 +15,7 @@ import sys
 import torch
 
 import seqkit
-from seqkit.data.sources.arrangements import Arrangements
+from seqkit.recipes.multimodal.arrangements import Arrangements
 
 
 def exchanged(sentence: str) -> str:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from seqkit.config import complete
-from seqkit.data.sources.text import Shakespeare
 from seqkit.doctor.subject import subject_of
+from seqkit.recipes.text.shakespeare import Shakespeare
 from seqkit.registry import lookup
 from seqkit.registry.plugins import import_plugins
 

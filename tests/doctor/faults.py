@@ -12,13 +12,13 @@ from torch import nn
 from seqkit import Backbone, Tokenizer, Tokens, register
 from seqkit.backbones.transformer import Transformer
 from seqkit.data import DataSource, Sample, Splits
-from seqkit.data.sources.image import Digits
 from seqkit.interfaces import TokenSpec
 from seqkit.nn.block import PreNormBlock
 from seqkit.nn.position.base import PositionalEncoding
 from seqkit.objectives.masked import Masked
 from seqkit.objectives.next_token import NextToken
 from seqkit.raw import Waveform
+from seqkit.recipes.image.digits import Digits
 from seqkit.tokenizers.image import Patches
 from seqkit.tokenizers.text import Characters
 from seqkit.training.optim import AdamW, OptimizerFactory

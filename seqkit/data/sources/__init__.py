@@ -1,1 +1,1 @@
-"""Data sources by modality: samples with their splits, from packages, downloads and the user's own files."""
+"""Data sources of the user's own files: samples with their splits."""

@@ -1,14 +1,12 @@
-"""Your own table of columns of several kinds: texts, images, sounds, molecules, numbers, categories; and `cars`."""
+"""Your own table of columns of several kinds: texts, images, sounds, molecules, numbers, categories."""
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, cast
+from collections.abc import Callable
+from typing import Any, cast
 
-from seqkit.data.download import Wheel, writable
 from seqkit.data.notes import Caution
 from seqkit.data.source import DataSource, Splits
 from seqkit.data.sources.table import Table, alike
@@ -16,16 +14,8 @@ from seqkit.data.tables.columns import Columns, TargetKind, check_column, is_nam
 from seqkit.data.tables.mixed_columns import MixedCells, check_kind, settle_mixed
 from seqkit.data.tables.usable_rows import UsableRows
 from seqkit.errors import one_line
-from seqkit.files import write_atomic
 
 log = logging.getLogger("seqkit")
-
-VEGA = Wheel(
-    "vega_datasets",
-    "0.9.0",
-    "3d7c63917be6ca9b154b565f4779a31fedce57b01b5b9d99d8a34a7608062a1d",
-    ("vega_datasets/_data/cars.json",),
-)
 
 
 class MixedTable(DataSource):
@@ -122,51 +112,3 @@ def _alike_categories(train: UsableRows) -> str:
         found += [f"{one_line(column)}: {words}" for words in alike(counts)]
     more = f"; … ({len(found)} in all)" if len(found) > 5 else ""
     return f"categories look alike: {'; '.join(found[:5])}{more}; they count as different" if found else ""
-
-
-class Cars(DataSource):
-    """`cars`: 406 cars of 1970 to 1982 from vega_datasets' wheel (0.2 MB): name, weight, power and more, with gaps.
-
-    target: the column to learn; None: miles per gallon, which 398 of them have, or for classes the origin, USA, Europe
-    or Japan. target_kind: as of `Table`. columns: kinds of columns that are other than `KINDS`, as of `MixedTable`.
-    Split: a fifth is test, by class for classes. seed: of its choice.
-    """
-
-    KINDS: ClassVar[Mapping[str, str]] = {
-        "Name": "text", "Miles_per_Gallon": "number", "Cylinders": "number", "Displacement": "number",
-        "Horsepower": "number", "Weight_in_lbs": "number", "Acceleration": "number", "Year": "date",
-        "Origin": "category",
-    }  # fmt: skip
-
-    def __init__(
-        self,
-        *,
-        target: str | None = None,
-        target_kind: TargetKind | None = None,
-        columns: dict[str, str] | None = None,
-        seed: int = 0,
-    ):
-        self.target = target or ("Origin" if target_kind == "classes" else "Miles_per_Gallon")
-        self.target_kind, self.columns, self.seed = target_kind, columns, seed
-        self._tokenizer: Any = None
-
-    def read_for(self, tokenizer: Any) -> None:
-        """Keeps the tokenizer, as `MixedTable.read_for`."""
-        self._tokenizer = tokenizer
-
-    def settled(self, *, has_cells: bool = True, has_text: bool = True) -> tuple[dict[str, str], Columns]:
-        """Kind of each input column, and the target, as `MixedTable.settled`."""
-        return self._table().settled(has_cells=has_cells, has_text=has_text)
-
-    def splits(self) -> Splits:
-        """Raises DataError if the table can be neither found nor downloaded."""
-        return self._table().divided(log.debug)
-
-    def _table(self) -> MixedTable:
-        rows: list[Mapping[str, Any]] = json.loads(VEGA.files()["cars.json"])
-        file = writable("vega_datasets/cars.jsonl")
-        write_atomic(file, "".join(f"{json.dumps(row)}\n" for row in rows).encode())
-        columns = {name: kind for name, kind in self.KINDS.items() if name != self.target} | (self.columns or {})
-        table = MixedTable(str(file), target=self.target, target_kind=self.target_kind, columns=columns, seed=self.seed)
-        table.read_for(self._tokenizer)
-        return table

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, cast
 from unicodedata import normalize
 
-from seqkit.data.download import find, missing
 from seqkit.data.formats import AUDIO, IMAGE, own_reader
 from seqkit.data.notes import Caution
 from seqkit.data.sample import Splits
@@ -382,27 +381,6 @@ class Table(DataSource):
         if num_filled == 0:
             raise DataError(f"{tables[0].rows.name}: no row has a {name}; fill it in, or give another --data.group")
         return found
-
-
-class SmsSpam(DataSource):
-    """`sms-spam`: 5,574 text messages, `ham` or `spam` (13.4 %), from the UCI collection (Almeida and Hidalgo 2011).
-
-    Split: a fifth of each class is test, `stratified(labels, 0.2, seed=0)`. 114 of the 1,114 test messages are in
-    training, too, word for word.
-    """
-
-    def splits(self) -> Splits:
-        """Raises DataError where `sms-spam/messages.tsv` is missing."""
-        path = find("sms-spam/messages.tsv")
-        if path is None:
-            raise missing(
-                "sms-spam/messages.tsv",
-                "put the UCI SMS Spam Collection there, a line a message: ham or spam, a tab, the text",
-            )
-        table = Table(
-            str(path), columns=["label", "text"], input="text", target="label", kind="text", target_kind="classes"
-        )
-        return table.divided(log.debug)
 
 
 # ── checks ───────────────────────────────────────────────────────────────────────────────────────────────────────────

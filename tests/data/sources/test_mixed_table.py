@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import logging
 import os
 import re
 import wave
@@ -15,7 +14,7 @@ import pytest
 import torch
 from PIL import Image
 
-from seqkit.data import Cars, MixedTable
+from seqkit.data import MixedTable
 from seqkit.data.tables.files import read_tables
 from seqkit.errors import DataError
 from seqkit.tokenizers import Bytes, Cells, Join, LogMel, Patches
@@ -297,18 +296,6 @@ def test_names_that_are_paths_may_lead_out_of_the_folder_as_those_of_a_table(tmp
     rows = [{**row, "photo": f"../{row['photo']}"} for row in products(tmp_path) if row["photo"]]
     found = samples(MixedTable(written(tmp_path / "below", rows), columns={"sound": "unused"}))
     assert all("photo" in raw for raw, _, *_ in found)
-
-
-def test_cars_are_as_they_ship(caplog):
-    with caplog.at_level(logging.WARNING):
-        splits = Cars().splits()
-    assert (len(splits.train), len(splits.test)) == (318, 80)
-    found = [*splits.train, *splits.test]
-    assert sum("Horsepower" not in raw["cells"] for raw, _, *_ in found) == 6
-    assert abs(np.mean([label for _, label, *_ in found]) - 23.5146) < 1e-3
-    assert {round(70 + raw["cells"]["Year"]) for raw, _, *_ in found} == set(range(70, 81)) | {82}
-    assert not [record for record in caplog.records if "pip downloads" not in record.message]
-    assert Cars(target_kind="classes").splits().names == ["Europe", "Japan", "USA"]
 
 
 def test_the_first_rows_decide_and_a_later_one_that_differs_is_named(tmp_path):

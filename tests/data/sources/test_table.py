@@ -19,8 +19,7 @@ import torch
 from PIL import Image
 
 from seqkit.config import complete
-from seqkit.data import SmsSpam, Table
-from seqkit.data.sources.punctuation import TAGS, Punctuation, SentenceEnds, sentences, tagged
+from seqkit.data import Table
 from seqkit.data.sources.table import alike_classes
 from seqkit.data.tables.columns import option
 from seqkit.data.tables.files import read_tables
@@ -421,48 +420,6 @@ def test_tags_are_the_same_from_columns_of_words_and_from_lists(tmp_path):
         assert all(sample.label.dtype == torch.int64 for sample in samples)
         found = Counter(tuple(zip(s.raw.split(), [splits.names[i] for i in s.label])) for s in samples)
         assert found == wanted
-
-
-# ── data at hand ─────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_sms_spam_is_split_by_class_into_a_fifth(shared_data, caplog):
-    with caplog.at_level(logging.WARNING, "seqkit"):
-        splits = SmsSpam().splits()
-    assert (len(splits.train), len(splits.test)) == (4460, 1114)
-    assert splits.names == ["ham", "spam"]
-    assert Counter(splits.test.labels) == {0: 965, 1: 149}
-    lines = (shared_data / "sms-spam" / "messages.tsv").read_text(encoding="utf-8").split("\n")
-    found = Counter((splits.names[s.label], s.raw) for part in (splits.train, splits.test) for s in part)
-    assert found == Counter(tuple(line.split("\t", 1)) for line in lines if line)
-    assert not caplog.records
-
-
-def test_sms_spam_that_is_missing_is_said(own_folder):
-    with pytest.raises(DataError, match=r"sms-spam/messages\.tsv .*SEQKIT_DATA"):
-        SmsSpam().splits()
-
-
-def test_a_mark_behind_a_word_is_its_tag():
-    words, tags = tagged("Who's there? Nay, answer me; stand--and unfold yourself.")
-    assert words == ["who's", "there", "nay", "answer", "me", "stand", "and", "unfold", "yourself"]
-    assert [TAGS[tag] for tag in tags] == ["none", "question", "comma", "none", "colon", "none", "none", "none", "stop"]
-
-
-def test_a_sentence_has_the_mark_that_ended_it():
-    found = [
-        (s.raw, SentenceEnds.NAMES[s.label]) for s in sentences("HAMLET:\nWho's there? Nay, answer me:\nstand. Long\n")
-    ]
-    assert found == [("who's there", "question"), ("nay answer me stand", "stop")]
-
-
-@pytest.mark.slow
-def test_punctuation_has_a_tag_for_each_word_and_no_marks():
-    splits = Punctuation().splits()
-    assert len(splits.train) > 10 * len(splits.test) > 10_000
-    for sample in splits.test[:200]:
-        assert len(sample.raw.split()) == len(sample.label) <= 64
-        assert not set(sample.raw) & set(",.?!:;ABC")
 
 
 def test_columns_of_a_test_file_that_are_not_used_are_named_too(tmp_path):

@@ -1,84 +1,10 @@
 import pytest
 
 from seqkit.config import complete
-from seqkit.data import DataModule, Shakespeare, TextFiles, TinyShakespeare
-from seqkit.data.sources.text import TextFolder, dialogue
+from seqkit.data import DataModule, TextFiles, TextFolder
 from seqkit.errors import DataError
 from seqkit.objectives import NextToken
 from seqkit.tokenizers import Characters
-
-PLAY = r"""# A Play
-
-## ACT I
-
-### SCENE I. A street.
-
-_Enter ROMEO, with
-others_
-
-**ROMEO**
-_[Aside]_
-Soft, what light?
-It is the east,
-
-_Beats him_
-
-and Juliet is the sun.
-
-_Exit_
-
-**JULIET**
-[Within]_
-Ay me!\--
-She speaks, & c.
-
-**NURSE**
-__\[Calls]_
-
-**KING**
-
-*Sound trumpets.*
-
-Away! _[To her]_ Come.
-"""
-
-
-def test_dialogue_keeps_speeches_and_speakers():
-    assert dialogue(PLAY.replace("**\n", "**  \n")) == (
-        "ROMEO:\nSoft, what light?\nIt is the east,\nand Juliet is the sun.\n\n"
-        "JULIET:\nAy me!--\nShe speaks, &c.\n\n"
-        "KING:\nAway! Come.\n"
-    )
-
-
-def test_shakespeare_is_clean_and_split_by_play():
-    splits = Shakespeare().splits()
-    assert (len(splits.train), len(splits.test)) == (34, 4)
-    train, test = ("".join(s.raw for s in samples) for samples in (splits.train, splits.test))
-    assert not set("_*[]#\\\0") & set(train + test)
-    assert set(test) <= set(train)  # or a character model could not read its test
-    for spoken in ("\n\nMACBETH:\n", "\n\nPROSPERO:\n"):
-        assert spoken in test
-        assert spoken not in train
-    assert "But, soft! what light through yonder window breaks?\n" in train
-    assert "_Exit" not in train
-    assert "\nSCENE " not in train
-
-
-def test_tinyshakespeare_is_the_usual_text_and_split(shared_data):
-    splits = TinyShakespeare().splits()
-    (train,), (test,) = splits.train, splits.test
-    assert train.raw + test.raw == (shared_data / "tinyshakespeare" / "input.txt").read_text(encoding="utf-8")
-    assert (len(train.raw), len(test.raw)) == (1_003_854, 111_540)
-
-
-def test_tinyshakespeare_offline_says_what_to_put_where(own_folder, monkeypatch):
-    def unreachable(*args):
-        raise OSError("no network")
-
-    monkeypatch.setattr("seqkit.data.download._download", unreachable)
-    with pytest.raises(DataError, match=rf"{own_folder / 'tinyshakespeare' / 'input.txt'}"):
-        TinyShakespeare().splits()
 
 
 def test_one_text_file_is_cut_and_of_several_whole_ones_are_held_out(tmp_path):

@@ -2,7 +2,7 @@
 
 Reads JSON lines [voice, word, words per minute, pitch 0-100] on stdin; writes, for each, a little-endian uint32 count
 and that many int16 samples at 22,050 Hz on stdout. Ends with a message on stderr and code 1 where a voice is unknown.
-Run by `seqkit.data.sources.speech` as a file, so it imports nothing of seqkit.
+Run by `spoken_digits.py` as a file, so it imports nothing of seqkit.
 """
 
 import ctypes
@@ -14,11 +14,10 @@ from pathlib import Path
 SYNCHRONOUS, UTF8, RATE, PITCH = 2, 1, 1, 3  # speak_lib.h: AUDIO_OUTPUT_SYNCHRONOUS, espeakCHARS_UTF8, parameters
 
 
-def main() -> int:
+def main() -> None:
     import espeakng_loader
 
-    variants = Path(espeakng_loader.get_data_path()) / "voices" / "!v"
-
+    data = espeakng_loader.get_data_path()
     lib = ctypes.CDLL(espeakng_loader.get_library_path())
     sound: list[bytes] = []
 
@@ -29,28 +28,24 @@ def main() -> int:
         return 0
 
     # synchronous, not retrieval: it needs no thread and is 30 times as fast
-    if lib.espeak_Initialize(SYNCHRONOUS, 0, espeakng_loader.get_data_path().encode(), 0) != 22050:
-        sys.stderr.write("espeak-ng does not start")
-        return 1
+    if lib.espeak_Initialize(SYNCHRONOUS, 0, data.encode(), 0) != 22050:
+        sys.exit("espeak-ng does not start")
     lib.espeak_SetSynthCallback(keep)
     for line in sys.stdin:
         voice, word, rate, pitch = json.loads(line)
-        known = (variants / voice.partition("+")[2]).is_file()  # espeak-ng gives no error for an unknown variant
-        if not known or lib.espeak_SetVoiceByName(voice.encode()) != 0:
-            sys.stderr.write(f"espeak-ng has no voice {voice!r}")
-            return 1
+        is_known = (Path(data) / "voices" / "!v" / voice.partition("+")[2]).is_file()  # or espeak-ng takes another
+        if not is_known or lib.espeak_SetVoiceByName(voice.encode()) != 0:
+            sys.exit(f"espeak-ng has no voice {voice!r}")
         lib.espeak_SetParameter(RATE, rate, 0)
         lib.espeak_SetParameter(PITCH, pitch, 0)
         lib.espeak_ng_SetRandSeed(ctypes.c_long(1))  # breath is noise, seeded by the clock otherwise
         sound.clear()
         text = word.encode()
         if lib.espeak_Synth(text, len(text) + 1, 0, 1, 0, UTF8, None, None) != 0 or not sound:
-            sys.stderr.write(f"espeak-ng cannot say {word!r} in voice {voice!r}")
-            return 1
-        data = b"".join(sound)
-        sys.stdout.buffer.write(struct.pack("<I", len(data) // 2) + data)
-    return 0
+            sys.exit(f"espeak-ng cannot say {word!r} in voice {voice!r}")
+        samples = b"".join(sound)
+        sys.stdout.buffer.write(struct.pack("<I", len(samples) // 2) + samples)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -5,15 +5,13 @@ from importlib.metadata import PackageNotFoundError
 
 import pytest
 
-from seqkit.data import CMUdict
-from seqkit.data.sources.pronunciation import read_dictionary, split_of
 from seqkit.errors import DataError
+from seqkit.recipes.text.cmudict import CMUdict, read_dictionary, split_of
 
 DICTIONARY = """\
 'cause K AH0 Z
 aalborg AO1 L B AO0 R G # place, danish
 aalborg(2) AA1 L B AO0 R G
-
 read R EH1 D
 read(2) R IY1 D
 record R AH0 K AO1 R D
@@ -33,11 +31,6 @@ def test_without_stress_what_becomes_equal_counts_once():
     assert read_dictionary(DICTIONARY)["record"] == ["R AH K AO R D", "R EH K ER D"]
     assert len(read_dictionary(DICTIONARY, stress=True)["record"]) == 3
     assert read_dictionary(DICTIONARY, stress=True)["read"][0] == "R EH1 D"
-
-
-def test_a_word_without_phonemes_is_bad_data():
-    with pytest.raises(DataError, match=r"line 2 .*'b'"):
-        read_dictionary("a AH0\nb # to be filled in\n")
 
 
 def test_the_split_is_the_first_64_bits_of_sha_256():

@@ -4,14 +4,15 @@ import struct
 import tarfile
 from collections import Counter
 from hashlib import sha256
+from urllib.error import URLError
 
 import numpy as np
 import pytest
 import torch
 
-from seqkit.data import Cifar10, Digits, FashionMnist, Mnist, Mnist5k
-from seqkit.data.sources.image import idx_array
 from seqkit.errors import DataError
+from seqkit.recipes.image.digits import Digits, Mnist5k
+from seqkit.recipes.image.official import Cifar10, FashionMnist, Mnist
 
 RNG = np.random.default_rng(0)
 
@@ -48,36 +49,38 @@ def test_digits_are_scikit_learns_with_full_range():
 
 def write_idx(path, array):
     path.parent.mkdir(parents=True, exist_ok=True)
-    head = bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape)
-    path.write_bytes(gzip.compress(head + array.tobytes()))
+    path.write_bytes(bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes())
 
 
-def test_idx_files_are_read(tmp_path):
-    array = RNG.integers(0, 256, (3, 5, 7), dtype=np.uint8)
-    write_idx(tmp_path / "a.gz", array)
-    assert torch.equal(idx_array(tmp_path / "a.gz"), torch.from_numpy(array))
-
-
-@pytest.mark.parametrize(("source", "name"), [(Mnist, "mnist"), (FashionMnist, "fashion-mnist")])
-def test_mnist_files_become_samples(own_folder, monkeypatch, source, name):
-    monkeypatch.setattr("seqkit.data.sources.image.fetch", lambda url, digest, file: own_folder / file)
-    for prefix, n in (("train", 7), ("t10k", 3)):
-        write_idx(own_folder / name / f"{prefix}-images-idx3-ubyte.gz", np.full((n, 28, 28), 51 * n % 256, np.uint8))
-        write_idx(own_folder / name / f"{prefix}-labels-idx1-ubyte.gz", np.arange(n, dtype=np.uint8))
+@pytest.mark.parametrize(("source", "name"), [(Mnist, "MNIST"), (FashionMnist, "FashionMNIST")])
+def test_mnist_files_become_samples(own_folder, source, name):
+    planes = {split: RNG.integers(0, 256, (n, 28, 28), dtype=np.uint8) for split, n in (("train", 7), ("t10k", 3))}
+    for split, array in planes.items():
+        write_idx(own_folder / name / "raw" / f"{split}-images-idx3-ubyte", array)
+        write_idx(own_folder / name / "raw" / f"{split}-labels-idx1-ubyte", np.arange(len(array), dtype=np.uint8))
     splits = source().splits()
     assert [s.label for s in splits.train] == list(range(7))
     assert (len(splits.test), len(splits.names)) == (3, 10)
-    torch.testing.assert_close(splits.test[2].raw, torch.full((1, 28, 28), 0.6))
+    torch.testing.assert_close(splits.test[2].raw, torch.tensor(planes["t10k"][2:] / 255, dtype=torch.float32))
+    damaged = own_folder / name / "raw" / "train-images-idx3-ubyte"
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    with pytest.raises(DataError, match=f"{name} can be neither read nor downloaded"):
+        source().splits()
+    (own_folder / name / "processed").mkdir()  # torchvision would read its pickles
+    with pytest.raises(DataError, match="pickle"):
+        source().splits()
 
 
 @pytest.mark.parametrize("source", [Mnist, FashionMnist, Cifar10])
 def test_offline_says_what_to_put_where(own_folder, monkeypatch, source):
-    def unreachable(*args):
-        raise OSError("no network")
+    def unreachable(*args, **settings):
+        raise URLError("no network")
 
     monkeypatch.setattr("seqkit.data.download._download", unreachable)
-    with pytest.raises(DataError, match=rf"{own_folder}"):
+    monkeypatch.setattr("torchvision.datasets.utils._urlretrieve", unreachable)
+    with pytest.raises(DataError, match=rf"{own_folder}") as caught:
         source().splits()
+    assert "\n" not in str(caught.value)
 
 
 def test_cifar_records_are_class_then_planes(own_folder, monkeypatch):
@@ -92,7 +95,7 @@ def test_cifar_records_are_class_then_planes(own_folder, monkeypatch):
             info.size = len(data)
             archive.addfile(info, io.BytesIO(data))
     digest = sha256(path.read_bytes()).hexdigest()
-    monkeypatch.setattr("seqkit.data.sources.image.fetch", lambda *args: path)
+    monkeypatch.setattr("seqkit.recipes.image.official.fetch", lambda *args: path)
     splits = Cifar10().splits()
     assert [s.label for s in splits.train] == [s.label for s in splits.test] == [0, 1, 2, 3, 4]
     torch.testing.assert_close(splits.train[3].raw, torch.tensor(planes[3] / 255, dtype=torch.float32))

@@ -1,23 +1,21 @@
 """Diagnostic tasks that separate families of backbones: generated at once from a seed, without any file.
 
-A task is a distribution of inputs and a function from an input to its targets. Raw examples are for the tokenizers
+A task draws inputs and their targets. Raw examples are for the tokenizers
 `Ids` ([n] int64) and `Series` ([n f] float).
 
 e examples · n tokens · s symbols · k pairs · q slots of queries
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from einops import rearrange, repeat
 from torch import Tensor
 
+from seqkit.data import DataSource, Sample, Splits
 from seqkit.data.batching import fold_seed
-from seqkit.data.sample import Sample, Splits
-from seqkit.data.source import DataSource
 from seqkit.interfaces import IGNORE
 
 MAX_DRAWS = 100
@@ -43,79 +41,56 @@ class DiagnosticTask(DataSource):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        lengths = self._test_lengths
-        if min(self.num_train, self.num_test) < 1:
-            raise ValueError(f"num_train={self.num_train}, num_test={self.num_test}; make both 1 or more")
+        lengths = [self.length] if self.test_lengths is None else self.test_lengths
         if not lengths or len(set(lengths)) < len(lengths):
             raise ValueError(f"test_lengths={lengths}; give different lengths, or null for the trained length alone")
+        for name, smallest in self.smallest.items():
+            value = min(self.length, *lengths) if name == "length" else getattr(self, name)
+            if value < smallest:
+                raise ValueError(f"{name}={value} is too small for this task; give {smallest} or more")
         if self.num_test % len(lengths):
-            raise ValueError(
-                f"num_test={self.num_test} examples cannot be equally many of {len(lengths)} lengths; "
-                f"make it a multiple of {len(lengths)}"
-            )
-        shortest = min(self.length, *lengths)
-        if shortest < self.min_length:
-            raise ValueError(f"length {shortest} is too short for this task; give {self.min_length} or more")
+            raise ValueError(f"num_test={self.num_test} is for several lengths; make it a multiple of {len(lengths)}")
 
     @property
-    def min_length(self) -> int:
-        """The shortest length that has an example."""
-        return 1
+    def smallest(self) -> Mapping[str, int]:
+        """The smallest value of each setting that has one; of `length`, also for test lengths."""
+        return {"num_train": 1, "num_test": 1, "length": 1}
 
     @property
     def names(self) -> list[str] | None:
-        """Names of the classes, which are the ids of a task with a vocabulary; None: targets are numbers."""
-        vocab_size = getattr(self, "vocab_size", None)
-        return None if vocab_size is None else [str(i) for i in range(vocab_size)]
+        """Names of the classes; by default the ids of a task with a vocabulary, None where targets are numbers."""
+        return [str(i) for i in range(self.vocab_size)] if hasattr(self, "vocab_size") else None
 
     @abstractmethod
-    def draw(self, num: int, length: int, generator: torch.Generator) -> Tensor:
-        """Random inputs [e n] or [e n f], e = num."""
+    def draw(self, num: int, length: int, generator: torch.Generator, *, training: bool) -> tuple[Tensor, Tensor]:
+        """Random inputs [e n] or [e n f], e = num, and their targets: [e n] int64, or [e] float.
 
-    @abstractmethod
-    def solve(self, inputs: Tensor, *, training: bool) -> Tensor:
-        """Targets of inputs: [e n] int64, IGNORE where nothing is asked, or [e] float.
-
-        training: True: tokens that have a target in training alone have it.
+        A target is IGNORE where nothing is asked. training: True: tokens with a target in training alone have it.
         """
 
     def splits(self) -> Splits:
         """The examples of each split. Raises ValueError where a task has too few inputs for disjoint splits."""
-        lengths, taken = self._test_lengths, set[bytes]()
+        lengths, taken = self.test_lengths or [self.length], set[bytes]()
         test = [x for length in lengths for x in self._split("test", self.num_test // len(lengths), length, taken)]
         valid = self._split("validation", self.num_test, self.length, taken)
         train = self._split("training", self.num_train, self.length, taken)
         return Splits(train, test, valid, self.names)
 
-    @property
-    def _test_lengths(self) -> list[int]:
-        return [self.length] if self.test_lengths is None else self.test_lengths
-
     def _split(self, split: str, num: int, length: int, taken: set[bytes]) -> list[Sample]:
         """Examples whose inputs are not in `taken`, which gets them; within a split an input may come twice."""
-        order = ("test", "validation", "training").index(split)
+        order, found = ("test", "validation", "training").index(split), list[Sample]()
         generator = torch.Generator().manual_seed(fold_seed(self.seed, order, length))
-        found: list[Tensor] = []
-        own: set[bytes] = set()
         for _ in range(MAX_DRAWS):
-            inputs = self.draw(num, length, generator)
-            keys = [x.numpy().tobytes() for x in inputs]
-            fresh = [i for i, key in enumerate(keys) if key not in taken][: num - sum(map(len, found))]
-            found.append(inputs[fresh])
-            own.update(keys[i] for i in fresh)
-            if sum(map(len, found)) == num:
-                break
-        else:
-            raise ValueError(
-                f"the {split} split wants {num} inputs of length {length}, and nearly all there are belong to other "
-                "splits; give a greater length, or a smaller num_test"
-            )
-        taken |= own
-        raws = torch.cat(found)
-        labels = self.solve(raws, training=split == "training")
-        if labels.ndim == 1:
-            return [Sample(raw, float(label)) for raw, label in zip(raws, labels)]
-        return [Sample(raw, label) for raw, label in zip(raws, labels)]
+            for raw, label in zip(*self.draw(num, length, generator, training=split == "training")):
+                if raw.numpy().tobytes() not in taken:
+                    found.append(Sample(raw, label if label.ndim else float(label)))
+            if len(found) >= num:
+                taken.update(sample.raw.numpy().tobytes() for sample in found[:num])
+                return found[:num]
+        raise ValueError(
+            f"the {split} split wants {num} inputs of length {length}, and nearly all there are belong to other "
+            "splits; give a greater length, or a smaller num_test"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,24 +109,17 @@ class Copy(DiagnosticTask):
     vocab_size: int = 10
     delay: int = 0
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_vocabulary(self.vocab_size, 4, "two symbols, blank and recall")
-        if self.delay < 0:
-            raise ValueError(f"delay={self.delay} counts blank tokens; make it 0 or more")
+    @property
+    def smallest(self) -> Mapping[str, int]:
+        return {**super().smallest, "vocab_size": 4, "delay": 0}
 
-    def draw(self, num: int, length: int, generator: torch.Generator) -> Tensor:
-        """Ids [e n]: symbols, blanks, recall tokens."""
+    def draw(self, num: int, length: int, generator: torch.Generator, *, training: bool) -> tuple[Tensor, Tensor]:
         blank, recall = self.vocab_size - 2, self.vocab_size - 1
         symbols = torch.randint(blank, (num, length), generator=generator)
-        return torch.cat([symbols, torch.full((num, self.delay), blank), torch.full_like(symbols, recall)], dim=1)
-
-    def solve(self, inputs: Tensor, *, training: bool) -> Tensor:
-        """The symbols, at the recall tokens."""
-        num_symbols = (inputs.shape[1] - self.delay) // 2
-        targets = torch.full_like(inputs, IGNORE)
-        targets[:, -num_symbols:] = inputs[:, :num_symbols]
-        return targets
+        blanks = torch.full((num, self.delay), blank)
+        return torch.cat([symbols, blanks, torch.full_like(symbols, recall)], dim=1), _at_end(
+            symbols, self.delay + length
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,30 +136,17 @@ class SelectiveCopy(DiagnosticTask):
     num_symbols: int = 6
     vocab_size: int = 10
 
-    def __post_init__(self) -> None:
-        if self.num_symbols < 1:
-            raise ValueError(f"num_symbols={self.num_symbols}; make it 1 or more")
-        super().__post_init__()
-        _check_vocabulary(self.vocab_size, 4, "two symbols, blank and recall")
-
     @property
-    def min_length(self) -> int:
-        return self.num_symbols
+    def smallest(self) -> Mapping[str, int]:
+        return {**super().smallest, "num_symbols": 1, "length": self.num_symbols, "vocab_size": 4}
 
-    def draw(self, num: int, length: int, generator: torch.Generator) -> Tensor:
-        """Ids [e n]: symbols among blanks, recall tokens."""
+    def draw(self, num: int, length: int, generator: torch.Generator, *, training: bool) -> tuple[Tensor, Tensor]:
         blank, recall = self.vocab_size - 2, self.vocab_size - 1
         symbols = torch.randint(blank, (num, self.num_symbols), generator=generator)
         places = torch.rand(num, length, generator=generator).argsort(dim=1)[:, : self.num_symbols]
         scattered = torch.full((num, length), blank).scatter_(1, places, symbols)
-        return torch.cat([scattered, torch.full_like(symbols, recall)], dim=1)
-
-    def solve(self, inputs: Tensor, *, training: bool) -> Tensor:
-        """The symbols in their order, at the recall tokens."""
-        targets = torch.full_like(inputs, IGNORE)
-        symbols = inputs[inputs < self.vocab_size - 2]
-        targets[:, -self.num_symbols :] = rearrange(symbols, "(e s) -> e s", s=self.num_symbols)
-        return targets
+        in_order = rearrange(scattered[scattered < blank], "(e s) -> e s", e=num)
+        return torch.cat([scattered, torch.full_like(symbols, recall)], dim=1), _at_end(in_order, length)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,29 +162,16 @@ class InductionHeads(DiagnosticTask):
 
     vocab_size: int = 16
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_vocabulary(self.vocab_size, 3, "two ids and the trigger")
-
     @property
-    def min_length(self) -> int:
-        return 3
+    def smallest(self) -> Mapping[str, int]:
+        return {**super().smallest, "vocab_size": 3, "length": 3}
 
-    def draw(self, num: int, length: int, generator: torch.Generator) -> Tensor:
-        """Ids [e n]."""
+    def draw(self, num: int, length: int, generator: torch.Generator, *, training: bool) -> tuple[Tensor, Tensor]:
         trigger = self.vocab_size - 1
         inputs = torch.randint(trigger, (num, length), generator=generator)
-        first = torch.randint(length - 2, (num,), generator=generator)
-        inputs[torch.arange(num), first] = trigger
-        inputs[:, -1] = trigger
-        return inputs
-
-    def solve(self, inputs: Tensor, *, training: bool) -> Tensor:
-        """The id after the first trigger, at the last token."""
-        targets = torch.full_like(inputs, IGNORE)
-        first = (inputs == self.vocab_size - 1).int().argmax(dim=1)
-        targets[:, -1] = inputs[torch.arange(len(inputs)), first + 1]
-        return targets
+        first = torch.randint(length - 2, (num, 1), generator=generator)
+        inputs.scatter_(1, first, trigger)[:, -1] = trigger
+        return inputs, _at_end(inputs.gather(1, first + 1), length - 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,33 +191,21 @@ class AssociativeRecall(DiagnosticTask):
     vocab_size: int = 64
     power: float = 0.01
 
-    def __post_init__(self) -> None:
-        if self.num_pairs < 1:
-            raise ValueError(f"num_pairs={self.num_pairs}; make it 1 or more")
-        super().__post_init__()
-        _check_vocabulary(self.vocab_size, 2 * self.num_pairs + 2, f"blank and {self.num_pairs} different pairs")
-
     @property
-    def min_length(self) -> int:
-        return 3 * self.num_pairs
+    def smallest(self) -> Mapping[str, int]:
+        k = self.num_pairs
+        return {**super().smallest, "num_pairs": 1, "length": 3 * k, "vocab_size": 2 * k + 2}
 
-    def draw(self, num: int, length: int, generator: torch.Generator) -> Tensor:
-        """Ids [e n]: pairs, then queries among blanks."""
+    def draw(self, num: int, length: int, generator: torch.Generator, *, training: bool) -> tuple[Tensor, Tensor]:
         half, num_slots = self.vocab_size // 2, length - 2 * self.num_pairs
         keys = 1 + _choices(num, half - 1, self.num_pairs, generator)
         values = half + _choices(num, self.vocab_size - half, self.num_pairs, generator)
         weights = torch.arange(1, num_slots + 1, dtype=torch.float64) ** (self.power - 1)
         slots = torch.multinomial(repeat(weights, "q -> e q", e=num), self.num_pairs, generator=generator)
         queries = torch.zeros(num, num_slots, dtype=torch.int64).scatter_(1, slots, keys)
-        return torch.cat([rearrange([keys, values], "pair e k -> e (k pair)"), queries], dim=1)
-
-    def solve(self, inputs: Tensor, *, training: bool) -> Tensor:
-        """The value of each query's key."""
-        pairs, queries = inputs[:, : 2 * self.num_pairs], inputs[:, 2 * self.num_pairs :]
-        keys, values = rearrange(pairs, "e (k pair) -> pair e 1 k", pair=2)
-        matches = rearrange(queries, "e q -> e q 1") == keys
-        found = (matches * values).sum(dim=2).masked_fill(~matches.any(dim=2), IGNORE)
-        return torch.cat([torch.full_like(pairs, IGNORE), found], dim=1)
+        asked = torch.full_like(queries, IGNORE).scatter_(1, slots, values)
+        inputs = torch.cat([rearrange([keys, values], "pair e k -> e (k pair)"), queries], dim=1)
+        return inputs, _at_end(asked, 2 * self.num_pairs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -294,19 +224,12 @@ class Parity(DiagnosticTask):
 
     @property
     def names(self) -> list[str]:
-        """Even and odd."""
         return ["even", "odd"]
 
-    def draw(self, num: int, length: int, generator: torch.Generator) -> Tensor:
-        """Bits [e n], int64."""
-        return torch.randint(2, (num, length), generator=generator)
-
-    def solve(self, inputs: Tensor, *, training: bool) -> Tensor:
-        """The parity up to the last token, or to every token."""
+    def draw(self, num: int, length: int, generator: torch.Generator, *, training: bool) -> tuple[Tensor, Tensor]:
+        inputs = torch.randint(2, (num, length), generator=generator)
         targets = inputs.cumsum(dim=1) % 2
-        if not (training and self.every_token):
-            targets[:, :-1] = IGNORE
-        return targets
+        return inputs, targets if training and self.every_token else _at_end(targets[:, -1:], length - 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -320,27 +243,22 @@ class Adding(DiagnosticTask):
     """
 
     @property
-    def min_length(self) -> int:
-        return 2
+    def smallest(self) -> Mapping[str, int]:
+        return {**super().smallest, "length": 2}
 
-    def draw(self, num: int, length: int, generator: torch.Generator) -> Tensor:
-        """Numbers and marks [e n 2], float32."""
+    def draw(self, num: int, length: int, generator: torch.Generator, *, training: bool) -> tuple[Tensor, Tensor]:
         numbers, marks = torch.rand(num, length, generator=generator), torch.zeros(num, length)
         half, rows = length // 2, torch.arange(num)
         marks[rows, torch.randint(half, (num,), generator=generator)] = 1
         marks[rows, half + torch.randint(length - half, (num,), generator=generator)] = 1
-        return torch.stack([numbers, marks], dim=-1)
+        return torch.stack([numbers, marks], dim=-1), (numbers * marks).sum(dim=1)
 
-    def solve(self, inputs: Tensor, *, training: bool) -> Tensor:
-        """The sum of the marked numbers [e]."""
-        return inputs.prod(dim=-1).sum(dim=1)
+
+def _at_end(targets: Tensor, num_before: int) -> Tensor:
+    """Targets [e n] of which the last are given, and those of `num_before` tokens before them are IGNORE."""
+    return torch.nn.functional.pad(targets, (num_before, 0), value=IGNORE)
 
 
 def _choices(num: int, num_ids: int, num_chosen: int, generator: torch.Generator) -> Tensor:
     """Different ids below num_ids for each example, in random order: [e k]."""
     return torch.rand(num, num_ids, generator=generator).argsort(dim=1)[:, :num_chosen]
-
-
-def _check_vocabulary(vocab_size: int, smallest: int, what: str) -> None:
-    if vocab_size < smallest:
-        raise ValueError(f"vocab_size={vocab_size} is too small for {what}; give {smallest} or more")

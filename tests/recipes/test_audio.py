@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import soundfile
 
-from seqkit.data import Fsdd, SpokenDigits
-from seqkit.data.sources.speech import TEST_VOICES, TRAIN_VOICES, spoken_digits
 from seqkit.errors import DataError
+from seqkit.recipes.audio.fsdd import Fsdd
+from seqkit.recipes.audio.spoken_digits import TEST_VOICES, TRAIN_VOICES, SpokenDigits
 
 
 def test_fsdd_official_split_tests_the_first_five_takes(shared_data):
@@ -62,8 +62,8 @@ def test_spoken_digits_test_voices_are_never_heard_in_training():
 
 
 def test_spoken_digits_are_made_once_and_come_out_the_same(own_folder, monkeypatch):
-    monkeypatch.setattr("seqkit.data.sources.speech.TRAIN_VOICES", ("f3", "m1"))
-    monkeypatch.setattr("seqkit.data.sources.speech.TEST_VOICES", ("klatt",))
+    monkeypatch.setattr("seqkit.recipes.audio.spoken_digits.TRAIN_VOICES", ("f3", "m1"))
+    monkeypatch.setattr("seqkit.recipes.audio.spoken_digits.TEST_VOICES", ("klatt",))
     splits = SpokenDigits(takes=2).splits()
     assert (len(splits.train), len(splits.test)) == (40, 20)
     assert Counter(s.label for s in splits.test) == dict.fromkeys(range(10), 2)
@@ -75,25 +75,26 @@ def test_spoken_digits_are_made_once_and_come_out_the_same(own_folder, monkeypat
         raise AssertionError("synthesised again")
 
     with monkeypatch.context() as patched:
-        patched.setattr("seqkit.data.sources.speech._synthesise", unwanted)
+        patched.setattr("seqkit.recipes.audio.spoken_digits._synthesised", unwanted)
         assert all((a == s.raw.samples).all() for a, s in zip(made, SpokenDigits(takes=2).splits().train, strict=True))
     file.write_bytes(file.read_bytes()[:999])  # a damaged cache is made again, byte for byte
     assert all((a == s.raw.samples).all() for a, s in zip(made, SpokenDigits(takes=2).splits().train, strict=True))
 
 
 def test_two_takes_of_a_digit_differ(own_folder, monkeypatch):
-    monkeypatch.setattr("seqkit.data.sources.speech.TRAIN_VOICES", ("f3",))
-    monkeypatch.setattr("seqkit.data.sources.speech.TEST_VOICES", ("m1",))
-    train, test = spoken_digits(2)
+    monkeypatch.setattr("seqkit.recipes.audio.spoken_digits.TRAIN_VOICES", ("f3",))
+    monkeypatch.setattr("seqkit.recipes.audio.spoken_digits.TEST_VOICES", ("m1",))
+    splits = SpokenDigits(takes=2).splits()
+    train, test = splits.train, splits.test
     assert train[0].label == train[1].label
     assert train[0].raw.samples.shape != train[1].raw.samples.shape
     assert train[0].raw.samples.shape != test[0].raw.samples.shape
 
 
 def test_an_unknown_voice_is_an_error(own_folder, monkeypatch):
-    monkeypatch.setattr("seqkit.data.sources.speech.TRAIN_VOICES", ("nobody",))
+    monkeypatch.setattr("seqkit.recipes.audio.spoken_digits.TRAIN_VOICES", ("nobody",))
     with pytest.raises(DataError, match=r"no voice '.*\+nobody'"):
-        spoken_digits(1)
+        SpokenDigits(takes=1).splits()
     assert not list(own_folder.rglob("*.npz"))
     with pytest.raises(ValueError, match="takes is 0"):
         SpokenDigits(takes=0)

