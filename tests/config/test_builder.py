@@ -19,7 +19,7 @@ import torch
 
 from seqkit.config import build, build_model, builder, complete
 from seqkit.config.builder import within_memory
-from seqkit.config.resolve import root
+from seqkit.config.merge import root
 from seqkit.config.schema import KIND_BY_TYPE, REQUIRED, Field, check_value
 from seqkit.errors import UsageError
 from seqkit.interfaces import Backbone
@@ -121,7 +121,7 @@ def reachable():
 
     Found by following keys from the top.
     """
-    from seqkit.config.resolve import root as top
+    from seqkit.config.merge import root as top
 
     fields, seen = list(top().values()), set()
     while fields:
@@ -262,7 +262,7 @@ def test_a_width_beyond_all_memory_is_refused_in_one_line(width):
 
 def test_every_component_can_be_written_in_a_recipe():
     """Each has keys that its annotations explain, and those without required arguments are complete by name alone."""
-    from seqkit.config.resolve import Node
+    from seqkit.config.merge import Node
 
     owners = {
         "position": 2,

@@ -3,7 +3,7 @@
 import pytest
 
 from seqkit.config.docstrings import explanation
-from seqkit.config.resolve import TOP, root
+from seqkit.config.merge import TOP, root
 from seqkit.config.schema import Field
 from seqkit.registry import BUILT_IN
 
