@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -42,8 +41,7 @@ def build(config: Mapping[str, Any]) -> Built:
     if "data" in config and isinstance(config["data"].get("source"), Mapping):
         source = with_paths(config["data"]["source"], "data.source.path")
         config = {**config, "data": {**config["data"], "source": source}}
-    with within_memory():
-        made = {name: _value(field, config[name], name) for name, field in fields.items() if name in config}
+    made = {name: _value(field, config[name], name) for name, field in fields.items() if name in config}
     init = made.get("model", {}).pop(INIT.name, None)
     arguments: dict[str, Any] = {name: made.get(name) for name in Built._fields} | {"init": init}
     return Built(**arguments)
@@ -57,8 +55,7 @@ def build_model(built: Built, spec: TokenSpec) -> Model:
     from seqkit.model import Model
 
     try:
-        with within_memory():
-            return Model(spec, **built.model)
+        return Model(spec, **built.model)
     except (DataError, UsageError):
         raise
     except (ValueError, TypeError, OverflowError, RuntimeError, MemoryError) as error:
@@ -71,38 +68,8 @@ def _reason(error: Exception) -> str:
     return what + " ".join(str(error).partition("Exception raised from")[0].split())
 
 
-@contextmanager
-def within_memory() -> Iterator[None]:
-    """Raises UsageError as soon as the weights built inside are more than the memory, of which nothing else warns.
-
-    Weights are counted when they are registered, before they are filled. Those on device meta take no memory.
-    """
-    from torch.nn.modules.module import register_module_parameter_registration_hook
-    from torch.nn.parameter import is_lazy
-
-    from seqkit.training.available_memory import total_memory
-
-    memory, num_bytes = total_memory(), 0
-
-    def count(_owner: Any, name: str, weight: Any) -> None:
-        nonlocal num_bytes
-        if weight is not None and not is_lazy(weight) and not weight.is_meta:
-            num_bytes += weight.nbytes
-            if num_bytes > memory:
-                raise UsageError(
-                    f"the model has more weights than this machine's {memory / 1e9:.0f} GB of memory hold, counted "
-                    f"up to a {name} of {list(weight.shape)}; make it smaller: `seqkit describe` says what it costs"
-                )
-
-    handle = register_module_parameter_registration_hook(count)
-    try:
-        yield
-    finally:
-        handle.remove()
-
-
 def _value(field: Field, value: Any, path: str) -> Any:
-    """What the owner of a key is given for its value."""
+    """The argument that a key stands for."""
     if field.is_list(value) and value is not None:
         return [_value(field.one, item, f"{path}.{i}") for i, item in enumerate(value)]
     if field.shape == "names" and value is not None:
@@ -141,7 +108,7 @@ def _component(field: Field, value: Mapping[str, Any], path: str) -> Any:
 
 
 def _made(factory: Callable[[], Any], path: str) -> Any:
-    """What a factory makes. Raises UsageError, with the path of its keys, if it refuses them."""
+    """Result of a factory. Raises UsageError, with the path of its keys, if it refuses them."""
     try:
         made = factory()
         check_declared(made)  # before any data is read

@@ -117,9 +117,9 @@ def overridden(top: Node, config: Mapping[str, Any], pairs: Pairs) -> Mapping[st
     of_data = top.fields["data"].keys_below(None, "data") if "data" in top.fields else {}
 
     def depth(pair: tuple[str, Any]) -> int:
-        first, _, rest = pair[0].removesuffix(".type").partition(".")
-        is_forwarded = first == "data" and rest != "" and rest.partition(".")[0] not in of_data
-        return pair[0].removesuffix(".type").count(".") + is_forwarded
+        first, *rest = pair[0].removesuffix(".type").split(".")
+        is_of_source = first == "data" and rest != [] and rest[0] not in of_data
+        return len(rest) + is_of_source
 
     for key, value in sorted(pairs, key=depth):
         config = top.put(config, key, value)

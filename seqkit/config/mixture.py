@@ -47,27 +47,28 @@ def complete(
     """
     if not isinstance(recipe, str | Path | Mapping):
         raise UsageError(f"the recipe is {shown(recipe)}; give a name, a path, or keys with a value each")
-    pairs = list(dotted(overrides))
-    mixture, _, task = ("", "", "") if isinstance(recipe, Mapping) else str(recipe).rpartition("/")
-    if task and is_recipe(mixture) and not is_recipe(str(recipe)):
-        return completed(_of_task(mixture, task, preset), {}, None, pairs, only=only)
-    config, presets = (plain(recipe), {}) if isinstance(recipe, Mapping) else read_recipe(str(recipe))
-    check_preset(preset, config, presets)
-    for key, value in [*((name, "VALUE") for name in config), *pairs]:
-        check_spelling(key, str(value))
-    if "tasks" not in config:
-        return completed(config, presets, preset, pairs, only=only)
-    found = _complete_mixture(config, presets.get(preset or "", {}), pairs)
-    if not may_mix:
+    found = _completed(recipe, preset, list(dotted(overrides)), only)
+    if "tasks" in found and not may_mix:
         names = ", ".join(f"{recipe if isinstance(recipe, str) else found['recipe']}/{x}" for x in found["tasks"])
         raise UsageError(f"{found['recipe']} trains several tasks; give one of them: {names}")
     return found
 
 
-def check_preset(preset: Any, config: Mapping[str, Any], presets: Mapping[str, Any]) -> None:
-    """Raise UsageError, with the nearest, for a preset that a recipe lacks."""
+def _completed(
+    recipe: str | Path | Mapping[str, Any], preset: str | None, pairs: Pairs, only: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """A complete configuration of one task or of several. pairs: overrides, as `dotted` gives them."""
+    mixture, _, task = ("", "", "") if isinstance(recipe, Mapping) else str(recipe).rpartition("/")
+    if task and is_recipe(mixture) and not is_recipe(str(recipe)):
+        return completed(_of_task(mixture, task, preset), {}, None, pairs, only=only)
+    config, presets = (plain(recipe), {}) if isinstance(recipe, Mapping) else read_recipe(str(recipe))
     if preset is not None and preset not in list(presets):
         raise UsageError(f"recipe {config.get('recipe')} has no preset {preset!r}; {suggest(str(preset), presets)}")
+    for key, value in [*((name, "VALUE") for name in config), *pairs]:
+        check_spelling(key, str(value))
+    if "tasks" in config:
+        return _complete_mixture(config, presets.get(preset or "", {}), pairs)
+    return completed(config, presets, preset, pairs, only=only)
 
 
 def _of_task(mixture: str, task: str, preset: str | None) -> dict[str, Any]:
@@ -185,28 +186,15 @@ def _completed_task(name: str, written: Pairs, shared: Mapping[str, Any]) -> dic
         if first == "model" and (second == "backbone" or (isinstance(value, Mapping) and "backbone" in value)):
             raise UsageError("the backbone is the mixture's; write it under model, or --model.backbone")
     own = {key: value.read() if isinstance(value, Word) else value for key, value in written}
-    base, preset, lr_scale = own.get("from"), own.get("preset"), own.get("lr_scale", 1.0)
+    base, preset, lr_scale = own.get("from", {"recipe": name}), own.get("preset"), own.get("lr_scale", 1.0)
     if not fits(lr_scale, Factor):
         raise UsageError(f"lr_scale is {shown(lr_scale)}; give a factor above 0, such as 0.5")
     if lr_scale != 1 and shared["moments"] == "shared":
-        raise UsageError(
-            f"lr_scale is {lr_scale}, but the optimizer has one state for all tasks; give moments: by_task"
-        )
-    config, presets = ({"recipe": name}, {}) if base is None else read_recipe(str(base))
-    if "tasks" in config:
+        what = f"lr_scale is {lr_scale}, but the optimizer has one state for all tasks"
+        raise UsageError(f"{what}; give moments: by_task")
+    pairs = [("seed", shared["seed"]), ("model.backbone", shared["model"]["backbone"])]
+    task = _completed(base, preset, [*pairs, *(pair for pair in written if pair[0] not in KEYS[:3])])
+    if "tasks" in task:
         raise UsageError(f"from: {base} is a mixture itself; name its recipes one by one")
-    check_preset(preset, config, presets)
-    config, *layers = (_without_backbone(layer) for layer in (config, *presets.values()))
-    config["model"]["backbone"] = {"type": shared["model"]["backbone"]["type"]}
-    pairs = [pair for pair in written if pair[0] not in ("from", "preset", "lr_scale")]
-    backbone = ("model.backbone", shared["model"]["backbone"])
-    task = completed({**config, "seed": shared["seed"]}, dict(zip(presets, layers)), preset, [backbone, *pairs])
     task["model"].pop("backbone")
     return {"lr_scale": float(lr_scale), **{key: task[key] for key in OF_TASK}}
-
-
-def _without_backbone(layer: Mapping[str, Any]) -> dict[str, Any]:
-    """Keys of a recipe or preset that a task takes, without those of its backbone."""
-    model = layer["model"] if isinstance(layer.get("model"), Mapping) else {}
-    kept = {key: value for key, value in layer.items() if key in OF_TASK}
-    return kept | {"model": {key: value for key, value in model.items() if key != "backbone"}}

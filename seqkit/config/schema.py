@@ -30,10 +30,15 @@ KIND_BY_TYPE = {
 """Kind of a parameter whose annotation names this class, or a subclass of it."""
 
 KIND_BY_NAME = {"expert": "mlp", "augment": "augmentation", "callbacks": "callback"}
-"""Kind of a parameter whose annotation says no more than `nn.Module` or `Any`; `norm` and `qk_norm` name it themselves."""
+"""Kind of a parameter whose annotation says no more than `nn.Module` or `Any`; others, as `qk_norm`, end with it."""
 
-MOST = {"vocab_size": 2**24, "num_workers": 256, "depth": 10_000, "num_experts": 2**16, "num_buckets": 2**20}
-"""Largest value of keys that ask for memory, processes or minutes by a number alone, whatever else is configured."""
+MOST = {
+    "num_workers": 256, "devices": 4096, "depth": 10_000, "num_steps": 10_000, "ns_steps": 10_000, "dim": 2**16,
+    "embedding_dim": 2**16, "num_states": 2**16, "num_experts": 2**16, "num_buckets": 2**16, "num_mels": 2**16,
+    "rank": 2**16, "kernel_size": 2**16, "num_prefix_tokens": 2**16, "num_edge_types": 2**16, "max_edge_type": 2**16,
+    "max_hops": 2**16, "vocab_size": 2**24, "num_categories": 2**24, "num_symbols": 2**24, "max_words": 2**24,
+}  # fmt: skip
+"""Largest value of each key that asks for memory, time or processes by its number alone."""
 
 REQUIRED = inspect.Parameter.empty
 WORDS = {
@@ -147,8 +152,10 @@ def read_parameters(cls: Any, _registered_now: tuple[Component, ...]) -> Mapping
             )
         hint = hints.get(parameter.name, _hint_of(parameter.default))
         if inspect.isclass(hint) and getattr(hint, "is_settings", False):
-            keys = read_parameters(hint, _registered_now)
-            found |= {name: key and replace(key, settings=(parameter.name, hint)) for name, key in keys.items()}
+            for name, key in read_parameters(hint, _registered_now).items():
+                found[name] = key and replace(key, settings=(parameter.name, hint))
+                if key is not None and key.is_plain and isinstance(parameter.default, hint):
+                    found[name] = replace(found[name], default=plain_data(getattr(parameter.default, name)))
         else:
             found[parameter.name] = _field(parameter, hint)
     return found
@@ -292,24 +299,29 @@ def in_words(hint: Any) -> str:
     from pydantic import TypeAdapter
 
     schema = TypeAdapter(hint).json_schema()
-    return _in_words(schema, schema.get("$defs", {}))
+    return _joined(_words(schema, schema.get("$defs", {})))
 
 
-def _in_words(schema: Mapping[str, Any], known: Mapping[str, Any]) -> str:
-    """A schema of JSON in words. known: the schemas that it refers to."""
-    if "$ref" in schema:
-        schema = known[schema["$ref"].rpartition("/")[2]]
-    words = [_in_words(one, known) for one in schema.get("anyOf", [])]
-    words += map(str, schema.get("enum", [schema["const"]] if "const" in schema else []))
-    if items := schema.get("prefixItems"):
-        each = _in_words(items[0], known)
-        words.append(f"a list of {len(items)}" + (" numbers" if each == WORDS["number"] else f" (each: {each})"))
-    elif schema.get("items"):
-        words.append(f"a list (each: {_in_words(schema['items'], known)})")
-    elif "properties" in schema:
-        words.append(f"the keys {', '.join(schema['properties'])}")
-    elif not words:
-        most = f" of at most {schema['maximum']:,}" if "maximum" in schema else ""
-        words.append(f"{WORDS[schema['type']]}{most}" if "type" in schema else "any value")
+def _joined(words: Iterable[str]) -> str:
     *first, last = dict.fromkeys(words)
     return f"{', '.join(first)} or {last}" if first else last
+
+
+def _words(schema: Mapping[str, Any], known: Mapping[str, Any]) -> list[str]:
+    """What a schema of JSON allows. known: the schemas that it refers to."""
+    if "$ref" in schema:
+        return _words(known[schema["$ref"].rpartition("/")[2]], known)
+    if "anyOf" in schema:
+        return [word for one in schema["anyOf"] for word in _words(one, known)]
+    if "enum" in schema or "const" in schema:
+        return list(map(str, schema.get("enum", [schema.get("const")])))
+    if "properties" in schema:
+        return [f"the keys {', '.join(schema['properties'])}"]
+    words = WORDS[schema["type"]] if "type" in schema else "any value"
+    if "maximum" in schema:
+        words += f" of at most {schema['maximum']:,}"
+    if each := schema.get("prefixItems"):
+        words += f" of {len(each)}"
+    if item := schema.get("items") or (each and each[0]):
+        words += f" (each: {_joined(_words(item, known))})"
+    return [words]

@@ -17,15 +17,13 @@ from typing import get_type_hints
 import pytest
 import torch
 
-from seqkit.config import build, build_model, builder, complete
-from seqkit.config.builder import within_memory
+from seqkit.config import build, build_model, complete
 from seqkit.config.merge import root
 from seqkit.config.schema import KIND_BY_TYPE, REQUIRED, Field, check_value
 from seqkit.errors import UsageError
 from seqkit.interfaces import Backbone
 from seqkit.nn.mlp import GatedMLP
 from seqkit.registry import BUILT_IN, KINDS, components, find, lookup, register
-from seqkit.training import available_memory
 from seqkit.training.optim import AdamW, Muon, TorchOptimizer, TorchSchedule
 
 
@@ -171,6 +169,8 @@ def test_no_key_of_a_recipe_holds_a_function_or_a_class():
 
     def leaves(hint):
         origin = typing.get_origin(hint)
+        if hasattr(hint, "__metadata__"):  # a number with its largest value
+            return leaves(typing.get_args(hint)[0])
         if dataclasses.is_dataclass(hint):  # keys and values, checked as those of a component are
             return {leaf for field in dataclasses.fields(hint) for leaf in leaves(get_type_hints(hint)[field.name])}
         if origin in (typing.Literal, None):
@@ -218,36 +218,6 @@ def test_a_class_of_a_plug_in_is_a_component_as_ours_are(monkeypatch):
 def test_a_number_that_is_none_or_larger_than_any_machines_is_refused(value, hint):
     with pytest.raises(ValueError, match=r"give a (finite number|number of 64 bits)"):
         check_value([value] if hint == list[float] else {"a": value} if hint == dict[str, float] else value, hint)
-
-
-def test_a_model_that_no_memory_holds_is_refused_while_it_is_built(monkeypatch):
-    config = complete("image/digits", "debug", {"model.backbone.depth": 7})
-    assert build(config).model["backbone"] is not None
-    monkeypatch.setattr(available_memory, "total_memory", lambda: 100_000.0)
-    with pytest.raises(UsageError, match=r"0 GB"):
-        build(config)
-    with torch.device("meta"):
-        build({"model": config["model"]})
-    monkeypatch.undo()
-    monkeypatch.setattr(builder, "MAX_MODULES", 50)
-    with pytest.raises(UsageError, match=r"more than 50 modules"):
-        build(config)
-    assert not torch.nn.modules.module._global_parameter_registration_hooks
-
-
-def test_tied_weights_are_counted_once(monkeypatch):
-    weight = torch.nn.Parameter(torch.zeros(100))
-    monkeypatch.setattr(available_memory, "total_memory", lambda: 400.0)
-    with within_memory():
-        first, second = torch.nn.Module(), torch.nn.Module()
-        first.weight = second.weight = weight
-        with pytest.raises(UsageError, match="more weights"):
-            second.more = torch.nn.Parameter(torch.zeros(1))
-
-
-def test_weights_whose_size_is_not_known_yet_are_not_counted():
-    with within_memory():
-        assert torch.nn.LazyLinear(3).weight is not None
 
 
 @pytest.mark.parametrize("width", [10**12, 2**62])

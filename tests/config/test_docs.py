@@ -2,8 +2,8 @@
 
 import pytest
 
-from seqkit.config.docstrings import explanation
-from seqkit.config.merge import TOP, root
+from seqkit.config.docs import TOP, explanation
+from seqkit.config.merge import root
 from seqkit.config.schema import Field
 from seqkit.registry import BUILT_IN
 
