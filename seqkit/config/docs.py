@@ -83,7 +83,7 @@ def _explained(node: Node, config: Mapping[str, Any], about: Callable[[Field], s
                 component = "null" if value is None else value["type"]
                 yield path, component, f"{named(field.kind)} (seqkit list {field.kind}s)", about(field)
             if value is not None:
-                owner = field.owner(value.get("type"), path)
+                owner = field.component(value.get("type"), path).load()
                 yield from _explained(node.below(field, value), value, partial(_about, owner))
 
 

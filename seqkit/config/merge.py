@@ -112,17 +112,20 @@ def completed(
 def overridden(top: Node, config: Mapping[str, Any], pairs: Pairs) -> Mapping[str, Any]:
     """A configuration with overrides, by dotted key, on top.
 
-    Keys with fewer dots come first, so a type comes before its arguments. Of two equal keys the last counts.
+    `data.X` is `data.source.X` where X is an argument of the data source. Keys with fewer dots come first, so a type
+    comes before its arguments. Of two equal keys the last counts.
     """
     of_data = top.fields["data"].keys_below(None, "data") if "data" in top.fields else {}
-
-    def depth(pair: tuple[str, Any]) -> int:
-        first, *rest = pair[0].removesuffix(".type").split(".")
+    paths = []
+    for key, value in pairs:
+        first, *rest = key.removesuffix(".type").split(".")
         is_of_source = first == "data" and rest != [] and rest[0] not in of_data
-        return len(rest) + is_of_source
-
-    for key, value in sorted(pairs, key=depth):
-        config = top.put(config, key, value)
+        paths.append(([first, *(["source"] if is_of_source else []), *rest], key.endswith(".type"), value))
+    for path, is_type, value in sorted(paths, key=lambda one: len(one[0])):
+        over = {"type": value.read() if isinstance(value, Word) else value} if is_type else value
+        for name in reversed(path):
+            over = {name: over}
+        config = top.merge(config, over)
     return config
 
 
@@ -142,6 +145,9 @@ class Node:
         if "." in name:
             nested = name.replace(".", ": {", 1)
             raise UsageError(f"the key {self.at(name)!r} has a dot; write it nested, {nested}: …}}")
+        if self.path == "data.source":  # `data.X` is X of the data source, too
+            known = {**root()["data"].keys_below(None, "data"), **self.fields}
+            raise UsageError(f"there is no key 'data.{name}'; {suggest(f'data.{name}', [f'data.{x}' for x in known])}")
         if self.owner:
             raise UsageError(f"{self.path}: {self.owner} has no argument {name!r}; {suggest(name, self.fields)}")
         near = suggest(self.at(name), [self.at(known) for known in self.fields])
@@ -156,10 +162,8 @@ class Node:
         path = self.at(field.name)
         if field.shape == "names":
             return Node(field.by_name(value), path)
-        if field.section is not None:
-            return Node(field.keys_below(None, path), path)
         name = value.get("type", field.default_type)
-        return Node(field.keys_below(name, path), path, field.component(name, path).name)
+        return Node(field.keys_below(name, path), path, field.component(name, path).name if field.kind else "")
 
     def mapping(self, field: Field, value: Any) -> dict[str, Any] | None:
         """The value of a component or section as a mapping: a bare name becomes its type or, for `data`, its source."""
@@ -183,31 +187,10 @@ class Node:
 
     # ── merging ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def put(self, config: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
-        """`config` with the value of a dotted key."""
-        first, _, rest = key.partition(".")
-        if self.path == "data" and first not in self.fields:  # of the data source
-            written = self.mapping(self.fields["source"], config.get("source"))
-            of_source = {} if written is None else self.below(self.fields["source"], written).fields
-            if first not in of_source:
-                near = suggest(self.at(first), [self.at(known) for known in {**self.fields, **of_source}])
-                raise UsageError(f"there is no key {self.at(first)!r}; {near}")
-            return self.put(config, f"source.{key}", value)
-        field = self.field(first)
-        if not rest:
-            return self.merge(config, {first: self._word(field, value) if isinstance(value, Word) else value})
-        if rest == "type":
-            return self.merge(config, {first: {"type": value.read() if isinstance(value, Word) else value}})
-        if field.is_plain:
-            raise UsageError(f"there is no key {self.at(key)!r}; {self.at(first)} is a plain value")
-        if field.is_list(config.get(first)):
-            raise UsageError(f"{self.at(first)} is a list; give the whole of it: --{self.at(first)} '[…]'")
-        here = self.mapping(field, config.get(first, {} if field.section else None)) or {}
-        below = self.below(field, {**here, rest.partition(".")[0]: None} if field.shape == "names" else here)
-        return {**config, first: below.put(here, rest, value)}
-
-    def _word(self, field: Field, word: Word) -> Any:
+    def _read(self, field: Field, word: Any) -> Any:
         """The value of a key from its word on the command line: 7 is a text if only a text is allowed."""
+        if not isinstance(word, Word):
+            return word
         path = self.at(field.name)
         if isinstance(word, Switch) and field.hint is not bool:
             raise UsageError(f"--{path} has no value; write --{path} VALUE")
@@ -224,13 +207,15 @@ class Node:
 
     def merge(self, base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
         """`over` on top of `base`."""
-        merged = dict(base)
-        for name, value in over.items():
-            field = self.fields.get(name)
-            if field is None or field.is_plain or name not in base or field.is_list(value) or field.is_list(base[name]):
-                merged[name] = value
+        merged = {**base, **over}
+        for name in [name for name in over if name in base and name in self.fields]:
+            field = self.fields[name]
+            old, new = self._read(field, base[name]), self._read(field, over[name])
+            if field.is_list(old) and isinstance(new, Mapping) and "type" not in new:
+                raise UsageError(f"{self.at(name)} is a list; give the whole of it: --{self.at(name)} '[…]'")
+            if field.is_plain or field.is_list(old) or field.is_list(new):
                 continue
-            old, new = self.mapping(field, base[name]), self.mapping(field, value)
+            old, new = self.mapping(field, old), self.mapping(field, new)
             merged[name] = new if old is None or new is None else self._merged(field, old, new)
         return merged
 
@@ -260,11 +245,13 @@ class Node:
         return {name: self._completed(field, config.get(name, field.default)) for name, field in self.fields.items()}
 
     def _completed(self, field: Field, value: Any) -> Any:
-        path = self.at(field.name)
+        path, value = self.at(field.name), self._read(field, value)
         if field.is_plain:
             try:
                 check_value(value, field.hint)
             except ValueError as error:
+                if isinstance(value, Mapping) and value:
+                    raise UsageError(f"there is no key '{path}.{next(iter(value))}'; {path} is a plain value") from None
                 raise UsageError(f"{path} is {shown(value)}; {error}{self._of_others(field.name, value)}") from None
             return copy.deepcopy(value) if isinstance(value, list | dict) else value  # a default is everyone's
         if field.is_list(value) and value is not None:

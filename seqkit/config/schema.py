@@ -81,7 +81,7 @@ class Field:
 
     @property
     def one(self) -> Field:
-        """The key of one component of a list."""
+        """The key of one component of the list."""
         return replace(self, shape="one")
 
     def by_name(self, names: Iterable[str]) -> dict[str, Field]:
@@ -94,27 +94,23 @@ class Field:
 
     def keys_below(self, type_name: str | None, path: str) -> dict[str, Field]:
         """The keys below this one, for a component of that type. Raises UsageError for an unknown type."""
-        owner, num_given = self.owner(type_name, path), 0
-        if self.kind is not None:
-            component = self.component(type_name, path)
+        component = self.component(type_name, path)
+        owner, num_given = component.load(), self.num_given or 0
+        if is_torchs(component):
+            num_given = 1  # the parameters, or the optimizer
+        elif self.kind is not None and component not in components("preset").values():
             base = next((name for name, kind in KIND_BY_TYPE.items() if kind == self.kind), None)
-            if not inspect.isclass(owner) and component not in components("preset").values():
-                raise UsageError(f"{path}: {component.name} at {component.path} is no class; register a class")
-            if inspect.isclass(owner) and base and not is_torchs(component) and _kind(owner) != self.kind:
-                raise UsageError(f"{path}: {component.name} is no {base}; make it a subclass of it")
-            # torch's own get the parameters first, or the optimizer
-            num_given = 1 if is_torchs(component) else self.num_given or 0
+            if not inspect.isclass(owner) or (base is not None and _kind(owner) != self.kind):
+                what = "class; register a class" if base is None else f"{base}; make it a subclass of it"
+                raise UsageError(f"{path}: {component.name} at {component.path} is no {what}")
         parameters = list(read_parameters(owner, registered()).items())[num_given:]
         found = {name: key for name, key in parameters if key is not None and name not in self.skip}
         return found | {key.name: key for key in self.more}
 
-    def owner(self, type_name: str | None, path: str) -> Any:
-        """The class or function whose parameters are the keys below this one."""
-        return (Component(path, self.section) if self.section else self.component(type_name, path)).load()
-
     def component(self, type_name: str | None, path: str) -> Component:
-        """The component of that name. Raises UsageError with the nearest names."""
-        assert self.kind is not None
+        """The component of that name, or the class of a section. Raises UsageError with the nearest names."""
+        if self.kind is None:
+            return Component(path, str(self.section))
         if type_name is None:
             raise UsageError(f"{path} has no type; give {path}.type, one of: {', '.join(components(self.kind))}")
         try:
@@ -181,12 +177,10 @@ def _field(parameter: inspect.Parameter, hint: Any) -> Field | None:
             given, made = typing.get_args(made)
             num_given = 0 if given is Ellipsis else len(given)
         kind = _kind(made) or (kind_by_name if num_given is not None and shape != "names" else None)
-        if kind is not None and shape == "names":
-            return Field(name, default, kind, num_given, "names", nullable=nullable)
         if kind is not None:
             only = BUILT_IN[kind][0].name if len(BUILT_IN[kind]) == 1 else None
-            usual = _registered(default, kind) or _registered(made, kind) or only
-            default = default if default in (REQUIRED, None) else {"type": usual}
+            usual = None if shape == "names" else _registered(default, kind) or _registered(made, kind) or only
+            default = default if default in (REQUIRED, None) or shape == "names" else {"type": usual}
             return Field(name, default, kind, num_given, shape, nullable=nullable, default_type=usual)
         if typing.get_origin(one) is Callable:
             return None
@@ -308,7 +302,7 @@ def _joined(words: Iterable[str]) -> str:
 
 
 def _words(schema: Mapping[str, Any], known: Mapping[str, Any]) -> list[str]:
-    """What a schema of JSON allows. known: the schemas that it refers to."""
+    """The values that a schema of JSON allows. known: the schemas that it refers to."""
     if "$ref" in schema:
         return _words(known[schema["$ref"].rpartition("/")[2]], known)
     if "anyOf" in schema:

@@ -295,7 +295,7 @@ class Typed(Backbone):
 @pytest.mark.parametrize(
     ("cls", "keys", "message"),
     [
-        (Duck, {}, "^model.backbone: Duck is no Backbone"),
+        (Duck, {}, "^model.backbone: Duck at .* is no Backbone"),
         (Untyped, {"dim": 8}, "^model.backbone: KeyError: 8$"),
         (Untyped, {"dim": 8, "width": "x"}, "^model.backbone.width is 'x'; give a whole number or a number"),
         (Untyped, {"dim": 8, "name": 3}, "^model.backbone.name is 3; give a text"),

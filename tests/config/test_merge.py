@@ -2,14 +2,16 @@
 
 import copy
 import shlex
+import sys
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 import pytest
 
-from seqkit.config import build, complete, explain, read_recipe, recipe_names
-from seqkit.config.schema import MOST
+from seqkit.config import build, builder, complete, explain, read_recipe, recipe_names
+from seqkit.config.merge import Node
+from seqkit.config.schema import MOST, Field
 from seqkit.errors import UsageError
 from seqkit.interfaces import Backbone
 from seqkit.registry import KINDS, lookup, register
@@ -96,6 +98,9 @@ def test_overrides_reach_every_level_and_the_later_wins():
     config = completed("--model.backbone.block.mlp.activation", "gelu", "--seed=3", "--seed", "5", "--data.limit", "7")
     assert config["model"]["backbone"]["block"]["mlp"]["activation"]["type"] == "GELU"
     assert (config["seed"], config["data"]["limit"]) == (5, 7)
+    assert completed("--optimizer.lr", "0.1", "--optimizer", "{lr: 0.2}")["optimizer"]["lr"] == 0.1, "it has more dots"
+    assert completed("--data.source.type", "mnist", "--data=digits")["data"]["source"]["type"] == "mnist"
+    assert completed("--schedule", "null", "--schedule.floor", "0.1")["schedule"]["floor"] == 0.1
 
 
 def test_presets_and_the_command_line_merge_alike():
@@ -407,6 +412,19 @@ def test_fields_of_settings_are_keys_of_their_owner(grouped):
     assert "model.backbone.sizes" not in rows
 
 
+def test_a_section_may_take_settings_too(monkeypatch):
+    class Section:
+        def __init__(self, *, sizes: Sizes, seed: int = 1): ...
+
+    monkeypatch.setitem(sys.modules[__name__].__dict__, "Section", Section)
+    field = Field("data", {}, section=f"{__name__}:Section")
+    config = Node({"data": field}).complete({"data": {"width": 7}})
+    assert config == {"data": {"width": 7, "depth": 2, "seed": 1}}
+    assert builder._value(field, config["data"], "data") == {"sizes": Sizes(width=7), "seed": 1}
+    with pytest.raises(UsageError, match="^data: width is 4"):
+        builder._value(field, {"width": 4}, "data")
+
+
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
@@ -428,7 +446,7 @@ def test_a_number_that_asks_for_memory_or_processes_by_itself_has_a_largest_valu
         config = complete(recipe, may_mix=True)
         if "tasks" in config:
             continue
-        for key, value, *_ in explain(config):
+        for key, *_ in explain(config):
             name = key.rpartition(".")[2]
             if name in MOST and (owner := (name, key.count("."))) not in seen and ".parts." not in key:
                 seen.add(owner)
