@@ -82,6 +82,7 @@ def read_recipe(name: str) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     if not isinstance(config, dict):
         raise UsageError(f"{path} should hold `key: value` lines, but holds {type(config).__name__}")
     presets = config.pop("presets", None) or {}
-    if not isinstance(presets, dict) or not all(isinstance(keys, dict) for keys in presets.values()):
+    is_one = isinstance(presets, dict) and all(isinstance(keys, dict) for keys in presets.values())
+    if not is_one or any("presets" in keys for keys in presets.values()):
         raise UsageError(f"{path}: presets should hold a name and its keys each, such as debug: {{seed: 2}}")
     return {"recipe": title, **config}, presets

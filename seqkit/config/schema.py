@@ -185,7 +185,9 @@ def _field(parameter: inspect.Parameter, hint: Any) -> Field | None:
         if typing.get_origin(one) is Callable:
             return None
     plain = plain_data(default)
-    writable = [one for one in everything if _is_plain(one)]  # only `float` of another package's `float | Tensor`
+    writable = [
+        one for one in everything if _schema(one) is not None
+    ]  # only `float` of another package's `float | Tensor`
     if not any(one is not type(None) for one in writable):
         writable = [_hint_of(default)]
         plain = NotImplemented if default is None and others else plain
@@ -277,22 +279,19 @@ def fits(value: Any, hint: Any) -> bool:
 
 
 @cache
-def _is_plain(hint: Any) -> bool:
-    """Whether plain data can be checked against this annotation."""
+def _schema(hint: Any) -> dict[str, Any] | None:
+    """The values that an annotation allows, as a schema of JSON; None if it is not of plain data."""
     from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter
 
     try:
-        TypeAdapter(hint).json_schema()
+        return TypeAdapter(hint).json_schema()
     except (PydanticSchemaGenerationError, PydanticUserError):
-        return False
-    return True
+        return None
 
 
 def in_words(hint: Any) -> str:
     """An annotation as a user would say it."""
-    from pydantic import TypeAdapter
-
-    schema = TypeAdapter(hint).json_schema()
+    schema = _schema(hint) or {}
     return _joined(_words(schema, schema.get("$defs", {})))
 
 
