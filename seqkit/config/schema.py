@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache, reduce
 from operator import or_
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from seqkit.errors import UsageError
 from seqkit.registry import BUILT_IN, KINDS, Component, components, find
@@ -47,6 +47,9 @@ WORDS = {
 }  # fmt: skip
 """Types of JSON as a user would say them."""
 
+BOUNDS = {"minimum": "of at least", "exclusiveMinimum": "above", "maximum": "of at most", "exclusiveMaximum": "below"}
+"""Bounds of JSON's numbers, likewise."""
+
 
 @dataclass(frozen=True)
 class Field:
@@ -65,7 +68,7 @@ class Field:
     default: Any = REQUIRED
     kind: str | None = None
     num_given: int | None = None
-    shape: Literal["one", "list", "names", "layers"] = "one"
+    shape: str = "one"
     section: str | None = None
     skip: tuple[str, ...] = ()
     more: tuple[Field, ...] = ()
@@ -147,13 +150,14 @@ def read_parameters(cls: Any, _registered_now: tuple[Component, ...]) -> Mapping
                 "write each argument out, under a name other than type"
             )
         hint = hints.get(parameter.name, _hint_of(parameter.default))
-        if inspect.isclass(hint) and getattr(hint, "is_settings", False):
-            for name, key in read_parameters(hint, _registered_now).items():
-                found[name] = key and replace(key, settings=(parameter.name, hint))
-                if key is not None and key.is_plain and isinstance(parameter.default, hint):
-                    found[name] = replace(found[name], default=plain_data(getattr(parameter.default, name)))
-        else:
+        settings: Any = hint if inspect.isclass(hint) and getattr(hint, "is_settings", False) else None
+        if settings is None:
             found[parameter.name] = _field(parameter, hint)
+            continue
+        for name, key in read_parameters(settings, _registered_now).items():
+            if key is not None and key.is_plain and isinstance(parameter.default, settings):
+                key = replace(key, default=plain_data(getattr(parameter.default, name)))
+            found[name] = None if key is None else replace(key, settings=(parameter.name, settings))
     return found
 
 
@@ -311,8 +315,7 @@ def _words(schema: Mapping[str, Any], known: Mapping[str, Any]) -> list[str]:
     if "properties" in schema:
         return [f"the keys {', '.join(schema['properties'])}"]
     words = WORDS[schema["type"]] if "type" in schema else "any value"
-    if "maximum" in schema:
-        words += f" of at most {schema['maximum']:,}"
+    words += "".join(f" {bound} {schema[name]:,}" for name, bound in BOUNDS.items() if name in schema)
     if each := schema.get("prefixItems"):
         words += f" of {len(each)}"
     if item := schema.get("items") or (each and each[0]):

@@ -14,12 +14,13 @@ from functools import partial
 from importlib.metadata import EntryPoint
 from typing import get_type_hints
 
+import pydantic
 import pytest
 import torch
 
 from seqkit.config import build, build_model, complete
 from seqkit.config.merge import root
-from seqkit.config.schema import KIND_BY_TYPE, REQUIRED, Field, check_value
+from seqkit.config.schema import KIND_BY_TYPE, REQUIRED, Field, check_value, in_words
 from seqkit.errors import UsageError
 from seqkit.interfaces import Backbone
 from seqkit.nn.mlp import GatedMLP
@@ -211,6 +212,13 @@ def test_a_class_of_a_plug_in_is_a_component_as_ours_are(monkeypatch):
     monkeypatch.setitem(sys.modules[__name__].__dict__, Own.__qualname__, Own)  # where `load` looks for it
     built = build(complete("image/digits", "debug", {"model.backbone": {"type": "Own", "dim": 8}}))
     assert type(built.model["backbone"]) is Own
+
+
+def test_a_bound_of_an_annotation_is_said():
+    assert (
+        in_words(typing.Annotated[int, pydantic.Field(gt=0, le=7)] | None)
+        == "a whole number above 0 of at most 7 or null"
+    )
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 2**63, -(2**63) - 1])
