@@ -86,12 +86,8 @@ def test_null_takes_a_component_away_and_a_name_brings_one():
         "--model.backbone.block.attention.qk_norm", "RMSNorm", "--model.backbone.block.attention.qk_norm.eps", "1e-3"
     )
     assert with_norm["model"]["backbone"]["block"]["attention"]["qk_norm"]["eps"] == 0.001
-    assert (
-        completed("--model.backbone.block.attention.qk_norm", "null")["model"]["backbone"]["block"]["attention"][
-            "qk_norm"
-        ]
-        is None
-    )
+    without = completed("--model.backbone.block.attention.qk_norm", "null")
+    assert without["model"]["backbone"]["block"]["attention"]["qk_norm"] is None
 
 
 def test_overrides_reach_every_level_and_the_later_wins():
