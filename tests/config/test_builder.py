@@ -280,7 +280,7 @@ class Typed(Backbone):
     [
         (Duck, {}, "^model.backbone: Duck at .* is no Backbone"),
         (Untyped, {"dim": 8}, "^model.backbone: KeyError: 8$"),
-        (Untyped, {"dim": 8, "width": "x"}, "^model.backbone.width is 'x'; give a whole number or a number"),
+        (Untyped, {"dim": 8, "width": "x"}, "^model.backbone.width is 'x'; give a whole number .* or a number"),
         (Untyped, {"dim": 8, "name": 3}, "^model.backbone.name is 3; give a text"),
         (Untyped, {"dim": 8, "sub": 3}, "Untyped has no argument 'sub'"),
         (Extra, {"dim": 8}, r"Extra takes \*\*kwargs, which no key"),
