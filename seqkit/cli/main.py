@@ -87,10 +87,6 @@ def _run(words: list[str]) -> int:
             from seqkit.cli.guess import take_data_as_recipe
 
             take_data_as_recipe(args)
-        if args.overrides:
-            from seqkit.config.given_once import check_given_once
-
-            check_given_once(args.overrides)
         if getattr(args, "out", None) is not None:
             from seqkit.cli.out import check_kind
 

@@ -13,7 +13,7 @@ import torch
 from seqkit.analysis.cost import training_flops
 from seqkit.comparison.finished_runs import compare_runs
 from seqkit.config import build, complete
-from seqkit.config.completion import task_configs
+from seqkit.config.mixture import task_configs
 from seqkit.errors import UsageError
 from seqkit.files import read_mapping
 from seqkit.model import Model

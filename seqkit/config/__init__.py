@@ -7,7 +7,8 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submod_attrs={
         "builder": ["Built", "build", "build_model"],
         "recipe": ["find_recipe", "load_yaml", "read_recipe", "recipe_folder", "recipe_names", "to_yaml"],
-        "completion": ["complete", "explain"],
+        "docs": ["explain"],
+        "mixture": ["complete"],
         "overrides": ["dotted"],
     },
 )

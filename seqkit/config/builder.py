@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from seqkit.config.merge import INIT, root
 from seqkit.config.own_files import with_paths
-from seqkit.config.resolve import INIT, root
 from seqkit.config.schema import Field, check_value, is_torchs
 from seqkit.errors import DataError, UsageError
 from seqkit.interfaces import Tokenizer, TokenSpec
@@ -16,10 +15,6 @@ from seqkit.interfaces.declared import check_declared
 
 if TYPE_CHECKING:
     from seqkit.model import Model
-
-
-MAX_MODULES = 50_000
-"""Most modules of a model; a transformer of 1,000 layers has some 14,000."""
 
 
 class Built(NamedTuple):
@@ -46,8 +41,7 @@ def build(config: Mapping[str, Any]) -> Built:
     if "data" in config and isinstance(config["data"].get("source"), Mapping):
         source = with_paths(config["data"]["source"], "data.source.path")
         config = {**config, "data": {**config["data"], "source": source}}
-    with within_memory():
-        made = {name: _value(field, config[name], name) for name, field in fields.items() if name in config}
+    made = {name: _value(field, config[name], name) for name, field in fields.items() if name in config}
     init = made.get("model", {}).pop(INIT.name, None)
     arguments: dict[str, Any] = {name: made.get(name) for name in Built._fields} | {"init": init}
     return Built(**arguments)
@@ -61,8 +55,7 @@ def build_model(built: Built, spec: TokenSpec) -> Model:
     from seqkit.model import Model
 
     try:
-        with within_memory():
-            return Model(spec, **built.model)
+        return Model(spec, **built.model)
     except (DataError, UsageError):
         raise
     except (ValueError, TypeError, OverflowError, RuntimeError, MemoryError) as error:
@@ -75,78 +68,49 @@ def _reason(error: Exception) -> str:
     return what + " ".join(str(error).partition("Exception raised from")[0].split())
 
 
-@contextmanager
-def within_memory() -> Iterator[None]:
-    """Raises UsageError as soon as the modules built inside have more weights than the machine has memory.
-
-    A recipe of a line may ask for 10**9 layers: each is counted when its owner registers it, before it is filled.
-    Weights on device meta take no memory and are not counted.
-    """
-    from torch.nn.modules import module as hooks
-    from torch.nn.parameter import is_lazy
-
-    from seqkit.training import available_memory
-
-    memory, num_bytes, num_modules = available_memory.total_memory(), 0, 0
-    counted: set[int] = set()  # tied weights are registered twice
-
-    def count_tensor(_owner: Any, name: str, tensor: Any) -> None:
-        nonlocal num_bytes
-        if tensor is not None and not is_lazy(tensor) and not tensor.is_meta and id(tensor) not in counted:
-            counted.add(id(tensor))
-            num_bytes += tensor.numel() * tensor.element_size()
-            if num_bytes > memory:
-                raise UsageError(
-                    f"the model has more weights than this machine's {memory / 1e9:.0f} GB of memory hold, counted "
-                    f"up to a {name} of {list(tensor.shape)}; make it smaller: `seqkit describe` says what it costs"
-                )
-
-    def count_module(_owner: Any, _name: str, _module: Any) -> None:
-        nonlocal num_modules
-        num_modules += 1
-        if num_modules > MAX_MODULES:
-            raise UsageError(f"the model has more than {MAX_MODULES:,} modules; give it fewer layers or experts")
-
-    handles = [
-        hooks.register_module_parameter_registration_hook(count_tensor),
-        hooks.register_module_buffer_registration_hook(count_tensor),
-        hooks.register_module_module_registration_hook(count_module),
-    ]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
 def _value(field: Field, value: Any, path: str) -> Any:
+    """The argument that a key stands for."""
     if field.is_list(value) and value is not None:
         return [_value(field.one, item, f"{path}.{i}") for i, item in enumerate(value)]
-    if field.named and value is not None:
-        fields = field.by_name(value)
-        return {name: _value(fields[name], item, f"{path}.{name}") for name, item in value.items()}
+    if field.shape == "names" and value is not None:
+        return {name: _value(below, value[name], f"{path}.{name}") for name, below in field.by_name(value).items()}
     if field.section is not None:
-        fields = field.keys_below(None, path)
-        return {name: _value(fields[name], item, f"{path}.{name}") for name, item in value.items()}
+        return _arguments(field, value, path)
     if field.kind is None:
         return check_value(value, field.hint)
     return None if value is None else _component(field, value, path)
 
 
+def _arguments(field: Field, value: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """The arguments of a component or section; keys of settings become one argument."""
+    fields = field.keys_below(value.get("type"), path)
+    arguments: dict[str, Any] = {}
+    settings: dict[tuple[str, type], dict[str, Any]] = {}
+    for name, item in value.items():
+        if name == "type" and field.kind is not None:
+            continue
+        group = fields[name].settings
+        own = arguments if group is None else settings.setdefault(group, {})
+        own[name] = _value(fields[name], item, f"{path}.{name}")
+    return arguments | {name: _made(partial(cls, **own), path) for (name, cls), own in settings.items()}
+
+
 def _component(field: Field, value: Mapping[str, Any], path: str) -> Any:
     component = field.component(value["type"], path)
     cls = component.load()
-    fields = field.keys_below(value["type"], path)
-    arguments = {name: _value(fields[name], item, f"{path}.{name}") for name, item in value.items() if name != "type"}
     if is_torchs(component):
         from seqkit.training.optim import TorchOptimizer, TorchSchedule
 
         wrapper: Any = TorchOptimizer if field.kind == "optimizer" else TorchSchedule
         cls = partial(wrapper, cls)
-    if field.num_given is not None:
-        return partial(cls, **arguments)
+    factory = partial(cls, **_arguments(field, value, path))
+    return factory if field.num_given is not None else _made(factory, path)
+
+
+def _made(factory: Callable[[], Any], path: str) -> Any:
+    """Result of a factory. Raises UsageError, with the path of its keys, if it refuses them."""
     try:
-        made = cls(**arguments)
+        made = factory()
         check_declared(made)  # before any data is read
         return made
     except (DataError, UsageError):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import re
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -67,12 +65,6 @@ def find_recipe(name: str) -> tuple[str, Path]:
     raise UsageError(f"there is no recipe called {name!r}; {suggest(name, recipe_names())}")
 
 
-@lru_cache(maxsize=32)
-def _parsed(text: str) -> Any:
-    """The YAML of a recipe, which a comparison reads a hundred times."""
-    return load_yaml(text, max_values=MAX_VALUES)
-
-
 def read_recipe(name: str) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """A recipe as plain data, and its presets by name.
 
@@ -80,7 +72,7 @@ def read_recipe(name: str) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """
     title, path = find_recipe(name)
     try:
-        config = copy.deepcopy(_parsed(decoded(read_small(path, MAX_BYTES))))
+        config = load_yaml(decoded(read_small(path, MAX_BYTES)), max_values=MAX_VALUES)
     except DataError as error:
         raise UsageError(str(error)) from error
     except (yaml.YAMLError, ValueError) as error:
@@ -90,8 +82,7 @@ def read_recipe(name: str) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     if not isinstance(config, dict):
         raise UsageError(f"{path} should hold `key: value` lines, but holds {type(config).__name__}")
     presets = config.pop("presets", None) or {}
-    if not isinstance(presets, dict) or not all(isinstance(keys, dict) for keys in presets.values()):
+    is_one = isinstance(presets, dict) and all(isinstance(keys, dict) for keys in presets.values())
+    if not is_one or any("presets" in keys for keys in presets.values()):
         raise UsageError(f"{path}: presets should hold a name and its keys each, such as debug: {{seed: 2}}")
-    if nested := [preset for preset, keys in presets.items() if "presets" in keys]:
-        raise UsageError(f"{path}: the preset {nested[0]} holds presets of its own; write them beside it")
     return {"recipe": title, **config}, presets

@@ -1,65 +1,55 @@
 """Keys of a configuration, read from the signatures of the components themselves.
 
 A parameter of a component is a key. Its annotation says what the key holds: a plain value, a component of some kind
-(`backbone: Backbone`), or a factory of one that the owner calls itself (`norm: Callable[[int], nn.Module]`).
+(`backbone: Backbone`), or a factory of one that the owner calls itself (`norm: Callable[[int], nn.Module]`). A
+parameter whose annotation is a dataclass with `is_settings = True` is no key: its fields are keys in its place.
 """
 
 from __future__ import annotations
 
 import inspect
-import math
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
-from enum import Enum
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache, reduce
 from operator import or_
-from typing import Any
+from typing import Annotated, Any
 
 from seqkit.errors import UsageError
-from seqkit.registry import BUILT_IN, Component, components, find
+from seqkit.registry import BUILT_IN, KINDS, Component, components, find
 from seqkit.registry.lookup import registered
 
 KIND_BY_TYPE = {
-    "Tokenizer": "tokenizer",
-    "Backbone": "backbone",
-    "Objective": "objective",
-    "PositionalEncoding": "position",
-    "RelativePosition": "relative_position",
-    "BaseBlock": "block",
-    "AttentionLayer": "attention",
-    "AttentionMechanism": "mechanism",
-    "CausalConvolution": "convolution",
-    "RotaryScaling": "rotary_scaling",
-    "DataSource": "data_source",
-    "OptimizerFactory": "optimizer",
-    "Schedule": "schedule",
-    "LoggerFactory": "logger",
-    "FineTuning": "fine_tuning",
-    "Transform": "transform",
-    "Projection": "projection",
-}
+    "Tokenizer": "tokenizer", "Backbone": "backbone", "Objective": "objective", "PositionalEncoding": "position",
+    "RelativePosition": "relative_position", "BaseBlock": "block", "AttentionLayer": "attention",
+    "AttentionMechanism": "mechanism", "CausalConvolution": "convolution", "RotaryScaling": "rotary_scaling",
+    "DataSource": "data_source", "OptimizerFactory": "optimizer", "Schedule": "schedule", "LoggerFactory": "logger",
+    "FineTuning": "fine_tuning", "Transform": "transform", "Projection": "projection",
+}  # fmt: skip
 """Kind of a parameter whose annotation names this class, or a subclass of it."""
 
-KIND_BY_NAME = {
-    "norm": "norm",
-    "input_norm": "norm",
-    "attention_norm": "norm",
-    "embedding_norm": "norm",
-    "qk_norm": "norm",
-    "mlp": "mlp",
-    "expert": "mlp",
-    "residual": "residual",
-    "activation": "activation",
-    "augment": "augmentation",
-    "callbacks": "callback",
-    "logger": "logger",
-}
-"""Kind of a parameter whose annotation says no more than `nn.Module` or `Any`."""
+KIND_BY_NAME = {"expert": "mlp", "augment": "augmentation", "callbacks": "callback"}
+"""Kind of a parameter whose annotation says no more than `nn.Module` or `Any`; others, as `qk_norm`, end with it."""
+
+MOST = {
+    "num_workers": 256, "expand": 1024, "devices": 4096, "depth": 10_000, "num_steps": 10_000, "ns_steps": 10_000,
+    "dim": 2**16, "embedding_dim": 2**16, "head_dim": 2**16, "num_states": 2**16, "num_experts": 2**16, "rank": 2**16,
+    "num_buckets": 2**16, "num_mels": 2**16, "kernel_size": 2**16, "num_prefix_tokens": 2**16, "max_hops": 2**16,
+    "num_edge_types": 2**16, "max_edge_type": 2**16, "width": 2**20, "num_frames": 2**20, "vocab_size": 2**24,
+    "num_categories": 2**24, "num_symbols": 2**24, "max_words": 2**24,
+}  # fmt: skip
+"""Largest value of each key that asks for memory, time or processes by its number alone."""
 
 REQUIRED = inspect.Parameter.empty
-WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", type(None): "null"}
+WORDS = {
+    "integer": "a whole number", "number": "a number", "boolean": "true or false", "string": "a text", "null": "null",
+    "object": "keys with a value each", "array": "a list",
+}  # fmt: skip
+"""Types of JSON as a user would say them."""
+
+BOUNDS = {"minimum": "of at least", "exclusiveMinimum": "above", "maximum": "of at most", "exclusiveMaximum": "below"}
+"""Bounds of JSON's numbers, likewise."""
 
 
 @dataclass(frozen=True)
@@ -68,26 +58,25 @@ class Field:
 
     default: plain data; REQUIRED: there is none. kind: kind of the component that the key holds; None: a plain value.
     num_given: number of arguments that the owner of a factory passes itself; None: the component is built here.
-    many: True: a list of components. named: True: components by name, names being the user's. listable: True: one
-    component or a list, one for each layer. section: `module:Class`, the class whose parameters are the keys below this
-    one. skip: parameters of it that are no keys. more: keys below this one that are no parameters of it.
-    hint: annotation of a plain value. nullable: True: the component may be null. implied_type: type of the component
-    if none is written and the default is null.
+    shape: `one` component, a `list` of them, components by `names` of the user's, or one or a list for the `layers`.
+    section: `module:Class`, the class whose parameters are the keys below this one. skip: parameters of it that are no
+    keys. more: keys below this one that are no parameters of it. hint: annotation of a plain value. nullable: True: the
+    component may be null. default_type: type of the component if none is written. settings: the parameter that takes
+    this key with others, and its dataclass.
     """
 
     name: str
     default: Any = REQUIRED
     kind: str | None = None
     num_given: int | None = None
-    many: bool = False
-    named: bool = False
-    listable: bool = False
+    shape: str = "one"
     section: str | None = None
     skip: tuple[str, ...] = ()
     more: tuple[Field, ...] = ()
     hint: Any = Any
     nullable: bool = False
-    implied_type: str | None = None
+    default_type: str | None = None
+    settings: tuple[str, type] | None = None
 
     @property
     def is_plain(self) -> bool:
@@ -96,45 +85,36 @@ class Field:
 
     @property
     def one(self) -> Field:
-        """The key of one component of a list."""
-        return replace(self, many=False, listable=False)
+        """The key of one component of the list."""
+        return replace(self, shape="one")
 
     def by_name(self, names: Iterable[str]) -> dict[str, Field]:
         """The keys of components that have names, for those names."""
-        return {name: replace(self, name=name, named=False, default=REQUIRED, nullable=False) for name in names}
+        return {name: replace(self, name=name, shape="one", default=REQUIRED, nullable=False) for name in names}
 
     def is_list(self, value: Any) -> bool:
         """Whether the value has to be a list of components."""
-        return self.many or (self.listable and isinstance(value, list))
-
-    @property
-    def default_type(self) -> str | None:
-        """The type of the component if none is written."""
-        return self.default.get("type", self.implied_type) if isinstance(self.default, dict) else self.implied_type
+        return self.shape == "list" or (self.shape == "layers" and isinstance(value, list))
 
     def keys_below(self, type_name: str | None, path: str) -> dict[str, Field]:
         """The keys below this one, for a component of that type. Raises UsageError for an unknown type."""
-        owner, num_given = self.owner(type_name, path), 0
-        if self.kind is not None:
-            component = self.component(type_name, path)
+        component = self.component(type_name, path)
+        owner, num_given = component.load(), self.num_given or 0
+        if is_torchs(component):
+            num_given = 1  # the parameters, or the optimizer
+        elif self.kind is not None and component not in components("preset").values():
             base = next((name for name, kind in KIND_BY_TYPE.items() if kind == self.kind), None)
-            if not inspect.isclass(owner) and component not in components("preset").values():
-                raise UsageError(f"{path}: {component.name} at {component.path} is no class; register a class")
-            if inspect.isclass(owner) and base and not is_torchs(component) and _kind(owner) != self.kind:
-                raise UsageError(f"{path}: {component.name} is no {base}; make it a subclass of it")
-            # torch's own get the parameters first, or the optimizer
-            num_given = 1 if is_torchs(component) else self.num_given or 0
+            if not inspect.isclass(owner) or (base is not None and _kind(owner) != self.kind):
+                what = "class; register a class" if base is None else f"{base}; make it a subclass of it"
+                raise UsageError(f"{path}: {component.name} at {component.path} is no {what}")
         parameters = list(read_parameters(owner, registered()).items())[num_given:]
         found = {name: key for name, key in parameters if key is not None and name not in self.skip}
         return found | {key.name: key for key in self.more}
 
-    def owner(self, type_name: str | None, path: str) -> Any:
-        """The class or function whose parameters are the keys below this one."""
-        return (Component(path, self.section) if self.section else self.component(type_name, path)).load()
-
     def component(self, type_name: str | None, path: str) -> Component:
-        """The component of that name. Raises UsageError with the nearest names."""
-        assert self.kind is not None
+        """The component of that name, or the class of a section. Raises UsageError with the nearest names."""
+        if self.kind is None:
+            return Component(path, str(self.section))
         if type_name is None:
             raise UsageError(f"{path} has no type; give {path}.type, one of: {', '.join(components(self.kind))}")
         try:
@@ -156,12 +136,13 @@ def read_parameters(cls: Any, _registered_now: tuple[Component, ...]) -> Mapping
     UsageError for parameters that no recipe can write: `**kwargs`, and one called `type`.
     """
     try:
-        hints = typing.get_type_hints(cls.__init__ if inspect.isclass(cls) else cls)
+        hints = typing.get_type_hints(cls.__init__ if inspect.isclass(cls) else cls, include_extras=True)
     except (NameError, TypeError):  # not every package writes annotations that can be evaluated
         hints = {}
     parameters = list(inspect.signature(cls).parameters.values())
     if any(p.kind is p.VAR_POSITIONAL for p in parameters):  # (*args, **kwargs) of nn.Module: it has no arguments
         parameters = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    found: dict[str, Field | None] = {}
     for parameter in parameters:
         if parameter.kind is parameter.VAR_KEYWORD or parameter.name == "type":
             stars = "**" if parameter.kind is parameter.VAR_KEYWORD else ""
@@ -169,7 +150,16 @@ def read_parameters(cls: Any, _registered_now: tuple[Component, ...]) -> Mapping
                 f"{cls.__name__} takes {stars}{parameter.name}, which no key of a recipe can reach; "
                 "write each argument out, under a name other than type"
             )
-    return {p.name: _field(p, hints.get(p.name, _hint_of(p.default))) for p in parameters}
+        hint = hints.get(parameter.name, _hint_of(parameter.default))
+        settings: Any = hint if inspect.isclass(hint) and getattr(hint, "is_settings", False) else None
+        if settings is None:
+            found[parameter.name] = _field(parameter, hint)
+            continue
+        for name, key in read_parameters(settings, _registered_now).items():
+            if key is not None and key.is_plain and isinstance(parameter.default, settings):
+                key = replace(key, default=plain_data(getattr(parameter.default, name)))
+            found[name] = None if key is None else replace(key, settings=(parameter.name, settings))
+    return found
 
 
 def _field(parameter: inspect.Parameter, hint: Any) -> Field | None:
@@ -178,36 +168,38 @@ def _field(parameter: inspect.Parameter, hint: Any) -> Field | None:
     if name in ("device", "dtype") or (name.endswith("_fn") and default is None):  # functions of torch: `scale_fn`
         return None
     everything = _alternatives(hint)
-    components_or_plain = [one for one in everything if one is not type(None)]
-    more: dict[str, Any] = {
-        "nullable": type(None) in everything,
-        "listable": len(components_or_plain) > 1 and any(typing.get_origin(one) is Sequence for one in everything),
-    }
-    for one in components_or_plain:
-        origin, made = typing.get_origin(one), one
-        if origin in (list, tuple, Sequence) and name in KIND_BY_NAME:
-            return Field(name, default, KIND_BY_NAME[name], many=True, nullable=more["nullable"])
-        if is_named := origin is Mapping:
-            made = typing.get_args(one)[1]
-            origin = typing.get_origin(made)
-        if origin is Callable:
+    others = [one for one in everything if one is not type(None)]
+    nullable = len(others) < len(everything)
+    for one in others:
+        shape, num_given, made, kind_by_name = "one", None, one, _kind_by_name(name)
+        if typing.get_origin(made) in (list, tuple, Sequence) and kind_by_name is not None:
+            return Field(name, default, kind_by_name, shape="list", nullable=nullable)
+        if typing.get_origin(made) is Mapping:
+            shape, made = "names", typing.get_args(made)[1]
+        elif len(others) > 1 and any(typing.get_origin(other) is Sequence for other in others):
+            shape = "layers"
+        if typing.get_origin(made) is Callable:
             given, made = typing.get_args(made)
-            more["num_given"] = 0 if given is Ellipsis else len(given)
-        if is_named and (kind := _kind(made)) is not None:
-            return Field(name, default, kind, more.get("num_given"), named=True, nullable=more["nullable"])
-        kind = None if is_named else _kind(made) or (KIND_BY_NAME.get(name) if origin is Callable else None)
+            num_given = 0 if given is Ellipsis else len(given)
+        kind = _kind(made) or (kind_by_name if num_given is not None and shape != "names" else None)
         if kind is not None:
-            if default is not REQUIRED and default is not None:
-                default = {"type": _registered(default, kind)}
             only = BUILT_IN[kind][0].name if len(BUILT_IN[kind]) == 1 else None
-            return Field(name, default, kind, implied_type=_registered(made, kind) or only, **more)
-        if origin is Callable:
+            usual = None if shape == "names" else _registered(default, kind) or _registered(made, kind) or only
+            default = default if default in (REQUIRED, None) or shape == "names" else {"type": usual}
+            return Field(name, default, kind, num_given, shape, nullable=nullable, default_type=usual)
+        if typing.get_origin(one) is Callable:
             return None
     plain = plain_data(default)
-    writable = [one for one in everything if _is_plain(one)]  # only `float` of another package's `float | Tensor`
+    writable = [
+        one for one in everything if _schema(one) is not None
+    ]  # only `float` of another package's `float | Tensor`
     if not any(one is not type(None) for one in writable):
         writable = [_hint_of(default)]
-        plain = NotImplemented if default is None and components_or_plain else plain
+        plain = NotImplemented if default is None and others else plain
+    if name in MOST:
+        from pydantic import Field as Bound
+
+        writable = [Annotated[int, Bound(le=MOST[name])] if one is int else one for one in writable]
     return None if plain is NotImplemented else Field(name, plain, hint=reduce(or_, writable))
 
 
@@ -232,6 +224,12 @@ def _kind(hint: Any) -> str | None:
     return next((KIND_BY_TYPE[name] for name in names if name in KIND_BY_TYPE), None)
 
 
+def _kind_by_name(name: str) -> str | None:
+    """The kind of component that the last word of a parameter's name names."""
+    last = name.rpartition("_")[2]
+    return KIND_BY_NAME.get(last, last if last in KINDS else None)
+
+
 def _registered(cls: Any, kind: str) -> str | None:
     """The name of a class in the registry."""
     if not inspect.isclass(cls):
@@ -250,40 +248,29 @@ def plain_data(value: Any) -> Any:
         return NotImplemented
 
 
-def _check_numbers(value: Any) -> None:
-    """Raise ValueError for NaN, infinity and whole numbers of more than 64 bits, anywhere in plain data."""
-    if isinstance(value, Mapping | list | tuple):
-        for inner in value.values() if isinstance(value, Mapping) else value:
-            _check_numbers(inner)
-    elif isinstance(value, float) and not math.isfinite(value):
-        raise ValueError("give a finite number")
-    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
-        raise ValueError("give a number of 64 bits")
-
-
 def check_value(value: Any, hint: Any) -> Any:
-    """A plain value as its annotation wants it (a list as a tuple, a name as an enum's member).
+    """A plain value as its annotation wants it: a list as a tuple, a name as an enum's member.
 
-    Raises ValueError, `give …`, if it is of another type.
+    Raises ValueError, `give …`, if it is of another type, not finite, or larger than 64 bits.
     """
     import json
 
+    import numpy as np
     from pydantic import TypeAdapter, ValidationError
 
-    _check_numbers(value)
-    for one in _alternatives(hint):
-        for member in one if _is_enum(one) else ():
-            if value in (member.name, member.value):
-                return member
     try:
         # as JSON, whose types are YAML's: a list may be a tuple, a whole number a float, but "7" is no number
-        return TypeAdapter(hint).validate_json(json.dumps(value), strict=True)
-    except (ValidationError, TypeError) as error:
-        faults = error.errors() if isinstance(error, ValidationError) else []
-        if own := [fault["ctx"]["error"] for fault in faults if fault["type"] == "value_error"]:
-            raise ValueError(str(own[0])) from None  # of a class of ours, which says what is wrong
-        if isinstance(value, float) and int in _alternatives(hint) and value.is_integer():
-            raise ValueError(f"write {value:.0f}, without point or exponent") from None
+        text = json.dumps(value, allow_nan=False)
+        json.loads(text, parse_int=np.int64)
+        return TypeAdapter(hint).validate_json(text, strict=True)
+    except OverflowError:
+        raise ValueError("give a number of 64 bits") from None
+    except ValidationError as error:
+        own = [fault["ctx"]["error"] for fault in error.errors() if fault["type"] == "value_error"]
+        raise ValueError(str(own[0]) if own else f"give {in_words(hint)}") from None  # a class of ours says it itself
+    except ValueError:
+        raise ValueError("give a finite number") from None
+    except TypeError:  # no JSON
         raise ValueError(f"give {in_words(hint)}") from None
 
 
@@ -297,42 +284,41 @@ def fits(value: Any, hint: Any) -> bool:
 
 
 @cache
-def _is_plain(hint: Any) -> bool:
-    """Whether plain data can be checked against this annotation."""
+def _schema(hint: Any) -> dict[str, Any] | None:
+    """The values that an annotation allows, as a schema of JSON; None if it is not of plain data."""
     from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter
 
     try:
-        TypeAdapter(hint)
+        return TypeAdapter(hint).json_schema()
     except (PydanticSchemaGenerationError, PydanticUserError):
-        return False
-    return True
-
-
-def _is_enum(hint: Any) -> bool:
-    return inspect.isclass(hint) and issubclass(hint, Enum)
+        return None
 
 
 def in_words(hint: Any) -> str:
     """An annotation as a user would say it."""
-    words: list[str] = []
-    for one in _alternatives(hint):
-        origin, arguments = typing.get_origin(one), typing.get_args(one)
-        if one in WORDS:
-            words.append(WORDS[one])
-        elif origin is typing.Literal:
-            words += map(str, arguments)
-        elif origin is tuple and arguments and Ellipsis not in arguments:
-            each = in_words(arguments[0])
-            words.append(f"a list of {len(arguments)}" + (" numbers" if each == WORDS[float] else f" (each: {each})"))
-        elif origin in (list, tuple, Sequence) or one in (list, tuple, Sequence):
-            words.append(f"a list (each: {in_words(arguments[0])})" if arguments else "a list")
-        elif origin is dict or one is dict:
-            words.append("keys with a value each")
-        elif is_dataclass(one):
-            words.append(f"the keys {', '.join(x.name for x in fields(one))}")
-        elif _is_enum(one):
-            words += [str(member.value) for member in one]
-        else:
-            words.append(getattr(one, "__name__", str(one)))
-    *most, last = dict.fromkeys(words)
-    return f"{', '.join(most)} or {last}" if most else last
+    schema = _schema(hint) or {}
+    return _joined(_words(schema, schema.get("$defs", {})))
+
+
+def _joined(words: Iterable[str]) -> str:
+    *first, last = dict.fromkeys(words)
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def _words(schema: Mapping[str, Any], known: Mapping[str, Any]) -> list[str]:
+    """The values that a schema of JSON allows. known: the schemas that it refers to."""
+    if "$ref" in schema:
+        return _words(known[schema["$ref"].rpartition("/")[2]], known)
+    if "anyOf" in schema:
+        return [word for one in schema["anyOf"] for word in _words(one, known)]
+    if "enum" in schema or "const" in schema:
+        return list(map(str, schema.get("enum", [schema.get("const")])))
+    if "properties" in schema:
+        return [f"the keys {', '.join(schema['properties'])}"]
+    words = WORDS[schema["type"]] if "type" in schema else "any value"
+    words += "".join(f" {bound} {schema[name]:,}" for name, bound in BOUNDS.items() if name in schema)
+    if each := schema.get("prefixItems"):
+        words += f" of {len(each)}"
+    if item := schema.get("items") or (each and each[0]):
+        words += f" (each: {_joined(_words(item, known))})"
+    return [words]

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from seqkit.config import build, complete
-from seqkit.config.completion import task_configs
+from seqkit.config.mixture import task_configs
 from seqkit.data.module import DataModule
 from seqkit.errors import DataError, UsageError, one_line
 from seqkit.files import write_json

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqkit.config import complete
-from seqkit.config.resolve import MODEL_KEYS
+from seqkit.config.merge import MODEL_KEYS
 from seqkit.errors import DataError, UsageError
 from seqkit.files import load_json, read_mapping, to_yaml, whole_folder, write_atomic, write_json
 from seqkit.pretrained import folder as foreign

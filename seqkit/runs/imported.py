@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from seqkit.config import build, build_model, complete, to_yaml
-from seqkit.config.resolve import MODEL_KEYS
+from seqkit.config.merge import MODEL_KEYS
 from seqkit.errors import DataError, UsageError
 from seqkit.files import read_mapping, whole_folder, write_atomic, write_json
 from seqkit.pretrained import folder as foreign

@@ -14,7 +14,7 @@ import yaml
 from torch import Tensor
 
 from seqkit.config import complete
-from seqkit.config.resolve import MODEL_KEYS
+from seqkit.config.merge import MODEL_KEYS
 from seqkit.errors import UsageError
 from seqkit.interfaces import Objective, Tokenizer
 from seqkit.model import Model

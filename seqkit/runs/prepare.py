@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from seqkit.config import Built, build, build_model
-from seqkit.config.completion import task_configs
+from seqkit.config.mixture import task_configs
 from seqkit.data.encoding import raised_by
 from seqkit.data.mixture import MixtureData
 from seqkit.data.module import DataModule

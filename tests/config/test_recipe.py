@@ -20,7 +20,7 @@ from seqkit.errors import UsageError
         ("", "is empty"),
         ("seed: 1\nx: !!str y\n", "there is a tag at line 2"),
         ("x: 1\n<<: {y: 2}\n", "there is a merge key in line 2"),
-        ("presets: {debug: {presets: {}}}\n", "the preset debug holds presets of its own"),
+        ("presets: {debug: {presets: {}}}\n", "presets should hold"),
         ("\ufeff\ufeffseed: 1\n", "two byte-order marks"),
         ("x: [" + "1," * 20_000 + "]\n", "more than 20,000 values"),
         ("x: &a 1\n", "there is an anchor at line 1"),

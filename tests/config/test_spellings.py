@@ -4,7 +4,7 @@ import pytest
 
 from seqkit.cli.parser import parser
 from seqkit.config import complete, explain
-from seqkit.config.resolve import root
+from seqkit.config.merge import root
 from seqkit.config.spellings import SPELLINGS, check_spelling
 from seqkit.errors import UsageError
 

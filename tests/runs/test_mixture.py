@@ -9,7 +9,7 @@ from runs.stopping import Kick, differences, rows, with_callback
 from runs.two_processes import DDP, check_alike, fitted, needs_forks, stopped
 
 from seqkit.config import complete, to_yaml
-from seqkit.config.completion import task_configs
+from seqkit.config.mixture import task_configs
 from seqkit.data.inputs import Input
 from seqkit.errors import DataError, Interrupted, UsageError
 from seqkit.files import read_mapping, write_json

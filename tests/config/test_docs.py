@@ -2,8 +2,8 @@
 
 import pytest
 
-from seqkit.config.docstrings import explanation
-from seqkit.config.resolve import TOP, root
+from seqkit.config.docs import TOP, explanation
+from seqkit.config.merge import root
 from seqkit.config.schema import Field
 from seqkit.registry import BUILT_IN
 
@@ -67,5 +67,5 @@ def test_every_key_of_a_section_has_a_sentence():
     for name, field in root().items():
         assert TOP[name]
         if field.section is not None:
-            owner = field.owner(None, name)
+            owner = field.component(None, name).load()
             assert not [key for key in field.keys_below(None, name) if not explanation(owner, key)]

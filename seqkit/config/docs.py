@@ -1,54 +1,95 @@
-"""Sentences about arguments, from the docstrings of the classes that take them."""
+"""Explains every key of a configuration, by the docstring of the class that takes it."""
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Collection
-from functools import cache
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import cache, partial
 from importlib import import_module
 from typing import Any
+
+from seqkit.config.merge import MODEL_KEYS, Node, named, root
+from seqkit.config.mixture import mixture_root, task_configs
+from seqkit.config.overrides import shown
+from seqkit.config.schema import Field, in_words
 
 MAX_CHARACTERS = 300
 """Longer explanations are cut after a sentence."""
 
 GENERAL = {
-    "activation": "Activation between the linear layers.",
-    "backbone": "Layers between embedder and head.",
     "betas": "Decay rates of the running averages of the gradient and of its square.",
-    "bias": "True: the linear layers have biases.",
-    "cell": "Kind of recurrent cell.",
     "centered": "True: the gradient is divided by its standard deviation, not by its root mean square.",
-    "depth": "Number of layers.",
-    "dim": "Width of the hidden states.",
-    "drop_path": "Probability with which the branch of a layer is left out in training (stochastic depth).",
-    "dropout": "Probability with which a value is set to zero in training.",
     "init": "Folder of a trained run with whose weights training begins, as far as they fit.",
     "inplace": "True: the input's memory is used for the output.",
-    "kernel_size": "Width of the convolution, in tokens.",
     "lr": "Learning rate.",
-    "max_distance": "Distance from which all larger ones are treated alike.",
-    "max_wavelength": "Wavelength of the slowest wave, in positions.",
-    "mlp": "Feed-forward network of each layer.",
     "momentum": "Share of the last update that is kept in the next.",
-    "norm": "Normalisation of the hidden states.",
-    "num_buckets": "Number of buckets of distances.",
-    "num_experts": "Number of experts.",
-    "num_heads": "Number of attention heads.",
-    "objective": "What is learned: head, loss and metrics.",
-    "path": "File or folder with the data.",
     "project": "Project in which the run is listed.",
-    "seed": "Seed of the split.",
-    "smiles": "Column of the SMILES.",
     "source": "Data set, or files of yours.",
     "target": "Column of what is to be predicted.",
-    "test_fraction": "Share of the examples that become the test split.",
     "weight_decay": "Rate at which weights shrink at each step, times the learning rate.",
 }
 """Arguments that mean the same wherever they occur, for classes whose docstrings do not repeat it."""
 
 DOCUMENTED_BY = {"TrainerSettings": "pytorch_lightning:Trainer"}
 """Classes whose arguments are another class's, which documents those that they do not."""
+
+
+TOP = {
+    "recipe": "Name of the recipe, and folder of its runs in runs/.",
+    "seed": "Seed of the weights at the start, of the order of the data, and of dropout.",
+    "data": "Data set, or file or folder of yours, and how its examples become batches.",
+    "tokenizer": "What turns a raw example into tokens.",
+    "model": "Embedder, backbone and head.",
+    "optimizer": "Updates the weights.",
+    "schedule": "Learning rate over the training.",
+    "trainer": "Length, hardware and checkpoints of the training.",
+    "sampling": "Share of the optimizer steps that each task of a mixture gets.",
+    "moments": "Whose gradients the optimizer remembers: those of all tasks of a mixture, or of each by itself.",
+}
+"""Sentences about the keys at the top."""
+
+Row = tuple[str, str, str, str]
+
+
+def explain(config: Mapping[str, Any]) -> Iterator[Row]:
+    """(key, its value, what it may be, a sentence about it) for every key of a complete configuration."""
+    if "tasks" not in config:
+        yield from _explained(Node(root()), config, lambda field: TOP[field.name])
+        return
+    yield from _explained(Node(mixture_root()), config, lambda field: TOP[field.name])
+    for name, task in config["tasks"].items():
+        about = "Factor on the learning rate in the steps of this task."
+        yield f"tasks.{name}.lr_scale", shown(task["lr_scale"]), "a number above 0", about
+    for name, task in task_configs(config).items():
+        for key, *rest in explain(task):
+            if key.partition(".")[0] in ("data", *MODEL_KEYS) and not key.startswith("model.backbone"):
+                yield f"tasks.{name}.{key}", *rest  # type: ignore[misc]
+
+
+def _explained(node: Node, config: Mapping[str, Any], about: Callable[[Field], str]) -> Iterator[Row]:
+    """Explain every key of a complete node. about: the sentence about a key."""
+    for name, field in node.fields.items():
+        value, path = config.get(name), node.at(name)
+        if field.is_plain:
+            yield path, shown(value), in_words(field.hint), about(field)
+        elif field.is_list(value):
+            yield path, shown(value), f"a list of {(field.kind or '').replace('_', ' ')}s", about(field)
+        elif field.shape == "names" and value is not None:
+            yield path, ", ".join(value), f"names, with {named(field.kind)} each", about(field)
+            yield from _explained(node.below(field, value), value, lambda part: f"Part {part.name}.")
+        else:
+            if field.kind is not None:
+                component = "null" if value is None else value["type"]
+                yield path, component, f"{named(field.kind)} (seqkit list {field.kind}s)", about(field)
+            if value is not None:
+                owner = field.component(value.get("type"), path).load()
+                yield from _explained(node.below(field, value), value, partial(_about, owner))
+
+
+def _about(owner: Any, field: Field) -> str:
+    """A sentence about an argument of a component, or a field of its settings."""
+    return explanation(owner if field.settings is None else field.settings[1], field.name)
 
 
 def explanation(cls: Any, argument: str) -> str:

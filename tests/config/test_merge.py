@@ -2,12 +2,19 @@
 
 import copy
 import shlex
+import sys
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
-from seqkit.config import build, complete, explain, read_recipe, recipe_names
+from seqkit.config import build, builder, complete, explain, read_recipe, recipe_names
+from seqkit.config.merge import Node
+from seqkit.config.schema import MOST, Field
 from seqkit.errors import UsageError
+from seqkit.interfaces import Backbone
+from seqkit.registry import KINDS, lookup, register
 
 RECIPE = {
     "data": "digits",
@@ -79,18 +86,17 @@ def test_null_takes_a_component_away_and_a_name_brings_one():
         "--model.backbone.block.attention.qk_norm", "RMSNorm", "--model.backbone.block.attention.qk_norm.eps", "1e-3"
     )
     assert with_norm["model"]["backbone"]["block"]["attention"]["qk_norm"]["eps"] == 0.001
-    assert (
-        completed("--model.backbone.block.attention.qk_norm", "null")["model"]["backbone"]["block"]["attention"][
-            "qk_norm"
-        ]
-        is None
-    )
+    without = completed("--model.backbone.block.attention.qk_norm", "null")
+    assert without["model"]["backbone"]["block"]["attention"]["qk_norm"] is None
 
 
 def test_overrides_reach_every_level_and_the_later_wins():
     config = completed("--model.backbone.block.mlp.activation", "gelu", "--seed=3", "--seed", "5", "--data.limit", "7")
     assert config["model"]["backbone"]["block"]["mlp"]["activation"]["type"] == "GELU"
     assert (config["seed"], config["data"]["limit"]) == (5, 7)
+    assert completed("--optimizer.lr", "0.1", "--optimizer", "{lr: 0.2}")["optimizer"]["lr"] == 0.1, "it has more dots"
+    assert completed("--data.source.type", "mnist", "--data=digits")["data"]["source"]["type"] == "mnist"
+    assert completed("--schedule", "null", "--schedule.floor", "0.1")["schedule"]["floor"] == 0.1
 
 
 def test_presets_and_the_command_line_merge_alike():
@@ -186,7 +192,7 @@ MISTAKES = [
     ("--optimizer '{type: torch.optim.SGD, lr: fast}'", "optimizer.lr is 'fast'; give a number"),
     ("--optimizer '{type: torch.optim.Adam, betas: [0.9]}'", "optimizer.betas is [0.9]; give a list of 2"),
     ("--optimizer '{type: AdamW, betas: [0.9]}'", "optimizer.betas is [0.9]; give a list of 2"),
-    ("--seed 1e3", "seed is 1000.0; write 1000"),
+    ("--seed 1e3", "seed is 1000.0; give a whole number"),
     ("--seed 1_000", "seed is '1_000'"),
     (f"--seed {'7' * 5000}", "seed is '777"),
     ("--seed .nan", "seed is nan; give a finite number"),
@@ -256,7 +262,7 @@ def test_a_section_that_is_no_mapping_is_named():
         (("image/digits", 3), "recipe image/digits has no preset 3"),
         (("image/digits", ["debug"]), "recipe image/digits has no preset \\['debug'\\]"),
         (("image/digits", None, 3), "the overrides are 3; give a value for each dotted key"),
-        (("image/digits", None, [1]), "1 belongs to no key"),
+        (("image/digits", None, [1]), "'1' belongs to no key"),
         (("image/digits", None, {1: 2}), "there is no key '1'"),
         (("image/digits", None, {"recipe": "../../evil"}), "recipe is '../../evil'"),
         (({**RECIPE, "data": {"source": "digits"}, "recipe": "a\nb"},), "recipe is "),
@@ -356,3 +362,90 @@ def test_a_key_of_a_named_component_can_be_overridden_and_a_new_one_added():
 def test_a_fault_in_a_named_component_is_named_by_its_path(parts, fault):
     with pytest.raises(UsageError, match=fault):
         complete({**JOINED, "tokenizer": {"type": "Join", "parts": parts}}, only=KEYS)
+
+
+# ── settings, and numbers ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """Sizes. width: of the hidden states. depth: number of layers."""
+
+    is_settings: ClassVar[bool] = True
+    width: int = 3
+    depth: int = 2
+
+    def __post_init__(self):
+        if self.width % 2 == 0:
+            raise ValueError(f"width is {self.width}; give an odd one")
+
+
+class Grouped(Backbone):
+    """A backbone whose sizes are settings."""
+
+    causal, num_outputs = False, 1
+
+    def __init__(self, dim: int, sizes: Sizes = Sizes(width=5)):
+        super().__init__()
+        self.dim, self.sizes = dim, sizes
+
+    def forward(self, x): ...
+
+
+@pytest.fixture
+def grouped(monkeypatch):
+    monkeypatch.setattr(lookup, "_REGISTERED", {kind: {} for kind in KINDS})
+    register("backbone")(Grouped)
+    return {**RECIPE, "data": {"source": "digits"}, "model": {"objective": "Classify", "backbone": {"type": "Grouped"}}}
+
+
+def test_fields_of_settings_are_keys_of_their_owner(grouped):
+    config = complete(grouped, None, ["--model.backbone.dim", "8", "--model.backbone.depth", "7"])
+    assert config["model"]["backbone"] == {"type": "Grouped", "dim": 8, "width": 5, "depth": 7}
+    assert build(config).model["backbone"].sizes == Sizes(width=5, depth=7)
+    rows = {key: rest for key, *rest in explain(config)}
+    assert rows["model.backbone.depth"] == ["7", "a whole number of at most 10,000", "Number of layers."]
+    assert "model.backbone.sizes" not in rows
+
+
+def test_a_section_may_take_settings_too(monkeypatch):
+    class Section:
+        def __init__(self, *, sizes: Sizes, seed: int = 1): ...
+
+    monkeypatch.setitem(sys.modules[__name__].__dict__, "Section", Section)
+    field = Field("data", {}, section=f"{__name__}:Section")
+    config = Node({"data": field}).complete({"data": {"width": 7}})
+    assert config == {"data": {"width": 7, "depth": 2, "seed": 1}}
+    assert builder._value(field, config["data"], "data") == {"sizes": Sizes(width=7), "seed": 1}
+    with pytest.raises(UsageError, match=r"^data: width is 4"):
+        builder._value(field, {"width": 4}, "data")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("width", 4, "^model.backbone: width is 4; give an odd one"),
+        ("width", "x", "^model.backbone.width is 'x'; give a whole number"),
+        ("sizes", {"width": 3}, "^model.backbone: Grouped has no argument 'sizes'"),
+        ("widht", 3, "did you mean width"),
+    ],
+)
+def test_settings_that_are_refused_are_named_as_arguments_are(grouped, key, value, message):
+    with pytest.raises(UsageError, match=message):
+        build(complete(grouped, None, {"model.backbone.dim": 8, f"model.backbone.{key}": value}))
+
+
+def test_a_number_that_asks_for_memory_or_processes_by_itself_has_a_largest_value(subtests):
+    """Each such key of each shipped recipe at 10**9 is refused before anything is built."""
+    seen = set()
+    for recipe in recipe_names():
+        config = complete(recipe, may_mix=True)
+        if "tasks" in config:
+            continue
+        for key, *_ in explain(config):
+            name = key.rpartition(".")[2]
+            if name in MOST and (owner := (name, key.count("."))) not in seen and ".parts." not in key:
+                seen.add(owner)
+                with subtests.test(key), pytest.raises(UsageError, match=f"{name} is 1000000000; give .* of at most"):
+                    complete(recipe, None, {key: 10**9})
+    assert {"vocab_size", "num_workers", "depth", "dim"} <= {name for name, _ in seen}
