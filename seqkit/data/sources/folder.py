@@ -69,11 +69,11 @@ class ClassFolder(DataSource):
 
     plural: ClassVar[str] = "files"
 
-    read: Callable[[Path], Any]
-    """Reads a file; raises DataError for a faulty one."""
+    read: Any
+    """Reads a file, given its path; raises DataError for a faulty one."""
 
-    header: Callable[[Path], Any]
-    """Reads cheaply what a file declares; raises DataError."""
+    header: Any
+    """Reads cheaply what a file declares, given its path; raises DataError."""
 
     def __init__(self, path: str, *, test_fraction: float = 0.2, seed: int = 0, skip_bad: int = 0):
         if not 0 < test_fraction < 1:
@@ -342,6 +342,10 @@ class TextFolder(ClassFolder):
         return f"{low:,} characters each" if low == high else f"of {low:,} to {high:,} characters"
 
 
+def _no_tokenizer(_: Path) -> Any:
+    raise ValueError("FileFolder has no tokenizer yet; call read_for(tokenizer)")
+
+
 class FileFolder(ClassFolder):
     """Your own files of any format: `<path>/<class>/*`, or `<path>/train/<class>/` and `<path>/test/<class>/`.
 
@@ -349,6 +353,8 @@ class FileFolder(ClassFolder):
     test_fraction, seed, skip_bad: as of `ClassFolder`; a file may also be left out because a tokenizer without `fit`
     cannot encode it.
     """
+
+    read = header = staticmethod(_no_tokenizer)
 
     def read_for(self, tokenizer: Any) -> None:
         """Take the tokenizer's `read`. Raises UsageError where it has none."""
