@@ -186,9 +186,10 @@ def _what_is_read(path: Path, names: list[str], in_folder: bool) -> str:
         return advice
     if not in_folder and format_of(path) in (AUDIO, IMAGE):
         return ": a single one has no class; give the folder above the class folders"
-    sources = {known: known.folder_source if in_folder else known.file_source for known in FORMATS}
-    suffixes = ", ".join(suffix for known, source in sources.items() if source is not None for suffix in known.suffixes)
+    known = [one for one in FORMATS if (one.folder_source if in_folder else one.file_source) is not None]
+    suffixes = ", ".join(suffix for one in known for suffix in one.suffixes)
     if in_folder:
-        own = "or a tokenizer that has read(path): --plugin FILE --tokenizer NAME"
-        return f"; give a folder of {suffixes} files, {own}"
+        return (
+            f"; give a folder of {suffixes} files, or a tokenizer that has read(path): --plugin FILE --tokenizer NAME"
+        )
     return f"; give a file that ends in {suffixes}; a text of another suffix is read by --data.source TextFiles"

@@ -81,8 +81,7 @@ def read_image(path: str | Path, channels: int = 3) -> Tensor:
     channels: 1 grey, 3 red, green, blue. Transparency is dropped and the colours below it count, as in torchvision's
     ImageFolder. 16 bits are scaled; floats count as they are, in [0, 1].
     Raises DataError where it is missing, truncated, no image or of more than `MAX_PIXELS`, before they are unpacked;
-    where floats leave [0, 1], integers have 32 bits, or transparency alone holds the drawing;
-    ValueError for another number of channels.
+    where floats leave [0, 1], integers have 32 bits, or transparency alone holds the drawing; ValueError for other channels.
     """
     if channels not in (1, 3):
         raise ValueError(f"channels is {channels}; give 1 (grey) or 3 (red, green, blue)")
@@ -99,10 +98,7 @@ def read_image(path: str | Path, channels: int = 3) -> Tensor:
     tensor = torch.from_numpy(pixels.astype(np.float32, order="C")).div_(white)
     low, high = float(tensor.min()), float(tensor.max())  # NaN if any pixel is
     if not 0 <= low <= high <= 1:
-        raise DataError(
-            f"{path} holds floats from {low:.4g} to {high:.4g}, and pixels are between 0 and 1; scale them and save it "
-            "again, or take it out"
-        )
+        raise DataError(f"{path} holds floats from {low:.4g} to {high:.4g}; scale them to [0, 1], or take it out")
     return tensor.expand(channels, -1, -1).contiguous()
 
 
@@ -143,9 +139,8 @@ def _image(path: Path) -> Iterator[Image.Image]:
     except DataError:
         raise
     except Image.DecompressionBombError:
-        raise DataError(
-            f"{path} has more than {MAX_PIXELS / 1e6:g} megapixels, which is too many; make it smaller or take it out"
-        ) from None
+        most = f"{MAX_PIXELS / 1e6:g} megapixels"
+        raise DataError(f"{path} has more than {most}, the most; make it smaller or take it out") from None
     except (OSError, SyntaxError, ValueError, TypeError, struct.error) as error:
         reason = str(error).replace(f" {str(path)!r}", "")
         raise DataError(f"{path} cannot be read as an image ({reason}); replace it or take it out") from error
@@ -170,10 +165,7 @@ def _opaque(path: str | Path, image: Image.Image) -> Image.Image:
     whole = np.asarray(image.convert("RGBA"))  # of a palette, PIL warns for each image that is converted at once
     is_flat = (whole == whole[0, 0]).all(axis=(0, 1))
     if is_flat[:3].all() and not is_flat[3]:
-        raise DataError(
-            f"{path} is of one colour, and what it shows is in its transparency, which is dropped; put it on a "
-            "background of another colour, or take it out"
-        )
+        raise DataError(f"{path} is of one colour but for its transparency, which is dropped; put it on a background")
     return image.convert("RGBA").convert("RGB")
 
 
@@ -188,10 +180,8 @@ def read_audio(path: str | Path) -> Waveform:
     with _sound(Path(path)) as file:
         declared, sample_rate = file.frames, file.samplerate
         if declared * file.channels > MAX_AUDIO_VALUES:
-            raise DataError(
-                f"{path} declares {declared:,} samples of {file.channels} channels, and {MAX_AUDIO_VALUES:,} "
-                "numbers are read at most; cut it into shorter files"
-            )
+            many = f"{declared:,} samples of {file.channels} channels"
+            raise DataError(f"{path} declares {many}, and {MAX_AUDIO_VALUES:,} numbers are the most; cut it into parts")
         samples = file.read(dtype="float32", always_2d=True)
     if declared != len(samples):
         raise DataError(f"{path} is truncated: it declares {declared} samples and holds {len(samples)}; copy it again")

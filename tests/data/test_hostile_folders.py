@@ -217,7 +217,7 @@ def splits_of(*names):
 
 
 WRONG_FOLDERS = {
-    "nothing": (lambda folder: None, "holds no PNG, .* files; give a folder of them"),
+    "nothing": (lambda folder: None, "holds no PNG, .* files; add some"),
     "other files alone": (lambda folder: text(folder / "a.heic"), r"holds no PNG, .* files \(but 1 .heic\)"),
     "a class without files": (
         several(lambda folder: image(folder / "ant" / "x.png"), lambda folder: (folder / "bee").mkdir()),

@@ -226,7 +226,7 @@ def test_an_animation_is_its_first_frame(tmp_path):
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
-        (np.full((5, 7), 300, np.float32), "holds floats from 300 to 300, and pixels are between 0 and 1"),
+        (np.full((5, 7), 300, np.float32), "holds floats from 300 to 300; scale them"),
         (np.linspace(-1, 1, 35, dtype=np.float32).reshape(5, 7), "floats from -1 to 1"),
         (np.where(np.eye(5, 7) > 0, np.nan, 0.5).astype(np.float32), "floats from nan to nan"),
         (np.full((5, 7), 70_000, np.int32), "integers of 32 bits or with a sign"),

@@ -6,12 +6,13 @@ import logging
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from math import log10
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -45,14 +46,8 @@ _WORDS = {"train": "training", "valid": "validation", "test": "test"}
 _CHANNELS = {1: "mono", 2: "stereo"}
 
 
-class _File(NamedTuple):
-    """A file, by its name relative to the folder of the data, and its class; None: it is in no class folder."""
-
-    name: str
-    label: str | None
-
-
-_Parts = dict[str, list[_File]]
+_Parts = dict[str, dict[str, str | None]]
+"""For each split its files, by their names relative to the folder of the data, and their classes; None: no class."""
 
 
 class ClassFolder(DataSource):
@@ -86,7 +81,7 @@ class ClassFolder(DataSource):
     def described(self, headers: Sequence[Any]) -> str:
         """All headers in words."""
 
-    def cautions(self, paths: Sequence[Path], headers: Sequence[Any]) -> Iterator[str]:
+    def cautions(self, headers: Mapping[Path, Any]) -> Iterator[str]:
         """Sentences about the values of the files, from a few of them. By default none."""
         yield from ()
 
@@ -105,25 +100,27 @@ class ClassFolder(DataSource):
         parts, skipped = self._files(root, below, folders)
         if "valid" in parts and "test" not in parts:
             parts["test"] = parts.pop("valid")
-        parts, headers = self._readable(root, parts)
+        headers = self._headers([root / name for files in parts.values() for name in files])
+        parts = {
+            split: {n: label for n, label in files.items() if root / n in headers} for split, files in parts.items()
+        }
         names = _class_names(root, parts)
+        labels: dict[str | None, int] = {name: i for i, name in enumerate(names)}
         rule = f"split by the folders {', '.join(sorted(folders.values()))}"
         if "test" not in parts:
-            parts, rule = self._divided(root, parts["train"], names)
-        if any(file.label is not None and file.name.count("/") > 2 - (not folders["train"]) for file in parts["train"]):
+            parts, rule = self._divided(root, parts["train"], labels)
+        if names and max(name.count("/") for name in parts["train"]) > 1 + bool(folders["train"]):
             rule += "; the class is the folder that a file is in"
         sizes = ", ".join(f"{len(files):,} {_WORDS[split]}" for split, files in parts.items())
         of = f"of {len(names)} {'class' if len(names) == 1 else 'classes'}" if names else "without classes"
         log.warning("%s: %s %s %s; %s; %s", root, sizes, self.plural, of, rule, self.described([*headers.values()]))
         if found := _counted(skipped):
             log.warning("%s: not read are %s", root, found)
-        paths = [root / name for name in headers]
-        for said in (*_equal_files(root, parts), *self.cautions(paths, [*headers.values()])):
+        for said in (*_equal_files(root, parts), *self.cautions(headers)):
             log.warning(Caution(f"{root}: {said}"))
-        labels: dict[str | None, int] = {name: i for i, name in enumerate(names)}
         advice = "" if self.skip_bad else "--data.skip_bad N leaves out up to N such files"
         made = {
-            split: of_files([root / f.name for f in files], [labels.get(f.label) for f in files], self.read, advice)
+            split: of_files([root / name for name in files], [*map(labels.get, files.values())], self.read, advice)
             for split, files in parts.items()
         }
         return Splits(made["train"], made["test"], made.get("valid"), names or None, rule)
@@ -136,137 +133,108 @@ class ClassFolder(DataSource):
     def _files(self, root: Path, below: Walked, folders: Mapping[str, str]) -> tuple[_Parts, Counter[str]]:
         """The files of each split with their classes, and the number of those that are not read, by reason."""
         skipped = below.skipped + Counter({"hidden": below.num_hidden})
-        fits = {name: not self.suffixes or suffix_of(name) in self.suffixes for name in below.files}
-        fitting = [name for name in below.files if fits[name]]
-        skipped.update(suffix_of(name) or "without a suffix" for name in below.files if not fits[name])
-        if not fitting:
-            found = _counted(skipped)
-            raise DataError(f"{root} holds no {self._formats}{found and f' (but {found})'}; give a folder of them")
+        fitting = [name for name in below.files if not self.suffixes or suffix_of(name) in self.suffixes]
+        others = sorted({*below.files} - {*fitting})
+        skipped.update(suffix_of(name) or "without a suffix" for name in others)
         parts: _Parts = {}
         for split, folder in folders.items():
             start = f"{folder}/" if folder else ""
             inside = [name for name in fitting if name.startswith(start)]
-            if not inside:
-                raise DataError(f"{root / folder} holds no {self._formats}; add some or take the folder out")
-            labelled = [name for name in inside if "/" in name[len(start) :]]
+            labelled = {name: name.split("/")[-2] for name in inside if "/" in name[len(start) :]}
             used = {name[:i] for name in labelled for i, letter in enumerate(name) if letter == "/"}
             empty = [name for name in below.folders if name.startswith(start) and name not in used]
-            if labelled and empty:
-                more = f" ({len(empty) - 1} more folders hold none either)" if len(empty) > 1 else ""
-                raise DataError(f"{root / empty[0]} holds no {self._formats}{more}; add some or take the folder out")
-            parts[split] = [_File(name, name.split("/")[-2]) for name in labelled]
-            parts[split] = parts[split] or [_File(name, None) for name in inside]
+            if not inside or (labelled and empty):
+                faulty = root / empty[0] if labelled else root / folder
+                found = f" (but {_counted(skipped)})" if skipped.total() and not labelled else ""
+                raise DataError(f"{faulty} holds no {self._formats}{found}; add some or take the folder out")
+            parts[split] = labelled or dict.fromkeys(inside)
             skipped["in no class folder"] += len(inside) - len(parts[split])
-        skipped["outside the folders of the splits"] = sum(
-            not any(name.startswith(f"{folder}/") for folder in folders.values() if folder) for name in fitting
-        ) * bool(folders["train"])
+            fitting = [name for name in fitting if not name.startswith(start)]
+        skipped["outside the folders of the splits"] += len(fitting)
         return parts, skipped
 
-    def _readable(self, root: Path, parts: _Parts) -> tuple[_Parts, dict[str, Any]]:
-        """The splits without files that cannot be read, and the headers of the others by their names.
-
-        Raises DataError where more than `skip_bad` of them cannot.
-        """
-        names = [file.name for files in parts.values() for file in files]
-        headers: dict[str, Any] = {}
+    def _headers(self, paths: Sequence[Path]) -> dict[Path, Any]:
+        """Headers of the files that can be read. Raises DataError where more than `skip_bad` cannot."""
+        headers: dict[Path, Any] = {}
         reasons: list[str] = []
-        for name in track(names, f"checking {self.plural}", len(names)):
+        for path in track(paths, f"checking {self.plural}", len(paths)):
             try:
-                headers[name] = self.header(root / name)
+                header = self.header(path)
                 if self.skip_bad:
-                    self.read(root / name)
+                    self.read(path)
+                headers[path] = header
             except DataError as error:
-                headers.pop(name, None)
                 reasons.append(str(error))
+        many = f"{len(reasons):,} of {len(paths):,} files cannot be read"
         if len(reasons) > self.skip_bad:
-            raise DataError(
-                f"{reasons[0]} ({len(reasons):,} of {len(names):,} files cannot be read; --data.skip_bad "
-                f"{len(reasons)} leaves them out)"
-            )
+            raise DataError(f"{reasons[0]} ({many}; --data.skip_bad {len(reasons)} leaves them out)")
         if reasons:
-            left_out = f"{len(reasons)} of {len(names)} files cannot be read and are left out"
-            log.warning(Caution(f"{root}: {left_out}; the first: {one_line(reasons[0])}"))
-        kept = {split: [file for file in files if file.name in headers] for split, files in parts.items()}
-        for split, files in kept.items():
-            if not files:
-                raise DataError(f"{root}: no file of the {_WORDS[split]} split can be read; replace them")
-        return kept, headers
+            log.warning(Caution(f"{self.path}: {many} and are left out; the first: {one_line(reasons[0])}"))
+        return headers
 
-    def _divided(self, root: Path, files: Sequence[_File], names: Sequence[str]) -> tuple[_Parts, str]:
+    def _divided(
+        self, root: Path, files: Mapping[str, str | None], labels: Mapping[str | None, int]
+    ) -> tuple[_Parts, str]:
         """Training and test, and the rule in words. Raises DataError where nothing would be left for test."""
-        labels: dict[str | None, int] = {name: i for i, name in enumerate(names)}
-        train, test = stratified([labels.get(file.label) for file in files], self.test_fraction, self.seed)
-        counts = Counter(file.label for file in files)
-        single = [label for label, count in counts.items() if count == 1 and label is not None]
+        each = [*files.items()]
+        train, test = stratified([labels.get(label) for _, label in each], self.test_fraction, self.seed)
         if not test:
-            one_each = f"each of its {len(names)} classes has one file" if names else "it has one file"
+            one_each = f"each of its {len(labels)} classes has one file" if labels else "it has one file"
             raise DataError(
                 f"{root}: {one_each}, and training and test need one each; add files, or make folders train and test"
             )
-        if single:
-            log.warning(
-                "%s: %d of %d classes have one file alone, which stays in training (%s)",
-                root, len(single), len(names), few(single),
-            )  # fmt: skip
-        of_each = "of each class " if names else ""
+        counts = Counter(files.values())
+        if single := [label for label in labels if label and counts[label] == 1]:
+            many = f"{len(single)} of {len(labels)} classes have one file alone"
+            log.warning("%s: %s, which stays in training (%s)", root, many, few(single))
+        of_each = "of each class " if labels else ""
         rule = f"{100 * self.test_fraction:.0f} % {of_each}are test, SHA-256 with seed {self.seed}"
-        return {"train": [files[i] for i in train], "test": [files[i] for i in test]}, rule
+        return {"train": dict(each[i] for i in train), "test": dict(each[i] for i in test)}, rule
 
 
 class ImageFolder(ClassFolder):
     """Your own images: `<path>/<class>/*.png|jpg|…`, or `<path>/train/<class>/` and `<path>/test/<class>/`.
 
-    channels: 1 grey or 3 colours; None: the tokenizer's number. Images are resized when they are read, as the tokenizer
-    does, so that augmentations work on small ones; those of a `Resize` with a larger size than crop stay as they are
-    until then. path, test_fraction, seed, skip_bad: as of `ClassFolder`.
+    They have the tokenizer's channels. They are resized when they are read, as the tokenizer does, so that
+    augmentations work on small ones; those of a `Resize` with a larger size than crop stay as they are until then.
+    path, test_fraction, seed, skip_bad: as of `ClassFolder`.
     """
 
     suffixes, plural, header = IMAGE.suffixes, "images", staticmethod(image_header)
-
-    def __init__(
-        self, path: str, *, channels: int | None = None, test_fraction: float = 0.2, seed: int = 0, skip_bad: int = 0
-    ):
-        super().__init__(path, test_fraction=test_fraction, seed=seed, skip_bad=skip_bad)
-        self.channels, self._rule = channels, ""
-        self.read = partial(_read_resized, channels=channels or 3, resized=None)
+    read: Any = staticmethod(read_image)
+    _rule = "in colour"
 
     def read_for(self, tokenizer: Any) -> None:
-        """Take the tokenizer's channels and size. Raises UsageError where other channels were asked for."""
+        """Take the tokenizer's channels and size."""
         from seqkit.tokenizers import Patches  # brings torchvision
 
         if not isinstance(tokenizer, Patches):
             return
-        if self.channels not in (None, tokenizer.channels):
-            raise UsageError(
-                f"images are read with {self.channels} channels, and the tokenizer takes {tokenizer.channels}; give "
-                f"--tokenizer.channels {self.channels}, or leave data.source.channels out"
-            )
-        resizing = tokenizer.resizing
+        resizing, channels = tokenizer.resizing, tokenizer.channels if tokenizer.channels in (1, 3) else 3
         resized = tokenizer.resized if resizing and resizing.keeps_its_result else None  # others would be resized twice
-        channels = tokenizer.channels if tokenizer.channels in (1, 3) else 3
         self.read = partial(_read_resized, channels=channels, resized=resized)
+        self._rule = "in grey" if channels == 1 else "in colour"
         if resizing is not None:
             part = "their middle is" if tokenizer.crop or resizing.crop else "they are"
             size = f"a shorter side of {resizing.size}" if tokenizer.size is None else "{} × {}".format(*tokenizer.size)
-            self._rule = f"; {part} resized to {size} (--tokenizer.resize)"
+            self._rule += f"; {part} resized to {size} (--tokenizer.resize)"
 
     def described(self, headers: Sequence[tuple[int, int, bool]]) -> str:
         """Sizes of the images, and how many have transparency."""
-        found = [(height, width) for height, width, _ in headers]
-        small, large = (f"{h} × {w}" for h, w in (f(found, key=lambda size: size[0] * size[1]) for f in (min, max)))
-        sizes = small if len(set(found)) == 1 else f"from {small} to {large}"
+        by_size = sorted(headers, key=lambda header: header[0] * header[1])
+        small, large = (f"{by_size[i][0]} × {by_size[i][1]}" for i in (0, -1))
+        sizes = small if len({header[:2] for header in headers}) == 1 else f"from {small} to {large}"
         num_transparent = sum(is_transparent for *_, is_transparent in headers)
         dropped = f"; the transparency of {num_transparent:,} is dropped" if num_transparent else ""
-        colour = "in grey" if self.read.keywords["channels"] == 1 else "in colour"
-        return f"{sizes} pixels, read {colour}{self._rule}{dropped}"
+        return f"{sizes} pixels, read {self._rule}{dropped}"
 
-    def cautions(self, paths: Sequence[Path], headers: Sequence[Any]) -> Iterator[str]:
+    def cautions(self, headers: Mapping[Path, Any]) -> Iterator[str]:
         """Images of 16 bits that use less than a sixteenth of them, as those of a camera of 12 bits do."""
-        found = [value for path in _some(paths) if (value := _tried(brightest_of_16_bits, path)) is not None]
+        found = [value for value in _tried(brightest_of_16_bits, [*headers]).values() if value is not None]
         if found and max(found) < WHITE_OF_16_BITS / 16:
             yield (
-                f"images of 16 bit are dark: the largest value is {max(found):,} of {WHITE_OF_16_BITS:,} (in "
-                f"{len(found)} of them); multiply the values, by 16 if they have 12 bits, and save them again"
+                f"images of 16 bit are dark: the largest value of {len(found)} of them is {max(found):,} of "
+                f"{WHITE_OF_16_BITS:,}; multiply the values, by 16 if they have 12 bits, and save them again"
             )
 
 
@@ -303,16 +271,15 @@ class AudioFolder(ClassFolder):
             f"{f', resampled to {self._rate} Hz (--tokenizer.sample_rate)' if is_resampled else ''}"
         )
 
-    def cautions(self, paths: Sequence[Path], headers: Sequence[tuple[int, int, int]]) -> Iterator[str]:
+    def cautions(self, headers: Mapping[Path, tuple[int, int, int]]) -> Iterator[str]:
         """Recordings whose channels cancel each other when they are mixed, as of which one is the other's negative."""
-        several = [path for path, (samples, _, c) in zip(paths, headers) if c > 1 and samples * c < 10_000_000]
-        looked_at = _some(several) if self._mixes else []
-        lost = [path for path in looked_at if (loss := _tried(_loss_of_mix, path)) is not None and loss > 20]
-        if lost:
+        several = [path for path, (samples, _, c) in headers.items() if c > 1 and samples * c < 10_000_000]
+        losses = _tried(_loss_of_mix, several) if self._mixes else {}
+        if lost := [path.name for path, loss in losses.items() if loss > 20]:
             yield (
-                f"{len(lost)} of {len(looked_at)} recordings with several channels lose more than 20 dB where they are "
-                f"mixed (first: {one_line(lost[0].name)}), as the channels cancel each other; --tokenizer.channels "
-                "first takes one"
+                f"{len(lost)} of {len(losses)} recordings with several channels lose more than 20 dB where they are "
+                f"mixed (first: {one_line(lost[0])}), as the channels cancel each other; --tokenizer.channels first "
+                "takes one"
             )
 
 
@@ -427,60 +394,59 @@ def _split_folders(below: Walked) -> dict[str, str]:
 
 def _class_names(root: Path, parts: _Parts) -> list[str]:
     """The classes of training. Raises DataError where another split has more, or a name is not UTF-8."""
-    known = Counter(file.label for file in parts["train"])
-    counts = {name: count for name, count in known.items() if name is not None}
-    names = sorted(counts)
+    counts = Counter(parts["train"].values())
+    names = sorted(label for label in counts if label is not None)
     if undecodable := [name for name in names if any("\ud800" <= letter <= "\udfff" for letter in name)]:
         raise DataError(f"{root} has a class folder whose name is not UTF-8, {one_line(undecodable[0])}; rename it")
-    for name, label in (file for files in parts.values() for file in files):
-        if (label is None) != (not names):
-            raise DataError(f"{root / name} is in {'no' if label is None else 'a'} class folder, unlike training")
-        if label not in known:
-            raise DataError(
-                f"{root} has class {one_line(label)!r}, which the training split does not have"
-                f"{lookalike(str(label), names)}; it has: "
-                f"{one_line(', '.join(names[:20]))}{', …' if len(names) > 20 else ''}"
-            )
-    if alike := alike_classes(counts):
+    for split, files in parts.items():
+        if not files:
+            raise DataError(f"{root}: no file of the {_WORDS[split]} split can be read; replace them")
+        for name, label in files.items():
+            if (label is None) != (not names):
+                raise DataError(f"{root / name} is in {'no' if label is None else 'a'} class folder, unlike training")
+            if label not in counts:
+                known = f"{one_line(', '.join(names[:20]))}{', …' if len(names) > 20 else ''}"
+                raise DataError(
+                    f"{root} has class {one_line(label)!r}, which the training split does not have"
+                    f"{lookalike(str(label), names)}; it has: {known}"
+                )
+    if alike := alike_classes({name: counts[name] for name in names}):
         log.warning("%s: %s", root, alike)
     return names
 
 
 def _equal_files(root: Path, parts: _Parts) -> Iterator[str]:
     """Sentences on files of equal content: in two classes, in training and test, and copies within training."""
-    each = [(split, file) for split in sorted(parts, key=lambda split: split != "train") for file in parts[split]]
-    first: dict[Hashable, tuple[str, _File]] = {}
+    train, test = len(parts["train"]), len(parts["test"])
+    each = [
+        (split, *file) for split in sorted(parts, key=lambda split: split != "train") for file in parts[split].items()
+    ]
+    first: dict[Hashable, tuple[str, str, str | None]] = {}
     conflicts, shared, copies = [], [], []
-    for (split, file), key in zip(each, content_keys([root / file.name for _, file in each])):
-        first_split, equal = first.setdefault(key, (split, file))
-        if equal.label != file.label:
-            conflicts.append(file.name)
+    for (split, name, label), key in zip(each, content_keys([root / name for _, name, _ in each])):
+        first_split, first_name, first_label = first.setdefault(key, (split, name, label))
+        if first_label != label:
+            conflicts.append(one_line(name))
         if split == "test" and first_split == "train":
-            shared.append(file.name)
-        elif split == "train" and equal != file and equal.label == file.label:
-            copies.append(file.name)
-    if conflicts:
-        one = one_line(conflicts[0])
-        yield f"{len(conflicts):,} files have the content of another file in another class (first: {one}); take one out"
-    if shared:
-        many, one = f"{len(shared):,} of {len(parts['test']):,}", one_line(shared[0])
-        yield f"{many} test files are in training, too (first: {one}), which flatters the result; take them out of one"
-    if copies:
-        many, one = f"{len(copies):,} of {len(parts['train']):,}", one_line(copies[0])
-        yield f"{many} training files are copies of another one (first: {one}), so they count twice; take them out"
+            shared.append(one_line(name))
+        elif split == "train" and first_name != name and first_label == label:
+            copies.append(one_line(name))
+    for found, said, advice in (
+        (conflicts, "files have the content of another file in another class", "; take one out"),
+        (shared, f"of {test:,} test files are in training, too", ", which flatters the result; take them out of one"),
+        (copies, f"of {train:,} training files are copies of another one", ", so they count twice; take them out"),
+    ):
+        if found:
+            yield f"{len(found):,} {said} (first: {found[0]}){advice}"
 
 
-def _some(paths: Sequence[Path]) -> Sequence[Path]:
-    """At most `LOOKED_AT` files, evenly from first to last."""
-    return paths[:: -(-len(paths) // LOOKED_AT) or 1]
-
-
-def _tried(look: Callable[[Path], Any], path: Path) -> Any:
-    """What is found in a file; None: it cannot be read, which is said when it is."""
-    try:
-        return look(path)
-    except DataError:
-        return None
+def _tried(look: Callable[[Path], Any], paths: Sequence[Path]) -> dict[Path, Any]:
+    """What is found in at most `LOOKED_AT` files, evenly from first to last, except in faulty ones."""
+    found = {}
+    for path in paths[:: -(-len(paths) // LOOKED_AT) or 1]:
+        with suppress(DataError):
+            found[path] = look(path)
+    return found
 
 
 def _counted(skipped: Mapping[str, int]) -> str:
