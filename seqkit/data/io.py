@@ -81,7 +81,8 @@ def read_image(path: str | Path, channels: int = 3) -> Tensor:
     channels: 1 grey, 3 red, green, blue. Transparency is dropped and the colours below it count, as in torchvision's
     ImageFolder. 16 bits are scaled; floats count as they are, in [0, 1].
     Raises DataError where it is missing, truncated, no image or of more than `MAX_PIXELS`, before they are unpacked;
-    where floats leave [0, 1], integers have 32 bits, or transparency alone holds the drawing; ValueError for other channels.
+    where floats leave [0, 1], integers have 32 bits, or transparency alone holds the drawing; ValueError for
+    other channels.
     """
     if channels not in (1, 3):
         raise ValueError(f"channels is {channels}; give 1 (grey) or 3 (red, green, blue)")
