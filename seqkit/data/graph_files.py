@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import re
 import zipfile
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import isfinite
@@ -18,9 +19,9 @@ from xml.etree import ElementTree
 import numpy as np
 
 from seqkit.data.formats import GRAPH, TABLE, advice_on
+from seqkit.data.io import read_text
 from seqkit.data.tables.columns import exact_number, is_missing
 from seqkit.errors import DataError, one_line
-from seqkit.files import decoded, read_small
 
 if TYPE_CHECKING:
     from seqkit.data.tables.files import Rows
@@ -88,10 +89,6 @@ def read_graph(path: str) -> RawGraph:
     raise DataError(f"{file} ends in none of {formats}{others}")
 
 
-def _edges(pairs: Sequence[tuple[int, int]]) -> np.ndarray:
-    return np.ascontiguousarray(np.array(pairs, np.int64).reshape(-1, 2).T)
-
-
 # ── GraphML ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -106,38 +103,33 @@ def _read_graphml(path: Path) -> RawGraph:
         raise DataError(f"{path} has {len(elements['graph'])} elements <graph>; save one graph as GraphML")
     if elements["hyperedge"] or elements["port"]:
         raise DataError(f"{path} has a <hyperedge> or a <port>, which joins no two nodes; write it as edges")
-    default = elements["graph"][0].get("edgedefault")
-    index: dict[str, int] = {}
-    for node in elements["node"]:
-        identity = node.get("id")
-        if identity is None or identity in index:
-            what = "has no id" if identity is None else f"{one_line(identity)!r} is there twice"
-            raise DataError(f"{path}: a <node> {what}; give each an id of its own")
-        index[identity] = len(index)
+    ids = [node.get("id", "") for node in elements["node"]]
+    index = {name: i for i, name in enumerate(ids)}
+    if "" in index or len(index) < len(ids):
+        again = one_line(Counter(ids).most_common(1)[0][0])
+        raise DataError(f"{path}: a <node> has no id, or that of another ({again!r}); give each an id of its own")
+    is_directed, pairs = elements["graph"][0].get("edgedefault") == "directed", []
     for edge in elements["edge"]:
-        for end in ("source", "target"):
-            if edge.get(end) not in index:
-                named = f"{end} {one_line(edge.attrib[end])!r}, which is no node" if end in edge.attrib else f"no {end}"
-                raise DataError(f"{path}: an <edge> has {named}; add it, or take the edge out")
-        if edge.get("directed", "").lower() == ("false" if default == "directed" else "true"):
+        ends = [edge.get("source", ""), edge.get("target", "")]
+        if not index.keys() >= {*ends}:
+            named = " and ".join(repr(one_line(end)) for end in ends)
+            raise DataError(f"{path}: an <edge> joins {named}, one of which is no node; add it, or take the edge out")
+        if edge.get("directed", "").lower() == ("false" if is_directed else "true"):
             raise DataError(f"{path} has directed and undirected edges; write all as edgedefault says")
-    return RawGraph(
-        list(index),
-        _edges([(index[edge.attrib["source"]], index[edge.attrib["target"]]) for edge in elements["edge"]]),
-        default == "directed",
-        _attributes(path, root, "node"),
-        _attributes(path, root, "edge"),
-    )
+        pairs.append([index[end] for end in ends])
+    attributes, edge_attributes = (_attributes(path, root, kind) for kind in ("node", "edge"))
+    return RawGraph(ids, _edges(pairs), is_directed, attributes, edge_attributes)
+
+
+def _edges(pairs: Sequence[Sequence[int]]) -> np.ndarray:
+    return np.ascontiguousarray(np.array(pairs, np.int64).reshape(-1, 2).T)
 
 
 def _xml(path: Path) -> ElementTree.Element:
     """The elements of a UTF-8 file of XML, without namespaces. Raises DataError for one that is more than data."""
-    try:
-        text = decoded(read_small(path, MAX_TEXT_BYTES))
-    except OSError as error:
-        raise DataError(f"{path} cannot be read ({error.strerror}); check the path") from None
-    except ValueError as error:
-        raise error if isinstance(error, DataError) else DataError(f"{path}: {error}") from None
+    if path.is_file() and path.stat().st_size > MAX_TEXT_BYTES:
+        raise DataError(f"{path} has more than {MAX_TEXT_BYTES:,} bytes; save edge_index, x and y as npz")
+    text = read_text(path)
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
         raise DataError(f"{path} declares a document type or entity, which a graph needs none of; take it out")
     if text.count("<") > 2 * MAX_XML_ELEMENTS:
@@ -270,12 +262,9 @@ def _from_arrays(given: dict[str, np.ndarray], path: Path) -> RawGraph:
     if "src" in arrays and "dst" in arrays:
         arrays["edge_index"] = np.stack([arrays["src"], arrays["dst"]])
     edges, x, y, types = (arrays.get(name) for name in ("edge_index", "x", "y", "edge_type"))
-    if edges is None:
-        raise DataError(
-            f"{path} has no edge_index; it holds {', '.join(sorted(map(one_line, given))[:20]) or 'nothing'}"
-        )
-    if edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype.kind not in "iu":
-        raise DataError(f"{path}: edge_index is {list(edges.shape)} {edges.dtype}; give [2 e] integers")
+    if edges is None or edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype.kind not in "iu":
+        found = "there is none" if edges is None else f"it is {list(edges.shape)} {edges.dtype}"
+        raise DataError(f"{path}: give edge_index as [2 e] integers, source and target; {found}")
     sizes = {len(array) if array.ndim else 0 for array in (x, y) if array is not None}
     if len(sizes) != 1:
         fault = "x and y have different numbers of nodes" if sizes else "there is neither x nor y"
@@ -285,15 +274,17 @@ def _from_arrays(given: dict[str, np.ndarray], path: Path) -> RawGraph:
         raise DataError(f"{path}: x is {list(x.shape)} {x.dtype}; give [n f] numbers")
     if types is not None and (types.dtype.kind not in "iu" or types.shape != edges.shape[1:]):
         raise DataError(f"{path}: edge_type is {list(types.shape)} {types.dtype}; give [{edges.shape[1]}] integers")
-    for name, numbers in (("x", x if x is not None and x.ndim == 1 else None), ("edge_type", types)):
-        if numbers is not None and numbers.dtype.kind in "iu" and int(numbers.max(initial=0)) >= max(n, MAX_CATEGORIES):
-            raise DataError(f"{path}: {name} has categories up to {numbers.max():,}; number them from 0 on")
+    for name, codes in (("x", x if x is not None and x.ndim == 1 else None), ("edge_type", types)):
+        if codes is not None and codes.dtype.kind in "iu" and int(codes.max(initial=0)) >= max(n, MAX_CATEGORIES):
+            raise DataError(f"{path}: {name} has categories up to {codes.max():,}; number them from 0 on")
     attributes = {} if y is None else {"y": _labels(path, y)}
-    attributes |= {name: _mask(path, name, arrays[name], n).tolist() for name in MASKS if name in arrays}
+    for name in MASKS:
+        if (mask := arrays.get(name)) is not None:
+            attributes[name] = _mask(path, name, mask, n).tolist()
     edges = np.ascontiguousarray(edges).astype(np.int64)
-    types = None if types is None else types.astype(np.int64)
     # PyG and DGL store each edge of an undirected graph both ways
     directed = not np.array_equal(np.unique(edges[0] * n + edges[1]), np.unique(edges[1] * n + edges[0]))
+    types = None if types is None else types.astype(np.int64)
     return RawGraph([str(i) for i in range(n)], edges, directed, attributes, x=x, edge_types=types)
 
 
