@@ -264,7 +264,7 @@ def _from_arrays(given: dict[str, np.ndarray], path: Path) -> RawGraph:
     edges, x, y, types = (arrays.get(name) for name in ("edge_index", "x", "y", "edge_type"))
     if edges is None or edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype.kind not in "iu":
         found = "there is none" if edges is None else f"it is {list(edges.shape)} {edges.dtype}"
-        raise DataError(f"{path}: give edge_index as [2 e] integers, source and target; {found}")
+        raise DataError(f"{path} needs edge_index as [2 e] integers, source and target; {found}")
     sizes = {len(array) if array.ndim else 0 for array in (x, y) if array is not None}
     if len(sizes) != 1:
         fault = "x and y have different numbers of nodes" if sizes else "there is neither x nor y"
@@ -280,7 +280,9 @@ def _from_arrays(given: dict[str, np.ndarray], path: Path) -> RawGraph:
     attributes = {} if y is None else {"y": _labels(path, y)}
     for name in MASKS:
         if (mask := arrays.get(name)) is not None:
-            attributes[name] = _mask(path, name, mask, n).tolist()
+            if mask.shape != (n,) or not np.isin(mask, (0, 1)).all():
+                raise DataError(f"{path}: {name} is {list(mask.shape)}; give [{n}] true or false, one split alone")
+            attributes[name] = mask.astype(bool).tolist()
     edges = np.ascontiguousarray(edges).astype(np.int64)
     # PyG and DGL store each edge of an undirected graph both ways
     directed = not np.array_equal(np.unique(edges[0] * n + edges[1]), np.unique(edges[1] * n + edges[0]))
@@ -295,14 +297,3 @@ def _labels(path: Path, y: np.ndarray) -> list[Any]:
         raise DataError(f"{path}: y is {list(y.shape)} {y.dtype}; give [n] integers, a class for each node")
     values = (y.astype(np.int64) if y.dtype.kind == "b" else y).tolist()
     return [value if isfinite(value) and value >= 0 else None for value in values]
-
-
-def _mask(path: Path, name: str, mask: np.ndarray, n: int) -> np.ndarray:
-    """The nodes of a split, [n] bool, from a mask or a list of nodes."""
-    if mask.ndim == 1 and mask.dtype.kind in "iu" and not (len(mask) == n and mask.max(initial=0) <= 1):
-        if len(mask) and not 0 <= int(mask.min()) <= int(mask.max()) < n:
-            raise DataError(f"{path}: the nodes of {name} run to {int(mask.max())}, and there are {n}")
-        mask = np.isin(np.arange(n), mask)
-    if mask.shape != (n,):
-        raise DataError(f"{path}: {name} is {list(mask.shape)}; give [{n}], one split alone")
-    return mask.astype(bool)

@@ -140,7 +140,7 @@ class ClassFolder(DataSource):
         for split, folder in folders.items():
             start = f"{folder}/" if folder else ""
             inside = [name for name in fitting if name.startswith(start)]
-            labelled = {name: name.split("/")[-2] for name in inside if "/" in name[len(start) :]}
+            labelled: dict[str, str | None] = {n: n.split("/")[-2] for n in inside if "/" in n[len(start) :]}
             used = {name[:i] for name in labelled for i, letter in enumerate(name) if letter == "/"}
             empty = [name for name in below.folders if name.startswith(start) and name not in used]
             if not inside or (labelled and empty):
@@ -321,7 +321,8 @@ class FileFolder(ClassFolder):
     cannot encode it.
     """
 
-    read = header = staticmethod(_no_tokenizer)
+    read: Any = staticmethod(_no_tokenizer)
+    header: Any = staticmethod(_no_tokenizer)
 
     def read_for(self, tokenizer: Any) -> None:
         """Take the tokenizer's `read`. Raises UsageError where it has none."""

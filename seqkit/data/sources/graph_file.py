@@ -116,7 +116,7 @@ class GraphFile(DataSource):
         if Path(path).expanduser().resolve() == Path(self.path).expanduser().resolve():
             target, label, _ = self._labels(raw)
             return self._graph(raw, {target, *self._split_of(raw, label)[2]})[0], raw.ids
-        graph, _ = self._graph(raw, set(raw.attributes))
+        graph, _ = self._graph(raw, {"y", *_MASKS})
         means_the_same = graph.nodes.ndim == 2 and (graph.nodes.shape[1] == 0 or raw.x is not None)
         if self.index or self.features or not means_the_same:
             raise DataError(

@@ -173,12 +173,13 @@ def test_tensors_are_read_with_their_masks(tmp_path, suffix):
     assert GraphFile(str(tmp_path / "one.npz")).splits().train[0].raw.directed
 
 
-def test_dgl_names_are_read_and_nodes_by_index_are_a_mask(tmp_path):
+def test_dgl_names_are_read(tmp_path):
     arrays = tensors()
     np.savez(tmp_path / "dgl.npz", feat=arrays["x"], src=arrays["edge_index"][0], dst=arrays["edge_index"][1],
-             label=arrays["y"], train=np.array([0, 4, 8]), test=np.array([1, 5, 9]))  # fmt: skip
+             label=arrays["y"], train_mask=arrays["train_mask"], test_mask=arrays["test_mask"])  # fmt: skip
     splits = GraphFile(str(tmp_path / "dgl.npz")).splits()
-    assert (splits.train[0].label != IGNORE).nonzero()[:, 0].tolist() == [0, 4, 8]
+    assert torch.equal(splits.train[0].raw.nodes, torch.from_numpy(arrays["x"]))
+    assert torch.equal(splits.train[0].raw.edges, torch.from_numpy(arrays["edge_index"]))
     assert splits.valid is None
 
 
