@@ -115,7 +115,7 @@ def readable_suffixes() -> list[str]:
 
 
 def advice_on(name: str) -> str:
-    """What to do with a file of a known format that is not read, as words behind a sentence; empty for any other."""
+    """Advice for a file of a known format that is not read, as words behind a sentence; empty for any other."""
     found = next((advice for suffixes, advice in UNREAD.items() if name.lower().endswith(suffixes)), None)
     return "" if found is None else f"; {Path(name).suffix.lower()} is not read, convert it: {found}"
 
@@ -179,7 +179,7 @@ def source_for(path: Path, *, reads_files: bool = False) -> tuple[str, dict[str,
 
 
 def _what_is_read(path: Path, names: list[str], in_folder: bool) -> str:
-    """What to do about a file or folder that no data source reads, as words behind a sentence."""
+    """Advice for a file or folder that no data source reads, as words behind a sentence."""
     if not names:
         return "; it holds no files"
     if advice := next(filter(None, map(advice_on, names)), ""):

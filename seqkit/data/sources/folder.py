@@ -101,9 +101,8 @@ class ClassFolder(DataSource):
         if "valid" in parts and "test" not in parts:
             parts["test"] = parts.pop("valid")
         headers = self._headers([root / name for files in parts.values() for name in files])
-        parts = {
-            split: {n: label for n, label in files.items() if root / n in headers} for split, files in parts.items()
-        }
+        for split, files in parts.items():
+            parts[split] = {name: label for name, label in files.items() if root / name in headers}
         names = _class_names(root, parts)
         labels: dict[str | None, int] = {name: i for i, name in enumerate(names)}
         rule = f"split by the folders {', '.join(sorted(folders.values()))}"
@@ -284,7 +283,7 @@ class AudioFolder(ClassFolder):
 
 
 def _loss_of_mix(path: Path) -> float:
-    """How much quieter the mean of the channels is than they are, in dB."""
+    """Ratio of the power of the channels to that of their mean, in dB."""
     samples = read_audio(path).samples.double()
     power, mixed = float((samples**2).mean()), float((samples.mean(dim=0) ** 2).mean())
     return 10 * log10(power / max(mixed, 1e-30)) if power else 0.0
@@ -335,7 +334,7 @@ class FileFolder(ClassFolder):
         self.read, self.header = reader, reader.check
 
     def described(self, headers: Sequence[None]) -> str:
-        """Who reads them."""
+        """The tokenizer that reads them."""
         return f"read by {self.read}"
 
 
@@ -387,10 +386,9 @@ def _split_folders(below: Walked) -> dict[str, str]:
             if split in named:
                 raise DataError(f"folders {named[split]} and {name} are both the {_WORDS[split]} split; join them")
             named[split] = name
-    if "train" not in named:
-        return {"train": ""}
-    holds_folders = any(name.startswith(f"{named['train']}/") for name in below.folders)
-    return named if len(named) > 1 or (len(top) == 1 and holds_folders) else {"train": ""}
+    train = named.get("train")
+    is_alone = len(top) == 1 and any(name.startswith(f"{train}/") for name in below.folders)
+    return named if train and (len(named) > 1 or is_alone) else {"train": ""}
 
 
 def _class_names(root: Path, parts: _Parts) -> list[str]:
@@ -419,9 +417,8 @@ def _class_names(root: Path, parts: _Parts) -> list[str]:
 def _equal_files(root: Path, parts: _Parts) -> Iterator[str]:
     """Sentences on files of equal content: in two classes, in training and test, and copies within training."""
     train, test = len(parts["train"]), len(parts["test"])
-    each = [
-        (split, *file) for split in sorted(parts, key=lambda split: split != "train") for file in parts[split].items()
-    ]
+    order = sorted(parts, key=lambda split: split != "train")
+    each = [(split, name, label) for split in order for name, label in parts[split].items()]
     first: dict[Hashable, tuple[str, str, str | None]] = {}
     conflicts, shared, copies = [], [], []
     for (split, name, label), key in zip(each, content_keys([root / name for _, name, _ in each])):
@@ -442,7 +439,7 @@ def _equal_files(root: Path, parts: _Parts) -> Iterator[str]:
 
 
 def _tried(look: Callable[[Path], Any], paths: Sequence[Path]) -> dict[Path, Any]:
-    """What is found in at most `LOOKED_AT` files, evenly from first to last, except in faulty ones."""
+    """Finds of `look` in at most `LOOKED_AT` files, evenly from first to last, except in faulty ones."""
     found = {}
     for path in paths[:: -(-len(paths) // LOOKED_AT) or 1]:
         with suppress(DataError):

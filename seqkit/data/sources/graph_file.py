@@ -227,8 +227,8 @@ class GraphFile(DataSource):
             what = f"{len(distinct):,} categories"
             if len(distinct) > min(MAX_WORDS, len(values) / 2):
                 return np.zeros((len(values), 0)), f"{len(distinct):,} different words"
-            made = np.array([[_word(value) == word for word in sorted(distinct)] for value in values])
-            made = made & ~missing[:, None]
+            made = np.array([_word(value) for value in values])[:, None] == np.array(sorted(distinct) or [""])
+            made &= ~missing[:, None]
         if len(distinct) < 2:
             return np.zeros((len(values), 0)), "the same at all nodes" if distinct else "empty"
         if missing.any():
@@ -308,7 +308,7 @@ def _in_order(word: str) -> tuple[int, float, str]:
 
 
 def _no_classes(values: Sequence[Any]) -> str:
-    """Why these are no classes; empty: they are."""
+    """Reason why these are no classes; empty: they are."""
     known = [value for value in values if not is_missing(value)]
     num = len(set(map(_word, known)))
     if num < 2:
