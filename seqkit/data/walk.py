@@ -80,7 +80,7 @@ def suffix_of(name: str) -> str:
 
 
 def _kind(entry: os.DirEntry[str], top: Path) -> str:
-    """What a name in a folder leads to: "file", "folder", or something that is not read."""
+    """Kind of what a name in a folder leads to: "file", "folder", or something that is not read."""
     try:
         if entry.is_dir():  # known from the folder itself, without asking for each file
             return "link to a folder" if entry.is_symlink() else "folder"

@@ -86,6 +86,7 @@ BAD_IMAGES = {
     "NaN in floats": ("x.tif", floats(np.nan), "floats from nan to nan"),
     "infinity in floats": ("x.tif", floats(np.inf), "floats from 0.5 to inf"),
     "floats to 255": ("x.tif", floats(255.0), "floats from 0.5 to 255"),
+    "floats below 0": ("x.tif", floats(-1.0), "floats from -1 to 0.5"),
     "integers of 32 bits": ("x.tif", lambda path: image(path, np.full((8, 8), 9**9, np.int32)), "integers of 32 bits"),
     "a new line in a name": ("x\ny.png", text, NO_IMAGE),
     "ANSI in a name": ("x\x1b[31m.png", text, NO_IMAGE),
@@ -94,6 +95,7 @@ BAD_IMAGES = {
 BAD_SOUNDS = {
     "no bytes": ("x.wav", lambda path: text(path, b""), r"is empty \(0 bytes\)"),
     "a WAV cut in half": ("x.wav", lambda path: cut(path, long_sound), "is truncated"),
+    "a WAV without its last sample": ("x.wav", lambda path: cut(path, long_sound, 0.99998), "is truncated"),
     "a FLAC cut in half": ("x.flac", lambda path: cut(path, long_sound), NO_SOUND),
     "an OGG cut in half": ("x.ogg", lambda path: cut(path, long_sound), "is truncated"),
     "an MP3 cut in half": ("x.mp3", lambda path: cut(path, long_sound), "is truncated"),

@@ -98,21 +98,6 @@ def test_grey_has_one_channel_and_two_are_refused(tmp_path):
         read_image(tmp_path / "a.png", 2)
 
 
-@pytest.mark.parametrize("suffix", ["png", "jpg"])
-def test_truncated_and_false_images_are_named(tmp_path, suffix):
-    path = tmp_path / f"whole.{suffix}"
-    Image.fromarray(RNG.integers(0, 256, (31, 37, 3), dtype=np.uint8)).save(path)
-    data = path.read_bytes()
-    cut = tmp_path / f"cut.{suffix}"
-    for kept in (len(data) // 2, len(data) // 3, 11):
-        cut.write_bytes(data[:kept])
-        with pytest.raises(DataError, match=rf"cut\.{suffix}"):
-            read_image(cut)
-    cut.write_text("no picture")
-    with pytest.raises(DataError, match=rf"cut\.{suffix}"):
-        read_image(cut)
-
-
 def _png(width, height, data=b""):
     """A PNG of one bit a pixel that declares that size, and holds `data` in their place."""
     header = struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)
@@ -223,21 +208,6 @@ def test_an_animation_is_its_first_frame(tmp_path):
     assert_close(read_image(tmp_path / "a.tif"), torch.full((3, 5, 7), 0.2))
 
 
-@pytest.mark.parametrize(
-    ("values", "reason"),
-    [
-        (np.full((5, 7), 300, np.float32), "holds floats from 300 to 300; scale them"),
-        (np.linspace(-1, 1, 35, dtype=np.float32).reshape(5, 7), "floats from -1 to 1"),
-        (np.where(np.eye(5, 7) > 0, np.nan, 0.5).astype(np.float32), "floats from nan to nan"),
-        (np.full((5, 7), 70_000, np.int32), "integers of 32 bits or with a sign"),
-    ],
-)
-def test_values_without_a_known_white_are_named_and_not_turned_white(tmp_path, values, reason):
-    Image.fromarray(values).save(tmp_path / "a.tif")
-    with pytest.raises(DataError, match=rf"a\.tif .*{reason}"):
-        read_image(tmp_path / "a.tif")
-
-
 def test_a_drawing_that_only_transparency_shows_is_named(tmp_path):
     alpha = np.zeros((5, 7, 4), np.uint8)
     alpha[2, 1:6, 3] = 255
@@ -281,18 +251,6 @@ def test_samples_come_back_channels_first(tmp_path, suffix, close):
     torch.testing.assert_close(wave.samples, torch.tensor(samples.T, dtype=torch.float32), atol=close, rtol=0)
 
 
-@pytest.mark.parametrize("suffix", ["wav", "flac", "ogg", "mp3"])
-def test_truncated_audio_is_named(tmp_path, suffix):
-    path = tmp_path / f"whole.{suffix}"
-    soundfile.write(path, RNG.uniform(-0.5, 0.5, 40_009), 8000)
-    data = path.read_bytes()
-    cut = tmp_path / f"cut.{suffix}"
-    for kept in (len(data) - 2, len(data) // 2, len(data) // 3):
-        cut.write_bytes(data[:kept])
-        with pytest.raises(DataError, match=rf"cut\.{suffix}"):
-            read_audio(cut)
-
-
 def test_a_recording_whose_length_was_never_filled_in_is_read(tmp_path):
     soundfile.write(tmp_path / "a.wav", np.full(101, 0.25), 8000)
     data = bytearray((tmp_path / "a.wav").read_bytes())
@@ -313,15 +271,6 @@ def test_a_recording_of_more_samples_than_memory_holds_is_refused_before_it_is_u
         read_audio(tmp_path / "a.flac")
 
 
-def test_no_samples_and_no_audio_are_named(tmp_path):
-    soundfile.write(tmp_path / "none.wav", np.zeros(0), 8000)
-    with pytest.raises(DataError, match=r"none\.wav has no samples"):
-        read_audio(tmp_path / "none.wav")
-    (tmp_path / "false.wav").write_text("no sound at all")
-    with pytest.raises(DataError, match=r"false\.wav"):
-        read_audio(tmp_path / "false.wav")
-
-
 @pytest.mark.parametrize("rate", [8000, 11025, 22050, 44100, 48000])
 @pytest.mark.parametrize("kind", ["PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE"])
 def test_every_width_and_rate_of_a_wav_has_the_samples_that_were_written(tmp_path, kind, rate):
@@ -331,15 +280,6 @@ def test_every_width_and_rate_of_a_wav_has_the_samples_that_were_written(tmp_pat
     torch.testing.assert_close(wave.samples[0], torch.tensor(samples, dtype=torch.float32))
     assert wave.sample_rate == rate
     assert audio_header(tmp_path / "A.WAV") == (37, rate, 1)
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_a_recording_that_is_not_finite_is_named_with_the_sample(tmp_path, value):
-    samples = np.zeros((9, 2), np.float32)
-    samples[4, 1] = value
-    soundfile.write(tmp_path / "a.wav", samples, 8000, subtype="FLOAT")
-    with pytest.raises(DataError, match=r"a\.wav: sample 4 "):
-        read_audio(tmp_path / "a.wav")
 
 
 @pytest.mark.parametrize("mode", ["CONSTANT", "VARIABLE", "AVERAGE"])

@@ -60,7 +60,7 @@ class ClassFolder(DataSource):
     """
 
     suffixes: ClassVar[tuple[str, ...]] = ()
-    """Of the files, in lower case with the dot; none: any."""
+    """Suffixes of the files, in lower case with the dot; none: any."""
 
     plural: ClassVar[str] = "files"
 
