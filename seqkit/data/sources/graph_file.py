@@ -238,17 +238,17 @@ class GraphFile(DataSource):
 
     def _with_index(self, features: Tensor) -> tuple[Tensor, str]:
         """Features with the nodes' index, where it is wanted, and why, in words."""
-        n, has_features = len(features), features.ndim == 1 or features.shape[1] > 0
-        is_indexed = not has_features and n <= MAX_INDEXED if self.index is None else self.index
+        n, is_bare = len(features), features.ndim == 2 and features.shape[1] == 0
+        is_indexed = is_bare and n <= MAX_INDEXED if self.index is None else self.index
         if not is_indexed:
-            return features, "" if has_features else "nodes have their degree alone"
+            return features, "nodes have their degree alone" if is_bare else ""
         if n > MAX_INDEXED:
             raise DataError(f"{self.path} has {n:,} nodes, and {MAX_INDEXED:,} are the most for an index; leave it out")
-        said = "nodes have their index{}, so the model learns this graph and no other (--data.index false: without)"
-        if not has_features:
-            return torch.arange(n), said.format(" alone")
+        said = "nodes have their index, so the model learns this graph and no other (--data.index false: without)"
+        if is_bare:
+            return torch.arange(n), said
         features = torch.nn.functional.one_hot(features).float() if features.ndim == 1 else features
-        return torch.cat([features, torch.eye(n)], dim=1), said.format(" beside their features")
+        return torch.cat([features, torch.eye(n)], dim=1), said
 
     def _edge_types(self, raw: RawGraph) -> tuple[Tensor | None, str]:
         """The type of each edge [e], None: there is one, and a sentence."""

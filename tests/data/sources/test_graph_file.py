@@ -245,7 +245,7 @@ def test_without_features_a_node_has_its_index_or_where_chosen_its_degree(tmp_pa
     with caplog.at_level(logging.WARNING, logger="seqkit"):
         nodes = GraphFile(path).splits().train[0].raw.nodes
     assert nodes.tolist() == list(range(20))
-    assert "nodes have their index alone" in caplog.text
+    assert "nodes have their index, so" in caplog.text
     assert GraphFile(path, index=False).splits().train[0].raw.nodes.shape == (20, 0)
 
 
