@@ -1,14 +1,11 @@
-"""Files of equal content, found by size, then beginning, then the whole: few files are read to their end."""
+"""Keys of files by their content."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
-from hashlib import file_digest, sha256
+from collections.abc import Hashable, Sequence
+from hashlib import file_digest
 from pathlib import Path
-
-BEGINNING = 2**16
-"""Bytes by which files of equal size are compared first; recordings of one length have one size."""
 
 
 def content_keys(paths: Sequence[Path]) -> list[Hashable]:
@@ -16,42 +13,21 @@ def content_keys(paths: Sequence[Path]) -> list[Hashable]:
 
     A file whose size no other has is not opened.
     """
-    keys: list[Hashable] = [_tried(_size, path) for path in paths]
-    for digest in (_beginning, _whole):
-        counts = Counter(keys)
-        keys = [key if counts[key] == 1 else (key, _tried(digest, path)) for key, path in zip(keys, paths)]
-    return keys
+    sizes = [_size(path) for path in paths]
+    counts = Counter(sizes)
+    return [size if counts[size] == 1 else (size, _digest(path)) for path, size in zip(paths, sizes)]
 
 
-def in_both(train: Sequence[Path], test: Sequence[Path]) -> list[int]:
-    """Places in `test` of the files whose content is that of a file in `train`."""
-    sizes, test_sizes = ([_tried(_size, path) for path in paths] for paths in (train, test))
-    common = set(sizes) & set(test_sizes)
-    known = [path for path, size in zip(train, sizes) if size in common]
-    places = [i for i, size in enumerate(test_sizes) if size in common]
-    keys = content_keys([*known, *(test[i] for i in places)])
-    in_training = set(keys[: len(known)])
-    return [i for i, key in zip(places, keys[len(known) :]) if key in in_training]
-
-
-def _tried(look: Callable[[Path], Hashable], path: Path) -> Hashable:
+def _size(path: Path) -> Hashable:
     try:
-        return look(path)
+        return path.stat().st_size
     except OSError:
         return str(path)
 
 
-def _size(path: Path) -> int:
-    return path.stat().st_size
-
-
-def _beginning(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return sha256(file.read(BEGINNING)).digest()
-
-
-def _whole(path: Path) -> bytes:
-    if path.stat().st_size <= BEGINNING:
-        return b""  # which the beginning was
-    with path.open("rb") as file:
-        return file_digest(file, "sha256").digest()
+def _digest(path: Path) -> Hashable:
+    try:
+        with path.open("rb") as file:
+            return file_digest(file, "sha256").digest()
+    except OSError:
+        return str(path)

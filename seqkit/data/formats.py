@@ -5,9 +5,7 @@ A new modality adds one row to `FORMATS`; the command line, `read_inputs` and `s
 
 from __future__ import annotations
 
-import codecs
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -36,18 +34,18 @@ class FileFormat:
     folder_source: str | None = None
     lists_files: bool = False
 
-    def read(self, path: Path, **options: Any) -> Any:
-        """The raw example, or several, in a file. Raises DataError where it cannot be read."""
+    def fits(self, name: str) -> bool:
+        """Whether a file of that name is of the format."""
+        return name.lower().endswith(self.suffixes)
+
+    def read_for(self, path: Path, tokenizer: Any) -> Any:
+        """The raw example, or several, in a file, for that tokenizer. Raises DataError where it cannot be read."""
         assert self.reader is not None, "a format without a reader holds no raw examples"
         module, _, function = self.reader.partition(":")
         reader: Callable[..., Any] = getattr(import_module(module), function)
-        return reader(path, **options)
-
-    def read_for(self, path: Path, tokenizer: Any) -> Any:
-        """`read` with the options of that tokenizer."""
         # an image tokenizer's `channels` is a number; one of audio has words for them
         options = {name: value for name in self.options if isinstance(value := getattr(tokenizer, name, None), int)}
-        return self.read(path, **options)
+        return reader(path, **options)
 
 
 AUDIO = FileFormat((".wav", ".flac", ".ogg", ".mp3"), "seqkit.data.io:read_audio", folder_source="AudioFolder")
@@ -65,13 +63,11 @@ TEXT = FileFormat(
     lists_files=True,
 )
 SMILES = FileFormat((".smi",), "seqkit.data.io:read_smiles", many=True)
-GRAPH = FileFormat(
-    (".graphml", ".gexf", ".edges", ".edgelist", ".npz", ".safetensors", ".pt", ".pth"), file_source="GraphFile"
-)
+GRAPH = FileFormat((".graphml", ".npz", ".safetensors"), file_source="GraphFile")
 TABLE = FileFormat(
     (
         ".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".csv.gz", ".tsv.gz", ".jsonl.gz", ".ndjson.gz", ".parquet",
-        ".arrow", ".feather", ".conll", ".bio", ".iob",
+        ".arrow", ".feather",
     ),
     file_source="Table",
     folder_source="Table",
@@ -80,11 +76,26 @@ TABLE = FileFormat(
 FORMATS = (AUDIO, IMAGE, TEXT, SMILES, GRAPH, TABLE)
 """All formats. In a folder with files of several, the first format that has a data source counts."""
 
+_GRAPHML = "networkx.write_graphml(networkx.read_{}(FILE), 'graph.graphml')"
+_TENSORS = "numpy.savez('graph.npz', x=data.x, edge_index=data.edge_index, y=data.y, train_mask=data.train_mask, …)"
+_TAGS = """a JSON line for each sentence, {"tokens": ["the", "cat"], "tags": ["DET", "NOUN"]}"""
 
-_OF_ONE = re.compile(
-    r"(part|shard|train|test|valid|val|dev)(ing|idation)?[-_.\d]|.*-of-\d|.*\.(parquet|arrow|feather)$"
-)
-"""Names of files that are parts of one table or text."""
+UNREAD = {
+    (".sdf", ".mol"): "rdkit.Chem.PandasTools.LoadSDF(FILE, smilesName='smiles').to_csv('molecules.csv', index=False)",
+    (".gml",): _GRAPHML.format("gml"),
+    (".net", ".paj"): _GRAPHML.format("pajek"),
+    (".gexf",): _GRAPHML.format("gexf"),
+    (".edges", ".edgelist"): "pandas.read_csv(FILE, sep=' ', names=['source', 'target']).to_csv('edges.csv', "
+    "index=False), with nodes.csv beside it",
+    (".pt", ".pth"): _TENSORS,
+    (".arff",): "pandas.DataFrame(scipy.io.arff.loadarff(FILE)[0]).map(lambda x: x.decode() if isinstance(x, bytes) "
+    "else x).to_csv('table.csv', index=False)",
+    (".libsvm", ".svm", ".svmlight"): "x, y = sklearn.datasets.load_svmlight_file(FILE); "
+    "pandas.DataFrame(x.toarray()).assign(target=y).to_csv('table.csv', index=False)",
+    (".xlsx", ".xls", ".ods"): "pandas.read_excel(FILE).to_csv('table.csv', index=False)",
+    (".conll", ".conllu", ".bio", ".iob"): _TAGS,
+}
+"""Known formats that are not read, by suffix, and what makes a format of each that is read."""
 
 MAX_FILES = 2_000_000
 """Most files of a folder that is searched; `/` holds more, and ImageNet fewer."""
@@ -95,12 +106,18 @@ MAX_LISTED = 100_000
 
 def format_of(path: Path) -> FileFormat | None:
     """The format of files that end as `path` does; None: there is none."""
-    return next((known for known in FORMATS if path.name.lower().endswith(known.suffixes)), None)
+    return next((known for known in FORMATS if known.fits(path.name)), None)
 
 
 def readable_suffixes() -> list[str]:
     """Suffixes of the files that hold raw examples."""
     return [suffix for known in FORMATS if known.reader is not None for suffix in known.suffixes]
+
+
+def advice_on(name: str) -> str:
+    """Advice for a file of a known format that is not read, as words behind a sentence; empty for any other."""
+    found = next((advice for suffixes, advice in UNREAD.items() if name.lower().endswith(suffixes)), None)
+    return "" if found is None else f"; {Path(name).suffix.lower()} is not read, convert it: {found}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,78 +153,43 @@ def own_reader(tokenizer: Any) -> OwnReader | None:
 def source_for(path: Path, *, reads_files: bool = False) -> tuple[str, dict[str, Any]]:
     """The registered data source for a user's own file or folder, and its arguments, chosen by file suffix.
 
-    Files of no known suffix are text where they begin as UTF-8 does.
-    reads_files: True: the tokenizer reads files itself, so a folder holds an example a file, whatever the suffix. A
-    folder without folders in it is still one text, table or graph where one file is one, or names say so (`_is_whole`).
-
+    reads_files: True: the tokenizer reads files itself, so a folder holds an example a file, whatever the suffix.
     Raises UsageError where no data source reads what is there.
     """
     in_folder = path.is_dir()
-    if _is_edge_list(path):
-        return "GraphFile", {"path": str(path)}
-    below = walk(path, limit=MAX_FILES + 1, hidden=True).files if in_folder else []
-    files = [path / name for name in below] if in_folder else [path]
-    if not files:
-        raise UsageError(f"no data source reads {path}; it holds no files")
-    if len(files) > MAX_FILES:
+    names = walk(path, limit=MAX_FILES + 1).files if in_folder else [path.name]
+    if len(names) > MAX_FILES:
         raise UsageError(f"{path} holds more than {MAX_FILES:,} files; give the folder of the data alone")
-    sources = {known: known.folder_source if in_folder else known.file_source for known in FORMATS}
-    if in_folder and reads_files:
-        has_folders = any("/" in name and not name.startswith(".") for name in below)
-        if has_folders or not _is_whole(below):
-            return "FileFolder", {"path": str(path)}
-    for known, source in sources.items():
-        fitting = [str(file) for file in files if file.name.lower().endswith(known.suffixes)]
-        if in_folder and not known.lists_files:  # <split>/<year>/<class>/<file> is the deepest
-            near = (name for name in below if name.count("/") <= 3)
-            fitting = [str(path / name) for name in near if name.lower().endswith(known.suffixes)]
-        if source is not None and fitting:
-            if known.lists_files and len(fitting) > MAX_LISTED:
-                raise UsageError(f"{path} holds {len(fitting):,} texts, and {MAX_LISTED:,} are the most; join some")
-            return source, {"path": fitting if known.lists_files else str(path)}
-    texts = [str(file) for file in files if format_of(file) is None and _is_text(file)]
-    if 0 < len(texts) <= MAX_LISTED:
-        return "TextFiles", {"path": texts}
-    alone = None if in_folder else format_of(path)
-    if alone is not None and alone.folder_source is not None:
-        what = "a recording" if alone is AUDIO else "an image"
-        raise UsageError(
-            f"no data source reads {path}: {what} alone has no class; give the folder above the class folders"
+    tables = {"edges", "nodes"} if in_folder else {"edges"}
+    if tables <= {Path(name).stem.lower() for name in names if "/" not in name and TABLE.fits(name)}:
+        return "GraphFile", {"path": str(path)}
+    if in_folder and reads_files and names:
+        return "FileFolder", {"path": str(path)}
+    for known in FORMATS:
+        source = known.folder_source if in_folder else known.file_source
+        fitting = [name for name in names if known.fits(name)]
+        if source is None or not fitting:
+            continue
+        if not known.lists_files:
+            return source, {"path": str(path)}
+        if len(fitting) > MAX_LISTED:
+            raise UsageError(f"{path} holds {len(fitting):,} texts, and {MAX_LISTED:,} are the most; join some")
+        return source, {"path": [str(path / name) if in_folder else str(path) for name in fitting]}
+    raise UsageError(f"no data source reads {path}{_what_is_read(path, names, in_folder)}")
+
+
+def _what_is_read(path: Path, names: list[str], in_folder: bool) -> str:
+    """Advice for a file or folder that no data source reads, as words behind a sentence."""
+    if not names:
+        return "; it holds no files"
+    if advice := next(filter(None, map(advice_on, names)), ""):
+        return advice
+    if not in_folder and format_of(path) in (AUDIO, IMAGE):
+        return ": a single one has no class; give the folder above the class folders"
+    known = [one for one in FORMATS if (one.folder_source if in_folder else one.file_source) is not None]
+    suffixes = ", ".join(suffix for one in known for suffix in one.suffixes)
+    if in_folder:
+        return (
+            f"; give a folder of {suffixes} files, or a tokenizer that has read(path): --plugin FILE --tokenizer NAME"
         )
-    what = "a folder of" if in_folder else "a file that ends in"
-    suffixes = ", ".join(suffix for known, source in sources.items() if source is not None for suffix in known.suffixes)
-    others = " files, or a tokenizer that has read(path): --plugin FILE --tokenizer NAME" if in_folder else ""
-    raise UsageError(f"no data source reads {path}; give {what} {suffixes}{others}")
-
-
-def _is_whole(names: Sequence[str]) -> bool:
-    """Whether the files of a folder are one text, table or graph, and not an example each: one of them is, or they are
-    named as shards (part-0.csv, 0-of-8.csv, Parquet) or splits (train.csv)."""
-    suffixes = tuple(suffix for known in FORMATS if known.file_source for suffix in known.suffixes)
-    whole = [name.lower() for name in names if not name.startswith(".") and name.lower().endswith(suffixes)]
-    return len(whole) == 1 or any(_OF_ONE.match(name) for name in whole)
-
-
-def _is_text(path: Path) -> bool:
-    """Whether a file of no known suffix, such as a licence or a README, begins as UTF-8 text does."""
-    try:
-        if not path.is_file() or path.stat().st_size == 0:  # opening a FIFO would wait; files of /proc have no size
-            return False
-        with path.open("rb") as file:
-            beginning = file.read(2**12)
-    except OSError:
-        return False
-    try:
-        codecs.getincrementaldecoder("utf-8")().decode(beginning)
-    except UnicodeDecodeError:
-        return False
-    return bool(beginning.strip()) and b"\0" not in beginning
-
-
-def _is_edge_list(path: Path) -> bool:
-    """Whether it is a table called edges, or a folder with one and a table called nodes."""
-    tables = (".csv", ".tsv")
-    if not path.is_dir():
-        return path.stem.lower() == "edges" and path.suffix.lower() in tables
-    stems = {file.stem.lower() for file in path.iterdir() if file.suffix.lower() in tables}
-    return {"edges", "nodes"} <= stems
+    return f"; give a file that ends in {suffixes}; a text of another suffix is read by --data.source TextFiles"

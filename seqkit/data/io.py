@@ -5,12 +5,13 @@ c channels · h height · w width · t samples
 
 from __future__ import annotations
 
+import gzip
 import re
+import shlex
 import struct
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,6 @@ import torch
 from einops import rearrange
 from torch import Tensor
 
-from seqkit.data.tables.text_formats import not_utf8
 from seqkit.errors import DataError
 from seqkit.files import read_regular
 
@@ -35,11 +35,10 @@ MAX_PIXELS = 50_000_000
 IMAGE_FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 """PIL's names of the formats whose suffixes `seqkit.data.formats.IMAGE` lists."""
 
+WHITE_OF_16_BITS = 65_535
+
 MAX_AUDIO_VALUES = 2**28
 """Most samples times channels of an audio file: 1 GB as float32, 93 minutes of mono at 48 kHz."""
-
-MAX_TAG_BYTES = 2048
-"""Most bytes of tags behind the sound of an MP3."""
 
 
 def read_text(path: str | Path) -> str:
@@ -58,14 +57,32 @@ def read_text(path: str | Path) -> str:
     return text.removeprefix("\ufeff")
 
 
+def not_utf8(path: Path) -> DataError:
+    """An error with the place of the first byte that is not UTF-8 in a file, which may be gzipped."""
+    place, start, before = "", b"", 0
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            start = start or line[:2]
+            try:
+                line.decode()
+            except UnicodeDecodeError as error:
+                place = f"byte 0x{line[error.start]:02x} at offset {before + error.start}, line {number}"
+                break
+            before += len(line)
+    # cp1252 is Latin 1 with characters such as the euro sign in place of the control codes 0x80 to 0x9F
+    encoding = "utf-16" if start in (b"\xff\xfe", b"\xfe\xff") else "cp1252"
+    command = f"iconv -f {encoding} -t utf-8 {shlex.quote(str(path))} > new{path.suffix}"
+    return DataError(f"{path} is not UTF-8: {place}; save it as UTF-8 (for instance: {command})")
+
+
 def read_image(path: str | Path, channels: int = 3) -> Tensor:
     """An image file as [c h w] in [0, 1]: its first frame or page, a camera's rotation tag applied.
 
     channels: 1 grey, 3 red, green, blue. Transparency is dropped and the colours below it count, as in torchvision's
     ImageFolder. 16 bits are scaled; floats count as they are, in [0, 1].
     Raises DataError where it is missing, truncated, no image or of more than `MAX_PIXELS`, before they are unpacked;
-    where floats leave [0, 1], integers have 32 bits, or transparency alone holds the drawing;
-    ValueError for another number of channels.
+    where floats leave [0, 1], integers have 32 bits, or transparency alone holds the drawing; ValueError for
+    other channels.
     """
     if channels not in (1, 3):
         raise ValueError(f"channels is {channels}; give 1 (grey) or 3 (red, green, blue)")
@@ -82,10 +99,7 @@ def read_image(path: str | Path, channels: int = 3) -> Tensor:
     tensor = torch.from_numpy(pixels.astype(np.float32, order="C")).div_(white)
     low, high = float(tensor.min()), float(tensor.max())  # NaN if any pixel is
     if not 0 <= low <= high <= 1:
-        raise DataError(
-            f"{path} holds floats from {low:.4g} to {high:.4g}, and pixels are between 0 and 1; scale them and save it "
-            "again, or take it out"
-        )
+        raise DataError(f"{path} holds floats from {low:.4g} to {high:.4g}; scale them to [0, 1], or take it out")
     return tensor.expand(channels, -1, -1).contiguous()
 
 
@@ -97,6 +111,12 @@ def image_header(path: str | Path) -> tuple[int, int, bool]:
     with _image(Path(path)) as file:
         _white(path, file)
         return file.height, file.width, file.has_transparency_data
+
+
+def brightest_of_16_bits(path: str | Path) -> int | None:
+    """The largest value of an image of 16 bits, of 65,535; None: it has other values. Raises as `read_image`."""
+    with _image(Path(path)) as file:
+        return int(np.asarray(file).max()) if _white(path, file) == WHITE_OF_16_BITS else None
 
 
 @contextmanager
@@ -120,23 +140,20 @@ def _image(path: Path) -> Iterator[Image.Image]:
     except DataError:
         raise
     except Image.DecompressionBombError:
-        raise DataError(
-            f"{path} has more than {MAX_PIXELS / 1e6:g} megapixels, which is too many; make it smaller or take it out"
-        ) from None
+        most = f"{MAX_PIXELS / 1e6:g} megapixels"
+        raise DataError(f"{path} has more than {most}, the most; make it smaller or take it out") from None
     except (OSError, SyntaxError, ValueError, TypeError, struct.error) as error:
         reason = str(error).replace(f" {str(path)!r}", "")
         raise DataError(f"{path} cannot be read as an image ({reason}); replace it or take it out") from error
 
 
 def _white(path: str | Path, file: Image.Image) -> int | None:
-    """The value of white where PIL would clip at 255: of 12 and 16 bits, of floats; None where it converts rightly.
+    """The value of white where PIL would clip at 255: of 16 bits, of floats; None where it converts rightly.
 
     Raises DataError for integers of 32 bits, whose white nobody says.
     """
-    bits_per_sample = 258  # the TIFF tag
     if file.mode.startswith("I;16") or (file.mode == "I" and file.format != "TIFF"):
-        bits = getattr(file, "tag_v2", {}).get(bits_per_sample, (16,))[0]
-        return int(2**bits - 1)
+        return WHITE_OF_16_BITS
     if file.mode == "I":
         raise DataError(f"{path} has integers of 32 bits or with a sign, of which white is not known; save it in 16")
     return 1 if file.mode == "F" else None
@@ -146,14 +163,11 @@ def _opaque(path: str | Path, image: Image.Image) -> Image.Image:
     """The image without transparency. Raises DataError where it is of one colour, and its transparency alone is not."""
     if not image.has_transparency_data:
         return image
-    whole = image.convert("RGBA")  # of a palette, PIL warns for each image that is converted at once
-    alpha, colours = np.asarray(whole.getchannel("A")), np.asarray(whole.convert("RGB"))
-    if alpha.min() != alpha.max() and bool((colours == colours[0, 0]).all()):
-        raise DataError(
-            f"{path} is of one colour, and what it shows is in its transparency, which is dropped; put it on a "
-            "background of another colour, or take it out"
-        )
-    return whole.convert("RGB") if image.mode == "P" else image
+    whole = np.asarray(image.convert("RGBA"))  # of a palette, PIL warns for each image that is converted at once
+    is_flat = (whole == whole[0, 0]).all(axis=(0, 1))
+    if is_flat[:3].all() and not is_flat[3]:
+        raise DataError(f"{path} is of one colour but for its transparency, which is dropped; put it on a background")
+    return image.convert("RGBA").convert("RGB")
 
 
 def read_audio(path: str | Path) -> Waveform:
@@ -164,20 +178,14 @@ def read_audio(path: str | Path) -> Waveform:
     """
     from seqkit.raw import Waveform
 
-    with _sound(Path(path)) as (file, stream):
+    with _sound(Path(path)) as file:
         declared, sample_rate = file.frames, file.samplerate
         if declared * file.channels > MAX_AUDIO_VALUES:
-            raise DataError(
-                f"{path} declares {declared:,} samples of {file.channels} channels, and {MAX_AUDIO_VALUES:,} "
-                "numbers are read at most; cut it into shorter files"
-            )
+            many = f"{declared:,} samples of {file.channels} channels"
+            raise DataError(f"{path} declares {many}, and {MAX_AUDIO_VALUES:,} numbers are the most; cut it into parts")
         samples = file.read(dtype="float32", always_2d=True)
-        unread = Path(path).stat().st_size - stream.tell()
     if declared != len(samples):
         raise DataError(f"{path} is truncated: it declares {declared} samples and holds {len(samples)}; copy it again")
-    # an MP3 that does not say its length (a Xing, Info or VBRI header) is read as far as its first bit rate suggests
-    if file.format == "MP3" and unread > MAX_TAG_BYTES:
-        raise DataError(f"{path}: {unread:,} bytes behind sample {declared} were not read; convert it to WAV or FLAC")
     if not np.isfinite(samples).all():
         at = int(np.argmin(np.isfinite(samples).all(axis=1)))
         raise DataError(f"{path}: sample {at} is not finite (NaN or infinite); clean the recording or take it out")
@@ -186,12 +194,12 @@ def read_audio(path: str | Path) -> Waveform:
 
 def audio_header(path: str | Path) -> tuple[int, int, int]:
     """(samples, sample rate in Hz, channels) as an audio file declares them. Raises as `read_audio`."""
-    with _sound(Path(path)) as (file, _):
+    with _sound(Path(path)) as file:
         return file.frames, file.samplerate, file.channels
 
 
 @contextmanager
-def _sound(path: Path) -> Iterator[tuple[SoundFile, FileIO]]:
+def _sound(path: Path) -> Iterator[SoundFile]:
     """An open audio file of which the header is read. Raises DataError for whatever goes wrong with it inside `with`.
 
     libsndfile reads a truncated WAV or OGG as what is left of it, and notes that in its log alone.
@@ -207,7 +215,7 @@ def _sound(path: Path) -> Iterator[tuple[SoundFile, FileIO]]:
                 raise DataError(f"{path} is truncated ({torn[0]}); copy it again")
             if file.frames == 0:
                 raise DataError(f"{path} has no samples (zero length); take it out")
-            yield file, stream
+            yield file
     except (OSError, RuntimeError) as error:  # soundfile.LibsndfileError is a RuntimeError
         reason = str(getattr(error, "error_string", error)).rstrip(". ") or "its data is damaged"
         raise DataError(f"{path} cannot be read as audio ({reason}); give WAV, FLAC, OGG or MP3") from error

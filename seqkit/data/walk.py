@@ -1,4 +1,4 @@
-"""The files below a folder: links are followed, and no folder is read twice. No torch here."""
+"""The files below a folder; no link leads out of it. No torch here."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Walked:
     """Files and folders below a folder, by names relative to it, with `/` between folders.
 
     files: regular files, in the order of their parts. num_hidden: number of files and folders whose names begin with a
-    dot, and of `SYSTEM_FOLDERS`. skipped: number of other things that are no file, by kind.
+    dot, and of `SYSTEM_FOLDERS`. skipped: number of other things that are not read, by kind.
     """
 
     files: list[str] = field(default_factory=list)
@@ -29,48 +29,35 @@ class Walked:
     skipped: Counter[str] = field(default_factory=Counter)
 
 
-def walk(root: Path, *, limit: int | None = None, hidden: bool = False) -> Walked:
-    """All files below `root`. limit: most files to list. hidden: True: hidden files, too.
+def walk(root: Path, *, limit: int | None = None) -> Walked:
+    """All files below `root`. limit: most files to list.
 
-    A folder to which several ways lead counts once, where it is and not where a link shows it. A folder that may not be
-    opened is counted as skipped.
+    Of links, only those to a file below `root` count as the file. A folder that may not be opened is skipped.
     """
     files: list[str] = []
     folders: list[str] = []
     skipped: Counter[str] = Counter()
-    num_hidden, waiting = 0, [""]
-    links: list[str] = []
-    seen: set[tuple[int, int]] = set()
-    while waiting or links:
-        name = waiting.pop() if waiting else links.pop()
-        folder = root / name
+    num_hidden, waiting, top = 0, [""], root.resolve()
+    while waiting and (limit is None or len(files) < limit):
+        name = waiting.pop()
         try:
-            state = folder.stat()
-            if (state.st_dev, state.st_ino) in seen:
-                skipped["link to a folder that is read already"] += 1
-                continue
-            seen.add((state.st_dev, state.st_ino))
-            with os.scandir(folder) as entries:
+            with os.scandir(root / name) as entries:
                 found = sorted(entries, key=lambda entry: entry.name, reverse=True)
         except OSError:
             skipped["folder that may not be opened"] += 1
-            found = []
-        if name:
-            folders.append(name)
+            continue
         for entry in found:
-            if not hidden and (entry.name.startswith(".") or entry.name in SYSTEM_FOLDERS):
+            path = f"{name}/{entry.name}" if name else entry.name
+            if entry.name.startswith(".") or entry.name in SYSTEM_FOLDERS:
                 num_hidden += 1
-                continue
-            kind, path = _kind(entry), f"{name}/{entry.name}" if name else entry.name
-            if kind == "folder":
-                (links if entry.is_symlink() else waiting).append(path)
-            elif kind == "file":
+            elif (kind := _kind(entry, top)) == "file":
                 files.append(path)
+            elif kind == "folder":
+                folders.append(path)
+                waiting.append(path)
             else:
                 skipped[kind] += 1
-        if limit is not None and len(files) >= limit:
-            break
-    return Walked(sorted(files[:limit], key=_parts), sorted(folders, key=_parts), num_hidden, skipped)
+    return Walked(sorted(files, key=_parts)[:limit], sorted(folders, key=_parts), num_hidden, skipped)
 
 
 def matching(path: str) -> list[str]:
@@ -92,13 +79,14 @@ def suffix_of(name: str) -> str:
     return os.path.splitext(name)[1].lower()  # noqa: PTH122, a path is built of each name of 100,000 otherwise
 
 
-def _kind(entry: os.DirEntry[str]) -> str:
-    """The kind of file that a name in a folder leads to."""
+def _kind(entry: os.DirEntry[str], top: Path) -> str:
+    """Kind of what a name in a folder leads to: "file", "folder", or something that is not read."""
     try:
-        if entry.is_file():  # known from the folder itself, without asking for each file
-            return "file"
-        if entry.is_dir():
-            return "folder"
+        if entry.is_dir():  # known from the folder itself, without asking for each file
+            return "link to a folder" if entry.is_symlink() else "folder"
+        if entry.is_file():
+            is_out = entry.is_symlink() and not Path(entry.path).resolve().is_relative_to(top)
+            return "link out of the folder" if is_out else "file"
         mode = entry.stat().st_mode
     except OSError:
         return "broken link"

@@ -223,19 +223,17 @@ from seqkit.nn.mlp
 == data_source
 from seqkit.data.sources.text
   TextFiles | your own text file or files | bring your own text
-  TextFolder | a folder of texts by class | bring your own labelled texts
 from seqkit.data.sources.mixed_table
   MixedTable | your own table of texts, images, sounds, molecules, numbers, categories | CSV, Parquet, …, with gaps
 from seqkit.data.sources.table
-  Table | your own table: CSV, TSV, JSON Lines, Parquet, Arrow, CoNLL, a hub name | bring your own inputs and targets
-from seqkit.data.sources.image
-  ImageFolder | a folder of images by class | bring your own images
-from seqkit.data.sources.audio
-  AudioFolder | a folder of WAV or FLAC files by class | bring your own recordings
+  Table | your own table: CSV, TSV, JSON Lines, Parquet, Arrow, a hub name | bring your own inputs and targets
 from seqkit.data.sources.folder
+  ImageFolder | a folder of images by class | bring your own images
+  AudioFolder | a folder of recordings by class | bring your own recordings
+  TextFolder | a folder of texts by class | bring your own labelled texts
   FileFolder | a folder of any files by class, read by the tokenizer's `read` | bring your own format
 from seqkit.data.sources.graph_file
-  GraphFile | your own graph: GraphML, GEXF, edges.csv and nodes.csv, npz, safetensors | bring your own graph
+  GraphFile | your own graph: GraphML, edges.csv and nodes.csv, npz, safetensors | bring your own graph
 from seqkit.data.sources.pairs
   Pairs | samples of several sources, paired by class or at random | image and sound of one digit, contrastive training
 from seqkit.recipes.text.shakespeare

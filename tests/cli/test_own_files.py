@@ -174,7 +174,7 @@ def test_bad_rows_are_named_by_line_file_and_fault_and_left_out_by_number(place,
     assert "2 of 20 rows are left out" in caplog.text
 
 
-def test_folders_of_shards_and_folders_of_other_tokenizers_are_read_as_before(place, caplog):
+def test_a_folder_is_its_tokenizers_and_a_pattern_is_one_table(place, caplog):
     for name, start in (("shards", "part-"), ("flat", "")):
         (place / name).mkdir()
         for i in range(2):
@@ -189,7 +189,7 @@ def test_folders_of_shards_and_folders_of_other_tokenizers_are_read_as_before(pl
         if (name, tokenizer) == ("flat", "Pulses"):
             assert caplog.text.count("flat: each file in it is an example, which the tokenizer's read(path) reads") == 1
     assert sources == {
-        ("shards", "Pulses"): "Table", ("data", "Bytes"): "ImageFolder", ("data", "Pulses"): "FileFolder",
+        ("shards", "Pulses"): "FileFolder", ("data", "Bytes"): "ImageFolder", ("data", "Pulses"): "FileFolder",
         ("flat", "Pulses"): "FileFolder", ("flat", "Bytes"): "Table", ("flat/*.csv", "Pulses"): "Table",
     }  # fmt: skip
 

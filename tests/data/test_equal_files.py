@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
-from seqkit.data.equal_files import BEGINNING, content_keys, in_both
+from seqkit.data.equal_files import content_keys
 
 
 def test_keys_are_equal_where_the_bytes_are(tmp_path, monkeypatch):
-    start = b"0" * BEGINNING
-    contents = [b"a", b"b", b"a", b"long", start + b"a", start + b"b", start + b"a", b"1" + start]
+    contents = [b"a", b"b", b"a", b"long", b"0" * 70_000 + b"a", b"0" * 70_000 + b"b", b"0" * 70_000 + b"a"]
     paths = [tmp_path / str(i) for i in range(len(contents))]
     for path, content in zip(paths, contents):
         path.write_bytes(content)
@@ -16,7 +15,6 @@ def test_keys_are_equal_where_the_bytes_are(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "open", lambda path, *mode: opened.append(path) or given(path, *mode))
     keys = content_keys(paths)
     assert paths[3] not in opened
-    assert opened.count(paths[7]) == 1, "its beginning differs"
     for i, one in enumerate(contents):
         assert [key == keys[i] for key in keys] == [content == one for content in contents]
 
@@ -24,4 +22,3 @@ def test_keys_are_equal_where_the_bytes_are(tmp_path, monkeypatch):
 def test_a_file_that_cannot_be_read_equals_no_other(tmp_path):
     (tmp_path / "a").write_bytes(b"a")
     assert len(set(content_keys([tmp_path / "gone", tmp_path / "lost", tmp_path / "a"]))) == 3
-    assert in_both([tmp_path / "a", tmp_path / "gone"], [tmp_path / "lost", tmp_path / "a"]) == [1]

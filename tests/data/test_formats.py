@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from seqkit.data.formats import FORMATS, format_of, readable_suffixes, source_for
+from seqkit.data.formats import FORMATS, UNREAD, format_of, readable_suffixes, source_for
 from seqkit.errors import UsageError
 from seqkit.registry import components
 
@@ -31,7 +31,7 @@ def test_readers_and_data_sources_exist(known, tmp_path):
     assert {known.file_source, known.folder_source} - {None} <= set(components("data_source"))
     if known.reader is not None:
         with pytest.raises(ValueError, match=r"nothing\.here"):
-            known.read(tmp_path / "nothing.here")
+            known.read_for(tmp_path / "nothing.here", None)
     assert (known.reader is not None) == (known.suffixes[0] in readable_suffixes())
 
 
@@ -63,29 +63,35 @@ def test_a_file_is_a_text_or_a_table(tmp_path):
 
 
 def test_what_no_source_reads_is_refused_with_what_one_does(tmp_path):
-    make(tmp_path, "a.wav", "a.smi", "own/b.bin", "deep/a/b/c/d/e.png")
-    (tmp_path / "own" / "b.bin").write_bytes(b"\0")
+    make(tmp_path, "a.wav", "a.smi", "licence", "own/b.bin")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UsageError, match=r"a\.smi"):
-        source_for(tmp_path / "a.smi")
-    with pytest.raises(UsageError, match=r"a\.wav: .*no class"):
-        source_for(tmp_path / "a.wav")
-    for name, message in (("empty", "it holds no files"), ("deep", r"give a folder of \.wav")):
-        with pytest.raises(UsageError, match=f"{name}; {message}"):
+    for name, message in (
+        ("empty", "it holds no files"),
+        ("own", r"give a folder of \.wav"),
+        ("a.wav", "a single one has no class"),
+        ("a.smi", r"give a file that ends in \.txt"),
+        ("licence", "a text of another suffix is read by --data.source TextFiles"),
+    ):
+        with pytest.raises(UsageError, match=f"{name}.*{message}"):
             source_for(tmp_path / name)
-    with pytest.raises(UsageError, match=r"reads .*own"):
-        source_for(tmp_path / "own")
 
 
-def test_files_without_a_known_suffix_are_text_where_they_begin_so(tmp_path):
-    (tmp_path / "licence").write_bytes("the rights of né\n".encode() + b"x" * 4078 + "é".encode())  # cut inside an é
-    (tmp_path / "zip").mkdir()
-    (tmp_path / "zip" / "a.bin").write_bytes(b"PK\0\1")
-    (tmp_path / "zip" / "latin").write_bytes("né né".encode("latin-1"))
-    assert source_for(tmp_path / "licence") == ("TextFiles", {"path": [str(tmp_path / "licence")]})
-    assert source_for(tmp_path) == ("TextFiles", {"path": [str(tmp_path / "licence")]})
-    with pytest.raises(UsageError, match="no data source reads"):
-        source_for(tmp_path / "zip")
+@pytest.mark.parametrize("suffix", [suffix for suffixes in UNREAD for suffix in suffixes])
+def test_known_formats_that_are_not_read_are_refused_with_what_converts_them(tmp_path, suffix):
+    make(tmp_path, f"own/a{suffix.upper()}")
+    for path in (tmp_path / "own", tmp_path / "own" / f"a{suffix.upper()}"):
+        with pytest.raises(UsageError, match=rf"\{suffix} is not read, convert it: \S"):
+            source_for(path)
+
+
+def test_hidden_copies_do_not_double_a_folder(tmp_path):
+    folder = make(tmp_path / "own", "a.txt", ".ipynb_checkpoints/a-checkpoint.txt")
+    assert source_for(folder) == ("TextFiles", {"path": [str(folder / "a.txt")]})
+
+
+@pytest.mark.parametrize(("names", "source"), [(["edges.csv", "nodes.tsv"], "GraphFile"), (["edges.csv"], "Table")])
+def test_a_folder_of_edges_and_nodes_is_a_graph(tmp_path, names, source):
+    assert source_for(make(tmp_path / "own", *names))[0] == source
 
 
 def test_the_table_imports_no_torch():

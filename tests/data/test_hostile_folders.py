@@ -86,6 +86,7 @@ BAD_IMAGES = {
     "NaN in floats": ("x.tif", floats(np.nan), "floats from nan to nan"),
     "infinity in floats": ("x.tif", floats(np.inf), "floats from 0.5 to inf"),
     "floats to 255": ("x.tif", floats(255.0), "floats from 0.5 to 255"),
+    "floats below 0": ("x.tif", floats(-1.0), "floats from -1 to 0.5"),
     "integers of 32 bits": ("x.tif", lambda path: image(path, np.full((8, 8), 9**9, np.int32)), "integers of 32 bits"),
     "a new line in a name": ("x\ny.png", text, NO_IMAGE),
     "ANSI in a name": ("x\x1b[31m.png", text, NO_IMAGE),
@@ -94,6 +95,7 @@ BAD_IMAGES = {
 BAD_SOUNDS = {
     "no bytes": ("x.wav", lambda path: text(path, b""), r"is empty \(0 bytes\)"),
     "a WAV cut in half": ("x.wav", lambda path: cut(path, long_sound), "is truncated"),
+    "a WAV without its last sample": ("x.wav", lambda path: cut(path, long_sound, 0.99998), "is truncated"),
     "a FLAC cut in half": ("x.flac", lambda path: cut(path, long_sound), NO_SOUND),
     "an OGG cut in half": ("x.ogg", lambda path: cut(path, long_sound), "is truncated"),
     "an MP3 cut in half": ("x.mp3", lambda path: cut(path, long_sound), "is truncated"),
@@ -159,8 +161,13 @@ ODD_FOLDERS = {
     "a device": (link("ant/x.png", "/dev/zero"), 6, "not read are 1 device"),
     "a link to nothing": (link("ant/x.png", "nowhere"), 6, "not read are 1 broken link"),
     "a link to itself": (link("ant/x.png", "x.png"), 6, "not read are 1 broken link"),
-    "a loop of folders": (link("ant/up", ".."), 6, "1 link to a folder that is read already"),
-    "a class that is a link to another": (link("cat", "ant"), 6, "1 link to a folder that is read already"),
+    "a loop of folders": (link("ant/up", ".."), 6, "not read are 1 link to a folder"),
+    "a class that is a link to another": (link("cat", "ant"), 6, "not read are 1 link to a folder"),
+    "a class that is a link to the system": (link("cat", "/etc"), 6, "not read are 1 link to a folder"),
+    "a link to a file of the system": (link("ant/x.png", "/etc/passwd"), 6, "not read are 1 link out of the folder"),
+    "copies that a notebook keeps": (
+        lambda folder: image(folder / "ant" / ".ipynb_checkpoints" / "0-checkpoint.png"), 6, "not read are 1 hidden",
+    ),
     "a link to an image": (link("ant/x.png", "0.png"), 7, "5 training, 2 test"),
     "an image in no class": (lambda folder: image(folder / "x.png"), 6, "not read are 1 in no class folder"),
     "a preview of macOS": (lambda folder: text(folder / "__MACOSX" / "._0.png"), 6, "not read are 1 hidden"),
@@ -212,7 +219,7 @@ def splits_of(*names):
 
 
 WRONG_FOLDERS = {
-    "nothing": (lambda folder: None, "holds no PNG, .* files; give a folder of them"),
+    "nothing": (lambda folder: None, "holds no PNG, .* files; add some"),
     "other files alone": (lambda folder: text(folder / "a.heic"), r"holds no PNG, .* files \(but 1 .heic\)"),
     "a class without files": (
         several(lambda folder: image(folder / "ant" / "x.png"), lambda folder: (folder / "bee").mkdir()),

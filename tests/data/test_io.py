@@ -98,21 +98,6 @@ def test_grey_has_one_channel_and_two_are_refused(tmp_path):
         read_image(tmp_path / "a.png", 2)
 
 
-@pytest.mark.parametrize("suffix", ["png", "jpg"])
-def test_truncated_and_false_images_are_named(tmp_path, suffix):
-    path = tmp_path / f"whole.{suffix}"
-    Image.fromarray(RNG.integers(0, 256, (31, 37, 3), dtype=np.uint8)).save(path)
-    data = path.read_bytes()
-    cut = tmp_path / f"cut.{suffix}"
-    for kept in (len(data) // 2, len(data) // 3, 11):
-        cut.write_bytes(data[:kept])
-        with pytest.raises(DataError, match=rf"cut\.{suffix}"):
-            read_image(cut)
-    cut.write_text("no picture")
-    with pytest.raises(DataError, match=rf"cut\.{suffix}"):
-        read_image(cut)
-
-
 def _png(width, height, data=b""):
     """A PNG of one bit a pixel that declares that size, and holds `data` in their place."""
     header = struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)
@@ -223,30 +208,6 @@ def test_an_animation_is_its_first_frame(tmp_path):
     assert_close(read_image(tmp_path / "a.tif"), torch.full((3, 5, 7), 0.2))
 
 
-@pytest.mark.parametrize(
-    ("values", "reason"),
-    [
-        (np.full((5, 7), 300, np.float32), "holds floats from 300 to 300, and pixels are between 0 and 1"),
-        (np.linspace(-1, 1, 35, dtype=np.float32).reshape(5, 7), "floats from -1 to 1"),
-        (np.where(np.eye(5, 7) > 0, np.nan, 0.5).astype(np.float32), "floats from nan to nan"),
-        (np.full((5, 7), 70_000, np.int32), "integers of 32 bits or with a sign"),
-    ],
-)
-def test_values_without_a_known_white_are_named_and_not_turned_white(tmp_path, values, reason):
-    Image.fromarray(values).save(tmp_path / "a.tif")
-    with pytest.raises(DataError, match=rf"a\.tif .*{reason}"):
-        read_image(tmp_path / "a.tif")
-
-
-def test_twelve_bits_are_not_four_bits_too_dark(tmp_path):
-    """A TIFF of 12 bits, two values in three bytes: 0 and 4095."""
-    tags = [(256, 3, 2), (257, 3, 1), (258, 3, 12), (259, 3, 1), (262, 3, 1), (273, 4, 8), (277, 3, 1), (278, 3, 1)]
-    entries = b"".join(struct.pack("<HHII", tag, kind, 1, value) for tag, kind, value in [*tags, (279, 4, 3)])
-    head = struct.pack("<2sHI", b"II", 42, 12) + b"\x00\x0f\xff\0" + struct.pack("<H", 9)
-    (tmp_path / "a.tif").write_bytes(head + entries + bytes(4))
-    assert read_image(tmp_path / "a.tif", 1).flatten().tolist() == [0, 1]
-
-
 def test_a_drawing_that_only_transparency_shows_is_named(tmp_path):
     alpha = np.zeros((5, 7, 4), np.uint8)
     alpha[2, 1:6, 3] = 255
@@ -290,18 +251,6 @@ def test_samples_come_back_channels_first(tmp_path, suffix, close):
     torch.testing.assert_close(wave.samples, torch.tensor(samples.T, dtype=torch.float32), atol=close, rtol=0)
 
 
-@pytest.mark.parametrize("suffix", ["wav", "flac", "ogg", "mp3"])
-def test_truncated_audio_is_named(tmp_path, suffix):
-    path = tmp_path / f"whole.{suffix}"
-    soundfile.write(path, RNG.uniform(-0.5, 0.5, 40_009), 8000)
-    data = path.read_bytes()
-    cut = tmp_path / f"cut.{suffix}"
-    for kept in (len(data) - 2, len(data) // 2, len(data) // 3):
-        cut.write_bytes(data[:kept])
-        with pytest.raises(DataError, match=rf"cut\.{suffix}"):
-            read_audio(cut)
-
-
 def test_a_recording_whose_length_was_never_filled_in_is_read(tmp_path):
     soundfile.write(tmp_path / "a.wav", np.full(101, 0.25), 8000)
     data = bytearray((tmp_path / "a.wav").read_bytes())
@@ -322,15 +271,6 @@ def test_a_recording_of_more_samples_than_memory_holds_is_refused_before_it_is_u
         read_audio(tmp_path / "a.flac")
 
 
-def test_no_samples_and_no_audio_are_named(tmp_path):
-    soundfile.write(tmp_path / "none.wav", np.zeros(0), 8000)
-    with pytest.raises(DataError, match=r"none\.wav has no samples"):
-        read_audio(tmp_path / "none.wav")
-    (tmp_path / "false.wav").write_text("no sound at all")
-    with pytest.raises(DataError, match=r"false\.wav"):
-        read_audio(tmp_path / "false.wav")
-
-
 @pytest.mark.parametrize("rate", [8000, 11025, 22050, 44100, 48000])
 @pytest.mark.parametrize("kind", ["PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE"])
 def test_every_width_and_rate_of_a_wav_has_the_samples_that_were_written(tmp_path, kind, rate):
@@ -342,42 +282,11 @@ def test_every_width_and_rate_of_a_wav_has_the_samples_that_were_written(tmp_pat
     assert audio_header(tmp_path / "A.WAV") == (37, rate, 1)
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_a_recording_that_is_not_finite_is_named_with_the_sample(tmp_path, value):
-    samples = np.zeros((9, 2), np.float32)
-    samples[4, 1] = value
-    soundfile.write(tmp_path / "a.wav", samples, 8000, subtype="FLOAT")
-    with pytest.raises(DataError, match=r"a\.wav: sample 4 "):
-        read_audio(tmp_path / "a.wav")
-
-
-def _mp3(path, mode):
-    """A recording that grows louder as MP3; the place where its second frame begins."""
-    t = np.arange(60_011)
-    samples = np.sin(t / 7) * t / 80_000 + RNG.uniform(-0.01, 0.01, len(t))
-    soundfile.write(path, samples, 16000, format="MP3", bitrate_mode=mode, compression_level=0.5)
-    data = path.read_bytes()
-    return data, data.index(data[:2], 4)
-
-
 @pytest.mark.parametrize("mode", ["CONSTANT", "VARIABLE", "AVERAGE"])
 @pytest.mark.parametrize("behind", [b"", b"TAG" + bytes(125), b"no frame at all"])
 def test_an_mp3_is_read_whole_with_tags_before_and_behind_it(tmp_path, mode, behind):
-    data, _ = _mp3(tmp_path / "a.mp3", mode)
+    samples = np.sin(np.arange(60_011) / 7) * np.arange(60_011) / 80_000
+    soundfile.write(tmp_path / "a.mp3", samples, 16000, format="MP3", bitrate_mode=mode, compression_level=0.5)
+    data = (tmp_path / "a.mp3").read_bytes()
     (tmp_path / "b.mp3").write_bytes(b"ID3\4\0\0\0\0\2\1" + bytes(257) + data + behind)
     assert read_audio(tmp_path / "b.mp3").samples.shape == (1, 60_011)
-
-
-@pytest.mark.parametrize("mode", ["CONSTANT", "VARIABLE", "AVERAGE"])
-def test_an_mp3_that_does_not_say_its_length_is_read_whole_or_named(tmp_path, mode):
-    """libsndfile guesses the length from the first frame's bit rate, and reads no further than its guess."""
-    data, second = _mp3(tmp_path / "a.mp3", mode)
-    (tmp_path / "b.mp3").write_bytes(data[second:])
-    if mode == "CONSTANT":
-        assert read_audio(tmp_path / "b.mp3").samples.shape[1] >= 60_011
-    else:
-        with pytest.raises(DataError, match=r"b\.mp3: .* were not read"):
-            read_audio(tmp_path / "b.mp3")
-    (tmp_path / "b.mp3").write_bytes(data[second:-50])
-    with pytest.raises(DataError, match=r"b\.mp3"):
-        read_audio(tmp_path / "b.mp3")

@@ -7,11 +7,10 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from seqkit.data import DataModule, DataSource, Sample, Splits
+from seqkit.data import DataModule, DataSource, Sample, Splits, TextFolder
 from seqkit.data.batching import BatchLoader
 from seqkit.data.documents import TextDocuments, scanned
 from seqkit.data.sources.table import Table
-from seqkit.data.sources.text import TextFolder
 from seqkit.errors import DataError
 from seqkit.interfaces import IGNORE, Adjacency, Objective, Tokenizer, Tokens, TokenSpec
 from seqkit.objectives import Classify, NextToken

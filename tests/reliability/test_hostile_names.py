@@ -23,7 +23,7 @@ NAMES = (
 )
 RECIPE = """\
 recipe: hostile
-data: {{source: {{type: ImageFolder, path: '{path}', channels: 1, test_fraction: 0.5}}, valid_fraction: 0}}
+data: {{source: {{type: ImageFolder, path: '{path}', test_fraction: 0.5}}, valid_fraction: 0}}
 tokenizer: {{type: Patches, patch: 4}}
 model:
   objective: Classify

@@ -1,206 +1,341 @@
-"""A folder of files by class: `<path>/<class>/*`, or `<path>/train/<class>/*` and `<path>/test/<class>/*`."""
+"""Folders of files by class: `<path>/<class>/*`, or `<path>/train/<class>/*` and `<path>/test/<class>/*`."""
 
 from __future__ import annotations
 
 import logging
+from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
+from math import log10
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar
 
-from torch.utils.data import DataLoader, Dataset
+from torch import Tensor
 
-from seqkit.data.equal_files import in_both
-from seqkit.data.formats import OwnReader, own_reader
+from seqkit.data.equal_files import content_keys
+from seqkit.data.formats import AUDIO, IMAGE, TEXT, own_reader
+from seqkit.data.io import (
+    WHITE_OF_16_BITS,
+    audio_header,
+    brightest_of_16_bits,
+    image_header,
+    read_audio,
+    read_image,
+    read_text,
+)
 from seqkit.data.notes import Caution
 from seqkit.data.sample import Samples, Splits
 from seqkit.data.source import DataSource
-from seqkit.data.sources.table import MAX_COMPARED, SPLIT_NAMES, alike_classes, few
+from seqkit.data.sources.table import SPLIT_NAMES, alike_classes, few
 from seqkit.data.splits import stratified
 from seqkit.data.tables.columns import lookalike
 from seqkit.data.walk import Walked, suffix_of, walk
-from seqkit.data.workers import loader_options, num_workers
 from seqkit.errors import DataError, UsageError, one_line
 from seqkit.progress import track
 
-ClassNames = Literal["last", "first", "none"]
-"""The folder whose name is the class of a file: the one that the file is in, the one at the top, or none of them."""
-
 log = logging.getLogger("seqkit")
 
+LOOKED_AT = 20
+"""Files of a folder whose values are looked at before training, one in so many."""
+
 _WORDS = {"train": "training", "valid": "validation", "test": "test"}
-_PARALLEL = 1000  # from this number of files on, worker processes are worth their start
+_CHANNELS = {1: "mono", 2: "stereo"}
 
 
-@dataclass(frozen=True)
-class FileKind:
-    """How a data source reads its files.
-
-    suffixes: lower case, with the dot; empty: any. read: reads one file; raises DataError. header: reads cheaply what a
-    file declares; raises DataError. describe: describes all headers in words. plural: such as "images".
-    is_thorough: True: `header` reads the file to its end, and no cheaper look at it is known.
-    """
-
-    suffixes: tuple[str, ...]
-    read: Callable[[Path], Any]
-    header: Callable[[Path], Any]
-    describe: Callable[[Sequence[Any]], str]
-    plural: str
-    is_thorough: bool = False
-
-    @property
-    def formats(self) -> str:
-        """Such files, by their suffixes, in words."""
-        return f"{', '.join(suffix.removeprefix('.').upper() for suffix in self.suffixes)} files".lstrip()
-
-    def fits(self, name: str) -> bool:
-        """Whether a file of that name is of the kind."""
-        return not self.suffixes or suffix_of(name) in self.suffixes
-
-
-class _File(NamedTuple):
-    """A file, by its name relative to the folder of the data; the folders that it is in, from that of its split on;
-    and its class, None if it has none."""
-
-    name: str
-    folders: tuple[str, ...]
-    label: str | None = None
-
-
-_Splits = dict[str, list[_File]]
+_Parts = dict[str, dict[str, str | None]]
+"""For each split its files, by their names relative to the folder of the data, and their classes; None: no class."""
 
 
 class ClassFolder(DataSource):
-    """Base class of files by class in a folder. Arguments: as of `class_folder`."""
+    """Your own files, whose class is the folder that they are in; a subclass says which files, and how they are read.
 
-    def __init__(
-        self,
-        path: str,
-        *,
-        test_fraction: float = 0.2,
-        seed: int = 0,
-        classes: ClassNames = "last",
-        skip_bad: int = 0,
-    ):
-        self.path, self.test_fraction, self.seed = path, test_fraction, seed
-        self.classes, self.skip_bad = classes, skip_bad
+    path: folder of the data. Its folders `train` and `test` or `val` are the splits (of these two alone, `val` is test;
+    other names: `SPLIT_NAMES`); else `test_fraction` of each class is test, chosen by `seed`. Files in no class folder
+    have no class, and are read where no file has one. skip_bad: most files to leave out because they cannot be read;
+    above 0, each is read once beforehand.
+    """
 
-    def _of(self, kind: FileKind) -> Splits:
-        """The files of that kind."""
-        return class_folder(
-            self.path,
-            kind,
-            test_fraction=self.test_fraction,
-            seed=self.seed,
-            classes=self.classes,
-            skip_bad=self.skip_bad,
+    suffixes: ClassVar[tuple[str, ...]] = ()
+    """Suffixes of the files, in lower case with the dot; none: any."""
+
+    plural: ClassVar[str] = "files"
+
+    read: Any
+    """Reads a file, given its path; raises DataError for a faulty one."""
+
+    header: Any
+    """Reads cheaply what a file declares, given its path; raises DataError."""
+
+    def __init__(self, path: str, *, test_fraction: float = 0.2, seed: int = 0, skip_bad: int = 0):
+        if not 0 < test_fraction < 1:
+            raise ValueError(f"test_fraction is {test_fraction}; give a number between 0 and 1, such as 0.2")
+        if skip_bad < 0:
+            raise ValueError(f"skip_bad is {skip_bad}; give the most files that may be left out, 0 or more")
+        self.path, self.test_fraction, self.seed, self.skip_bad = path, test_fraction, seed, skip_bad
+
+    @abstractmethod
+    def described(self, headers: Sequence[Any]) -> str:
+        """All headers in words."""
+
+    def cautions(self, headers: Mapping[Path, Any]) -> Iterator[str]:
+        """Sentences about the values of the files, from a few of them. By default none."""
+        yield from ()
+
+    def splits(self) -> Splits:
+        """Files are read on access, and their headers now; class names are in alphabetical order.
+
+        Logs what is read, how it is split, what is not read, by reason and suffix, and files of equal content.
+        Raises DataError where there is no such folder, no file of the kind, a class without files, a test class unseen
+        in training, a file that cannot be read beyond `skip_bad`, or one file alone in every class.
+        """
+        root = Path(self.path)
+        if not root.is_dir():
+            raise DataError(f"{root} is not a folder; give one that holds a folder of {self._formats} for each class")
+        below = walk(root)
+        folders = _split_folders(below)
+        parts, skipped = self._files(root, below, folders)
+        if "valid" in parts and "test" not in parts:
+            parts["test"] = parts.pop("valid")
+        headers = self._headers([root / name for files in parts.values() for name in files])
+        for split, files in parts.items():
+            parts[split] = {name: label for name, label in files.items() if root / name in headers}
+        names = _class_names(root, parts)
+        labels: dict[str | None, int] = {name: i for i, name in enumerate(names)}
+        rule = f"split by the folders {', '.join(sorted(folders.values()))}"
+        if "test" not in parts:
+            parts, rule = self._divided(root, parts["train"], labels)
+        if names and max(name.count("/") for name in parts["train"]) > 1 + bool(folders["train"]):
+            rule += "; the class is the folder that a file is in"
+        sizes = ", ".join(f"{len(files):,} {_WORDS[split]}" for split, files in parts.items())
+        of = f"of {len(names)} {'class' if len(names) == 1 else 'classes'}" if names else "without classes"
+        log.warning("%s: %s %s %s; %s; %s", root, sizes, self.plural, of, rule, self.described([*headers.values()]))
+        if found := _counted(skipped):
+            log.warning("%s: not read are %s", root, found)
+        for said in (*_equal_files(root, parts), *self.cautions(headers)):
+            log.warning(Caution(f"{root}: {said}"))
+        advice = "" if self.skip_bad else "--data.skip_bad N leaves out up to N such files"
+        made = {
+            split: of_files([root / name for name in files], [*map(labels.get, files.values())], self.read, advice)
+            for split, files in parts.items()
+        }
+        return Splits(made["train"], made["test"], made.get("valid"), names or None, rule)
+
+    @property
+    def _formats(self) -> str:
+        """Such files, by their suffixes, in words."""
+        return f"{', '.join(suffix.removeprefix('.').upper() for suffix in self.suffixes)} files".lstrip()
+
+    def _files(self, root: Path, below: Walked, folders: Mapping[str, str]) -> tuple[_Parts, Counter[str]]:
+        """The files of each split with their classes, and the number of those that are not read, by reason."""
+        skipped = below.skipped + Counter({"hidden": below.num_hidden})
+        fitting = [name for name in below.files if not self.suffixes or suffix_of(name) in self.suffixes]
+        others = sorted({*below.files} - {*fitting})
+        skipped.update(suffix_of(name) or "without a suffix" for name in others)
+        parts: _Parts = {}
+        for split, folder in folders.items():
+            start = f"{folder}/" if folder else ""
+            inside = [name for name in fitting if name.startswith(start)]
+            labelled: dict[str, str | None] = {n: n.split("/")[-2] for n in inside if "/" in n[len(start) :]}
+            used = {name[:i] for name in labelled for i, letter in enumerate(name) if letter == "/"}
+            empty = [name for name in below.folders if name.startswith(start) and name not in used]
+            if not inside or (labelled and empty):
+                faulty = root / empty[0] if labelled else root / folder
+                found = f" (but {_counted(skipped)})" if skipped.total() and not labelled else ""
+                raise DataError(f"{faulty} holds no {self._formats}{found}; add some or take the folder out")
+            parts[split] = labelled or dict.fromkeys(inside)
+            skipped["in no class folder"] += len(inside) - len(parts[split])
+            fitting = [name for name in fitting if not name.startswith(start)]
+        skipped["outside the folders of the splits"] += len(fitting)
+        return parts, skipped
+
+    def _headers(self, paths: Sequence[Path]) -> dict[Path, Any]:
+        """Headers of the files that can be read. Raises DataError where more than `skip_bad` cannot."""
+        headers: dict[Path, Any] = {}
+        reasons: list[str] = []
+        for path in track(paths, f"checking {self.plural}", len(paths)):
+            try:
+                header = self.header(path)
+                if self.skip_bad:
+                    self.read(path)
+                headers[path] = header
+            except DataError as error:
+                reasons.append(str(error))
+        many = f"{len(reasons):,} of {len(paths):,} files cannot be read"
+        if len(reasons) > self.skip_bad:
+            raise DataError(f"{reasons[0]} ({many}; --data.skip_bad {len(reasons)} leaves them out)")
+        if reasons:
+            log.warning(Caution(f"{self.path}: {many} and are left out; the first: {one_line(reasons[0])}"))
+        return headers
+
+    def _divided(
+        self, root: Path, files: Mapping[str, str | None], labels: Mapping[str | None, int]
+    ) -> tuple[_Parts, str]:
+        """Training and test, and the rule in words. Raises DataError where nothing would be left for test."""
+        each = [*files.items()]
+        train, test = stratified([labels.get(label) for _, label in each], self.test_fraction, self.seed)
+        if not test:
+            one_each = f"each of its {len(labels)} classes has one file" if labels else "it has one file"
+            raise DataError(
+                f"{root}: {one_each}, and training and test need one each; add files, or make folders train and test"
+            )
+        counts = Counter(files.values())
+        if single := [label for label in labels if label and counts[label] == 1]:
+            many = f"{len(single)} of {len(labels)} classes have one file alone"
+            log.warning("%s: %s, which stays in training (%s)", root, many, few(single))
+        of_each = "of each class " if labels else ""
+        rule = f"{100 * self.test_fraction:.0f} % {of_each}are test, SHA-256 with seed {self.seed}"
+        return {"train": dict(each[i] for i in train), "test": dict(each[i] for i in test)}, rule
+
+
+class ImageFolder(ClassFolder):
+    """Your own images: `<path>/<class>/*.png|jpg|…`, or `<path>/train/<class>/` and `<path>/test/<class>/`.
+
+    They have the tokenizer's channels. They are resized when they are read, as the tokenizer does, so that
+    augmentations work on small ones; those of a `Resize` with a larger size than crop stay as they are until then.
+    path, test_fraction, seed, skip_bad: as of `ClassFolder`.
+    """
+
+    suffixes, plural, header = IMAGE.suffixes, "images", staticmethod(image_header)
+    read: Any = staticmethod(read_image)
+    _rule = "in colour"
+
+    def read_for(self, tokenizer: Any) -> None:
+        """Take the tokenizer's channels and size."""
+        from seqkit.tokenizers import Patches  # brings torchvision
+
+        if not isinstance(tokenizer, Patches):
+            return
+        resizing, channels = tokenizer.resizing, tokenizer.channels if tokenizer.channels in (1, 3) else 3
+        resized = tokenizer.resized if resizing and resizing.keeps_its_result else None  # others would be resized twice
+        self.read = partial(_read_resized, channels=channels, resized=resized)
+        self._rule = "in grey" if channels == 1 else "in colour"
+        if resizing is not None:
+            part = "their middle is" if tokenizer.crop or resizing.crop else "they are"
+            size = f"a shorter side of {resizing.size}" if tokenizer.size is None else "{} × {}".format(*tokenizer.size)
+            self._rule += f"; {part} resized to {size} (--tokenizer.resize)"
+
+    def described(self, headers: Sequence[tuple[int, int, bool]]) -> str:
+        """Sizes of the images, and how many have transparency."""
+        by_size = sorted(headers, key=lambda header: header[0] * header[1])
+        small, large = (f"{by_size[i][0]} × {by_size[i][1]}" for i in (0, -1))
+        sizes = small if len({header[:2] for header in headers}) == 1 else f"from {small} to {large}"
+        num_transparent = sum(is_transparent for *_, is_transparent in headers)
+        dropped = f"; the transparency of {num_transparent:,} is dropped" if num_transparent else ""
+        return f"{sizes} pixels, read {self._rule}{dropped}"
+
+    def cautions(self, headers: Mapping[Path, Any]) -> Iterator[str]:
+        """Images of 16 bits that use less than a sixteenth of them, as those of a camera of 12 bits do."""
+        found = [value for value in _tried(brightest_of_16_bits, [*headers]).values() if value is not None]
+        if found and max(found) < WHITE_OF_16_BITS / 16:
+            yield (
+                f"images of 16 bit are dark: the largest value of {len(found)} of them is {max(found):,} of "
+                f"{WHITE_OF_16_BITS:,}; multiply the values, by 16 if they have 12 bits, and save them again"
+            )
+
+
+def _read_resized(path: Path, channels: int, resized: Callable[[Tensor], Tensor] | None) -> Tensor:
+    image = read_image(path, channels)
+    return image if resized is None else resized(image)
+
+
+class AudioFolder(ClassFolder):
+    """Your own recordings: `<path>/<class>/*.wav|flac|ogg|mp3`, or `<path>/train/<class>/` and `<path>/test/<class>/`.
+
+    Recordings keep their rates, and the tokenizer resamples. path, test_fraction, seed, skip_bad: as of `ClassFolder`.
+    """
+
+    suffixes, plural = AUDIO.suffixes, "recordings"
+    read, header = staticmethod(read_audio), staticmethod(audio_header)
+    _rate: int | None = None
+    _mixes = False
+
+    def read_for(self, tokenizer: Any) -> None:
+        """Keeps what the tokenizer does with rates and channels, for the log."""
+        self._rate = getattr(tokenizer, "sample_rate", None)
+        self._mixes = getattr(tokenizer, "channels", None) == "mix"
+
+    def described(self, headers: Sequence[tuple[int, int, int]]) -> str:
+        """Lengths, sample rates and channels of the recordings."""
+        seconds = sorted(samples / rate for samples, rate, _ in headers)
+        rates, channels = ({header[i] for header in headers} for i in (1, 2))
+        is_resampled = self._rate is not None and rates != {self._rate}
+        return (
+            f"{seconds[0]:.3g} to {seconds[-1]:.3g} s, median {seconds[len(seconds) // 2]:.3g} s, "
+            f"{' and '.join(_CHANNELS.get(c, f'{c} channels') for c in sorted(channels))}, "
+            f"at {', '.join(map(str, sorted(rates)[:6]))}{', …' if len(rates) > 6 else ''} Hz"
+            f"{f', resampled to {self._rate} Hz (--tokenizer.sample_rate)' if is_resampled else ''}"
         )
+
+    def cautions(self, headers: Mapping[Path, tuple[int, int, int]]) -> Iterator[str]:
+        """Recordings whose channels cancel each other when they are mixed, as of which one is the other's negative."""
+        several = [path for path, (samples, _, c) in headers.items() if c > 1 and samples * c < 10_000_000]
+        losses = _tried(_loss_of_mix, several) if self._mixes else {}
+        if lost := [path.name for path, loss in losses.items() if loss > 20]:
+            yield (
+                f"{len(lost)} of {len(losses)} recordings with several channels lose more than 20 dB where they are "
+                f"mixed (first: {one_line(lost[0])}), as the channels cancel each other; --tokenizer.channels first "
+                "takes one"
+            )
+
+
+def _loss_of_mix(path: Path) -> float:
+    """Ratio of the power of the channels to that of their mean, in dB."""
+    samples = read_audio(path).samples.double()
+    power, mixed = float((samples**2).mean()), float((samples.mean(dim=0) ** 2).mean())
+    return 10 * log10(power / max(mixed, 1e-30)) if power else 0.0
+
+
+class TextFolder(ClassFolder):
+    """Your own UTF-8 texts by class: `<path>/<class>/*.txt|md`, or `<path>/train/<class>/` and `<path>/test/<class>/`.
+
+    path, test_fraction, seed, skip_bad: as of `ClassFolder`; each text is read once beforehand.
+    """
+
+    suffixes, plural = TEXT.suffixes, "texts"
+    read = staticmethod(read_text)
+
+    def header(self, path: Path) -> int:
+        """Number of characters."""
+        return len(read_text(path))
+
+    def described(self, headers: Sequence[int]) -> str:
+        """Lengths of the texts."""
+        low, high = min(headers), max(headers)
+        return f"{low:,} characters each" if low == high else f"of {low:,} to {high:,} characters"
+
+
+def _no_tokenizer(_: Path) -> Any:
+    raise ValueError("FileFolder has no tokenizer yet; call read_for(tokenizer)")
 
 
 class FileFolder(ClassFolder):
     """Your own files of any format: `<path>/<class>/*`, or `<path>/train/<class>/` and `<path>/test/<class>/`.
 
-    They are read by the tokenizer's `read`, each once before training, so that a fault is found before it.
-    classes: folder whose name is the class of a file: "last", the one that it is in; "first", the one at the top; or
-    "none". path: the folder. test_fraction, seed: share of each class that is test where no folders name the splits,
-    and the seed of its choice.
-    skip_bad: most files to leave out because they cannot be read or, by a tokenizer without `fit`, encoded.
+    They are read by the tokenizer's `read`, each once before training, so that a fault is found before it. path,
+    test_fraction, seed, skip_bad: as of `ClassFolder`; a file may also be left out because a tokenizer without `fit`
+    cannot encode it.
     """
 
-    _read: OwnReader | None = None
+    read: Any = staticmethod(_no_tokenizer)
+    header: Any = staticmethod(_no_tokenizer)
 
     def read_for(self, tokenizer: Any) -> None:
         """Take the tokenizer's `read`. Raises UsageError where it has none."""
-        self._read = own_reader(tokenizer)
-        if self._read is None:
+        reader = own_reader(tokenizer)
+        if reader is None:
             raise UsageError(
                 f"{self.path} is read by the tokenizer's read(path), which {type(tokenizer).__name__} does not have; "
                 "write it, or give another --tokenizer"
             )
+        self.read, self.header = reader, reader.check
 
-    def splits(self) -> Splits:
-        """Files are read on access, and once now. Raises DataError for a faulty folder or file."""
-        if self._read is None:
-            raise ValueError("FileFolder has no tokenizer yet; call read_for(tokenizer)")
-        kind = FileKind((), self._read, self._read.check, lambda _: f"read by {self._read}", "files", is_thorough=True)
-        return self._of(kind)
-
-
-def class_folder(
-    path: str | Path,
-    kind: FileKind,
-    *,
-    test_fraction: float = 0.2,
-    seed: int = 0,
-    classes: ClassNames = "last",
-    skip_bad: int = 0,
-) -> Splits:
-    """Files labelled by a folder that they are in, read on access; class names in alphabetical order.
-
-    Folders `train` and `test` or `val` are the splits (of these two alone, `val` is test; other names: `SPLIT_NAMES`);
-    else `test_fraction` of each class is test, chosen by `seed`. Files in no folder have no class, and are
-    read where no file has one.
-    skip_bad: most files to leave out because they cannot be read; for that, each is read once beforehand. 0: only
-    headers are looked at.
-    Logs what is read, how it is split, what is not read, by reason and suffix, and files of test that are in training.
-    Raises DataError where there is no such folder, no file of the kind, a class without files, a test class unseen in
-    training, a file that cannot be read beyond `skip_bad`, or one file alone in every class; and for a seed, where
-    folders are the splits.
-    """
-    root = Path(path)
-    if not root.is_dir():
-        raise DataError(f"{root} is not a folder; give one that holds a folder of {kind.formats} for each class")
-    if not 0 < test_fraction < 1:
-        raise ValueError(f"test_fraction is {test_fraction}; give a number between 0 and 1, such as 0.2")
-    if skip_bad < 0:
-        raise ValueError(f"skip_bad is {skip_bad}; give the most files that may be left out, 0 or more")
-    below = walk(root)
-    skipped = below.skipped + Counter({"hidden": below.num_hidden})
-    fitting = [name for name in below.files if kind.fits(name)]
-    skipped.update(suffix_of(name) or "without a suffix" for name in below.files if not kind.fits(name))
-    if not fitting:
-        found = _counted(skipped)
-        raise DataError(f"{root} holds no {kind.formats}{found and f' (but {found})'}; give a folder of them")
-    folders = _split_folders(below)
-    splits: _Splits = {}
-    for split, folder in folders.items():
-        start = f"{folder}/" if folder else ""
-        inside = [name.removeprefix(start) for name in fitting if name.startswith(start)]
-        if not inside:
-            raise DataError(f"{root / folder} holds no {kind.formats}; add some or take the folder out")
-        splits[split] = [_File(start + name, tuple(name.split("/")[:-1])) for name in inside]
-    skipped["outside the folders of the splits"] += len(fitting) - sum(map(len, splits.values()))
-    if classes != "none":
-        for split, files in splits.items():
-            if any(file.folders for file in files):
-                _check_class_folders(root, folders[split], files, below, classes, kind)
-                place = -1 if classes == "last" else 0
-                splits[split] = [file._replace(label=file.folders[place]) for file in files if file.folders]
-                skipped["in no class folder"] += len(files) - len(splits[split])
-    if "valid" in splits and "test" not in splits:
-        splits["test"] = splits.pop("valid")
-    splits, headers = _readable(root, splits, kind, skip_bad)
-    names = _class_names(root, splits)
-    rule = f"split by the folders {', '.join(sorted(folders.values()))}"
-    if "test" not in splits:
-        splits, rule = _divided(root, splits["train"], names, test_fraction, seed)
-    elif seed != 0:
-        raise DataError(
-            f"{root} is {rule}, which no seed changes; leave --splits and data.seed out, or name the folders otherwise"
-        )
-    if names and classes == "last" and any(len(file.folders) > 1 for files in splits.values() for file in files):
-        rule += "; the class is the folder that a file is in (the one at the top: --data.classes first)"
-    _log(root, kind, splits, names, f"{rule}; {kind.describe(headers)}", skipped)
-    _tell_equal_files(root, splits)
-    labels: dict[str | None, int | None] = {name: i for i, name in enumerate(names)}
-    advice = "" if skip_bad else "--data.skip_bad N leaves out up to N such files"
-    made = {
-        split: of_files([root / f.name for f in files], [labels.get(f.label) for f in files], kind.read, advice)
-        for split, files in splits.items()
-    }
-    return Splits(made["train"], made["test"], made.get("valid"), names or None, rule)
+    def described(self, headers: Sequence[None]) -> str:
+        """The tokenizer that reads them."""
+        return f"read by {self.read}"
 
 
 @dataclass(frozen=True)
@@ -238,9 +373,6 @@ def of_files(paths: Sequence[Path], labels: Sequence[Any], read: Callable[[Path]
     return Samples(files.raw, labels, name=files.name, key=files.key)
 
 
-# ── which files ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def _split_folders(below: Walked) -> dict[str, str]:
     """The folder of each split, relative; `train` alone is "" where the data is not split by folders.
 
@@ -254,151 +386,65 @@ def _split_folders(below: Walked) -> dict[str, str]:
             if split in named:
                 raise DataError(f"folders {named[split]} and {name} are both the {_WORDS[split]} split; join them")
             named[split] = name
-    if "train" not in named:
-        return {"train": ""}
-    holds_folders = any(name.startswith(f"{named['train']}/") for name in below.folders)
-    return named if len(named) > 1 or (len(top) == 1 and holds_folders) else {"train": ""}
+    train = named.get("train")
+    is_alone = len(top) == 1 and any(name.startswith(f"{train}/") for name in below.folders)
+    return named if train and (len(named) > 1 or is_alone) else {"train": ""}
 
 
-def _check_class_folders(
-    root: Path, folder: str, files: Sequence[_File], below: Walked, classes: ClassNames, kind: FileKind
-) -> None:
-    """Raise DataError for a folder that would be a class, and holds no file of the kind."""
-    start = f"{folder}/" if folder else ""
-    parents = {one.rpartition("/")[0] for one in below.folders}
-    used = {f"{start}{'/'.join(file.folders[:i])}" for file in files for i in range(1, len(file.folders) + 1)}
-    empty = [
-        name
-        for name in below.folders
-        if name.startswith(start) and name not in used
-        if (name not in parents if classes == "last" else "/" not in name[len(start) :])
-    ]
-    if empty:
-        more = f" ({len(empty) - 1} more folders hold none either)" if len(empty) > 1 else ""
-        raise DataError(f"{root / empty[0]} holds no {kind.formats}{more}; add some or take the folder out")
-
-
-class _Trials(Dataset[Any]):
-    """Each file's header, or the error of a file that cannot be read. whole: True: files are read to their end."""
-
-    def __init__(self, files: Sequence[Path], kind: FileKind, whole: bool):
-        self.files, self.kind, self.whole = files, kind, whole
-
-    def __len__(self) -> int:
-        return len(self.files)
-
-    def __getitem__(self, index: int) -> Any:
-        try:
-            header = self.kind.header(self.files[index])
-            if self.whole and not self.kind.is_thorough:
-                self.kind.read(self.files[index])
-        except DataError as error:
-            return str(error)
-        return header
-
-
-def _readable(root: Path, splits: _Splits, kind: FileKind, skip_bad: int) -> tuple[_Splits, list[Any]]:
-    """The splits without files that cannot be read, and the headers of the others.
-
-    Raises DataError where more than `skip_bad` of them cannot.
-    """
-    num_files = sum(map(len, splits.values()))
-    paths = [root / file.name for files in splits.values() for file in files]
-    trials = _Trials(paths, kind, whole=skip_bad > 0 or kind.is_thorough)
-    number = num_workers() if trials.whole and num_files >= _PARALLEL else 0
-    loader = DataLoader(trials, **loader_options(number))
-    results = list(track(loader, f"checking {kind.plural}", num_files))
-    reasons = [result for result in results if isinstance(result, str)]
-    if len(reasons) > skip_bad:
-        raise DataError(
-            f"{reasons[0]} ({len(reasons):,} of {num_files:,} files cannot be read; --data.skip_bad {len(reasons)} "
-            "leaves them out)"
-        )
-    if reasons:
-        left_out = f"{len(reasons)} of {num_files} files cannot be read and are left out"
-        log.warning(Caution(f"{root}: {left_out}; the first: {one_line(reasons[0])}"))
-    each = iter(results)
-    kept = {split: [file for file in files if not isinstance(next(each), str)] for split, files in splits.items()}
-    for split, files in kept.items():
-        if not files:
-            raise DataError(f"{root}: no file of the {_WORDS[split]} split can be read; replace them")
-    return kept, [result for result in results if not isinstance(result, str)]
-
-
-# ── classes and splits ───────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _class_names(root: Path, splits: _Splits) -> list[str]:
+def _class_names(root: Path, parts: _Parts) -> list[str]:
     """The classes of training. Raises DataError where another split has more, or a name is not UTF-8."""
-    known = Counter(file.label for file in splits["train"])
-    counts = {name: count for name, count in known.items() if name is not None}
-    names = sorted(counts)
+    counts = Counter(parts["train"].values())
+    names = sorted(label for label in counts if label is not None)
     if undecodable := [name for name in names if any("\ud800" <= letter <= "\udfff" for letter in name)]:
         raise DataError(f"{root} has a class folder whose name is not UTF-8, {one_line(undecodable[0])}; rename it")
-    for name, _, label in (file for files in splits.values() for file in files):
-        if (label is None) != (not names):
-            raise DataError(f"{root / name} is in {'no' if label is None else 'a'} class folder, unlike training")
-        if label not in known:
-            raise DataError(
-                f"{root} has class {one_line(label)!r}, which the training split does not have"
-                f"{lookalike(str(label), names)}; it has: "
-                f"{one_line(', '.join(names[:20]))}{', …' if len(names) > 20 else ''}"
-            )
-    if alike := alike_classes(counts):
+    for split, files in parts.items():
+        if not files:
+            raise DataError(f"{root}: no file of the {_WORDS[split]} split can be read; replace them")
+        for name, label in files.items():
+            if (label is None) != (not names):
+                raise DataError(f"{root / name} is in {'no' if label is None else 'a'} class folder, unlike training")
+            if label not in counts:
+                known = f"{one_line(', '.join(names[:20]))}{', …' if len(names) > 20 else ''}"
+                raise DataError(
+                    f"{root} has class {one_line(label)!r}, which the training split does not have"
+                    f"{lookalike(str(label), names)}; it has: {known}"
+                )
+    if alike := alike_classes({name: counts[name] for name in names}):
         log.warning("%s: %s", root, alike)
     return names
 
 
-def _divided(
-    root: Path, files: Sequence[_File], names: Sequence[str], fraction: float, seed: int
-) -> tuple[_Splits, str]:
-    """Training and test, and the rule in words. Raises DataError where nothing would be left for test."""
-    labels: dict[str | None, int] = {name: i for i, name in enumerate(names)}
-    train, test = stratified([labels.get(file.label) for file in files], fraction, seed)
-    counts = Counter(file.label for file in files)
-    single = [label for label, count in counts.items() if count == 1 and label is not None]
-    if not test:
-        one_each = f"each of its {len(names)} classes has one file" if names else "it has one file"
-        raise DataError(
-            f"{root}: {one_each}, and training and test need one each; add files, or make folders train and test"
-        )
-    if single:
-        log.warning(
-            "%s: %d of %d classes have one file alone, which stays in training (%s)",
-            root, len(single), len(names), few(single),
-        )  # fmt: skip
-    rule = f"{100 * fraction:.0f} % {'of each class ' if names else ''}are test, SHA-256 with seed {seed}"
-    return {"train": [files[i] for i in train], "test": [files[i] for i in test]}, rule
+def _equal_files(root: Path, parts: _Parts) -> Iterator[str]:
+    """Sentences on files of equal content: in two classes, in training and test, and copies within training."""
+    train, test = len(parts["train"]), len(parts["test"])
+    order = sorted(parts, key=lambda split: split != "train")
+    each = [(split, name, label) for split in order for name, label in parts[split].items()]
+    first: dict[Hashable, tuple[str, str, str | None]] = {}
+    conflicts, shared, copies = [], [], []
+    for (split, name, label), key in zip(each, content_keys([root / name for _, name, _ in each])):
+        first_split, first_name, first_label = first.setdefault(key, (split, name, label))
+        if first_label != label:
+            conflicts.append(one_line(name))
+        if split == "test" and first_split == "train":
+            shared.append(one_line(name))
+        elif split == "train" and first_name != name and first_label == label:
+            copies.append(one_line(name))
+    for found, said, advice in (
+        (conflicts, "files have the content of another file in another class", "; take one out"),
+        (shared, f"of {test:,} test files are in training, too", ", which flatters the result; take them out of one"),
+        (copies, f"of {train:,} training files are copies of another one", ", so they count twice; take them out"),
+    ):
+        if found:
+            yield f"{len(found):,} {said} (first: {found[0]}){advice}"
 
 
-def _log(
-    root: Path, kind: FileKind, splits: _Splits, names: Sequence[str], rule: str, skipped: Mapping[str, int]
-) -> None:
-    """Log what is read and how it is split, and what is not read."""
-    sizes = ", ".join(f"{len(files):,} {_WORDS[split]}" for split, files in splits.items())
-    of = f"of {len(names)} {'class' if len(names) == 1 else 'classes'}" if names else "without classes"
-    log.warning("%s: %s %s %s; %s", root, sizes, kind.plural, of, rule)
-    if not names:
-        tables = [file.name for file in sorted(root.iterdir()) if file.suffix.lower() in (".csv", ".tsv", ".jsonl")]
-        if len(tables) == 1:
-            log.warning("%s: for the classes in %s give --data %s", root, tables[0], root / tables[0])
-    if found := _counted(skipped):
-        log.warning("%s: not read are %s", root, found)
-
-
-def _tell_equal_files(root: Path, splits: _Splits) -> None:
-    """Log how many files of test are in training, too, by content."""
-    train, test = ([root / file.name for file in splits[split]] for split in ("train", "test"))
-    if len(train) + len(test) > MAX_COMPARED:
-        log.warning(Caution(f"{root}: equal files are not looked for in more than {MAX_COMPARED:,}"))
-    elif shared := in_both(train, test):
-        first = one_line(splits["test"][shared[0]].name)
-        log.warning(
-            Caution(
-                f"{root}: {len(shared)} of {len(test)} test files are in training, too (first: {first}), which "
-                "flatters the result; take them out of one"
-            )
-        )
+def _tried(look: Callable[[Path], Any], paths: Sequence[Path]) -> dict[Path, Any]:
+    """Finds of `look` in at most `LOOKED_AT` files, evenly from first to last, except in faulty ones."""
+    found = {}
+    for path in paths[:: -(-len(paths) // LOOKED_AT) or 1]:
+        with suppress(DataError):
+            found[path] = look(path)
+    return found
 
 
 def _counted(skipped: Mapping[str, int]) -> str:

@@ -18,16 +18,13 @@ class Pairs(DataSource):
     """Examples of several parts, each drawn from a source of its own; for the tokenizer `Join`.
 
     parts: sources by name of the part; their labels are the same classes. label: "same": the parts of an example are of
-    one class, which is its label; "sum": they are drawn independently, and the label is the sum of the numbers of their
-    classes, modulo the number of classes. words: further parts, by name, with a text for each class, in the order of
-    the classes; an empty list: the names of the classes. only: the one part that examples keep, to see what it says
-    alone. rounds: passes over the largest part in training, each of which pairs the samples anew; in the other splits
-    it is one. valid_fraction: share of each source's training part that is set aside, by class, before samples are
-    paired, where the source ships no validation split. unlabelled: True: the pairs have no labels, to learn from the
-    pairs alone.
-    Samples are paired within a split, so no sample of a test split occurs in training. All samples of a part occur
-    equally often, or once more; the draws come from SHA-256 and are the same on every machine.
-    Raises ValueError for fewer than two parts, or names that are not there.
+    one class, which is its label; "sum": they are drawn independently, and the label is the sum of their classes modulo
+    the number of classes. words: further parts, by name, with a text for each class; an empty list: the names of the
+    classes. only: the one part that examples keep. rounds: passes over the largest part in training, each of which
+    pairs the samples anew. valid_fraction: share of each source's training part that is set aside, by class, where the
+    source ships no validation split. unlabelled: True: the pairs have no labels.
+    Samples are paired within a split. All samples of a part occur equally often, or once more; the draws come from
+    SHA-256 and are the same on every machine. Raises ValueError for fewer than two parts, or names that are not there.
     """
 
     def __init__(
@@ -48,9 +45,8 @@ class Pairs(DataSource):
             raise ValueError(f"Pairs has the parts {', '.join(names) or 'none'}; give two or more, one with a source")
         if only is not None and only not in names:
             raise ValueError(f"only names {only!r}, which is no part; {suggest(only, names)}")
-        for name in self.words:
-            if name in self.parts:
-                raise ValueError(f"the part {name} has a source and words; give it one of the two")
+        if twice := [name for name in self.words if name in self.parts]:
+            raise ValueError(f"the part {twice[0]} has a source and words; give it one of the two")
         if self.words and label == "sum":
             raise ValueError("words hold the class of an example, which is the answer with label=sum; leave them out")
         if rounds < 1:
@@ -67,7 +63,12 @@ class Pairs(DataSource):
     def splits(self) -> Splits:
         """raw: {part: raw}. Raises DataError where the sources differ in their classes, or a split lacks one."""
         given = {name: source.splits() for name, source in self.parts.items()}
-        classes = self._classes({name: splits.names for name, splits in given.items()})
+        (first, classes), *others = ((name, splits.names) for name, splits in given.items())
+        for name, own in others:
+            if own != classes:
+                raise DataError(f"the parts {first} and {name} have the classes {classes} and {own}; give the same")
+        if not classes:
+            raise DataError(f"the part {first} has no classes by which samples could be paired")
         for name, words in self.words.items():
             if words and len(words) != len(classes):
                 raise DataError(f"the part {name} has {len(words)} words, and there are {len(classes)} classes")
@@ -84,38 +85,22 @@ class Pairs(DataSource):
             None if self.unlabelled else classes,
         )
 
-    def _classes(self, names: Mapping[str, list[str] | None]) -> list[str]:
-        """Names of the classes, which all sources share."""
-        (first, classes), *others = names.items()
-        for name, own in others:
-            if own != classes:
-                raise DataError(f"the parts {first} and {name} have the classes {classes} and {own}; give the same")
-        if not classes:
-            raise DataError(f"the part {first} has no classes by which samples could be paired")
-        return classes
-
     def _paired(self, split: str, parts: Mapping[str, Samples], classes: list[str], rounds: int = 1) -> Samples:
-        labels = {name: samples.labels for name, samples in parts.items()}
-        every = range(len(classes)) if self.label == "same" else [None]
         rows: list[tuple[int, ...]] = []
-        for one in every:
-            members = {
-                name: [i for i, label in enumerate(own) if one is None or label == one] for name, own in labels.items()
-            }
-            for name, own in members.items():
+        for one in range(len(classes)) if self.label == "same" else [None]:
+            members = [[i for i, label in enumerate(own.labels) if one in (None, label)] for own in parts.values()]
+            for name, own in zip(parts, members):
                 if not own:
                     raise DataError(f"the {split} split of the part {name} has no sample of class {classes[one or 0]}")
-            number = rounds * max(map(len, members.values()))
-            drawn = [_repeated(own, f"{split} {i}") for i, own in enumerate(members.values())]
-            rows += islice(zip(*drawn), number)
+            drawn = [_repeated(own, f"{split} {i}") for i, own in enumerate(members)]
+            rows += islice(zip(*drawn), rounds * max(map(len, members)))
         rows = [rows[i] for i in shuffled(len(rows), seed=4)]
-        numbers = [[own[i] for own, i in zip(labels.values(), row)] for row in rows]
+        numbers = [[own.labels[i] for own, i in zip(parts.values(), row)] for row in rows]
         known = [row[0] if self.label == "same" else sum(row) % len(classes) for row in numbers]
         words = {name: own or classes for name, own in self.words.items()}
         pairs = _Pairs(parts, rows, known, words, self.only)
-        return Samples(
-            pairs.raw, [None] * len(known) if self.unlabelled else known, groups=pairs.groups(), name=pairs.name
-        )
+        labels = [None] * len(known) if self.unlabelled else known
+        return Samples(pairs.raw, labels, groups=pairs.groups(), name=pairs.name)
 
 
 @dataclass(frozen=True)

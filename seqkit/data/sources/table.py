@@ -59,7 +59,7 @@ MAX_COMPARED = 2_000_000
 class Table(DataSource):
     """Your own table: each row has an input (a text, a file name, a SMILES string) and a target.
 
-    path: CSV, TSV, JSON, JSON Lines, Parquet, Arrow or CoNLL files: one, several, a folder of shards, a pattern such as
+    path: CSV, TSV, JSON, JSON Lines, Parquet or Arrow files: one, several, a folder of shards, a pattern such as
     `data/*.parquet`, `hf://owner/name` or a file of an object store. test, valid: files of the other splits, or splits
     of the hub name. input, target: columns; several targets for numbers and labels. kind: what the input column holds
     (`seqkit.data.tables.columns.Kind`); images, sounds and what the tokenizer's own `read` reads are files, named

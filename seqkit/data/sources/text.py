@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import codecs
 import logging
-from collections.abc import Sequence
 from pathlib import Path
 
 from seqkit.data.documents import TextDocuments, scanned
-from seqkit.data.formats import TEXT
-from seqkit.data.io import read_text
 from seqkit.data.sample import Splits
 from seqkit.data.source import DataSource
-from seqkit.data.sources.folder import ClassFolder, FileKind
-from seqkit.data.walk import matching, walk
+from seqkit.data.walk import matching
 from seqkit.errors import DataError
 from seqkit.progress import track
 
@@ -68,32 +64,6 @@ class TextFiles(DataSource):
         if not paths:
             raise ValueError("path is an empty list; give at least one text file")
         return [file for path in paths for file in matching(path)]
-
-
-class TextFolder(ClassFolder):
-    """Your own UTF-8 texts by class: `<path>/<class>/*.txt`, or `<path>/train/<class>/` and `<path>/test/<class>/`.
-
-    path: the folder; where none of its files ends in .txt or .md, files of any name are texts.
-    test_fraction, seed: share of each class that is test where no folders name the splits, and the seed of its choice.
-    classes: folder whose name is the class of a file: "last", the one that it is in; "first", the one at the top; or
-    "none". skip_bad: most files to leave out because they cannot be read.
-    """
-
-    def splits(self) -> Splits:
-        """Files are read on access, and once now. Raises DataError for a faulty folder or file."""
-        names = walk(Path(self.path)).files if Path(self.path).is_dir() else []
-        has_suffix = any(name.lower().endswith(TEXT.suffixes) for name in names)
-        kind = FileKind(
-            TEXT.suffixes if has_suffix else (), read_text, lambda path: len(read_text(path)), _lengths, "texts",
-            is_thorough=True,
-        )  # fmt: skip
-        return self._of(kind)
-
-
-def _lengths(lengths: Sequence[int]) -> str:
-    """Lengths of texts in words."""
-    low, high = min(lengths), max(lengths)
-    return f"{low:,} characters each" if low == high else f"of {low:,} to {high:,} characters"
 
 
 def _has_text(path: str) -> bool:

@@ -12,7 +12,7 @@ from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
 
-from seqkit.data.formats import TABLE
+from seqkit.data.formats import TABLE, advice_on
 from seqkit.data.io import read_bytes
 from seqkit.data.source import import_optional
 from seqkit.data.tables.text_formats import ENCODED, LINE, Row, format_suffix, text_table
@@ -277,7 +277,8 @@ class _Reader:
         """The table of a file. Raises DataError where it cannot be read."""
         read_bytes(file, 4, if_empty="give a table with a header and rows")
         if not file.name.lower().endswith(READABLE):
-            raise DataError(f"{file} ends in {file.suffix.lower() or 'nothing'}; tables end in {', '.join(READABLE)}")
+            others = advice_on(file.name) or f"; tables end in {', '.join(READABLE)}"
+            raise DataError(f"{file} ends in {file.suffix.lower() or 'nothing'}{others}")
         if file.suffix.lower() == ".parquet":
             with _reading(file, " as Parquet"):
                 return self._held(file, *_parquet(file))

@@ -1,4 +1,4 @@
-"""Rows of text tables: CSV, TSV, JSON Lines, CoNLL and plain lines, each fault with its file and line.
+"""Rows of text tables: CSV, TSV, JSON Lines and plain lines, each fault with its file and line.
 
 Python's `csv` and `json` read them. The readers of pyarrow (26.0) are faster, and were measured to let through:
 
@@ -13,7 +13,6 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-import shlex
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, Any, Literal
 
+from seqkit.data.io import not_utf8
 from seqkit.errors import DataError, one_line
 from seqkit.files import decoded, load_json, read_small
 
@@ -63,9 +63,7 @@ def text_table(
     if suffix in (".json", ".jsonl", ".ndjson"):
         names = _json_columns(file)
         return names, _json_rows(file, names, faults)
-    if suffix == ".txt":
-        return ["text"], ((number, [line]) for number, line in _lines(file) if line.strip())
-    return ["tokens", "tags"], _conll_rows(file)
+    return ["text"], ((number, [line]) for number, line in _lines(file) if line.strip())
 
 
 def format_suffix(file: str | Path) -> str:
@@ -269,27 +267,6 @@ def _cell(value: Any) -> str | None:
     return ENCODED + json.dumps(value, ensure_ascii=False)
 
 
-def _conll_rows(file: Path) -> Iterator[Row]:
-    """Sentences of a file with a word and its tag in each line, and a blank line between sentences.
-
-    The word is the first of the columns, which spaces or tabs separate, the tag is the last. Lines that begin with
-    `# ` (CoNLL-U) and `-DOCSTART-` are no words.
-    """
-    words: list[tuple[str, str]] = []
-    begins = 1
-    for number, line in (*_lines(file), (0, "")):
-        cells = line.split("\t") if "\t" in line else line.split()
-        if not line.strip() or cells[0] == "-DOCSTART-":
-            if words:
-                yield begins, [_cell(list(column)) for column in zip(*words)]
-            words = []
-        elif not line.startswith("# ") or words:
-            if len(cells) < 2 or not cells[0].strip() or not cells[-1].strip():
-                raise DataError(f"{file}, line {number} holds {one_line(line)!r}; give a word and its tag in each line")
-            begins = begins if words else number
-            words.append((cells[0].strip(), cells[-1].strip()))
-
-
 def _lines(file: Path) -> Iterator[tuple[int, str]]:
     """(number, line without its end) of a file; lines end at a line feed alone, as U+2028 may stand inside one."""
     with _opened(file) as text:
@@ -324,27 +301,3 @@ def _bounded(file: Path, text: IO[str]) -> Iterator[str]:
         if len(line) == MAX_LINE:
             raise DataError(f"{file}, line {number} has more than {MAX_LINE:,} characters; write a row a line")
         yield line
-
-
-def not_utf8(file: Path) -> DataError:
-    """An error with the place of the first byte that is not UTF-8."""
-    place, head, before = "", b"", 0
-    with _bytes_of(file) as data:
-        for number, line in enumerate(data, start=1):
-            head = head or line[:2]
-            try:
-                line.decode()
-            except UnicodeDecodeError as error:
-                place = f"byte 0x{line[error.start]:02x} at offset {before + error.start}, line {number}"
-                break
-            before += len(line)
-    if head == b"\x1f\x8b":
-        return DataError(f"{file} is compressed; call it {file.name}.gz, or unpack it if it is that already")
-    is_utf16 = head in (b"\xff\xfe", b"\xfe\xff")
-    # cp1252 is Latin 1 with characters such as the euro sign in place of the control codes 0x80 to 0x9F
-    kind, encoding = ("it looks like UTF-16; ", "utf-16") if is_utf16 else ("", "cp1252")
-    name = shlex.quote(str(file))
-    command = f"iconv -f {encoding} -t utf-8 {name} > new{file.suffix}"
-    if file.suffix == ".gz":
-        command = f"gzip -dc {name} | iconv -f {encoding} -t utf-8 | gzip > new{''.join(file.suffixes[-2:])}"
-    return DataError(f"{file} is not UTF-8: {place}; {kind}save it as UTF-8 (for instance: {command})")

@@ -6,12 +6,28 @@ import soundfile
 import torch
 from PIL import Image
 
-from seqkit.data import AudioFolder, DataModule, ImageFolder
-from seqkit.data.sources.folder import FileKind, class_folder
-from seqkit.errors import DataError, UsageError
+from seqkit.data import AudioFolder, DataModule, ImageFolder, TextFolder
+from seqkit.data.notes import Caution
+from seqkit.data.sources.folder import ClassFolder
+from seqkit.errors import DataError
 from seqkit.objectives import Classify, Masked
 from seqkit.tokenizers import LogMel, Patches
 from seqkit.tokenizers.resize import Resize
+
+
+class Words(ClassFolder):
+    """Texts of which the word "bad" cannot be read, and an empty one has no header."""
+
+    suffixes = (".txt",)
+
+    def read(self, path):
+        return read(path)
+
+    def header(self, path):
+        return header(path)
+
+    def described(self, headers):
+        return f"{len(headers)} told"
 
 
 def fill(folder, counts, suffix="txt"):
@@ -35,9 +51,7 @@ def header(path):
 
 
 def split(path, **options):
-    return class_folder(
-        path, FileKind((".txt",), read, header, lambda headers: f"{len(headers)} told", "files"), **options
-    )
+    return Words(str(path), **options).splits()
 
 
 def everything(splits):
@@ -92,24 +106,18 @@ def test_train_beside_bus_is_a_class_and_alone_it_is_the_data(tmp_path):
     assert split(tmp_path / "only").names == ["ant", "bee"]
 
 
-def test_deep_folders_are_classes_by_the_last_or_the_first_of_them(tmp_path, caplog):
+def test_in_deep_folders_the_class_is_the_one_that_a_file_is_in(tmp_path, caplog):
     fill(tmp_path / "2020", {"cat": 2, "dog": 2})
     fill(tmp_path / "2021", {"cat": 2})
     assert split(tmp_path).names == ["cat", "dog"]
-    assert "the class is the folder that a file is in (the one at the top: --data.classes first)" in caplog.text
-    assert split(tmp_path, classes="first").names == ["2020", "2021"]
-    plain = split(tmp_path, classes="none")
-    assert plain.names is None
-    assert {s.label for s in everything(plain)} == {None}
+    assert "seed 0; the class is the folder that a file is in" in caplog.text
 
 
-def test_files_in_no_folder_have_no_class_and_a_table_beside_them_is_pointed_to(tmp_path, caplog):
+def test_files_in_no_folder_have_no_class(tmp_path):
     for i in range(5):
         (tmp_path / f"{i}.txt").write_text(str(i))
-    (tmp_path / "labels.csv").write_text("file,label\n")
     splits = split(tmp_path)
     assert (len(splits.train), len(splits.test), splits.names) == (4, 1, None)
-    assert f"for the classes in labels.csv give --data {tmp_path / 'labels.csv'}" in caplog.text
 
 
 def test_a_file_that_cannot_be_read_is_named_before_training_or_left_out_and_counted(tmp_path, caplog):
@@ -125,18 +133,6 @@ def test_a_file_that_cannot_be_read_is_named_before_training_or_left_out_and_cou
     assert f"2 of 10 files cannot be read and are left out; the first: {tmp_path}/cat/1.txt is empty" in caplog.text
     with pytest.raises(ValueError, match="skip_bad is -1"):
         split(tmp_path, skip_bad=-1)
-
-
-def test_files_are_tried_in_other_processes_with_the_same_result(tmp_path, monkeypatch):
-    fill(tmp_path, {"cat": 15, "dog": 15})
-    (tmp_path / "dog" / "2.txt").write_text("bad")
-    alone = split(tmp_path, skip_bad=1)
-    monkeypatch.setattr("seqkit.data.sources.folder._PARALLEL", 30)
-    state = torch.get_rng_state()
-    together = split(tmp_path, skip_bad=1)
-    assert torch.equal(state, torch.get_rng_state()), "a number of dropout's was drawn"
-    assert [s.raw for s in everything(alone)] == [s.raw for s in everything(together)]
-    assert len(everything(alone)) == 29
 
 
 def test_the_split_is_the_same_whatever_else_is_in_the_folder(tmp_path):
@@ -186,17 +182,14 @@ def test_what_is_read_for_a_tokenizer_is_what_the_tokenizer_makes_of_the_file(
     tokenizer = Patches(2, channels=1, resize=resize, crop=crop)
     data = DataModule(ImageFolder(path, test_fraction=0.5), tokenizer, Masked(), valid_fraction=0)
     splits = data.splits()
-    whole = ImageFolder(path, channels=1, test_fraction=0.5).splits()
+    source = ImageFolder(path, test_fraction=0.5)
+    source.read_for(Patches(1, channels=1))
+    whole = source.splits()
     assert ({s.raw.shape for s in everything(splits)} == {(1, 6, 8)}) is is_small
     for mine, theirs in zip(everything(splits), everything(whole)):
         assert torch.equal(tokenizer.encode(mine.raw).content, tokenizer.encode(theirs.raw).content)
     size = f"{said} (--tokenizer.resize)"
     assert f"from 7 × 5 to 9 × 13 pixels, read in grey; {size}" in caplog.text
-
-
-def test_channels_that_the_tokenizer_does_not_take_are_refused_with_the_flag(tmp_path):
-    with pytest.raises(UsageError, match=r"read with 3 channels"):
-        DataModule(ImageFolder(photos(tmp_path), channels=3), Patches(2), Classify())
 
 
 def test_a_folder_of_unlabelled_images_is_enough_to_pretrain(tmp_path):
@@ -233,22 +226,67 @@ def test_the_rate_to_which_the_tokenizer_resamples_is_said(tmp_path, caplog):
     assert "mono, at 8000, 16000 Hz, resampled to 16000 Hz (--tokenizer.sample_rate)" in caplog.text
 
 
-@pytest.mark.parametrize("length", [3, 2**16 + 5])
-def test_files_of_test_that_are_in_training_are_counted_by_content(tmp_path, caplog, length):
-    for name, texts in {
-        "train/a": ["1", "2", "22"],
-        "train/b": ["3", "4"],
-        "test/a": ["1", "5"],
-        "test/b": ["4"],
-    }.items():
-        (tmp_path / name).mkdir(parents=True)
-        for i, text in enumerate(texts):
-            (tmp_path / name / f"{i}{name[1]}.txt").write_text("0" * length + text)
-    split(tmp_path)
-    said = "2 of 3 test files are in training, too (first: test/a/0e.txt), which flatters the result; take them out"
-    assert sum(said in message for message in caplog.messages) == 1
-    for copied in ("test/a/0e.txt", "test/b/0e.txt"):
-        (tmp_path / copied).write_text("0" * length + "6")
-    caplog.clear()
-    split(tmp_path)
-    assert "in training, too" not in caplog.text
+# ── what is said of the content ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_file_whose_content_is_in_another_class_too_is_said_and_copies_in_training_are(tmp_path, caplog):
+    for split, names in {"train": ("a/1", "a/2", "b/3", "b/4", "b/5", "b/6", "b/7"), "test": ("a/1", "b/2")}.items():
+        for name in names:
+            file = tmp_path / split / f"{name}.txt"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(f"{split} {name}")
+    for copy, of in (("train/b/3", "train/a/1"), ("train/b/5", "train/b/4"), ("test/b/2", "train/a/2")):
+        (tmp_path / f"{copy}.txt").write_text((tmp_path / f"{of}.txt").read_text())
+    TextFolder(str(tmp_path)).splits()
+    said = [str(record.msg) for record in caplog.records if isinstance(record.msg, Caution)]
+    assert said == [
+        f"{tmp_path}: 2 files have the content of another file in another class (first: train/b/3.txt); take one out",
+        f"{tmp_path}: 1 of 2 test files are in training, too (first: test/b/2.txt), which flatters the result; take "
+        "them out of one",
+        f"{tmp_path}: 1 of 7 training files are copies of another one (first: train/b/5.txt), so they count twice; "
+        "take them out",
+    ]
+
+
+def test_links_do_not_lead_out_of_the_folder(tmp_path, caplog):
+    fill(tmp_path / "own", {"cat": 5, "dog": 5})
+    (tmp_path / "secret.txt").write_text("root:x:0:0")
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets" / "key.txt").write_text("a key")
+    (tmp_path / "own" / "cat" / "x.txt").symlink_to(tmp_path / "secret.txt")
+    (tmp_path / "own" / "dog" / "more").symlink_to(tmp_path / "secrets")
+    (tmp_path / "own" / "dog" / "y.txt").symlink_to("0.txt")
+    raws = [sample.raw for sample in everything(TextFolder(str(tmp_path / "own")).splits())]
+    assert len(raws) == 11
+    assert not {"root:x:0:0", "a key"} & set(raws)
+    assert "not read are 1 link out of the folder, 1 link to a folder" in caplog.text
+
+
+@pytest.mark.parametrize(("brightest", "is_said"), [(4095, True), (4096, False)])
+def test_dark_images_of_16_bits_are_said_once(tmp_path, caplog, brightest, is_said):
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        for i in range(30):
+            pixels = np.full((3, 5), 9, np.uint16)
+            pixels[1, 2] = brightest if i % 2 else 700
+            Image.fromarray(pixels).save(tmp_path / name / f"{i}.png")
+    ImageFolder(str(tmp_path)).splits()
+    said = [message for message in caplog.messages if "16 bit" in message]
+    assert len(said) == is_said
+    if is_said:
+        assert "4,095 of 65,535" in said[0]
+
+
+@pytest.mark.parametrize(("channels", "is_said"), [("mix", True), ("first", False)])
+def test_channels_that_cancel_each_other_are_said_where_they_are_mixed(tmp_path, caplog, channels, is_said):
+    rng = np.random.default_rng(0)
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        for i in range(3):
+            left = 0.1 * rng.standard_normal(500)
+            soundfile.write(tmp_path / name / f"{i}.wav", np.stack([left, left if i == 1 else -left], 1), 8000)
+    DataModule(AudioFolder(str(tmp_path)), LogMel(8000, channels=channels), Classify(), valid_fraction=0).splits()
+    said = [message for message in caplog.messages if "cancel each other" in message]
+    assert len(said) == is_said
+    if is_said:
+        assert "4 of 6 recordings with several channels" in said[0]

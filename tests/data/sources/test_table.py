@@ -400,11 +400,9 @@ def test_only_the_first_rows_are_read_to_settle_the_columns(tmp_path, monkeypatc
 # ── tags ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_tags_are_the_same_from_columns_of_words_and_from_lists(tmp_path):
+def test_tags_are_the_same_from_words_and_from_lists(tmp_path):
     rng = random.Random(0)
     sentences = [[(f"w{i}", rng.choice(["O", "PER", "LOC"])) for i in range(rng.randint(1, 7))] for _ in range(20)]
-    conll = tmp_path / "a.conll"
-    conll.write_text("-DOCSTART- -X- O\n\n" + "\n".join("".join(f"{w} _ {t}\n" for w, t in s) for s in sentences))
     lists = tmp_path / "a.jsonl"
     lists.write_text(
         "".join(json.dumps({"tokens": [w for w, _ in s], "tags": [t for _, t in s]}) + "\n" for s in sentences)
@@ -414,7 +412,7 @@ def test_tags_are_the_same_from_columns_of_words_and_from_lists(tmp_path):
         "text,tags\n" + "".join(f"{' '.join(w for w, _ in s)},{' '.join(t for _, t in s)}\n" for s in sentences)
     )
     wanted = Counter(tuple(s) for s in sentences)
-    for path in (conll, lists, spaces):
+    for path in (lists, spaces):
         splits = Table(str(path), target_kind="tags").splits()
         samples = [*splits.train, *splits.test]
         assert all(sample.label.dtype == torch.int64 for sample in samples)

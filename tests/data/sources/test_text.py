@@ -88,7 +88,7 @@ def reviews(folder, suffix=".txt"):
     return folder
 
 
-@pytest.mark.parametrize("suffix", [".txt", ".md", ""])
+@pytest.mark.parametrize("suffix", [".txt", ".md"])
 def test_a_folder_of_texts_by_class(tmp_path, suffix):
     splits = TextFolder(str(reviews(tmp_path, suffix))).splits()
     assert splits.names == ["neg", "pos"]
