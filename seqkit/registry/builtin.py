@@ -56,11 +56,10 @@ from seqkit.tokenizers.image
   Patches | p x q patches, (row, column) positions | images of any size that they tile
 from seqkit.tokenizers.audio
   LogMel | log-mel frames, positions in frames | speech and sound
-from seqkit.tokenizers.pretrained_audio
+from seqkit.pretrained.audio_tokenizers
   WhisperMel | log-mel frames of a clip of 30 s, two a token, for two convolutions | weights of Whisper
   MelPatches | overlapping patches of a log-mel spectrogram of fixed length | weights of AST
   SampleWindows | windows of samples, for convolutions | weights of wav2vec 2.0 and HuBERT
-  MelEnergies | mel frames as they are, without a logarithm | weights of Resemblyzer
 from seqkit.tokenizers.graph
   Graph | nodes, with an adjacency | networkx, edge lists, PyG-like objects
 from seqkit.tokenizers.molecule

@@ -18,16 +18,15 @@ from torchaudio.compliance.kaldi import fbank
 
 from seqkit.errors import DataError
 from seqkit.interfaces import Tokens, TokenSpec
-from seqkit.tokenizers.audio import AudioTokenizer, Channels
-from seqkit.tokenizers.stems import (
+from seqkit.pretrained.audio_stems import (
     WHISPER_FRAMES,
     WHISPER_STRIDE,
-    AsChannels,
     Convolutions,
     WaveStem,
     WhisperStem,
     clip_statistics,
 )
+from seqkit.tokenizers.audio import AudioTokenizer, Channels
 
 RATE, WINDOW, HOP = 16_000, 400, 160
 """Samples a second, in a frame and in a hop of Whisper and AST: 25 and 10 ms."""
@@ -80,7 +79,7 @@ class WhisperMel(AudioTokenizer):
         """
         wave = self.wave(raw, self.seconds * RATE)
         wave = _at_most(wave, self.seconds * RATE, self.truncate, f"{self.seconds} s", "seconds")
-        frames = _mel_energies(wave, self.num_mels, "reflect")[:, :-1].clamp(min=1e-10).log10()
+        frames = _mel_energies(wave, self.num_mels)[:, :-1].clamp(min=1e-10).log10()
         frames = (frames.clamp(min=float(frames.max()) - 8) + 4) / 4
         frames = F.pad(F.pad(frames, [0, 0, 0, 1], value=1.0), [WHISPER_FRAMES // 2, WHISPER_FRAMES // 2])
         content = rearrange(
@@ -235,45 +234,9 @@ class SampleWindows(AudioTokenizer):
         return Tokens(content.contiguous(), _counted(content))
 
 
-class MelEnergies(AudioTokenizer):
-    """Mel frames of 25 ms, one every 10 ms, without a logarithm; they are the first channels of the embeddings.
-
-    num_mels: number of mel bands. channels: "mono" refuses more than one channel, "mix" takes their mean, "first" takes
-    channel 0.
-    When: weights of Resemblyzer, whose LSTM reads the frames themselves. Raises ValueError for fewer bands than 1, or a
-    band that falls between two frequencies of the FFT.
-    Wan et al. 2018, section 3.1. Frames are those of `melspectrogram` (librosa 0.11): 16,000 Hz, an FFT of 400 samples,
-    zeros around the clip, Slaney's mel scale.
-    """
-
-    def __init__(self, num_mels: int = 40, *, channels: Channels = "mono") -> None:
-        super().__init__(RATE, channels)
-        if num_mels < 1:
-            raise ValueError(f"num_mels={num_mels}; give a number of at least 1")
-        _check_bands(num_mels)
-        self.num_mels = num_mels
-
-    def __repr__(self) -> str:
-        return f"MelEnergies({self.num_mels}, channels={self.channels!r})"
-
-    @property
-    def spec(self) -> TokenSpec:
-        """Vectors of m energies, which `AsChannels` embeds."""
-        return TokenSpec(num_features=self.num_mels, embedder=partial(AsChannels, self.num_mels))
-
-    def encode(self, raw: Any, /) -> Tokens:
-        """A `Waveform` as n = t // 160 + 1 frames, [n m]; positions [n 1] count them.
-
-        Raises DataError as `AudioTokenizer.wave`.
-        """
-        content = _mel_energies(self.wave(raw, 1), self.num_mels, "constant").T.contiguous()
-        return Tokens(content, _counted(content))
-
-
-def _mel_energies(wave: Tensor, num_mels: int, padding: str) -> Tensor:
-    """Energies [m n] of samples [t] in n = t // 160 + 1 frames. padding: of the clip's ends, as of `torch.stft`."""
-    window = torch.hann_window(WINDOW)
-    waves = torch.stft(wave, WINDOW, HOP, window=window, pad_mode=padding, return_complex=True)
+def _mel_energies(wave: Tensor, num_mels: int) -> Tensor:
+    """Energies [m n] of samples [t] in n = t // 160 + 1 frames."""
+    waves = torch.stft(wave, WINDOW, HOP, window=torch.hann_window(WINDOW), return_complex=True)
     return _slaney_bands(num_mels).T @ waves.abs().square()
 
 
