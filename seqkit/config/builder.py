@@ -12,7 +12,6 @@ from seqkit.config.resolve import INIT, root
 from seqkit.config.schema import Field, check_value, is_torchs
 from seqkit.errors import DataError, UsageError
 from seqkit.interfaces import Tokenizer, TokenSpec
-from seqkit.interfaces.declared import check_declared
 
 if TYPE_CHECKING:
     from seqkit.model import Model
@@ -146,9 +145,7 @@ def _component(field: Field, value: Mapping[str, Any], path: str) -> Any:
     if field.num_given is not None:
         return partial(cls, **arguments)
     try:
-        made = cls(**arguments)
-        check_declared(made)  # before any data is read
-        return made
+        return cls(**arguments)
     except (DataError, UsageError):
         raise
     except Exception as error:  # it may be the user's own code: whatever it raises

@@ -46,6 +46,11 @@ class Join(Tokenizer):
                 raise ValueError(f"part {name}: {error}") from None
         return TokenSpec(parts=tuple(found.items()))
 
+    @property
+    def was_fitted(self) -> bool:
+        """True: all parts that can be fitted were."""
+        return all(one.was_fitted for one in self.parts.values() if hasattr(one, "fit"))
+
     def encode(self, raw: Any, /) -> Tokens:
         """Joined tokens of a mapping or of a list of pairs."""
         runs = []
