@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from torch import Tensor
 
 from seqkit.errors import DataError, suggest
 from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
+from seqkit.tokenizers.text import Text
 
 
 class Join(Tokenizer):
@@ -87,6 +89,15 @@ class Join(Tokenizer):
             if not own:
                 raise DataError(f"no training example has the part {name}, so its tokenizer cannot be fitted")
             tokenizer.fit(own)
+
+    def share_unknown(self, raws: Iterable[Any]) -> list[str]:
+        """As `Text.share_unknown`, for each part that is text."""
+        texts: dict[str, list[Any]] = {name: [] for name, one in self.parts.items() if isinstance(one, Text)}
+        for raw in raws if texts else ():
+            with suppress(DataError):  # it is refused where it is encoded
+                for name, part in self.runs(raw):
+                    texts.get(name, []).append(part)
+        return [f"part {name}: {said}" for name in texts for said in self.parts[name].share_unknown(texts[name])]
 
     def without(self, tokens: Tokens, names: Collection[str]) -> Tokens:
         """The tokens as they are if these parts had not been given. Raises DataError where no part is left."""

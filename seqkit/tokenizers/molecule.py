@@ -15,6 +15,9 @@ from seqkit.errors import DataError
 from seqkit.interfaces import Adjacency, Tokenizer, Tokens, TokenSpec
 from seqkit.tokenizers.adjacency import build_adjacency, merge_edges, num_adjacency_types
 
+MAX_ATOMS, MAX_CHARACTERS = 2_000, 20_000
+"""Most atoms of a molecule, whose pairs take some 3 s, and most characters of a SMILES."""
+
 ELEMENTS = ("H", "B", "C", "N", "O", "F", "Na", "Si", "P", "S", "Cl", "K", "Se", "Br", "I")
 BONDS = ("single", "double", "triple", "aromatic", "other")
 _HYBRIDS = ("SP", "SP2", "SP3")
@@ -24,7 +27,9 @@ _PLACES = np.cumsum([0, len(ELEMENTS) + 1, 6, 5, len(_HYBRIDS) + 1, len(_RINGS)]
 _ELEMENT_PLACES = {number: i for i, number in enumerate((1, 5, 6, 7, 8, 9, 11, 14, 15, 16, 17, 19, 34, 35, 53))}
 _HYBRID_PLACES = {2: 0, 3: 1, 4: 2}
 _BOND_TYPES = {1: 0, 2: 1, 3: 2, 12: 3}
-"""Atomic numbers, and numbers of rdkit's HybridizationType and BondType, to their place; a test compares the names."""
+_STEREO_PLACES = {2: 2, 3: 3}
+"""Atomic numbers, and numbers of rdkit's HybridizationType, BondType and BondStereo (Z, E), to their place; a test
+compares the names."""
 _DENSE_ATOMS = 100  # up to here rdkit's table of distances, in O(n^3), is faster than the search from all atoms
 
 
@@ -33,7 +38,7 @@ class Molecule(Tokenizer):
 
     max_distance: most bonds between adjacent atoms; None: any. max_hops: from here on distances share one edge type.
     Edge types: 1 to 5 for a bond (single, double, triple, aromatic, other), then one for 2 bonds, for 3, and so on.
-    Content: what an atom is (element, neighbours, hydrogens, charge, hybridisation, rings, R or S) and what it adds to
+    Content: what an atom is (element, neighbours, hydrogens, charge, hybridisation, rings, R or S, Z or E of a double bond) and what it adds to
     properties of the whole: logP and molar refraction (Crippen), polar surface (TPSA), surface (Labute), partial charge
     (Gasteiger; 0 where that has no parameters, as for metals), its hydrogens' share included; `feature_names`.
     When: SMILES and rdkit molecules. Raises ValueError if rdkit is missing. Wildman & Crippen 1999, Ertl et al. 2000,
@@ -65,7 +70,7 @@ class Molecule(Tokenizer):
             *(f"{i} hydrogens" for i in (*range(4), "4 or more")),
             *(f"hybrid {name.lower()}" for name in (*_HYBRIDS, "other")),
             *(f"in a ring of {size}" for size in _RINGS),
-            *("in a ring", "aromatic", "chiral R", "chiral S", "donates H bonds", "accepts H bonds"),
+            *("in a ring", "aromatic", "R or Z", "S or E", "donates H bonds", "accepts H bonds"),
             *("formal charge", "mass / 100", "logP", "refraction / 5", "polar surface / 20", "surface / 10"),
             *("partial charge", "partial charge of hydrogens"),
         )
@@ -129,6 +134,10 @@ def _adjacency(source: np.ndarray, target: np.ndarray, types: np.ndarray) -> Adj
 def _molecule(chem: Any, raw: Any) -> Any:
     """A molecule of our own to compute on, checked and with its R and S assigned."""
     if isinstance(raw, str):
+        if len(raw) > MAX_CHARACTERS:
+            raise DataError(
+                f"a SMILES of {len(raw):,} characters is too long: {MAX_CHARACTERS:,} are the most; drop it"
+            )
         params = chem.SmilesParserParams()
         params.parseName = False  # text after the SMILES is an error, not a name
         try:
@@ -151,6 +160,8 @@ def _molecule(chem: Any, raw: Any) -> Any:
         )
     if molecule.GetNumAtoms() == 0:
         raise DataError(f"the molecule has no atoms ({raw!r}); drop it")
+    if molecule.GetNumAtoms() > MAX_ATOMS:
+        raise DataError(f"the molecule has {molecule.GetNumAtoms():,} atoms, and {MAX_ATOMS:,} are the most; drop it")
     return molecule
 
 
@@ -182,6 +193,9 @@ def _features(chem: Any, molecule: Any) -> np.ndarray:
             atom.GetIsAromatic(), chirality == "R", chirality == "S", 0, 0, atom.GetFormalCharge(),
             atom.GetMass() / 100, 0, 0, 0, 0, _charge(atom, "_GasteigerCharge"), _charge(atom, "_GasteigerHCharge"),
         )  # fmt: skip
+    for bond in molecule.GetBonds():
+        if place := _STEREO_PLACES.get(int(bond.GetStereo())):
+            features[[bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()], _PLACES[-1] + place] = 1
     features[np.arange(n)[:, None], np.array(places) + _PLACES[:4]] = 1
     for ring in molecule.GetRingInfo().AtomRings():
         features[list(ring), _PLACES[-1]] = 1

@@ -75,6 +75,24 @@ class Text(Tokenizer):
         """Counts of each `unit` of a text that has no id of its own, and the number of units of the text."""
         return Counter(), len(text)
 
+    def share_unknown(self, raws: Iterable[Any]) -> list[str]:
+        """Lets what held-out texts have and the vocabulary lacks share an id; a sentence about it, or none."""
+        missing, num_all = Counter[str](), 0
+        for raw in raws:
+            if isinstance(raw, str):
+                found, number = self.missing(raw)
+                missing.update(found)
+                num_all += number
+        if missing:
+            self.reserve_unknown()
+        if not missing or self.unknown_id is None:  # None: they are refused where they are encoded
+            return []
+        most = ", ".join(repr(name) for name, _ in missing.most_common(3))
+        return [
+            f"{missing.total():,} of {num_all:,} {self.unit} ({len(missing):,} kinds, such as {most}) are not in the "
+            "vocabulary; they share one id"
+        ]
+
     def decode(self, tokens: Tokens | Tensor | Sequence[int]) -> str:
         """The text of ids [n], given as such or inside `Tokens`. Raises ValueError on an id outside the vocabulary."""
         content = tokens.content if isinstance(tokens, Tokens) else tokens
