@@ -335,13 +335,13 @@ def tokenizer_fingerprint(tokenizer: Tokenizer) -> str | None:
     kinds = [
         kind for one in (tokenizer, *parts.values()) for kind in type(one).__mro__[:-1] if kind.__module__ != "abc"
     ]
+    own = Path(__file__).parents[1] / "tokenizers"
     try:
         code = {Path(getfile(kind)) for kind in kinds}
+        for path in sorted({*code, *own.glob("*.py"), Path(__file__), Path(token_rows.__file__)}):
+            digest.update(path.read_bytes())
     except (OSError, TypeError):  # its code is in no file: a notebook, `python -c`
         return None
-    own = Path(__file__).parents[1] / "tokenizers"
-    for path in sorted({*code, *own.glob("*.py"), Path(__file__), Path(token_rows.__file__)}):
-        digest.update(path.read_bytes())
     for library in _LIBRARIES:
         try:
             digest.update(f"{library} {version(library)} ".encode())

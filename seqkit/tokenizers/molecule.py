@@ -38,9 +38,10 @@ class Molecule(Tokenizer):
 
     max_distance: most bonds between adjacent atoms; None: any. max_hops: from here on distances share one edge type.
     Edge types: 1 to 5 for a bond (single, double, triple, aromatic, other), then one for 2 bonds, for 3, and so on.
-    Content: what an atom is (element, neighbours, hydrogens, charge, hybridisation, rings, R or S, Z or E of a double bond) and what it adds to
-    properties of the whole: logP and molar refraction (Crippen), polar surface (TPSA), surface (Labute), partial charge
-    (Gasteiger; 0 where that has no parameters, as for metals), its hydrogens' share included; `feature_names`.
+    Content: what an atom is (element, neighbours, hydrogens, charge, hybridisation, rings, R or S, and at both ends of a
+    double bond Z or E) and what it adds to properties of the whole: logP and molar refraction (Crippen), polar surface
+    (TPSA), surface (Labute), partial charge (Gasteiger; 0 where that has no parameters, as for metals), its hydrogens'
+    share included; `feature_names`.
     When: SMILES and rdkit molecules. Raises ValueError if rdkit is missing. Wildman & Crippen 1999, Ertl et al. 2000,
     Labute 2000, Gasteiger & Marsili 1980, all as in rdkit.
     """
