@@ -61,7 +61,7 @@ from seqkit.pretrained.audio_tokenizers
   MelPatches | overlapping patches of a log-mel spectrogram of fixed length | weights of AST
   SampleWindows | windows of samples, for convolutions | weights of wav2vec 2.0 and HuBERT
 from seqkit.tokenizers.graph
-  Graph | nodes, with an adjacency | networkx, edge lists, PyG-like objects
+  Graph | nodes, with an adjacency | networkx, PyG-like objects
 from seqkit.tokenizers.molecule
   Molecule | atoms, adjacency by bonds and distances | SMILES and rdkit molecules
 from seqkit.tokenizers.given

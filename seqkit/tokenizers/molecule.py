@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from einops import rearrange
+from torch import Tensor
 
 from seqkit.errors import DataError
-from seqkit.interfaces import Adjacency, Tokenizer, Tokens, TokenSpec
+from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
 from seqkit.tokenizers.adjacency import build_adjacency, merge_edges, num_adjacency_types
 
 MAX_ATOMS, MAX_CHARACTERS = 2_000, 20_000
@@ -30,7 +32,6 @@ _BOND_TYPES = {1: 0, 2: 1, 3: 2, 12: 3}
 _STEREO_PLACES = {2: 2, 3: 3}
 """Atomic numbers, and numbers of rdkit's HybridizationType, BondType and BondStereo (Z, E), to their place; a test
 compares the names."""
-_DENSE_ATOMS = 100  # up to here rdkit's table of distances, in O(n^3), is faster than the search from all atoms
 
 
 class Molecule(Tokenizer):
@@ -38,7 +39,7 @@ class Molecule(Tokenizer):
 
     max_distance: most bonds between adjacent atoms; None: any. max_hops: from here on distances share one edge type.
     Edge types: 1 to 5 for a bond (single, double, triple, aromatic, other), then one for 2 bonds, for 3, and so on.
-    Content: what an atom is (element, neighbours, hydrogens, charge, hybridisation, rings, R or S, and at both ends of a
+    Content: what an atom is (element, neighbours, hydrogens, charge, hybridisation, rings, R or S, and at the ends of a
     double bond Z or E) and what it adds to properties of the whole: logP and molar refraction (Crippen), polar surface
     (TPSA), surface (Labute), partial charge (Gasteiger; 0 where that has no parameters, as for metals), its hydrogens'
     share included; `feature_names`.
@@ -53,9 +54,6 @@ class Molecule(Tokenizer):
             raise ValueError('molecules need rdkit; pip install "seqkit[graph]"') from error
         self.max_distance, self.max_hops = max_distance, max_hops
         self._num_adjacency_types = num_adjacency_types(len(BONDS), max_distance, max_hops)
-
-    def __repr__(self) -> str:
-        return f"Molecule(max_distance={self.max_distance}, max_hops={self.max_hops})"
 
     @property
     def spec(self) -> TokenSpec:
@@ -88,48 +86,19 @@ class Molecule(Tokenizer):
             molecule = _molecule(Chem, raw)
             content = torch.from_numpy(_features(Chem, molecule))
         n = len(content)
-        adjacency = self._near(Chem, molecule) if n <= _DENSE_ATOMS else self._any(molecule)
+        edges, types = merge_edges(*_bonds(molecule), n, directed=False)
+        adjacency = build_adjacency(
+            edges, types, n, num_edge_types=len(BONDS), max_distance=self.max_distance, max_hops=self.max_hops
+        )
         return Tokens(content, torch.zeros(n, 0), adjacency)
 
-    def _near(self, chem: Any, molecule: Any) -> Adjacency:
-        """The adjacency from rdkit's distances [n n]: what `_any` gives, in its order, several times faster."""
-        source, target, types = _bonds(molecule)
-        n = molecule.GetNumAtoms()
-        if self.max_distance == 1:
-            order = np.lexsort((target, source))
-            return _adjacency(source[order], target[order], types[order] + 1)
-        order = np.lexsort((source, target))
-        hops = chem.GetDistanceMatrix(molecule)  # 1e8 between fragments
-        end, begin = np.nonzero((hops > 1) & (hops <= (n if self.max_distance is None else self.max_distance)))
-        far = hops[end, begin].astype(np.int64)
-        by_hops = np.argsort(far, kind="stable")
-        return _adjacency(
-            np.concatenate([source[order], begin[by_hops]]),
-            np.concatenate([target[order], end[by_hops]]),
-            np.concatenate([types[order] + 1, len(BONDS) - 1 + far[by_hops].clip(max=self.max_hops)]),
-        )
 
-    def _any(self, molecule: Any) -> Adjacency:
-        """The adjacency of a molecule of any size, without a table of all pairs."""
-        source, target, types = _bonds(molecule)
-        n = molecule.GetNumAtoms()
-        ends = torch.from_numpy(np.stack([source, target]))
-        edges, merged = merge_edges(ends, torch.from_numpy(types), n, directed=True)
-        return build_adjacency(
-            edges, merged, n, num_edge_types=len(BONDS), max_distance=self.max_distance, max_hops=self.max_hops
-        )
-
-
-def _bonds(molecule: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(source, target, type) of the bonds, each both ways; int64."""
-    found = [(b.GetBeginAtomIdx(), b.GetEndAtomIdx(), _BOND_TYPES.get(int(b.GetBondType()), len(BONDS) - 1))
-             for b in molecule.GetBonds()]  # fmt: skip
-    begin, end, types = np.array(found, np.int64).reshape(-1, 3).T
-    return np.concatenate([begin, end]), np.concatenate([end, begin]), np.concatenate([types, types])
-
-
-def _adjacency(source: np.ndarray, target: np.ndarray, types: np.ndarray) -> Adjacency:
-    return Adjacency(torch.from_numpy(np.stack([source, target])), torch.from_numpy(types))
+def _bonds(molecule: Any) -> tuple[Tensor, Tensor]:
+    """Ends [2 e] and types [e] of the bonds."""
+    bonds = [(b.GetBeginAtomIdx(), b.GetEndAtomIdx(), int(b.GetBondType())) for b in molecule.GetBonds()]
+    found = torch.tensor([(i, j, _BOND_TYPES.get(kind, len(BONDS) - 1)) for i, j, kind in bonds], dtype=torch.int64)
+    begin, end, types = rearrange(found.reshape(-1, 3), "e three -> three e")
+    return torch.stack([begin, end]), types
 
 
 def _molecule(chem: Any, raw: Any) -> Any:
