@@ -27,6 +27,7 @@ from seqkit.pretrained.audio_stems import (
     clip_statistics,
 )
 from seqkit.tokenizers.audio import AudioTokenizer, Channels
+from seqkit.tokenizers.given import counted
 
 RATE, WINDOW, HOP = 16_000, 400, 160
 """Samples a second, in a frame and in a hop of Whisper and AST: 25 and 10 ms."""
@@ -59,11 +60,6 @@ class WhisperMel(AudioTokenizer):
         _check_bands(num_mels)
         self.num_mels, self.seconds, self.truncate = num_mels, seconds, truncate
 
-    def __repr__(self) -> str:
-        return (
-            f"WhisperMel({self.num_mels}, seconds={self.seconds}, channels={self.channels!r}, truncate={self.truncate})"
-        )
-
     @property
     def spec(self) -> TokenSpec:
         """Vectors of five frames and a flag each, which a stem of two convolutions embeds."""
@@ -85,7 +81,7 @@ class WhisperMel(AudioTokenizer):
         content = rearrange(
             frames.unfold(1, WHISPER_FRAMES, WHISPER_STRIDE)[:, : self.seconds * 50], "m n s -> n (s m)"
         )
-        return Tokens(content, _counted(content))
+        return Tokens(content, counted(len(content)))
 
 
 class MelPatches(AudioTokenizer):
@@ -130,13 +126,6 @@ class MelPatches(AudioTokenizer):
         self.normalize = None if normalize is None else (float(normalize[0]), float(normalize[1]))
         self.truncate = truncate
 
-    def __repr__(self) -> str:
-        return (
-            f"MelPatches({self.patch}, stride={self.stride}, num_mels={self.num_mels}, num_frames={self.num_frames}, "
-            f"normalize={self.normalize}, num_prefix_tokens={self.num_prefix_tokens}, channels={self.channels!r}, "
-            f"truncate={self.truncate})"
-        )
-
     @property
     def grid(self) -> tuple[int, int]:
         """Numbers of patches along bands and frames."""
@@ -169,7 +158,7 @@ class MelPatches(AudioTokenizer):
         content = rearrange(patches, "h w p q -> (h w) (p q)")
         if k := self.num_prefix_tokens:
             content = torch.block_diag(torch.eye(k), content)
-        return Tokens(content, _counted(content))
+        return Tokens(content, counted(len(content)))
 
     def cut(self, tokens: Tokens, n: int) -> Tokens:
         """The tokens themselves. Raises DataError where they are more than n: the first patches are no sound."""
@@ -201,12 +190,6 @@ class SampleWindows(AudioTokenizer):
         super().__init__(sample_rate, channels)
         self.convolutions, self.normalize = convolutions, normalize
 
-    def __repr__(self) -> str:
-        return (
-            f"SampleWindows({self.sample_rate}, convolutions={self.convolutions}, channels={self.channels!r}, "
-            f"normalize={self.normalize})"
-        )
-
     @property
     def spec(self) -> TokenSpec:
         """Vectors of samples, with numbers about the whole clip if it is normed as a whole."""
@@ -231,7 +214,7 @@ class SampleWindows(AudioTokenizer):
         if sizes.norm == "group":
             statistics = clip_statistics(wave, sizes.kernels[0], sizes.strides[0])
             content = torch.cat([content, repeat(statistics, "s -> n s", n=len(content))], dim=1)
-        return Tokens(content.contiguous(), _counted(content))
+        return Tokens(content.contiguous(), counted(len(content)))
 
 
 def _mel_energies(wave: Tensor, num_mels: int) -> Tensor:
@@ -271,8 +254,3 @@ def _slaney_bands(num_mels: int) -> Tensor:
     frequencies = np.linspace(0, RATE / 2, WINDOW // 2 + 1)[:, np.newaxis]
     sides = np.minimum((frequencies - low) / (middle - low), (high - frequencies) / (high - middle))
     return torch.from_numpy(np.maximum(sides, 0) * 2 / (high - low)).float()
-
-
-def _counted(content: Tensor) -> Tensor:
-    """Positions [n 1] of tokens [n f]: 0, 1, 2, …"""
-    return rearrange(torch.arange(float(len(content))), "n -> n 1")

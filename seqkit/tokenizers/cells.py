@@ -52,10 +52,6 @@ class Cells(Tokenizer):
         self.min_count, self.max_words = min_count, max_words
         self._columns: dict[str, _Column] = {}
 
-    def __repr__(self) -> str:
-        known = f"{len(self._columns)} columns" if self._columns else "not fitted"
-        return f"Cells({known})"
-
     @property
     def spec(self) -> TokenSpec:
         """Ids of column and word, and a number for each column of numbers. Raises ValueError before `fit`."""

@@ -91,18 +91,6 @@ class FromFile(Text):
         self._json: str | None = None  # read when it is needed: a run that is loaded has it in its state
         self._made: _Ready | None = None
 
-    def __repr__(self) -> str:
-        given: tuple[tuple[str, Any, Any], ...] = (
-            ("special_tokens", self.special_tokens, True),
-            ("num_ids", self.num_ids, None),
-            ("token_types", self.token_types, 0),
-            ("end_id", self.end_id, None),
-            ("max_tokens", self.max_tokens, None),
-            ("pad_id", self.pad_id, None),
-        )
-        changed = "".join(f", {name}={value!r}" for name, value, default in given if value != default)
-        return f"FromFile({self.path!r}{changed})"
-
     def __getstate__(self) -> dict[str, Any]:
         """The text, so that a copy needs no file, and not what the library makes of it, which may round the scores."""
         with suppress(DataError):  # whoever uses the copy gets it
