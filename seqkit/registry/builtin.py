@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from seqkit.errors import UsageError
-
 
 @dataclass(frozen=True, slots=True)
 class Component:
@@ -25,17 +23,17 @@ class Component:
 
     def load(self) -> Any:
         """The class itself. Raises ValueError, naming its package, if its module lacks it or does not run."""
-        from seqkit.registry.plugins import in_time
+        from seqkit.registry.plugins import quietly
 
         module, _, name = self.path.partition(":")
         owner = f" from {self.package}" if self.package else ""
         try:
-            with in_time(f"{module}{owner}") if self.package else nullcontext():
+            with quietly(f"{module}{owner}") if self.package else nullcontext():
                 return getattr(import_module(module), name)
         except (Exception, SystemExit) as error:  # others' code: whatever it raises
             if not self.package and not isinstance(error, ImportError | AttributeError):
                 raise  # a mistake of ours, which deserves its traceback
-            what = "" if isinstance(error, ImportError | AttributeError | UsageError) else f"{type(error).__name__}: "
+            what = "" if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: "
             raise ValueError(
                 f"{self.name}{owner} should be at {self.path}, which cannot be imported: "
                 f"{what}{' '.join(str(error).split())}"

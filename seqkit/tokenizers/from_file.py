@@ -234,7 +234,6 @@ def _made(text: str, special_tokens: bool, num_ids: int | None = None) -> _Ready
     inner = parsed.get("model") if isinstance(parsed, dict) else None
     if not isinstance(inner, dict):
         raise ValueError(f"it is JSON, but no {NAME}: it has no model")
-    _check_prefix(inner)
     with as_value_error(f"it is no {NAME} that the library tokenizers reads"):
         model = library("FromFile").Tokenizer.from_str(text)
         model.no_padding()
@@ -264,13 +263,3 @@ def _parted(ids: list[int]) -> tuple[list[int], list[int]]:
     """Ids before the one that stands for the text, and behind it."""
     at = ids.index(_TEXT)
     return ids[:at], ids[at + 1 :]
-
-
-def _check_prefix(model: dict[str, Any]) -> None:
-    """Raise ValueError for merges without their prefix, at which the library ends with a stack on standard error."""
-    prefix, merges = model.get("continuing_subword_prefix"), model.get("merges")
-    if not isinstance(prefix, str) or not prefix or not isinstance(merges, list):
-        return
-    ends = [str(merge.split(" ")[-1] if isinstance(merge, str) else (merge or [""])[-1]) for merge in merges]
-    if not all(end.startswith(prefix) for end in ends):
-        raise ValueError(f"it has merges whose second part does not begin with {prefix[:20]!r}, as its model says")

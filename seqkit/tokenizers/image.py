@@ -132,7 +132,9 @@ class Patches(Tokenizer):
                 f"image is {height}x{width} pixels, which are {h * w:,} patches of {p}x{q}, and {MAX_PATCHES:,} "
                 "are the most; give --tokenizer.resize '[HEIGHT, WIDTH]' or larger patches"
             )
-        content = rearrange((image - _channels(self.mean)) / _channels(self.std), "c (h p) (w q) -> (h w) (c p q)", p=p, q=q)
+        content = rearrange(
+            (image - _channels(self.mean)) / _channels(self.std), "c (h p) (w q) -> (h w) (c p q)", p=p, q=q
+        )
         content = torch.block_diag(torch.eye(k), content) if k else content
         if self.positions == "index":
             return Tokens(content, counted(k + h * w))

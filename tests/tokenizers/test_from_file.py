@@ -165,10 +165,6 @@ FAULTS = {
         "numbers [0-9]+ tokens up to 4,000,000,000",
     ),
     "an id outside": (with_id_outside, "puts id 4,000,000,000 around a text"),
-    "a prefix that merges lack": (
-        lambda: changed(byte_level(), model__continuing_subword_prefix="9" * 50),
-        "merges whose second part does not begin with '9999",
-    ),
 }
 NOTHING = '{"version": "1.0", "added_tokens": [], "model": {"type": "BPE", "vocab": {}, "merges": []}}'
 
