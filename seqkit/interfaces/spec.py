@@ -33,6 +33,8 @@ class TokenSpec:
     other.
     is_set: True: the order in which tokens come means nothing (points, the items of a basket), so a backbone that knows
     the order of columns is refused.
+    number_places: by the first id of a token, the place of its one number among num_features, -1: it has none;
+    `Tokens.features` is then [n 1], so a row of many columns of numbers stays small. Empty: it is [n num_features].
     num_prefix_tokens: k > 0: every example begins with k tokens that have a learned vector each and no content of their
     own, such as ViT's class token. The first k of num_features are flags: 1 in the token of that number, else 0.
     embedder: `dim -> nn.Module` from content to [b n dim], in place of a lookup table or a linear layer (a
@@ -55,6 +57,7 @@ class TokenSpec:
     is_set: bool = False
     parts: tuple[tuple[str, TokenSpec], ...] = ()
     num_prefix_tokens: int = 0
+    number_places: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.parts:
@@ -163,7 +166,16 @@ class TokenSpec:
         """The numbers of each token, [... n f] float: its vector, or what stands beside its ids, which may be none."""
         if not self.is_categorical and not self.is_joined:
             return tokens.content
-        return tokens.positions[..., :0] if tokens.features is None else tokens.features
+        if tokens.features is None or not self.number_places:
+            return tokens.positions[..., :0] if tokens.features is None else tokens.features
+        device = tokens.content.device
+        place = torch.tensor(self.number_places, device=device)[tokens.content[..., :1]]
+        return tokens.features.where(place == torch.arange(self.num_features, device=device), 0.0)
+
+    @property
+    def num_given(self) -> int:
+        """Width of `Tokens.features`, where tokens have ids."""
+        return 1 if self.number_places else self.num_features
 
     def random(self, n: int, generator: torch.Generator | None = None) -> Tokens:
         """n tokens drawn at random, to measure or try a model: any ids, standard normal numbers, no edges.
@@ -189,7 +201,7 @@ class TokenSpec:
         if not ids:
             return Tokens(numbers, positions)
         content = torch.stack(ids, dim=-1) if self.vocab_sizes else ids[0]
-        return Tokens(content, positions, features=numbers if self.num_features else None)
+        return Tokens(content, positions, features=numbers[:, : self.num_given] if self.num_features else None)
 
     def check(self, tokens: Tokens) -> None:
         """Raise DataError if `tokens` differ from this spec in width, range of ids, axes or edge types."""
@@ -251,7 +263,7 @@ class TokenSpec:
             if low < 0 or high >= size:
                 wrong = f"{high if high >= size else low}{f' in field {i}' if k else ''}"
                 raise DataError(f"content holds id {wrong}, outside its vocabulary of {size}")
-        width, expected = 0 if tokens.features is None else tokens.features.shape[1], self.num_features if k else 0
+        width, expected = 0 if tokens.features is None else tokens.features.shape[1], self.num_given if k else 0
         if width != expected:
             raise DataError(f"tokens have {width} features; the spec says {expected}")
 
