@@ -91,7 +91,7 @@ class Join(Tokenizer):
             tokenizer.fit(own)
 
     def share_unknown(self, raws: Iterable[Any]) -> list[str]:
-        """As `Text.share_unknown`, for each part that is text."""
+        """`Text.share_unknown` of each part that is text."""
         texts: dict[str, list[Any]] = {name: [] for name, one in self.parts.items() if isinstance(one, Text)}
         for raw in raws if texts else ():
             with suppress(DataError):  # it is refused where it is encoded
