@@ -75,16 +75,15 @@ class FromFile(Text):
         pad_id: int | None = None,
     ) -> None:
         library("FromFile")
-        if (num_ids is not None and num_ids < 1) or token_types < 0:
-            raise ValueError(f"num_ids={num_ids} and token_types={token_types} are counts; give None and 0, or more")
-        lengths = {"end_id": end_id, "max_tokens": max_tokens, "pad_id": pad_id}
-        given = {name: value for name, value in lengths.items() if value is not None}
-        if token_types and given:
-            raise ValueError(
-                f"{', '.join(given)} are for single texts, and token_types={token_types} for pairs; give one"
-            )
-        if min(given.values(), default=0) < 0 or max_tokens == 0 or (pad_id is not None and max_tokens is None):
-            raise ValueError(f"{given}; give ids from 0 on, max_tokens from 1 on, and pad_id with max_tokens alone")
+        least = {"num_ids": 1, "token_types": 0, "end_id": 0, "max_tokens": 1, "pad_id": 0}
+        given = dict(zip(least, (num_ids, token_types, end_id, max_tokens, pad_id)))
+        for name, value in given.items():
+            if value is not None and value < least[name]:
+                raise ValueError(f"{name}={value}; give {least[name]} or more")
+        if pad_id is not None and max_tokens is None:
+            raise ValueError(f"pad_id={pad_id} fills texts up to max_tokens; give that, too")
+        if token_types and (end_id, max_tokens) != (None, None):
+            raise ValueError(f"end_id and max_tokens are for single texts, and token_types={token_types} for pairs")
         self.path, self.special_tokens = path, special_tokens
         self.end_id, self.max_tokens, self.pad_id = end_id, max_tokens, pad_id
         self.num_ids, self.token_types = num_ids, token_types
@@ -218,11 +217,8 @@ def _text_of(path: str) -> str:
         return decoded(read_small(file / NAME if file.is_dir() else file, MAX_JSON_BYTES))
     except DataError:
         raise
-    except FileNotFoundError:
-        raise DataError(f"{path} does not exist; give a {NAME}, or the folder that holds it") from None
     except (OSError, ValueError, RuntimeError) as error:
-        reason = (isinstance(error, OSError) and error.strerror) or error
-        raise DataError(f"{path} cannot be read as a {NAME}: {reason}") from None
+        raise DataError(f"{path} cannot be read as a {NAME}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _made(text: str, special_tokens: bool, num_ids: int | None = None) -> _Ready:
@@ -242,7 +238,8 @@ def _made(text: str, special_tokens: bool, num_ids: int | None = None) -> _Ready
             model.model.dropout = None  # other ids each time
         around = model.encode("", add_special_tokens=False)
         around.pad(1, pad_id=_TEXT)
-        before, behind = _parted(model.post_process(around).ids) if special_tokens else ([], [])
+        ids = model.post_process(around).ids if special_tokens else [_TEXT]
+        before, behind = ids[: ids.index(_TEXT)], ids[ids.index(_TEXT) + 1 :]
         vocabulary = model.get_vocab()
     size = 1 + max(vocabulary.values(), default=-1)
     if size == 0:
@@ -257,9 +254,3 @@ def _made(text: str, special_tokens: bool, num_ids: int | None = None) -> _Ready
     if isinstance(name := inner.get("unk_token"), str):
         unknown = vocabulary.get(name)
     return _Ready(model, size, unknown if isinstance(unknown, int) and unknown < size else None, before, behind)
-
-
-def _parted(ids: list[int]) -> tuple[list[int], list[int]]:
-    """Ids before the one that stands for the text, and behind it."""
-    at = ids.index(_TEXT)
-    return ids[:at], ids[at + 1 :]
