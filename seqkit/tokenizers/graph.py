@@ -17,6 +17,7 @@ from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
 from seqkit.raw import GraphData, describe_tensor
 from seqkit.tokenizers.adjacency import MAX_EDGES, build_adjacency, merge_edges, num_adjacency_types
 
+_UNFITTED = "Graph does not know the sizes of its nodes yet; call fit(graphs), or give num_features"
 _SIZES = ("num_features", "num_categories", "num_edge_types")
 
 
@@ -105,14 +106,11 @@ class Graph(Tokenizer):
         """True: sizes and direction are known, given or fitted."""
         return self._is_fitted
 
-    def _check_fitted(self) -> None:
-        if not self._is_fitted:
-            raise ValueError("Graph does not know the sizes of its nodes yet; call fit(graphs), or give num_features")
-
     @property
     def spec(self) -> TokenSpec:
         """Vectors without axes, with an adjacency. Raises ValueError before `fit` where sizes were left open."""
-        self._check_fitted()
+        if not self._is_fitted:
+            raise ValueError(_UNFITTED)
         width = self.num_features + self.num_categories + self.degree * (2 if self.directed else 1)
         return TokenSpec(
             num_features=width,
@@ -127,15 +125,16 @@ class Graph(Tokenizer):
         `x`, `edge_index`, `edge_attr` as PyG's.
         Raises DataError where it is none of these or does not fit the tokenizer's settings.
         """
-        self._check_fitted()
+        if not self._is_fitted:
+            raise ValueError(_UNFITTED)
         data = as_graph_data(raw, directed=self.directed)
         if data.directed and not self.directed:
             raise DataError("the graph is directed, the tokenizer is not; set --tokenizer.directed true")
-        if data.edge_types is not None and len(data.edge_types) and int(data.edge_types.max()) >= self.num_edge_types:
-            wrong = int(data.edge_types.max())
+        highest = -1 if data.edge_types is None or not len(data.edge_types) else int(data.edge_types.max())
+        if highest >= self.num_edge_types:
             raise DataError(
-                f"an edge has type {wrong}, but the tokenizer has num_edge_types={self.num_edge_types}; "
-                f"set --tokenizer.num_edge_types {wrong + 1}, or correct the edge"
+                f"an edge has type {highest}, but the tokenizer has num_edge_types={self.num_edge_types}; "
+                f"set --tokenizer.num_edge_types {highest + 1}, or correct the edge"
             )
         n = len(data.nodes)
         edges, types = merge_edges(data.edges, data.edge_types, n, directed=data.directed)
