@@ -289,7 +289,7 @@ def by_token(holder: Any) -> dict[str, Tensor]:
 
 
 def tensors_of(holder: Any) -> dict[str, Tensor]:
-    """Tensors of `by_token`, and in their place among the fields the tensors of its adjacency, and those of its source."""
+    """Tensors of `by_token`, and in their place among the fields those of its adjacency and of its source."""
     found: dict[str, Tensor] = {}
     for x in fields(holder):
         value = getattr(holder, x.name)
